@@ -1,0 +1,3 @@
+fn main() {
+    println!("{:?}", tch::Tensor::from_slice(&[1f32, 2.]) + 1.0);
+}

@@ -1,0 +1,3 @@
+fn main() {
+    println!("{}", pipe::stage::registry::kinds().len());
+}

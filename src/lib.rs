@@ -1,0 +1,12 @@
+//! `pipe`: declarative, content-hashed experiment pipelines for multi-label classification.
+//!
+//! The layers and what each may import are in `docs/architecture.md`; `tests/` checks them.
+
+pub mod digest;
+pub mod ml;
+pub mod plan;
+pub mod protocol;
+pub mod runner;
+pub mod spec;
+pub mod stage;
+pub mod store;

@@ -1,0 +1,3 @@
+//! Data sets: sparse matrices, readers for the formats that users have, splits, generation.
+
+pub mod csr;

@@ -1,0 +1,3 @@
+//! The science. Imports nothing of the runner.
+
+pub mod data;

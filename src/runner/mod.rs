@@ -1,0 +1,3 @@
+//! Runs a plan: the ready queue, resources, executors, events. No ML, no terminal.
+
+pub mod event;

@@ -1,0 +1,90 @@
+//! What the pipeline language has to know of a stage kind. `stage/` implements it; the command
+//! line hands the registered kinds in, so that this layer knows no stage by name.
+
+use schemars::{Schema, SchemaGenerator};
+use serde_yaml::Value;
+
+use super::reference::StageRef;
+
+/// Where a stage's work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// A child process of `pipe` itself, which starts in a millisecond.
+    Pipe,
+    /// `pipe-worker`, which has libtorch.
+    Worker,
+    /// The user's own program, started by the runner.
+    Command,
+}
+
+/// The name of a type of artifact, checked where one stage's output meets another's input.
+pub type ArtifactType = &'static str;
+
+/// Any artifact fits.
+pub const ANY: ArtifactType = "any";
+/// A file or directory without further meaning to `pipe`.
+pub const FILE: ArtifactType = "file";
+
+/// One input of a stage, as its parameters declare it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputDecl {
+    /// The name in keys, in `pipe why` and in the job file. `data`, `from`, ...
+    pub slot: String,
+    pub source: SourceDecl,
+    pub accepts: ArtifactType,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum SourceDecl {
+    /// Exactly one artifact.
+    One(StageRef),
+    /// As many as the references match, but at least one.
+    Many(Vec<StageRef>),
+    /// A file or directory of the user's, relative to the project directory.
+    Path(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputDecl {
+    pub name: String,
+    pub artifact: ArtifactType,
+    /// The file name it gets where a person meets it: `table1.tex`.
+    pub file_name: String,
+}
+
+/// A parameter that has the right type but a wrong value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    /// Path inside the stage's body, in the form `optimiser.lr`; empty for the body itself.
+    pub field: String,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+/// A stage body after its types were checked.
+#[derive(Debug, Clone)]
+pub struct CheckedBody {
+    /// The typed parameters, defaults filled in, references left out (they serialise as null):
+    /// equal parameters give equal bytes whatever the YAML looked like.
+    pub params: serde_json::Value,
+    pub inputs: Vec<InputDecl>,
+    pub outputs: Vec<OutputDecl>,
+    pub complaints: Vec<Complaint>,
+    /// Names of environment variables whose values reach the stage and so belong to its key.
+    pub environment: Vec<String>,
+}
+
+/// One registered stage kind.
+pub trait Kind: Sync {
+    fn name(&self) -> &'static str;
+    /// Bumped whenever the same parameters and inputs would give other bytes.
+    fn version(&self) -> u32;
+    fn summary(&self) -> &'static str;
+    fn program(&self) -> Program;
+    /// Reads the typed body. The error carries the path to the offending field.
+    fn check(&self, body: Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_yaml::Error>>;
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
+}
+
+/// The registered kinds.
+pub type Kinds<'a> = &'a [&'a dyn Kind];

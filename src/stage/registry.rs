@@ -1,0 +1,20 @@
+//! The one place where stage kinds are registered.
+
+use super::kind::Runner;
+use crate::spec::kind::Kind;
+
+/// Every kind that a pipeline may name.
+pub fn kinds() -> &'static [&'static dyn Kind] {
+    &[]
+}
+
+/// What `pipe` runs in child processes of its own.
+pub fn light_runners() -> &'static [Runner] {
+    &[]
+}
+
+/// What only `pipe-worker` can run. Nothing that `pipe` calls may refer to this function: it is
+/// the only edge from the registry to libtorch.
+pub fn torch_runners() -> &'static [Runner] {
+    &[]
+}

@@ -1,0 +1,63 @@
+//! One job as a stage sees it: where its inputs are, where its outputs go, and how to tell the
+//! runner what is happening.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::protocol::{Job, JobInput, LogLevel, WorkerEvent};
+
+/// Sends events to the runner. A stage under test gets one that collects them.
+pub trait EventSink: Send {
+    fn send(&mut self, event: WorkerEvent);
+}
+
+pub struct Work<'a> {
+    job: Job,
+    events: &'a mut dyn EventSink,
+}
+
+impl<'a> Work<'a> {
+    pub fn new(job: Job, events: &'a mut dyn EventSink) -> Self {
+        Self { job, events }
+    }
+
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    pub fn input(&self, slot: &str) -> Result<&JobInput> {
+        self.inputs(slot)?.first().with_context(|| format!("the input `{slot}` is empty"))
+    }
+
+    pub fn inputs(&self, slot: &str) -> Result<&[JobInput]> {
+        let inputs = self.job.inputs.get(slot);
+        inputs.map(Vec::as_slice).with_context(|| format!("the job names no input `{slot}`"))
+    }
+
+    pub fn output(&self, name: &str) -> Result<&Path> {
+        let path = self.job.outputs.get(name).map(PathBuf::as_path);
+        path.with_context(|| format!("the job names no output `{name}`"))
+    }
+
+    pub fn progress(&mut self, done: u64, total: Option<u64>, unit: &str, message: impl Into<String>) {
+        self.events.send(WorkerEvent::Progress {
+            done,
+            total,
+            unit: unit.to_owned(),
+            message: message.into(),
+        });
+    }
+
+    pub fn metric(&mut self, name: &str, value: f64) {
+        self.events.send(WorkerEvent::Metric { name: name.to_owned(), value });
+    }
+
+    pub fn info(&mut self, message: impl Into<String>) {
+        self.events.send(WorkerEvent::Log { level: LogLevel::Info, message: message.into() });
+    }
+
+    pub fn warn(&mut self, message: impl Into<String>) {
+        self.events.send(WorkerEvent::Log { level: LogLevel::Warning, message: message.into() });
+    }
+}
