@@ -1,0 +1,6 @@
+//! One binary for all tests that look at the program from outside.
+
+#![allow(clippy::unwrap_used, reason = "here a panic is a failed test")]
+
+mod architecture;
+mod setup;
