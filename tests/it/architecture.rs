@@ -107,13 +107,15 @@ fn sources() -> Vec<Source> {
     files.iter().map(parse).collect()
 }
 
+type Table = BTreeMap<String, Vec<String>>;
+
 /// What the tables of the document allow.
 #[derive(Default)]
 struct Rules {
     /// Layer -> the modules it may import; a module stands for all below it.
-    imports: BTreeMap<String, Vec<String>>,
+    imports: Table,
     /// Crate -> the layers that may use it.
-    crates: BTreeMap<String, Vec<String>>,
+    crates: Table,
 }
 
 impl Rules {
@@ -128,7 +130,7 @@ impl Rules {
 
     fn parse(markdown: &str) -> Self {
         let mut rules = Self::default();
-        let mut section: Option<fn(&mut Self) -> &mut BTreeMap<String, Vec<String>>> = None;
+        let mut section: Option<fn(&mut Self) -> &mut Table> = None;
         for line in markdown.lines() {
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
             match (line.starts_with('|'), cells.as_slice()) {
