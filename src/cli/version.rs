@@ -1,0 +1,29 @@
+//! `pipe --version`: this program, and the worker that it would start.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::exit::{Exit, Outcome};
+use super::print_text;
+
+pub fn version() -> Outcome {
+    let worker = match worker_program() {
+        None => "pipe-worker not found beside pipe nor in PATH; `make build` builds both".to_owned(),
+        Some(program) => match Command::new(&program).arg("--version").output() {
+            Ok(output) if output.status.success() => {
+                String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+            }
+            Ok(output) => {
+                let complaint = String::from_utf8_lossy(&output.stderr);
+                format!("pipe-worker does not start: {}", complaint.trim_end())
+            }
+            Err(error) => format!("pipe-worker does not start: {error}"),
+        },
+    };
+    print_text(&format!("pipe {}\n{worker}\n", env!("CARGO_PKG_VERSION")))?;
+    Ok(Exit::Done)
+}
+
+fn worker_program() -> Option<PathBuf> {
+    crate::runner::local::worker_program()
+}
