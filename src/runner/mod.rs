@@ -4,6 +4,8 @@ mod child;
 pub mod event;
 pub mod executor;
 mod exit;
+mod listen;
+pub mod local;
 pub mod machine;
 pub mod queue;
 pub mod stop;
