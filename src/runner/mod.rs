@@ -1,11 +1,24 @@
 //! Runs a plan: the ready queue, resources, executors, events. No ML, no terminal.
 
+mod attempt;
 mod child;
 pub mod event;
 pub mod executor;
 mod exit;
+mod inspect;
+mod journal;
 mod listen;
 pub mod local;
 pub mod machine;
+mod options;
+mod outputs;
+mod place;
 pub mod queue;
-pub mod stop;
+mod run;
+mod stop;
+mod survey;
+
+pub use options::Options;
+pub use run::{RunError, run};
+pub use stop::{Stop, Urgency};
+pub use survey::{Outlook, survey};
