@@ -34,7 +34,11 @@ pub struct Attempt<'a> {
 pub enum Note {
     Worker(WorkerEvent),
     /// It failed, and the next try begins.
-    Retry { failure: Failure, key: StageKey, attempt: u32 },
+    Retry {
+        failure: Failure,
+        key: StageKey,
+        attempt: u32,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -221,7 +225,8 @@ impl Attempt<'_> {
         metrics: BTreeMap<String, f64>,
         mut warnings: Vec<String>,
     ) -> Draft {
-        let not_empty = |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() > 0).then(|| path.clone());
+        let not_empty =
+            |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() > 0).then(|| path.clone());
         let mut environment = self.environment.clone();
         environment.insert("threads".to_owned(), self.holds.cpu.to_string());
         if !self.gpus.is_empty() {

@@ -97,7 +97,10 @@ impl<'a> Inspector<'a> {
                 let known = self.outputs[producer.0].as_ref().and_then(|outputs| outputs.get(output));
                 known.copied().map(Content::Stored).ok_or_else(|| {
                     let producer = self.name(*producer);
-                    format!("`{producer}` has no output `{output}`, which the input `{}` asks for", input.slot)
+                    format!(
+                        "`{producer}` has no output `{output}`, which the input `{}` asks for",
+                        input.slot
+                    )
                 })
             }
             Source::Path(path) => {

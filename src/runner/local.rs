@@ -68,7 +68,8 @@ impl LocalProcess {
             .env("TMPDIR", &temporary)
             .env("LANG", "C.UTF-8")
             .env("TZ", "UTC")
-            .env("PIPE_THREADS", task.job.threads.to_string());
+            .env("PIPE_THREADS", task.job.threads.to_string())
+            .env("PIPE_CHECKPOINTS", &task.job.checkpoints);
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
@@ -251,4 +252,191 @@ fn member_file_name(axes: &Axes, position: usize) -> String {
 
 fn variable(prefix: &str, name: &str) -> OsString {
     format!("{prefix}{}", name.to_ascii_uppercase().replace('-', "_")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::digest::{BlobId, Digest, StageKey};
+    use crate::plan::sample;
+    use crate::protocol::{Job, JobInput, LogLevel};
+    use crate::spec::pipeline::{Input, Instance};
+
+    struct Bench {
+        directory: tempfile::TempDir,
+        instance: Instance,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            Self { directory: tempfile::tempdir().unwrap(), instance: sample::stage("it", &[]) }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.directory.path().join(name)
+        }
+
+        fn task(&self, body: Value) -> Task<'_> {
+            fs::create_dir(self.path("work")).unwrap();
+            let job = Job {
+                key: StageKey::new(Digest::of(b"key")),
+                instance: "it".into(),
+                kind: self.instance.kind.into(),
+                body,
+                inputs: BTreeMap::new(),
+                outputs: BTreeMap::from([("the-table".into(), self.path("work/t.csv"))]),
+                scratch: self.path("work"),
+                checkpoints: self.path("checkpoints"),
+                threads: 3,
+            };
+            let directory = self.directory.path().to_owned();
+            let (stdout, stderr) = (self.path("stdout"), self.path("stderr"));
+            Task { instance: &self.instance, job, directory, stdout, stderr, gpus: Vec::new() }
+        }
+
+        /// A `pipe` that is a shell script.
+        fn executor(&self, worker: &str) -> LocalProcess {
+            let pipe = self.path("pipe");
+            fs::write(&pipe, format!("#!/bin/sh\n{worker}\n")).unwrap();
+            fs::set_permissions(&pipe, fs::Permissions::from_mode(0o755)).unwrap();
+            LocalProcess::new(Programs { pipe, command: |body| serde_json::from_value(body.clone()) })
+        }
+
+        fn command(&mut self, script: &str) -> (Result<(), Broken>, String) {
+            self.instance.program = Program::Command;
+            let task = self.task(json!(["sh", "-c", script]));
+            let ended = self.executor("").execute(&task, &mut |_| {});
+            (ended.outcome, fs::read_to_string(self.path("stdout")).unwrap_or_default())
+        }
+
+        fn worker(&self, script: &str) -> (Result<(), Broken>, Vec<WorkerEvent>) {
+            let mut heard = Vec::new();
+            let executor = self.executor(script).warn_after_silence(Duration::from_millis(50));
+            let ended = executor.execute(&self.task(Value::Null), &mut |event| heard.push(event));
+            (ended.outcome, heard)
+        }
+    }
+
+    fn failed(outcome: Result<(), Broken>) -> String {
+        match outcome {
+            Err(Broken::Failed(message)) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_command_sees_nothing_but_what_it_declared() {
+        let mut bench = Bench::new();
+        bench.instance.environment = vec![("SHOWN".into(), Some("yes".into())), ("UNSET".into(), None)];
+        let (outcome, stdout) = bench.command("env | cut -d= -f1 | sort; ls -A; pwd");
+        assert_eq!(outcome, Ok(()));
+        let work = bench.path("work").canonicalize().unwrap();
+        let expected = format!(
+            "HOME\nLANG\nPATH\nPIPE_CHECKPOINTS\nPIPE_OUT_THE_TABLE\nPIPE_THREADS\nPWD\nSHOWN\nTMPDIR\nTZ\n{}\n",
+            work.display()
+        );
+        // Some shells export what others do not.
+        let stdout: String = stdout
+            .lines()
+            .filter(|l| !["OLDPWD", "SHLVL", "_"].contains(l))
+            .map(|l| format!("{l}\n"))
+            .collect();
+        assert_eq!(stdout, expected);
+    }
+
+    #[test]
+    fn inputs_are_found_by_name_and_a_fan_in_by_axes() {
+        let mut bench = Bench::new();
+        fs::write(bench.path("blob"), "content").unwrap();
+        let input = |slot: &str, many| Input { slot: slot.into(), many, sources: Vec::new() };
+        bench.instance.inputs = vec![input("my-data", false), input("folds", true)];
+        bench.instance.program = Program::Command;
+        let script = r#"cat "$PIPE_IN_MY_DATA"; cat in/my-data; ls "$PIPE_IN_FOLDS"; cat "in/folds/seed=1,path=a%2Fb""#;
+        let mut task = bench.task(json!(["sh", "-c", script]));
+        let artifact = |axes: &[(&str, &str)]| JobInput {
+            axes: axes.iter().map(|(axis, value)| (axis.to_string(), value.to_string())).collect(),
+            artifact: "file".into(),
+            path: bench.path("blob"),
+            blob: BlobId::new(Digest::of(b"content")),
+        };
+        let folds =
+            vec![artifact(&[("seed", "0")]), artifact(&[("seed", "1"), ("path", "a/b")]), artifact(&[])];
+        task.job.inputs = BTreeMap::from([("my-data".into(), vec![artifact(&[])]), ("folds".into(), folds)]);
+        let ended = bench.executor("").execute(&task, &mut |_| {});
+        assert_eq!(ended.outcome, Ok(()));
+        assert_eq!(
+            fs::read_to_string(&task.stdout).unwrap(),
+            "contentcontent3\nseed=0\nseed=1,path=a%2Fb\ncontent"
+        );
+    }
+
+    #[test]
+    fn a_command_that_fails_says_how() {
+        assert_eq!(failed(Bench::new().command("exit 7").0), "it ended with exit code 7");
+        assert!(failed(Bench::new().command("kill -ABRT $$").0).contains("SIGABRT"));
+        assert!(failed(Bench::new().command("kill -KILL $$").0).contains("ran out of memory"));
+        let mut bench = Bench::new();
+        bench.instance.program = Program::Command;
+        let ended = bench.executor("").execute(&bench.task(json!(["no-such-program"])), &mut |_| {});
+        assert!(failed(ended.outcome).contains("`no-such-program` was not found"));
+    }
+
+    #[test]
+    fn what_a_command_used_is_measured() {
+        let mut bench = Bench::new();
+        bench.instance.program = Program::Command;
+        let task = bench.task(json!(["sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]));
+        let usage = bench.executor("").execute(&task, &mut |_| {}).usage;
+        assert!(usage.seconds > 0.0 && usage.cpu_seconds > 0.0 && usage.max_rss_bytes > 0, "{usage:?}");
+    }
+
+    #[test]
+    fn a_worker_is_called_with_its_job_and_heard() {
+        let script = r#"[ "$1" = worker ] && grep -q '"instance": "it"' "$2" && echo '{"event":"metric","name":"a","value":1}'
+            echo hello; echo '{"event":"done"}'"#;
+        let (outcome, heard) = Bench::new().worker(script);
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(
+            heard,
+            [
+                WorkerEvent::Metric { name: "a".into(), value: 1.0 },
+                WorkerEvent::Log { level: LogLevel::Info, message: "hello".into() },
+            ]
+        );
+    }
+
+    #[test]
+    fn a_worker_that_fails_is_believed_and_one_that_vanishes_is_not() {
+        let say = |text: &str| failed(Bench::new().worker(text).0);
+        assert_eq!(say(r#"echo '{"event":"failed","message":"no labels"}'; exit 1"#), "no labels");
+        assert_eq!(say(r#"echo '{"event":"done"}'; exit 4"#), "it ended with exit code 4");
+        assert_eq!(say("exit 0"), "the worker ended without saying that it was done");
+    }
+
+    #[test]
+    fn a_silent_worker_is_warned_of_once() {
+        let (outcome, heard) = Bench::new().worker(r#"sleep 0.3; echo '{"event":"done"}'"#);
+        assert_eq!(outcome, Ok(()));
+        let [WorkerEvent::Log { level: LogLevel::Warning, message }] = &heard[..] else {
+            panic!("{heard:?}")
+        };
+        assert!(message.contains("said nothing"), "{message}");
+    }
+
+    #[test]
+    fn a_missing_pipe_worker_is_explained() {
+        let mut bench = Bench::new();
+        bench.instance.program = Program::Worker;
+        let message = failed(bench.worker("").0);
+        assert!(message.contains("`make build` makes both"), "{message}");
+        fs::write(bench.path("pipe-worker"), "#!/bin/sh\necho '{\"event\":\"done\"}'\n").unwrap();
+        fs::set_permissions(bench.path("pipe-worker"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::remove_dir(bench.path("work")).unwrap();
+        assert_eq!(bench.worker("").0, Ok(()));
+    }
 }

@@ -44,7 +44,8 @@ fn collect(outputs: &BTreeMap<String, PathBuf>, root: &Path, directory: &Path, f
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
-        if outputs.values().any(|output| *output == path) || (directory == root && entry.file_name() == "in") {
+        if outputs.values().any(|output| *output == path) || (directory == root && entry.file_name() == "in")
+        {
             continue;
         }
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
@@ -102,7 +103,8 @@ mod tests {
 
     #[test]
     fn what_was_declared_may_be_deep_and_the_rest_is_named() {
-        let directory = directory_with(&["in/data", "deep/table.csv", "deep/notes.txt", "log.txt", "junk/a", "model/w"]);
+        let directory =
+            directory_with(&["in/data", "deep/table.csv", "deep/notes.txt", "log.txt", "junk/a", "model/w"]);
         let outputs = declared(&directory, &["deep/table.csv", "model"]);
         assert_eq!(check(&outputs, directory.path()), Ok(()));
         let found = undeclared(&outputs, directory.path());

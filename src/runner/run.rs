@@ -343,7 +343,8 @@ impl<'a> Coordinator<'a> {
             }
             Note::Worker(WorkerEvent::Alive | WorkerEvent::Done | WorkerEvent::Failed { .. }) => return,
             Note::Retry { failure: Failure { error, stderr_tail, .. }, key, attempt } => {
-                let failed = Event::Failed { instance: instance.clone(), error, stderr_tail, will_retry: true };
+                let failed =
+                    Event::Failed { instance: instance.clone(), error, stderr_tail, will_retry: true };
                 self.journal.emit(failed);
                 Event::Started { instance, key, why: "the attempt before it failed".to_owned(), attempt }
             }
@@ -400,7 +401,10 @@ impl<'a> Coordinator<'a> {
         let tried = self.inspector.name(InstanceIndex(tried)).to_owned();
         for &stage in waited {
             self.missed.remove(&stage);
-            self.failed(stage, Failure::plain(format!("it is the same computation as `{tried}`, which failed")));
+            self.failed(
+                stage,
+                Failure::plain(format!("it is the same computation as `{tried}`, which failed")),
+            );
         }
     }
 

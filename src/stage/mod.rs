@@ -6,3 +6,4 @@ pub mod command;
 pub mod kind;
 pub mod registry;
 pub mod work;
+pub mod worker;
