@@ -2,6 +2,8 @@
 
 mod attempt;
 mod child;
+#[cfg(test)]
+mod double;
 pub mod event;
 pub mod executor;
 mod exit;
@@ -17,6 +19,8 @@ pub mod queue;
 mod run;
 mod stop;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 pub use options::Options;
 pub use run::{RunError, run};

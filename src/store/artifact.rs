@@ -36,8 +36,7 @@ impl Store {
             if executable {
                 // Blobs are not executable, so a link will not do.
                 self.copy(blob, to)?;
-                fs::set_permissions(to, Permissions::from_mode(0o555))
-                    .map_err(|e| StoreError::writing(to, e))
+                fs::set_permissions(to, Permissions::from_mode(0o555)).map_err(|e| StoreError::writing(to, e))
             } else {
                 symlink(self.layout.blob(blob), to).map_err(|e| StoreError::writing(to, e))
             }
@@ -102,8 +101,8 @@ impl Store {
     fn copy(&self, blob: BlobId, to: &Path) -> Result<(), StoreError> {
         let writing = |e| StoreError::writing(to, e);
         let from = self.layout.blob(blob);
-        let mut source = File::open(&from)
-            .map_err(|e| self.lost(format!("blob {} cannot be read: {e}", blob.short())))?;
+        let mut source =
+            File::open(&from).map_err(|e| self.lost(format!("blob {} cannot be read: {e}", blob.short())))?;
         let mut copy =
             OpenOptions::new().read(true).write(true).create_new(true).open(to).map_err(writing)?;
         let length = io::copy(&mut source, &mut copy).map_err(writing)?;

@@ -134,7 +134,10 @@ impl Store {
 
         let there = self.layout.blob(stored.blob);
         let is_new = !there.exists()
-            || self.check_blob(stored.blob, Some(stored.bytes)).inspect_err(|flaw| self.warn(flaw.clone())).is_err();
+            || self
+                .check_blob(stored.blob, Some(stored.bytes))
+                .inspect_err(|flaw| self.warn(flaw.clone()))
+                .is_err();
         if is_new {
             if durability == Durability::Now {
                 file.sync_all().map_err(|e| StoreError::writing(path, e))?;

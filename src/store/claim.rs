@@ -86,6 +86,11 @@ impl Store {
         Ok(manifest)
     }
 
+    /// What went into a result and how it went, whether or not its outputs are still there.
+    pub fn record(&self, key: StageKey) -> Option<Box<Manifest>> {
+        self.read_manifest(key).ok()
+    }
+
     /// Nothing if another process or thread holds the key.
     pub fn try_claim(&self, key: &StageKey) -> Result<Option<Claim<'_>>, StoreError> {
         let Some(right) = self.try_claim_anew(key)? else { return Ok(None) };
@@ -97,11 +102,7 @@ impl Store {
     }
 
     /// Waits for the key until `give_up` says true.
-    pub fn claim(
-        &self,
-        key: &StageKey,
-        give_up: &dyn Fn() -> bool,
-    ) -> Result<Option<Claim<'_>>, StoreError> {
+    pub fn claim(&self, key: &StageKey, give_up: &dyn Fn() -> bool) -> Result<Option<Claim<'_>>, StoreError> {
         let mut pause = Duration::from_millis(1);
         loop {
             if let Some(claim) = self.try_claim(key)? {

@@ -18,6 +18,7 @@ mod blob;
 mod claim;
 mod error;
 mod hash;
+mod kept_log;
 mod layout;
 mod lock;
 pub mod manifest;
