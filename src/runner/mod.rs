@@ -1,3 +1,28 @@
 //! Runs a plan: the ready queue, resources, executors, events. No ML, no terminal.
 
+mod attempt;
+mod child;
+#[cfg(test)]
+mod double;
 pub mod event;
+pub mod executor;
+mod exit;
+mod inspect;
+mod journal;
+mod listen;
+pub mod local;
+pub mod machine;
+mod options;
+mod outputs;
+mod place;
+pub mod queue;
+mod run;
+mod stop;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+pub use options::Options;
+pub use run::{RunError, run};
+pub use stop::{Stop, Urgency};
+pub use survey::{Outlook, survey};

@@ -2,6 +2,8 @@
 //!
 //! Adding a kind touches one new file here and the lists in [`registry`].
 
+pub mod command;
 pub mod kind;
 pub mod registry;
 pub mod work;
+pub mod worker;

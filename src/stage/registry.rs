@@ -1,11 +1,12 @@
 //! The one place where stage kinds are registered.
 
-use super::kind::Runner;
+use super::command::Command;
+use super::kind::{KindOf, Runner};
 use crate::spec::kind::Kind;
 
 /// Every kind that a pipeline may name.
 pub fn kinds() -> &'static [&'static dyn Kind] {
-    &[]
+    const { &[&KindOf::<Command>::new()] }
 }
 
 /// What `pipe` runs in child processes of its own.

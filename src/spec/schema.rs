@@ -1,0 +1,98 @@
+//! The JSON Schema of pipeline files, for editors: completion and checks while typing.
+
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use super::file::{PipelineFile, StageSettings};
+use super::kind::Kinds;
+
+pub(super) fn generator() -> SchemaGenerator {
+    SchemaSettings::draft2020_12().into_generator()
+}
+
+/// Generated from the types that files are read with.
+pub fn schema(kinds: Kinds) -> Value {
+    let mut generator = generator();
+    let mut file = object(generator.root_schema_for::<PipelineFile>().to_value());
+    let mut stage = object(generator.root_schema_for::<StageSettings>().to_value());
+    let mut one_kind = Vec::new();
+    let mut parameters = Map::new();
+    for kind in kinds {
+        let mut body = kind.schema(&mut generator).to_value();
+        if let Value::Object(body) = &mut body {
+            body.insert("description".to_owned(), kind.summary().into());
+        }
+        parameters.insert(kind.name().to_owned(), body);
+        one_kind.push(json!({ "required": [kind.name()] }));
+    }
+    if let Some(Value::Object(properties)) = stage.get_mut("properties") {
+        properties.append(&mut parameters);
+    }
+    stage.insert("oneOf".to_owned(), one_kind.into());
+    for root_only in ["$schema", "$defs", "title"] {
+        stage.remove(root_only);
+    }
+    let mut definitions = generator.take_definitions(true);
+    definitions.insert("Stage".to_owned(), Value::Object(stage));
+    definitions.values_mut().for_each(accept_names);
+    if let Some(Value::Object(properties)) = file.get_mut("properties") {
+        let named = |rule: Value| json!({ "type": "object", "propertyNames": { "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$" }, "additionalProperties": rule });
+        replace(properties, "stages", named(json!({ "$ref": "#/$defs/Stage" })));
+        replace(properties, "vars", named(json!(true)));
+    }
+    file.insert("$defs".to_owned(), Value::Object(definitions));
+    file.insert("title".to_owned(), "A pipeline for `pipe`".into());
+    Value::Object(file)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+/// Puts another rule in the place of a property's, and keeps its description.
+fn replace(properties: &mut Map<String, Value>, name: &str, mut rule: Value) {
+    let description = properties.get(name).and_then(|old| old.get("description")).cloned();
+    if let (Value::Object(rule), Some(description)) = (&mut rule, description) {
+        rule.insert("description".to_owned(), description);
+    }
+    properties.insert(name.to_owned(), rule);
+}
+
+/// Wherever a value is expected, a text with `${...}` may stand for it.
+fn accept_names(schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    for (keyword, inner) in schema.iter_mut() {
+        match (keyword.as_str(), inner) {
+            ("properties", Value::Object(properties)) => properties.values_mut().for_each(accept_name),
+            ("items" | "additionalProperties", inner @ Value::Object(_)) => accept_name(inner),
+            ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(inner)) => {
+                inner.iter_mut().for_each(accept_names)
+            }
+            _ => {}
+        }
+    }
+}
+
+fn accept_name(rule: &mut Value) {
+    accept_names(rule);
+    let Value::Object(object) = rule else { return };
+    let any_text = object.get("type").is_some_and(|types| match types {
+        Value::Array(types) => types.iter().any(|of| of == "string"),
+        of => of == "string",
+    }) && !object.contains_key("enum")
+        && !object.contains_key("pattern")
+        && !object.contains_key("const");
+    if any_text || object.is_empty() {
+        return;
+    }
+    let description = object.remove("description");
+    let mut either = json!({ "anyOf": [object, { "type": "string", "pattern": "\\$\\{" }] });
+    if let (Value::Object(either), Some(description)) = (&mut either, description) {
+        either.insert("description".to_owned(), description);
+    }
+    *rule = either;
+}

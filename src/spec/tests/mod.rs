@@ -1,0 +1,26 @@
+//! The language as its users meet it: what loads, and what is said of what does not.
+
+mod accepted;
+mod properties;
+mod refused;
+mod syntax;
+
+/// A pipeline in the shape of the real ones.
+pub(super) const ABLATION: &str = r#"
+name: bibtex
+vars: { epochs: 150, seeds: [0, 1] }
+stages:
+  data:
+    load: { dataset: bibtex }
+  idf:
+    idf: { data: data }
+  train:
+    matrix: { variant: [adaptive, static], seed: "${vars.seeds}" }
+    train: { data: data, idf: idf, variant: "${matrix.variant}", seed: "${matrix.seed}", epochs: "${vars.epochs}" }
+  eval:
+    each: train
+    evaluate: { model: "${each}", data: data }
+  table1:
+    table: { from: ["eval[*]"], title: "after ${vars.epochs} epochs" }
+outputs: [table1]
+"#;
