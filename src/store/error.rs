@@ -23,9 +23,7 @@ pub enum StoreError {
     #[error("the cache at `{root}` was opened for reading only")]
     ReadOnly { root: PathBuf },
 
-    #[error(
-        "the cache at `{root}` is in use by another `pipe`; wait until it has finished, then try again"
-    )]
+    #[error("the cache at `{root}` is in use by another `pipe`; wait until it has finished, then try again")]
     Busy { root: PathBuf },
 
     /// Whoever asked may recompute: what is bad has been dropped.

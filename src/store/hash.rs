@@ -33,10 +33,8 @@ pub(super) fn file(file: &File, length: u64) -> io::Result<Digest> {
 
 fn halves(file: &File, offset: u64, length: u64) -> io::Result<(ChainingValue, ChainingValue)> {
     let middle = left_subtree_len(length);
-    let (left, right) = rayon::join(
-        || subtree(file, offset, middle),
-        || subtree(file, offset + middle, length - middle),
-    );
+    let (left, right) =
+        rayon::join(|| subtree(file, offset, middle), || subtree(file, offset + middle, length - middle));
     Ok((left?, right?))
 }
 

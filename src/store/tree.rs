@@ -227,9 +227,8 @@ mod tests {
             Entry { path: "empty\n".into(), node: Node::EmptyDirectory },
         ]);
         let id = Digest::of(b"abc");
-        let expected = format!(
-            "pipe tree 1\n-\t3\t{id}\ta b\nd\tempty\\x0a\nl\ta b\tlatest\nx\t3\t{id}\trun.sh\n"
-        );
+        let expected =
+            format!("pipe tree 1\n-\t3\t{id}\ta b\nd\tempty\\x0a\nl\ta b\tlatest\nx\t3\t{id}\trun.sh\n");
         assert_eq!(String::from_utf8(tree.encode()).unwrap(), expected);
     }
 
