@@ -8,7 +8,11 @@ use pipe::stage::{registry, worker};
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(flag) if flag == "--version" => {
-            println!("pipe-worker {}", env!("CARGO_PKG_VERSION"));
+            println!(
+                "pipe-worker {} (libtorch {})",
+                env!("CARGO_PKG_VERSION"),
+                env!("PIPE_LIBTORCH_VERSION")
+            );
             ExitCode::SUCCESS
         }
         Some(job) => worker::main(Path::new(&job), &[registry::light_runners(), registry::torch_runners()]),

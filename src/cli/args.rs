@@ -68,9 +68,6 @@ pub enum Command {
     /// Look after the store.
     #[command(subcommand)]
     Cache(CacheCommand),
-    /// Find, describe and download data sets.
-    #[command(subcommand)]
-    Data(DataCommand),
     /// Print the JSON Schema of pipeline files, for editors.
     Schema,
     /// Write a small pipeline to start from.

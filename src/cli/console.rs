@@ -56,7 +56,11 @@ impl Console {
             Event::Hit { instance, saved, .. } => {
                 self.finish(instance);
                 if self.verbosity == Verbosity::Verbose {
-                    self.stage_line(&self.paint.dim("cached"), instance, &format!("saved {}", text::duration(*saved)));
+                    self.stage_line(
+                        &self.paint.dim("cached"),
+                        instance,
+                        &format!("saved {}", text::duration(*saved)),
+                    );
                 }
             }
             Event::Started { instance, why, attempt, .. } => {
@@ -175,7 +179,8 @@ impl Console {
             (LogLevel::Warning, _) => {
                 self.line(&format!("{} {who}{message}", self.paint.yellow("warning:")));
             }
-            (LogLevel::Info, Verbosity::Normal | Verbosity::Verbose) | (LogLevel::Debug, Verbosity::Verbose) => {
+            (LogLevel::Info, Verbosity::Normal | Verbosity::Verbose)
+            | (LogLevel::Debug, Verbosity::Verbose) => {
                 self.line(&format!("         {who}{message}"));
             }
             _ => {}

@@ -78,9 +78,11 @@ impl Drawing {
 
     fn branch(&self, node: usize, parents: &[Option<usize>], lead: &str, below: &str, out: &mut String) {
         let _ = writeln!(out, "{lead}{}", self.caption(node, parents[node]));
-        let children: Vec<usize> = (0..self.nodes.len()).filter(|&child| parents[child] == Some(node)).collect();
+        let children: Vec<usize> =
+            (0..self.nodes.len()).filter(|&child| parents[child] == Some(node)).collect();
         for (position, &child) in children.iter().enumerate() {
-            let (elbow, rail) = if position + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            let (elbow, rail) =
+                if position + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
             self.branch(child, parents, &format!("{below}{elbow}"), &format!("{below}{rail}"), out);
         }
     }
@@ -92,8 +94,11 @@ impl Drawing {
             let _ = write!(caption, " ×{instances}");
         }
         let _ = write!(caption, "  ({kind})");
-        let others: Vec<&str> =
-            needs.iter().filter(|&&need| Some(need) != parent).map(|&need| self.nodes[need].name.as_str()).collect();
+        let others: Vec<&str> = needs
+            .iter()
+            .filter(|&&need| Some(need) != parent)
+            .map(|&need| self.nodes[need].name.as_str())
+            .collect();
         if !others.is_empty() {
             let _ = write!(caption, "  also needs {}", others.join(", "));
         }
@@ -134,7 +139,8 @@ impl Drawing {
         let mut out = format!("digraph \"{}\" {{\n    node [shape=box];\n", quoted(title));
         for (position, node) in self.nodes.iter().enumerate() {
             let many = if node.instances > 1 { format!(" ×{}", node.instances) } else { String::new() };
-            let _ = writeln!(out, "    n{position} [label=\"{}{many}\\n{}\"];", quoted(&node.name), node.kind);
+            let _ =
+                writeln!(out, "    n{position} [label=\"{}{many}\\n{}\"];", quoted(&node.name), node.kind);
         }
         for (position, need) in self.edges() {
             let _ = writeln!(out, "    n{need} -> n{position};");
@@ -161,7 +167,12 @@ mod tests {
             needs: needs.iter().copied().collect(),
         };
         Drawing {
-            nodes: vec![node("data", 1, &[]), node("idf", 1, &[0]), node("train", 4, &[0, 1]), node("table", 1, &[2])],
+            nodes: vec![
+                node("data", 1, &[]),
+                node("idf", 1, &[0]),
+                node("train", 4, &[0, 1]),
+                node("table", 1, &[2]),
+            ],
         }
     }
 

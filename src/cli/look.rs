@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::{LogsArgs, PipelineArgs, PlanArgs, StageArgs, StatusArgs};
+use super::cache::warn_of_damage;
 use super::exit::{Exit, Failure, Outcome};
 use super::project::{Project, select};
 use super::table::Grid;
@@ -39,9 +40,7 @@ impl Survey {
         let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
         let options = Options { targets, ..Options::default() };
         let outlooks = survey(&plan, &store, &options);
-        for warning in store.warnings() {
-            eprintln!("{} {warning}", project.paint.yellow("warning:"));
-        }
+        warn_of_damage(project, &store);
         Ok(Self { store, plan, outlooks })
     }
 
@@ -211,7 +210,6 @@ fn sources(survey: &Survey, instance: &Instance) -> BTreeMap<String, Vec<String>
     let source = |source: &Source| match source {
         Source::Output { producer, output, .. } => format!("{}.{output}", survey.name(*producer)),
         Source::Path(path) => path.display().to_string(),
-        Source::DataFile { dataset, file } => format!("{dataset}: {file}"),
     };
     let inputs = instance.inputs.iter();
     inputs.map(|input| (input.slot.clone(), input.sources.iter().map(source).collect())).collect()
@@ -292,7 +290,8 @@ fn recorded(manifest: &Manifest, project: &Project) -> String {
     let _ = writeln!(out, "{}", project.paint_out.bold("computed"));
     let (seconds, cpu) = (text::duration(manifest.seconds), text::duration(manifest.cpu_seconds));
     let memory = text::bytes(manifest.max_rss_bytes);
-    let _ = writeln!(out, "  {} in {seconds} ({cpu} of processor time, {memory} of memory)", manifest.finished);
+    let _ =
+        writeln!(out, "  {} in {seconds} ({cpu} of processor time, {memory} of memory)", manifest.finished);
     let _ = writeln!(out, "  key {}", manifest.key);
     for (name, value) in &manifest.environment {
         let _ = writeln!(out, "  {name}: {value}");
@@ -333,7 +332,10 @@ pub fn logs(project: &Project, args: &LogsArgs) -> Outcome {
             }
         }
         if !known {
-            eprintln!("{name} has not been run yet, or its logs were collected");
+            let fresh = manifest(&survey.outlooks[index.0]).is_some();
+            let what =
+                if fresh { "wrote nothing" } else { "has not been run yet, or its logs were collected" };
+            eprintln!("{name} {what}");
         }
     }
     print_text(&String::from_utf8_lossy(&out))
@@ -346,5 +348,5 @@ fn log_of(survey: &Survey, index: InstanceIndex, stream: &str) -> Result<Option<
     }
     let name = survey.name(index);
     let runs = survey.store.runs()?;
-    Ok(runs.iter().rev().find_map(|run| survey.store.kept_log(&run.id, &name, stream)))
+    Ok(runs.iter().find_map(|run| survey.store.kept_log(&run.id, &name, stream)))
 }

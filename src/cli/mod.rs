@@ -5,7 +5,6 @@
 mod args;
 mod cache;
 mod console;
-mod data;
 mod exit;
 mod graph;
 mod init;
@@ -34,6 +33,9 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { Exit::BadInput.into() } else { Exit::Done.into() };
         }
     };
+    if let Some(Command::Worker { job }) = &cli.command {
+        return run::worker(job);
+    }
     match dispatch(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -51,9 +53,6 @@ fn dispatch(cli: &Cli) -> Outcome {
     let Some(command) = &cli.command else {
         return Err(Failure::bad_input("nothing to do; `pipe --help` lists the commands"));
     };
-    if let Command::Worker { job } = command {
-        return Ok(run::worker(job));
-    }
     let project = Project::enter(&cli.global)?;
     match command {
         Command::Run(args) => run::run(&project, args),
@@ -64,7 +63,6 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Logs(args) => look::logs(&project, args),
         Command::Graph(args) => graph::graph(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
-        Command::Data(command) => data::data(&project, command),
         Command::Schema => {
             let schema = crate::spec::schema(crate::stage::registry::kinds());
             print_json(&schema)
@@ -74,7 +72,7 @@ fn dispatch(cli: &Cli) -> Outcome {
             clap_complete::generate(*shell, &mut Cli::command(), "pipe", &mut std::io::stdout());
             Ok(Exit::Done)
         }
-        Command::Worker { .. } => unreachable!("handled above"),
+        Command::Worker { job } => unreachable!("{}: main runs jobs", job.display()),
     }
 }
 

@@ -103,7 +103,10 @@ pub fn select(pipeline: &Pipeline, words: &[String]) -> Result<Vec<InstanceIndex
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        let exit = if error.is_damage() { Exit::CacheDamage } else { Exit::BadInput };
+        let exit = match error {
+            StoreError::Damaged { .. } => Exit::CacheDamage,
+            _ => Exit::BadInput,
+        };
         Self::new(exit, error.to_string())
     }
 }

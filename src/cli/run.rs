@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::process::ExitCode;
 
 use super::args::RunArgs;
 use super::console::{Console, Style, Verbosity};
@@ -9,7 +10,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::project::{Project, select};
 use crate::plan::Plan;
 use crate::runner::local::{LocalProcess, Programs};
-use crate::runner::{self, Options, Stop};
+use crate::runner::{self, Options, RunError, Stop};
 use crate::stage::{command, registry, worker};
 
 pub fn run(project: &Project, args: &RunArgs) -> Outcome {
@@ -32,7 +33,10 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
 
     let mut console = Console::new(style(project, args), project.verbosity, project.paint);
     let summary = runner::run(&plan, &store, &executor, &options, &stop, &mut |event| console.show(&event))
-        .map_err(Failure::from)?;
+        .map_err(|error| match error {
+        RunError::Store(error) => error.into(),
+        other => Failure::bad_input(other.to_string()),
+    })?;
     Ok(match summary {
         summary if summary.interrupted => Exit::Interrupted,
         summary if summary.failed > 0 => Exit::StageFailed,
@@ -40,8 +44,8 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     })
 }
 
-pub fn worker(job: &Path) -> Exit {
-    if worker::main(job, registry::light_runners()) { Exit::Done } else { Exit::StageFailed }
+pub fn worker(job: &Path) -> ExitCode {
+    worker::main(job, &[registry::light_runners()])
 }
 
 fn style(project: &Project, args: &RunArgs) -> Style {

@@ -1,13 +1,13 @@
 //! `pipe --version`: this program, and the worker that it would start.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use super::exit::{Exit, Outcome};
 use super::print_text;
+use crate::runner::local::worker_program;
 
 pub fn version() -> Outcome {
-    let worker = match worker_program() {
+    let worker = match worker_program(&std::env::current_exe()?) {
         None => "pipe-worker not found beside pipe nor in PATH; `make build` builds both".to_owned(),
         Some(program) => match Command::new(&program).arg("--version").output() {
             Ok(output) if output.status.success() => {
@@ -22,8 +22,4 @@ pub fn version() -> Outcome {
     };
     print_text(&format!("pipe {}\n{worker}\n", env!("CARGO_PKG_VERSION")))?;
     Ok(Exit::Done)
-}
-
-fn worker_program() -> Option<PathBuf> {
-    crate::runner::local::worker_program()
 }

@@ -11,7 +11,7 @@ use super::outputs;
 use crate::digest::StageKey;
 use crate::protocol::{Job, JobInput, WorkerEvent};
 use crate::spec::kind::{FILE, Program};
-use crate::spec::pipeline::{Instance, Resources, Source};
+use crate::spec::pipeline::{Instance, Source};
 use crate::store::manifest::Manifest;
 use crate::store::{Draft, Store, WriteRight};
 
@@ -24,7 +24,6 @@ pub struct Attempt<'a> {
     /// The run's id, under which the output of failed stages is kept.
     pub run: &'a str,
     pub prepared: Prepared,
-    pub holds: Resources,
     pub gpus: Vec<String>,
     pub environment: BTreeMap<String, String>,
     pub warnings: Vec<String>,
@@ -137,7 +136,9 @@ impl Attempt<'_> {
             outputs,
             scratch,
             checkpoints: right.checkpoints().to_owned(),
-            threads: self.holds.cpu,
+            // What the stage asked for, not what this run could spare: a result must not depend on
+            // the number of jobs.
+            threads: self.instance.resources.cpu,
         };
         Ok(Task {
             instance: self.instance,
@@ -228,7 +229,7 @@ impl Attempt<'_> {
         let not_empty =
             |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() > 0).then(|| path.clone());
         let mut environment = self.environment.clone();
-        environment.insert("threads".to_owned(), self.holds.cpu.to_string());
+        environment.insert("threads".to_owned(), self.instance.resources.cpu.to_string());
         if !self.gpus.is_empty() {
             environment.insert("gpus".to_owned(), self.gpus.join(","));
         }

@@ -168,16 +168,21 @@ impl LocalProcess {
     }
 
     fn find_worker(&self) -> Result<PathBuf, Trouble> {
-        let beside = self.programs.pipe.with_file_name("pipe-worker");
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let on_path = std::env::split_paths(&path).map(|directory| directory.join("pipe-worker"));
-        std::iter::once(beside).chain(on_path).find(|candidate| candidate.is_file()).ok_or_else(|| {
+        let pipe = &self.programs.pipe;
+        worker_program(pipe).ok_or_else(|| {
             Trouble::failed(format!(
                 "this stage needs `pipe-worker`, which is neither beside `{}` nor on PATH; `make build` makes both",
-                self.programs.pipe.display()
+                pipe.display()
             ))
         })
     }
+}
+
+/// The `pipe-worker` beside this `pipe`, or else on PATH.
+pub fn worker_program(pipe: &Path) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|directory| directory.join("pipe-worker"));
+    std::iter::once(pipe.with_file_name("pipe-worker")).chain(on_path).find(|candidate| candidate.is_file())
 }
 
 impl Executor for LocalProcess {

@@ -297,7 +297,6 @@ impl<'a> Coordinator<'a> {
                 executor: context.executor,
                 run: &context.run,
                 prepared,
-                holds,
                 gpus: gpus.clone(),
                 environment: context.environment.get_or_init(machine::describe).clone(),
                 warnings,
@@ -457,6 +456,8 @@ impl<'a> Coordinator<'a> {
         self.forget_what_is_gone();
         if self.state_changed {
             self.context.store.save_pipeline_state(&self.inspector.state)?;
+        } else {
+            self.context.store.mark_as_last(&self.inspector.state);
         }
         self.pass_on_warnings();
         self.summary.seconds = begin.elapsed().as_secs_f64();

@@ -47,6 +47,32 @@ impl Store {
         self.write(&path, &text)
     }
 
+    /// The pipeline that was run last and whose file still exists.
+    pub fn last_pipeline_file(&self) -> Option<PathBuf> {
+        let mut newest = None;
+        for entry in std::fs::read_dir(self.layout.pipelines()).ok()?.flatten() {
+            let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+            if modified > newest.as_ref().and_then(|(time, _)| *time)
+                && let Ok(state) = sealed::read::<PipelineState>(&entry.path())
+                && state.file.exists()
+            {
+                newest = Some((modified, state.file));
+            }
+        }
+        newest.map(|(_, file)| file)
+    }
+
+    /// Remembers that this pipeline was run last, where saving its state would have nothing to
+    /// write. Losing this costs only a convenience, so it cannot fail.
+    pub fn mark_as_last(&self, state: &PipelineState) {
+        let opened = std::fs::File::options().write(true).open(self.pipeline_path(&state.file));
+        if self.session.is_some()
+            && let Ok(file) = opened
+        {
+            let _ = file.set_modified(std::time::SystemTime::now());
+        }
+    }
+
     pub(super) fn pipeline_path(&self, file: &Path) -> PathBuf {
         self.layout.pipeline(Digest::of(file.as_os_str().as_encoded_bytes()))
     }

@@ -121,7 +121,10 @@ vars: { times: 0.0001, word: hello }
 name: keys
 ";
     let same = [
-        ("the order of keys, comments and another way to write a number", key_of(reordered, "note", "hi", &[])),
+        (
+            "the order of keys, comments and another way to write a number",
+            key_of(reordered, "note", "hi", &[]),
+        ),
         ("the number of jobs", key_of(ONE_STAGE, "note", "hi", &["--jobs", "1"])),
         ("the name of the stage", edited(&[("  say:", "  speak:")])),
         ("the name of the pipeline", edited(&[("name: keys", "name: other")])),

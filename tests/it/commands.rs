@@ -157,7 +157,8 @@ stages:
 ",
     );
     let refused = test.pipe(&["run", "pipeline.yaml"]).exits_with(2);
-    let refused = refused.says("did you mean `command`?").says("did you mean `shell`?").says("did you mean `two`?");
+    let refused =
+        refused.says("did you mean `command`?").says("did you mean `shell`?").says("did you mean `two`?");
     refused.says("pipeline.yaml:4:").says("pipeline.yaml:7:").says("^");
     assert!(!test.file("cache").exists());
 }

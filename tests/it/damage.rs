@@ -36,7 +36,14 @@ fn a_flipped_bit_in_any_file_of_the_store_is_noticed_and_healed() {
         assert_eq!(ran.code, Some(0), "{}: {}", name.display(), ran.stderr);
         assert_eq!(test.read("results/small/sum.txt"), expected, "{}", name.display());
         let check = test.pipe(&["cache", "fsck"]);
-        assert_eq!(check.code, Some(0), "{} was not healed: {}{}", name.display(), check.stdout, check.stderr);
+        assert_eq!(
+            check.code,
+            Some(0),
+            "{} was not healed: {}{}",
+            name.display(),
+            check.stdout,
+            check.stderr
+        );
     }
 }
 

@@ -3,4 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "here a panic is a failed test")]
 
 mod architecture;
+mod caching;
+mod commands;
+mod damage;
+mod placing;
+mod processes;
 mod setup;
+mod support;

@@ -94,7 +94,13 @@ pub struct Ran {
 impl Ran {
     #[track_caller]
     pub fn exits_with(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "standard output:\n{}\nstandard error:\n{}", self.stdout, self.stderr);
+        assert_eq!(
+            self.code,
+            Some(code),
+            "standard output:\n{}\nstandard error:\n{}",
+            self.stdout,
+            self.stderr
+        );
         self
     }
 
@@ -106,7 +112,11 @@ impl Ran {
     #[track_caller]
     pub fn says(self, text: &str) -> Self {
         let said = self.stdout.contains(text) || self.stderr.contains(text);
-        assert!(said, "`{text}` is in neither standard output:\n{}\nnor standard error:\n{}", self.stdout, self.stderr);
+        assert!(
+            said,
+            "`{text}` is in neither standard output:\n{}\nnor standard error:\n{}",
+            self.stdout, self.stderr
+        );
         self
     }
 
