@@ -166,3 +166,90 @@ fn add_executable(path: &Path) -> Result<(), StoreError> {
     };
     add(path).map_err(|e| StoreError::writing(path, e))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use std::process::Command;
+
+    fn store_with(make: impl FnOnce(&Path)) -> (tempfile::TempDir, Store, Stored) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("cache")).unwrap();
+        let stored = commit(&store, "a", make).outputs["out"];
+        (dir, store, stored)
+    }
+
+    #[test]
+    fn a_directory_comes_back_as_it_was() {
+        let (dir, store, stored) = store_with(make_tree);
+        let original = dir.path().join("original");
+        make_tree(&original);
+        assert!(stored.directory);
+        assert_eq!(store.digest_source(&original).unwrap().blob, stored.blob);
+
+        let placed = dir.path().join("results/placed");
+        store.place(&stored, &placed).unwrap();
+        let source = store.digest_source(&placed).unwrap();
+        assert_eq!((source.blob, source.bytes), (stored.blob, stored.bytes));
+        assert!(placed.join("empty/inside").is_dir());
+        let mode = placed.join("plain").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o200, 0o200, "a person may write to it");
+    }
+
+    #[test]
+    fn a_view_of_a_directory_reads_like_it() {
+        let (dir, store, stored) = store_with(make_tree);
+        let view = store.artifact(&stored, &dir.path().join("views")).unwrap();
+        assert_eq!(fs::read_to_string(view.join("deep/link")).unwrap(), "plain");
+        assert_eq!(fs::read_to_string(view.join("deep/er/a file\nwith \\ odd names")).unwrap(), "odd");
+        assert!(view.join("empty/inside").is_dir());
+        let output = Command::new(view.join("run.sh")).output().unwrap();
+        assert_eq!(output.stdout, b"ran\n");
+        assert!(fs::symlink_metadata(view.join("plain")).unwrap().is_symlink(), "nothing is copied");
+        assert_eq!(store.artifact(&stored, &dir.path().join("views")).unwrap(), view);
+    }
+
+    #[test]
+    fn placing_replaces_files_and_directories() {
+        let (dir, store, tree) = store_with(make_tree);
+        let text = commit_text(&store, "text", "new").outputs["out"];
+        let (file, directory) = (dir.path().join("file"), dir.path().join("directory"));
+        fs::write(&file, "old and longer").unwrap();
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("stale"), "").unwrap();
+        store.place(&text, &file).unwrap();
+        store.place(&tree, &directory).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(store.digest_source(&directory).unwrap().blob, tree.blob);
+        assert_eq!(store.usage().unwrap().temporary.items, 1, "only the owner's lock is left");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "the store and what was placed");
+    }
+
+    #[test]
+    fn placing_on_another_disk_works_too() {
+        let Some(disk) = SmallDisk::mount("1m") else { return };
+        let (_dir, store, tree) = store_with(make_tree);
+        let text = commit_text(&store, "text", "new").outputs["out"];
+        for _ in 0..2 {
+            store.place(&text, &disk.path().join("file")).unwrap();
+            store.place(&tree, &disk.path().join("directory")).unwrap();
+        }
+        assert_eq!(fs::read_to_string(disk.path().join("file")).unwrap(), "new");
+        assert_eq!(store.digest_source(&disk.path().join("directory")).unwrap().blob, tree.blob);
+        assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn bad_content_is_never_placed() {
+        let (dir, store, stored) = store_with(|out| fs::write(out, "good").unwrap());
+        let to = dir.path().join("file");
+        fs::write(&to, "what was there").unwrap();
+        flip_bit(&store.layout.blob(stored.blob), 1);
+        assert!(matches!(store.place(&stored, &to), Err(StoreError::Damaged { .. })));
+        assert_eq!(fs::read_to_string(&to).unwrap(), "what was there");
+        assert!(matches!(store.artifact(&stored, dir.path()), Err(StoreError::Damaged { .. })));
+        assert!(matches!(store.read(&stored), Err(StoreError::Damaged { .. })));
+        assert!(!store.warnings().is_empty());
+    }
+}

@@ -60,21 +60,33 @@ impl Store {
         format!("blob `{}` {flaw}", path.display())
     }
 
-    /// The content of a blob that is small enough to be held in memory, checked.
+    /// The content of a blob that is small enough to be held in memory, checked. A bad one is dropped.
     pub(super) fn read_blob(&self, id: BlobId) -> Result<Vec<u8>, String> {
-        let path = self.layout.blob(id);
-        match fs::read(&path) {
-            Ok(bytes) if Digest::of(&bytes) == id.digest() => Ok(bytes),
-            Ok(_) => Err(self.bad_blob(&path, "does not have the content that its name says")),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                Err(format!("blob {} is missing", id.short()))
-            }
-            Err(error) => Err(format!("blob {} cannot be read: {error}", id.short())),
+        match self.peek_blob(id)? {
+            Some(bytes) => Ok(bytes),
+            None => Err(self.bad_blob(&self.layout.blob(id), "does not have the content that its name says")),
         }
     }
 
     pub(super) fn read_tree(&self, id: BlobId) -> Result<Tree, String> {
         Tree::decode(&self.read_blob(id)?)
+    }
+
+    /// Like [`Store::read_tree`], but drops nothing.
+    pub(super) fn peek_tree(&self, id: BlobId) -> Result<Tree, String> {
+        let bytes = self.peek_blob(id)?.ok_or_else(|| format!("blob {} is bad", id.short()))?;
+        Tree::decode(&bytes)
+    }
+
+    /// Nothing if the content is not what the name says.
+    fn peek_blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, String> {
+        match fs::read(self.layout.blob(id)) {
+            Ok(bytes) => Ok((Digest::of(&bytes) == id.digest()).then_some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Err(format!("blob {} is missing", id.short()))
+            }
+            Err(error) => Err(format!("blob {} cannot be read: {error}", id.short())),
+        }
     }
 
     /// Moves what a stage wrote at `path` into the store.

@@ -224,3 +224,281 @@ impl Drop for WriteRight<'_> {
         let _ = fs::remove_dir(&self.checkpoints);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        (dir, store)
+    }
+
+    #[test]
+    fn what_is_committed_is_found_again() {
+        let (dir, store) = store();
+        assert!(matches!(store.lookup(&key("a")), Lookup::Miss));
+        let right = claim(&store, "a");
+        let path = |name: &str| right.scratch().join(name);
+        fs::write(path("out"), "result").unwrap();
+        fs::write(path("stdout"), "said").unwrap();
+        fs::write(path("stderr"), "").unwrap();
+        let draft = Draft {
+            outputs: BTreeMap::from([("out".into(), path("out"))]),
+            stdout: Some(path("stdout")),
+            stderr: Some(path("stderr")),
+            metrics: [("f1", 0.1 + 0.2), ("worst", f64::NEG_INFINITY)].map(|(n, v)| (n.into(), v)).into(),
+            ..draft("a")
+        };
+        let scratch = right.scratch().to_owned();
+        let committed = right.commit(draft).unwrap();
+        assert!(!scratch.exists());
+        assert_eq!(hit(&store, "a"), Some(committed.clone()));
+        drop(store);
+
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(hit(&store, "a"), Some(committed.clone()));
+        assert_eq!(store.read(&committed.outputs["out"]).unwrap(), b"result");
+        assert_eq!(store.read(&committed.stdout.unwrap()).unwrap(), b"said");
+        assert_eq!(store.read(&committed.stderr.unwrap()).unwrap(), b"");
+        assert_eq!(store.warnings(), [""; 0]);
+    }
+
+    #[test]
+    fn a_metric_that_is_not_a_number_survives() {
+        let (_dir, store) = store();
+        let right = claim(&store, "a");
+        let metrics = BTreeMap::from([("undefined".into(), f64::NAN)]);
+        right.commit(Draft { metrics, ..draft("a") }).unwrap();
+        assert!(hit(&store, "a").unwrap().metrics["undefined"].is_nan());
+    }
+
+    #[test]
+    fn results_of_long_stages_are_flushed_and_found_too() {
+        let (_dir, store) = store();
+        let right = claim(&store, "a");
+        let out = right.scratch().join("out");
+        make_tree(&out);
+        let outputs = BTreeMap::from([("out".into(), out)]);
+        let committed = right.commit(Draft { outputs, seconds: 3600.0, ..draft("a") }).unwrap();
+        assert_eq!(hit(&store, "a"), Some(committed));
+    }
+
+    #[test]
+    fn equal_content_is_kept_once_and_read_only() {
+        let (_dir, store) = store();
+        let [a, b] = ["a", "b"].map(|name| commit_text(&store, name, "same").outputs["out"]);
+        assert_eq!(a, b);
+        assert_eq!(store.usage().unwrap().blobs.items, 1);
+        assert_eq!(store.layout.blob(a.blob).metadata().unwrap().mode() & 0o777, 0o444);
+    }
+
+    #[test]
+    fn a_held_key_is_busy_until_its_holder_gives_up() {
+        let (_dir, store) = store();
+        let right = claim(&store, "a");
+        let (scratch, checkpoints) = (right.scratch().to_owned(), right.checkpoints().to_owned());
+        fs::write(scratch.join("half"), "").unwrap();
+        fs::write(checkpoints.join("epoch-3"), "").unwrap();
+        assert!(store.try_claim(&key("a")).unwrap().is_none());
+        assert!(store.claim(&key("a"), &|| true).unwrap().is_none());
+        assert!(store.try_claim(&key("b")).unwrap().is_some());
+        drop(right);
+        assert!(!scratch.exists());
+
+        let right = claim(&store, "a");
+        assert!(right.checkpoints().join("epoch-3").exists(), "kept for the next attempt");
+        right.commit(draft("a")).unwrap();
+        assert!(!checkpoints.exists(), "no longer needed");
+        let usage = store.usage().unwrap();
+        assert_eq!((usage.results.items, usage.blobs.items, usage.checkpoints.items), (1, 0, 0));
+        assert_eq!(fs::read_dir(store.layout.locks()).unwrap().count(), 1, "only that of gc");
+    }
+
+    #[test]
+    fn whoever_waits_gets_the_other_s_result() {
+        let (_dir, store) = store();
+        let right = claim(&store, "a");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| store.claim(&key("a"), &|| false).unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+            right.commit(draft("a")).unwrap();
+            assert!(matches!(waiting.join().unwrap(), Some(Claim::Hit(_))));
+        });
+    }
+
+    #[test]
+    fn computing_anew_keeps_the_old_result_until_it_has_another() {
+        let (_dir, store) = store();
+        let old = commit_text(&store, "a", "old");
+        let right = store.try_claim_anew(&key("a")).unwrap().unwrap();
+        drop(right);
+        assert_eq!(hit(&store, "a"), Some(old));
+        let right = store.try_claim_anew(&key("a")).unwrap().unwrap();
+        let out = right.scratch().join("out");
+        fs::write(&out, "new").unwrap();
+        let new = right.commit(Draft { outputs: BTreeMap::from([("out".into(), out)]), ..draft("a") });
+        assert_eq!(hit(&store, "a"), Some(new.unwrap()));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_refused_and_nothing_is_visible() {
+        let (_dir, store) = store();
+        let refuse = |make: &dyn Fn(&Path)| {
+            let right = claim(&store, "a");
+            let out = right.scratch().join("out");
+            make(&out);
+            let outputs = BTreeMap::from([("out".into(), out)]);
+            let error = right.commit(Draft { outputs, ..draft("a") }).unwrap_err();
+            assert!(hit(&store, "a").is_none());
+            error.to_string()
+        };
+        assert!(refuse(&|_| ()).contains("did not write its output `out`"));
+        assert!(refuse(&|out| symlink("/etc/passwd", out).unwrap()).contains("symbolic link"));
+        let outside = |out: &Path| {
+            fs::create_dir(out).unwrap();
+            symlink("/etc/passwd", out.join("link")).unwrap();
+        };
+        assert!(refuse(&outside).contains("leads out of the output"));
+        let wrong_key = claim(&store, "a").commit(draft("b")).unwrap_err();
+        assert!(matches!(wrong_key, StoreError::WrongKey { .. }));
+        assert!(hit(&store, "a").is_none() && hit(&store, "b").is_none());
+    }
+
+    #[test]
+    fn an_output_with_a_second_name_is_copied() {
+        let (dir, store) = store();
+        let other = dir.path().join("other name");
+        fs::write(&other, "before").unwrap();
+        let manifest = commit(&store, "a", |out| fs::hard_link(&other, out).unwrap());
+        fs::write(&other, "after!").unwrap();
+        assert_eq!(store.read(&manifest.outputs["out"]).unwrap(), b"before");
+        assert!(hit(&store, "a").is_some());
+    }
+
+    #[test]
+    fn a_blob_written_to_right_after_its_commit_is_noticed() {
+        let (_dir, store) = store();
+        for attempt in 0..50 {
+            let name = format!("attempt {attempt}");
+            let manifest = commit_text(&store, &name, &name);
+            flip_bit(&store.layout.blob(manifest.outputs["out"].blob), 3);
+            assert!(matches!(store.lookup(&key(&name)), Lookup::Damaged(_)), "{name}");
+            assert!(!store.warnings().is_empty());
+            commit_text(&store, &name, &name);
+            assert_eq!(store.read(&hit(&store, &name).unwrap().outputs["out"]).unwrap(), name.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_bad_blob_is_replaced_by_the_next_commit_of_its_content() {
+        let (_dir, store) = store();
+        let a = commit_text(&store, "a", "same");
+        flip_bit(&store.layout.blob(a.outputs["out"].blob), 0);
+        commit_text(&store, "b", "same");
+        assert_eq!(store.warnings().len(), 1);
+        assert_eq!(hit(&store, "a"), Some(a), "healed by its twin");
+    }
+
+    #[test]
+    fn a_manifest_under_another_s_name_is_not_believed() {
+        let (_dir, store) = store();
+        commit_text(&store, "a", "text");
+        let stray = store.layout.action(key("b"));
+        fs::create_dir_all(stray.parent().unwrap()).unwrap();
+        fs::copy(store.layout.action(key("a")), &stray).unwrap();
+        assert!(matches!(store.lookup(&key("b")), Lookup::Damaged(_)));
+        assert!(!stray.exists());
+        assert!(matches!(store.lookup(&key("b")), Lookup::Miss));
+    }
+
+    #[test]
+    fn threads_that_commit_the_same_content_agree() {
+        let (_dir, store) = store();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let store = &store;
+                scope.spawn(move || {
+                    for i in 0..25 {
+                        commit_text(store, &format!("{thread} {i}"), &format!("content {i}"));
+                    }
+                });
+            }
+        });
+        assert_eq!(store.usage().unwrap().blobs.items, 25);
+        assert!((0..4).all(|thread| (0..25).all(|i| hit(&store, &format!("{thread} {i}")).is_some())));
+        assert_eq!(store.warnings(), [""; 0]);
+    }
+
+    const KEYS: usize = 20;
+
+    #[test]
+    fn two_processes_compute_each_key_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let children = [(); 2].map(|()| process("store::claim::tests::compute_all_keys", dir.path()));
+        let mut computed = 0;
+        for child in children {
+            let output = child.wait_with_output().unwrap();
+            assert!(output.status.success());
+            computed += String::from_utf8_lossy(&output.stdout).matches("computed").count();
+        }
+        assert_eq!(computed, KEYS);
+        let mut store = Store::open(dir.path()).unwrap();
+        assert!((0..KEYS).all(|i| hit(&store, &i.to_string()).is_some()));
+        assert_eq!(store.check(false).unwrap().problems, []);
+    }
+
+    #[test]
+    #[ignore = "a process of `two_processes_compute_each_key_once`"]
+    fn compute_all_keys() {
+        let Some(root) = process_root() else { return };
+        let store = Store::open(&root).unwrap();
+        for name in (0..KEYS).map(|i| i.to_string()) {
+            if let Some(Claim::Miss(right)) = store.claim(&key(&name), &|| false).unwrap() {
+                std::thread::sleep(Duration::from_millis(2));
+                let out = right.scratch().join("out");
+                fs::write(&out, &name).unwrap();
+                let outputs = BTreeMap::from([("out".into(), out)]);
+                right.commit(Draft { outputs, ..draft(&name) }).unwrap();
+                println!("computed {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_killed_process_leaves_its_key_free_and_its_scratch_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut child = process("store::claim::tests::hold_a_key", dir.path());
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("holding")));
+
+        let store = Store::open(dir.path()).unwrap();
+        assert!(store.try_claim(&key("a")).unwrap().is_none(), "held by the living process");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let right = claim(&store, "a");
+        assert!(right.checkpoints().join("epoch-1").exists());
+        drop(right);
+        drop(store);
+
+        let store = Store::open(dir.path()).unwrap();
+        assert_eq!(store.usage().unwrap().temporary.items, 0);
+        commit_text(&store, "a", "text");
+    }
+
+    #[test]
+    #[ignore = "a process of `a_killed_process_leaves_its_key_free_and_its_scratch_is_swept`"]
+    fn hold_a_key() {
+        let Some(root) = process_root() else { return };
+        let store = Store::open(&root).unwrap();
+        let right = claim(&store, "a");
+        fs::write(right.scratch().join("half"), "written").unwrap();
+        fs::write(right.checkpoints().join("epoch-1"), "").unwrap();
+        println!("holding");
+        std::thread::sleep(Duration::from_secs(60));
+    }
+}

@@ -55,3 +55,40 @@ impl Store {
 fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_state_is_found_by_its_pipeline_however_it_is_spelled() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("cache")).unwrap();
+        let file = dir.path().join("pipeline.yaml");
+        fs::write(&file, "").unwrap();
+        let mut state = store.pipeline_state(&file);
+        assert!(state.last.is_empty() && state.placed.is_empty());
+        state.last.insert("train[adaptive,seed=1]".into(), key("train"));
+        state.placed.insert("results/table.tex".into(), BlobId::new(Digest::of(b"table")));
+        store.save_pipeline_state(&state).unwrap();
+        let spelled = dir.path().join("cache/../pipeline.yaml");
+        assert_eq!(store.pipeline_state(&spelled), state);
+        assert!(store.pipeline_state(&dir.path().join("other.yaml")).last.is_empty());
+    }
+
+    #[test]
+    fn a_damaged_state_is_a_warning_and_starts_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let mut state = store.pipeline_state(&dir.path().join("pipeline.yaml"));
+        state.last.insert("a".into(), key("a"));
+        store.save_pipeline_state(&state).unwrap();
+        flip_bit(&store.pipeline_path(&state.file), 90);
+        assert!(store.pipeline_state(&state.file).last.is_empty());
+        assert_eq!(store.warnings().len(), 1);
+        store.save_pipeline_state(&state).unwrap();
+        assert_eq!(store.pipeline_state(&state.file), state);
+    }
+}

@@ -128,3 +128,32 @@ impl RunLog<'_> {
         self.store.write(&path, &text)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::flip_bit;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_run_is_listed_with_its_events_and_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let mut log = store.new_run().unwrap();
+        log.append(&json!({"event": "started"})).unwrap();
+        let id = log.id().to_owned();
+        assert_eq!(store.run_events(&id).unwrap(), "{\"event\":\"started\"}\n", "readable while it runs");
+        assert_eq!(store.runs().unwrap()[0].summary, None);
+        log.append(&json!({"event": "done"})).unwrap();
+        log.finish(&json!({"ran": 1})).unwrap();
+
+        let runs = store.runs().unwrap();
+        assert_eq!((runs.len(), &runs[0].id, &runs[0].summary), (1, &id, &Some(json!({"ran": 1}))));
+        assert_eq!(store.run_events(&id).unwrap().lines().count(), 2);
+        assert_eq!(store.warnings(), [""; 0]);
+
+        flip_bit(&store.layout.runs().join(&id).join(EVENTS), 12);
+        store.run_events(&id).unwrap();
+        assert_eq!(store.warnings().len(), 1);
+    }
+}

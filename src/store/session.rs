@@ -218,7 +218,7 @@ const TIME_FORMAT: &str = "%Y%m%dT%H%M%SZ";
 /// When a directory made by [`new_directory`] was made, by its name.
 pub(super) fn time_of(directory: &Path) -> Option<jiff::Timestamp> {
     let (time, _) = directory.file_name()?.to_str()?.split_once('-')?;
-    let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", time).ok()?;
+    let time = jiff::civil::DateTime::strptime(TIME_FORMAT, time).ok()?;
     Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
 }
 

@@ -118,7 +118,7 @@ impl Store {
 }
 
 /// Nothing if the file changed meanwhile.
-fn read_and_hash(path: &Path) -> io::Result<Option<(Digest, Stamp)>> {
+pub(super) fn read_and_hash(path: &Path) -> io::Result<Option<(Digest, Stamp)>> {
     let file = File::open(path)?;
     let before = Stamp::of(&file.metadata()?);
     let digest = hash::file(&file, before.size)?;
@@ -131,4 +131,111 @@ fn note_write(writes: &mut blake3::Hasher, path: &Path, stamp: &Stamp) {
     writes.update(path);
     writes.update(&stamp.size.to_le_bytes());
     writes.update(&stamp.modified.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use std::fs;
+    use std::time::{Duration, SystemTime};
+
+    /// A store, a directory for sources, and a way to make a file look as if it were an hour old.
+    fn setting() -> (tempfile::TempDir, Store, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("cache")).unwrap();
+        let source = dir.path().join("source");
+        (dir, store, source)
+    }
+
+    #[test]
+    fn a_source_has_the_digest_of_its_content() {
+        let (_dir, store, path) = setting();
+        fs::write(&path, "content").unwrap();
+        let source = store.digest_source(&path).unwrap();
+        assert_eq!(source.blob.digest(), Digest::of(b"content"));
+        assert_eq!((source.bytes, source.directory), (7, false));
+        assert_eq!(commit_text(&store, "a", "content").outputs["out"].blob, source.blob);
+        assert!(store.digest_source(&path.with_extension("none")).is_err());
+    }
+
+    #[test]
+    fn every_change_of_a_directory_changes_its_digest() {
+        let (_dir, store, path) = setting();
+        make_tree(&path);
+        let mut seen = vec![store.digest_source(&path).unwrap().blob];
+        let changes: [&dyn Fn(); 5] = [
+            &|| fs::write(path.join("plain"), "PLAIN").unwrap(),
+            &|| fs::rename(path.join("plain"), path.join("renamed")).unwrap(),
+            &|| fs::remove_dir(path.join("empty/inside")).unwrap(),
+            &|| fs::copy(path.join("run.sh"), path.join("twin")).map(drop).unwrap(),
+            &|| fs::write(path.join("new"), "").unwrap(),
+        ];
+        fs::remove_file(path.join("deep/link")).unwrap();
+        for change in changes {
+            change();
+            let blob = store.digest_source(&path).unwrap().blob;
+            assert!(!seen.contains(&blob));
+            seen.push(blob);
+        }
+    }
+
+    #[test]
+    fn edits_are_noticed_even_when_undone() {
+        let (_dir, store, path) = setting();
+        make_tree(&path);
+        for edited in [path.clone(), path.join("plain")] {
+            let source = store.digest_source(&edited).unwrap();
+            assert!(store.still_the_same(&source));
+            std::thread::sleep(Duration::from_millis(20));
+            fs::write(path.join("plain"), "edited").unwrap();
+            assert!(!store.still_the_same(&source));
+            fs::write(path.join("plain"), "plain").unwrap();
+            assert!(!store.still_the_same(&source), "a stage may have read the edit");
+        }
+        let source = store.digest_source(&path).unwrap();
+        fs::remove_dir_all(&path).unwrap();
+        assert!(!store.still_the_same(&source));
+    }
+
+    #[test]
+    fn a_file_written_twice_in_one_tick_of_the_clock_is_read_twice() {
+        let (_dir, store, path) = setting();
+        for round in 0..300_u32 {
+            let content = format!("{round:08}");
+            fs::write(&path, &content).unwrap();
+            assert_eq!(store.digest_source(&path).unwrap().blob.digest(), Digest::of(content.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn a_settled_file_is_remembered_by_the_next_process() {
+        let (dir, store, path) = setting();
+        fs::write(&path, "content").unwrap();
+        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        store.digest_source(&path).unwrap();
+        drop(store);
+        let store = Store::open(&dir.path().join("cache")).unwrap();
+        let stamp = Stamp::of(&path.metadata().unwrap());
+        assert_eq!(store.stats.get(&stamp), Some(Digest::of(b"content")));
+    }
+
+    #[test]
+    fn many_files_hash_like_few() {
+        let (dir, store, path) = setting();
+        fs::create_dir(&path).unwrap();
+        for i in 0..3 * MANY {
+            fs::write(path.join(format!("{i}")), format!("{i}")).unwrap();
+        }
+        let many = store.digest_source(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(store.digest_source(&path).unwrap(), many);
+        assert_eq!(store.digest_source(&path).unwrap(), many, "from the stat cache");
+        let placed = dir.path().join("placed");
+        let stored = commit(&store, "a", |out| fs::rename(&path, out).unwrap()).outputs["out"];
+        store.place(&stored, &placed).unwrap();
+        assert_eq!(store.digest_source(&placed).unwrap().blob, many.blob);
+    }
 }
