@@ -4,13 +4,14 @@ use serde_yaml::{Mapping, Value};
 
 use super::file::{ResourceRequest, StageSettings};
 use super::interpolate::{Budget, interpolate};
-use super::kind::{CheckedBody, Kind};
-use super::node::{Data, Node};
+use super::kind::{CheckedBody, Complaint, Kind};
+use super::node::{Data, Node, Step};
 use super::pipeline::Resources;
 use super::problem::Problems;
+use super::scalar::canonical_text;
 use super::scope::{InstanceScope, Scope};
 use super::stages::{Content, InstanceDraft, settings_subject};
-use super::typed::{Subject, read, report_all};
+use super::typed::{Subject, at_mut, read, report_all, wants_text};
 
 /// What the parameters of an instance say.
 pub(super) struct Checked {
@@ -26,15 +27,17 @@ pub(super) struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// `None` after problems.
+    /// `None` after problems. `texts` are the parameters of this stage that were found to take
+    /// interpolated numbers as text; it is shared by the instances of a stage.
     pub fn check(
         &self,
         content: &Content,
         draft: &InstanceDraft,
+        texts: &mut Vec<Vec<Step>>,
         problems: &mut Problems,
     ) -> Option<Checked> {
         let settings = self.settings(content, draft, problems);
-        let checked = self.body(content, draft, problems);
+        let checked = self.body(content, draft, texts, problems);
         let (settings, (body, content)) = (settings?, checked?);
         let resources = settings.resources.as_ref().map(ResourceRequest::resources).unwrap_or_default();
         Some(Checked { body, content, resources, retries: settings.retries.unwrap_or(0) })
@@ -67,6 +70,7 @@ impl Checker<'_> {
         &self,
         content: &Content,
         draft: &InstanceDraft,
+        texts: &mut Vec<Vec<Step>>,
         problems: &mut Problems,
     ) -> Option<(serde_json::Value, CheckedBody)> {
         let node = content.body;
@@ -76,29 +80,50 @@ impl Checker<'_> {
             interpolate(node, &mut self.instance_scope(draft), self.budget, problems)?
         };
         let kind = content.kind;
+        let mut value = value;
+        for path in texts.iter() {
+            become_text(&mut value, path);
+        }
         let name = format!("`{}`", kind.name());
         let note = (!draft.id.axes.is_empty()).then(|| format!("in the instance `{}`", draft.id));
         let subject = Subject { name: &name, key: "parameter", span: content.kind_span, node, note };
-        let body = to_json(&value);
-        // A clone would cost as much as reading it once more, and only a mistake needs it.
-        match kind.check(value) {
-            Ok(checked) => {
-                for complaint in &checked.complaints {
-                    problems.push(subject.complaint(
-                        &complaint.field,
-                        &complaint.message,
-                        complaint.hint.clone(),
-                    ));
+        loop {
+            let body = to_json(&value);
+            let error = match kind.check(value) {
+                Ok(checked) => {
+                    for complaint in &checked.complaints {
+                        let Complaint { field, message, hint } = complaint;
+                        problems.push(subject.complaint(field, message, hint.clone()));
+                    }
+                    return checked.complaints.is_empty().then_some((body, checked));
                 }
-                checked.complaints.is_empty().then_some((body, checked))
-            }
-            Err(first) => {
-                let value = serde_yaml::to_value(&body).unwrap_or(Value::Null);
-                let again = |value: Value| kind.check(value).map(drop);
-                report_all(value, first, &subject, &again, &required(kind), problems);
-                None
+                Err(error) => error,
+            };
+            // `check` has used the value up; only after a mistake is it needed again.
+            value = serde_yaml::to_value(&body).unwrap_or(Value::Null);
+            match wants_text(&error, &value).filter(|path| node.is_interpolated(path)) {
+                Some(path) if become_text(&mut value, &path) => texts.push(path),
+                _ => {
+                    let again = |value: Value| kind.check(value).map(drop);
+                    report_all(value, error, &subject, &again, &required(kind), problems);
+                    return None;
+                }
             }
         }
+    }
+}
+
+/// Turns a number, true or false into its text; says whether there was one. An interpolated value
+/// keeps its type, but a parameter that takes text, such as an argument of a command, takes
+/// `${matrix.seed}` as text.
+fn become_text(value: &mut Value, path: &[Step]) -> bool {
+    let Some(place) = at_mut(value, path) else { return false };
+    match canonical_text(place) {
+        Some(text) if !place.is_string() => {
+            *place = Value::String(text);
+            true
+        }
+        _ => false,
     }
 }
 

@@ -51,7 +51,8 @@ const LONGEST_EXCERPT: usize = 120;
 impl Excerpt {
     /// Marks the characters `from..to` of a line, both counted from 0.
     fn new(line: &str, from: usize, to: usize) -> Self {
-        let skipped = if from > LONGEST_EXCERPT / 2 { from - LONGEST_EXCERPT / 2 } else { 0 };
+        let fits = line.chars().nth(LONGEST_EXCERPT).is_none();
+        let skipped = if fits { 0 } else { from.saturating_sub(LONGEST_EXCERPT / 2) };
         let mut excerpt = Self { text: String::new(), indent: 0, width: 0 };
         if skipped > 0 {
             excerpt.text.push('…');
@@ -94,7 +95,10 @@ impl Diagnostic {
             } else {
                 line.trim_end().chars().count()
             };
-            excerpt = Excerpt::new(line, span.start.column - 1, to);
+            let from = span.start.column - 1;
+            // The parser counts the blanks behind a closing bracket as part of it.
+            let marked: String = line.chars().take(to).skip(from).collect();
+            excerpt = Excerpt::new(line, from, from + marked.trim_end().chars().count());
         }
         Self {
             severity: Severity::Error,

@@ -119,7 +119,7 @@ impl Stage<'_> {
                 return Err(self.no_axis(name));
             };
             return axis.holders.get(value.as_str()).map(Vec::as_slice).ok_or_else(|| SelectError {
-                message: format!("`{name}` of `{}` never is `{value}`", self.name),
+                message: format!("`{}` has no instance with `{name}={value}`", self.name),
                 hint: did_you_mean(value, "its values are", axis.values.iter().copied()),
             });
         }
@@ -162,9 +162,11 @@ impl Stage<'_> {
 }
 
 /// What to do about a reference that means several instances where one is needed.
-pub(super) fn pick_one_hint(ids: &[&InstanceId]) -> Option<String> {
+pub(super) fn pick_one_hint(reference: &StageRef, ids: &[&InstanceId]) -> Option<String> {
     let names: Vec<_> = ids.iter().map(|id| id.to_string()).collect();
-    listed(names.iter().map(String::as_str)).map(|list| format!("pick one of {list}"))
+    let list = listed(names.iter().map(String::as_str))?;
+    let stage = reference.stage();
+    Some(format!("pick one of {list}, or go through all of them with `each: {stage}` and `${{each}}`"))
 }
 
 #[cfg(test)]
@@ -205,7 +207,7 @@ mod tests {
         for (text, message) in [
             ("trian", "there is no stage `trian`; did you mean `train`?"),
             ("train[sed=1]", "`train` has no axis `sed`; did you mean `seed`?"),
-            ("train[seed=7]", "`seed` of `train` never is `7`; its values are: `0`, `1`"),
+            ("train[seed=7]", "`train` has no instance with `seed=7`; its values are: `0`, `1`"),
             ("train[adaptve]", "`train` has no axis with the value `adaptve`; did you mean `adaptive`?"),
             ("train[1]", "`1` is a value of `seed` and of `fold`; write `seed=1` or `fold=1`"),
             ("train[seed=1,fold=0]", "no instance of `train` has these values together"),

@@ -31,14 +31,17 @@ pub(super) trait Names {
     ) -> Result<Cow<'_, Value>, Option<Problem>>;
 }
 
-/// How much one pipeline may grow by interpolation, in characters and values: a few nested
-/// variables would otherwise fill the memory.
+/// How much one pipeline may grow by interpolation, in bytes: a few nested variables would
+/// otherwise fill the memory.
 #[derive(Debug)]
 pub(super) struct Budget(Cell<usize>);
 
+/// What a value costs apart from its text.
+const VALUE: usize = 32;
+
 impl Default for Budget {
     fn default() -> Self {
-        Self(Cell::new(1 << 26))
+        Self(Cell::new(1 << 27))
     }
 }
 
@@ -60,7 +63,7 @@ pub(super) fn interpolate(
     budget: &Budget,
     problems: &mut Problems,
 ) -> Option<Value> {
-    budget.spend(1, node.span, problems)?;
+    budget.spend(VALUE, node.span, problems)?;
     match &node.data {
         Data::Scalar(Scalar::Text(text)) => interpolate_text(text, node.span, names, budget, problems),
         Data::Scalar(scalar) => Some(scalar.into()),
@@ -178,10 +181,10 @@ pub(super) fn describe(value: &Value) -> String {
 
 fn size(value: &Value) -> usize {
     match value {
-        Value::String(text) => 1 + text.len(),
-        Value::Sequence(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Mapping(mapping) => 1 + mapping.values().map(size).sum::<usize>(),
-        _ => 1,
+        Value::String(text) => VALUE + text.len(),
+        Value::Sequence(items) => VALUE + items.iter().map(size).sum::<usize>(),
+        Value::Mapping(mapping) => VALUE + mapping.values().map(size).sum::<usize>(),
+        _ => VALUE,
     }
 }
 

@@ -141,8 +141,10 @@ fn members<'a>(
 ) -> Vec<Member<'a>> {
     let mut members = Vec::with_capacity(drafts.iter().map(Vec::len).sum());
     for (stage, drafts) in stages.iter().zip(drafts) {
+        let mut texts = Vec::new();
         for draft in drafts {
-            let checked = stage.content.as_ref().and_then(|content| checker.check(content, draft, problems));
+            let content = stage.content.as_ref();
+            let checked = content.and_then(|content| checker.check(content, draft, &mut texts, problems));
             members.push(Member { stage, draft, checked });
         }
     }

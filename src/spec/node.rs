@@ -74,33 +74,40 @@ impl Node {
         matches!(self.data, Data::Map(_))
     }
 
-    /// Follows a path as far as this tree goes: what lies beyond came in by interpolation.
-    pub fn locate(&self, path: &[Step]) -> Span {
-        let Some((step, rest)) = path.split_first() else { return self.span };
-        let inner = match (step, &self.data) {
+    fn child(&self, step: &Step) -> Option<&Node> {
+        match (step, &self.data) {
             (Step::Key(key), Data::Map(_)) => self.get(key),
             (Step::Index(index), Data::List(items)) => items.get(*index),
             _ => None,
-        };
-        inner.map_or(self.span, |node| node.locate(rest))
+        }
+    }
+
+    /// Follows a path as far as this tree goes: what lies beyond came in by interpolation.
+    fn follow(&self, path: &[Step]) -> &Node {
+        let mut node = self;
+        for step in path {
+            match node.child(step) {
+                Some(child) => node = child,
+                None => break,
+            }
+        }
+        node
+    }
+
+    pub fn locate(&self, path: &[Step]) -> Span {
+        self.follow(path).span
     }
 
     /// As [`Self::locate`], but the key rather than its value.
     pub fn locate_key(&self, path: &[Step]) -> Span {
         let Some((Step::Key(key), parent)) = path.split_last() else { return self.locate(path) };
-        let mut node = self;
-        for step in parent {
-            let inner = match (step, &node.data) {
-                (Step::Key(key), Data::Map(_)) => node.get(key),
-                (Step::Index(index), Data::List(items)) => items.get(*index),
-                _ => None,
-            };
-            match inner {
-                Some(inner) => node = inner,
-                None => return node.span,
-            }
-        }
-        node.entry(key).map_or(node.span, |entry| entry.key_span)
+        let parent = self.follow(parent);
+        parent.entry(key).map_or(parent.span, |entry| entry.key_span)
+    }
+
+    /// Whether what stands at a path came in by `${...}`.
+    pub fn is_interpolated(&self, path: &[Step]) -> bool {
+        self.follow(path).as_text().is_some_and(|text| text.contains("${"))
     }
 
     pub fn to_value(&self) -> Value {
@@ -237,8 +244,7 @@ impl Builder<'_> {
             return None;
         }
         if self.stack.len() == DEEPEST {
-            self.problems
-                .push(Problem::new(span, format!("lists and maps are nested more than {DEEPEST} deep")));
+            self.problems.push(too_deep(span));
             return None;
         }
         self.stack.push(frame);
@@ -306,12 +312,24 @@ fn join(start: Span, end: Span) -> Span {
     Span { end: end.end.max(start.end), ..start }
 }
 
+fn too_deep(span: Span) -> Problem {
+    Problem::new(span, format!("lists and maps are nested more than {DEEPEST} deep"))
+}
+
 /// The scanner's words, with the advice that most often helps.
 fn syntax_problem(error: &ScanError, text: &str, file: FileId) -> Problem {
     let marker = error.marker();
-    let position = Position { line: marker.line().max(1), column: marker.col() + 1 };
+    let mut position = Position { line: marker.line().max(1), column: marker.col() + 1 };
+    // What is missing at the end is best shown behind the last thing that is there.
+    let (lines, last) = text.lines().fold((0, ""), |(lines, _), line| (lines + 1, line));
+    if position.line > lines {
+        position = Position { line: lines.max(1), column: last.chars().count() + 1 };
+    }
     let span = Span { file, start: position, end: position };
     let info = error.info();
+    if info == "recursion limit exceeded" {
+        return too_deep(span);
+    }
     let line = text.lines().nth(position.line - 1).unwrap_or_default();
     let hint = if info.contains("tab") || line.starts_with('\t') {
         "indent with spaces; YAML allows no tabs there"
@@ -323,6 +341,8 @@ fn syntax_problem(error: &ScanError, text: &str, file: FileId) -> Problem {
         "quote text that contains `: `, and check that the keys of one map start in the same column"
     } else if info.contains("quoted scalar") {
         "is a closing quote missing?"
+    } else if info.contains("unexpected character") {
+        "quote text that starts with this character"
     } else if info.contains("flow") {
         "is a `,` or a closing bracket missing?"
     } else {

@@ -91,12 +91,12 @@ impl Placer<'_> {
                 placed.extend(found.into_iter().map(|(at, output)| Placed::new(at, output, &path, key_span)))
             }
             Err(error) => {
-                let hint = error.hint.unwrap_or_default();
-                let problem = Problem::new(span, error.message);
-                self.problems
-                    .push(problem.hint(format!(
-                        "{hint}, or let the path end in `/` to place them all in a directory"
-                    )));
+                let several = self.resolver.index.find(reference).is_ok_and(|found| found.len() > 1);
+                let hint = error.hint.map(|hint| match several {
+                    true => format!("{hint}, or let the path end in `/` to place them all in a directory"),
+                    false => hint,
+                });
+                self.problems.push(Problem::new(span, error.message).maybe_hint(hint));
             }
         }
     }

@@ -169,7 +169,7 @@ fn is_special(c: char) -> bool {
 /// read as something else.
 pub(super) fn selector_value(value: &str) -> Cow<'_, str> {
     let plain = !value.is_empty()
-        && value != "*"
+        && !value.starts_with('*')
         && value.trim() == value
         && !value.contains(|c: char| is_special(c) || c == '\\' || c.is_control())
         && canonical_plain(value) == value;

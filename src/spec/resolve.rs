@@ -94,7 +94,7 @@ impl<'a> Resolver<'a> {
         if !many && positions.len() > 1 {
             let ids: Vec<_> = positions.iter().map(|&at| self.id(at)).collect();
             let message = format!("{needs} needs one instance, but `{reference}` means {}", positions.len());
-            return Err(SelectError { message, hint: pick_one_hint(&ids) });
+            return Err(SelectError { message, hint: pick_one_hint(reference, &ids) });
         }
         let mut found = Vec::with_capacity(positions.len());
         for at in positions {
@@ -151,7 +151,8 @@ impl<'a> Resolver<'a> {
     fn span(&self, member: &Member, slot: &str, text: &str) -> Span {
         let Some(content) = &member.stage.content else { return member.stage.name_span };
         let mut scope = self.checker.instance_scope(member.draft);
-        place_of(text, slot, content.body, &mut scope).unwrap_or(content.kind_span)
+        let slot_span = content.body.get(slot).map_or(content.kind_span, |node| node.span);
+        place_of(text, slot, content.body, &mut scope).unwrap_or(slot_span)
     }
 
     /// Names one circle per set of stages: a matrix would repeat it for each of its instances.
@@ -167,18 +168,14 @@ impl<'a> Resolver<'a> {
                 circle.iter().chain(circle.first()).map(|&at| self.id(at).to_string()).collect();
             let next = circle.get(1).unwrap_or(&circle[0]);
             let span = self.span_of_edge(circle[0], *next, &inputs[circle[0]]);
-            let problem = match circle.len() {
+            problems.push(match circle.len() {
                 1 => Problem::new(span, format!("`{}` refers to itself", names[0])),
-                _ => Problem::new(
-                    span,
-                    format!("stages refer to each other in a circle: {}", names.join(" -> ")),
-                ),
-            };
-            problems.push(
-                problem.hint(
-                    "each arrow points from a stage to one that it needs; remove one of the references",
-                ),
-            );
+                _ => {
+                    let message = format!("stages refer to each other in a circle: {}", names.join(" -> "));
+                    Problem::new(span, message)
+                        .hint("each arrow points to a stage that is needed; remove one of the references")
+                }
+            });
         }
     }
 
@@ -236,7 +233,7 @@ fn output<'o>(
         (Some(output), None) => Ok(output),
         (Some(_), Some(_)) => {
             let written: Vec<_> =
-                outputs.iter().filter(fits).map(|output| format!("{stage}.{}", output.name)).collect();
+                outputs.iter().filter(fits).map(|output| format!("{reference}.{}", output.name)).collect();
             let list = listed(written.iter().map(String::as_str));
             let message = format!("`{stage}` has several outputs that {needs} could mean");
             Err(SelectError { message, hint: list.map(|list| format!("write one of {list}")) })

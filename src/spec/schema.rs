@@ -96,3 +96,61 @@ fn accept_name(rule: &mut Value) {
     }
     *rule = either;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_kinds::KINDS;
+    use super::*;
+
+    fn at<'v>(schema: &'v Value, pointer: &str) -> &'v Value {
+        schema.pointer(pointer).unwrap_or_else(|| panic!("{pointer} is missing in {schema:#}"))
+    }
+
+    fn references<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
+        match value {
+            Value::Object(object) => {
+                found.extend(object.get("$ref").and_then(Value::as_str));
+                object.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_kind_is_a_key_of_a_stage_and_exactly_one_is_required() {
+        let schema = schema(KINDS);
+        let stage = at(&schema, "/$defs/Stage");
+        for kind in KINDS {
+            at(stage, &format!("/properties/{}", kind.name()));
+        }
+        assert_eq!(at(stage, "/oneOf").as_array().map(Vec::len), Some(KINDS.len()));
+        assert_eq!(at(stage, "/additionalProperties"), &json!(false));
+        assert_eq!(at(&schema, "/properties/stages/additionalProperties/$ref"), "#/$defs/Stage");
+        assert_eq!(at(&schema, "/required"), &json!(["name", "stages"]));
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let schema = schema(KINDS);
+        let mut found = Vec::new();
+        references(&schema, &mut found);
+        assert!(found.len() > KINDS.len());
+        for reference in found {
+            at(&schema, reference.trim_start_matches('#'));
+        }
+    }
+
+    #[test]
+    fn a_text_with_a_name_is_accepted_for_numbers_lists_and_words() {
+        let schema = schema(KINDS);
+        let train = at(&schema, "/$defs/Train/properties");
+        for parameter in ["seed", "hidden", "variant", "optimiser"] {
+            let choices = at(train, &format!("/{parameter}/anyOf")).as_array().unwrap();
+            assert!(choices.contains(&json!({ "type": "string", "pattern": "\\$\\{" })), "{choices:?}");
+        }
+        let settings = at(&schema, "/$defs/Stage/properties");
+        assert!(at(settings, "/retries/anyOf/1/pattern").is_string());
+        assert!(at(&schema, "/$defs/Matrix/additionalProperties/anyOf/1/pattern").is_string());
+    }
+}

@@ -134,7 +134,10 @@ impl<'a> StageReader<'a, '_> {
             } else {
                 wrong = true;
                 let known = STAGE_SETTINGS.into_iter().chain(self.kinds.iter().map(|kind| kind.name()));
-                let problem = Problem::new(entry.key_span, format!("there is no stage kind `{}`", entry.key));
+                let problem = Problem::new(
+                    entry.key_span,
+                    format!("`{}` is neither a stage kind nor a key of a stage", entry.key),
+                );
                 self.problems.push(problem.maybe_hint(did_you_mean(&entry.key, "there is", known)));
             }
         }

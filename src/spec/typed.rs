@@ -202,7 +202,7 @@ fn plain_words(expected: &str) -> &str {
         "a sequence" | "sequence" => "a list",
         "a map" | "map" => "a map",
         "unit" | "null" => "nothing",
-        "string or map" | "a YAML tag starting with '!'" => "one of its names",
+        "a Value::Tagged enum" | "a YAML tag starting with '!'" => "one of its names",
         other if other.starts_with("a nonzero u") => "a whole number, 1 or more",
         other if other.starts_with("struct ") || other.starts_with("variant ") => "a map of parameters",
         other if other.starts_with("enum ") => "one of its names",
@@ -240,14 +240,25 @@ fn at<'v>(value: &'v Value, path: &[Step]) -> Option<&'v Value> {
     path.iter().try_fold(value, child)
 }
 
+pub(super) fn at_mut<'v>(value: &'v mut Value, path: &[Step]) -> Option<&'v mut Value> {
+    path.iter().try_fold(value, |value, step| match step {
+        Step::Key(key) => value.get_mut(key.as_str()),
+        Step::Index(index) => value.get_mut(*index),
+    })
+}
+
+/// The path to a value that should have been text.
+pub(super) fn wants_text(error: &PathError, value: &Value) -> Option<Vec<Step>> {
+    match Fault::read(&error.inner().to_string()) {
+        Fault::Type { expected } if expected == "text" => Some(steps(error.path(), value)),
+        _ => None,
+    }
+}
+
 /// Removes a value; says whether there was one.
 fn strike(value: &mut Value, path: &[Step]) -> bool {
     let Some((last, parents)) = path.split_last() else { return false };
-    let parent = parents.iter().try_fold(value, |value, step| match step {
-        Step::Key(key) => value.get_mut(key.as_str()),
-        Step::Index(index) => value.get_mut(*index),
-    });
-    match (parent, last) {
+    match (at_mut(value, parents), last) {
         (Some(Value::Mapping(mapping)), Step::Key(key)) => mapping.shift_remove(key.as_str()).is_some(),
         (Some(Value::Sequence(items)), Step::Index(index)) if *index < items.len() => {
             items.remove(*index);

@@ -1,5 +1,12 @@
 //! The language as its users meet it: what loads, and what is said of what does not.
 
+/// A snapshot without the expression, which would only repeat the test.
+macro_rules! assert_shown {
+    ($text:expr) => {
+        insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!($text) })
+    };
+}
+
 mod accepted;
 mod properties;
 mod refused;
