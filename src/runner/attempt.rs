@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::executor::{Broken, Executor, Task, Usage};
 use super::inspect::{Content, Prepared};
 use super::outputs;
+use super::slot::{Slot, Slots};
 use crate::digest::StageKey;
 use crate::protocol::{Job, JobInput, WorkerEvent};
 use crate::spec::kind::{FILE, Program};
@@ -21,6 +22,7 @@ pub struct Attempt<'a> {
     pub name: &'a str,
     pub store: &'a Store,
     pub executor: &'a dyn Executor,
+    pub slots: &'a Slots<'a>,
     /// The run's id, under which the output of failed stages is kept.
     pub run: &'a str,
     pub prepared: Prepared,
@@ -67,8 +69,13 @@ impl Attempt<'_> {
     pub fn perform(self, right: WriteRight<'_>, tell: &mut dyn FnMut(Note)) -> Result<Manifest, Failure> {
         let mut attempt = 1;
         loop {
-            match self.try_once(&right, attempt, tell) {
-                Ok(draft) => return right.commit(draft).map_err(|error| Failure::plain(error.to_string())),
+            let slot = self.slots.take().map_err(Failure::plain)?;
+            match self.try_once(&right, &slot, tell) {
+                Ok(draft) => {
+                    let committed = right.commit(draft).map_err(|error| Failure::plain(error.to_string()));
+                    self.slots.put_back(slot);
+                    return committed;
+                }
                 Err(failure) if failure.worth_retrying && attempt <= self.instance.retries => {
                     attempt += 1;
                     tell(Note::Retry { failure, key: right.key(), attempt });
@@ -81,10 +88,10 @@ impl Attempt<'_> {
     fn try_once(
         &self,
         right: &WriteRight<'_>,
-        attempt: u32,
+        slot: &Slot,
         tell: &mut dyn FnMut(Note),
     ) -> Result<Draft, Failure> {
-        let task = self.task(right, attempt)?;
+        let task = self.task(right, slot)?;
         let mut metrics = BTreeMap::new();
         let ended = self.executor.execute(&task, &mut |event| {
             if let WorkerEvent::Metric { name, value } = &event {
@@ -110,24 +117,27 @@ impl Attempt<'_> {
         }
     }
 
-    fn task(&self, right: &WriteRight<'_>, attempt: u32) -> Result<Task<'_>, Failure> {
-        let directory = right.scratch().join(attempt.to_string());
-        let scratch = directory.join("work");
-        let mut folders = vec![directory.clone(), scratch.clone()];
-        let mut outputs = BTreeMap::new();
+    fn task(&self, right: &WriteRight<'_>, slot: &Slot) -> Result<Task<'_>, Failure> {
+        let (directory, scratch) = (slot.path().to_owned(), slot.work());
         let is_command = self.instance.program == Program::Command;
-        let home = if is_command { scratch.clone() } else { directory.join("out") };
+        let mut outputs = BTreeMap::new();
         for output in &self.instance.outputs {
-            let path = home.join(if is_command { &output.file_name } else { &output.name });
-            folders.extend(path.parent().map(Path::to_owned));
+            let path = match is_command {
+                true => scratch.join(&output.file_name),
+                false => directory.join("out").join(&output.name),
+            };
+            if let Some(parent) = path.parent().filter(|parent| *parent != scratch) {
+                fs::create_dir_all(parent).map_err(|error| {
+                    Failure::plain(format!("could not create `{}`: {error}", parent.display()))
+                })?;
+            }
             outputs.insert(output.name.clone(), path);
         }
-        folders.dedup();
-        for folder in folders {
-            fs::create_dir_all(&folder).map_err(|error| {
-                Failure::plain(format!("could not create `{}`: {error}", folder.display()))
-            })?;
-        }
+        // A command is not told of checkpoints.
+        let checkpoints = match is_command {
+            true => scratch.clone(),
+            false => right.checkpoints().map_err(|error| Failure::plain(error.to_string()))?.to_owned(),
+        };
         let job = Job {
             key: right.key(),
             instance: self.name.to_owned(),
@@ -136,7 +146,7 @@ impl Attempt<'_> {
             inputs: self.job_inputs(&directory.join("views"))?,
             outputs,
             scratch,
-            checkpoints: right.checkpoints().to_owned(),
+            checkpoints,
             threads: self.holds.cpu,
         };
         Ok(Task {

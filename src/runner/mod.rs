@@ -17,6 +17,7 @@ mod outputs;
 mod place;
 pub mod queue;
 mod run;
+mod slot;
 mod stop;
 mod survey;
 #[cfg(test)]

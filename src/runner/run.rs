@@ -20,6 +20,7 @@ use super::machine;
 use super::options::Options;
 use super::place::place;
 use super::queue::Queue;
+use super::slot::Slots;
 use super::stop::{Stop, Urgency};
 use crate::digest::StageKey;
 use crate::plan::{Plan, Why};
@@ -83,7 +84,8 @@ pub fn run(
         instances: selected.iter().filter(|&&selected| selected).count(),
         jobs: capacity.cpu.max(1),
     });
-    let context = Context { plan, store, executor, options, run, environment: OnceLock::new() };
+    let slots = Slots::new(store);
+    let context = Context { plan, store, executor, options, slots, run, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
         inspector: Inspector::new(plan, store, &options.project),
@@ -109,6 +111,7 @@ struct Context<'a> {
     store: &'a Store,
     executor: &'a dyn Executor,
     options: &'a Options,
+    slots: Slots<'a>,
     run: String,
     environment: OnceLock<BTreeMap<String, String>>,
 }
@@ -295,6 +298,7 @@ impl<'a> Coordinator<'a> {
                 name: &name,
                 store: context.store,
                 executor: context.executor,
+                slots: &context.slots,
                 run: &context.run,
                 prepared,
                 holds,

@@ -362,7 +362,8 @@ fn a_key_that_another_process_computes_is_waited_for() {
         if matches!(event, Event::Waiting { .. }) {
             let right = right.take().expect("waiting is told once");
             // The other process finishes only after we have begun to wait.
-            let out = right.scratch().join("out");
+            let scratch = other.scratch().unwrap();
+            let out = scratch.join("out");
             fs::write(&out, "data()").unwrap();
             right.commit(draft(&plan, out)).unwrap();
         }

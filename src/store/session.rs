@@ -135,6 +135,24 @@ impl Drop for Temp {
     }
 }
 
+/// A directory for work in progress, with all that is in it.
+#[derive(Debug)]
+pub struct Scratch(pub(super) PathBuf);
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = remove_tree(&self.0);
+    }
+}
+
 /// `tmp/<owner>/`: removed when its process ends, by whoever comes next if that was too sudden.
 struct Owner {
     directory: PathBuf,
