@@ -9,6 +9,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::RenameFlags;
+
 use super::Store;
 use super::blob::{Durability, move_into_place, sync_directory_of};
 use super::error::StoreError;
@@ -43,6 +45,7 @@ pub struct Draft {
     pub instance: String,
     pub parts: KeyParts,
     pub outputs: BTreeMap<String, PathBuf>,
+    /// An empty log is as good as none.
     pub stdout: Option<PathBuf>,
     pub stderr: Option<PathBuf>,
     pub metrics: BTreeMap<String, f64>,
@@ -165,6 +168,11 @@ impl WriteRight<'_> {
             Err(_) => Err(StoreError::MissingOutput { output: name.to_owned(), path: path.to_owned() }),
             Ok(_) => self.store.keep(path, durability),
         };
+        let keep_log = |name: &str, path: Option<PathBuf>| match path {
+            Some(path) if path.metadata().is_ok_and(|log| log.len() == 0) => Ok(None),
+            Some(path) => keep(name, &path).map(Some),
+            None => Ok(None),
+        };
         let mut outputs = BTreeMap::new();
         for (name, path) in &draft.outputs {
             outputs.insert(name.clone(), keep(name, path)?);
@@ -172,8 +180,8 @@ impl WriteRight<'_> {
         let manifest = Manifest {
             key: self.key,
             outputs,
-            stdout: draft.stdout.map(|path| keep("stdout", &path)).transpose()?,
-            stderr: draft.stderr.map(|path| keep("stderr", &path)).transpose()?,
+            stdout: keep_log("stdout", draft.stdout)?,
+            stderr: keep_log("stderr", draft.stderr)?,
             kind: draft.kind,
             instance: draft.instance,
             parts: draft.parts,
@@ -201,7 +209,7 @@ impl WriteRight<'_> {
             if durability == Durability::Now { file.sync_all() } else { Ok(()) }
         });
         written.map_err(|e| StoreError::writing(&path, e))?;
-        move_into_place(&temp, &path)?;
+        move_into_place(&temp, &path, RenameFlags::empty()).map_err(|e| StoreError::writing(&path, e))?;
         if durability == Durability::Now {
             sync_directory_of(&path)?;
         }
@@ -257,7 +265,7 @@ mod tests {
         assert_eq!(hit(&store, "a"), Some(committed.clone()));
         assert_eq!(store.read(&committed.outputs["out"]).unwrap(), b"result");
         assert_eq!(store.read(&committed.stdout.unwrap()).unwrap(), b"said");
-        assert_eq!(store.read(&committed.stderr.unwrap()).unwrap(), b"");
+        assert_eq!(committed.stderr, None, "an empty log is none");
         assert_eq!(store.warnings(), [""; 0]);
     }
 

@@ -21,9 +21,19 @@ use crate::digest::Digest;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Session {
-    gc_lock: File,
     owner: Mutex<Option<Owner>>,
     trash: Mutex<Option<PathBuf>>,
+    /// Released last.
+    gc_lock: GcLock,
+}
+
+struct GcLock(File);
+
+impl Drop for GcLock {
+    /// Closing alone would not do: a child that is just being started has a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 impl Session {
@@ -37,7 +47,7 @@ impl Session {
         if !layout.tag().exists() {
             fs::write(layout.tag(), CACHEDIR_TAG).map_err(|e| StoreError::writing(&layout.tag(), e))?;
         }
-        let session = Self { gc_lock, owner: Mutex::default(), trash: Mutex::default() };
+        let session = Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: GcLock(gc_lock) };
         session.share(layout)?;
         sweep(&layout.tmp());
         Ok(session)
@@ -46,7 +56,7 @@ impl Session {
     fn share(&self, layout: &Layout) -> Result<(), StoreError> {
         let start = Instant::now();
         loop {
-            match self.gc_lock.try_lock_shared() {
+            match self.gc_lock.0.try_lock_shared() {
                 Ok(()) => return Ok(()),
                 Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(10));
@@ -67,7 +77,7 @@ impl Session {
         layout: &Layout,
         work: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let result = match self.gc_lock.try_lock() {
+        let result = match self.gc_lock.0.try_lock() {
             Ok(()) => work(),
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy { root: layout.root().to_owned() }),
             Err(TryLockError::Error(error)) => Err(StoreError::writing(&layout.gc_lock(), error)),
