@@ -3,6 +3,8 @@
 mod attempt;
 mod child;
 #[cfg(test)]
+mod command_tests;
+#[cfg(test)]
 mod double;
 pub mod event;
 pub mod executor;

@@ -168,6 +168,7 @@ impl<'a> Coordinator<'a> {
 
     /// Waits for news from the threads, but not for longer than the user or another process may.
     fn listen(&mut self, receiver: &Receiver<Message>) {
+        self.journal.flush();
         let patience = if self.busy.is_empty() { HEAR_STOP } else { LOOK_AGAIN };
         if let Ok(message) = receiver.recv_timeout(patience) {
             self.hear(message);

@@ -8,7 +8,8 @@
 //!     actions/ab/<stage key>.json   manifests (sealed): the only thing that is looked up
 //!     checkpoints/<stage key>/      what a stage keeps between attempts; removed by its commit
 //!     pipelines/<digest>.json       what each pipeline file last gave (sealed): roots of gc, memory of `why`
-//!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end
+//!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end;
+//!                                   what failed stages printed: <instance>.stdout, <instance>.stderr
 //!     stat                          digests of files by their stat; see `stat_cache`
 //!     locks/keys                    one byte per stage key, locked while the key is being computed
 //!     locks/gc                      shared by every open store; exclusive while things are dropped
