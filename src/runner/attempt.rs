@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::executor::{Broken, Executor, Task, Usage};
 use super::inspect::{Content, Prepared};
 use super::outputs;
+use super::slot::{Slot, Slots};
 use crate::digest::StageKey;
 use crate::protocol::{Job, JobInput, WorkerEvent};
 use crate::spec::kind::{FILE, Program};
@@ -21,6 +22,7 @@ pub struct Attempt<'a> {
     pub name: &'a str,
     pub store: &'a Store,
     pub executor: &'a dyn Executor,
+    pub slots: &'a Slots<'a>,
     /// The run's id, under which the output of failed stages is kept.
     pub run: &'a str,
     pub prepared: Prepared,
@@ -66,8 +68,13 @@ impl Attempt<'_> {
     pub fn perform(self, right: WriteRight<'_>, tell: &mut dyn FnMut(Note)) -> Result<Manifest, Failure> {
         let mut attempt = 1;
         loop {
-            match self.try_once(&right, attempt, tell) {
-                Ok(draft) => return right.commit(draft).map_err(|error| Failure::plain(error.to_string())),
+            let slot = self.slots.take().map_err(Failure::plain)?;
+            match self.try_once(&right, &slot, tell) {
+                Ok(draft) => {
+                    let committed = right.commit(draft).map_err(|error| Failure::plain(error.to_string()));
+                    self.slots.put_back(slot);
+                    return committed;
+                }
                 Err(failure) if failure.worth_retrying && attempt <= self.instance.retries => {
                     attempt += 1;
                     tell(Note::Retry { failure, key: right.key(), attempt });
@@ -80,10 +87,10 @@ impl Attempt<'_> {
     fn try_once(
         &self,
         right: &WriteRight<'_>,
-        attempt: u32,
+        slot: &Slot,
         tell: &mut dyn FnMut(Note),
     ) -> Result<Draft, Failure> {
-        let task = self.task(right, attempt)?;
+        let task = self.task(right, slot)?;
         let mut metrics = BTreeMap::new();
         let ended = self.executor.execute(&task, &mut |event| {
             if let WorkerEvent::Metric { name, value } = &event {
@@ -99,34 +106,41 @@ impl Attempt<'_> {
         match result {
             Ok(warnings) => Ok(self.draft(&task, ended.usage, metrics, warnings)),
             Err(failure) => {
+                let error = match self.store.lack_of_space() {
+                    Some(lack) if !failure.stopped => format!("{}; {lack}", failure.error),
+                    _ => failure.error.clone(),
+                };
                 let stderr_tail = tail(&task.stderr);
                 for (stream, path) in [("stdout", &task.stdout), ("stderr", &task.stderr)] {
                     // Losing a log must not hide why the stage failed.
                     let _ = self.store.keep_log(self.run, self.name, stream, path);
                 }
-                Err(Failure { stderr_tail, ..failure })
+                Err(Failure { error, stderr_tail, ..failure })
             }
         }
     }
 
-    fn task(&self, right: &WriteRight<'_>, attempt: u32) -> Result<Task<'_>, Failure> {
-        let directory = right.scratch().join(attempt.to_string());
-        let scratch = directory.join("work");
-        let mut folders = vec![directory.clone(), scratch.clone()];
-        let mut outputs = BTreeMap::new();
+    fn task(&self, right: &WriteRight<'_>, slot: &Slot) -> Result<Task<'_>, Failure> {
+        let (directory, scratch) = (slot.path().to_owned(), slot.work());
         let is_command = self.instance.program == Program::Command;
-        let home = if is_command { scratch.clone() } else { directory.join("out") };
+        let mut outputs = BTreeMap::new();
         for output in &self.instance.outputs {
-            let path = home.join(if is_command { &output.file_name } else { &output.name });
-            folders.extend(path.parent().map(Path::to_owned));
+            let path = match is_command {
+                true => scratch.join(&output.file_name),
+                false => directory.join("out").join(&output.name),
+            };
+            if let Some(parent) = path.parent().filter(|parent| *parent != scratch) {
+                fs::create_dir_all(parent).map_err(|error| {
+                    Failure::plain(format!("could not create `{}`: {error}", parent.display()))
+                })?;
+            }
             outputs.insert(output.name.clone(), path);
         }
-        folders.dedup();
-        for folder in folders {
-            fs::create_dir_all(&folder).map_err(|error| {
-                Failure::plain(format!("could not create `{}`: {error}", folder.display()))
-            })?;
-        }
+        // A command is not told of checkpoints.
+        let checkpoints = match is_command {
+            true => scratch.clone(),
+            false => right.checkpoints().map_err(|error| Failure::plain(error.to_string()))?.to_owned(),
+        };
         let job = Job {
             key: right.key(),
             instance: self.name.to_owned(),
@@ -135,7 +149,7 @@ impl Attempt<'_> {
             inputs: self.job_inputs(&directory.join("views"))?,
             outputs,
             scratch,
-            checkpoints: right.checkpoints().to_owned(),
+            checkpoints,
             // What the stage asked for, not what this run could spare: a result must not depend on
             // the number of jobs.
             threads: self.instance.resources.cpu,

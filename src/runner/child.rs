@@ -100,6 +100,11 @@ impl ChildProcess<'_> {
         Ok(waitid(WaitId::Pid(self.pid), options)?.is_some())
     }
 
+    /// Ends its whole group, also after it has ended itself.
+    pub fn kill(&self) {
+        signal(self.pid, Urgency::Now);
+    }
+
     /// Waits for its end, ends what it left running in its group, and says what it used.
     pub fn wait(self) -> io::Result<(Exit, Usage)> {
         while let Err(error) = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {

@@ -35,6 +35,12 @@ impl<'a> Journal<'a> {
         (self.consumer)(event);
     }
 
+    /// Before waiting for anything: what has happened is to be seen in the log.
+    pub fn flush(&mut self) {
+        let written = self.log.flush();
+        self.complain(written);
+    }
+
     pub fn warn(&mut self, instance: Option<&str>, message: String) {
         self.emit(Event::Log { instance: instance.map(str::to_owned), level: LogLevel::Warning, message });
     }

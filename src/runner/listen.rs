@@ -1,7 +1,10 @@
-//! Hears what a worker says: events, one per line, until the worker closes its end or dies.
+//! Hears what a process says on its two streams, until both are closed or it has died.
 
-use std::io::{self, Read};
-use std::process::ChildStdout;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{ChildStderr, ChildStdout};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,97 +12,167 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::child::ChildProcess;
 use crate::protocol::{LogLevel, WorkerEvent};
 
-/// How the worker says it ended.
-#[derive(Debug, Default, PartialEq)]
-pub struct Said {
-    pub done: bool,
-    pub failed: Option<String>,
+/// What becomes of the bytes of a stream.
+pub trait Ear {
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Nothing has come for so long.
+    fn wait(&mut self, _silence: Duration) {}
 }
 
-/// How long a dead worker whose output is still held open by a stranger goes unnoticed.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// How long a dead process whose streams are still held open by a stranger goes unnoticed.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// What Linux gives a pipe.
+const PIPE_CAPACITY: usize = 64 << 10;
+
+/// Listens to both streams of a child that was started with pipes for them.
+pub fn until_the_end(
+    child: &mut ChildProcess<'_>,
+    stdout: &mut dyn Ear,
+    stderr: &mut dyn Ear,
+) -> io::Result<()> {
+    let mut out: Option<ChildStdout> = child.process.stdout.take();
+    let mut err: Option<ChildStderr> = child.process.stderr.take();
+    let mut buffer = [0; 8 << 10];
+    let mut heard = Instant::now();
+    let mut dead = false;
+    // What a dead process wrote is in the pipes already; a stranger may write on for ever.
+    let mut left = 2 * PIPE_CAPACITY / buffer.len();
+    while (out.is_some() || err.is_some()) && left > 0 {
+        let patience = if dead { Duration::ZERO } else { LOOK_AGAIN };
+        left -= usize::from(dead);
+        let [out_ready, err_ready] = wait_for_data(&out, &err, patience)?;
+        if out_ready {
+            heard = Instant::now();
+            pass_on(&mut out, &mut buffer, stdout)?;
+        }
+        if err_ready {
+            pass_on(&mut err, &mut buffer, stderr)?;
+        }
+        if !out_ready {
+            stdout.wait(heard.elapsed());
+        }
+        if !out_ready && !err_ready {
+            if dead {
+                break;
+            }
+            dead = child.has_ended()?;
+            if dead {
+                child.kill();
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pass_on<S: Read>(stream: &mut Option<S>, buffer: &mut [u8], ear: &mut dyn Ear) -> io::Result<()> {
+    let Some(open) = stream else { return Ok(()) };
+    match open.read(buffer) {
+        Ok(0) => *stream = None,
+        Ok(count) => ear.hear(&buffer[..count])?,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Which of the two can be read from without waiting.
+fn wait_for_data(
+    out: &Option<ChildStdout>,
+    err: &Option<ChildStderr>,
+    at_most: Duration,
+) -> io::Result<[bool; 2]> {
+    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+    let streams = [out.as_ref().map(AsFd::as_fd), err.as_ref().map(AsFd::as_fd)];
+    let mut waiting: Vec<PollFd> =
+        streams.iter().flatten().map(|stream| PollFd::from_borrowed_fd(*stream, PollFlags::IN)).collect();
+    match poll(&mut waiting, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut answers = waiting.iter().map(|stream| !stream.revents().is_empty());
+    Ok(streams.map(|stream| stream.is_some() && answers.next().unwrap_or(false)))
+}
+
+/// Keeps a stream in a file, which is not made before there is something to keep.
+pub struct Kept<'a> {
+    path: &'a Path,
+    file: Option<File>,
+}
+
+impl<'a> Kept<'a> {
+    pub fn at(path: &'a Path) -> Self {
+        Self { path, file: None }
+    }
+}
+
+impl Ear for Kept<'_> {
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.file {
+            Some(file) => file.write_all(bytes),
+            none => none.insert(File::create(self.path)?).write_all(bytes),
+        }
+    }
+}
 
 /// A line longer than this is no event of ours; it is cut, so that it cannot fill the memory.
 const LONGEST_LINE: usize = 1 << 20;
 
-pub fn until_the_end(
-    mut stdout: ChildStdout,
-    child: &ChildProcess<'_>,
-    silence: Duration,
-    report: &mut dyn FnMut(WorkerEvent),
-) -> io::Result<Said> {
-    let mut ear = Ear::default();
-    let mut buffer = vec![0; 16 << 10];
-    let mut heard = Instant::now();
-    let mut warned = false;
-    loop {
-        if wait_for_data(&stdout, LOOK_AGAIN.min(silence))? {
-            let count = stdout.read(&mut buffer)?;
-            if count == 0 {
-                break;
+/// Puts the bytes of a worker together into lines, and lines into events.
+pub struct Events<'a> {
+    report: &'a mut dyn FnMut(WorkerEvent),
+    line: Vec<u8>,
+    /// Silence that is worth a warning, unless there has been one.
+    tolerated: Option<Duration>,
+    /// How the worker says it ended.
+    pub done: bool,
+    pub failed: Option<String>,
+}
+
+impl<'a> Events<'a> {
+    pub fn new(report: &'a mut dyn FnMut(WorkerEvent), tolerated: Duration) -> Self {
+        Self { report, line: Vec::new(), tolerated: Some(tolerated), done: false, failed: None }
+    }
+
+    /// Understands what came last, even without the end of its line.
+    pub fn end(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        match serde_json::from_slice(&line) {
+            Ok(WorkerEvent::Alive) => {}
+            Ok(WorkerEvent::Done) => self.done = true,
+            Ok(WorkerEvent::Failed { message }) => self.failed = Some(message),
+            Ok(event) => (self.report)(event),
+            Err(_) => {
+                let message = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if !message.is_empty() {
+                    (self.report)(WorkerEvent::Log { level: LogLevel::Info, message });
+                }
             }
-            heard = Instant::now();
-            ear.hear(&buffer[..count], report);
-        } else if child.has_ended()? {
-            break;
-        } else if !warned && heard.elapsed() >= silence {
-            warned = true;
+        }
+    }
+}
+
+impl Ear for Events<'_> {
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || self.line.len() > LONGEST_LINE {
+                self.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, silence: Duration) {
+        if self.tolerated.is_some_and(|tolerated| silence >= tolerated) {
+            self.tolerated = None;
             let message = format!(
                 "its worker has said nothing for {:.0} s, not even that it lives; \
                  the machine may be out of memory, or the process stopped",
                 silence.as_secs_f64()
             );
-            report(WorkerEvent::Log { level: LogLevel::Warning, message });
-        }
-    }
-    ear.end(report);
-    Ok(ear.said)
-}
-
-fn wait_for_data(stdout: &ChildStdout, at_most: Duration) -> io::Result<bool> {
-    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-    let mut descriptors = [PollFd::new(stdout, PollFlags::IN)];
-    match poll(&mut descriptors, Some(&timeout)) {
-        Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Puts bytes together into lines and lines into events.
-#[derive(Default)]
-struct Ear {
-    line: Vec<u8>,
-    said: Said,
-}
-
-impl Ear {
-    fn hear(&mut self, bytes: &[u8], report: &mut dyn FnMut(WorkerEvent)) {
-        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
-            self.line.extend_from_slice(piece);
-            if piece.ends_with(b"\n") || self.line.len() > LONGEST_LINE {
-                self.understand(report);
-            }
-        }
-    }
-
-    fn end(&mut self, report: &mut dyn FnMut(WorkerEvent)) {
-        self.understand(report);
-    }
-
-    fn understand(&mut self, report: &mut dyn FnMut(WorkerEvent)) {
-        let line = std::mem::take(&mut self.line);
-        match serde_json::from_slice(&line) {
-            Ok(WorkerEvent::Alive) => {}
-            Ok(WorkerEvent::Done) => self.said.done = true,
-            Ok(WorkerEvent::Failed { message }) => self.said.failed = Some(message),
-            Ok(event) => report(event),
-            Err(_) => {
-                let message = String::from_utf8_lossy(&line).trim_end().to_owned();
-                if !message.is_empty() {
-                    report(WorkerEvent::Log { level: LogLevel::Info, message });
-                }
-            }
+            (self.report)(WorkerEvent::Log { level: LogLevel::Warning, message });
         }
     }
 }
@@ -107,6 +180,8 @@ impl Ear {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(1000);
 
     #[test]
     fn events_survive_being_cut_anywhere_and_garbage_becomes_log_lines() {
@@ -119,11 +194,14 @@ mod tests {
             "{\"event\":\"done\"}",
         );
         for size in 1..text.len() {
-            let (mut ear, mut heard) = (Ear::default(), Vec::new());
+            let mut heard = Vec::new();
+            let mut report = |event| heard.push(event);
+            let mut events = Events::new(&mut report, LONG);
             for piece in text.as_bytes().chunks(size) {
-                ear.hear(piece, &mut |event| heard.push(event));
+                events.hear(piece).unwrap();
             }
-            ear.end(&mut |event| heard.push(event));
+            events.end();
+            assert!(events.done && events.failed.is_none());
             let log = |message: &str| WorkerEvent::Log { level: LogLevel::Info, message: message.into() };
             assert_eq!(
                 heard,
@@ -133,18 +211,29 @@ mod tests {
                     log("{\"event\":\"unheard of\"}"),
                 ]
             );
-            assert_eq!(ear.said, Said { done: true, failed: None });
         }
     }
 
     #[test]
     fn an_endless_line_does_not_fill_the_memory() {
-        let mut ear = Ear::default();
         let mut lines = 0;
+        let mut report = |_| lines += 1;
+        let mut events = Events::new(&mut report, LONG);
         for _ in 0..5 {
-            ear.hear(&vec![b'x'; LONGEST_LINE / 2 + 1], &mut |_| lines += 1);
-            assert!(ear.line.len() <= LONGEST_LINE);
+            events.hear(&vec![b'x'; LONGEST_LINE / 2 + 1]).unwrap();
+            assert!(events.line.len() <= LONGEST_LINE);
         }
         assert_eq!(lines, 2);
+    }
+
+    #[test]
+    fn a_silent_stream_makes_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stdout");
+        let mut kept = Kept::at(&path);
+        assert!(!path.exists());
+        kept.hear(b"one ").unwrap();
+        kept.hear(b"two").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one two");
     }
 }

@@ -5,7 +5,7 @@
 //! and an environment that hold nothing but what it declared; the kind's documentation says what.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::child::{ChildProcess, Children};
 use super::executor::{Broken, Ended, Executor, Task, Usage};
 use super::exit::Exit;
-use super::listen;
+use super::listen::{self, Ear, Events, Kept};
 use super::machine;
 use super::stop::Urgency;
 use crate::protocol::{Axes, WorkerEvent};
@@ -56,20 +56,17 @@ impl LocalProcess {
         let Some((program, arguments)) = words.split_first() else {
             return Err(Trouble::failed("there is no program to run"));
         };
-        let home = task.directory.as_path();
-        let temporary = home.join("tmp");
-        fs::create_dir(&temporary).map_err(|e| Trouble::io("create", &temporary, &e))?;
+        let temporary = task.directory.join("tmp");
         let mut command = Command::new(program);
         command
             .args(arguments)
             .current_dir(&task.job.scratch)
             .env_clear()
-            .env("HOME", home)
+            .env("HOME", &temporary)
             .env("TMPDIR", &temporary)
             .env("LANG", "C.UTF-8")
             .env("TZ", "UTC")
-            .env("PIPE_THREADS", task.job.threads.to_string())
-            .env("PIPE_CHECKPOINTS", &task.job.checkpoints);
+            .env("PIPE_THREADS", task.job.threads.to_string());
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
@@ -83,9 +80,8 @@ impl LocalProcess {
                 None => command.env_remove(name),
             };
         }
-        command.stdin(Stdio::null()).stdout(create(&task.stdout)?).stderr(create(&task.stderr)?);
-        let child = self.spawn(task, &mut command, program)?;
-        let (exit, usage) = self.wait(child)?;
+        let mut stdout = Kept::at(&task.stdout);
+        let (exit, usage) = self.run(task, &mut command, program, &mut stdout)?;
         if exit.is_success() { Ok(usage) } else { Err(self.explain(exit, usage)) }
     }
 
@@ -107,17 +103,10 @@ impl LocalProcess {
             .arg(&job)
             .current_dir(&task.job.scratch)
             .env("OMP_NUM_THREADS", &threads)
-            .env("MKL_NUM_THREADS", &threads)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(create(&task.stderr)?);
-        let mut child = self.spawn(task, &mut command, &program)?;
-        let said = match child.process.stdout.take() {
-            Some(stdout) => listen::until_the_end(stdout, &child, self.silence, report),
-            None => Ok(listen::Said::default()),
-        };
-        let (exit, usage) = self.wait(child)?;
-        let said = said.map_err(|e| Trouble::failed(format!("reading what the worker says failed: {e}")))?;
+            .env("MKL_NUM_THREADS", &threads);
+        let mut said = Events::new(report, self.silence);
+        let (exit, usage) = self.run(task, &mut command, &program, &mut said)?;
+        said.end();
         match (said.failed, exit.is_success(), said.done) {
             (Some(message), ..) => Err(Trouble(self.broken(message), usage)),
             (None, false, _) => Err(self.explain(exit, usage)),
@@ -127,6 +116,26 @@ impl LocalProcess {
             )),
             (None, true, true) => Ok(usage),
         }
+    }
+
+    /// Starts the command, listens to it, and waits for its end.
+    fn run(
+        &self,
+        task: &Task,
+        command: &mut Command,
+        program: &str,
+        stdout: &mut dyn Ear,
+    ) -> Result<(Exit, Usage), Trouble> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.spawn(task, command, program)?;
+        let heard = listen::until_the_end(&mut child, stdout, &mut Kept::at(&task.stderr));
+        // Nobody reads its output any more, so it could wait for ever.
+        if heard.is_err() {
+            child.kill();
+        }
+        let ended = child.wait().map_err(|e| Trouble::failed(format!("waiting for its process failed: {e}")));
+        heard.map_err(|e| Trouble::failed(format!("what it printed could not be kept: {e}")))?;
+        ended
     }
 
     fn spawn(&self, task: &Task, command: &mut Command, program: &str) -> Result<ChildProcess<'_>, Trouble> {
@@ -145,10 +154,6 @@ impl LocalProcess {
                 _ => format!("the program `{program}` could not be started: {error}"),
             })
         })
-    }
-
-    fn wait(&self, child: ChildProcess<'_>) -> Result<(Exit, Usage), Trouble> {
-        child.wait().map_err(|error| Trouble::failed(format!("waiting for its process failed: {error}")))
     }
 
     fn explain(&self, exit: Exit, usage: Usage) -> Trouble {
@@ -215,17 +220,12 @@ impl Trouble {
     }
 }
 
-fn create(path: &Path) -> Result<File, Trouble> {
-    File::create(path).map_err(|error| Trouble::io("create", path, &error))
-}
-
 /// `in/<slot>`, or for a fan-in `in/<slot>/<axes>`, and `$PIPE_IN_<SLOT>`.
 fn link_inputs(task: &Task, command: &mut Command) -> Result<(), Trouble> {
     let directory = task.job.scratch.join("in");
-    if task.instance.inputs.is_empty() {
-        return Ok(());
+    if !task.instance.inputs.is_empty() {
+        fs::create_dir_all(&directory).map_err(|e| Trouble::io("create", &directory, &e))?;
     }
-    fs::create_dir(&directory).map_err(|e| Trouble::io("create", &directory, &e))?;
     for input in &task.instance.inputs {
         let artifacts = task.job.inputs.get(&input.slot).map_or(&[][..], Vec::as_slice);
         let place = directory.join(&input.slot);
@@ -288,6 +288,7 @@ mod tests {
 
         fn task(&self, body: Value) -> Task<'_> {
             fs::create_dir(self.path("work")).unwrap();
+            fs::create_dir(self.path("tmp")).unwrap();
             let job = Job {
                 key: StageKey::new(Digest::of(b"key")),
                 instance: "it".into(),
@@ -342,7 +343,7 @@ mod tests {
         assert_eq!(outcome, Ok(()));
         let work = bench.path("work").canonicalize().unwrap();
         let expected = format!(
-            "HOME\nLANG\nPATH\nPIPE_CHECKPOINTS\nPIPE_OUT_THE_TABLE\nPIPE_THREADS\nPWD\nSHOWN\nTMPDIR\nTZ\n{}\n",
+            "HOME\nLANG\nPATH\nPIPE_OUT_THE_TABLE\nPIPE_THREADS\nPWD\nSHOWN\nTMPDIR\nTZ\n{}\n",
             work.display()
         );
         // Some shells export what others do not.
@@ -442,6 +443,7 @@ mod tests {
         fs::write(bench.path("pipe-worker"), "#!/bin/sh\necho '{\"event\":\"done\"}'\n").unwrap();
         fs::set_permissions(bench.path("pipe-worker"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::remove_dir(bench.path("work")).unwrap();
+        fs::remove_dir(bench.path("tmp")).unwrap();
         assert_eq!(bench.worker("").0, Ok(()));
     }
 }

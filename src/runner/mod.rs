@@ -3,6 +3,8 @@
 mod attempt;
 mod child;
 #[cfg(test)]
+mod command_tests;
+#[cfg(test)]
 mod double;
 pub mod event;
 pub mod executor;
@@ -17,6 +19,7 @@ mod outputs;
 mod place;
 pub mod queue;
 mod run;
+mod slot;
 mod stop;
 mod survey;
 #[cfg(test)]

@@ -20,6 +20,7 @@ use super::machine;
 use super::options::Options;
 use super::place::place;
 use super::queue::Queue;
+use super::slot::Slots;
 use super::stop::{Stop, Urgency};
 use crate::digest::StageKey;
 use crate::plan::{Plan, Why};
@@ -83,7 +84,8 @@ pub fn run(
         instances: selected.iter().filter(|&&selected| selected).count(),
         jobs: capacity.cpu.max(1),
     });
-    let context = Context { plan, store, executor, options, run, environment: OnceLock::new() };
+    let slots = Slots::new(store);
+    let context = Context { plan, store, executor, options, slots, run, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
         inspector: Inspector::new(plan, store, &options.project),
@@ -109,6 +111,7 @@ struct Context<'a> {
     store: &'a Store,
     executor: &'a dyn Executor,
     options: &'a Options,
+    slots: Slots<'a>,
     run: String,
     environment: OnceLock<BTreeMap<String, String>>,
 }
@@ -165,6 +168,7 @@ impl<'a> Coordinator<'a> {
 
     /// Waits for news from the threads, but not for longer than the user or another process may.
     fn listen(&mut self, receiver: &Receiver<Message>) {
+        self.journal.flush();
         let patience = if self.busy.is_empty() { HEAR_STOP } else { LOOK_AGAIN };
         if let Ok(message) = receiver.recv_timeout(patience) {
             self.hear(message);
@@ -295,6 +299,7 @@ impl<'a> Coordinator<'a> {
                 name: &name,
                 store: context.store,
                 executor: context.executor,
+                slots: &context.slots,
                 run: &context.run,
                 prepared,
                 gpus: gpus.clone(),
@@ -457,7 +462,7 @@ impl<'a> Coordinator<'a> {
         if self.state_changed {
             self.context.store.save_pipeline_state(&self.inspector.state)?;
         } else {
-            self.context.store.mark_as_last(&self.inspector.state);
+            self.context.store.mark_as_last(&self.inspector.state)?;
         }
         self.pass_on_warnings();
         self.summary.seconds = begin.elapsed().as_secs_f64();

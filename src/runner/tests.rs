@@ -96,27 +96,27 @@ impl Run {
     }
 
     fn hits(&self) -> Vec<&str> {
-        let hit = |event| match event {
-            &Event::Hit { ref instance, .. } => Some(instance.as_str()),
+        let hits = self.events.iter().filter_map(|event| match event {
+            Event::Hit { instance, .. } => Some(instance.as_str()),
             _ => None,
-        };
-        self.events.iter().filter_map(hit).collect()
+        });
+        hits.collect()
     }
 
     fn skipped(&self) -> Vec<&str> {
-        let skipped = |event| match event {
-            &Event::Skipped { ref instance, .. } => Some(instance.as_str()),
+        let skippeds = self.events.iter().filter_map(|event| match event {
+            Event::Skipped { instance, .. } => Some(instance.as_str()),
             _ => None,
-        };
-        self.events.iter().filter_map(skipped).collect()
+        });
+        skippeds.collect()
     }
 
     fn warnings(&self) -> Vec<&str> {
-        let warning = |event| match event {
-            &Event::Log { level: LogLevel::Warning, ref message, .. } => Some(message.as_str()),
+        let warnings = self.events.iter().filter_map(|event| match event {
+            Event::Log { level: LogLevel::Warning, message, .. } => Some(message.as_str()),
             _ => None,
-        };
-        self.events.iter().filter_map(warning).collect()
+        });
+        warnings.collect()
     }
 
     fn placed(&self) -> Vec<PlaceOutcome> {
@@ -274,8 +274,8 @@ fn a_source_edited_while_its_stage_runs_is_an_error_and_not_a_record() {
         write_text(task)
     });
     let run = lab.run_with(&double);
-    assert!(run.error("load").contains("`data.csv` was changed") || run.error("load").contains("data.csv"));
-    assert!(run.error("load").contains("was changed while it ran"), "{}", run.error("load"));
+    let error = run.error("load");
+    assert!(error.contains("data.csv") && error.contains("was changed while it ran"), "{error}");
     let again = lab.run();
     assert_eq!(again.ran, ["load"]);
     assert_eq!(fs::read_to_string(lab.blob("load")).unwrap(), "load(two)");
@@ -362,7 +362,8 @@ fn a_key_that_another_process_computes_is_waited_for() {
         if matches!(event, Event::Waiting { .. }) {
             let right = right.take().expect("waiting is told once");
             // The other process finishes only after we have begun to wait.
-            let out = right.scratch().join("out");
+            let scratch = other.scratch().unwrap();
+            let out = scratch.join("out");
             fs::write(&out, "data()").unwrap();
             right.commit(draft(&plan, out)).unwrap();
         }

@@ -84,16 +84,20 @@ impl Checker<'_> {
         for path in texts.iter() {
             become_text(&mut value, path);
         }
-        let name = format!("`{}`", kind.name());
-        let note = (!draft.id.axes.is_empty()).then(|| format!("in the instance `{}`", draft.id));
-        let subject = Subject { name: &name, key: "parameter", span: content.kind_span, node, note };
+        let subject = || Subject {
+            name: format!("`{}`", kind.name()),
+            key: "parameter",
+            span: content.kind_span,
+            node,
+            note: (!draft.id.axes.is_empty()).then(|| format!("in the instance `{}`", draft.id)),
+        };
         loop {
             let body = to_json(&value);
             let error = match kind.check(value) {
                 Ok(checked) => {
                     for complaint in &checked.complaints {
                         let Complaint { field, message, hint } = complaint;
-                        problems.push(subject.complaint(field, message, hint.clone()));
+                        problems.push(subject().complaint(field, message, hint.clone()));
                     }
                     return checked.complaints.is_empty().then_some((body, checked));
                 }
@@ -105,7 +109,7 @@ impl Checker<'_> {
                 Some(path) if become_text(&mut value, &path) => texts.push(path),
                 _ => {
                     let again = |value: Value| kind.check(value).map(drop);
-                    report_all(value, error, &subject, &again, &required(kind), problems);
+                    report_all(value, error, &subject(), &again, &required(kind), problems);
                     return None;
                 }
             }

@@ -22,13 +22,8 @@ pub(super) enum Name<'t> {
 
 /// Gives names their values.
 pub(super) trait Names {
-    /// `Err(None)`: the value has a problem that was reported already.
-    fn lookup(
-        &mut self,
-        name: &Name,
-        span: Span,
-        problems: &mut Problems,
-    ) -> Result<Cow<'_, Value>, Option<Problem>>;
+    /// `None` after a problem, here or where the value comes from.
+    fn lookup(&mut self, name: &Name, span: Span, problems: &mut Problems) -> Option<Cow<'_, Value>>;
 }
 
 /// How much one pipeline may grow by interpolation, in bytes: a few nested variables would
@@ -110,8 +105,7 @@ pub(super) fn interpolate_text(
     };
     if let [Piece::Name(written)] = pieces.as_slice() {
         let name = read_name(written, span, problems)?;
-        let value =
-            found(names.lookup(&name, span, problems))?.map_err(|p| problems.push(p)).ok()?.into_owned();
+        let value = names.lookup(&name, span, problems)?.into_owned();
         budget.spend(size(&value), span, problems)?;
         return Some(value);
     }
@@ -126,7 +120,7 @@ pub(super) fn interpolate_text(
             Piece::Name(written) => written,
         };
         let text = read_name(written, span, problems).and_then(|name| {
-            let value = found(names.lookup(&name, span, problems))?.map_err(|p| problems.push(p)).ok()?;
+            let value = names.lookup(&name, span, problems)?;
             let text = canonical_text(&value);
             if text.is_none() {
                 let problem = Problem::new(
@@ -146,15 +140,6 @@ pub(super) fn interpolate_text(
         }
     }
     complete.then_some(Value::String(result))
-}
-
-/// `None` for what was reported already.
-fn found<T>(result: Result<T, Option<Problem>>) -> Option<Result<T, Problem>> {
-    match result {
-        Ok(value) => Some(Ok(value)),
-        Err(Some(problem)) => Some(Err(problem)),
-        Err(None) => None,
-    }
 }
 
 /// "a list", "the number `3`", "the text `abc`": how a value is named in messages.

@@ -121,7 +121,7 @@ fn header(tree: &Node, scope: &Scope, budget: &Budget, problems: &mut Problems) 
         mapping.insert(entry.key.clone().into(), value);
     }
     let span = Span::whole(tree.span.file);
-    let subject = Subject { name: "a pipeline", key: "key", span, node: tree, note: None };
+    let subject = Subject { name: "a pipeline".to_owned(), key: "key", span, node: tree, note: None };
     let header: PipelineFile = read(Value::Mapping(mapping), &subject, problems)?;
     if !is_dotted_name(&header.name) {
         let span = tree.get("name").map_or(tree.span, |name| name.span);

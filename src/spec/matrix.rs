@@ -50,7 +50,13 @@ pub(super) fn expand(value: &Value, node: &Node, problems: &mut Problems) -> Opt
     let exclude = reader.combinations(mapping, "exclude");
     if axes.is_empty() {
         match include.first() {
-            Some(first) => axes = first.iter().map(|(axis, _)| axis.clone()).collect(),
+            Some(first) => {
+                for (axis, _) in first {
+                    let place = [Step::Key("include".to_owned()), Step::Index(0), Step::Key(axis.clone())];
+                    reader.axis_name(axis, &place);
+                }
+                axes = first.iter().map(|(axis, _)| axis.clone()).collect();
+            }
             None if !reader.failed => {
                 let problem = Problem::new(node.span, "this matrix has no axis");
                 reader.complain(problem.hint("for example `matrix: { seed: [0, 1, 2] }`"));
@@ -92,12 +98,7 @@ impl Reader<'_> {
 
     fn axis(&mut self, name: &str, value: &Value) -> Vec<AxisValue> {
         let here = [Step::Key(name.to_owned())];
-        if !is_name(name) || RESERVED.contains(&name) {
-            let problem =
-                Problem::new(self.node.locate_key(&here), format!("`{name}` cannot be the name of an axis"));
-            let reserved = "the names `stage` and `output` are taken";
-            self.complain(problem.hint(if is_name(name) { reserved } else { NAME_RULE }));
-        }
+        self.axis_name(name, &here);
         let Value::Sequence(items) = value else {
             let message =
                 format!("the axis `{name}` expects a list of values, but this is {}", describe(value));
@@ -120,6 +121,15 @@ impl Reader<'_> {
             values.push(value);
         }
         values
+    }
+
+    fn axis_name(&mut self, name: &str, place: &[Step]) {
+        if !is_name(name) || RESERVED.contains(&name) {
+            let message = format!("`{name}` cannot be the name of an axis");
+            let problem = Problem::new(self.node.locate_key(place), message);
+            let reserved = "the names `stage` and `output` are taken";
+            self.complain(problem.hint(if is_name(name) { reserved } else { NAME_RULE }));
+        }
     }
 
     fn value(&mut self, axis: &str, value: &Value, place: &[Step]) -> Option<AxisValue> {

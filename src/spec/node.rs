@@ -124,7 +124,7 @@ impl Node {
 
 /// Reads one document. `None` if it has no tree to work with; then at least one problem says why.
 pub(super) fn parse(text: &str, file: FileId, problems: &mut Problems) -> Option<Node> {
-    let mut builder = Builder { file, stack: Vec::new(), root: None, broken: false, problems };
+    let mut builder = Builder { stack: Vec::new(), root: None, broken: false, problems };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut parser = Parser::new_from_str(text);
     let mut documents = 0;
@@ -163,9 +163,21 @@ fn locate(file: FileId, span: saphyr_parser::Span) -> Span {
     Span { file, start, end: end.max(start) }
 }
 
+/// Up to here, looking at every key is faster than remembering them.
+const FEW_KEYS: usize = 16;
+
 enum Frame {
-    List { span: Span, items: Vec<Node> },
-    Map { span: Span, entries: Vec<Entry>, places: HashMap<String, Span>, key: Option<Key> },
+    List {
+        span: Span,
+        items: Vec<Node>,
+    },
+    Map {
+        span: Span,
+        entries: Vec<Entry>,
+        /// Where the keys are; empty as long as they are few.
+        places: HashMap<String, Span>,
+        key: Option<Key>,
+    },
 }
 
 struct Key {
@@ -176,7 +188,6 @@ struct Key {
 }
 
 struct Builder<'a> {
-    file: FileId,
     stack: Vec<Frame>,
     root: Option<Node>,
     /// What was read does not stand for what was written; going on would only mislead.
@@ -270,7 +281,14 @@ impl Builder<'_> {
     }
 
     fn key(&mut self, text: &str, style: ScalarStyle, span: Span) {
-        let Some(Frame::Map { key, places, .. }) = self.stack.last_mut() else { return };
+        let Some(Frame::Map { key, entries, places, .. }) = self.stack.last_mut() else { return };
+        if entries.len() == FEW_KEYS && places.is_empty() {
+            places.extend(entries.iter().map(|entry| (entry.key.clone(), entry.key_span)));
+        }
+        let first = match places.is_empty() {
+            true => entries.iter().find(|entry| entry.key == text).map(|entry| entry.key_span),
+            false => places.get(text).copied(),
+        };
         let mut ignored = false;
         if text == "<<" && style == ScalarStyle::Plain {
             ignored = true;
@@ -279,28 +297,29 @@ impl Builder<'_> {
         } else if text.is_empty() {
             ignored = true;
             self.problems.push(Problem::new(span, "a key is missing before the `:`"));
-        } else if let Some(first) = places.insert(text.to_owned(), span) {
+        } else if let Some(first) = first {
             ignored = true;
             let problem = Problem::new(span, format!("the key `{text}` is given twice"));
             self.problems
                 .push(problem.earlier("first given at", first).hint("remove or rename one of the two"));
-            places.insert(text.to_owned(), first);
         }
         *key = Some(Key { text: text.to_owned(), span, ignored });
     }
 
     fn value(&mut self, mut node: Node) {
-        debug_assert_eq!(node.span.file, self.file);
         match self.stack.last_mut() {
             None => self.root = Some(node),
             Some(Frame::List { items, .. }) => items.push(node),
-            Some(Frame::Map { entries, key, .. }) => {
+            Some(Frame::Map { entries, places, key, .. }) => {
                 let Some(Key { text, span, ignored }) = key.take() else { return };
                 // A value that is not there is best shown by its key.
                 if node.span.is_empty() && node.is_null() {
                     node.span = span;
                 }
                 if !ignored {
+                    if !places.is_empty() {
+                        places.insert(text.clone(), span);
+                    }
                     entries.push(Entry { key: text, key_span: span, value: node });
                 }
             }

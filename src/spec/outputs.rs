@@ -10,7 +10,7 @@ use super::node::{Node, Step};
 use super::pipeline::{InstanceId, InstanceIndex, Placement};
 use super::problem::{Problem, Problems};
 use super::reference::StageRef;
-use super::resolve::Resolver;
+use super::resolve::{Needs, Resolver};
 use super::scope::Scope;
 use super::source::Span;
 
@@ -30,7 +30,7 @@ impl Placer<'_> {
                 for (position, reference) in references.iter().enumerate() {
                     let span = node.locate(&[Step::Index(position)]);
                     let directory = vec!["results".to_owned(), self.pipeline.to_owned()];
-                    self.into_directory(directory, reference, span, &mut placed);
+                    self.fill_directory(directory, reference, span, &mut placed);
                 }
             }
             Outputs::Map(pairs) => {
@@ -42,9 +42,9 @@ impl Placer<'_> {
                     let Some(path) = path.as_ref().and_then(|path| path.as_str()) else { continue };
                     let Some(parts) = self.path(path, key_span) else { continue };
                     if path.ends_with('/') {
-                        self.into_directory(parts, reference, span, &mut placed);
+                        self.fill_directory(parts, reference, span, &mut placed);
                     } else {
-                        self.as_file(parts, reference, span, key_span, &mut placed);
+                        self.fill_file(parts, reference, span, key_span, &mut placed);
                     }
                 }
             }
@@ -78,7 +78,7 @@ impl Placer<'_> {
         None
     }
 
-    fn as_file(
+    fn fill_file(
         &mut self,
         path: Vec<String>,
         reference: &StageRef,
@@ -86,7 +86,7 @@ impl Placer<'_> {
         key_span: Span,
         placed: &mut Vec<Placed>,
     ) {
-        match self.resolver.find(reference, ANY, false, "this path") {
+        match self.resolver.find(reference, ANY, false, Needs::Path) {
             Ok(found) => {
                 placed.extend(found.into_iter().map(|(at, output)| Placed::new(at, output, &path, key_span)))
             }
@@ -103,7 +103,7 @@ impl Placer<'_> {
 
     /// Every output that is meant, under its own name; where several instances are meant, each
     /// in a directory of its own.
-    fn into_directory(
+    fn fill_directory(
         &mut self,
         directory: Vec<String>,
         reference: &StageRef,

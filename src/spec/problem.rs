@@ -65,6 +65,12 @@ impl Problems {
         }
     }
 
+    /// [`Self::push`] at the end of a function that then has nothing to give.
+    pub fn refuse<T>(&mut self, problem: Problem) -> Option<T> {
+        self.push(problem);
+        None
+    }
+
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

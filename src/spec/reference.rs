@@ -132,7 +132,7 @@ fn canonical(value: String, quoted: bool) -> Result<String, String> {
         (true, _) => Ok(value),
         (false, "") => Err("a value is missing in the brackets".to_owned()),
         (false, "*") => Err("an axis that may have any value is left out of the brackets".to_owned()),
-        (false, plain) => Ok(canonical_plain(plain)),
+        (false, plain) => Ok(canonical_plain(plain).into_owned()),
     }
 }
 

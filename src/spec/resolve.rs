@@ -2,6 +2,7 @@
 //! circles.
 
 use std::collections::{BTreeSet, HashSet};
+use std::fmt;
 use std::path::PathBuf;
 
 use super::check::{Checked, Checker, place_of};
@@ -14,6 +15,7 @@ use super::reference::StageRef;
 use super::source::Span;
 use super::stages::{InstanceDraft, Stage};
 use super::suggest::{did_you_mean, listed};
+use crate::protocol::Axes;
 
 /// One instance on its way into the pipeline.
 pub(super) struct Member<'a> {
@@ -27,6 +29,24 @@ pub(super) struct Resolver<'a> {
     pub members: &'a [Member<'a>],
     pub index: &'a Index<'a>,
     pub checker: &'a Checker<'a>,
+}
+
+/// Who needs an output, for messages.
+#[derive(Clone, Copy)]
+pub(super) enum Needs<'a> {
+    /// A stage and its slot.
+    Slot(&'a str, &'a str),
+    /// A path under `outputs`.
+    Path,
+}
+
+impl fmt::Display for Needs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slot(stage, slot) => write!(f, "`{stage}.{slot}`"),
+            Self::Path => f.write_str("this path"),
+        }
+    }
 }
 
 type Found<'a> = Vec<(usize, &'a OutputDecl)>;
@@ -51,7 +71,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn input(&self, member: &Member, decl: &InputDecl, problems: &mut Problems) -> Option<Input> {
-        let needs = format!("`{}.{}`", member.draft.id.stage, decl.slot);
+        let needs = Needs::Slot(&member.draft.id.stage, &decl.slot);
         let (references, many) = match &decl.source {
             SourceDecl::Path(path) => {
                 let sources = vec![Source::Path(PathBuf::from(path))];
@@ -68,12 +88,17 @@ impl<'a> Resolver<'a> {
         let mut found: Found = Vec::new();
         let mut complete = true;
         for reference in references {
-            match self.find(reference, decl.accepts, many, &needs) {
+            match self.find(reference, decl.accepts, many, needs) {
                 Ok(more) => found.extend(more),
                 Err(error) => {
                     complete = false;
                     let span = self.span(member, &decl.slot, reference.text());
-                    problems.push(Problem::new(span, error.message).maybe_hint(error.hint));
+                    let problem = Problem::new(span, error.message).maybe_hint(error.hint);
+                    let id = &member.draft.id;
+                    problems.push(match id.axes.is_empty() {
+                        true => problem,
+                        false => problem.note(format!("in the instance `{id}`")),
+                    });
                 }
             }
         }
@@ -88,7 +113,7 @@ impl<'a> Resolver<'a> {
         reference: &StageRef,
         accepts: ArtifactType,
         many: bool,
-        needs: &str,
+        needs: Needs,
     ) -> Result<Found<'a>, SelectError> {
         let positions = self.index.find(reference)?;
         if !many && positions.len() > 1 {
@@ -107,7 +132,7 @@ impl<'a> Resolver<'a> {
     /// The output that a reference names, or else all outputs, of every instance that it means.
     pub fn all_outputs(&self, reference: &StageRef) -> Result<Found<'a>, SelectError> {
         if reference.output().is_some() {
-            return self.find(reference, ANY, true, "this");
+            return self.find(reference, ANY, true, Needs::Path);
         }
         let members = self.index.find(reference)?.into_iter().map(|at| (at, &self.members[at]));
         let outputs =
@@ -117,6 +142,9 @@ impl<'a> Resolver<'a> {
 
     /// In a fan-in the axes tell the sources apart, if need be with the stage and the output.
     fn sources(&self, found: Found, many: bool) -> Vec<Source> {
+        if let [(at, output)] = found.as_slice() {
+            return vec![self.source(*at, output, Vec::new())];
+        }
         let stages: BTreeSet<&str> = found.iter().map(|(at, _)| self.id(*at).stage.as_str()).collect();
         let producers: HashSet<usize> = found.iter().map(|(at, _)| *at).collect();
         let unique: HashSet<(usize, &str)> =
@@ -125,22 +153,25 @@ impl<'a> Resolver<'a> {
         let mut seen = HashSet::new();
         let mut sources = Vec::with_capacity(found.len());
         for (at, output) in found {
-            if unique.len() > 1 && !seen.insert((at, output.name.as_str())) {
+            if !seen.insert((at, output.name.as_str())) {
                 continue;
             }
-            let id = self.id(at);
             let mut axes = Vec::new();
             if many && stages.len() > 1 {
-                axes.push(("stage".to_owned(), id.stage.clone()));
+                axes.push(("stage".to_owned(), self.id(at).stage.clone()));
             }
             if many && several_outputs {
                 axes.push(("output".to_owned(), output.name.clone()));
             }
-            axes.extend(id.axes.iter().cloned());
-            let (output, artifact) = (output.name.clone(), output.artifact);
-            sources.push(Source::Output { producer: InstanceIndex(at), output, artifact, axes });
+            sources.push(self.source(at, output, axes));
         }
         sources
+    }
+
+    fn source(&self, at: usize, output: &OutputDecl, mut axes: Axes) -> Source {
+        axes.extend(self.id(at).axes.iter().cloned());
+        let (output, artifact) = (output.name.clone(), output.artifact);
+        Source::Output { producer: InstanceIndex(at), output, artifact, axes }
     }
 
     fn id(&self, at: usize) -> &'a InstanceId {
@@ -211,7 +242,7 @@ fn output<'o>(
     reference: &StageRef,
     outputs: &'o [OutputDecl],
     accepts: ArtifactType,
-    needs: &str,
+    needs: Needs,
 ) -> Result<&'o OutputDecl, SelectError> {
     let stage = reference.stage();
     let names = || outputs.iter().map(|output| output.name.as_str());

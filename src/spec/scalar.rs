@@ -1,5 +1,7 @@
 //! Scalars by the core rules of YAML 1.2, and their canonical text.
 
+use std::borrow::Cow;
+
 use serde_yaml::Value;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -26,11 +28,7 @@ pub(super) enum BadNumber {
 impl Scalar {
     /// What a plain (unquoted) scalar means.
     pub fn plain(text: &str) -> Result<Self, BadNumber> {
-        let first = text.bytes().next();
-        if !matches!(
-            first,
-            None | Some(b'0'..=b'9' | b'+' | b'-' | b'.' | b'~' | b'n' | b'N' | b't' | b'T' | b'f' | b'F')
-        ) {
+        if is_word(text) {
             return Ok(Self::Text(text.to_owned()));
         }
         match text {
@@ -68,6 +66,17 @@ impl Scalar {
         }
         Ok(Self::Text(text.to_owned()))
     }
+
+    pub fn is_number(&self) -> bool {
+        matches!(self, Self::Int(_) | Self::Unsigned(_) | Self::Float(_))
+    }
+}
+
+/// Whether the first character shows that a plain scalar is nothing but text.
+fn is_word(text: &str) -> bool {
+    text.bytes().next().is_some_and(|b| {
+        !matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'~' | b'n' | b'N' | b't' | b'T' | b'f' | b'F')
+    })
 }
 
 /// `[0-9]+(\.[0-9]*)?` or `\.[0-9]+`, and an optional exponent.
@@ -126,9 +135,12 @@ fn float_text(number: f64) -> String {
 }
 
 /// The canonical text of what was written without quotes.
-pub(super) fn canonical_plain(text: &str) -> String {
+pub(super) fn canonical_plain(text: &str) -> Cow<'_, str> {
+    if is_word(text) {
+        return Cow::Borrowed(text);
+    }
     let canonical = Scalar::plain(text).ok().and_then(|scalar| canonical_text(&Value::from(&scalar)));
-    canonical.unwrap_or_else(|| text.to_owned())
+    canonical.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
 #[cfg(test)]

@@ -13,12 +13,12 @@ use super::pipeline::InstanceId;
 use super::problem::{Problem, Problems};
 use super::scalar::Scalar;
 use super::source::Span;
-use super::suggest::did_you_mean;
+use super::suggest::{closest, did_you_mean};
 
 /// Variables that refer to variables that refer to variables.
 const LONGEST_CHAIN: usize = 64;
 
-type Found<'a> = Result<Cow<'a, Value>, Option<Problem>>;
+type Found<'a> = Option<Cow<'a, Value>>;
 
 /// The variables and the environment of a pipeline.
 pub(super) struct Scope<'a> {
@@ -76,87 +76,85 @@ impl<'a> Scope<'a> {
         scope
     }
 
-    fn env(&self, name: &str, span: Span) -> Found<'_> {
+    fn env(&self, name: &str, span: Span, problems: &mut Problems) -> Found<'_> {
         let Some(declared) = self.env.iter().find(|declared| declared.name == name) else {
             let problem = Problem::new(span, format!("the environment variable `{name}` is not declared"));
-            let close = super::suggest::closest(name, self.env.iter().map(|declared| declared.name));
-            return Err(Some(problem.hint(match close {
+            let close = closest(name, self.env.iter().map(|declared| declared.name));
+            return problems.refuse(problem.hint(match close {
                 Some(close) => format!("did you mean `${{env.{close}}}`?"),
-                None => format!("declare it at the top of the file: `env: {{ {name}: }}`, or with a default: `env: {{ {name}: value }}`"),
-            })));
+                None => format!(
+                    "declare it at the top of the file: `env: {{ {name}: }}`, \
+                     or with a default: `env: {{ {name}: value }}`"
+                ),
+            }));
         };
         let Some(text) = (self.environment)(name) else {
             if *declared.default == Scalar::Null {
                 let problem = Problem::new(span, format!("the environment variable `{name}` is not set"));
-                return Err(Some(
-                    problem.hint(format!("set it, or give it a default: `env: {{ {name}: value }}`")),
-                ));
+                let hint = format!("set it, or give it a default: `env: {{ {name}: value }}`");
+                return problems.refuse(problem.hint(hint));
             }
-            return Ok(Cow::Owned(declared.default.into()));
+            return Some(Cow::Owned(declared.default.into()));
         };
+        let read = Scalar::plain(&text).ok();
         let (read, expected) = match declared.default {
-            Scalar::Null | Scalar::Text(_) => return Ok(Cow::Owned(Value::String(text))),
-            Scalar::Bool(_) => {
-                (Scalar::plain(&text).ok().filter(|s| matches!(s, Scalar::Bool(_))), "true or false")
-            }
-            _ => {
-                let number =
-                    |s: &Scalar| matches!(s, Scalar::Int(_) | Scalar::Unsigned(_) | Scalar::Float(_));
-                (Scalar::plain(&text).ok().filter(number), "a number")
-            }
+            Scalar::Null | Scalar::Text(_) => return Some(Cow::Owned(Value::String(text))),
+            Scalar::Bool(_) => (read.filter(|scalar| matches!(scalar, Scalar::Bool(_))), "true or false"),
+            _ => (read.filter(Scalar::is_number), "a number"),
         };
-        read.map(|scalar| Cow::Owned(Value::from(&scalar))).ok_or_else(|| {
+        if read.is_none() {
             let found = describe(&Value::String(text));
             let message = format!(
                 "the environment variable `{name}` must be {expected}, as its default is, but it is {found}"
             );
-            Some(Problem::new(span, message))
-        })
+            problems.push(Problem::new(span, message));
+        }
+        read.map(|scalar| Cow::Owned(Value::from(&scalar)))
     }
 
-    fn matrix_outside(axis: &str, span: Span) -> Found<'a> {
+    fn matrix_outside(axis: &str, span: Span, problems: &mut Problems) -> Found<'a> {
         let problem = Problem::new(span, format!("`${{matrix.{axis}}}` has no meaning here"));
-        Err(Some(problem.hint("only the parameters of a stage with `matrix` or `each` know axes")))
+        problems.refuse(problem.hint("only the parameters of a stage with `matrix` or `each` know axes"))
     }
 
-    fn each_outside(span: Span) -> Found<'a> {
+    fn each_outside(span: Span, problems: &mut Problems) -> Found<'a> {
         let problem = Problem::new(span, "`${each}` has no meaning here");
-        Err(Some(problem.hint("only the parameters of a stage with `each: other-stage` know it")))
+        problems.refuse(problem.hint("only the parameters of a stage with `each: other-stage` know it"))
     }
 
-    fn var(&self, name: &str, path: &[&str], span: Span) -> Found<'_> {
+    fn var(&self, name: &str, path: &[&str], span: Span, problems: &mut Problems) -> Found<'_> {
         let Some(&at) = self.vars.by_name.get(name) else {
             let problem = Problem::new(span, format!("there is no variable `vars.{name}`"));
             let names = self.vars.entries.iter().map(|entry| entry.key.as_str());
-            return Err(Some(problem.maybe_hint(did_you_mean(name, "the variables are", names))));
+            return problems.refuse(problem.maybe_hint(did_you_mean(name, "the variables are", names)));
         };
-        let State::Done(value) = &self.vars.states[at] else { return Err(None) };
+        let State::Done(value) = &self.vars.states[at] else { return None };
         let mut value = value;
         let mut so_far = format!("vars.{name}");
         for key in path {
             let Value::Mapping(mapping) = value else {
                 let message = format!("`{so_far}` is {}; it has no key `{key}`", describe(value));
-                return Err(Some(Problem::new(span, message)));
+                return problems.refuse(Problem::new(span, message));
             };
             let Some(inner) = mapping.get(*key) else {
                 let problem = Problem::new(span, format!("`{so_far}` has no key `{key}`"));
                 let keys: Vec<_> = mapping.keys().filter_map(Value::as_str).collect();
-                return Err(Some(problem.maybe_hint(did_you_mean(key, "its keys are", keys))));
+                return problems.refuse(problem.maybe_hint(did_you_mean(key, "its keys are", keys)));
             };
             value = inner;
             so_far = format!("{so_far}.{key}");
         }
-        Ok(Cow::Borrowed(value))
+        Some(Cow::Borrowed(value))
     }
 }
 
 impl Names for &Scope<'_> {
-    fn lookup(&mut self, name: &Name, span: Span, _: &mut Problems) -> Found<'_> {
+    fn lookup(&mut self, name: &Name, span: Span, problems: &mut Problems) -> Found<'_> {
         match name {
-            Name::Vars(name, path) => self.var(name, path, span),
-            Name::Env(name) => self.env(name, span),
-            Name::Matrix(axis) => Scope::matrix_outside(axis, span),
-            Name::Each => Scope::each_outside(span),
+            Name::Vars(name, path) => self.var(name, path, span, problems),
+            Name::Env(name) => self.env(name, span, problems),
+            Name::Matrix(axis) => Scope::matrix_outside(axis, span, problems),
+            Name::Each => Scope::each_outside(span, problems),
         }
     }
 }
@@ -193,9 +191,9 @@ impl Names for Resolver<'_, '_> {
     fn lookup(&mut self, name: &Name, span: Span, problems: &mut Problems) -> Found<'_> {
         let (name, path) = match name {
             Name::Vars(name, path) => (name, path),
-            Name::Env(name) => return self.scope.env(name, span),
-            Name::Matrix(axis) => return Scope::matrix_outside(axis, span),
-            Name::Each => return Scope::each_outside(span),
+            Name::Env(name) => return self.scope.env(name, span, problems),
+            Name::Matrix(axis) => return Scope::matrix_outside(axis, span, problems),
+            Name::Each => return Scope::each_outside(span, problems),
         };
         if let Some(&at) = self.scope.vars.by_name.get(name) {
             if let State::Open = self.scope.vars.states[at] {
@@ -204,11 +202,11 @@ impl Names for Resolver<'_, '_> {
                 let members: Vec<_> =
                     members.map(|&at| format!("vars.{}", self.scope.vars.entries[at].key)).collect();
                 let message = format!("variables refer to each other in a circle: {}", members.join(" -> "));
-                return Err(Some(Problem::new(span, message)));
+                return problems.refuse(Problem::new(span, message));
             }
             self.resolve(at, problems);
         }
-        self.scope.var(name, path, span)
+        self.scope.var(name, path, span, problems)
     }
 }
 
@@ -222,27 +220,26 @@ pub(super) struct InstanceScope<'a> {
 }
 
 impl Names for InstanceScope<'_> {
-    fn lookup(&mut self, name: &Name, span: Span, _: &mut Problems) -> Found<'_> {
+    fn lookup(&mut self, name: &Name, span: Span, problems: &mut Problems) -> Found<'_> {
         match name {
             Name::Matrix(wanted) => {
                 let mut axes = self.id.axes.iter().zip(self.values);
-                let value =
-                    axes.find_map(|((axis, _), value)| (axis == wanted).then_some(Cow::Borrowed(value)));
-                value.ok_or_else(|| {
+                let value = axes.find_map(|((axis, _), value)| (axis == wanted).then_some(value));
+                if value.is_none() {
                     let problem = Problem::new(span, format!("`{}` has no axis `{wanted}`", self.id.stage));
                     let names = self.id.axes.iter().map(|(axis, _)| axis.as_str());
                     let hint = did_you_mean(wanted, "its axes are", names);
-                    Some(problem.hint(
-                        hint.unwrap_or_else(|| format!("give it one: `matrix: {{ {wanted}: [...] }}`")),
-                    ))
-                })
+                    let or_else = || format!("give it one: `matrix: {{ {wanted}: [...] }}`");
+                    problems.push(problem.hint(hint.unwrap_or_else(or_else)));
+                }
+                value.map(Cow::Borrowed)
             }
             Name::Each => match self.each {
-                Some(each) => Ok(Cow::Borrowed(each)),
-                None => Scope::each_outside(span),
+                Some(each) => Some(Cow::Borrowed(each)),
+                None => Scope::each_outside(span, problems),
             },
-            Name::Vars(name, path) => self.pipeline.var(name, path, span),
-            Name::Env(name) => self.pipeline.env(name, span),
+            Name::Vars(name, path) => self.pipeline.var(name, path, span, problems),
+            Name::Env(name) => self.pipeline.env(name, span, problems),
         }
     }
 }

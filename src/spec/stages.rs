@@ -37,6 +37,9 @@ pub(super) struct Content<'a> {
     matrix: Option<(Expansion, Span)>,
 }
 
+/// A kind and the entry that names it.
+type Found<'a> = (&'a dyn Kind, &'a Entry);
+
 /// One instance before its parameters are read.
 #[derive(Debug, Clone)]
 pub(super) struct InstanceDraft {
@@ -105,12 +108,8 @@ impl<'a> StageReader<'a, '_> {
     }
 
     /// The one kind of a stage, and its other keys.
-    fn kind(
-        &mut self,
-        stage: &Entry,
-        entries: &'a [Entry],
-    ) -> Option<((&'a dyn Kind, &'a Entry), Vec<&'a Entry>)> {
-        let mut found: Option<(&'a dyn Kind, &'a Entry)> = None;
+    fn kind(&mut self, stage: &Entry, entries: &'a [Entry]) -> Option<(Found<'a>, Vec<&'a Entry>)> {
+        let mut found: Option<Found<'a>> = None;
         let mut others = Vec::new();
         let mut wrong = false;
         for entry in entries {
@@ -155,7 +154,7 @@ impl<'a> StageReader<'a, '_> {
 }
 
 pub(super) fn settings_subject(node: &Node, span: Span) -> Subject<'_> {
-    Subject { name: "a stage", key: "key", span, node, note: None }
+    Subject { name: "a stage".to_owned(), key: "key", span, node, note: None }
 }
 
 /// Makes the instances of every stage, in the order of the stages. A stage that `each` cannot

@@ -10,12 +10,18 @@ pub(super) fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a s
     let word = word.to_lowercase();
     let mut best: Option<(f64, &str)> = None;
     for candidate in candidates.into_iter().filter(|candidate| candidate.len() <= LONGEST) {
-        let score = strsim::jaro_winkler(&word, &candidate.to_lowercase());
+        let score = likeness(&word, &candidate.to_lowercase());
         if score >= LIKELY && best.is_none_or(|(highest, _)| score > highest) {
             best = Some((score, candidate));
         }
     }
     best.map(|(_, candidate)| candidate)
+}
+
+/// Jaro and Winkler know typing errors well, but make too much of two letters swapped in a short word.
+fn likeness(word: &str, candidate: &str) -> f64 {
+    let one_slip = strsim::osa_distance(word, candidate) == 1 && word.len() >= 3;
+    strsim::jaro_winkler(word, candidate).max(if one_slip { 0.9 } else { 0.0 })
 }
 
 /// A hint that offers the closest candidate, or else, if they are few, all of them.

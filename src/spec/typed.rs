@@ -19,9 +19,9 @@ pub(super) type PathError = serde_path_to_error::Error<serde_yaml::Error>;
 /// Where a value was written, and what to call it in messages.
 pub(super) struct Subject<'a> {
     /// With its quotes: "`train`" in "`train` has no parameter `epoch`".
-    pub name: &'a str,
+    pub name: String,
     /// What its keys are called: "parameter".
-    pub key: &'a str,
+    pub key: &'static str,
     /// The place for what concerns it as a whole, such as a missing key.
     pub span: Span,
     pub node: &'a Node,
@@ -105,7 +105,7 @@ impl Subject<'_> {
 
     fn missing(&self, path: &[Step], field: &str) -> Problem {
         let (span, name) = match path {
-            [] => (self.span, self.name.to_owned()),
+            [] => (self.span, self.name.clone()),
             _ => (self.node.locate_key(path), shown(path)),
         };
         self.problem(span, format!("{name} needs `{field}`")).hint(format!("add `{field}: ...`"))
@@ -113,11 +113,11 @@ impl Subject<'_> {
 
     fn fault(&self, fault: &Fault, path: &[Step], found: Option<&Value>) -> Problem {
         let place = self.node.locate(path);
-        let field = if path.is_empty() { self.name.to_owned() } else { shown(path) };
+        let field = if path.is_empty() { self.name.clone() } else { shown(path) };
         match fault {
             Fault::UnknownField { name, known } => {
                 let parent = match path.split_last() {
-                    None | Some((_, [])) => self.name.to_owned(),
+                    None | Some((_, [])) => self.name.clone(),
                     Some((_, parent)) => shown(parent),
                 };
                 let problem = self

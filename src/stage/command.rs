@@ -16,9 +16,8 @@
 //! found at `in/<name>` and, as absolute paths, in `$PIPE_IN_<NAME>`; outputs go to the declared
 //! paths, also in `$PIPE_OUT_<NAME>`. Text is run by `sh -e -c`, so that the first failing line
 //! fails the stage; a list is a program and its arguments, without a shell. The environment is
-//! clean: `PATH`, `HOME` and `TMPDIR` (both in the scratch directory), `LANG=C.UTF-8`, `TZ=UTC`,
-//! `PIPE_THREADS`, `PIPE_CHECKPOINTS` (a directory that outlives a failed or killed attempt at the
-//! same computation), and the names listed under `env`, whose values are part of the key. `PATH`
+//! clean: `PATH`, `HOME` and `TMPDIR` (an empty directory beside the working one, removed with
+//! it), `LANG=C.UTF-8`, `TZ=UTC`, `PIPE_THREADS`, and the names listed under `env`, whose values are part of the key. `PATH`
 //! passes through but is not hashed, unless it is listed: the same tools live in different places
 //! on different machines.
 

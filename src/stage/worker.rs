@@ -39,7 +39,8 @@ pub fn main(job: &Path, runners: &[&[Runner]]) -> ExitCode {
     let exit = match Wire::take_over_stdout() {
         Ok(wire) => work(job, runners, wire),
         Err(error) => {
-            eprintln!("standard output cannot be used to talk to the runner: {error}");
+            let complaint = format!("standard output cannot be used to talk to the runner: {error}\n");
+            let _ = io::stderr().write_all(complaint.as_bytes());
             Exit::BadJob
         }
     };
@@ -108,7 +109,10 @@ fn remember_panics() -> Arc<Mutex<Option<String>>> {
     let memory = Arc::clone(&remembered);
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let message = panic.payload_as_str().unwrap_or("no message");
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let message = text.unwrap_or("no message");
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
         let sentence = format!("it panicked{}: {message}", place.unwrap_or_default());
         *memory.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence);

@@ -71,17 +71,22 @@ impl Store {
         }
     }
 
+    /// A power loss must not leave half a table where a person looks for it.
+    fn copy_and_flush(&self, blob: BlobId, to: &Path) -> Result<(), StoreError> {
+        self.copy(blob, to)?.sync_data().map_err(|e| StoreError::writing(to, e))
+    }
+
     fn place_by_way_of(&self, temp: &Path, stored: &Stored, to: &Path) -> Result<Placed, StoreError> {
         let made = if stored.directory {
             let tree = self.read_tree(stored.blob).map_err(|what| self.lost(what))?;
             fs::create_dir(temp).map_err(|e| StoreError::writing(temp, e)).and_then(|()| {
                 self.build(&tree, temp, |blob, executable, to| {
-                    self.copy(blob, to)?;
+                    self.copy_and_flush(blob, to)?;
                     if executable { add_executable(to) } else { Ok(()) }
                 })
             })
         } else {
-            self.copy(stored.blob, temp)
+            self.copy_and_flush(stored.blob, temp)
         };
         let swapped = made.and_then(|()| match swap(temp, to, stored.directory) {
             Ok(()) => Ok(Placed::Done),
@@ -97,8 +102,8 @@ impl Store {
         swapped
     }
 
-    /// A verified copy, flushed to the disk; shares the blob's blocks where the file system can.
-    fn copy(&self, blob: BlobId, to: &Path) -> Result<(), StoreError> {
+    /// A verified copy; shares the blob's blocks where the file system can.
+    fn copy(&self, blob: BlobId, to: &Path) -> Result<File, StoreError> {
         let writing = |e| StoreError::writing(to, e);
         let from = self.layout.blob(blob);
         let mut source =
@@ -109,7 +114,7 @@ impl Store {
         if hash::file(&copy, length).map_err(writing)? != blob.digest() {
             return Err(self.lost(self.bad_blob(&from, "does not have the content that its name says")));
         }
-        copy.sync_data().map_err(writing)
+        Ok(copy)
     }
 
     fn build(

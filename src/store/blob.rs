@@ -1,11 +1,13 @@
 //! Content by its digest. A blob is a read-only file whose name is the blake3 of its bytes.
 
 use std::fs::{self, File, Permissions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use super::Store;
 use super::error::StoreError;
@@ -145,19 +147,13 @@ impl Store {
         let stored = Stored { blob: BlobId::new(digest), bytes: before.size, directory: false };
 
         let there = self.layout.blob(stored.blob);
-        let is_new = !there.exists()
-            || self
-                .check_blob(stored.blob, Some(stored.bytes))
-                .inspect_err(|flaw| self.warn(flaw.clone()))
-                .is_err();
-        if is_new {
-            if durability == Durability::Now {
-                file.sync_all().map_err(|e| StoreError::writing(path, e))?;
-            }
-            move_into_place(path, &there)?;
-            if durability == Durability::Now {
-                sync_directory_of(&there)?;
-            }
+        let is_new = self.enter(path, &stored, &there)?;
+        if durability == Durability::Now {
+            // Also one that was there: a short stage may have left it to the kernel.
+            File::open(&there)
+                .and_then(|blob| blob.sync_all())
+                .map_err(|e| StoreError::writing(&there, e))?;
+            sync_directory_of(&there)?;
         }
         let after = Stamp::of(&file.metadata().map_err(reading)?);
         if !before.same_writes(&after) {
@@ -173,17 +169,41 @@ impl Store {
         }
         Ok(stored)
     }
+
+    /// Moves a file to the place of its blob, unless a sound one is there. It never replaces one: the
+    /// stat cache may know it, and the next file could get the same inode in the same tick.
+    fn enter(&self, path: &Path, stored: &Stored, there: &Path) -> Result<bool, StoreError> {
+        let mut attempts = 3;
+        loop {
+            if there.exists() {
+                match self.check_blob(stored.blob, Some(stored.bytes)) {
+                    Ok(()) => return Ok(false),
+                    Err(flaw) => self.warn(flaw),
+                }
+            }
+            attempts -= 1;
+            match move_into_place(path, there, RenameFlags::NOREPLACE) {
+                // Another thread or process was faster.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && attempts > 0 => {}
+                result => return result.map(|()| true).map_err(|e| StoreError::writing(there, e)),
+            }
+        }
+    }
 }
 
 /// Renames, making the directory that spreads names by their first digits if need be.
-pub(super) fn move_into_place(from: &Path, to: &Path) -> Result<(), StoreError> {
-    let writing = |e| StoreError::writing(to, e);
-    match fs::rename(from, to) {
+pub(super) fn move_into_place(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+    let rename = || match renameat_with(CWD, from, CWD, to, flags) {
+        // Not every file system can be told not to replace.
+        Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
+        result => Ok(result?),
+    };
+    match rename() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            fs::create_dir_all(to.parent().unwrap_or(to)).map_err(writing)?;
-            fs::rename(from, to).map_err(writing)
+            fs::create_dir_all(to.parent().unwrap_or(to))?;
+            rename()
         }
-        result => result.map_err(writing),
+        result => result,
     }
 }
 

@@ -9,10 +9,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::RenameFlags;
+
 use super::Store;
 use super::blob::{Durability, move_into_place, sync_directory_of};
 use super::error::StoreError;
-use super::lock::Lock;
+use super::lock::KeyLock;
 use super::manifest::Manifest;
 use super::sealed::{self, Unsealed};
 use super::session::remove_tree;
@@ -35,13 +37,15 @@ pub enum Claim<'store> {
     Miss(WriteRight<'store>),
 }
 
-/// What a stage's run gives to be kept. Outputs are moved out of the scratch directory.
+/// What a stage's run gives to be kept. Outputs are moved from where they are, which has to be in
+/// a [`Scratch`](super::Scratch) directory.
 #[derive(Debug, Clone)]
 pub struct Draft {
     pub kind: String,
     pub instance: String,
     pub parts: KeyParts,
     pub outputs: BTreeMap<String, PathBuf>,
+    /// An empty log is as good as none.
     pub stdout: Option<PathBuf>,
     pub stderr: Option<PathBuf>,
     pub metrics: BTreeMap<String, f64>,
@@ -119,28 +123,22 @@ impl Store {
     /// The right to compute a key although there may be a result, which stays until the new one is
     /// committed. Nothing if another process or thread holds the key.
     pub fn try_claim_anew(&self, key: &StageKey) -> Result<Option<WriteRight<'_>>, StoreError> {
-        let scratch = self.session()?.temp(&self.layout)?;
-        let path = self.layout.key_lock(*key);
-        let lock = Lock::try_acquire(&path).map_err(|e| StoreError::writing(&path, e))?;
-        let Some(lock) = lock else { return Ok(None) };
+        self.session()?;
+        let path = self.layout.key_locks();
+        let lock = KeyLock::try_acquire(&path, *key).map_err(|e| StoreError::writing(&path, e))?;
         let checkpoints = self.layout.checkpoints(*key);
-        let right = WriteRight { store: self, key: *key, scratch, checkpoints, _lock: lock };
-        for directory in [&right.scratch, &right.checkpoints] {
-            fs::create_dir_all(directory).map_err(|e| StoreError::writing(directory, e))?;
-        }
-        Ok(Some(right))
+        Ok(lock.map(|lock| WriteRight { store: self, key: *key, checkpoints, _lock: lock }))
     }
 }
 
-/// The exclusive right to compute one key. Dropping it abandons the attempt: the scratch directory
-/// is removed, checkpoints are kept for the next one.
+/// The exclusive right to compute one key. Dropping it abandons the attempt; checkpoints are kept
+/// for the next one.
 pub struct WriteRight<'store> {
     store: &'store Store,
     key: StageKey,
-    scratch: PathBuf,
     checkpoints: PathBuf,
     /// Released last.
-    _lock: Lock,
+    _lock: KeyLock,
 }
 
 impl WriteRight<'_> {
@@ -148,15 +146,12 @@ impl WriteRight<'_> {
         self.key
     }
 
-    /// An empty directory on the file system of the store, removed at the end.
-    pub fn scratch(&self) -> &Path {
-        &self.scratch
-    }
-
     /// A directory that outlives a failed or killed attempt and is removed by a commit. What is in
-    /// it is the stage's own business, checksums included.
-    pub fn checkpoints(&self) -> &Path {
-        &self.checkpoints
+    /// it is the stage's own business, checksums included. Made when it is asked for.
+    pub fn checkpoints(&self) -> Result<&Path, StoreError> {
+        let directory = &self.checkpoints;
+        fs::create_dir_all(directory).map_err(|e| StoreError::writing(directory, e))?;
+        Ok(directory)
     }
 
     /// Keeps the outputs, then makes the result visible. After an error nothing is visible.
@@ -173,6 +168,11 @@ impl WriteRight<'_> {
             Err(_) => Err(StoreError::MissingOutput { output: name.to_owned(), path: path.to_owned() }),
             Ok(_) => self.store.keep(path, durability),
         };
+        let keep_log = |name: &str, path: Option<PathBuf>| match path {
+            Some(path) if path.metadata().is_ok_and(|log| log.len() == 0) => Ok(None),
+            Some(path) => keep(name, &path).map(Some),
+            None => Ok(None),
+        };
         let mut outputs = BTreeMap::new();
         for (name, path) in &draft.outputs {
             outputs.insert(name.clone(), keep(name, path)?);
@@ -180,8 +180,8 @@ impl WriteRight<'_> {
         let manifest = Manifest {
             key: self.key,
             outputs,
-            stdout: draft.stdout.map(|path| keep("stdout", &path)).transpose()?,
-            stderr: draft.stderr.map(|path| keep("stderr", &path)).transpose()?,
+            stdout: keep_log("stdout", draft.stdout)?,
+            stderr: keep_log("stderr", draft.stderr)?,
             kind: draft.kind,
             instance: draft.instance,
             parts: draft.parts,
@@ -209,7 +209,7 @@ impl WriteRight<'_> {
             if durability == Durability::Now { file.sync_all() } else { Ok(()) }
         });
         written.map_err(|e| StoreError::writing(&path, e))?;
-        move_into_place(&temp, &path)?;
+        move_into_place(&temp, &path, RenameFlags::empty()).map_err(|e| StoreError::writing(&path, e))?;
         if durability == Durability::Now {
             sync_directory_of(&path)?;
         }
@@ -219,8 +219,7 @@ impl WriteRight<'_> {
 
 impl Drop for WriteRight<'_> {
     fn drop(&mut self) {
-        let _ = remove_tree(&self.scratch);
-        // Fails, as it should, when there is a checkpoint.
+        // Fails, as it should, when there is a checkpoint, or none was ever meant to be.
         let _ = fs::remove_dir(&self.checkpoints);
     }
 }
@@ -243,7 +242,8 @@ mod tests {
         let (dir, store) = store();
         assert!(matches!(store.lookup(&key("a")), Lookup::Miss));
         let right = claim(&store, "a");
-        let path = |name: &str| right.scratch().join(name);
+        let scratch = store.scratch().unwrap();
+        let path = |name: &str| scratch.join(name);
         fs::write(path("out"), "result").unwrap();
         fs::write(path("stdout"), "said").unwrap();
         fs::write(path("stderr"), "").unwrap();
@@ -254,9 +254,10 @@ mod tests {
             metrics: [("f1", 0.1 + 0.2), ("worst", f64::NEG_INFINITY)].map(|(n, v)| (n.into(), v)).into(),
             ..draft("a")
         };
-        let scratch = right.scratch().to_owned();
         let committed = right.commit(draft).unwrap();
-        assert!(!scratch.exists());
+        let left = scratch.to_owned();
+        drop(scratch);
+        assert!(!left.exists());
         assert_eq!(hit(&store, "a"), Some(committed.clone()));
         drop(store);
 
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(hit(&store, "a"), Some(committed.clone()));
         assert_eq!(store.read(&committed.outputs["out"]).unwrap(), b"result");
         assert_eq!(store.read(&committed.stdout.unwrap()).unwrap(), b"said");
-        assert_eq!(store.read(&committed.stderr.unwrap()).unwrap(), b"");
+        assert_eq!(committed.stderr, None, "an empty log is none");
         assert_eq!(store.warnings(), [""; 0]);
     }
 
@@ -281,7 +282,8 @@ mod tests {
     fn results_of_long_stages_are_flushed_and_found_too() {
         let (_dir, store) = store();
         let right = claim(&store, "a");
-        let out = right.scratch().join("out");
+        let scratch = store.scratch().unwrap();
+        let out = scratch.join("out");
         make_tree(&out);
         let outputs = BTreeMap::from([("out".into(), out)]);
         let committed = right.commit(Draft { outputs, seconds: 3600.0, ..draft("a") }).unwrap();
@@ -301,22 +303,19 @@ mod tests {
     fn a_held_key_is_busy_until_its_holder_gives_up() {
         let (_dir, store) = store();
         let right = claim(&store, "a");
-        let (scratch, checkpoints) = (right.scratch().to_owned(), right.checkpoints().to_owned());
-        fs::write(scratch.join("half"), "").unwrap();
+        let checkpoints = right.checkpoints().unwrap().to_owned();
         fs::write(checkpoints.join("epoch-3"), "").unwrap();
         assert!(store.try_claim(&key("a")).unwrap().is_none());
         assert!(store.claim(&key("a"), &|| true).unwrap().is_none());
         assert!(store.try_claim(&key("b")).unwrap().is_some());
         drop(right);
-        assert!(!scratch.exists());
 
         let right = claim(&store, "a");
-        assert!(right.checkpoints().join("epoch-3").exists(), "kept for the next attempt");
+        assert!(right.checkpoints().unwrap().join("epoch-3").exists(), "kept for the next attempt");
         right.commit(draft("a")).unwrap();
         assert!(!checkpoints.exists(), "no longer needed");
         let usage = store.usage().unwrap();
         assert_eq!((usage.results.items, usage.blobs.items, usage.checkpoints.items), (1, 0, 0));
-        assert_eq!(fs::read_dir(store.layout.locks()).unwrap().count(), 1, "only that of gc");
     }
 
     #[test]
@@ -339,7 +338,8 @@ mod tests {
         drop(right);
         assert_eq!(hit(&store, "a"), Some(old));
         let right = store.try_claim_anew(&key("a")).unwrap().unwrap();
-        let out = right.scratch().join("out");
+        let scratch = store.scratch().unwrap();
+        let out = scratch.join("out");
         fs::write(&out, "new").unwrap();
         let new = right.commit(Draft { outputs: BTreeMap::from([("out".into(), out)]), ..draft("a") });
         assert_eq!(hit(&store, "a"), Some(new.unwrap()));
@@ -350,7 +350,8 @@ mod tests {
         let (_dir, store) = store();
         let refuse = |make: &dyn Fn(&Path)| {
             let right = claim(&store, "a");
-            let out = right.scratch().join("out");
+            let scratch = store.scratch().unwrap();
+            let out = scratch.join("out");
             make(&out);
             let outputs = BTreeMap::from([("out".into(), out)]);
             let error = right.commit(Draft { outputs, ..draft("a") }).unwrap_err();
@@ -460,7 +461,8 @@ mod tests {
         for name in (0..KEYS).map(|i| i.to_string()) {
             if let Some(Claim::Miss(right)) = store.claim(&key(&name), &|| false).unwrap() {
                 std::thread::sleep(Duration::from_millis(2));
-                let out = right.scratch().join("out");
+                let scratch = store.scratch().unwrap();
+                let out = scratch.join("out");
                 fs::write(&out, &name).unwrap();
                 let outputs = BTreeMap::from([("out".into(), out)]);
                 right.commit(Draft { outputs, ..draft(&name) }).unwrap();
@@ -481,7 +483,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         let right = claim(&store, "a");
-        assert!(right.checkpoints().join("epoch-1").exists());
+        assert!(right.checkpoints().unwrap().join("epoch-1").exists());
         drop(right);
         drop(store);
 
@@ -496,8 +498,9 @@ mod tests {
         let Some(root) = process_root() else { return };
         let store = Store::open(&root).unwrap();
         let right = claim(&store, "a");
-        fs::write(right.scratch().join("half"), "written").unwrap();
-        fs::write(right.checkpoints().join("epoch-1"), "").unwrap();
+        let scratch = store.scratch().unwrap();
+        fs::write(scratch.join("half"), "written").unwrap();
+        fs::write(right.checkpoints().unwrap().join("epoch-1"), "").unwrap();
         println!("holding");
         std::thread::sleep(Duration::from_secs(60));
     }

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use super::Store;
 use crate::digest::StageKey;
 
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,20 @@ impl StoreError {
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Self::NotWritable { path, source },
             _ => Self::Io { doing: "write", path, source },
         }
+    }
+}
+
+impl Store {
+    /// A sentence where the store's file system has no room left: what fails then fails for that
+    /// reason, whatever it says itself.
+    pub fn lack_of_space(&self) -> Option<String> {
+        const NOTHING: u64 = 64 << 10;
+        let root = self.root();
+        let room = rustix::fs::statvfs(root).ok()?;
+        if room.f_bavail * room.f_frsize > NOTHING {
+            return None;
+        }
+        Some(StoreError::writing(root, ErrorKind::StorageFull.into()).to_string())
     }
 }
 

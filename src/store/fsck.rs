@@ -211,7 +211,8 @@ mod tests {
     fn make_results(store: &Store) {
         for name in ["file", "tree"] {
             if let Some(Claim::Miss(right)) = store.try_claim(&key(name)).unwrap() {
-                let [out, stdout] = ["out", "stdout"].map(|file| right.scratch().join(file));
+                let scratch = store.scratch().unwrap();
+                let [out, stdout] = ["out", "stdout"].map(|file| scratch.join(file));
                 if name == "tree" {
                     make_tree(&out)
                 } else {

@@ -8,9 +8,10 @@
 //!     actions/ab/<stage key>.json   manifests (sealed): the only thing that is looked up
 //!     checkpoints/<stage key>/      what a stage keeps between attempts; removed by its commit
 //!     pipelines/<digest>.json       what each pipeline file last gave (sealed): roots of gc, memory of `why`
-//!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end
+//!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end;
+//!                                   what failed stages printed: <instance>.stdout, <instance>.stderr
 //!     stat                          digests of files by their stat; see `stat_cache`
-//!     locks/<stage key>             held while the key is being computed
+//!     locks/keys                    one byte per stage key, locked while the key is being computed
 //!     locks/gc                      shared by every open store; exclusive while things are dropped
 //!     tmp/<owner>/                  scratch of one process; `lock` in it is held while it lives
 //!     trash/<time>-<random>/        dropped things under their old names, until the grace period ends
@@ -113,8 +114,8 @@ impl Layout {
         self.base.join("locks")
     }
 
-    pub(super) fn key_lock(&self, key: StageKey) -> PathBuf {
-        self.locks().join(key.digest().to_hex())
+    pub(super) fn key_locks(&self) -> PathBuf {
+        self.locks().join("keys")
     }
 
     pub(super) fn gc_lock(&self) -> PathBuf {

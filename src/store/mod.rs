@@ -48,6 +48,7 @@ pub use run_log::{RunLog, RunRecord};
 pub use source::Source;
 
 use layout::Layout;
+pub use session::Scratch;
 use session::{Session, Temp};
 use stat_cache::StatCache;
 
@@ -109,6 +110,14 @@ impl Store {
 
     fn session(&self) -> Result<&Session, StoreError> {
         self.session.as_ref().ok_or_else(|| StoreError::ReadOnly { root: self.root().to_owned() })
+    }
+
+    /// A new, empty directory on the file system of the store, removed when it is dropped, or when
+    /// the next process opens the store.
+    pub fn scratch(&self) -> Result<Scratch, StoreError> {
+        let path = self.session()?.temp(&self.layout)?;
+        std::fs::create_dir(&path).map_err(|e| StoreError::writing(&path, e))?;
+        Ok(Scratch(path))
     }
 
     fn temp(&self) -> Result<Temp, StoreError> {
@@ -213,11 +222,11 @@ mod tests {
         let kept = commit_text(&store, "kept", "text");
 
         let right = claim(&store, "large");
-        let out = right.scratch().join("out");
-        let other = right.scratch().join("other");
+        let scratch = store.scratch().unwrap();
+        let [out, other] = ["out", "other"].map(|name| scratch.join(name));
         fs::write(&out, vec![7; 100_000]).unwrap();
         fs::hard_link(&out, &other).unwrap();
-        let _ = fs::write(right.scratch().join("filler"), vec![0; 400_000]);
+        let _ = fs::write(scratch.join("filler"), vec![0; 400_000]);
         let outputs = [("out".to_owned(), out)].into();
         let error = right.commit(Draft { outputs, ..draft("large") }).unwrap_err();
         assert!(matches!(error, StoreError::Full { .. }), "{error}");
@@ -226,6 +235,7 @@ mod tests {
 
         assert_eq!(hit(&store, "kept"), Some(kept.clone()));
         assert!(hit(&store, "large").is_none());
+        drop(scratch);
         assert_eq!(store.usage().unwrap().temporary.items, 1, "only the owner's lock is left");
         commit_text(&store, "large", "smaller");
         drop(store);

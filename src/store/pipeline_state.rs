@@ -62,14 +62,14 @@ impl Store {
         newest.map(|(_, file)| file)
     }
 
-    /// Remembers that this pipeline was run last, where saving its state would have nothing to
-    /// write. Losing this costs only a convenience, so it cannot fail.
-    pub fn mark_as_last(&self, state: &PipelineState) {
-        let opened = std::fs::File::options().write(true).open(self.pipeline_path(&state.file));
-        if self.session.is_some()
-            && let Ok(file) = opened
-        {
-            let _ = file.set_modified(std::time::SystemTime::now());
+    /// Remembers that this pipeline was run last, where its state has not changed.
+    pub fn mark_as_last(&self, state: &PipelineState) -> Result<(), StoreError> {
+        let path = self.pipeline_path(&state.file);
+        match std::fs::File::options().write(true).open(&path) {
+            Ok(file) => file
+                .set_modified(std::time::SystemTime::now())
+                .map_err(|error| StoreError::writing(&path, error)),
+            Err(_) => self.save_pipeline_state(state),
         }
     }
 

@@ -1,7 +1,7 @@
 //! One directory per run: every event as it happened, and a summary at the end.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub(super) const SUMMARY: &str = "run.json";
 pub struct RunLog<'store> {
     store: &'store Store,
     directory: PathBuf,
-    events: File,
+    events: BufWriter<File>,
     hasher: blake3::Hasher,
 }
 
@@ -48,6 +48,7 @@ impl Store {
         let directory = new_directory(&runs).map_err(|e| StoreError::writing(&runs, e))?;
         let path = directory.join(EVENTS);
         let events = File::create_new(&path).map_err(|e| StoreError::writing(&path, e))?;
+        let events = BufWriter::new(events);
         Ok(RunLog { store: self, directory, events, hasher: blake3::Hasher::new() })
     }
 
@@ -109,6 +110,11 @@ impl RunLog<'_> {
         self.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
+    /// Puts what was appended where readers, and whoever comes after a crash, can see it.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.events.flush().map_err(|e| StoreError::writing(&self.directory.join(EVENTS), e))
+    }
+
     pub fn append(&mut self, event: &impl Serialize) -> Result<(), StoreError> {
         let path = self.directory.join(EVENTS);
         let writing = |e| StoreError::writing(&path, e);
@@ -119,7 +125,8 @@ impl RunLog<'_> {
         Ok(())
     }
 
-    pub fn finish(self, summary: &impl Serialize) -> Result<(), StoreError> {
+    pub fn finish(mut self, summary: &impl Serialize) -> Result<(), StoreError> {
+        self.flush()?;
         let path = self.directory.join(SUMMARY);
         let writing = |e| StoreError::writing(&path, e);
         let summary = serde_json::to_value(summary).map_err(|e| writing(e.into()))?;
@@ -142,6 +149,7 @@ mod tests {
         let mut log = store.new_run().unwrap();
         log.append(&json!({"event": "started"})).unwrap();
         let id = log.id().to_owned();
+        log.flush().unwrap();
         assert_eq!(store.run_events(&id).unwrap(), "{\"event\":\"started\"}\n", "readable while it runs");
         assert_eq!(store.runs().unwrap()[0].summary, None);
         log.append(&json!({"event": "done"})).unwrap();

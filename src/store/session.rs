@@ -21,9 +21,19 @@ use crate::digest::Digest;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Session {
-    gc_lock: File,
     owner: Mutex<Option<Owner>>,
     trash: Mutex<Option<PathBuf>>,
+    /// Released last.
+    gc_lock: GcLock,
+}
+
+struct GcLock(File);
+
+impl Drop for GcLock {
+    /// Closing alone would not do: a child that is just being started has a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
 
 impl Session {
@@ -34,10 +44,10 @@ impl Session {
         }
         let path = layout.gc_lock();
         let gc_lock = lock::open(&path).map_err(|e| StoreError::writing(&path, e))?;
-        if !layout.tag().exists() {
+        if !fs::read(layout.tag()).is_ok_and(|text| text == CACHEDIR_TAG.as_bytes()) {
             fs::write(layout.tag(), CACHEDIR_TAG).map_err(|e| StoreError::writing(&layout.tag(), e))?;
         }
-        let session = Self { gc_lock, owner: Mutex::default(), trash: Mutex::default() };
+        let session = Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: GcLock(gc_lock) };
         session.share(layout)?;
         sweep(&layout.tmp());
         Ok(session)
@@ -46,7 +56,7 @@ impl Session {
     fn share(&self, layout: &Layout) -> Result<(), StoreError> {
         let start = Instant::now();
         loop {
-            match self.gc_lock.try_lock_shared() {
+            match self.gc_lock.0.try_lock_shared() {
                 Ok(()) => return Ok(()),
                 Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(10));
@@ -67,7 +77,7 @@ impl Session {
         layout: &Layout,
         work: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let result = match self.gc_lock.try_lock() {
+        let result = match self.gc_lock.0.try_lock() {
             Ok(()) => work(),
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy { root: layout.root().to_owned() }),
             Err(TryLockError::Error(error)) => Err(StoreError::writing(&layout.gc_lock(), error)),
@@ -132,6 +142,24 @@ impl AsRef<Path> for Temp {
 impl Drop for Temp {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A directory for work in progress, with all that is in it.
+#[derive(Debug)]
+pub struct Scratch(pub(super) PathBuf);
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = remove_tree(&self.0);
     }
 }
 

@@ -46,7 +46,8 @@ pub(super) fn claim<'store>(store: &'store Store, name: &str) -> WriteRight<'sto
 /// Commits a result with one output, `out`, that `make` writes at the path it is given.
 pub(super) fn commit(store: &Store, name: &str, make: impl FnOnce(&Path)) -> Manifest {
     let right = claim(store, name);
-    let out = right.scratch().join("out");
+    let scratch = store.scratch().unwrap();
+    let out = scratch.join("out");
     make(&out);
     right.commit(Draft { outputs: BTreeMap::from([("out".into(), out)]), ..draft(name) }).unwrap()
 }

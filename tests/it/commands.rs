@@ -174,10 +174,7 @@ stages:
   c: { command: { run: x, outputs: [x], inputs: { i: b } } }
 ",
     );
-    let refused = test.pipe(&["run", "pipeline.yaml"]).exits_with(2);
-    for member in ["a", "b", "c"] {
-        assert!(refused.stderr.contains(&format!("`{member}`")), "{}", refused.stderr);
-    }
+    test.pipe(&["run", "pipeline.yaml"]).exits_with(2).says("a -> c -> b -> a");
 }
 
 #[test]

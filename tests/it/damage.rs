@@ -109,7 +109,7 @@ stages:
     let cache = test.file("tiny");
     let Some(_mount) = Tmpfs::mount(&cache, "2m") else { return };
     let arguments = ["run", "pipeline.yaml", "--json", "--cache-dir", "tiny"];
-    let failed = test.pipe(&arguments).exits_with(1).says("No space left");
+    let failed = test.pipe(&arguments).exits_with(1).says("no space left");
     assert_eq!(failed.computed(), ["small"]);
     assert_eq!(test.pipe(&arguments).exits_with(1).instances("hit"), ["small"]);
     test.pipe(&["cache", "fsck", "--cache-dir", "tiny"]).ok();

@@ -8,7 +8,7 @@ fn table() -> PipelineTest {
 name: paper
 vars: { value: 1 }
 stages:
-  table: { command: { run: echo ${vars.value} > table.tex, outputs: [table.tex] } }
+  table: { command: { run: \"echo ${vars.value} > table.tex\", outputs: [table.tex] } }
 outputs: [table]
 ",
     )

@@ -138,12 +138,4 @@ impl Ran {
         done.sort();
         done
     }
-
-    /// The keys by instance, of hits and computed stages alike.
-    pub fn keys(&self) -> BTreeMap<String, String> {
-        let keyed = |value: &Value| value["event"] == "done" || value["event"] == "hit";
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let pair = |value: Value| (text(&value["instance"]), text(&value["key"]));
-        self.events().into_iter().filter(keyed).map(pair).collect()
-    }
 }

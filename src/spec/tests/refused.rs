@@ -105,6 +105,7 @@ vars: { "a b": 1 }
 stages:
   1st: { load: { dataset: x } }
   c: { matrix: { "a.b": [1], stage: [2] }, command: { run: x } }
+  d: { matrix: { include: [{ "e=f": 1 }] }, command: { run: x } }
 "#
     ));
 }
