@@ -21,11 +21,12 @@ pub struct Duplicates {
     pub with_equal_labels: u64,
 }
 
-/// Features and labels of some rows.
+/// Some rows of a data set.
 #[derive(Clone, Copy)]
 pub struct Rows<'a> {
     pub features: &'a Csr,
     pub labels: &'a Csr,
+    pub rows: &'a [u32],
 }
 
 impl Duplicates {
@@ -52,12 +53,13 @@ impl Duplicates {
 impl Rows<'_> {
     /// (features, labels) of each row that has features.
     fn digests(self) -> Vec<Option<(u64, u64)>> {
-        let row = |row: usize| {
+        let row = |&row: &u32| {
+            let row = row as usize;
             let columns = self.features.row(row);
             let pair = || (digest(columns, self.features.row_values(row)), digest(self.labels.row(row), &[]));
             (!columns.is_empty()).then(pair)
         };
-        (0..self.labels.rows()).into_par_iter().map(row).collect()
+        self.rows.par_iter().map(row).collect()
     }
 }
 
@@ -82,8 +84,8 @@ mod tests {
         let test = weighted(3, &[vec![(0, 2.0)], vec![(1, 0.5)], vec![(0, 1.0)], vec![]]);
         let test_labels = ones(2, &[vec![0], vec![0, 1], vec![1], vec![0]]);
         let found = Duplicates::between(
-            Rows { features: &train, labels: &train_labels },
-            Rows { features: &test, labels: &test_labels },
+            Rows { features: &train, labels: &train_labels, rows: &[0, 1, 2, 3] },
+            Rows { features: &test, labels: &test_labels, rows: &[0, 1, 2, 3] },
         );
         assert_eq!(found, Duplicates { within_train: 1, in_train: 2, with_equal_labels: 1 });
     }

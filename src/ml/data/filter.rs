@@ -122,8 +122,20 @@ impl Columns {
         self.count
     }
 
-    pub fn is_all(&self) -> bool {
-        self.new_number.is_none()
+    /// Leaves out of one row what does not stay, and gives the rest its new numbers.
+    pub fn keep(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
+        if self.new_number.is_none() {
+            return;
+        }
+        let mut kept = 0;
+        for at in 0..columns.len() {
+            if let Some(number) = self.new_number(columns[at]) {
+                (columns[kept], values[kept]) = (number, values[at]);
+                kept += 1;
+            }
+        }
+        columns.truncate(kept);
+        values.truncate(kept);
     }
 
     pub fn new_number(&self, column: u32) -> Option<u32> {

@@ -7,19 +7,29 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 /// it, so that adding a draw in one place never changes what another place draws.
 pub struct Random(ChaCha8Rng);
 
-impl Random {
-    pub fn new(purpose: &str, seed: u64) -> Self {
-        Self::stream(purpose, seed, 0)
-    }
+/// Many streams that share a purpose and a seed: one per row, so that a row does not depend on
+/// which thread makes it, or after which other row.
+#[derive(Clone)]
+pub struct Streams([u8; 32]);
 
-    /// The `number`th of many streams that share a purpose and a seed: one per block of rows.
-    pub fn stream(purpose: &str, seed: u64, number: u64) -> Self {
+impl Streams {
+    pub fn new(purpose: &str, seed: u64) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("pipe ml::data random stream 1");
         hasher.update(&seed.to_le_bytes());
         hasher.update(purpose.as_bytes());
-        let mut rng = ChaCha8Rng::from_seed(*hasher.finalize().as_bytes());
+        Self(*hasher.finalize().as_bytes())
+    }
+
+    pub fn get(&self, number: u64) -> Random {
+        let mut rng = ChaCha8Rng::from_seed(self.0);
         rng.set_stream(number);
-        Self(rng)
+        Random(rng)
+    }
+}
+
+impl Random {
+    pub fn new(purpose: &str, seed: u64) -> Self {
+        Streams::new(purpose, seed).get(0)
     }
 
     pub fn bits(&mut self) -> u64 {
@@ -64,11 +74,11 @@ mod tests {
     #[test]
     fn equal_seeds_agree_and_any_difference_tells() {
         let first = |mut random: Random| random.bits();
-        let base = first(Random::stream("holdout", 7, 3));
-        assert_eq!(base, first(Random::stream("holdout", 7, 3)));
-        assert_ne!(base, first(Random::stream("folds", 7, 3)));
-        assert_ne!(base, first(Random::stream("holdout", 8, 3)));
-        assert_ne!(base, first(Random::stream("holdout", 7, 4)));
+        let base = first(Streams::new("holdout", 7).get(3));
+        assert_eq!(base, first(Streams::new("holdout", 7).get(3)));
+        assert_ne!(base, first(Streams::new("folds", 7).get(3)));
+        assert_ne!(base, first(Streams::new("holdout", 8).get(3)));
+        assert_ne!(base, first(Streams::new("holdout", 7).get(4)));
     }
 
     #[test]

@@ -91,27 +91,27 @@ impl Split {
         problems
     }
 
-    /// Splits rows that came as one part. `labels` are those of all of them.
-    pub fn divide(&self, labels: &Csr) -> Result<Parts, SplitError> {
-        let rows = self.first.unwrap_or(usize::MAX).min(labels.rows());
-        let all: Vec<u32> = (0..rows as u32).collect();
+    /// Splits rows that came as one part; of a given split, the first training rows are kept.
+    pub fn divide(&self, rows: &[u32], labels: &Csr) -> Result<Parts, SplitError> {
+        let rows = &rows[..self.first.unwrap_or(usize::MAX).min(rows.len())];
         let (train, test) = match (self.holdout, self.folds) {
             (Some(share), _) => {
-                draw(&all, labels, share, self.stratified, &mut Random::new("holdout", self.seed))
+                draw(rows, labels, share, self.stratified, &mut Random::new("holdout", self.seed))
             }
             (None, Some(folds)) => {
-                let sizes: Vec<usize> = (0..folds).map(|fold| (rows + folds - 1 - fold) / folds).collect();
+                let sizes: Vec<usize> =
+                    (0..folds).map(|fold| (rows.len() + folds - 1 - fold) / folds).collect();
                 let parts =
-                    assign(&all, labels, &sizes, self.stratified, &mut Random::new("folds", self.seed));
-                divided(&all, |at| parts[at] as usize == self.fold)
+                    assign(rows, labels, &sizes, self.stratified, &mut Random::new("folds", self.seed));
+                divided(rows, |at| parts[at] as usize == self.fold)
             }
-            (None, None) => (all, Vec::new()),
+            (None, None) => (rows.to_vec(), Vec::new()),
         };
         for (part, is_empty) in
             [("training", train.is_empty()), ("test", test.is_empty() && !self.is_given())]
         {
             if is_empty {
-                return Err(SplitError::EmptyPart { rows, part });
+                return Err(SplitError::EmptyPart { rows: rows.len(), part });
             }
         }
         Ok(Parts { train, validation: Vec::new(), test })
@@ -189,6 +189,10 @@ mod tests {
         ones(cols, rows)
     }
 
+    fn divide(split: &Split, labels: &Csr) -> Result<Parts, SplitError> {
+        split.divide(&(0..labels.rows() as u32).collect::<Vec<_>>(), labels)
+    }
+
     fn unlabelled(rows: usize) -> Csr {
         labels(&vec![Vec::new(); rows], 1)
     }
@@ -214,7 +218,7 @@ mod tests {
                 seed,
                 ..Split::default()
             };
-            let mut parts = split.divide(&data).unwrap();
+            let mut parts = divide(&split, &data).unwrap();
             let test = parts.test.clone();
             let right = if by_folds { rows.div_ceil(folds) } else { (rows as f64 * share).round() as usize };
             prop_assert_eq!(parts.test.len(), right);
@@ -235,7 +239,7 @@ mod tests {
         for stratified in [false, true] {
             let split = |fold| Split { folds: Some(5), fold, stratified, seed: 3, ..Split::default() };
             let mut tested: Vec<u32> =
-                (0..5).flat_map(|fold| split(fold).divide(&data).unwrap().test).collect();
+                (0..5).flat_map(|fold| divide(&split(fold), &data).unwrap().test).collect();
             tested.sort_unstable();
             assert_eq!(tested, (0..103).collect::<Vec<_>>());
         }
@@ -244,7 +248,7 @@ mod tests {
     #[test]
     fn first_takes_rows_from_the_top_of_the_file() {
         let split = Split { first: Some(50), holdout: Some(0.2), ..Split::default() };
-        let parts = split.divide(&unlabelled(200)).unwrap();
+        let parts = divide(&split, &unlabelled(200)).unwrap();
         assert_eq!((parts.train.len(), parts.test.len()), (40, 10));
         assert!(parts.train.iter().chain(&parts.test).all(|&row| row < 50));
     }
@@ -253,8 +257,8 @@ mod tests {
     fn another_seed_draws_other_rows() {
         let split = |seed| Split { holdout: Some(0.5), seed, ..Split::default() };
         let data = unlabelled(100);
-        assert_eq!(split(1).divide(&data), split(1).divide(&data));
-        assert_ne!(split(1).divide(&data), split(2).divide(&data));
+        assert_eq!(divide(&split(1), &data), divide(&split(1), &data));
+        assert_ne!(divide(&split(1), &data), divide(&split(2), &data));
     }
 
     #[test]
@@ -263,7 +267,7 @@ mod tests {
         let whole = column_counts(&data, 0..2000);
         let error = |stratified| -> f64 {
             let split = Split { holdout: Some(0.2), stratified, seed: 1, ..Split::default() };
-            let test = split.divide(&data).unwrap().test;
+            let test = divide(&split, &data).unwrap().test;
             let counts = column_counts(&data, test);
             counts.iter().zip(&whole).map(|(&c, &w)| (c as f64 - 0.2 * w as f64).abs()).sum::<f64>() / 60.0
         };
@@ -274,7 +278,7 @@ mod tests {
     fn a_part_that_would_be_empty_is_an_error() {
         let split = Split { holdout: Some(0.01), ..Split::default() };
         let empty = SplitError::EmptyPart { rows: 10, part: "test" };
-        assert_eq!(split.divide(&unlabelled(10)), Err(empty));
+        assert_eq!(divide(&split, &unlabelled(10)), Err(empty));
     }
 
     #[test]

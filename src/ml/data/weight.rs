@@ -37,15 +37,16 @@ pub fn idf(document_frequencies: &[u64], rows: u64) -> Vec<f32> {
 }
 
 impl Weighting {
-    pub fn is_identity(&self) -> bool {
-        self.idf.is_none() && !self.l2
+    /// The first step: values times the IDF of their features, as the features are numbered in the
+    /// matrix that the weighting was fitted on.
+    pub fn scale(&self, columns: &[u32], values: &mut [f32]) {
+        if let Some(idf) = &self.idf {
+            columns.iter().zip(values).for_each(|(&column, value)| *value *= idf[column as usize]);
+        }
     }
 
-    /// Weights one row in place.
-    pub fn apply(&self, columns: &[u32], values: &mut [f32]) {
-        if let Some(idf) = &self.idf {
-            columns.iter().zip(values.iter_mut()).for_each(|(&column, value)| *value *= idf[column as usize]);
-        }
+    /// The second step, after features were left out: a row of length one.
+    pub fn normalise(&self, values: &mut [f32]) {
         if self.l2 {
             normalise(values);
         }
@@ -71,7 +72,7 @@ mod tests {
         let features = ones(3, &[vec![0, 1], vec![0], vec![1, 2]]);
         let weighting = Weight { tf_idf: true, l2: false }.fit(&features, &[0, 1]);
         let mut values = [2.0, 2.0, 2.0];
-        weighting.apply(&[0, 1, 2], &mut values);
+        weighting.scale(&[0, 1, 2], &mut values);
         let expected = [2.0 * (1.0f64.ln() + 1.0), 2.0 * (1.5f64.ln() + 1.0), 2.0 * (3.0f64.ln() + 1.0)];
         assert_eq!(values, expected.map(|value| value as f32));
     }
@@ -80,10 +81,10 @@ mod tests {
     fn rows_get_length_one_and_zeros_stay() {
         let weighting = Weight { tf_idf: false, l2: true }.fit(&ones(2, &[]), &[]);
         let mut values = [3.0, 4.0];
-        weighting.apply(&[0, 1], &mut values);
+        weighting.normalise(&mut values);
         assert_eq!(values, [0.6, 0.8]);
         let mut zeros = [0.0, 0.0];
-        weighting.apply(&[0, 1], &mut zeros);
+        weighting.normalise(&mut zeros);
         assert_eq!(zeros, [0.0, 0.0]);
     }
 }
