@@ -3,8 +3,14 @@
 pub mod artifact;
 pub mod compress;
 pub mod csr;
+pub mod detect;
 pub mod error;
+pub mod libsvm;
+mod lines;
+mod names;
 mod number;
+pub mod read;
 pub mod report;
 pub mod source;
+mod splits;
 pub mod text;
