@@ -1,18 +1,28 @@
 //! Data sets: sparse matrices, readers for the formats that users have, splits, generation.
 
 pub mod artifact;
+pub mod compress;
 pub mod csr;
+pub mod detect;
 pub mod duplicates;
 pub mod error;
 pub mod filter;
 #[cfg(test)]
 mod fixture;
+pub mod libsvm;
+mod lines;
+mod names;
+mod number;
 pub mod prepare;
 pub mod random;
+pub mod read;
 pub mod report;
+pub mod source;
 pub mod split;
 pub mod split_data;
+mod splits;
 pub mod stats;
 pub mod stratify;
 pub mod synthetic;
+pub mod text;
 pub mod weight;

@@ -7,7 +7,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::artifact::DataSet;
+use super::artifact::{DataSet, Part};
 use super::csr::{Csr, Dense, Features};
 use super::duplicates::{Duplicates, Rows};
 use super::error::DataError;
@@ -74,40 +74,41 @@ impl Preparation {
         words.join(", ")
     }
 
-    fn divide(&self, raw: &DataSet) -> Result<Parts, PrepareError> {
-        let rows_of = |name: &str| raw.part(name).map(|part| part.rows.clone());
-        let given = (rows_of("train"), rows_of("test"));
+    /// Chooses the rows of each part. `given` are the parts that the data came with.
+    pub fn divide(&self, given: &[Part], labels: &Csr) -> Result<Parts, PrepareError> {
+        let rows_of = |name: &str| given.iter().find(|part| part.name == name).map(|part| part.rows.clone());
+        let all = || (0..labels.rows() as u32).collect();
         let mut parts = if self.split.is_given() {
-            let train = given.0.or_else(|| rows_of("all")).ok_or(PrepareError::NoGivenPart("train"))?;
-            let test = given.1.ok_or(PrepareError::NoGivenPart("test"))?;
-            let validation = rows_of("validation").unwrap_or_default();
-            Parts { validation, test, ..self.split.divide(&train, &raw.labels)? }
+            let train = rows_of("train").ok_or(PrepareError::NoGivenPart("train"))?;
+            let test = rows_of("test").ok_or(PrepareError::NoGivenPart("test"))?;
+            Parts { test, ..self.split.divide(&train, labels)? }
         } else {
-            let mut rows = given.0.unwrap_or_else(|| (0..raw.rows() as u32).collect());
-            if self.split.pool {
-                rows = (0..raw.rows() as u32).collect();
-            }
-            self.split.divide(&rows, &raw.labels)?
+            let rows = rows_of("train").filter(|_| !self.split.pool).unwrap_or_else(all);
+            self.split.divide(&rows, labels)?
         };
         if let Some(validation) = &self.validation {
-            let given = std::mem::take(&mut parts.validation);
-            validation.cut(&mut parts, &raw.labels)?;
-            parts.validation.extend(given);
+            validation.cut(&mut parts, labels)?;
         }
         Ok(parts)
     }
 }
 
 /// Writes the data set `directory` from rows that were read.
-pub fn prepare(raw: &DataSet, preparation: &Preparation, directory: &Path) -> Result<SplitData, PrepareError> {
-    let parts = preparation.divide(raw)?;
+pub fn prepare(
+    raw: &DataSet,
+    preparation: &Preparation,
+    directory: &Path,
+) -> Result<SplitData, PrepareError> {
+    let parts = preparation.divide(&raw.parts, &raw.labels)?;
     let names = raw.label_names.as_deref().unwrap_or_default();
     let labels = preparation.filter.fit_labels(&raw.labels, names, &parts.train)?;
     let fitted = FittedFeatures::fit(&raw.features, preparation, &parts.train)?;
     let mut target = SplitDataDir::create(directory)?;
-    for (part, rows) in
-        [(PartName::Train, &parts.train), (PartName::Validation, &parts.validation), (PartName::Test, &parts.test)]
-    {
+    for (part, rows) in [
+        (PartName::Train, &parts.train),
+        (PartName::Validation, &parts.validation),
+        (PartName::Test, &parts.test),
+    ] {
         if rows.is_empty() {
             continue;
         }
