@@ -108,16 +108,18 @@ fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-fn parse_piece(piece: Piece, rules: &Rules, block: &mut Block) -> Result<(), Fault> {
+fn parse_piece(piece: Piece, rules: &Rules, block: &mut Block) -> Result<u64, Fault> {
     block.labels.clear();
     block.features.clear();
     (block.seen_labels, block.seen_features) = Default::default();
     block.repairs = Counts::default();
     let mut parser = Parser { text: piece.padded, at: 0, rules, block };
+    let mut lines = 0;
     while parser.at < piece.end {
         parser.row()?;
+        lines += 1;
     }
-    Ok(())
+    Ok(lines)
 }
 
 struct Parser<'a> {
@@ -211,9 +213,9 @@ impl Parser<'_> {
         let block = &mut *self.block;
         let mut at = self.at;
         let mut ascending = true;
-        let mut previous = None;
+        let mut previous = -1_i64;
         let mut zero = false;
-        let mut largest = None;
+        let mut largest = -1_i64;
         loop {
             let byte = text.get(at).copied().unwrap_or(b'\n');
             if byte == b' ' || byte == b'\t' {
@@ -227,7 +229,7 @@ impl Parser<'_> {
             let token = at;
             let (index, end) = integer(text, token);
             if text.get(end) != Some(&b':') {
-                let reason = match previous.is_none() && text[end..].starts_with(b",") {
+                let reason = match previous < 0 && text[end..].starts_with(b",") {
                     true => "labels stand at the very start of the line",
                     false => "a feature is written as `index:value`",
                 };
@@ -241,9 +243,9 @@ impl Parser<'_> {
                 float(text, end + 1, is_separator).map_err(|why| value_fault(text, end + 1, why))?;
             at = end;
             zero |= index == 0;
-            largest = largest.max(Some(index));
-            ascending &= previous < Some(index);
-            previous = Some(index);
+            ascending &= previous < i64::from(index);
+            previous = i64::from(index);
+            largest = largest.max(previous);
             if value == 0.0 {
                 block.repairs.zeros += 1;
                 continue;
@@ -251,11 +253,11 @@ impl Parser<'_> {
             block.features.indices.push(index.wrapping_sub(column.assumed_base));
             block.features.values.push(value);
         }
-        block.seen_features.merge(Seen { zero, largest });
+        block.seen_features.merge(Seen { zero, largest: u32::try_from(largest).ok() });
         if !ascending {
             self.sort_features(row_start, first)?;
         }
-        Ok(previous.is_some())
+        Ok(previous >= 0)
     }
 
     #[cold]
