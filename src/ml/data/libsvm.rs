@@ -189,19 +189,11 @@ impl Parser<'_> {
             self.at += 1;
         }
         if !ascending {
-            let row = &mut indices[first..];
-            let sorted = row.is_sorted_by_key(|&i| i.wrapping_add(column.assumed_base));
-            self.block.repairs.sorted_labels += u64::from(!sorted);
-            row.sort_unstable_by_key(|&i| i.wrapping_add(column.assumed_base));
-            let mut kept = first;
-            for at in first..indices.len() {
-                if at == first || indices[at] != indices[kept - 1] {
-                    indices[kept] = indices[at];
-                    kept += 1;
-                }
-            }
-            self.block.repairs.repeated_labels += (indices.len() - kept) as u64;
-            indices.truncate(kept);
+            let moved = !indices[first..].is_sorted_by_key(|&i| i.wrapping_add(column.assumed_base));
+            self.block.repairs.sorted_labels += u64::from(moved);
+            // A repeated label is no error here but dropped.
+            let _ = self.block.labels.sort_row(first, column.assumed_base);
+            self.block.repairs.repeated_labels += self.block.labels.drop_repeats(first);
         }
         Ok(())
     }
@@ -263,21 +255,12 @@ impl Parser<'_> {
     #[cold]
     fn sort_features(&mut self, row_start: usize, first: usize) -> Result<(), Fault> {
         let base = self.rules.features.assumed_base;
-        let Rows { indices, values, .. } = &mut self.block.features;
-        let (indices, values) = (&mut indices[first..], &mut values[first..]);
-        let mut pairs: Vec<(u32, f32)> =
-            indices.iter().zip(values.iter()).map(|(&i, &v)| (i.wrapping_add(base), v)).collect();
-        let sorted = pairs.is_sorted_by_key(|pair| pair.0);
-        pairs.sort_by_key(|pair| pair.0);
-        if let Some(twice) = pairs.windows(2).find(|two| two[0].0 == two[1].0) {
-            let index = twice[0].0;
+        let moved = self.block.features.sort_row(first, base).map_err(|index| {
+            let index = index.wrapping_add(base);
             let at = second_occurrence(&self.text[row_start..self.at], index);
-            return Err(Fault::new(row_start + at, format!("the feature {index} occurs twice in this row")));
-        }
-        self.block.repairs.sorted_features += u64::from(!sorted);
-        for (to, (index, value)) in indices.iter_mut().zip(values).zip(pairs) {
-            (*to.0, *to.1) = (index.wrapping_sub(base), value);
-        }
+            Fault::new(row_start + at, format!("the feature {index} occurs twice in this row"))
+        })?;
+        self.block.repairs.sorted_features += u64::from(moved);
         Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! Data sets: sparse matrices, readers for the formats that users have, splits, generation.
 
+pub mod arff;
 pub mod artifact;
+pub mod citeulike;
 pub mod compress;
 pub mod csr;
 pub mod detect;

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use super::arff::read_arff;
+use super::citeulike::read_citeulike;
 use super::compress::Input;
 use super::detect::{detect, first_line};
 use super::error::DataError;
@@ -27,6 +29,8 @@ pub fn read(
     match format {
         Format::Libsvm => read_libsvm(source, inputs, options, directory, threads).map(Raw::Set),
         Format::Xmc => read_xmc(source, inputs, options, directory, threads).map(Raw::Set),
+        Format::Arff => read_arff(source, inputs, options, directory, threads).map(Raw::Set),
+        Format::Citeulike => read_citeulike(source, inputs, options, directory, threads).map(Raw::Set),
         _ => Err(DataError::Request("x".into())),
     }
 }
@@ -62,3 +66,6 @@ fn common_format(source: &Source, inputs: &[Input]) -> Result<Format, DataError>
         .map(|(format, _)| format)
         .ok_or_else(|| DataError::Request("a data set needs at least one file".into()))
 }
+
+#[cfg(test)]
+mod tests;
