@@ -5,6 +5,7 @@ pub mod artifact;
 pub mod citeulike;
 pub mod compress;
 pub mod csr;
+pub mod dense;
 pub mod detect;
 pub mod error;
 pub mod libsvm;

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::arff::read_arff;
 use super::citeulike::read_citeulike;
 use super::compress::Input;
+use super::dense::read_dense;
 use super::detect::{detect, first_line};
 use super::error::DataError;
 use super::libsvm::{read_libsvm, read_xmc};
@@ -31,6 +32,9 @@ pub fn read(
         Format::Xmc => read_xmc(source, inputs, options, directory, threads).map(Raw::Set),
         Format::Arff => read_arff(source, inputs, options, directory, threads).map(Raw::Set),
         Format::Citeulike => read_citeulike(source, inputs, options, directory, threads).map(Raw::Set),
+        Format::Npy | Format::Safetensors => {
+            read_dense(source, inputs, format, options, directory, threads).map(Raw::Set)
+        }
         _ => Err(DataError::Request("x".into())),
     }
 }
