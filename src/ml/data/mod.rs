@@ -16,4 +16,6 @@ pub mod read;
 pub mod report;
 pub mod source;
 mod splits;
+pub mod table;
 pub mod text;
+pub mod vectorise;

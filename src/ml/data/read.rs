@@ -11,6 +11,7 @@ use super::error::DataError;
 use super::libsvm::{read_libsvm, read_xmc};
 use super::report::Format;
 use super::source::{Raw, ReadOptions, Source};
+use super::table::read_table;
 
 /// Reads a data set. Numbers go straight to `directory`, as the artifact that [`super::artifact`]
 /// describes; raw text comes back in memory. The result does not depend on where the files
@@ -35,7 +36,8 @@ pub fn read(
         Format::Npy | Format::Safetensors => {
             read_dense(source, inputs, format, options, directory, threads).map(Raw::Set)
         }
-        _ => Err(DataError::Request("x".into())),
+        Format::Csv | Format::Jsonl => read_table(source, inputs, format, options).map(Raw::Text),
+        Format::Generated => Err(DataError::Request("`format: generated` is not a format of files".into())),
     }
 }
 
