@@ -116,18 +116,11 @@ impl Csr {
         let mut indptr = vec![0];
         let mut indices = Vec::new();
         for row in rows {
-            let start = indices.len();
-            indices.extend_from_slice(row.as_ref());
-            indices[start..].sort_unstable();
-            let mut kept = start;
-            for at in start..indices.len() {
-                if at == start || indices[at] != indices[kept - 1] {
-                    indices[kept] = indices[at];
-                    kept += 1;
-                }
-            }
-            indices.truncate(kept);
-            indptr.push(kept as u64);
+            let mut row = row.as_ref().to_vec();
+            row.sort_unstable();
+            row.dedup();
+            indices.extend_from_slice(&row);
+            indptr.push(indices.len() as u64);
         }
         Self { cols, indptr: indptr.into(), indices: indices.into(), values: Vec::new().into() }
     }

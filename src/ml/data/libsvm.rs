@@ -108,16 +108,18 @@ fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-fn parse_piece(piece: Piece, rules: &Rules, block: &mut Block) -> Result<(), Fault> {
+fn parse_piece(piece: Piece, rules: &Rules, block: &mut Block) -> Result<u64, Fault> {
     block.labels.clear();
     block.features.clear();
     (block.seen_labels, block.seen_features) = Default::default();
     block.repairs = Counts::default();
     let mut parser = Parser { text: piece.padded, at: 0, rules, block };
+    let mut lines = 0;
     while parser.at < piece.end {
         parser.row()?;
+        lines += 1;
     }
-    Ok(())
+    Ok(lines)
 }
 
 struct Parser<'a> {
@@ -187,19 +189,11 @@ impl Parser<'_> {
             self.at += 1;
         }
         if !ascending {
-            let row = &mut indices[first..];
-            let sorted = row.is_sorted_by_key(|&i| i.wrapping_add(column.assumed_base));
-            self.block.repairs.sorted_labels += u64::from(!sorted);
-            row.sort_unstable_by_key(|&i| i.wrapping_add(column.assumed_base));
-            let mut kept = first;
-            for at in first..indices.len() {
-                if at == first || indices[at] != indices[kept - 1] {
-                    indices[kept] = indices[at];
-                    kept += 1;
-                }
-            }
-            self.block.repairs.repeated_labels += (indices.len() - kept) as u64;
-            indices.truncate(kept);
+            let moved = !indices[first..].is_sorted_by_key(|&i| i.wrapping_add(column.assumed_base));
+            self.block.repairs.sorted_labels += u64::from(moved);
+            // A repeated label is no error here but dropped.
+            let _ = self.block.labels.sort_row(first, column.assumed_base);
+            self.block.repairs.repeated_labels += self.block.labels.drop_repeats(first);
         }
         Ok(())
     }
@@ -211,9 +205,9 @@ impl Parser<'_> {
         let block = &mut *self.block;
         let mut at = self.at;
         let mut ascending = true;
-        let mut previous = None;
+        let mut previous = -1_i64;
         let mut zero = false;
-        let mut largest = None;
+        let mut largest = -1_i64;
         loop {
             let byte = text.get(at).copied().unwrap_or(b'\n');
             if byte == b' ' || byte == b'\t' {
@@ -227,7 +221,7 @@ impl Parser<'_> {
             let token = at;
             let (index, end) = integer(text, token);
             if text.get(end) != Some(&b':') {
-                let reason = match previous.is_none() && text[end..].starts_with(b",") {
+                let reason = match previous < 0 && text[end..].starts_with(b",") {
                     true => "labels stand at the very start of the line",
                     false => "a feature is written as `index:value`",
                 };
@@ -241,9 +235,9 @@ impl Parser<'_> {
                 float(text, end + 1, is_separator).map_err(|why| value_fault(text, end + 1, why))?;
             at = end;
             zero |= index == 0;
-            largest = largest.max(Some(index));
-            ascending &= previous < Some(index);
-            previous = Some(index);
+            ascending &= previous < i64::from(index);
+            previous = i64::from(index);
+            largest = largest.max(previous);
             if value == 0.0 {
                 block.repairs.zeros += 1;
                 continue;
@@ -251,31 +245,22 @@ impl Parser<'_> {
             block.features.indices.push(index.wrapping_sub(column.assumed_base));
             block.features.values.push(value);
         }
-        block.seen_features.merge(Seen { zero, largest });
+        block.seen_features.merge(Seen { zero, largest: u32::try_from(largest).ok() });
         if !ascending {
             self.sort_features(row_start, first)?;
         }
-        Ok(previous.is_some())
+        Ok(previous >= 0)
     }
 
     #[cold]
     fn sort_features(&mut self, row_start: usize, first: usize) -> Result<(), Fault> {
         let base = self.rules.features.assumed_base;
-        let Rows { indices, values, .. } = &mut self.block.features;
-        let (indices, values) = (&mut indices[first..], &mut values[first..]);
-        let mut pairs: Vec<(u32, f32)> =
-            indices.iter().zip(values.iter()).map(|(&i, &v)| (i.wrapping_add(base), v)).collect();
-        let sorted = pairs.is_sorted_by_key(|pair| pair.0);
-        pairs.sort_by_key(|pair| pair.0);
-        if let Some(twice) = pairs.windows(2).find(|two| two[0].0 == two[1].0) {
-            let index = twice[0].0;
+        let moved = self.block.features.sort_row(first, base).map_err(|index| {
+            let index = index.wrapping_add(base);
             let at = second_occurrence(&self.text[row_start..self.at], index);
-            return Err(Fault::new(row_start + at, format!("the feature {index} occurs twice in this row")));
-        }
-        self.block.repairs.sorted_features += u64::from(!sorted);
-        for (to, (index, value)) in indices.iter_mut().zip(values).zip(pairs) {
-            (*to.0, *to.1) = (index.wrapping_sub(base), value);
-        }
+            Fault::new(row_start + at, format!("the feature {index} occurs twice in this row"))
+        })?;
+        self.block.repairs.sorted_features += u64::from(moved);
         Ok(())
     }
 }

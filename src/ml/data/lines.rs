@@ -53,11 +53,6 @@ impl Lines {
         self.input.path()
     }
 
-    /// How many lines were taken by [`Lines::next_line`].
-    pub(crate) fn lines_taken(&self) -> u64 {
-        self.first_line
-    }
-
     /// Takes one line, without its end; for headers. `None` at the end of the file.
     pub(crate) fn next_line(&mut self) -> Result<Option<Vec<u8>>, DataError> {
         loop {
@@ -130,11 +125,12 @@ impl Lines {
     }
 
     /// Parses the rest of the file. `parse` turns a piece into a `T`, which it finds as some earlier
-    /// call left it; `take` gets them in order. Returns the number of lines of the whole file.
+    /// call left it, and says how many lines it had; `take` gets them in order. Returns the number
+    /// of lines of the whole file.
     pub(crate) fn parse<T: Default + Send>(
         self,
         threads: usize,
-        parse: impl Fn(Piece, &mut T) -> Result<(), Fault> + Sync,
+        parse: impl Fn(Piece, &mut T) -> Result<u64, Fault> + Sync,
         take: impl FnMut(&mut T) -> Result<(), DataError> + Send,
     ) -> Result<u64, DataError> {
         let path = self.path().to_owned();
@@ -178,7 +174,7 @@ struct Sink<F> {
 impl<P, F> Work<P, F> {
     fn run<T: Default>(&self)
     where
-        P: Fn(Piece, &mut T) -> Result<(), Fault>,
+        P: Fn(Piece, &mut T) -> Result<u64, Fault>,
         F: FnMut(&mut T) -> Result<(), DataError>,
     {
         let mut buffer = Vec::new();
@@ -212,17 +208,13 @@ impl<P, F> Work<P, F> {
     fn deliver<T>(
         &self,
         number: u64,
-        outcome: Result<(usize, Result<(), Fault>), DataError>,
+        outcome: Result<(usize, Result<u64, Fault>), DataError>,
         buffer: &[u8],
         parsed: &mut T,
     ) -> bool
     where
         F: FnMut(&mut T) -> Result<(), DataError>,
     {
-        let lines = match &outcome {
-            Ok((end, Ok(()))) => count_lines(&buffer[..*end]),
-            _ => 0,
-        };
         let mut sink = lock(&self.sink);
         while sink.delivered < number && sink.outcome.is_ok() {
             sink = self.turn.wait(sink).unwrap_or_else(PoisonError::into_inner);
@@ -231,14 +223,16 @@ impl<P, F> Work<P, F> {
             return false;
         }
         sink.outcome = match outcome {
-            Ok((_, Ok(()))) => (sink.take)(parsed),
+            Ok((_, Ok(lines))) => {
+                sink.lines += lines;
+                (sink.take)(parsed)
+            }
             Ok((end, Err(fault))) => {
                 let bad: BadText = fault.locate(&self.path, &buffer[..end], sink.lines);
                 Err(bad.into())
             }
             Err(e) => Err(e),
         };
-        sink.lines += lines;
         sink.delivered += 1;
         self.turn.notify_all();
         sink.outcome.is_ok()
@@ -247,11 +241,6 @@ impl<P, F> Work<P, F> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn count_lines(text: &[u8]) -> u64 {
-    let ends = text.iter().filter(|&&b| b == b'\n').count() as u64;
-    ends + u64::from(text.last().is_some_and(|&b| b != b'\n'))
 }
 
 #[cfg(test)]
@@ -270,7 +259,7 @@ mod tests {
             assert!(piece.padded[piece.end..piece.end + 8].iter().all(|&b| b == b'\n'));
             out.clear();
             out.extend_from_slice(&piece.padded[..piece.end]);
-            Ok(())
+            Ok(out.split_inclusive(|&b| b == b'\n').count() as u64)
         };
         let count = lines(text)
             .parse(threads, copy, |out| {
@@ -308,7 +297,7 @@ mod tests {
         let expected = 1 + text[..first].iter().filter(|&&b| b == b'\n').count() as u64;
         let find = |piece: Piece, _: &mut ()| match piece.padded.iter().position(|&b| b == b'x') {
             Some(at) => Err(Fault::new(at, "an x")),
-            None => Ok(()),
+            None => Ok(piece.padded[..piece.end].iter().filter(|&&b| b == b'\n').count() as u64),
         };
         for threads in [1, 2, 5] {
             let error = lines(&text).parse(threads, find, |_| Ok(())).unwrap_err();
@@ -324,6 +313,6 @@ mod tests {
         assert_eq!(lines.next_line().unwrap().unwrap(), b"one\r");
         assert_eq!(lines.next_line().unwrap().unwrap(), b"two");
         assert_eq!(lines.next_line().unwrap(), None);
-        assert_eq!(lines.lines_taken(), 2);
+        assert_eq!(lines.first_line, 2);
     }
 }

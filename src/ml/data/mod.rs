@@ -1,8 +1,11 @@
 //! Data sets: sparse matrices, readers for the formats that users have, splits, generation.
 
+pub mod arff;
 pub mod artifact;
+pub mod citeulike;
 pub mod compress;
 pub mod csr;
+pub mod dense;
 pub mod detect;
 pub mod duplicates;
 pub mod error;
@@ -27,5 +30,7 @@ mod splits;
 pub mod stats;
 pub mod stratify;
 pub mod synthetic;
+pub mod table;
 pub mod text;
+pub mod vectorise;
 pub mod weight;

@@ -2,12 +2,16 @@
 
 use std::path::Path;
 
+use super::arff::read_arff;
+use super::citeulike::read_citeulike;
 use super::compress::Input;
+use super::dense::read_dense;
 use super::detect::{detect, first_line};
 use super::error::DataError;
 use super::libsvm::{read_libsvm, read_xmc};
 use super::report::Format;
 use super::source::{Raw, ReadOptions, Source};
+use super::table::read_table;
 
 /// Reads a data set. Numbers go straight to `directory`, as the artifact that [`super::artifact`]
 /// describes; raw text comes back in memory. The result does not depend on where the files
@@ -27,7 +31,13 @@ pub fn read(
     match format {
         Format::Libsvm => read_libsvm(source, inputs, options, directory, threads).map(Raw::Set),
         Format::Xmc => read_xmc(source, inputs, options, directory, threads).map(Raw::Set),
-        _ => Err(DataError::Request("x".into())),
+        Format::Arff => read_arff(source, inputs, options, directory, threads).map(Raw::Set),
+        Format::Citeulike => read_citeulike(source, inputs, options, directory, threads).map(Raw::Set),
+        Format::Npy | Format::Safetensors => {
+            read_dense(source, inputs, format, options, directory, threads).map(Raw::Set)
+        }
+        Format::Csv | Format::Jsonl => read_table(source, inputs, format, options).map(Raw::Text),
+        Format::Generated => Err(DataError::Request("`format: generated` is not a format of files".into())),
     }
 }
 
@@ -62,3 +72,6 @@ fn common_format(source: &Source, inputs: &[Input]) -> Result<Format, DataError>
         .map(|(format, _)| format)
         .ok_or_else(|| DataError::Request("a data set needs at least one file".into()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,42 @@ impl Rows {
         self.indices.clear();
         self.values.clear();
     }
+
+    /// Sorts the entries from `first` on, which make up one row, by `index + base` (wrapping).
+    /// Says whether anything moved; an index that occurs twice is the error.
+    pub(crate) fn sort_row(&mut self, first: usize, base: u32) -> Result<bool, u32> {
+        let key = |index: &u32| index.wrapping_add(base);
+        let indices = &mut self.indices[first..];
+        let moved = !indices.is_sorted_by_key(key);
+        if moved && self.values.is_empty() {
+            indices.sort_unstable_by_key(key);
+        } else if moved {
+            let values = &mut self.values[first..];
+            let mut pairs: Vec<(u32, f32)> = indices.iter().copied().zip(values.iter().copied()).collect();
+            pairs.sort_by_key(|pair| key(&pair.0));
+            for ((index, value), pair) in indices.iter_mut().zip(values).zip(pairs) {
+                (*index, *value) = pair;
+            }
+        }
+        match indices.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(pair[0]),
+            None => Ok(moved),
+        }
+    }
+
+    /// Drops repeated indices from `first` on, which ascend and have no values; says how many.
+    pub(crate) fn drop_repeats(&mut self, first: usize) -> u64 {
+        let before = self.indices.len();
+        let mut kept = first;
+        for at in first..before {
+            if at == first || self.indices[at] != self.indices[kept - 1] {
+                self.indices[kept] = self.indices[at];
+                kept += 1;
+            }
+        }
+        self.indices.truncate(kept);
+        (before - kept) as u64
+    }
 }
 
 /// Writes a matrix whose size is known only at the end. Holds the row offsets in memory (8 bytes
