@@ -2,6 +2,12 @@
 //!
 //! Adding a kind touches one new file here and the lists in [`registry`].
 
+pub mod dataset;
 pub mod kind;
+pub mod load;
 pub mod registry;
+pub mod synthetic;
+#[cfg(test)]
+mod trial;
+pub mod vectorise;
 pub mod work;

@@ -24,6 +24,7 @@ pub mod read;
 pub mod registry;
 pub mod report;
 pub mod source;
+pub mod source_path;
 pub mod split;
 pub mod split_data;
 mod splits;

@@ -20,6 +20,7 @@ use super::artifact::Rows;
 use super::error::DataError;
 use super::random::Random;
 use super::report::{Format, ReadReport};
+use super::source_path::SourcePath;
 use super::split::{Parts, SplitError, Validation};
 use super::split_data::{Origin, PartName, SplitData, SplitDataDir};
 use super::weight::Weight;
@@ -60,6 +61,8 @@ pub struct Synthetic {
     pub frequencies: Frequencies,
     /// Of the power law.
     pub exponent: f64,
+    /// A file of label counts in place of `frequencies`: lines `rank,count`, ranks from 1.
+    pub counts: Option<SourcePath>,
     /// From 0, every feature tells something of the labels, to 1, none does.
     pub difficulty: f64,
     pub seed: u64,
@@ -78,6 +81,7 @@ impl Default for Synthetic {
             features_per_row: 71.0,
             frequencies: Frequencies::Amazoncat13k,
             exponent: 1.0,
+            counts: None,
             difficulty: 0.5,
             seed: 0,
             validation: None,
@@ -154,10 +158,15 @@ impl Synthetic {
         if !(0.0..=10.0).contains(&self.exponent) {
             problem("exponent", format!("{} does not lie between 0 and 10", self.exponent));
         }
+        if let Some(validation) = &self.validation {
+            let of =
+                |(field, message)| (if field == "fraction" { "validation.fraction" } else { field }, message);
+            problems.extend(validation.problems().into_iter().map(of));
+        }
         problems
     }
 
-    /// The curve of label frequencies, unless a table of the user's replaces it.
+    /// The curve of label frequencies, unless the file `counts` replaces it.
     pub fn curve(&self) -> Curve {
         match self.frequencies {
             Frequencies::Amazoncat13k => Curve::amazoncat(),
