@@ -47,7 +47,7 @@ lint: libtorch ## check formatting and lints, warnings are errors
 
 bench-%: build ## run benches/<name>, which prints its figures last, as `name value unit`
 	@test -x benches/$* || { echo "there is no benchmark '$*': see benches/" >&2; exit 1; }
-	@benches/$*
+	@benches/$* $(ARGS)
 
 libtorch: tools ## fetch libtorch into .libtorch, once
 	@$(GET_LIBTORCH)
