@@ -68,6 +68,9 @@ pub enum Command {
     /// Look after the store.
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Find, describe and download data sets.
+    #[command(subcommand)]
+    Data(DataCommand),
     /// Print the JSON Schema of pipeline files, for editors.
     Schema,
     /// Write a small pipeline to start from.
@@ -108,6 +111,9 @@ pub struct RunArgs {
     /// Compute this stage again even if it is cached.
     #[arg(long, value_name = "STAGE")]
     pub force: Vec<String>,
+    /// Download nothing: every data set must be in the data directory.
+    #[arg(long)]
+    pub offline: bool,
     /// Replace generated files even where they were edited by hand.
     #[arg(long)]
     pub overwrite: bool,

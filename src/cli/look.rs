@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::args::{LogsArgs, PipelineArgs, PlanArgs, StageArgs, StatusArgs};
 use super::cache::warn_of_damage;
+use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
 use super::project::{Project, select};
 use super::table::Grid;
@@ -35,7 +36,8 @@ impl Survey {
     ) -> Result<Self, Failure> {
         let store = project.store_to_read()?;
         let file = project.pipeline_file(file, &store)?;
-        let pipeline = project.load(&file, &pipeline.set)?;
+        let mut pipeline = project.load(&file, &pipeline.set)?;
+        data_files::find(&mut pipeline, &project.data_dir);
         let targets = if targets.is_empty() { None } else { Some(select(&pipeline, targets)?) };
         let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
         let options = Options { targets, ..Options::default() };
@@ -210,6 +212,7 @@ fn sources(survey: &Survey, instance: &Instance) -> BTreeMap<String, Vec<String>
     let source = |source: &Source| match source {
         Source::Output { producer, output, .. } => format!("{}.{output}", survey.name(*producer)),
         Source::Path(path) => path.display().to_string(),
+        Source::DataFile { dataset, file } => format!("{dataset}/{file}"),
     };
     let inputs = instance.inputs.iter();
     inputs.map(|input| (input.slot.clone(), input.sources.iter().map(source).collect())).collect()

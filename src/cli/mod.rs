@@ -5,6 +5,8 @@
 mod args;
 mod cache;
 mod console;
+mod data;
+mod data_files;
 mod exit;
 mod graph;
 mod init;
@@ -63,6 +65,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Logs(args) => look::logs(&project, args),
         Command::Graph(args) => graph::graph(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
+        Command::Data(command) => data::data(&project, command),
         Command::Schema => {
             let schema = crate::spec::schema(crate::stage::registry::kinds());
             print_json(&schema)

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use super::args::RunArgs;
 use super::console::{Console, Style, Verbosity};
+use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
 use super::project::{Project, select};
 use crate::plan::Plan;
@@ -14,7 +15,7 @@ use crate::runner::{self, Options, RunError, Stop};
 use crate::stage::{command, registry, worker};
 
 pub fn run(project: &Project, args: &RunArgs) -> Outcome {
-    let pipeline = project.load(&args.file, &args.pipeline.set)?;
+    let mut pipeline = project.load(&args.file, &args.pipeline.set)?;
     let options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
         keep_going: args.keep_going,
@@ -24,8 +25,9 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
         overwrite: args.overwrite,
         ..Options::default()
     };
-    let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
     let store = project.store()?;
+    data_files::obtain(&mut pipeline, project, &store, args.offline)?;
+    let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
     let pipe = std::env::current_exe()?;
     let executor = LocalProcess::new(Programs { pipe, command: command::argv });
     let stop = Stop::new();

@@ -103,6 +103,9 @@ impl<'a> Inspector<'a> {
                     )
                 })
             }
+            Source::DataFile { dataset, file } => {
+                Err(format!("`{file}` of the data set `{dataset}` is not here yet; `pipe run` fetches it"))
+            }
             Source::Path(path) => {
                 let digest = || self.store.digest_source(&self.project.join(path));
                 let known =

@@ -68,7 +68,8 @@ pub enum Source {
     },
     /// Relative to the project directory.
     Path(PathBuf),
-    /// A file of a registered data set, which lies in the data directory once it is needed.
+    /// A file of a registered data set. Whoever runs the pipeline puts a path in its place once the
+    /// file lies in the data directory.
     DataFile { dataset: String, file: String },
 }
 

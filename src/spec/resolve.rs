@@ -77,6 +77,10 @@ impl<'a> Resolver<'a> {
                 let sources = vec![Source::Path(PathBuf::from(path))];
                 return Some(Input { slot: decl.slot.clone(), many: false, sources });
             }
+            SourceDecl::DataFile { dataset, file } => {
+                let sources = vec![Source::DataFile { dataset: dataset.clone(), file: file.clone() }];
+                return Some(Input { slot: decl.slot.clone(), many: false, sources });
+            }
             SourceDecl::One(reference) => (std::slice::from_ref(reference), false),
             SourceDecl::Many(references) => (references.as_slice(), true),
         };
@@ -232,7 +236,7 @@ impl<'a> Resolver<'a> {
 fn producers(inputs: &[Input]) -> impl Iterator<Item = usize> {
     inputs.iter().flat_map(|input| &input.sources).filter_map(|source| match source {
         Source::Output { producer, .. } => Some(producer.0),
-        Source::Path(_) => None,
+        Source::Path(_) | Source::DataFile { .. } => None,
     })
 }
 
