@@ -2,4 +2,8 @@
 
 pub mod config;
 pub mod data;
+pub mod loss;
 pub mod signal;
+
+#[cfg(test)]
+mod golden;

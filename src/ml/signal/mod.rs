@@ -6,3 +6,6 @@ pub mod idf;
 pub mod neighbours;
 pub mod propagate;
 pub mod sparse_rows;
+
+#[cfg(test)]
+mod golden_tests;
