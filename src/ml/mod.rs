@@ -3,6 +3,8 @@
 pub mod config;
 pub mod data;
 pub mod loss;
+pub mod net;
+pub mod optim;
 pub mod signal;
 
 #[cfg(test)]

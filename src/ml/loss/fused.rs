@@ -251,6 +251,12 @@ impl<T: Real> ThresholdGradients<T> {
         Self { alpha: zeros(), beta: zeros(), bias: zeros(), lambda: zeros() }
     }
 
+    pub fn resize(&mut self, labels: usize) {
+        for part in [&mut self.alpha, &mut self.beta, &mut self.bias, &mut self.lambda] {
+            part.resize(labels, T::ZERO);
+        }
+    }
+
     pub fn blocks(&mut self, size: usize) -> impl IndexedParallelIterator<Item = GradientBlock<'_, T>> {
         let pairs = self.alpha.par_chunks_mut(size).zip(self.beta.par_chunks_mut(size));
         let others = self.bias.par_chunks_mut(size).zip(self.lambda.par_chunks_mut(size));
