@@ -13,7 +13,7 @@ use super::schedule::{
     CheckpointChanges, CheckpointConfig, ScheduleChanges, ScheduleConfig, StoppingChanges, StoppingConfig,
 };
 use super::signal::{LocalSignal, SignalChanges, SignalConfig};
-use super::threshold::{ThresholdChanges, ThresholdConfig, Variant};
+use super::threshold::{GlobalSignal, ThresholdChanges, ThresholdConfig, Variant};
 
 /// Every parameter present. Serialised, it is what a key holds, so that writing a preset's own
 /// value changes nothing and changing a preset changes every key made from it.
@@ -102,6 +102,13 @@ impl Method {
 
     pub fn local_in_prediction(&self) -> LocalSignal {
         if self.variant.uses_local() { self.signal.predict } else { LocalSignal::None }
+    }
+
+    /// Whether prediction as configured needs the true labels of the rows that it predicts, as
+    /// the paper's evaluation does. Only the oracle path may then be taken.
+    pub fn predicts_from_true_labels(&self) -> bool {
+        let own = self.threshold.global == GlobalSignal::OwnLabels && self.variant.uses_global();
+        self.signal.predict == LocalSignal::BatchLabels && (own || self.variant.uses_local())
     }
 
     pub fn problems(&self) -> Vec<Problem> {

@@ -8,7 +8,8 @@
 use rayon::prelude::*;
 
 use super::kernel::{
-    BlockInput, BlockLoss, BlockOutput, LANES, RowTerms, loss_block, moments, run_sums, unstandardise,
+    BlockInput, BlockLoss, BlockOutput, LANES, RowTerms, adjust_block, loss_block, moments, run_sums,
+    unstandardise,
 };
 use super::real::Real;
 use super::terms::{LossTerms, LossValue, ThresholdTerms, Thresholds};
@@ -55,7 +56,7 @@ pub struct GradientBlock<'a, T> {
 }
 
 /// Mean and spread of a block's logits by row.
-pub struct Moments<T> {
+struct Moments<T> {
     labels: usize,
     mean: Vec<T>,
     squares: Vec<T>,
@@ -96,7 +97,7 @@ impl<'a, T: Real> Pass<'a, T> {
     }
 
     /// The first sweep over a block of standardised logits.
-    pub fn moments(&self, z: &[T]) -> Moments<T> {
+    fn moments(&self, z: &[T]) -> Moments<T> {
         let stride = self.scale.len();
         let mut found =
             Moments { labels: z.len() / stride, mean: vec![T::ZERO; stride], squares: vec![T::ZERO; stride] };
@@ -105,13 +106,13 @@ impl<'a, T: Real> Pass<'a, T> {
     }
 
     /// Rows as they are.
-    pub fn plain_rows(&self) -> RowTerms<T> {
+    fn plain_rows(&self) -> RowTerms<T> {
         let stride = self.scale.len();
         RowTerms { mean: vec![T::ZERO; stride], inverse: vec![T::ONE; stride], scale: self.scale.clone() }
     }
 
     /// Rows standardised by the moments of all blocks, in order; eq. 2 with the divisor L - 1.
-    pub fn standardised_rows(&self, blocks: &[Moments<T>]) -> RowTerms<T> {
+    fn standardised_rows(&self, blocks: &[Moments<T>]) -> RowTerms<T> {
         let mut rows = self.plain_rows();
         for row in 0..self.scale.len() {
             let (mean, deviation) = joined(blocks, row);
@@ -133,18 +134,8 @@ impl<'a, T: Real> Pass<'a, T> {
         let GradientBlock { alpha, beta, bias, lambda } = gradients;
         let mut row_gradient = vec![T::ZERO; self.scale.len()];
         let mut row_product = vec![T::ZERO; self.scale.len()];
-        let input = BlockInput {
-            first_label,
-            z,
-            rows,
-            loss: self.loss,
-            thresholds: self.thresholds,
-            parameters: self.parameters,
-            lambda: &self.lambda,
-            signals: self.signals,
-        };
         let loss = loss_block(
-            &input,
+            &self.input(first_label, z, rows),
             &mut BlockOutput {
                 g,
                 alpha,
@@ -156,6 +147,38 @@ impl<'a, T: Real> Pass<'a, T> {
             },
         );
         BlockSums { loss, row_gradient, row_product }
+    }
+
+    fn input<'b>(&'b self, first_label: usize, z: &'b [T], rows: &'b RowTerms<T>) -> BlockInput<'b, T> {
+        BlockInput {
+            first_label,
+            z,
+            rows,
+            loss: self.loss,
+            thresholds: self.thresholds,
+            parameters: self.parameters,
+            lambda: &self.lambda,
+            signals: self.signals,
+        }
+    }
+
+    /// The standardised logits less their thresholds: above zero means the label is predicted.
+    pub fn adjusted(&self, z: &[T], scores: &mut [T]) {
+        let size = block_labels(self.labels);
+        let run = size * self.scale.len();
+        let rows = self.rows(z);
+        let blocks = z.par_chunks(run).zip(scores.par_chunks_mut(run)).enumerate();
+        blocks.for_each(|(block, (z, scores))| adjust_block(&self.input(block * size, z, &rows), scores));
+    }
+
+    /// The rows of a batch whose logits are all there.
+    pub fn rows(&self, z: &[T]) -> RowTerms<T> {
+        if !self.standardises() {
+            return self.plain_rows();
+        }
+        let run = block_labels(self.labels) * self.scale.len();
+        let moments: Vec<_> = z.par_chunks(run).map(|z| self.moments(z)).collect();
+        self.standardised_rows(&moments)
     }
 
     /// What the third sweep needs: with c = z - mean and s the deviation, the gradient by z is
@@ -222,12 +245,7 @@ impl<'a, T: Real> Pass<'a, T> {
     ) -> LossValue {
         let size = block_labels(self.labels);
         let run = size * self.scale.len();
-        let rows = if self.standardises() {
-            let moments: Vec<_> = z.par_chunks(run).map(|z| self.moments(z)).collect();
-            self.standardised_rows(&moments)
-        } else {
-            self.plain_rows()
-        };
+        let rows = self.rows(z);
         let sums: Vec<_> = z
             .par_chunks(run)
             .zip(g.par_chunks_mut(run))

@@ -119,6 +119,25 @@ widest! {
 }
 
 widest! {
+    /// What prediction needs of a block: the standardised logits less their thresholds.
+    pub fn adjust_block<T: Real>(input: &BlockInput<T>, scores: &mut [T]) {
+        let stride = input.rows.scale.len();
+        for (offset, (z, scores)) in input.z.chunks_exact(stride).zip(scores.chunks_exact_mut(stride)).enumerate() {
+            let label = input.first_label + offset;
+            let base = theta(input, label, T::ZERO, T::ZERO).value;
+            for row in 0..stride {
+                scores[row] = (z[row] - input.rows.mean[row]) * input.rows.inverse[row] - base;
+            }
+            for entry in input.signals.of(label) {
+                let row = entry.row as usize;
+                let theta = theta(input, label, T::of(entry.local), T::of(entry.own)).value;
+                scores[row] = (z[row] - input.rows.mean[row]) * input.rows.inverse[row] - theta;
+            }
+        }
+    }
+}
+
+widest! {
     /// Takes the gradient back through the standardisation, eq. 2, and sums it over the rows.
     /// `shift` is the mean gradient of each row, `tilt` what the standard deviation gives back.
     pub fn unstandardise<T: Real>(

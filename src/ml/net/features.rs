@@ -1,11 +1,14 @@
 //! From the features of a data set to the inputs of a network: all of them, the most frequent
 //! ones, or a signed hash.
 
+use serde::{Deserialize, Serialize};
+
 use crate::ml::config::net::{Features, NetConfig};
 use crate::ml::data::csr::Csr;
 
 /// Which input a feature goes to, and with which sign.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FeatureMap {
     All {
         features: usize,

@@ -62,7 +62,17 @@ impl BatchInputs {
         self.row_ends.len() - 1
     }
 
-    fn row(&self, row: usize) -> &[(u32, f32)] {
+    /// Input and value of every entry, row by row.
+    pub fn entries(&self) -> &[(u32, f32)] {
+        &self.by_row
+    }
+
+    /// Where a row's entries start.
+    pub fn start(&self, row: usize) -> u32 {
+        self.row_ends[row]
+    }
+
+    pub fn row(&self, row: usize) -> &[(u32, f32)] {
         &self.by_row[self.row_ends[row] as usize..self.row_ends[row + 1] as usize]
     }
 

@@ -8,7 +8,7 @@ use super::dense::sum_partials;
 use super::input::BatchInputs;
 use super::weights::Weights;
 use crate::ml::config::net::NetConfig;
-use crate::ml::loss::fused::{Moments, Pass, ThresholdGradients, stride};
+use crate::ml::loss::fused::{Pass, ThresholdGradients, stride};
 use crate::ml::loss::kernel::run_sums;
 use crate::ml::loss::terms::LossValue;
 
@@ -36,8 +36,8 @@ pub struct Gradients {
 
 impl Gradients {
     pub fn new(weights: &Weights) -> Self {
-        let mut widths = vec![0, weights.width];
-        widths.extend(weights.layers.iter().map(|layer| layer.outputs));
+        let mut widths = weights.widths();
+        widths[0] = 0;
         Self { rest: Weights::zeros(&widths, weights.lambda.len()), table: Buffer::default() }
     }
 }
@@ -130,12 +130,7 @@ impl Workspace {
         let x: &[f32] = &self.hidden[last].outside;
         let z: &[f32] = &self.z;
 
-        let rows = if pass.standardises() {
-            let moments: Vec<Moments<f32>> = z.par_chunks(run).map(|z| pass.moments(z)).collect();
-            pass.standardised_rows(&moments)
-        } else {
-            pass.plain_rows()
-        };
+        let rows = pass.rows(z);
         let sums: Vec<_> = z
             .par_chunks(run)
             .zip(self.g.par_chunks_mut(run))

@@ -89,6 +89,13 @@ impl Weights {
         weights
     }
 
+    /// From the inputs to the labels.
+    pub fn widths(&self) -> Vec<usize> {
+        let mut widths = vec![self.inputs, self.width];
+        widths.extend(self.layers.iter().map(|layer| layer.outputs));
+        widths
+    }
+
     pub fn labels(&self) -> usize {
         self.alpha.len()
     }

@@ -9,6 +9,7 @@ use crate::ml::config::optimiser::{OptimiserConfig, OptimiserKind};
 use crate::ml::config::preset::Preset;
 use crate::ml::config::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant};
 use crate::ml::data::csr::Csr;
+use crate::ml::engine::State;
 use crate::ml::golden::{assert_close, flat, matrix, read, sparse, vector};
 use crate::ml::loss::fused::Pass;
 use crate::ml::loss::terms::{LossTerms, ThresholdTerms, Thresholds};
@@ -105,17 +106,19 @@ fn run_golden(number: usize, kind: OptimiserKind) {
     let config = OptimiserConfig { kind, lr: LR, weight_decay: 1e-2, ..paper.optimiser };
     let net = NetConfig { hidden: vec![HIDDEN], ..paper.net };
 
-    let (batch, mut weights) = inputs(&golden["inputs"]);
+    let (batch, weights) = inputs(&golden["inputs"]);
     let y = sparse(&matrix(&golden["inputs"]["Y"]));
     let signals = BatchSignals::new(LABELS, &y, &propagate(&y, LABELS, false, 1e-8), 1e-8);
     let terms = LossTerms::new(&loss, &[run["pos_weight"].as_f64().unwrap(); LABELS]);
     let thresholds = ThresholdTerms::new(variant, &threshold, &vector(&golden["inputs"]["IDF"]));
-    let mut optimiser = Optimiser::new(config, &weights);
+    let optimiser = Optimiser::new(config.clone());
+    let mut state = State::new(weights, config.kind);
     let mut workspace = Workspace::default();
-    let mut gradients = Gradients::new(&weights);
+    let mut gradients = Gradients::new(&state.weights);
     for (t, step) in run["steps"].as_array().unwrap().iter().enumerate() {
         let what = format!("run {number}, step {t}");
-        workspace.forward(&net, &weights, &batch, None);
+        let weights = &state.weights;
+        workspace.forward(&net, weights, &batch, None);
         let parameters = Thresholds {
             alpha: &weights.alpha,
             beta: &weights.beta,
@@ -123,14 +126,14 @@ fn run_golden(number: usize, kind: OptimiserKind) {
             lambda: &weights.lambda,
         };
         let pass = Pass::new(&terms, &thresholds, parameters, &signals, 6);
-        let value = workspace.backward(&net, &weights, &batch, &pass, &mut gradients);
+        let value = workspace.backward(&net, weights, &batch, &pass, &mut gradients);
         assert_close(&what, &[value.total], &[step["loss"].as_f64().unwrap()], 1e-5);
         if step["grads"].is_object() {
             check(&format!("{what}, gradient"), &gradients.rest, &step["grads"], Some(&gradients.table));
         }
-        optimiser.step(LR, &mut weights, &gradients, &batch, variant.learns());
+        optimiser.step(LR, &mut state, &gradients, &batch, variant.learns());
         if step["params_after"].is_object() {
-            check(&format!("{what}, after"), &weights, &step["params_after"], None);
+            check(&format!("{what}, after"), &state.weights, &step["params_after"], None);
         }
     }
 }

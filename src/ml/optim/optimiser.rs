@@ -4,6 +4,7 @@ use rayon::prelude::*;
 
 use super::adamw::{AdamwStep, adamw, adamw_without_gradient, descend};
 use crate::ml::config::optimiser::{OptimiserConfig, OptimiserKind};
+use crate::ml::engine::State;
 use crate::ml::net::buffer::Buffer;
 use crate::ml::net::input::BatchInputs;
 use crate::ml::net::network::Gradients;
@@ -14,45 +15,36 @@ const CHUNK: usize = 1 << 14;
 /// Rows of the table that one task updates.
 const ROWS: usize = 128;
 
-/// What an optimiser remembers.
+/// What an optimiser does; what it remembers is in the [`State`].
 #[derive(Clone)]
 pub struct Optimiser {
     config: OptimiserConfig,
-    /// Steps done.
-    pub steps: u64,
-    /// First and second moments; none for SGD.
-    pub moments: Option<Box<(Weights, Weights)>>,
 }
 
 impl Optimiser {
-    pub fn new(config: OptimiserConfig, weights: &Weights) -> Self {
-        let zeros = || {
-            let mut widths = vec![weights.inputs, weights.width];
-            widths.extend(weights.layers.iter().map(|layer| layer.outputs));
-            Weights::zeros(&widths, weights.lambda.len())
-        };
-        let moments = (config.kind != OptimiserKind::Sgd).then(|| Box::new((zeros(), zeros())));
-        Self { config, steps: 0, moments }
+    pub fn new(config: OptimiserConfig) -> Self {
+        Self { config }
     }
 
     /// One step. Parameters of thresholds that do not learn are left alone, as PyTorch leaves
     /// parameters without a gradient: no step, no decay.
     pub fn step(
-        &mut self,
+        &self,
         lr: f64,
-        weights: &mut Weights,
+        state: &mut State,
         gradients: &Gradients,
         inputs: &BatchInputs,
         thresholds_learn: bool,
     ) {
-        self.steps += 1;
+        state.steps += 1;
+        let weights = &mut state.weights;
         let scale = self.clip_scale(gradients, thresholds_learn);
         let learning = weights.named().len() - if thresholds_learn { 0 } else { 4 };
-        let Some(moments) = &mut self.moments else {
+        let Some(moments) = &mut state.moments else {
             let (decay, rate) = (1.0 - lr * self.config.weight_decay, lr * scale);
             return descend_all(decay as f32, rate as f32, weights, gradients, inputs, learning);
         };
-        let step = AdamwStep::new(&self.config, lr, self.steps, scale);
+        let step = AdamwStep::new(&self.config, lr, state.steps, scale);
         let (first, second) = &mut **moments;
         let table = Table {
             width: weights.width,

@@ -6,6 +6,7 @@ pub mod idf;
 pub mod neighbours;
 pub mod propagate;
 pub mod sparse_rows;
+pub mod supply;
 
 #[cfg(test)]
 mod golden_tests;
