@@ -9,6 +9,7 @@ pub mod dense;
 pub mod detect;
 pub mod duplicates;
 pub mod error;
+pub mod examples;
 pub mod fetch;
 pub mod filter;
 #[cfg(test)]

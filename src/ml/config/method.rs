@@ -1,0 +1,215 @@
+//! The whole method: everything that training needs to know apart from the data.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::choice::{Limit, PosWeight};
+use super::device::{Device, Precision};
+use super::loss::{LossChanges, LossConfig};
+use super::net::{Features, NetChanges, NetConfig};
+use super::optimiser::{OptimiserChanges, OptimiserConfig};
+use super::preset::Preset;
+use super::schedule::{
+    CheckpointChanges, CheckpointConfig, ScheduleChanges, ScheduleConfig, StoppingChanges, StoppingConfig,
+};
+use super::signal::{LocalSignal, SignalChanges, SignalConfig};
+use super::threshold::{GlobalSignal, ThresholdChanges, ThresholdConfig, Variant};
+
+/// Every parameter present. Serialised, it is what a key holds, so that writing a preset's own
+/// value changes nothing and changing a preset changes every key made from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Method {
+    pub variant: Variant,
+    pub seed: u64,
+    pub epochs: u64,
+    /// Rows per step.
+    pub batch: usize,
+    pub device: Device,
+    pub precision: Precision,
+    pub net: NetConfig,
+    pub threshold: ThresholdConfig,
+    pub signal: SignalConfig,
+    pub loss: LossConfig,
+    pub optimiser: OptimiserConfig,
+    pub schedule: ScheduleConfig,
+    pub stopping: StoppingConfig,
+    #[serde(skip)]
+    pub checkpoint: CheckpointConfig,
+}
+
+/// The method as a user writes it: a preset and what is to be different.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MethodChanges {
+    pub preset: Preset,
+    pub variant: Option<Variant>,
+    pub seed: Option<u64>,
+    pub epochs: Option<u64>,
+    pub batch: Option<usize>,
+    pub device: Option<Device>,
+    pub precision: Option<Precision>,
+    pub net: NetChanges,
+    pub threshold: ThresholdChanges,
+    pub signal: SignalChanges,
+    pub loss: LossChanges,
+    pub optimiser: OptimiserChanges,
+    pub schedule: ScheduleChanges,
+    pub stopping: StoppingChanges,
+    pub checkpoint: CheckpointChanges,
+}
+
+impl MethodChanges {
+    pub fn resolve(self) -> Method {
+        let base = self.preset.method();
+        Method {
+            variant: self.variant.unwrap_or(base.variant),
+            seed: self.seed.unwrap_or(base.seed),
+            epochs: self.epochs.unwrap_or(base.epochs),
+            batch: self.batch.unwrap_or(base.batch),
+            device: self.device.unwrap_or(base.device),
+            precision: self.precision.unwrap_or(base.precision),
+            net: self.net.over(base.net),
+            threshold: self.threshold.over(base.threshold),
+            signal: self.signal.over(base.signal),
+            loss: self.loss.over(base.loss),
+            optimiser: self.optimiser.over(base.optimiser),
+            schedule: self.schedule.over(base.schedule),
+            stopping: self.stopping.over(base.stopping),
+            checkpoint: self.checkpoint.over(base.checkpoint),
+        }
+    }
+}
+
+/// A value that has the right type and makes no sense all the same.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// `optimiser.lr`
+    pub field: &'static str,
+    pub message: String,
+}
+
+impl Method {
+    /// Learnable numbers: network and thresholds.
+    pub fn parameters(&self, features: usize, labels: usize) -> usize {
+        self.net.parameters(features, labels) + self.threshold.parameters(labels)
+    }
+
+    /// The local signal in training; none where the variant has no use for it.
+    pub fn local_in_training(&self) -> LocalSignal {
+        if self.variant.uses_local() { self.signal.train } else { LocalSignal::None }
+    }
+
+    pub fn local_in_prediction(&self) -> LocalSignal {
+        if self.variant.uses_local() { self.signal.predict } else { LocalSignal::None }
+    }
+
+    /// Whether prediction as configured needs the true labels of the rows that it predicts, as
+    /// the paper's evaluation does. Only the oracle path may then be taken.
+    pub fn predicts_from_true_labels(&self) -> bool {
+        let own = self.threshold.global == GlobalSignal::OwnLabels && self.variant.uses_global();
+        self.signal.predict == LocalSignal::BatchLabels && (own || self.variant.uses_local())
+    }
+
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut require = |holds: bool, field, message: &str| {
+            if !holds {
+                problems.push(Problem { field, message: message.to_owned() });
+            }
+        };
+        let positive = |limit: Limit| limit.value().is_none_or(|value| value > 0.0);
+        let share = |value: f64| (0.0..1.0).contains(&value);
+
+        require(self.epochs > 0, "epochs", "at least one epoch is needed");
+        require(self.batch > 0, "batch", "at least one row per batch is needed");
+        require(!self.net.hidden.contains(&0), "net.hidden", "a layer of width 0 lets nothing through");
+        require(share(self.net.dropout), "net.dropout", "must be at least 0 and below 1");
+        let counted = self.net.features != Features::All;
+        require(!counted || self.net.feature_count > 0, "net.feature_count", "must be at least 1");
+        let neighbours = [self.signal.train, self.signal.predict].contains(&LocalSignal::TrainNeighbours);
+        require(!neighbours || self.signal.neighbours > 0, "signal.neighbours", "must be at least 1");
+        let predicted = [self.signal.train, self.signal.predict].contains(&LocalSignal::Predicted);
+        let labels = self.signal.predicted_labels > 0;
+        require(!predicted || labels, "signal.predicted_labels", "must be at least 1");
+        require(self.signal.eps >= 0.0, "signal.eps", "must not be negative");
+        require(self.loss.standardise_eps >= 0.0, "loss.standardise_eps", "must not be negative");
+        require(self.loss.margin_weight >= 0.0, "loss.margin_weight", "must not be negative");
+        require(self.loss.margin >= 0.0, "loss.margin", "must not be negative");
+        let weight = !matches!(self.loss.pos_weight, PosWeight::Number(weight) if weight <= 0.0);
+        require(weight, "loss.pos_weight", "must be above 0");
+        let lambda = self.threshold.lambda_init;
+        require(
+            !self.threshold.lambda_sigmoid || (lambda > 0.0 && lambda < 1.0),
+            "threshold.lambda_init",
+            "must lie between 0 and 1, both excluded, when lambda goes through a sigmoid",
+        );
+        require(self.optimiser.lr > 0.0, "optimiser.lr", "must be above 0");
+        require(share(self.optimiser.beta1), "optimiser.beta1", "must be at least 0 and below 1");
+        require(share(self.optimiser.beta2), "optimiser.beta2", "must be at least 0 and below 1");
+        require(self.optimiser.eps > 0.0, "optimiser.eps", "must be above 0");
+        require(self.optimiser.weight_decay >= 0.0, "optimiser.weight_decay", "must not be negative");
+        require(positive(self.optimiser.clip), "optimiser.clip", "must be above 0");
+        require(self.schedule.warmup >= 0.0, "schedule.warmup", "must not be negative");
+        require((0.0..=1.0).contains(&self.schedule.floor), "schedule.floor", "must lie between 0 and 1");
+        require(positive(self.stopping.patience), "stopping.patience", "must be above 0");
+        require(positive(self.checkpoint.epochs), "checkpoint.epochs", "must be above 0");
+        require(positive(self.checkpoint.minutes), "checkpoint.minutes", "must be above 0");
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(yaml: &str) -> MethodChanges {
+        serde_yaml::from_str(yaml).unwrap()
+    }
+
+    #[test]
+    fn writing_what_a_preset_says_already_changes_nothing() {
+        let plain = written("preset: released").resolve();
+        let explicit =
+            written("{ preset: released, loss: { pos_weight: 1e1 }, net: { dropout: 0.3 } }").resolve();
+        assert_eq!(plain, explicit);
+    }
+
+    #[test]
+    fn a_single_field_is_changed_and_its_neighbours_stay() {
+        let paper = Preset::Paper.method();
+        let changed = written("{ preset: paper, optimiser: { lr: 0.5 } }").resolve();
+        assert_eq!(changed.optimiser, OptimiserConfig { lr: 0.5, ..paper.optimiser.clone() });
+        assert_eq!(Method { optimiser: paper.optimiser.clone(), ..changed }, paper);
+    }
+
+    #[test]
+    fn unknown_fields_are_refused_at_every_depth() {
+        for yaml in ["colour: red", "net: { width: 3 }", "optimiser: { learning_rate: 1 }"] {
+            assert!(serde_yaml::from_str::<MethodChanges>(yaml).is_err(), "{yaml}");
+        }
+    }
+
+    #[test]
+    fn a_method_survives_json_and_leaves_the_checkpoint_cadence_out() {
+        let method = written("{ preset: honest, checkpoint: { epochs: 3 } }").resolve();
+        let json = serde_json::to_value(&method).unwrap();
+        assert!(json.get("checkpoint").is_none());
+        let back: Method = serde_json::from_value(json).unwrap();
+        assert_eq!(back, Method { checkpoint: CheckpointConfig::default(), ..method });
+    }
+
+    #[test]
+    fn senseless_values_are_named() {
+        let method = written("{ epochs: 0, optimiser: { lr: -1 }, net: { dropout: 1 } }").resolve();
+        let fields: Vec<_> = method.problems().into_iter().map(|problem| problem.field).collect();
+        assert_eq!(fields, ["epochs", "net.dropout", "optimiser.lr"]);
+    }
+
+    #[test]
+    fn the_papers_model_has_about_2_8_million_parameters_at_amazoncat_shape() {
+        let parameters = Preset::Paper.method().parameters(203_882, 13_330);
+        assert_eq!(parameters, 8193 * 128 + 129 * 13_330 + 3 * 13_330 + 1);
+        assert!((2.75e6..2.85e6).contains(&(parameters as f64)));
+    }
+}

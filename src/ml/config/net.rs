@@ -1,0 +1,64 @@
+//! The network: a sparse input layer, hidden layers, one output per label.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::choice::BiasInit;
+
+settings! {
+    /// The network.
+    NetConfig / NetChanges {
+        /// Widths of the hidden layers; empty for a linear model.
+        hidden: Vec<usize>,
+        activation: Activation,
+        /// Share of hidden activations set to zero in training.
+        dropout: f64,
+        /// Which features reach the input layer.
+        features: Features,
+        /// How many inputs `cut` and `hash` leave. A data set with fewer features keeps them all.
+        feature_count: usize,
+        /// Where the bias of the output layer starts: a number, or `layer` for draws as in the weights.
+        output_bias: BiasInit,
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activation {
+    Relu,
+    Gelu,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Features {
+    /// Every feature has its own input.
+    All,
+    /// Only the features that occur in most training rows.
+    Cut,
+    /// Features share inputs by a signed hash of their number.
+    Hash,
+}
+
+impl NetConfig {
+    /// How many inputs the network has for a data set of `features` columns.
+    pub fn inputs(&self, features: usize) -> usize {
+        match self.features {
+            Features::All => features,
+            Features::Cut | Features::Hash => features.min(self.feature_count),
+        }
+    }
+
+    /// Widths from the input to the output.
+    pub fn widths(&self, features: usize, labels: usize) -> Vec<usize> {
+        let mut widths = vec![self.inputs(features)];
+        widths.extend(&self.hidden);
+        widths.push(labels);
+        widths
+    }
+
+    /// Weights and biases of the network; the thresholds have their own.
+    pub fn parameters(&self, features: usize, labels: usize) -> usize {
+        self.widths(features, labels).windows(2).map(|pair| (pair[0] + 1) * pair[1]).sum()
+    }
+}

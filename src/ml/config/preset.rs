@@ -1,0 +1,173 @@
+//! Presets: complete parameter sets, each a plain value. Any field can be changed from YAML.
+//!
+//! Where the paper is silent, `paper` takes the released code's value, except for the network,
+//! whose size the paper gives.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::choice::{BiasInit, Init, Limit, PosWeight};
+use super::device::{Device, Precision};
+use super::loss::{LossConfig, Reduction};
+use super::method::Method;
+use super::net::{Activation, Features, NetConfig};
+use super::optimiser::{OptimiserConfig, OptimiserKind};
+use super::schedule::{CheckpointConfig, ScheduleConfig, ScheduleKind, StoppingConfig, Watched};
+use super::signal::{LocalSignal, SignalConfig, Weighting};
+use super::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant};
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// The equations as printed.
+    Paper,
+    /// What the public toolkit really computes.
+    Released,
+    /// Free of leaks: what prediction sees is what training saw, and neither sees the answer.
+    #[default]
+    Honest,
+}
+
+impl Preset {
+    pub fn method(self) -> Method {
+        match self {
+            Self::Paper => paper(),
+            Self::Released => released(),
+            Self::Honest => honest(),
+        }
+    }
+}
+
+fn paper() -> Method {
+    Method {
+        variant: Variant::Adaptive,
+        seed: 0,
+        epochs: 150,
+        batch: 128,
+        device: Device::Auto,
+        precision: Precision::F32,
+        net: NetConfig {
+            hidden: vec![128],
+            activation: Activation::Relu,
+            dropout: 0.0,
+            features: Features::Hash,
+            feature_count: 8192,
+            output_bias: BiasInit::Layer,
+        },
+        threshold: ThresholdConfig {
+            global: GlobalSignal::Idf,
+            squash: Squash::None,
+            lambda_init: 0.5,
+            lambda_per_label: false,
+            lambda_sigmoid: false,
+            alpha_init: Init::Normal,
+            beta_init: Init::Normal,
+            bias_init: Init::Constant(0.0),
+        },
+        signal: SignalConfig {
+            train: LocalSignal::BatchLabels,
+            predict: LocalSignal::BatchLabels,
+            leave_self_out: false,
+            neighbours: 50,
+            weighting: Weighting::Uniform,
+            predicted_labels: 32,
+            eps: 1e-8,
+        },
+        loss: LossConfig {
+            standardise: false,
+            standardise_eps: 1e-8,
+            margin_weight: 0.1,
+            margin: 0.1,
+            pos_weight: PosWeight::None,
+            reduction: Reduction::SumLabelsMeanBatch,
+        },
+        optimiser: OptimiserConfig {
+            kind: OptimiserKind::Adamw,
+            lr: 1e-4,
+            beta1: 0.9,
+            beta2: 0.999,
+            eps: 1e-8,
+            weight_decay: 0.01,
+            clip: Limit::None,
+        },
+        schedule: ScheduleConfig { kind: ScheduleKind::Constant, warmup: 0.0, floor: 0.0 },
+        stopping: StoppingConfig {
+            metric: Watched::MacroF1,
+            patience: Limit::None,
+            min_epochs: 1,
+            restore_best: false,
+        },
+        checkpoint: CheckpointConfig::default(),
+    }
+}
+
+fn released() -> Method {
+    let paper = paper();
+    Method {
+        net: NetConfig {
+            hidden: vec![2048; 3],
+            dropout: 0.3,
+            features: Features::All,
+            output_bias: BiasInit::Constant(0.5),
+            ..paper.net
+        },
+        threshold: ThresholdConfig {
+            global: GlobalSignal::OwnLabels,
+            squash: Squash::Sigmoid,
+            ..paper.threshold
+        },
+        loss: LossConfig {
+            standardise: true,
+            pos_weight: PosWeight::Number(10.0),
+            reduction: Reduction::Mean,
+            ..paper.loss
+        },
+        stopping: StoppingConfig { restore_best: true, ..paper.stopping },
+        ..paper
+    }
+}
+
+fn honest() -> Method {
+    let paper = paper();
+    Method {
+        epochs: 60,
+        net: NetConfig { hidden: vec![256], dropout: 0.3, features: Features::All, ..paper.net },
+        threshold: ThresholdConfig {
+            lambda_sigmoid: true,
+            alpha_init: Init::Constant(0.0),
+            beta_init: Init::Constant(0.0),
+            ..paper.threshold
+        },
+        signal: SignalConfig {
+            train: LocalSignal::TrainNeighbours,
+            predict: LocalSignal::TrainNeighbours,
+            weighting: Weighting::CosineSquared,
+            ..paper.signal
+        },
+        loss: LossConfig { pos_weight: PosWeight::Sqrt, ..paper.loss },
+        optimiser: OptimiserConfig { lr: 1e-3, ..paper.optimiser },
+        stopping: StoppingConfig { patience: Limit::At(10.0), restore_best: true, ..paper.stopping },
+        ..paper
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_makes_sense() {
+        for preset in [Preset::Paper, Preset::Released, Preset::Honest] {
+            assert_eq!(preset.method().problems(), [], "{preset:?}");
+        }
+    }
+
+    #[test]
+    fn the_honest_preset_never_looks_at_the_answer() {
+        let honest = Preset::Honest.method();
+        assert_eq!(honest.threshold.global, GlobalSignal::Idf);
+        for signal in [honest.signal.train, honest.signal.predict] {
+            assert_ne!(signal, LocalSignal::BatchLabels);
+        }
+    }
+}

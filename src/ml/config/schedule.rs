@@ -1,0 +1,103 @@
+//! The learning rate over time, when to stop, and when to keep a checkpoint.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::choice::Limit;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScheduleKind {
+    Constant,
+    /// Half a cosine from the full rate down to `floor`.
+    Cosine,
+}
+
+settings! {
+    /// The learning rate over time.
+    ScheduleConfig / ScheduleChanges {
+        kind: ScheduleKind,
+        /// Epochs over which the rate rises linearly from nothing; fractions are allowed.
+        warmup: f64,
+        /// What share of the rate `cosine` ends at.
+        floor: f64,
+    }
+}
+
+impl ScheduleConfig {
+    /// The share of the full rate at a step counted from 0.
+    pub fn share(&self, step: u64, steps_per_epoch: u64, epochs: u64) -> f64 {
+        let warmup = self.warmup * steps_per_epoch as f64;
+        let position = step as f64;
+        if position < warmup {
+            return (position + 1.0) / (warmup + 1.0);
+        }
+        match self.kind {
+            ScheduleKind::Constant => 1.0,
+            ScheduleKind::Cosine => {
+                let length = ((steps_per_epoch * epochs) as f64 - warmup).max(1.0);
+                let way = ((position - warmup) / length).min(1.0);
+                self.floor + (1.0 - self.floor) * 0.5 * (1.0 + (std::f64::consts::PI * way).cos())
+            }
+        }
+    }
+}
+
+/// The figure on the validation rows that decides which epoch is best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Watched {
+    MacroF1,
+    MicroF1,
+}
+
+settings! {
+    /// When to stop.
+    StoppingConfig / StoppingChanges {
+        metric: Watched,
+        /// Epochs without a better value before training stops, or `none`.
+        patience: Limit,
+        /// Never stop before this many epochs.
+        min_epochs: u64,
+        /// Hand out the weights of the best epoch instead of the last one's.
+        restore_best: bool,
+    }
+}
+
+settings! {
+    /// When to keep a checkpoint. It changes no result and is in no key.
+    CheckpointConfig / CheckpointChanges {
+        /// Every so many epochs, or `none`.
+        epochs: Limit,
+        /// Every so many minutes, or `none`.
+        minutes: Limit,
+    }
+}
+
+impl Default for CheckpointConfig {
+    fn default() -> Self {
+        Self { epochs: Limit::None, minutes: Limit::At(5.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_rises_then_falls_along_half_a_cosine() {
+        let schedule = ScheduleConfig { kind: ScheduleKind::Cosine, warmup: 1.0, floor: 0.1 };
+        let share = |step| schedule.share(step, 10, 11);
+        assert_eq!(share(0), 1.0 / 11.0);
+        assert_eq!(share(9), 10.0 / 11.0);
+        assert_eq!(share(10), 1.0);
+        assert!((share(60) - 0.55).abs() < 1e-12);
+        assert!((share(110) - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_constant_rate_stays() {
+        let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup: 0.0, floor: 0.0 };
+        assert!((0..50).all(|step| schedule.share(step, 10, 5) == 1.0));
+    }
+}

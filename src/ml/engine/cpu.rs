@@ -1,0 +1,115 @@
+//! Training and scoring on the CPU, with the fused pass between hand-written layers.
+
+use std::borrow::Cow;
+
+use super::predicted::predicted_signal;
+use super::{Batch, Engine, Scores, State};
+use crate::ml::config::method::Method;
+use crate::ml::loss::fused::{Pass, stride};
+use crate::ml::loss::terms::{LossTerms, LossValue, ThresholdTerms, Thresholds};
+use crate::ml::net::network::{Gradients, Workspace};
+use crate::ml::net::weights::Weights;
+use crate::ml::optim::optimiser::Optimiser;
+use crate::ml::signal::batch::BatchSignals;
+use crate::ml::signal::idf::Idf;
+use crate::ml::signal::sparse_rows::SparseRows;
+use crate::ml::signal::supply::Local;
+
+/// Runs inside whatever rayon pool calls it; libtorch itself must be set to one thread.
+pub struct CpuEngine {
+    method: Method,
+    loss: LossTerms<f32>,
+    thresholds: ThresholdTerms<f32>,
+    state: State,
+    optimiser: Optimiser,
+    workspace: Workspace,
+    gradients: Gradients,
+}
+
+impl CpuEngine {
+    pub fn new(method: &Method, idf: &Idf, state: State) -> Self {
+        Self {
+            loss: LossTerms::new(&method.loss, &idf.positive_weights(method.loss.pos_weight)),
+            thresholds: ThresholdTerms::new(method.variant, &method.threshold, &idf.values),
+            optimiser: Optimiser::new(method.optimiser.clone()),
+            workspace: Workspace::default(),
+            gradients: Gradients::new(&state.weights),
+            method: method.clone(),
+            state,
+        }
+    }
+
+    /// The signals of the batch whose logits were computed last.
+    fn signals(&self, batch: &Batch) -> BatchSignals {
+        let (labels, eps) = (self.state.weights.labels(), self.method.signal.eps);
+        let local = match &batch.local {
+            Local::Rows(local) => local,
+            Local::Predicted => {
+                let rows = batch.inputs.rows();
+                let none = SparseRows::empty(rows);
+                let bare = BatchSignals::new(labels, &SparseRows::default(), &none, eps);
+                let mut scores = Scores::default();
+                adjusted(&self.pass(&bare, rows), &self.workspace, rows, &mut scores);
+                &predicted_signal(&scores, &self.method.signal)
+            }
+        };
+        BatchSignals::new(labels, &batch.targets, local, eps)
+    }
+
+    fn pass<'a>(&'a self, signals: &'a BatchSignals, rows: usize) -> Pass<'a, f32> {
+        Pass::new(&self.loss, &self.thresholds, parameters(&self.state.weights), signals, rows)
+    }
+}
+
+fn parameters(weights: &Weights) -> Thresholds<'_, f32> {
+    Thresholds { alpha: &weights.alpha, beta: &weights.beta, bias: &weights.bias, lambda: &weights.lambda }
+}
+
+fn adjusted(pass: &Pass<f32>, workspace: &Workspace, rows: usize, scores: &mut Scores) {
+    scores.rows = rows;
+    scores.stride = stride(rows);
+    scores.values.resize(workspace.logits().len());
+    pass.adjusted(workspace.logits(), &mut scores.values);
+}
+
+impl Engine for CpuEngine {
+    fn labels(&self) -> usize {
+        self.state.weights.labels()
+    }
+
+    fn step(&mut self, batch: &mut Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError> {
+        let rows = batch.inputs.rows();
+        batch.inputs.group_by_input();
+        let net = &self.method.net;
+        self.workspace.forward(net, &self.state.weights, &batch.inputs, Some((self.method.seed, step)));
+        let signals = self.signals(batch);
+        let weights = &self.state.weights;
+        let pass = Pass::new(&self.loss, &self.thresholds, parameters(weights), &signals, rows);
+        let value = self.workspace.backward(net, weights, &batch.inputs, &pass, &mut self.gradients);
+        drop(pass);
+        let learn = self.method.variant.learns();
+        self.optimiser.step(lr, &mut self.state, &self.gradients, &batch.inputs, learn);
+        Ok(value)
+    }
+
+    fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), tch::TchError> {
+        let rows = batch.inputs.rows();
+        self.workspace.forward(&self.method.net, &self.state.weights, &batch.inputs, None);
+        let signals = self.signals(batch);
+        adjusted(&self.pass(&signals, rows), &self.workspace, rows, scores);
+        Ok(())
+    }
+
+    fn state(&self) -> Result<Cow<'_, State>, tch::TchError> {
+        Ok(Cow::Borrowed(&self.state))
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), tch::TchError> {
+        self.state = state;
+        Ok(())
+    }
+
+    fn into_state(self: Box<Self>) -> Result<State, tch::TchError> {
+        Ok(self.state)
+    }
+}

@@ -1,0 +1,80 @@
+//! What computes a step and a batch of scores: [`cpu::CpuEngine`] with the fused pass, or the
+//! generic libtorch expression on any device, [`torch::TorchEngine`]. Both start from, and can
+//! be brought back to, the same [`State`].
+
+use crate::ml::config::optimiser::OptimiserKind;
+use crate::ml::loss::terms::LossValue;
+use crate::ml::net::buffer::Buffer;
+use crate::ml::net::input::BatchInputs;
+use crate::ml::net::weights::Weights;
+use crate::ml::signal::sparse_rows::SparseRows;
+use crate::ml::signal::supply::Local;
+
+pub mod cpu;
+pub mod device;
+pub mod predicted;
+pub mod torch;
+
+/// Everything that changes while a model learns.
+#[derive(Clone)]
+pub struct State {
+    pub weights: Weights,
+    /// First and second moments; none for SGD.
+    pub moments: Option<Box<(Weights, Weights)>>,
+    /// Optimiser steps done.
+    pub steps: u64,
+}
+
+impl State {
+    /// Before the first step.
+    pub fn new(weights: Weights, optimiser: OptimiserKind) -> Self {
+        let moments = (optimiser != OptimiserKind::Sgd).then(|| {
+            let zeros = Weights::zeros(&weights.widths(), weights.lambda.len());
+            Box::new((zeros.clone(), zeros))
+        });
+        Self { weights, moments, steps: 0 }
+    }
+}
+
+/// A batch on its way into an engine.
+pub struct Batch {
+    pub inputs: BatchInputs,
+    /// The true labels, one row each, or no rows at all where they must not be known.
+    pub targets: SparseRows,
+    pub local: Local,
+}
+
+/// What a batch is scored: above zero, a label is predicted.
+#[derive(Default)]
+pub struct Scores {
+    pub rows: usize,
+    /// Label-major, `stride` values per label.
+    pub stride: usize,
+    pub values: Buffer,
+}
+
+impl Scores {
+    pub fn labels(&self) -> usize {
+        self.values.len() / self.stride
+    }
+
+    /// The scores of one label for all rows.
+    pub fn of_label(&self, label: usize) -> &[f32] {
+        &self.values[label * self.stride..][..self.rows]
+    }
+
+    pub fn score(&self, row: usize, label: usize) -> f32 {
+        self.of_label(label)[row]
+    }
+}
+
+pub trait Engine {
+    fn labels(&self) -> usize;
+    /// One step of training. `step` counts from 0 over the whole run and names the dropout draws.
+    fn step(&mut self, batch: &mut Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError>;
+    fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), tch::TchError>;
+    /// Borrowed where it lies in memory already, else brought over from the device.
+    fn state(&self) -> Result<std::borrow::Cow<'_, State>, tch::TchError>;
+    fn restore(&mut self, state: State) -> Result<(), tch::TchError>;
+    fn into_state(self: Box<Self>) -> Result<State, tch::TchError>;
+}

@@ -1,0 +1,172 @@
+//! The two kinds of numbers that the fused pass works in: f32 to train, f64 to be checked.
+
+use std::fmt::Debug;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
+
+/// Arithmetic without branches or calls, so that loops over it become vector code.
+pub trait Real:
+    Copy
+    + Default
+    + Debug
+    + PartialOrd
+    + Send
+    + Sync
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+    + AddAssign
+    + Sum
+    + 'static
+{
+    const ZERO: Self;
+    const ONE: Self;
+
+    fn of(number: f64) -> Self;
+    fn to_f64(self) -> f64;
+    fn abs(self) -> Self;
+    /// e^x for x <= 0.
+    fn exp_of_negative(self) -> Self;
+    /// ln(1 + t) for t from 0 to 1.
+    fn ln_1p_of_unit(self) -> Self;
+
+    /// The larger of this and zero; NaN stays NaN.
+    #[inline(always)]
+    fn positive_part(self) -> Self {
+        if self < Self::ZERO { Self::ZERO } else { self }
+    }
+
+    /// 1 / (1 + e^-x).
+    #[inline(always)]
+    fn sigmoid(self) -> Self {
+        let t = (-self.abs()).exp_of_negative();
+        let upper = Self::ONE / (Self::ONE + t);
+        if self < Self::ZERO { t * upper } else { upper }
+    }
+}
+
+impl Real for f64 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+
+    fn of(number: f64) -> Self {
+        number
+    }
+
+    fn to_f64(self) -> f64 {
+        self
+    }
+
+    fn abs(self) -> Self {
+        self.abs()
+    }
+
+    fn exp_of_negative(self) -> Self {
+        self.exp()
+    }
+
+    fn ln_1p_of_unit(self) -> Self {
+        self.ln_1p()
+    }
+}
+
+impl Real for f32 {
+    const ZERO: Self = 0.0;
+    const ONE: Self = 1.0;
+
+    #[inline(always)]
+    fn of(number: f64) -> Self {
+        number as f32
+    }
+
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self.into()
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Self {
+        self.abs()
+    }
+
+    /// x = n ln 2 + r with |r| <= (ln 2)/2; e^r by its series, 2^n through the exponent bits.
+    /// Below -87 the answer stays at e^-87, about 1e-38.
+    #[inline(always)]
+    fn exp_of_negative(self) -> Self {
+        /// 1.5 · 2^23: adding it leaves the nearest integer in the low bits of the mantissa.
+        const ROUNDER: f32 = 12_582_912.0;
+        const LN_2_HIGH: f32 = 0.693_359_4;
+        const LN_2_LOW: f32 = -2.121_944_4e-4;
+        let x = if self < -87.0 { -87.0 } else { self };
+        let rounded = x * std::f32::consts::LOG2_E + ROUNDER;
+        let n = rounded - ROUNDER;
+        let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
+        let series = 1.0 / 120.0 + r * (1.0 / 720.0 + r * (1.0 / 5040.0));
+        let series = 0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * series));
+        let power = 1.0 + (r + r * r * series);
+        f32::from_bits(power.to_bits().wrapping_add(rounded.to_bits() << 23))
+    }
+
+    /// ln(1 + t) = 2 artanh(t / (2 + t)), by its series in s^2 <= 1/9.
+    #[inline(always)]
+    fn ln_1p_of_unit(self) -> Self {
+        let s = self / (2.0 + self);
+        let q = s * s;
+        let tail = 1.0 / 9.0 + q * (1.0 / 11.0 + q * (1.0 / 13.0));
+        let series = q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * (1.0 / 7.0 + q * tail)));
+        let twice = s + s;
+        twice + twice * series
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relative(ours: f32, exact: f64) -> f64 {
+        (f64::from(ours) - exact).abs() / exact.abs()
+    }
+
+    #[test]
+    fn the_fast_exponential_is_within_two_units_in_the_last_place() {
+        for i in 0..=870_000 {
+            let x = -(i as f32) / 10_000.0;
+            let error = relative(x.exp_of_negative(), f64::from(x).exp());
+            assert!(error < 2.4e-7, "e^{x}: {error}");
+        }
+    }
+
+    #[test]
+    fn far_below_zero_the_exponential_is_as_good_as_zero() {
+        for x in [-88.0f32, -1000.0, -1e30, f32::NEG_INFINITY] {
+            let power = x.exp_of_negative();
+            assert!((0.0..2e-38).contains(&power), "{x}: {power}");
+        }
+        assert!(f32::NAN.exp_of_negative().is_nan());
+    }
+
+    #[test]
+    fn the_fast_logarithm_keeps_its_relative_precision_down_to_tiny_arguments() {
+        for i in 0..=1_000_000u32 {
+            let t = i as f32 / 1e6;
+            if i > 0 {
+                let error = relative(t.ln_1p_of_unit(), f64::from(t).ln_1p());
+                assert!(error < 3e-7, "ln(1 + {t}): {error}");
+            }
+        }
+        for t in [1e-12f32, 1e-30, f32::MIN_POSITIVE] {
+            assert!(relative(t.ln_1p_of_unit(), f64::from(t).ln_1p()) < 3e-7);
+        }
+        assert_eq!(0f32.ln_1p_of_unit(), 0.0);
+    }
+
+    #[test]
+    fn the_sigmoid_holds_at_both_ends() {
+        for x in [-1000f32, -30.0, -1.5, -1e-9, 0.0, 1e-9, 2.0, 30.0, 1000.0] {
+            let exact = 1.0 / (1.0 + (-f64::from(x)).exp());
+            assert!((f64::from(x.sigmoid()) - exact).abs() <= 2.4e-7 * exact + 1e-37, "{x}");
+        }
+    }
+}

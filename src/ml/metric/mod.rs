@@ -1,0 +1,3 @@
+//! Figures about predictions.
+
+pub mod counts;

@@ -1,0 +1,280 @@
+//! The nearest training rows by cosine of the features, exact.
+//!
+//! An inverted index from feature to rows; a query adds up products along the lists of its
+//! features. Sums run in the order of the features and ties go to the lower row, so that the
+//! answer depends on nothing but the data.
+
+use std::cmp::Ordering;
+
+use rayon::prelude::*;
+
+use super::sparse_rows::{LabelSums, SparseRows};
+use crate::ml::config::signal::Weighting;
+use crate::ml::data::csr::Csr;
+
+/// The rows that may be neighbours.
+pub struct NeighbourIndex<'a> {
+    features: &'a Csr,
+    rows: &'a [u32],
+    ends: Vec<u64>,
+    /// Position in `rows` and the feature's value over the row's norm, by feature.
+    postings: Vec<(u32, f32)>,
+}
+
+/// Neighbours of a number of queries, nearest first.
+pub struct Neighbours {
+    ends: Vec<u64>,
+    /// Row of the data set and weight; a query's weights sum to one.
+    found: Vec<(u32, f32)>,
+}
+
+impl<'a> NeighbourIndex<'a> {
+    pub fn new(features: &'a Csr, rows: &'a [u32]) -> Self {
+        let mut ends = vec![0u64; features.cols + 1];
+        for &row in rows {
+            for &feature in features.row(row as usize) {
+                ends[feature as usize + 1] += 1;
+            }
+        }
+        for feature in 0..features.cols {
+            ends[feature + 1] += ends[feature];
+        }
+        let mut next = ends.clone();
+        let mut postings = vec![(0, 0.0); ends[features.cols] as usize];
+        for (position, &row) in rows.iter().enumerate() {
+            let scale = inverse_norm(features, row as usize);
+            for (feature, value) in entries(features, row as usize) {
+                let slot = &mut next[feature as usize];
+                postings[*slot as usize] = (position as u32, value * scale);
+                *slot += 1;
+            }
+        }
+        Self { features, rows, ends, postings }
+    }
+
+    /// Neighbours of the indexed rows themselves, in their order; a row is never its own.
+    pub fn of_own_rows(&self, k: usize, weighting: Weighting) -> Neighbours {
+        self.search(self.features, self.rows, k, weighting, true)
+    }
+
+    /// Neighbours of rows of another matrix with the same features.
+    pub fn of(&self, queries: &Csr, rows: &[u32], k: usize, weighting: Weighting) -> Neighbours {
+        self.search(queries, rows, k, weighting, false)
+    }
+
+    fn search(&self, queries: &Csr, rows: &[u32], k: usize, weighting: Weighting, own: bool) -> Neighbours {
+        let lists: Vec<Vec<(u32, f32)>> = rows
+            .par_iter()
+            .enumerate()
+            .map_init(
+                || Scratch { sums: vec![0.0; self.rows.len()], touched: Vec::new() },
+                |scratch, (position, &row)| {
+                    let itself = own.then_some(position as u32);
+                    self.nearest(queries, row as usize, k, weighting, itself, scratch)
+                },
+            )
+            .collect();
+        let mut ends = vec![0];
+        ends.extend(lists.iter().scan(0, |end, list| {
+            *end += list.len() as u64;
+            Some(*end)
+        }));
+        Neighbours { ends, found: lists.concat() }
+    }
+
+    fn nearest(
+        &self,
+        queries: &Csr,
+        row: usize,
+        k: usize,
+        weighting: Weighting,
+        itself: Option<u32>,
+        scratch: &mut Scratch,
+    ) -> Vec<(u32, f32)> {
+        let scale = inverse_norm(queries, row);
+        for (feature, value) in entries(queries, row) {
+            let list = self.ends[feature as usize] as usize..self.ends[feature as usize + 1] as usize;
+            for &(position, other) in &self.postings[list] {
+                let sum = &mut scratch.sums[position as usize];
+                if *sum == 0.0 {
+                    scratch.touched.push(position);
+                }
+                *sum += value * scale * other;
+            }
+        }
+        // A sum that passed through zero was listed twice; the second reading finds zero.
+        let taken = scratch.touched.drain(..).map(|p| (p, std::mem::take(&mut scratch.sums[p as usize])));
+        let mut found: Vec<_> = taken.filter(|&(p, cosine)| cosine > 0.0 && Some(p) != itself).collect();
+        let nearer = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+        if found.len() > k {
+            found.select_nth_unstable_by(k - 1, nearer);
+            found.truncate(k);
+        }
+        found.sort_unstable_by(nearer);
+        weigh(found, weighting).map(|(position, weight)| (self.rows[position as usize], weight)).collect()
+    }
+}
+
+struct Scratch {
+    sums: Vec<f32>,
+    touched: Vec<u32>,
+}
+
+fn weigh(found: Vec<(u32, f32)>, weighting: Weighting) -> impl Iterator<Item = (u32, f32)> {
+    let weight = move |cosine: f32| match weighting {
+        Weighting::Uniform => 1.0,
+        Weighting::CosineSquared => (cosine * cosine).max(f32::MIN_POSITIVE),
+    };
+    let total: f32 = found.iter().map(|&(_, cosine)| weight(cosine)).sum();
+    found.into_iter().map(move |(position, cosine)| (position, weight(cosine) / total))
+}
+
+fn entries(features: &Csr, row: usize) -> impl Iterator<Item = (u32, f32)> {
+    let values = features.row_values(row);
+    let value = move |i: usize| values.get(i).copied().unwrap_or(1.0);
+    features.row(row).iter().enumerate().map(move |(i, &feature)| (feature, value(i)))
+}
+
+/// Zero for a row without features: it is near to nothing.
+fn inverse_norm(features: &Csr, row: usize) -> f32 {
+    let square: f64 = entries(features, row).map(|(_, value)| f64::from(value).powi(2)).sum();
+    match square.partial_cmp(&0.0) {
+        Some(Ordering::Greater) => (1.0 / square.sqrt()) as f32,
+        _ => 0.0,
+    }
+}
+
+impl Neighbours {
+    pub fn len(&self) -> usize {
+        self.ends.len() - 1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn of(&self, query: usize) -> &[(u32, f32)] {
+        &self.found[self.ends[query] as usize..self.ends[query + 1] as usize]
+    }
+
+    /// The local signal of some queries: the weighted mean of their neighbours' labels.
+    pub fn signal(&self, queries: impl IntoIterator<Item = usize>, labels: &Csr) -> SparseRows {
+        let mut sums = LabelSums::new(labels.cols);
+        let mut signal = SparseRows::default();
+        for query in queries {
+            for &(row, weight) in self.of(query) {
+                for &label in labels.row(row as usize) {
+                    sums.add(label, f64::from(weight));
+                }
+            }
+            signal.push(sums.drain());
+        }
+        signal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix(rows: &[&[(u32, f32)]], cols: usize) -> Csr {
+        let mut indptr = vec![0];
+        indptr.extend(rows.iter().scan(0, |end, row| {
+            *end += row.len() as u64;
+            Some(*end)
+        }));
+        let entries = rows.concat();
+        Csr {
+            cols,
+            indptr: indptr.into(),
+            indices: entries.iter().map(|entry| entry.0).collect::<Vec<_>>().into(),
+            values: entries.iter().map(|entry| entry.1).collect::<Vec<_>>().into(),
+        }
+    }
+
+    /// Every pair, in f64, sorted.
+    fn by_brute_force(features: &Csr, query: usize, k: usize) -> Vec<u32> {
+        let dense = |row: usize| {
+            let mut dense = vec![0f64; features.cols];
+            entries(features, row).for_each(|(feature, value)| dense[feature as usize] = value.into());
+            let norm = dense.iter().map(|v| v * v).sum::<f64>().sqrt();
+            dense.into_iter().map(|v| if norm > 0.0 { v / norm } else { 0.0 }).collect::<Vec<_>>()
+        };
+        let own = dense(query);
+        let cosine = |row: usize| -> f64 { dense(row).iter().zip(&own).map(|(a, b)| a * b).sum() };
+        let others = (0..features.rows()).filter(|&row| row != query);
+        let mut all: Vec<_> = others.map(|row| (cosine(row), row as u32)).filter(|c| c.0 > 0.0).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        all.into_iter().take(k).map(|(_, row)| row).collect()
+    }
+
+    fn scattered(rows: usize, cols: u32) -> Csr {
+        let mut state = 7u64;
+        let mut next = move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as u32
+        };
+        let mut all = Vec::new();
+        for _ in 0..rows {
+            let mut row: Vec<(u32, f32)> = Vec::new();
+            for feature in 0..cols {
+                if next() % 5 == 0 {
+                    row.push((feature, (next() % 1000) as f32 / 500.0 - 0.5));
+                }
+            }
+            all.push(row);
+        }
+        matrix(&all.iter().map(Vec::as_slice).collect::<Vec<_>>(), cols as usize)
+    }
+
+    #[test]
+    fn the_nearest_rows_are_those_of_an_exhaustive_search() {
+        let features = scattered(60, 25);
+        let rows: Vec<u32> = (0..60).collect();
+        let found = NeighbourIndex::new(&features, &rows).of_own_rows(7, Weighting::Uniform);
+        for query in 0..60 {
+            let ours: Vec<u32> = found.of(query).iter().map(|entry| entry.0).collect();
+            assert_eq!(ours, by_brute_force(&features, query, 7), "row {query}");
+        }
+    }
+
+    #[test]
+    fn the_answer_is_the_same_for_any_number_of_threads() {
+        let features = scattered(80, 30);
+        let rows: Vec<u32> = (0..80).collect();
+        let search = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let index = NeighbourIndex::new(&features, &rows);
+            pool.install(|| index.of_own_rows(5, Weighting::CosineSquared).found)
+        };
+        assert_eq!(search(1), search(3));
+    }
+
+    #[test]
+    fn a_row_is_never_its_own_neighbour_though_its_twin_is() {
+        let features = matrix(&[&[(0, 1.0), (1, 2.0)], &[(0, 1.0), (1, 2.0)], &[(1, 1.0)], &[]], 2);
+        let found = NeighbourIndex::new(&features, &[0, 1, 2, 3]).of_own_rows(2, Weighting::Uniform);
+        assert_eq!(found.of(0), [(1, 0.5), (2, 0.5)]);
+        assert_eq!(found.of(1), [(0, 0.5), (2, 0.5)]);
+        assert_eq!(found.of(3), [], "a row without features is near to nothing");
+    }
+
+    #[test]
+    fn the_signal_is_the_weighted_mean_of_the_neighbours_labels() {
+        let features = matrix(&[&[(0, 1.0)], &[(0, 2.0)], &[(0, 3.0), (1, 4.0)]], 2);
+        let labels = matrix(&[&[(0, 1.0)], &[(0, 1.0), (2, 1.0)], &[(1, 1.0)]], 3);
+        let query = matrix(&[&[(0, 5.0)]], 2);
+        let index = NeighbourIndex::new(&features, &[0, 1, 2]);
+        let found = index.of(&query, &[0], 3, Weighting::CosineSquared);
+        let weights = [1.0, 1.0, 0.36].map(|w: f64| w / 2.36);
+        let signal = found.signal([0], &labels);
+        let close = |(label, value): (u32, f64), expected: (u32, f64)| {
+            assert_eq!(label, expected.0);
+            assert!((value - expected.1).abs() < 1e-6, "{value} {expected:?}");
+        };
+        assert_eq!(signal.row(0).len(), 3);
+        close(signal.row(0)[0], (0, weights[0] + weights[1]));
+        close(signal.row(0)[1], (1, weights[2]));
+        close(signal.row(0)[2], (2, weights[1]));
+    }
+}

@@ -1,0 +1,75 @@
+//! Scores rows batch by batch and counts what was predicted.
+
+use crate::ml::data::examples::{Examples, Unlabelled};
+use crate::ml::engine::{Batch, Engine, Scores};
+use crate::ml::metric::counts::Counts;
+use crate::ml::net::features::FeatureMap;
+use crate::ml::net::input::BatchInputs;
+use crate::ml::signal::sparse_rows::SparseRows;
+use crate::ml::signal::supply::LocalSupply;
+
+/// Hands the scores of each batch, with the position of its first row, to `take`. Labels are
+/// not an input; whoever has them and means to use them calls [`score_with_labels`].
+pub fn score(
+    engine: &mut dyn Engine,
+    map: &FeatureMap,
+    supply: &LocalSupply,
+    rows: Unlabelled,
+    batch: usize,
+    mut take: impl FnMut(usize, &Scores),
+) -> Result<(), tch::TchError> {
+    let mut scores = Scores::default();
+    for (number, chunk) in rows.rows.chunks(batch).enumerate() {
+        let first = number * batch;
+        let positions: Vec<u32> = (first as u32..(first + chunk.len()) as u32).collect();
+        let targets = SparseRows::default();
+        let local = supply.of(&positions, &targets, engine.labels());
+        let inputs = BatchInputs::new(map, rows.features, chunk);
+        engine.scores(&Batch { inputs, targets, local }, &mut scores)?;
+        take(first, &scores);
+    }
+    Ok(())
+}
+
+/// The paper's protocol: the true labels of the scored rows reach the thresholds.
+pub fn score_with_labels(
+    engine: &mut dyn Engine,
+    map: &FeatureMap,
+    supply: &LocalSupply,
+    examples: Examples,
+    batch: usize,
+    mut take: impl FnMut(usize, &Scores),
+) -> Result<(), tch::TchError> {
+    let mut scores = Scores::default();
+    for (number, chunk) in examples.rows.chunks(batch).enumerate() {
+        let first = number * batch;
+        let positions: Vec<u32> = (first as u32..(first + chunk.len()) as u32).collect();
+        let targets = SparseRows::ones(chunk.iter().map(|&row| examples.labels.row(row as usize)));
+        let local = supply.of(&positions, &targets, engine.labels());
+        let inputs = BatchInputs::new(map, examples.features, chunk);
+        engine.scores(&Batch { inputs, targets, local }, &mut scores)?;
+        take(first, &scores);
+    }
+    Ok(())
+}
+
+/// Compares the scores of a batch with the true labels of its rows.
+pub fn count(counts: &mut Counts, scores: &Scores, examples: Examples, first: usize) {
+    let rows = &examples.rows[first..first + scores.rows];
+    counts.rows += rows.len() as u64;
+    for (label, counts) in counts.labels.iter_mut().enumerate() {
+        let predicted = scores.of_label(label).iter().filter(|score| **score > 0.0).count();
+        counts.false_positives += predicted as u64;
+    }
+    for (row, &example) in rows.iter().enumerate() {
+        for &label in examples.labels.row(example as usize) {
+            let counts = &mut counts.labels[label as usize];
+            if scores.score(row, label as usize) > 0.0 {
+                counts.true_positives += 1;
+                counts.false_positives -= 1;
+            } else {
+                counts.false_negatives += 1;
+            }
+        }
+    }
+}
