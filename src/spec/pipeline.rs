@@ -67,6 +67,8 @@ pub enum Source {
     },
     /// Relative to the project directory.
     Path(PathBuf),
+    /// A file of a registered data set, which lies in the data directory once it is needed.
+    DataFile { dataset: String, file: String },
 }
 
 /// What an instance occupies while it runs.
