@@ -230,7 +230,7 @@ proptest! {
         let training = &training[..labels];
         let known = Training { rows: 500, positives: training.to_vec(), propensity: Propensity::default() };
         let empty = Evaluator::new(labels, Some(known));
-        let mut parts = vec![empty.clone(), empty.clone()];
+        let mut parts = [empty.clone(), empty.clone()];
         let mut top = Top::new(DEPTH);
         for (i, scores) in scores.iter().enumerate() {
             let (t, p) = (labels_of(&truth[i]), labels_of(&predicted[i]));
