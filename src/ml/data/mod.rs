@@ -6,6 +6,7 @@ pub mod citeulike;
 pub mod compress;
 pub mod csr;
 pub mod dense;
+pub mod describe;
 pub mod detect;
 pub mod duplicates;
 pub mod error;

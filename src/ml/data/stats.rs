@@ -1,7 +1,5 @@
 //! What a data set looks like: sizes, how full its rows are, how long the tail of its labels is.
 
-use serde::{Deserialize, Serialize};
-
 use super::csr::Csr;
 
 /// In how many of the rows each column is stored.
@@ -16,8 +14,7 @@ pub fn column_counts(matrix: &Csr, rows: impl IntoIterator<Item = u32>) -> Vec<u
 }
 
 /// Counts of one part, or of rows that have not been split.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
     pub rows: u64,
     pub features: u64,
@@ -37,17 +34,31 @@ pub const TAIL_BOUNDS: [u64; 3] = [5, 10, 100];
 
 impl Stats {
     pub fn of(features: &Csr, labels: &Csr) -> Self {
-        let empty = |matrix: &Csr| matrix.indptr.windows(2).filter(|span| span[0] == span[1]).count() as u64;
-        Self {
-            rows: labels.rows() as u64,
+        Self::of_rows(features, labels, 0..labels.rows() as u32)
+    }
+
+    /// Of some rows only.
+    pub fn of_rows(features: &Csr, labels: &Csr, rows: impl Iterator<Item = u32>) -> Self {
+        let mut stats = Self {
+            rows: 0,
             features: features.cols as u64,
             labels: labels.cols as u64,
-            feature_entries: features.entries() as u64,
-            label_entries: labels.entries() as u64,
-            rows_without_features: empty(features),
-            rows_without_labels: empty(labels),
-            label_counts: column_counts(labels, 0..labels.rows() as u32),
+            feature_entries: 0,
+            label_entries: 0,
+            rows_without_features: 0,
+            rows_without_labels: 0,
+            label_counts: vec![0; labels.cols],
+        };
+        for row in rows {
+            let (features, labels) = (features.row(row as usize), labels.row(row as usize));
+            stats.rows += 1;
+            stats.feature_entries += features.len() as u64;
+            stats.label_entries += labels.len() as u64;
+            stats.rows_without_features += u64::from(features.is_empty());
+            stats.rows_without_labels += u64::from(labels.is_empty());
+            labels.iter().for_each(|&label| stats.label_counts[label as usize] += 1);
         }
+        stats
     }
 
     pub fn labels_per_row(&self) -> f64 {
