@@ -117,12 +117,7 @@ impl Bootstrap {
             let mut drawn = vec![0u8; rows];
             for lane in 0..LANES.min(wanted - first) {
                 let mut random = Random::new(&format!("bootstrap {}", first + lane), self.seed);
-                drawn.fill(0);
-                for _ in 0..rows {
-                    // That one row is drawn more than 255 times has a probability below 1 / 255!.
-                    let row = &mut drawn[random.below(rows)];
-                    *row = row.saturating_add(1);
-                }
+                draw(&mut random, &mut drawn);
                 weights.iter_mut().zip(&drawn).for_each(|(weights, &drawn)| weights[lane] = drawn);
             }
             measure(&weights)
@@ -156,6 +151,27 @@ impl Bootstrap {
     }
 }
 
+/// Draws as many rows as there are and counts how often each came. Without bias, as [`Random::below`], with
+/// two draws out of 64 bits.
+fn draw(random: &mut Random, drawn: &mut [u8]) {
+    let rows = drawn.len() as u32;
+    let uneven = rows.wrapping_neg() % rows;
+    drawn.fill(0);
+    let mut left = rows;
+    while left > 0 {
+        let bits = random.bits();
+        for half in [bits as u32, (bits >> 32) as u32] {
+            let wide = u64::from(half) * u64::from(rows);
+            if left > 0 && wide as u32 >= uneven {
+                // That one row is drawn more than 255 times has a probability below 1 / 255!.
+                let row = &mut drawn[(wide >> 32) as usize];
+                *row = row.saturating_add(1);
+                left -= 1;
+            }
+        }
+    }
+}
+
 /// The metrics of the rows as they are.
 fn once_each(outcomes: &Outcomes) -> Vec<f64> {
     outcomes.measure(&vec![[1]; outcomes.rows()]).swap_remove(0)
@@ -166,4 +182,22 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + (above - below) * place.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draw_takes_as_many_rows_as_there_are_and_every_row_as_often() {
+        let mut random = Random::new("test", 0);
+        let mut sums = [0u32; 7];
+        for _ in 0..10_000 {
+            let mut drawn = [0u8; 7];
+            draw(&mut random, &mut drawn);
+            assert_eq!(drawn.iter().sum::<u8>(), 7);
+            sums.iter_mut().zip(drawn).for_each(|(sum, drawn)| *sum += u32::from(drawn));
+        }
+        assert!(sums.iter().all(|&sum| (9_600..10_400).contains(&sum)), "{sums:?}");
+    }
 }
