@@ -25,7 +25,12 @@ pub fn find(pipeline: &mut Pipeline, data_dir: &Path) {
 
 /// For a run: every file is there afterwards, and is the one that the registry or the first use
 /// knows. The digest comes from the store, which reads an unchanged file only once.
-pub fn obtain(pipeline: &mut Pipeline, project: &Project, store: &Store, offline: bool) -> Result<(), Failure> {
+pub fn obtain(
+    pipeline: &mut Pipeline,
+    project: &Project,
+    store: &Store,
+    offline: bool,
+) -> Result<(), Failure> {
     let locator = Locator::new(&project.data_dir, offline);
     for source in sources(pipeline) {
         let Source::DataFile { dataset, file } = source else { continue };

@@ -18,6 +18,7 @@ fn sources(pipeline: &Pipeline, input: &Input) -> Vec<String> {
     let shown = |source: &Source| match source {
         Source::Output { producer, output, .. } => format!("{}.{output}", pipeline.instances[producer.0].id),
         Source::Path(path) => path.display().to_string(),
+        Source::DataFile { dataset, file } => format!("{dataset}/{file}"),
     };
     input.sources.iter().map(shown).collect()
 }
@@ -163,7 +164,7 @@ stages:
     );
     let axes = |source: &Source| match source {
         Source::Output { axes, .. } => axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect(),
-        Source::Path(_) => Vec::new(),
+        Source::Path(_) | Source::DataFile { .. } => Vec::new(),
     };
     let all: Vec<Vec<String>> = pipeline.instances[3].inputs[0].sources.iter().map(axes).collect();
     assert_eq!(all, [vec!["stage=a"], vec!["stage=b", "x=1"], vec!["stage=b", "x=2"]]);
