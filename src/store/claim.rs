@@ -4,15 +4,13 @@
 //! or a [`WriteRight`], which only [`WriteRight::commit`] turns into a result; dropping it gives up.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::RenameFlags;
-
 use super::Store;
-use super::blob::{Durability, move_into_place, sync_directory_of};
+use super::blob::{Durability, sync_directory_of};
 use super::error::StoreError;
 use super::lock::Lock;
 use super::manifest::Manifest;
@@ -122,11 +120,8 @@ impl Store {
         let lock = Lock::try_acquire(&path).map_err(|e| StoreError::writing(&path, e))?;
         let Some(lock) = lock else { return Ok(None) };
         let checkpoints = self.layout.checkpoints(*key);
-        let right = WriteRight { store: self, key: *key, scratch, checkpoints, _lock: lock };
-        for directory in [&right.scratch, &right.checkpoints] {
-            fs::create_dir_all(directory).map_err(|e| StoreError::writing(directory, e))?;
-        }
-        Ok(Some(right))
+        fs::create_dir(&scratch).map_err(|e| StoreError::writing(&scratch, e))?;
+        Ok(Some(WriteRight { store: self, key: *key, scratch, checkpoints, lock }))
     }
 }
 
@@ -137,8 +132,8 @@ pub struct WriteRight<'store> {
     key: StageKey,
     scratch: PathBuf,
     checkpoints: PathBuf,
-    /// Released last.
-    _lock: Lock,
+    /// Released last. Its file becomes the manifest.
+    lock: Lock,
 }
 
 impl WriteRight<'_> {
@@ -152,13 +147,18 @@ impl WriteRight<'_> {
     }
 
     /// A directory that outlives a failed or killed attempt and is removed by a commit. What is in
-    /// it is the stage's own business, checksums included.
-    pub fn checkpoints(&self) -> &Path {
-        &self.checkpoints
+    /// it is the stage's own business, checksums included. Made when it is first asked for.
+    pub fn checkpoints(&self) -> Result<&Path, StoreError> {
+        match fs::create_dir(&self.checkpoints) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                Err(StoreError::writing(&self.checkpoints, error))
+            }
+            _ => Ok(&self.checkpoints),
+        }
     }
 
     /// Keeps the outputs, then makes the result visible. After an error nothing is visible.
-    pub fn commit(self, draft: Draft) -> Result<Manifest, StoreError> {
+    pub fn commit(mut self, draft: Draft) -> Result<Manifest, StoreError> {
         let computed = draft.parts.key();
         if computed != self.key {
             return Err(StoreError::WrongKey { claimed: self.key, computed });
@@ -202,18 +202,13 @@ impl WriteRight<'_> {
     }
 
     /// The commit point. Gives back what the next reader will see, to the last digit.
-    fn publish(&self, manifest: &Manifest, durability: Durability) -> Result<Manifest, StoreError> {
+    fn publish(&mut self, manifest: &Manifest, durability: Durability) -> Result<Manifest, StoreError> {
         let path = self.store.layout.action(self.key);
         let text = sealed::encode(manifest).map_err(|e| StoreError::writing(&path, e))?;
         let manifest = sealed::decode(&text).map_err(|flaw| StoreError::unusable(&path, flaw))?;
-        let temp = self.store.temp()?;
-        let written = File::create(&temp).and_then(|mut file| {
-            file.write_all(&text)?;
-            if durability == Durability::Now { file.sync_all() } else { Ok(()) }
-        });
-        written.map_err(|e| StoreError::writing(&path, e))?;
-        move_into_place(&temp, &path, RenameFlags::empty()).map_err(|e| StoreError::writing(&path, e))?;
-        if durability == Durability::Now {
+        let flush = durability == Durability::Now;
+        self.lock.become_file(&path, &text, flush).map_err(|e| StoreError::writing(&path, e))?;
+        if flush {
             sync_directory_of(&path)?;
         }
         Ok(manifest)
@@ -223,8 +218,10 @@ impl WriteRight<'_> {
 impl Drop for WriteRight<'_> {
     fn drop(&mut self) {
         let _ = remove_tree(&self.scratch);
-        // Fails, as it should, when there is a checkpoint.
-        let _ = fs::remove_dir(&self.checkpoints);
+        if self.lock.is_held() {
+            // Fails, as it should, when there is a checkpoint.
+            let _ = fs::remove_dir(&self.checkpoints);
+        }
     }
 }
 
@@ -304,7 +301,7 @@ mod tests {
     fn a_held_key_is_busy_until_its_holder_gives_up() {
         let (_dir, store) = store();
         let right = claim(&store, "a");
-        let (scratch, checkpoints) = (right.scratch().to_owned(), right.checkpoints().to_owned());
+        let (scratch, checkpoints) = (right.scratch().to_owned(), right.checkpoints().unwrap().to_owned());
         fs::write(scratch.join("half"), "").unwrap();
         fs::write(checkpoints.join("epoch-3"), "").unwrap();
         assert!(store.try_claim(&key("a")).unwrap().is_none());
@@ -314,7 +311,7 @@ mod tests {
         assert!(!scratch.exists());
 
         let right = claim(&store, "a");
-        assert!(right.checkpoints().join("epoch-3").exists(), "kept for the next attempt");
+        assert!(right.checkpoints().unwrap().join("epoch-3").exists(), "kept for the next attempt");
         right.commit(draft("a")).unwrap();
         assert!(!checkpoints.exists(), "no longer needed");
         let usage = store.usage().unwrap();
@@ -484,7 +481,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         let right = claim(&store, "a");
-        assert!(right.checkpoints().join("epoch-1").exists());
+        assert!(right.checkpoints().unwrap().join("epoch-1").exists());
         drop(right);
         drop(store);
 
@@ -500,7 +497,7 @@ mod tests {
         let store = Store::open(&root).unwrap();
         let right = claim(&store, "a");
         fs::write(right.scratch().join("half"), "written").unwrap();
-        fs::write(right.checkpoints().join("epoch-1"), "").unwrap();
+        fs::write(right.checkpoints().unwrap().join("epoch-1"), "").unwrap();
         println!("holding");
         std::thread::sleep(Duration::from_secs(60));
     }

@@ -10,7 +10,7 @@
 //!     pipelines/<digest>.json       what each pipeline file last gave (sealed): roots of gc, memory of `why`
 //!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end
 //!     stat                          digests of files by their stat; see `stat_cache`
-//!     locks/<stage key>             held while the key is being computed
+//!     locks/<stage key>             held while the key is being computed; becomes its manifest
 //!     locks/gc                      shared by every open store; exclusive while things are dropped
 //!     tmp/<owner>/                  scratch of one process; `lock` in it is held while it lives
 //!     trash/<time>-<random>/        dropped things under their old names, until the grace period ends
