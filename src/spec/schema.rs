@@ -36,14 +36,52 @@ pub fn schema(kinds: Kinds) -> Value {
     let mut definitions = generator.take_definitions(true);
     definitions.insert("Stage".to_owned(), Value::Object(stage));
     definitions.values_mut().for_each(accept_names);
+    let patches: Vec<_> =
+        definitions.iter().map(|(name, rule)| (format!("{name}Patch"), patch(rule))).collect();
+    definitions.extend(patches);
     if let Some(Value::Object(properties)) = file.get_mut("properties") {
-        let named = |rule: Value| json!({ "type": "object", "propertyNames": { "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$" }, "additionalProperties": rule });
-        replace(properties, "stages", named(json!({ "$ref": "#/$defs/Stage" })));
         replace(properties, "vars", named(json!(true)));
     }
+    let stages = |rule: Value| json!({ "stages": named(rule) });
+    let required = file.remove("required");
+    file.insert("if".to_owned(), json!({ "required": ["extends"] }));
+    let patched = json!({ "anyOf": [{ "$ref": "#/$defs/StagePatch" }, { "type": "null" }] });
+    file.insert("then".to_owned(), json!({ "properties": stages(patched) }));
+    let whole = json!({ "$ref": "#/$defs/Stage" });
+    file.insert("else".to_owned(), json!({ "properties": stages(whole), "required": required }));
     file.insert("$defs".to_owned(), Value::Object(definitions));
     file.insert("title".to_owned(), "A pipeline for `pipe`".into());
     Value::Object(file)
+}
+
+/// A map from names of one's own choice.
+fn named(rule: Value) -> Value {
+    let names = json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$" });
+    json!({ "type": "object", "propertyNames": names, "additionalProperties": rule })
+}
+
+/// The same rule in a file that extends another, where the base may have what is left out.
+fn patch(rule: &Value) -> Value {
+    match rule {
+        Value::Object(object) => {
+            let is_demand = |keyword: &str, value: &Value| keyword == "required" && value.is_array();
+            let kept =
+                object.iter().filter(|(keyword, value)| !is_demand(keyword, value) && !requires(value));
+            let patched = kept.map(|(keyword, value)| match (keyword.as_str(), value) {
+                ("$ref", Value::String(target)) => (keyword.clone(), format!("{target}Patch").into()),
+                _ => (keyword.clone(), patch(value)),
+            });
+            Value::Object(patched.collect())
+        }
+        Value::Array(items) => items.iter().map(patch).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A choice between required keys, as between the kinds of a stage.
+fn requires(value: &Value) -> bool {
+    let only_required = |choice: &Value| choice.as_object().is_some_and(|c| c.keys().eq(["required"]));
+    value.as_array().is_some_and(|choices| !choices.is_empty() && choices.iter().all(only_required))
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -89,10 +127,12 @@ fn accept_name(rule: &mut Value) {
     if any_text || object.is_empty() {
         return;
     }
-    let description = object.remove("description");
+    let about = ["description", "default"].map(|keyword| (keyword, object.remove(keyword)));
     let mut either = json!({ "anyOf": [object, { "type": "string", "pattern": "\\$\\{" }] });
-    if let (Value::Object(either), Some(description)) = (&mut either, description) {
-        either.insert("description".to_owned(), description);
+    for (keyword, about) in about {
+        if let (Value::Object(either), Some(about)) = (&mut either, about) {
+            either.insert(keyword.to_owned(), about);
+        }
     }
     *rule = either;
 }
@@ -126,8 +166,19 @@ mod tests {
         }
         assert_eq!(at(stage, "/oneOf").as_array().map(Vec::len), Some(KINDS.len()));
         assert_eq!(at(stage, "/additionalProperties"), &json!(false));
-        assert_eq!(at(&schema, "/properties/stages/additionalProperties/$ref"), "#/$defs/Stage");
-        assert_eq!(at(&schema, "/required"), &json!(["name", "stages"]));
+        assert_eq!(at(&schema, "/else/properties/stages/additionalProperties/$ref"), "#/$defs/Stage");
+        assert_eq!(at(&schema, "/else/required"), &json!(["name", "stages"]));
+    }
+
+    #[test]
+    fn a_file_that_extends_another_may_leave_things_out() {
+        let schema = schema(KINDS);
+        assert_eq!(at(&schema, "/if"), &json!({ "required": ["extends"] }));
+        let stage = at(&schema, "/$defs/StagePatch");
+        assert!(stage.get("oneOf").is_none());
+        assert!(at(stage, "/properties/train").to_string().contains("#/$defs/TrainPatch"));
+        assert!(at(&schema, "/$defs/TrainPatch").get("required").is_none());
+        assert!(at(&schema, "/$defs/Train").get("required").is_some());
     }
 
     #[test]
