@@ -4,17 +4,15 @@
 //! or a [`WriteRight`], which only [`WriteRight::commit`] turns into a result; dropping it gives up.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::RenameFlags;
-
 use super::Store;
-use super::blob::{Durability, move_into_place, sync_directory_of};
+use super::blob::{Durability, sync_directory_of};
 use super::error::StoreError;
-use super::lock::KeyLock;
+use super::lock::Lock;
 use super::manifest::Manifest;
 use super::sealed::{self, Unsealed};
 use super::session::remove_tree;
@@ -124,10 +122,11 @@ impl Store {
     /// committed. Nothing if another process or thread holds the key.
     pub fn try_claim_anew(&self, key: &StageKey) -> Result<Option<WriteRight<'_>>, StoreError> {
         self.session()?;
-        let path = self.layout.key_locks();
-        let lock = KeyLock::try_acquire(&path, *key).map_err(|e| StoreError::writing(&path, e))?;
+        let path = self.layout.key_lock(*key);
+        let lock = Lock::try_acquire(&path).map_err(|e| StoreError::writing(&path, e))?;
+        let Some(lock) = lock else { return Ok(None) };
         let checkpoints = self.layout.checkpoints(*key);
-        Ok(lock.map(|lock| WriteRight { store: self, key: *key, checkpoints, _lock: lock }))
+        Ok(Some(WriteRight { store: self, key: *key, checkpoints, lock }))
     }
 }
 
@@ -137,8 +136,8 @@ pub struct WriteRight<'store> {
     store: &'store Store,
     key: StageKey,
     checkpoints: PathBuf,
-    /// Released last.
-    _lock: KeyLock,
+    /// Released last. Its file becomes the manifest.
+    lock: Lock,
 }
 
 impl WriteRight<'_> {
@@ -147,15 +146,18 @@ impl WriteRight<'_> {
     }
 
     /// A directory that outlives a failed or killed attempt and is removed by a commit. What is in
-    /// it is the stage's own business, checksums included. Made when it is asked for.
+    /// it is the stage's own business, checksums included. Made when it is first asked for.
     pub fn checkpoints(&self) -> Result<&Path, StoreError> {
-        let directory = &self.checkpoints;
-        fs::create_dir_all(directory).map_err(|e| StoreError::writing(directory, e))?;
-        Ok(directory)
+        match fs::create_dir(&self.checkpoints) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                Err(StoreError::writing(&self.checkpoints, error))
+            }
+            _ => Ok(&self.checkpoints),
+        }
     }
 
     /// Keeps the outputs, then makes the result visible. After an error nothing is visible.
-    pub fn commit(self, draft: Draft) -> Result<Manifest, StoreError> {
+    pub fn commit(mut self, draft: Draft) -> Result<Manifest, StoreError> {
         let computed = draft.parts.key();
         if computed != self.key {
             return Err(StoreError::WrongKey { claimed: self.key, computed });
@@ -199,18 +201,13 @@ impl WriteRight<'_> {
     }
 
     /// The commit point. Gives back what the next reader will see, to the last digit.
-    fn publish(&self, manifest: &Manifest, durability: Durability) -> Result<Manifest, StoreError> {
+    fn publish(&mut self, manifest: &Manifest, durability: Durability) -> Result<Manifest, StoreError> {
         let path = self.store.layout.action(self.key);
         let text = sealed::encode(manifest).map_err(|e| StoreError::writing(&path, e))?;
         let manifest = sealed::decode(&text).map_err(|flaw| StoreError::unusable(&path, flaw))?;
-        let temp = self.store.temp()?;
-        let written = File::create(&temp).and_then(|mut file| {
-            file.write_all(&text)?;
-            if durability == Durability::Now { file.sync_all() } else { Ok(()) }
-        });
-        written.map_err(|e| StoreError::writing(&path, e))?;
-        move_into_place(&temp, &path, RenameFlags::empty()).map_err(|e| StoreError::writing(&path, e))?;
-        if durability == Durability::Now {
+        let flush = durability == Durability::Now;
+        self.lock.become_file(&path, &text, flush).map_err(|e| StoreError::writing(&path, e))?;
+        if flush {
             sync_directory_of(&path)?;
         }
         Ok(manifest)
@@ -219,8 +216,10 @@ impl WriteRight<'_> {
 
 impl Drop for WriteRight<'_> {
     fn drop(&mut self) {
-        // Fails, as it should, when there is a checkpoint, or none was ever meant to be.
-        let _ = fs::remove_dir(&self.checkpoints);
+        if self.lock.is_held() {
+            // Fails, as it should, when there is a checkpoint.
+            let _ = fs::remove_dir(&self.checkpoints);
+        }
     }
 }
 
@@ -316,6 +315,7 @@ mod tests {
         assert!(!checkpoints.exists(), "no longer needed");
         let usage = store.usage().unwrap();
         assert_eq!((usage.results.items, usage.blobs.items, usage.checkpoints.items), (1, 0, 0));
+        assert_eq!(fs::read_dir(store.layout.locks()).unwrap().count(), 1, "only that of gc");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Reading everything again, believing nothing.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -193,7 +192,6 @@ mod tests {
     use super::super::testing::*;
     use super::super::{Claim, Draft};
     use super::*;
-    use std::process::Command;
 
     /// One of everything: a file, a directory, logs, a pipeline's record, a finished run, stats.
     fn make_store(root: &Path) {
@@ -240,7 +238,11 @@ mod tests {
     }
 
     fn copy(from: &Path, to: &Path) {
-        assert!(Command::new("cp").arg("-rT").arg(from).arg(to).status().unwrap().success());
+        for (path, _) in files(from).unwrap() {
+            let to = to.join(path.strip_prefix(from).unwrap());
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(path, to).unwrap();
+        }
     }
 
     #[test]
@@ -263,7 +265,7 @@ mod tests {
         for (path, metadata) in files(&original).unwrap() {
             let path = path.strip_prefix(&original).unwrap();
             let length = metadata.len() as usize;
-            for offset in BTreeSet::from([0, length / 3, length / 2, length.saturating_sub(1)]) {
+            for offset in BTreeSet::from([0, length / 2, length.saturating_sub(1)]) {
                 if offset >= length {
                     continue;
                 }

@@ -18,6 +18,7 @@ use super::Store;
 use super::census::{Count, count, files};
 use super::error::StoreError;
 use super::layout::{id_of_blob, key_of_action};
+use super::lock::Lock;
 use super::pipeline_state::PipelineState;
 use super::sealed;
 use super::session::{remove_tree, time_of};
@@ -74,6 +75,7 @@ impl Store {
             for path in &garbage.paths {
                 session.discard(&self.layout, path)?;
             }
+            self.remove_stale_locks();
             Ok(garbage.report)
         })?;
         report.purged = self.purge_trash(request)?;
@@ -155,6 +157,15 @@ impl Store {
                 && let Ok(tree) = self.peek_tree(stored.blob)
             {
                 needed.extend(tree.files().map(|(_, blob, _)| blob));
+            }
+        }
+    }
+
+    /// Lock files of processes that died. Their keys can be claimed all the same.
+    fn remove_stale_locks(&self) {
+        for path in entries(&self.layout.locks()).unwrap_or_default() {
+            if path != self.layout.gc_lock() {
+                drop(Lock::try_acquire(&path));
             }
         }
     }
@@ -308,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn old_runs_and_old_checkpoints_go() {
+    fn old_runs_old_checkpoints_and_dead_locks_go() {
         let mut s = setting();
         for _ in 0..3 {
             s.store.new_run().unwrap().finish(&"done").unwrap();
@@ -318,10 +329,12 @@ mod tests {
             fs::create_dir(&checkpoints).unwrap();
             fs::write(checkpoints.join("epoch-1"), "12345").unwrap();
         }
+        fs::write(s.store.layout.key_lock(key("unused")), "").unwrap();
         let request = GcRequest { grace: Duration::ZERO, keep_runs: 1, ..GcRequest::default() };
         let report = s.store.collect_garbage(&now(request)).unwrap();
         assert_eq!((report.runs.items, s.store.runs().unwrap().len()), (2, 1));
         assert_eq!(report.checkpoints, Count { items: 1, bytes: 5 });
         assert!(s.store.layout.checkpoints(key("used")).exists());
+        assert!(!s.store.layout.key_lock(key("unused")).exists());
     }
 }

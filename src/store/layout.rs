@@ -11,7 +11,7 @@
 //!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end;
 //!                                   what failed stages printed: <instance>.stdout, <instance>.stderr
 //!     stat                          digests of files by their stat; see `stat_cache`
-//!     locks/keys                    one byte per stage key, locked while the key is being computed
+//!     locks/<stage key>             held while the key is being computed; becomes its manifest
 //!     locks/gc                      shared by every open store; exclusive while things are dropped
 //!     tmp/<owner>/                  scratch of one process; `lock` in it is held while it lives
 //!     trash/<time>-<random>/        dropped things under their old names, until the grace period ends
@@ -114,8 +114,8 @@ impl Layout {
         self.base.join("locks")
     }
 
-    pub(super) fn key_locks(&self) -> PathBuf {
-        self.locks().join("keys")
+    pub(super) fn key_lock(&self, key: StageKey) -> PathBuf {
+        self.locks().join(key.digest().to_hex())
     }
 
     pub(super) fn gc_lock(&self) -> PathBuf {

@@ -158,7 +158,7 @@ fn unescape(text: &str) -> Option<PathBuf> {
     for part in parts {
         let digits = part.strip_prefix('x')?;
         bytes.push(u8::from_str_radix(digits.get(..2)?, 16).ok()?);
-        bytes.extend(digits[2..].as_bytes());
+        bytes.extend(&digits.as_bytes()[2..]);
     }
     Some(OsString::from_vec(bytes).into())
 }
