@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_in_any_file_is_noticed_and_heals() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = fast_directory();
         let original = dir.path().join("original");
         make_store(&original);
         let mut flipped = 0;

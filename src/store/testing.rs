@@ -75,6 +75,11 @@ pub(super) fn make_tree(root: &Path) {
     std::os::unix::fs::symlink("../plain", root.join("deep/link")).unwrap();
 }
 
+/// In memory where that is possible, for tests that make thousands of files.
+pub(super) fn fast_directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 pub(super) fn flip_bit(path: &Path, offset: usize) {
     let mut bytes = fs::read(path).unwrap();
     bytes[offset] ^= 0x10;
