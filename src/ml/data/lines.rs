@@ -194,10 +194,7 @@ impl<P, F> Work<P, F> {
                 Ok(Some(end)) => Ok(end),
                 Err(e) => Err(e),
             };
-            let outcome = end.and_then(|end| {
-                let parsed = (self.parse)(Piece { padded: &buffer, end }, &mut parsed);
-                Ok((end, parsed))
-            });
+            let outcome = end.map(|end| (end, (self.parse)(Piece { padded: &buffer, end }, &mut parsed)));
             if !self.deliver(number, outcome, &buffer, &mut parsed) {
                 return;
             }

@@ -196,8 +196,11 @@ fn split_index_files_name_the_parts() {
     assert_eq!(parts, [("train", &[0, 2][..]), ("train.1", &[0, 1]), ("test", &[1]), ("test.1", &[2])]);
 }
 
+/// Labels, and features with values.
+type Row = (Vec<u32>, Vec<(u32, f32)>);
+
 /// Rows that LIBSVM text can hold: not empty, values that are not zero.
-fn rows() -> impl Strategy<Value = Vec<(Vec<u32>, Vec<(u32, f32)>)>> {
+fn rows() -> impl Strategy<Value = Vec<Row>> {
     let value = prop::num::f32::NORMAL | prop::num::f32::SUBNORMAL;
     let labels = prop::collection::btree_set(0_u32..50, 0..6);
     let features = prop::collection::btree_map(0_u32..2000, value, 1..20);
@@ -205,7 +208,7 @@ fn rows() -> impl Strategy<Value = Vec<(Vec<u32>, Vec<(u32, f32)>)>> {
     prop::collection::vec(row, 1..60)
 }
 
-fn written(rows: &[(Vec<u32>, Vec<(u32, f32)>)]) -> Vec<u8> {
+fn written(rows: &[Row]) -> Vec<u8> {
     let mut text = String::new();
     for (labels, features) in rows {
         text.push_str(&labels.iter().map(u32::to_string).collect::<Vec<_>>().join(","));

@@ -15,8 +15,8 @@ pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault>
     let mut reader = Reader { text, separator, at: 0 };
     let columns = reader.next_row()?.unwrap_or_default();
     let find = |name: &str| {
-        columns.iter().position(|(_, column)| column.trim() == name).ok_or_else(|| {
-            let names: Vec<&str> = columns.iter().map(|(_, column)| column.trim()).collect();
+        columns.iter().position(|column| column.trim() == name).ok_or_else(|| {
+            let names: Vec<&str> = columns.iter().map(|column| column.trim()).collect();
             Fault::new(0, format!("there is no column `{name}`; the columns are: {}", names.join(", ")))
         })
     };
@@ -25,7 +25,7 @@ pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault>
     loop {
         let start = reader.at;
         let Some(mut row) = reader.next_row()? else { return Ok(records) };
-        if row.len() == 1 && row[0].1.is_empty() {
+        if row.len() == 1 && row[0].is_empty() {
             continue;
         }
         if row.len() != columns.len() {
@@ -33,13 +33,16 @@ pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault>
                 format!("this row has {} columns, the first line names {}", row.len(), columns.len());
             return Err(Fault::new(start, reason));
         }
-        let labels = row[label_column].1.split(fields.separator).map(str::trim);
+        let labels = row[label_column].split(fields.separator).map(str::trim);
         records.push(Record {
             labels: labels.filter(|label| !label.is_empty()).map(str::to_owned).collect(),
-            text: std::mem::take(&mut row[text_column].1).into_owned(),
+            text: std::mem::take(&mut row[text_column]).into_owned(),
         });
     }
 }
+
+/// The fields of a row.
+type Row<'a> = Vec<Cow<'a, str>>;
 
 struct Reader<'a> {
     text: &'a str,
@@ -48,19 +51,17 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The fields of the next row with their offsets; `None` at the end.
-    fn next_row(&mut self) -> Result<Option<Vec<(usize, Cow<'a, str>)>>, Fault> {
+    /// `None` at the end.
+    fn next_row(&mut self) -> Result<Option<Row<'a>>, Fault> {
         if self.at >= self.text.len() {
             return Ok(None);
         }
         let mut row = Vec::new();
         loop {
-            let start = self.at;
-            let field = match self.text.as_bytes().get(start) {
+            row.push(match self.text.as_bytes().get(self.at) {
                 Some(b'"') => Cow::Owned(self.quoted()?),
                 _ => Cow::Borrowed(self.plain()),
-            };
-            row.push((start, field));
+            });
             match self.text.as_bytes().get(self.at) {
                 Some(&byte) if byte == self.separator => self.at += 1,
                 Some(b'\n') => {
