@@ -2,6 +2,7 @@
 //!
 //! The layers and what each may import are in `docs/architecture.md`; `tests/` checks them.
 
+pub mod cli;
 pub mod digest;
 pub mod ml;
 pub mod plan;

@@ -70,6 +70,7 @@ pub enum WorkerEvent {
     /// A figure worth keeping in the manifest; the last one of a name wins.
     Metric {
         name: String,
+        #[serde(with = "figure")]
         value: f64,
     },
     Log {
@@ -88,4 +89,42 @@ pub enum LogLevel {
     Debug,
     Info,
     Warning,
+}
+
+/// A figure as a JSON number, or as text where JSON has no number for it.
+pub mod figure {
+    use serde::de::{Error, Unexpected};
+    use serde::{Deserialize, Deserializer, Serializer};
+    use serde_json::Value;
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        match value.is_finite() {
+            true => serializer.serialize_f64(*value),
+            false => serializer.collect_str(value),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let figure = value.as_f64().or_else(|| value.as_str()?.parse().ok());
+        figure.ok_or_else(|| D::Error::invalid_type(Unexpected::Other("something else"), &"a figure"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_that_json_has_no_number_for_survive() {
+        for value in [0.1, f64::INFINITY, f64::NEG_INFINITY] {
+            let event = WorkerEvent::Metric { name: "loss".into(), value };
+            let text = serde_json::to_string(&event).unwrap();
+            assert_eq!(serde_json::from_str::<WorkerEvent>(&text).unwrap(), event, "{text}");
+        }
+        let nan =
+            serde_json::to_string(&WorkerEvent::Metric { name: "loss".into(), value: f64::NAN }).unwrap();
+        let back = serde_json::from_str(&nan).unwrap();
+        assert!(matches!(back, WorkerEvent::Metric { value, .. } if value.is_nan()), "{nan}");
+    }
 }

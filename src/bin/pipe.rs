@@ -1,3 +1,7 @@
-fn main() {
-    println!("{}", pipe::stage::registry::kinds().len());
+//! The command line program. It never loads libtorch.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    pipe::cli::main()
 }

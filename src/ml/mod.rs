@@ -9,6 +9,7 @@ pub mod model;
 pub mod net;
 pub mod optim;
 pub mod signal;
+pub mod threshold;
 pub mod train;
 
 #[cfg(test)]

@@ -43,6 +43,7 @@ pub enum Event {
     Metric {
         instance: String,
         name: String,
+        #[serde(with = "crate::protocol::figure")]
         value: f64,
     },
     Log {

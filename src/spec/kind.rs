@@ -42,6 +42,9 @@ pub enum SourceDecl {
     Many(Vec<StageRef>),
     /// A file or directory of the user's, relative to the project directory.
     Path(String),
+    /// A file of a registered data set: found in the data directory, or fetched into it, before
+    /// the stage's key is computed from its content.
+    DataFile { dataset: String, file: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

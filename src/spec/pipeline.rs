@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::kind::{ArtifactType, OutputDecl, Program};
+use super::reference::selector_value;
 use crate::protocol::Axes;
 
 /// A whole pipeline, its instances in file order and, within a stage, in matrix order.
@@ -67,6 +68,9 @@ pub enum Source {
     },
     /// Relative to the project directory.
     Path(PathBuf),
+    /// A file of a registered data set. Whoever runs the pipeline puts a path in its place once the
+    /// file lies in the data directory.
+    DataFile { dataset: String, file: String },
 }
 
 /// What an instance occupies while it runs.
@@ -93,10 +97,9 @@ pub struct Placement {
     pub path: PathBuf,
 }
 
+/// Reads back as a reference to exactly this instance: `train[adaptive,seed=1]`. The first axis
+/// is left unnamed where its value is a word, because the others are named and so cannot be meant.
 impl fmt::Display for InstanceId {
-    /// The shortest unambiguous form: an axis's value alone where it is a word that only one
-    /// axis of the stage could have meant is for the user to write; we always print
-    /// `name=value`, except for the first axis when its value is not a number.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.stage)?;
         if self.axes.is_empty() {
@@ -107,11 +110,10 @@ impl fmt::Display for InstanceId {
             if position > 0 {
                 f.write_str(",")?;
             }
-            if position == 0 && value.parse::<f64>().is_err() {
-                f.write_str(value)?;
-            } else {
-                write!(f, "{axis}={value}")?;
+            if position > 0 || value.parse::<f64>().is_ok() {
+                write!(f, "{axis}=")?;
             }
+            f.write_str(&selector_value(value))?;
         }
         f.write_str("]")
     }

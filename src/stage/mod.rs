@@ -2,6 +2,14 @@
 //!
 //! Adding a kind touches one new file here and the lists in [`registry`].
 
+pub mod command;
+pub mod dataset;
 pub mod kind;
+pub mod load;
 pub mod registry;
+pub mod synthetic;
+#[cfg(test)]
+mod trial;
+pub mod vectorise;
 pub mod work;
+pub mod worker;

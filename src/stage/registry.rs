@@ -1,16 +1,27 @@
 //! The one place where stage kinds are registered.
 
-use super::kind::Runner;
+use super::command::Command;
+use super::kind::{KindOf, Runner};
+use super::load::Load;
+use super::vectorise::Vectorise;
+use crate::ml::data::synthetic::Synthetic;
 use crate::spec::kind::Kind;
 
 /// Every kind that a pipeline may name.
 pub fn kinds() -> &'static [&'static dyn Kind] {
-    &[]
+    const {
+        &[
+            &KindOf::<Command>::new(),
+            &KindOf::<Load>::new(),
+            &KindOf::<Synthetic>::new(),
+            &KindOf::<Vectorise>::new(),
+        ]
+    }
 }
 
 /// What `pipe` runs in child processes of its own.
 pub fn light_runners() -> &'static [Runner] {
-    &[]
+    const { &[Runner::of::<Load>(), Runner::of::<Synthetic>(), Runner::of::<Vectorise>()] }
 }
 
 /// What only `pipe-worker` can run. Nothing that `pipe` calls may refer to this function: it is

@@ -2,6 +2,8 @@
 //! runner what is happening.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 
@@ -12,14 +14,32 @@ pub trait EventSink: Send {
     fn send(&mut self, event: WorkerEvent);
 }
 
+/// What a stage returns after [`Work::should_stop`] said so and its checkpoint is written.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped on request")]
+pub struct Stopped;
+
 pub struct Work<'a> {
     job: Job,
     events: &'a mut dyn EventSink,
+    stop: Arc<AtomicBool>,
 }
 
 impl<'a> Work<'a> {
     pub fn new(job: Job, events: &'a mut dyn EventSink) -> Self {
-        Self { job, events }
+        Self { job, events, stop: Arc::default() }
+    }
+
+    /// Has [`Work::should_stop`] follow this flag.
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
+        Self { stop, ..self }
+    }
+
+    /// Whether the runner asked us to end. A stage that takes long looks at this now and then,
+    /// writes its checkpoint to `job().checkpoints` and returns [`Stopped`]; a short one may
+    /// as well finish.
+    pub fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     pub fn job(&self) -> &Job {

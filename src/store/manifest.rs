@@ -19,6 +19,7 @@ pub struct Manifest {
     pub outputs: BTreeMap<String, Stored>,
     pub stdout: Option<Stored>,
     pub stderr: Option<Stored>,
+    #[serde(with = "metrics")]
     pub metrics: BTreeMap<String, f64>,
     /// RFC 3339.
     pub finished: String,
@@ -40,4 +41,43 @@ pub struct Stored {
     pub bytes: u64,
     #[serde(default)]
     pub directory: bool,
+}
+
+impl Manifest {
+    /// Everything it refers to.
+    pub fn stored(&self) -> impl Iterator<Item = &Stored> {
+        self.outputs.values().chain(&self.stdout).chain(&self.stderr)
+    }
+}
+
+/// JSON has no number for what is not finite; as text it stays what it was.
+mod metrics {
+    use std::collections::BTreeMap;
+
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+    use serde_json::Value;
+
+    pub(super) fn serialize<S: Serializer>(
+        metrics: &BTreeMap<String, f64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(metrics.iter().map(|(name, value)| match value.is_finite() {
+            true => (name, Value::from(*value)),
+            false => (name, Value::from(value.to_string())),
+        }))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<String, f64>, D::Error> {
+        let figure = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
+        BTreeMap::<String, Value>::deserialize(deserializer)?
+            .into_iter()
+            .map(|(name, value)| match figure(&value) {
+                Some(figure) => Ok((name, figure)),
+                None => Err(D::Error::custom(format!("metric {name}: {value} is no figure"))),
+            })
+            .collect()
+    }
 }

@@ -1,18 +1,62 @@
 //! Compressed sparse rows over memory that is owned or mapped from a file.
 
-use std::ops::Deref;
+use std::fmt;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use memmap2::Mmap;
+use rayon::prelude::*;
 
 /// A slice of plain numbers that lives in a vector or in a mapped file.
+#[derive(Clone)]
 pub enum Numbers<T: 'static> {
     Owned(Vec<T>),
-    /// SAFETY contract: the slice lies inside the mapping that the `Arc` keeps alive.
-    Mapped {
-        slice: &'static [T],
-        _file: Arc<Mmap>,
-    },
+    Mapped(MappedSlice<T>),
+}
+
+/// A slice inside a mapped file, which it keeps mapped. Only [`Numbers::mapped`] makes one.
+#[derive(Clone)]
+pub struct MappedSlice<T: 'static> {
+    slice: &'static [T],
+    _file: Arc<Mmap>,
+}
+
+/// Numbers for which every bit pattern is a value and whose bytes have no padding.
+pub trait Plain: Copy + Send + Sync + 'static + private::Sealed {}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for u64 {}
+    impl Sealed for f32 {}
+}
+
+impl Plain for u32 {}
+impl Plain for u64 {}
+impl Plain for f32 {}
+
+impl<T: Plain> Numbers<T> {
+    /// `count` numbers from byte `offset` of a mapping; `None` if they do not lie inside it or the
+    /// offset is not aligned.
+    pub fn mapped(file: &Arc<Mmap>, offset: usize, count: usize) -> Option<Self> {
+        let length = count.checked_mul(size_of::<T>())?;
+        let bytes = file.get(offset..offset.checked_add(length)?)?;
+        if !(bytes.as_ptr() as usize).is_multiple_of(align_of::<T>()) {
+            return None;
+        }
+        // SAFETY: the bytes lie inside the mapping, are aligned, and every bit pattern is a `T`
+        // (`Plain`). The mapping is read-only and lives as long as the `Arc` kept beside the slice,
+        // which leaves this module only through `Deref`, bounded by the borrow of `self`.
+        let slice = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), count) };
+        Some(Self::Mapped(MappedSlice { slice, _file: Arc::clone(file) }))
+    }
+}
+
+/// The memory of plain numbers, as this machine holds them.
+pub fn bytes_of<T: Plain>(numbers: &[T]) -> &[u8] {
+    // SAFETY: `Plain` types have no padding, so each of their bytes is initialised; u8 has no
+    // alignment, and the length is that of the same memory.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast::<u8>(), size_of_val(numbers)) }
 }
 
 impl<T> Deref for Numbers<T> {
@@ -21,7 +65,7 @@ impl<T> Deref for Numbers<T> {
     fn deref(&self) -> &[T] {
         match self {
             Self::Owned(vec) => vec,
-            Self::Mapped { slice, .. } => slice,
+            Self::Mapped(mapped) => mapped.slice,
         }
     }
 }
@@ -34,6 +78,7 @@ impl<T> From<Vec<T>> for Numbers<T> {
 
 /// A sparse matrix by rows; column indices ascend strictly within a row.
 /// A matrix of labels has no values: every stored entry is a one.
+#[derive(Clone)]
 pub struct Csr {
     pub cols: usize,
     /// `rows + 1` offsets into `indices`.
@@ -62,7 +107,161 @@ impl Csr {
         if self.values.is_empty() { &[] } else { &self.values[self.span(row)] }
     }
 
-    fn span(&self, row: usize) -> std::ops::Range<usize> {
+    fn span(&self, row: usize) -> Range<usize> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
+    }
+
+    /// A matrix of ones with the given columns in each row, which may come unsorted and repeated.
+    pub fn from_rows<R: AsRef<[u32]>>(cols: usize, rows: &[R]) -> Self {
+        let mut indptr = vec![0];
+        let mut indices = Vec::new();
+        for row in rows {
+            let mut row = row.as_ref().to_vec();
+            row.sort_unstable();
+            row.dedup();
+            indices.extend_from_slice(&row);
+            indptr.push(indices.len() as u64);
+        }
+        Self { cols, indptr: indptr.into(), indices: indices.into(), values: Vec::new().into() }
+    }
+
+    /// Checks what every user of the matrix relies on; says the first thing that does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        let entries = self.indices.len();
+        if self.indptr.first() != Some(&0) || self.indptr.last() != Some(&(entries as u64)) {
+            return Err("the row offsets do not run from 0 to the number of entries".into());
+        }
+        if !self.values.is_empty() && self.values.len() != entries {
+            return Err("there are not as many values as entries".into());
+        }
+        const ROWS_AT_ONCE: usize = 4096;
+        let rows = self.rows();
+        let fault = (0..rows.div_ceil(ROWS_AT_ONCE)).into_par_iter().find_map_first(|block| {
+            let first = block * ROWS_AT_ONCE;
+            (first..rows.min(first + ROWS_AT_ONCE)).find_map(|row| self.row_fault(row))
+        });
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn row_fault(&self, row: usize) -> Option<String> {
+        let (start, end) = (self.indptr[row], self.indptr[row + 1]);
+        if start > end || end > self.indices.len() as u64 {
+            return Some(format!("the offsets of row {row} do not ascend"));
+        }
+        let indices = self.row(row);
+        if !indices.windows(2).all(|pair| pair[0] < pair[1]) {
+            return Some(format!("the column indices of row {row} do not ascend"));
+        }
+        if indices.last().is_some_and(|&last| last as usize >= self.cols) {
+            return Some(format!("row {row} has a column index beyond {}", self.cols));
+        }
+        let finite = self.row_values(row).iter().all(|v| v.is_finite());
+        (!finite).then(|| format!("row {row} has a value that is not finite"))
+    }
+}
+
+impl fmt::Debug for Csr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Csr({} x {}, {} entries)", self.rows(), self.cols, self.entries())
+    }
+}
+
+impl PartialEq for Csr {
+    fn eq(&self, other: &Self) -> bool {
+        self.cols == other.cols
+            && *self.indptr == *other.indptr
+            && *self.indices == *other.indices
+            && *self.values == *other.values
+    }
+}
+
+/// A dense matrix by rows.
+#[derive(Clone)]
+pub struct Dense {
+    pub rows: usize,
+    pub cols: usize,
+    /// `rows * cols` numbers.
+    pub values: Numbers<f32>,
+}
+
+impl Dense {
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.values[row * self.cols..(row + 1) * self.cols]
+    }
+}
+
+impl fmt::Debug for Dense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dense({} x {})", self.rows, self.cols)
+    }
+}
+
+impl PartialEq for Dense {
+    fn eq(&self, other: &Self) -> bool {
+        (self.rows, self.cols) == (other.rows, other.cols) && *self.values == *other.values
+    }
+}
+
+/// What a classifier sees of a row: bags of words are sparse, embeddings are dense.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Features {
+    Sparse(Csr),
+    Dense(Dense),
+}
+
+impl Features {
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Sparse(csr) => csr.rows(),
+            Self::Dense(dense) => dense.rows,
+        }
+    }
+
+    pub fn cols(&self) -> usize {
+        match self {
+            Self::Sparse(csr) => csr.cols,
+            Self::Dense(dense) => dense.cols,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_come_out_sorted_and_without_repeats() {
+        let csr = Csr::from_rows(9, &[vec![5, 2, 5, 2], vec![], vec![8]]);
+        assert_eq!((csr.row(0), csr.row(1), csr.row(2)), (&[2, 5][..], &[][..], &[8][..]));
+        assert_eq!(csr.check(), Ok(()));
+    }
+
+    #[test]
+    fn each_broken_promise_has_its_sentence() {
+        let good = || Csr::from_rows(3, &[[0, 2]]);
+        let check = |break_it: &dyn Fn(&mut Csr)| {
+            let mut csr = good();
+            break_it(&mut csr);
+            csr.check().unwrap_err()
+        };
+        assert!(check(&|c| c.indices = vec![2, 0].into()).contains("do not ascend"));
+        assert!(check(&|c| c.indices = vec![1, 1].into()).contains("do not ascend"));
+        assert!(check(&|c| c.cols = 2).contains("beyond 2"));
+        assert!(check(&|c| c.indptr = vec![0, 1].into()).contains("row offsets"));
+        assert!(check(&|c| c.indptr = vec![0, 9, 2].into()).contains("offsets of row 0"));
+        assert!(check(&|c| c.values = vec![1.0].into()).contains("as many values"));
+        assert!(check(&|c| c.values = vec![1.0, f32::NAN].into()).contains("not finite"));
+    }
+
+    #[test]
+    fn a_mapped_slice_outside_its_file_or_out_of_line_is_refused() {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &[1, 0, 0, 0, 2, 0, 0, 0]).unwrap();
+        // SAFETY: nothing else has the file open.
+        let map = Arc::new(unsafe { Mmap::map(&file) }.unwrap());
+        assert_eq!(*Numbers::<u32>::mapped(&map, 4, 1).unwrap(), [2]);
+        assert!(Numbers::<u32>::mapped(&map, 4, 2).is_none());
+        assert!(Numbers::<u32>::mapped(&map, 1, 1).is_none());
+        assert!(Numbers::<u64>::mapped(&map, 0, usize::MAX).is_none());
     }
 }

@@ -1,3 +1,19 @@
-//! Figures about predictions.
+//! Metrics: exact counts streamed over rows, their definitions, and how sure one can be of them.
 
+pub mod bootstrap;
+pub mod calibration;
 pub mod counts;
+pub mod evaluation;
+pub mod exact;
+pub mod frequency;
+pub mod label;
+pub mod marked;
+pub mod outcomes;
+pub mod propensity;
+pub mod ranking;
+pub mod registry;
+pub mod released;
+pub mod spread;
+#[cfg(test)]
+mod tests;
+pub mod top;

@@ -7,7 +7,7 @@ use crate::ml::config::schedule::{StoppingConfig, Watched};
 use crate::ml::config::threshold::{GlobalSignal, Squash};
 use crate::ml::loss::real::Real;
 use crate::ml::loss::terms::{LossValue, STATIC_THRESHOLD};
-use crate::ml::metric::counts::Counts;
+use crate::ml::metric::label::{LabelCount, Tally};
 use crate::ml::net::weights::Weights;
 use crate::ml::signal::idf::Idf;
 
@@ -58,18 +58,17 @@ pub struct Spread {
     pub std: f64,
 }
 
-impl From<&Counts> for Validation {
-    fn from(counts: &Counts) -> Self {
+impl Validation {
+    pub fn of(rows: usize, labels: &[LabelCount]) -> Self {
+        let tally = Tally::over(labels.iter().copied());
         Self {
-            macro_f1: counts.macro_f1(),
-            macro_f1_present: counts.macro_f1_present(),
-            micro_f1: counts.micro_f1(),
-            positive_ratio: counts.positive_ratio(),
+            macro_f1: tally.macro_f1(),
+            macro_f1_present: tally.macro_f1_present(),
+            micro_f1: tally.micro_f1(),
+            positive_ratio: tally.positive_ratio(rows as u64),
         }
     }
-}
 
-impl Validation {
     pub fn watched(&self, metric: Watched) -> f64 {
         match metric {
             Watched::MacroF1 => self.macro_f1,

@@ -12,7 +12,7 @@ use crate::ml::config::method::Method;
 use crate::ml::data::examples::Examples;
 use crate::ml::engine::{self, Batch, Engine, State};
 use crate::ml::loss::terms::LossValue;
-use crate::ml::metric::counts::Counts;
+use crate::ml::metric::label::LabelCount;
 use crate::ml::model::model::Model;
 use crate::ml::net::features::FeatureMap;
 use crate::ml::net::random::Random;
@@ -238,7 +238,7 @@ impl<'a> Trainer<'a> {
         let (Some(examples), Some(supply)) = (self.run.validation, &self.validation_supply) else {
             return Ok(None);
         };
-        let mut counts = Counts::new(examples.labels.cols);
+        let mut counts = vec![LabelCount::default(); examples.labels.cols];
         let (engine, map, batch) = (&mut *self.engine, &self.map, self.run.method.batch);
         if self.position.history.oracle {
             score_with_labels(engine, map, supply, examples, batch, |first, scores| {
@@ -249,7 +249,7 @@ impl<'a> Trainer<'a> {
                 count(&mut counts, scores, examples, first);
             })?;
         }
-        Ok(Some(Validation::from(&counts)))
+        Ok(Some(Validation::of(examples.rows.len(), &counts)))
     }
 
     /// Between two batches: is a checkpoint due, or the end?

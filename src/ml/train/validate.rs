@@ -2,7 +2,7 @@
 
 use crate::ml::data::examples::{Examples, Unlabelled};
 use crate::ml::engine::{Batch, Engine, Scores};
-use crate::ml::metric::counts::Counts;
+use crate::ml::metric::label::LabelCount;
 use crate::ml::net::features::FeatureMap;
 use crate::ml::signal::supply::LocalSupply;
 
@@ -47,22 +47,17 @@ pub fn score_with_labels(
 }
 
 /// Compares the scores of a batch with the true labels of its rows.
-pub fn count(counts: &mut Counts, scores: &Scores, examples: Examples, first: usize) {
+pub fn count(counts: &mut [LabelCount], scores: &Scores, examples: Examples, first: usize) {
     let rows = &examples.rows[first..first + scores.rows];
-    counts.rows += rows.len() as u64;
-    for (label, counts) in counts.labels.iter_mut().enumerate() {
+    for (label, count) in counts.iter_mut().enumerate() {
         let predicted = scores.of_label(label).iter().filter(|score| **score > 0.0).count();
-        counts.false_positives += predicted as u64;
+        count.predicted += predicted as u32;
     }
     for (row, &example) in rows.iter().enumerate() {
         for &label in examples.labels.row(example as usize) {
-            let counts = &mut counts.labels[label as usize];
-            if scores.score(row, label as usize) > 0.0 {
-                counts.true_positives += 1;
-                counts.false_positives -= 1;
-            } else {
-                counts.false_negatives += 1;
-            }
+            let count = &mut counts[label as usize];
+            count.actual += 1;
+            count.tp += u32::from(scores.score(row, label as usize) > 0.0);
         }
     }
 }

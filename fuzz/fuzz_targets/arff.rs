@@ -1,0 +1,10 @@
+//! ARFF with labels by `-C n` or, behind a NUL byte, by a Mulan XML file: read or refused, never a panic.
+
+#![no_main]
+
+#[path = "../read.rs"]
+mod read;
+
+use pipe::ml::data::report::Format;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| read::read_as(Format::Arff, bytes));

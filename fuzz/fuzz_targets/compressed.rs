@@ -1,0 +1,26 @@
+//! Any bytes as gzip, bzip2 or zstd: unpacked or refused, never a panic. The first byte chooses.
+
+#![no_main]
+
+use std::io::Cursor;
+use std::path::Path;
+
+use pipe::ml::data::compress::Input;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let magic: &[u8] = match bytes.first().map(|b| b % 3) {
+        Some(0) => &[0x1f, 0x8b, 8],
+        Some(1) => b"BZh1\x31\x41\x59\x26\x53\x59",
+        _ => &[0x28, 0xb5, 0x2f, 0xfd],
+    };
+    let packed = [magic, bytes.get(1..).unwrap_or_default()].concat();
+    let Ok(mut input) = Input::from_reader(Path::new("fuzz"), Cursor::new(packed)) else { return };
+    let mut buffer = vec![0; 1 << 16];
+    // A small archive can hold very much: what a reader in a stream would see of it is enough.
+    for _ in 0..64 {
+        match input.fill(&mut buffer) {
+            Ok(count) if count == buffer.len() => {}
+            _ => return,
+        }
+    }
+});

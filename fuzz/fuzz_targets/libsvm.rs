@@ -1,0 +1,10 @@
+//! LIBSVM multi-label text: read or refused, never a panic.
+
+#![no_main]
+
+#[path = "../read.rs"]
+mod read;
+
+use pipe::ml::data::report::Format;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| read::read_as(Format::Libsvm, bytes));

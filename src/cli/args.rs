@@ -1,0 +1,281 @@
+//! The command line, as clap reads it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+/// Declarative, content-hashed experiment pipelines for multi-label classification.
+///
+/// A YAML file describes a graph of stages; only what changed is computed again.
+#[derive(Debug, Parser)]
+#[command(name = "pipe", disable_version_flag = true, arg_required_else_help = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    /// Print the versions of `pipe` and `pipe-worker`.
+    #[arg(short = 'V', long)]
+    pub version: bool,
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+#[derive(Debug, Args)]
+pub struct Global {
+    /// Work as if started in this directory (the project directory).
+    #[arg(short = 'C', long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: Option<PathBuf>,
+    /// Where results are kept [default: cache].
+    #[arg(long, global = true, env = "PIPE_CACHE", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub cache_dir: Option<PathBuf>,
+    /// Where data sets are looked for and downloaded to [default: data].
+    #[arg(long, global = true, env = "PIPE_DATA_DIR", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+    /// Colour: `auto` is on for a terminal unless NO_COLOR is set.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    pub color: ColorChoice,
+    /// Say only what went wrong.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Say more: every cached stage, every log line.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Bring a pipeline, or some of its stages, up to date.
+    Run(RunArgs),
+    /// Show what would run, and why.
+    Plan(PlanArgs),
+    /// Say why a stage would run: the old and the new value of everything that changed.
+    Why(StageArgs),
+    /// Draw the pipeline.
+    Graph(GraphArgs),
+    /// One line per stage: fresh or not, when it was computed, how long it took.
+    Status(StatusArgs),
+    /// Everything about one stage: parameters, inputs, outputs, metrics.
+    Show(StageArgs),
+    /// What a stage printed.
+    Logs(LogsArgs),
+    /// Look after the store.
+    #[command(subcommand)]
+    Cache(CacheCommand),
+    /// Find, describe and download data sets.
+    #[command(subcommand)]
+    Data(DataCommand),
+    /// Print the JSON Schema of pipeline files, for editors.
+    Schema,
+    /// Write a small pipeline to start from.
+    Init(InitArgs),
+    /// Print a completion script for your shell.
+    Completions { shell: clap_complete::Shell },
+    /// Run one job file (internal).
+    #[command(hide = true)]
+    Worker { job: PathBuf },
+}
+
+/// Which pipeline, and with which variables.
+#[derive(Debug, Args)]
+pub struct PipelineArgs {
+    /// Set a variable, e.g. `--set vars.epochs=3`.
+    #[arg(long = "set", value_name = "VARS.NAME=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The pipeline file.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Only these stages and what they need: `train`, `train[adaptive]`, `eval[*]`.
+    pub targets: Vec<String>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// How many stages may run at once [default: the number of processors].
+    #[arg(short, long, value_name = "N", value_parser = positive)]
+    pub jobs: Option<usize>,
+    /// After a failure go on with what does not depend on it.
+    #[arg(short, long)]
+    pub keep_going: bool,
+    /// Stop after this stage: it and what it needs.
+    #[arg(long, value_name = "STAGE")]
+    pub until: Vec<String>,
+    /// Compute this stage again even if it is cached.
+    #[arg(long, value_name = "STAGE")]
+    pub force: Vec<String>,
+    /// Download nothing: every data set must be in the data directory.
+    #[arg(long)]
+    pub offline: bool,
+    /// Replace generated files even where they were edited by hand.
+    #[arg(long)]
+    pub overwrite: bool,
+    /// Plain lines in place of the live view.
+    #[arg(long)]
+    pub no_progress: bool,
+    /// One JSON event per line on standard output.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Only these stages and what they need.
+    pub targets: Vec<String>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// Exit with 10 if anything would run.
+    #[arg(long)]
+    pub check: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct StageArgs {
+    /// The stage: `train`, or one instance, `train[adaptive,seed=1]`.
+    pub stage: String,
+    /// The pipeline file [default: the one run last here].
+    #[arg(short, long, value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// The stage: `train`, or one instance, `train[adaptive,seed=1]`.
+    pub stage: String,
+    /// The pipeline file [default: the one run last here].
+    #[arg(short, long, value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// Only standard error.
+    #[arg(long)]
+    pub stderr: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GraphArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    #[arg(long, value_enum, default_value_t)]
+    pub format: GraphFormat,
+    /// One node per instance rather than per stage.
+    #[arg(long)]
+    pub instances: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum GraphFormat {
+    #[default]
+    Tree,
+    Mermaid,
+    Dot,
+}
+
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// Where to write it.
+    #[arg(default_value = "pipelines/example.yaml", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CacheCommand {
+    /// How much space the store takes, and what for.
+    Du {
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the cached results.
+    Ls {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove results that no registered pipeline needs. Only says what it would do unless `--yes`.
+    Gc {
+        /// Do it.
+        #[arg(long)]
+        yes: bool,
+        /// How many days removed results stay in the trash.
+        #[arg(long, default_value_t = 7, value_name = "DAYS")]
+        grace: u64,
+        /// How many run logs to keep.
+        #[arg(long, default_value_t = 50, value_name = "N")]
+        keep_runs: usize,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check every file in the store against its digest.
+    Fsck {
+        /// Drop what is damaged, so that the next run computes it again.
+        #[arg(long)]
+        repair: bool,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
+    /// The data sets that `load` knows by name.
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Size, sparsity and label tail of a data set, by name or by file.
+    Info {
+        dataset: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Download a data set into the data directory.
+    Fetch { dataset: String },
+    /// Where the files of a data set are.
+    Path { dataset: String },
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err("a whole number of at least 1 is expected".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,141 @@
+//! `pipe cache`: how large the store is, what is in it, dropping what is not needed, checking it.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::args::CacheCommand;
+use super::exit::{Exit, Outcome};
+use super::project::Project;
+use super::table::Grid;
+use super::{print_json, print_text, text};
+use crate::store::{Count, FsckReport, GcReport, GcRequest, Store};
+
+pub fn cache(project: &Project, command: &CacheCommand) -> Outcome {
+    match command {
+        CacheCommand::Du { json } => du(&project.store_to_read()?, *json),
+        CacheCommand::Ls { json } => ls(project, *json),
+        CacheCommand::Gc { yes, grace, keep_runs, json } => {
+            let grace = Duration::from_secs(grace.saturating_mul(24 * 3600));
+            let request = GcRequest { dry_run: !yes, grace, keep_runs: *keep_runs, ..GcRequest::default() };
+            gc(project, &request, *json)
+        }
+        CacheCommand::Fsck { repair, json } => fsck(project, *repair, *json),
+    }
+}
+
+fn du(store: &Store, as_json: bool) -> Outcome {
+    let usage = store.usage()?;
+    if as_json {
+        return print_json(&usage);
+    }
+    let mut grid = Grid::new(&["", "files", "size"]).right_aligned(&[1, 2]);
+    let parts = [
+        ("results", usage.results),
+        ("blobs", usage.blobs),
+        ("checkpoints", usage.checkpoints),
+        ("run logs", usage.runs),
+        ("temporary", usage.temporary),
+        ("trash", usage.trash),
+        ("other", usage.other),
+        ("total", usage.total()),
+    ];
+    for (name, count) in parts {
+        grid.row([name.to_owned(), count.items.to_string(), text::bytes(count.bytes)]);
+    }
+    print_text(&grid.to_string())
+}
+
+fn ls(project: &Project, as_json: bool) -> Outcome {
+    let store = project.store_to_read()?;
+    let listed = store.list()?;
+    warn_of_damage(project, &store);
+    if as_json {
+        let results: Vec<_> = listed
+            .iter()
+            .map(|result| json!({ "bytes": result.bytes, "manifest": result.manifest }))
+            .collect();
+        return print_json(&results);
+    }
+    let mut grid = Grid::new(&["key", "stage", "kind", "computed", "took", "size"]).right_aligned(&[4, 5]);
+    for result in &listed {
+        let manifest = &result.manifest;
+        grid.row([
+            manifest.key.short(),
+            manifest.instance.clone(),
+            manifest.kind.clone(),
+            manifest.finished.clone(),
+            text::duration(manifest.seconds),
+            text::bytes(result.bytes),
+        ]);
+    }
+    print_text(&grid.to_string())
+}
+
+fn gc(project: &Project, request: &GcRequest, as_json: bool) -> Outcome {
+    let report = if request.dry_run {
+        project.store_to_read()?.collect_garbage(request)?
+    } else {
+        project.store()?.collect_garbage(request)?
+    };
+    if as_json {
+        return print_json(&report);
+    }
+    print_text(&collected(&report))
+}
+
+fn collected(report: &GcReport) -> String {
+    let mut grid = Grid::new(&["", "items", "size"]).right_aligned(&[1, 2]);
+    let parts = [
+        ("kept", report.kept),
+        ("results to drop", report.results),
+        ("blobs to drop", report.blobs),
+        ("checkpoints to drop", report.checkpoints),
+        ("run logs to drop", report.runs),
+        ("records of vanished pipelines", report.pipelines),
+        ("deleted from the trash", report.purged),
+    ];
+    for (name, Count { items, bytes }) in parts {
+        grid.row([name.to_owned(), items.to_string(), text::bytes(bytes)]);
+    }
+    let next = if report.dry_run { "nothing was changed; `pipe cache gc --yes` does it\n" } else { "" };
+    format!("{grid}{next}")
+}
+
+fn fsck(project: &Project, repair: bool, as_json: bool) -> Outcome {
+    let report =
+        if repair { project.store()?.check(true)? } else { project.store_to_read()?.check(false)? };
+    let sound = report.problems.is_empty();
+    if as_json {
+        print_json(&report)?;
+    } else {
+        print_text(&checked(&report))?;
+    }
+    Ok(if sound || repair { Exit::Done } else { Exit::CacheDamage })
+}
+
+fn checked(report: &FsckReport) -> String {
+    let mut out = String::new();
+    for problem in &report.problems {
+        out.push_str(&format!("{}: {}\n", problem.path.display(), problem.flaw));
+    }
+    let next = match (report.problems.len(), report.repaired) {
+        (0, _) => "all sound".to_owned(),
+        (bad, true) => format!("{bad} damaged and dropped; the next run computes them again"),
+        (bad, false) => format!("{bad} damaged; `pipe cache fsck --repair` drops them"),
+    };
+    let (results, blobs) = (report.results.items as usize, report.blobs.items as usize);
+    out.push_str(&format!(
+        "{} and {} of {} checked: {next}\n",
+        text::count(results, "result"),
+        text::count(blobs, "blob"),
+        text::bytes(report.blobs.bytes),
+    ));
+    out
+}
+
+pub fn warn_of_damage(project: &Project, store: &Store) {
+    for warning in store.warnings() {
+        eprintln!("{} {warning}", project.paint.yellow("warning:"));
+    }
+}

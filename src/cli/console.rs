@@ -1,0 +1,288 @@
+//! Turns run events into what a person or a script sees. The only reader of events that prints.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use super::text::{self, Paint};
+use crate::protocol::LogLevel;
+use crate::runner::event::{Event, PlaceOutcome, Summary};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verbosity {
+    Quiet,
+    Normal,
+    Verbose,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// One line per running stage, redrawn.
+    Live,
+    Lines,
+    Json,
+}
+
+pub struct Console {
+    style: Style,
+    verbosity: Verbosity,
+    paint: Paint,
+    live: Option<Live>,
+    total: usize,
+    finished: usize,
+}
+
+/// The bars exist only once something runs: a run of nothing but hits draws nothing.
+struct Live {
+    bars: MultiProgress,
+    overall: ProgressBar,
+    running: HashMap<String, ProgressBar>,
+}
+
+impl Console {
+    pub fn new(style: Style, verbosity: Verbosity, paint: Paint) -> Self {
+        Self { style, verbosity, paint, live: None, total: 0, finished: 0 }
+    }
+
+    pub fn show(&mut self, event: &Event) {
+        if self.style == Style::Json {
+            print_json(event);
+            return;
+        }
+        match event {
+            Event::RunStarted { instances, .. } => self.total = *instances,
+            Event::Hit { instance, saved, .. } => {
+                self.finish(instance);
+                if self.verbosity == Verbosity::Verbose {
+                    self.stage_line(
+                        &self.paint.dim("cached"),
+                        instance,
+                        &format!("saved {}", text::duration(*saved)),
+                    );
+                }
+            }
+            Event::Started { instance, why, attempt, .. } => {
+                let attempt = if *attempt > 1 { format!("attempt {attempt}: ") } else { String::new() };
+                self.start(instance, &format!("{attempt}{why}"));
+            }
+            Event::Waiting { instance, .. } => {
+                self.start(instance, "another process is computing it; waiting for its result");
+            }
+            Event::Progress { instance, done, total, unit, message } => {
+                self.progress(instance, *done, *total, unit, message);
+            }
+            Event::Metric { instance, name, value } => {
+                if self.verbosity == Verbosity::Verbose {
+                    self.line(&format!("         {instance}: {name} = {}", text::figure(*value)));
+                }
+            }
+            Event::Log { instance, level, message } => self.log(instance.as_deref(), *level, message),
+            Event::Done { instance, seconds, .. } => {
+                self.finish(instance);
+                if self.verbosity != Verbosity::Quiet {
+                    self.stage_line(&self.paint.green("done"), instance, &text::duration(*seconds));
+                }
+            }
+            Event::Failed { instance, error, stderr_tail, will_retry } => {
+                self.failed(instance, error, stderr_tail, *will_retry);
+            }
+            Event::Skipped { instance, because } => {
+                self.finish(instance);
+                if self.verbosity != Verbosity::Quiet {
+                    self.stage_line(&self.paint.yellow("skipped"), instance, because);
+                }
+            }
+            Event::Placed { path, outcome } => self.placed(path, *outcome),
+            Event::Stopping { now } => self.line(if *now {
+                "stopping at once"
+            } else {
+                "stopping: running stages may write a checkpoint; press Ctrl-C again to stop at once"
+            }),
+            Event::RunFinished { summary } => {
+                self.clear();
+                if self.verbosity != Verbosity::Quiet {
+                    self.line(&summary_line(summary, self.paint));
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, instance: &str, why: &str) {
+        if self.style == Style::Lines {
+            if self.verbosity != Verbosity::Quiet {
+                self.stage_line("start", instance, why);
+            }
+            return;
+        }
+        let (total, finished) = (self.total as u64, self.finished as u64);
+        let live = self.live.get_or_insert_with(|| Live::new(total));
+        live.overall.set_position(finished);
+        live.running.entry(instance.to_owned()).or_insert_with(|| {
+            let bar = live.bars.insert_before(&live.overall, ProgressBar::no_length());
+            bar.set_style(stage_style(false));
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar.set_prefix(instance.to_owned());
+            bar.set_message(why.to_owned());
+            bar
+        });
+    }
+
+    fn progress(&mut self, instance: &str, done: u64, total: Option<u64>, unit: &str, message: &str) {
+        match self.live.as_ref().and_then(|live| live.running.get(instance)) {
+            Some(bar) => {
+                if bar.length() != total {
+                    bar.set_style(stage_style(total.is_some()));
+                    total.map_or_else(|| bar.unset_length(), |total| bar.set_length(total));
+                }
+                bar.set_position(done);
+                bar.set_message(message.to_owned());
+            }
+            None if self.verbosity == Verbosity::Verbose => {
+                let of = total.map(|total| format!("/{total}")).unwrap_or_default();
+                self.line(&format!("         {instance}: {unit} {done}{of} {message}"));
+            }
+            None => {}
+        }
+    }
+
+    fn finish(&mut self, instance: &str) {
+        self.finished += 1;
+        if let Some(live) = &mut self.live {
+            if let Some(bar) = live.running.remove(instance) {
+                bar.finish_and_clear();
+                live.bars.remove(&bar);
+            }
+            live.overall.set_position(self.finished as u64);
+        }
+    }
+
+    fn failed(&mut self, instance: &str, error: &str, stderr_tail: &str, will_retry: bool) {
+        if will_retry {
+            self.line(&format!("{} {instance}: {error}; trying again", self.paint.yellow("warning:")));
+            return;
+        }
+        self.finish(instance);
+        self.line(&format!("{} {instance}: {error}", self.paint.red("error:")));
+        if !stderr_tail.trim().is_empty() {
+            self.line("  the end of what it wrote to standard error:");
+            for line in stderr_tail.lines() {
+                self.line(&format!("  | {line}"));
+            }
+        }
+    }
+
+    fn log(&mut self, instance: Option<&str>, level: LogLevel, message: &str) {
+        let who = instance.map(|instance| format!("{instance}: ")).unwrap_or_default();
+        match (level, self.verbosity) {
+            (LogLevel::Warning, _) => {
+                self.line(&format!("{} {who}{message}", self.paint.yellow("warning:")));
+            }
+            (LogLevel::Info, Verbosity::Normal | Verbosity::Verbose)
+            | (LogLevel::Debug, Verbosity::Verbose) => {
+                self.line(&format!("         {who}{message}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// The paths are results, so they go to standard output. A file that was kept because the
+    /// user edited it has been warned of.
+    fn placed(&mut self, path: &str, outcome: PlaceOutcome) {
+        if outcome != PlaceOutcome::KeptEdited && self.verbosity != Verbosity::Quiet {
+            self.clear();
+            let _ = writeln!(std::io::stdout(), "{path}");
+        }
+    }
+
+    fn stage_line(&self, verb: &str, instance: &str, rest: &str) {
+        let width = (self.total.max(1)).to_string().len();
+        let place = self.paint.dim(&format!("[{:>width$}/{}]", self.finished, self.total));
+        self.line(&format!("{place} {verb:<7} {instance}  {}", self.paint.dim(rest)));
+    }
+
+    /// Above the bars where there are any. A closed standard error is no reason to stop a run.
+    fn line(&self, text: &str) {
+        match &self.live {
+            Some(live) => {
+                let _ = live.bars.println(text);
+            }
+            None => {
+                let _ = writeln!(std::io::stderr(), "{text}");
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        if let Some(live) = self.live.take() {
+            let _ = live.bars.clear();
+        }
+    }
+}
+
+impl Live {
+    fn new(total: u64) -> Self {
+        let bars = MultiProgress::new();
+        let overall = bars.add(ProgressBar::new(total));
+        overall.set_style(style("{bar:30} {pos}/{len} stages, {elapsed}"));
+        Self { bars, overall, running: HashMap::new() }
+    }
+}
+
+fn stage_style(known_length: bool) -> ProgressStyle {
+    style(if known_length {
+        "{spinner} {prefix}  {wide_msg} {pos}/{len} {elapsed}, {eta} left"
+    } else {
+        "{spinner} {prefix}  {wide_msg} {elapsed}"
+    })
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn print_json(event: &Event) {
+    if let Ok(line) = serde_json::to_string(event) {
+        let _ = writeln!(std::io::stdout(), "{line}");
+    }
+}
+
+fn summary_line(summary: &Summary, paint: Paint) -> String {
+    let mut parts = Vec::new();
+    if summary.hits > 0 {
+        parts.push(format!("{} cached (saved {})", summary.hits, text::duration(summary.saved)));
+    }
+    if summary.ran > 0 {
+        parts.push(format!("{} ran", summary.ran));
+    }
+    if summary.failed > 0 {
+        parts.push(paint.red(&format!("{} failed", summary.failed)));
+    }
+    if summary.skipped > 0 {
+        parts.push(format!("{} skipped", summary.skipped));
+    }
+    if parts.is_empty() {
+        parts.push("nothing to do".to_owned());
+    }
+    let word = match (summary.interrupted, summary.failed) {
+        (true, _) => paint.yellow("interrupted:"),
+        (false, 0) => paint.green("done:"),
+        _ => paint.red("failed:"),
+    };
+    format!("{word} {} in {}", parts.join(", "), text::duration(summary.seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_names_what_happened() {
+        let summary = Summary { hits: 8, ran: 4, saved: 200.0, seconds: 41.2, ..Summary::default() };
+        let line = summary_line(&summary, Paint(false));
+        assert_eq!(line, "done: 8 cached (saved 3 min 20 s), 4 ran in 41 s");
+        let nothing = summary_line(&Summary::default(), Paint(false));
+        assert_eq!(nothing, "done: nothing to do in 0 ms");
+    }
+}

@@ -1,0 +1,98 @@
+//! `pipe data`: the data sets that are known by name.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::args::DataCommand;
+use super::data_files::fetch;
+use super::exit::{Exit, Failure, Outcome};
+use super::project::Project;
+use super::{print_json, print_text};
+use crate::ml::data::describe;
+use crate::ml::data::locate::Locator;
+use crate::ml::data::registry::{self, Entry};
+use crate::ml::data::split_data::SplitData;
+use crate::ml::data::stats::Stats;
+
+pub fn data(project: &Project, command: &DataCommand) -> Outcome {
+    match command {
+        DataCommand::List { json: true } => print_json(&registry::entries()),
+        DataCommand::List { json: false } => print_text(&describe::list(&offline(project))),
+        DataCommand::Info { dataset, json } => info(project, dataset, *json),
+        DataCommand::Fetch { dataset } => {
+            let locator = Locator::new(&project.data_dir, false);
+            print_paths(known(dataset)?, |file| fetch(&locator, dataset, file))
+        }
+        DataCommand::Path { dataset } => {
+            let locator = offline(project);
+            print_paths(known(dataset)?, |file| fetch(&locator, dataset, file))
+        }
+    }
+}
+
+fn offline(project: &Project) -> Locator {
+    Locator::new(&project.data_dir, true)
+}
+
+fn known(dataset: &str) -> Result<&'static Entry, Failure> {
+    registry::find(dataset).map_err(|error| Failure::bad_input(error.to_string()))
+}
+
+fn print_paths(
+    entry: &Entry,
+    mut path_of: impl FnMut(&str) -> Result<std::path::PathBuf, Failure>,
+) -> Outcome {
+    let mut out = String::new();
+    for file in &entry.files {
+        out.push_str(&format!("{}\n", path_of(&file.name)?.display()));
+    }
+    print_text(&out)
+}
+
+/// Of a registered data set, or of a directory that a `load` or `synthetic` stage made.
+fn info(project: &Project, dataset: &str, as_json: bool) -> Outcome {
+    let failure = |error: crate::ml::data::error::DataError| Failure::bad_input(error.to_string());
+    if Path::new(dataset).join("meta.json").is_file() {
+        let data = SplitData::open(Path::new(dataset)).map_err(failure)?;
+        let stats = describe::dataset_stats(&data).map_err(failure)?;
+        return if as_json {
+            print_json(&json!({ "meta": data.meta(), "parts": stats_json(&stats) }))
+        } else {
+            print_text(&describe::statistics(&stats))
+        };
+    }
+    let entry = known(dataset)?;
+    let locator = offline(project);
+    let scratch = tempfile::tempdir()?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let stats = describe::measure(entry, &locator, scratch.path(), threads).map_err(failure)?;
+    if as_json {
+        return print_json(&json!({ "entry": entry, "parts": stats.as_deref().map(stats_json) }));
+    }
+    print_text(&describe::info(entry, &locator))?;
+    match stats {
+        Some(stats) => print_text(&format!("\n{}", describe::statistics(&stats))),
+        None => {
+            eprintln!("`pipe data fetch {dataset}` downloads what is missing; its statistics follow then");
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn stats_json(parts: &[(String, Stats)]) -> serde_json::Value {
+    let part = |(name, stats): &(String, Stats)| {
+        json!({
+            "part": name,
+            "rows": stats.rows,
+            "features": stats.features,
+            "labels": stats.labels,
+            "labels_per_row": stats.labels_per_row(),
+            "features_per_row": stats.features_per_row(),
+            "rows_without_labels": stats.rows_without_labels,
+            "rows_without_features": stats.rows_without_features,
+            "share_of_labels_under": { "5": stats.share_under(5), "10": stats.share_under(10), "100": stats.share_under(100) },
+        })
+    };
+    parts.iter().map(part).collect()
+}

@@ -1,0 +1,193 @@
+//! `pipe graph`: the pipeline as a tree for the terminal, as Mermaid or as DOT.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::args::{GraphArgs, GraphFormat};
+use super::exit::{Exit, Outcome};
+use super::project::Project;
+use crate::spec::pipeline::{Pipeline, Source};
+
+pub fn graph(project: &Project, args: &GraphArgs) -> Outcome {
+    let store = project.store_to_read()?;
+    let file = project.pipeline_file(args.file.as_ref(), &store)?;
+    let pipeline = project.load(&file, &args.pipeline.set)?;
+    let drawing = Drawing::of(&pipeline, args.instances);
+    print!(
+        "{}",
+        match args.format {
+            GraphFormat::Tree => drawing.tree(),
+            GraphFormat::Mermaid => drawing.mermaid(),
+            GraphFormat::Dot => drawing.dot(&pipeline.name),
+        }
+    );
+    Ok(Exit::Done)
+}
+
+/// The graph reduced to what is drawn: one node per stage, or one per instance.
+struct Drawing {
+    nodes: Vec<Node>,
+}
+
+struct Node {
+    name: String,
+    kind: &'static str,
+    instances: usize,
+    /// Positions of the nodes it reads from, ascending.
+    needs: BTreeSet<usize>,
+}
+
+impl Drawing {
+    fn of(pipeline: &Pipeline, per_instance: bool) -> Self {
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut node_of = Vec::with_capacity(pipeline.instances.len());
+        for instance in &pipeline.instances {
+            let same_stage = !per_instance && nodes.last().is_some_and(|node| node.name == instance.id.stage);
+            if same_stage && let Some(node) = nodes.last_mut() {
+                node.instances += 1;
+            } else {
+                let name = if per_instance { instance.id.to_string() } else { instance.id.stage.clone() };
+                nodes.push(Node { name, kind: instance.kind, instances: 1, needs: BTreeSet::new() });
+            }
+            node_of.push(nodes.len() - 1);
+        }
+        for (index, instance) in pipeline.instances.iter().enumerate() {
+            for source in instance.inputs.iter().flat_map(|input| &input.sources) {
+                if let Source::Output { producer, .. } = source {
+                    nodes[node_of[index]].needs.insert(node_of[producer.0]);
+                }
+            }
+        }
+        Self { nodes }
+    }
+
+    /// Each node under the deepest of those it needs; its other needs are named beside it.
+    fn tree(&self) -> String {
+        let depths = self.depths();
+        let parents: Vec<Option<usize>> = self
+            .nodes
+            .iter()
+            .map(|node| node.needs.iter().copied().max_by_key(|&need| (depths[need], need)))
+            .collect();
+        let mut out = String::new();
+        for root in (0..self.nodes.len()).filter(|&node| parents[node].is_none()) {
+            self.branch(root, &parents, "", "", &mut out);
+        }
+        out
+    }
+
+    fn branch(&self, node: usize, parents: &[Option<usize>], lead: &str, below: &str, out: &mut String) {
+        let _ = writeln!(out, "{lead}{}", self.caption(node, parents[node]));
+        let children: Vec<usize> =
+            (0..self.nodes.len()).filter(|&child| parents[child] == Some(node)).collect();
+        for (position, &child) in children.iter().enumerate() {
+            let (elbow, rail) =
+                if position + 1 == children.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+            self.branch(child, parents, &format!("{below}{elbow}"), &format!("{below}{rail}"), out);
+        }
+    }
+
+    fn caption(&self, node: usize, parent: Option<usize>) -> String {
+        let Node { name, kind, instances, needs } = &self.nodes[node];
+        let mut caption = name.clone();
+        if *instances > 1 {
+            let _ = write!(caption, " ×{instances}");
+        }
+        let _ = write!(caption, "  ({kind})");
+        let others: Vec<&str> = needs
+            .iter()
+            .filter(|&&need| Some(need) != parent)
+            .map(|&need| self.nodes[need].name.as_str())
+            .collect();
+        if !others.is_empty() {
+            let _ = write!(caption, "  also needs {}", others.join(", "));
+        }
+        caption
+    }
+
+    /// Longest way from a root, found by going over the nodes until nothing changes.
+    fn depths(&self) -> Vec<usize> {
+        let mut depths = vec![0; self.nodes.len()];
+        loop {
+            let mut changed = false;
+            for (position, node) in self.nodes.iter().enumerate() {
+                let depth = node.needs.iter().map(|&need| depths[need] + 1).max().unwrap_or(0);
+                changed |= depth != depths[position];
+                depths[position] = depth;
+            }
+            if !changed {
+                return depths;
+            }
+        }
+    }
+
+    fn mermaid(&self) -> String {
+        let mut out = String::from("flowchart TD\n");
+        for (position, node) in self.nodes.iter().enumerate() {
+            let many = if node.instances > 1 { format!(" ×{}", node.instances) } else { String::new() };
+            let name = node.name.replace('"', "#quot;");
+            let _ = writeln!(out, "    n{position}[\"{name}{many}<br/><small>{}</small>\"]", node.kind);
+        }
+        for (position, need) in self.edges() {
+            let _ = writeln!(out, "    n{need} --> n{position}");
+        }
+        out
+    }
+
+    fn dot(&self, title: &str) -> String {
+        let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+        let mut out = format!("digraph \"{}\" {{\n    node [shape=box];\n", quoted(title));
+        for (position, node) in self.nodes.iter().enumerate() {
+            let many = if node.instances > 1 { format!(" ×{}", node.instances) } else { String::new() };
+            let _ =
+                writeln!(out, "    n{position} [label=\"{}{many}\\n{}\"];", quoted(&node.name), node.kind);
+        }
+        for (position, need) in self.edges() {
+            let _ = writeln!(out, "    n{need} -> n{position};");
+        }
+        out.push_str("}\n");
+        out
+    }
+
+    fn edges(&self) -> impl Iterator<Item = (usize, usize)> {
+        let edges = self.nodes.iter().enumerate();
+        edges.flat_map(|(position, node)| node.needs.iter().map(move |&need| (position, need)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn diamond() -> Drawing {
+        let node = |name: &str, instances, needs: &[usize]| Node {
+            name: name.to_owned(),
+            kind: "command",
+            instances,
+            needs: needs.iter().copied().collect(),
+        };
+        Drawing {
+            nodes: vec![
+                node("data", 1, &[]),
+                node("idf", 1, &[0]),
+                node("train", 4, &[0, 1]),
+                node("table", 1, &[2]),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_node_stands_under_the_deepest_of_its_needs() {
+        let expected = "data  (command)\n└─ idf  (command)\n   └─ train ×4  (command)  also needs data\n      \
+                        └─ table  (command)\n";
+        assert_eq!(diamond().tree(), expected);
+    }
+
+    #[test]
+    fn quotes_cannot_break_out_of_a_label() {
+        let mut drawing = diamond();
+        drawing.nodes[0].name = "a\"b\\".to_owned();
+        assert!(drawing.dot("t").contains(r#"label="a\"b\\\ncommand""#), "{}", drawing.dot("t"));
+        assert!(drawing.mermaid().contains("a#quot;b"));
+    }
+}

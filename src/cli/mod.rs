@@ -1,0 +1,93 @@
+//! The command line: the only layer that prints, and the place where the layers are wired together.
+//!
+//! Status goes to standard error, results go to standard output.
+
+mod args;
+mod cache;
+mod console;
+mod data;
+mod data_files;
+mod exit;
+mod graph;
+mod init;
+mod look;
+mod project;
+mod run;
+mod table;
+mod text;
+mod version;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command};
+use exit::{Exit, Failure, Outcome};
+use project::Project;
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Exit::BadInput.into() } else { Exit::Done.into() };
+        }
+    };
+    if let Some(Command::Worker { job }) = &cli.command {
+        return run::worker(job);
+    }
+    match dispatch(&cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            let heading = if failure.headed { "" } else { "error: " };
+            let _ = writeln!(std::io::stderr(), "{heading}{}", failure.text.trim_end());
+            failure.exit.into()
+        }
+    }
+}
+
+fn dispatch(cli: &Cli) -> Outcome {
+    if cli.version {
+        return version::version();
+    }
+    let Some(command) = &cli.command else {
+        return Err(Failure::bad_input("nothing to do; `pipe --help` lists the commands"));
+    };
+    let project = Project::enter(&cli.global)?;
+    match command {
+        Command::Run(args) => run::run(&project, args),
+        Command::Plan(args) => look::plan(&project, args),
+        Command::Why(args) => look::why(&project, args),
+        Command::Status(args) => look::status(&project, args),
+        Command::Show(args) => look::show(&project, args),
+        Command::Logs(args) => look::logs(&project, args),
+        Command::Graph(args) => graph::graph(&project, args),
+        Command::Cache(command) => cache::cache(&project, command),
+        Command::Data(command) => data::data(&project, command),
+        Command::Schema => {
+            let schema = crate::spec::schema(crate::stage::registry::kinds());
+            print_json(&schema)
+        }
+        Command::Init(args) => init::init(args),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "pipe", &mut std::io::stdout());
+            Ok(Exit::Done)
+        }
+        Command::Worker { job } => unreachable!("{}: main runs jobs", job.display()),
+    }
+}
+
+/// A reader that went away (`pipe ... | head`) is not an error.
+fn print_json(value: &impl serde::Serialize) -> Outcome {
+    let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
+    print_text(&format!("{text}\n"))
+}
+
+fn print_text(text: &str) -> Outcome {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(Exit::Done),
+    }
+}

@@ -1,0 +1,70 @@
+//! `pipe run`, and the hidden `pipe worker` that runs one built-in stage.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+
+use super::args::RunArgs;
+use super::console::{Console, Style, Verbosity};
+use super::data_files;
+use super::exit::{Exit, Failure, Outcome};
+use super::project::{Project, select};
+use crate::plan::Plan;
+use crate::runner::local::{LocalProcess, Programs};
+use crate::runner::{self, Options, RunError, Stop};
+use crate::stage::{command, registry, worker};
+
+pub fn run(project: &Project, args: &RunArgs) -> Outcome {
+    let mut pipeline = project.load(&args.file, &args.pipeline.set)?;
+    let options = Options {
+        jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
+        keep_going: args.keep_going,
+        targets: if args.targets.is_empty() { None } else { Some(select(&pipeline, &args.targets)?) },
+        until: select(&pipeline, &args.until)?,
+        force: select(&pipeline, &args.force)?,
+        overwrite: args.overwrite,
+        ..Options::default()
+    };
+    let store = project.store()?;
+    data_files::obtain(&mut pipeline, project, &store, args.offline)?;
+    let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+    let pipe = std::env::current_exe()?;
+    let executor = LocalProcess::new(Programs { pipe, command: command::argv });
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+
+    let mut console = Console::new(style(project, args), project.verbosity, project.paint);
+    let summary = runner::run(&plan, &store, &executor, &options, &stop, &mut |event| console.show(&event))
+        .map_err(|error| match error {
+        RunError::Store(error) => error.into(),
+        other => Failure::bad_input(other.to_string()),
+    })?;
+    Ok(match summary {
+        summary if summary.interrupted => Exit::Interrupted,
+        summary if summary.failed > 0 => Exit::StageFailed,
+        _ => Exit::Done,
+    })
+}
+
+pub fn worker(job: &Path) -> ExitCode {
+    worker::main(job, &[registry::light_runners()])
+}
+
+fn style(project: &Project, args: &RunArgs) -> Style {
+    let live = std::io::stderr().is_terminal() && !args.no_progress && project.verbosity != Verbosity::Quiet;
+    match (args.json, live) {
+        (true, _) => Style::Json,
+        (false, true) => Style::Live,
+        (false, false) => Style::Lines,
+    }
+}
+
+/// The handler is one atomic operation; the run notices.
+fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        let stop = stop.clone();
+        // SAFETY: the handler only does one atomic update, which is allowed in a signal handler.
+        unsafe { signal_hook::low_level::register(signal, move || stop.request()) }?;
+    }
+    Ok(())
+}

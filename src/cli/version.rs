@@ -1,0 +1,25 @@
+//! `pipe --version`: this program, and the worker that it would start.
+
+use std::process::Command;
+
+use super::exit::{Exit, Outcome};
+use super::print_text;
+use crate::runner::local::worker_program;
+
+pub fn version() -> Outcome {
+    let worker = match worker_program(&std::env::current_exe()?) {
+        None => "pipe-worker not found beside pipe nor in PATH; `make build` builds both".to_owned(),
+        Some(program) => match Command::new(&program).arg("--version").output() {
+            Ok(output) if output.status.success() => {
+                String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+            }
+            Ok(output) => {
+                let complaint = String::from_utf8_lossy(&output.stderr);
+                format!("pipe-worker does not start: {}", complaint.trim_end())
+            }
+            Err(error) => format!("pipe-worker does not start: {error}"),
+        },
+    };
+    print_text(&format!("pipe {}\n{worker}\n", env!("CARGO_PKG_VERSION")))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,432 @@
+//! bzip2 unpacked on several threads.
+//!
+//! A bzip2 stream is a sequence of blocks that can be unpacked on their own, but which start at any
+//! bit. The scanner looks for the 48-bit marks of blocks and stream ends; each piece between two marks
+//! is wrapped into a stream of its own for the library, which checks the block's CRC; the reader
+//! puts the results in order and checks the CRC of the stream.
+//!
+//! A mark can also occur by chance inside a block. Then the piece in front of it does not unpack,
+//! and the reader joins it to the next one until it does.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+const BLOCK: u64 = 0x3141_5926_5359;
+const END: u64 = 0x1772_4538_5090;
+const MARK_BITS: usize = 48;
+/// No block is longer than this, packed: 900,000 symbols of at most 20 bits, and tables.
+const LONGEST_PIECE: usize = 4 << 20;
+
+/// The bits from one mark to the next.
+#[derive(Debug, Clone)]
+struct Piece {
+    bytes: Vec<u8>,
+    /// Where the mark starts in the first byte.
+    start: usize,
+    bits: usize,
+}
+
+impl Piece {
+    fn bits(&self, at: usize, count: usize) -> Option<u64> {
+        (at + count <= self.bits).then(|| {
+            (self.start + at..self.start + at + count)
+                .fold(0, |value, bit| value << 1 | u64::from(self.bytes[bit / 8] >> (7 - bit % 8) & 1))
+        })
+    }
+
+    /// Both in one, if `next` follows on this.
+    fn join(mut self, next: &Self) -> Self {
+        // The byte in which the second one starts is in both.
+        self.bytes.truncate((self.start + self.bits) / 8);
+        self.bytes.extend_from_slice(&next.bytes);
+        self.bits += next.bits;
+        self
+    }
+
+    /// A stream with this block alone.
+    fn wrapped(&self) -> Option<Vec<u8>> {
+        let crc = self.bits(MARK_BITS, 32)?;
+        let mut stream = Vec::with_capacity(self.bytes.len() + 20);
+        stream.extend_from_slice(b"BZh9");
+        let shift = self.start;
+        stream.extend(self.bytes.iter().enumerate().map(|(i, &byte)| {
+            let next = self.bytes.get(i + 1).copied().unwrap_or(0);
+            ((u16::from(byte) << 8 | u16::from(next)) << shift >> 8) as u8
+        }));
+        stream.truncate(4 + self.bits.div_ceil(8));
+        let mut used = self.bits % 8;
+        if used > 0
+            && let Some(last) = stream.last_mut()
+        {
+            *last &= !0 << (8 - used);
+        }
+        let footer = u128::from(END) << 32 | u128::from(crc);
+        for bit in (0..MARK_BITS + 32).rev() {
+            if used == 0 {
+                stream.push(0);
+            }
+            if let Some(last) = stream.last_mut() {
+                *last |= ((footer >> bit & 1) as u8) << (7 - used);
+            }
+            used = (used + 1) % 8;
+        }
+        Some(stream)
+    }
+
+    fn unpack(&self) -> io::Result<Vec<u8>> {
+        let stream = self.wrapped().ok_or(io::ErrorKind::UnexpectedEof)?;
+        let mut text = Vec::with_capacity(1 << 20);
+        ::bzip2::read::BzDecoder::new(stream.as_slice()).read_to_end(&mut text)?;
+        Ok(text)
+    }
+}
+
+/// Cuts a compressed file at its marks.
+struct Scanner<R> {
+    reader: R,
+    /// From the byte in which the current piece starts.
+    bytes: Vec<u8>,
+    start: usize,
+    /// The first bit where the next mark may start.
+    scanned: usize,
+    state: ScanState,
+}
+
+#[derive(PartialEq, Eq)]
+enum ScanState {
+    AtHeader,
+    Between,
+    AtEndOfFile,
+    Done,
+}
+
+impl<R: Read> Scanner<R> {
+    fn new(reader: R) -> Self {
+        Self { reader, bytes: Vec::new(), start: 0, scanned: 0, state: ScanState::AtHeader }
+    }
+
+    fn next_piece(&mut self) -> io::Result<Option<Piece>> {
+        if self.state == ScanState::AtHeader {
+            self.read_more(1 << 18)?;
+            let header = self.bytes.first_chunk::<4>().filter(|h| is_header(*h));
+            header.ok_or_else(|| invalid("there is no bzip2 header"))?;
+            self.bytes.drain(..4);
+            self.scanned = MARK_BITS;
+        }
+        loop {
+            if let Some(mark) = find_mark(&self.bytes, self.scanned) {
+                return Ok(Some(self.cut(mark)));
+            }
+            match self.state {
+                ScanState::Done => return Ok(None),
+                ScanState::AtEndOfFile => {
+                    self.state = ScanState::Done;
+                    let end = self.bytes.len() * 8;
+                    return Ok((end > self.start).then(|| self.cut(end)));
+                }
+                _ if self.bytes.len() > LONGEST_PIECE => {
+                    return Err(invalid("no block ends within the longest possible length"));
+                }
+                _ => {}
+            }
+            // A mark may have started in the last bits.
+            self.scanned = self.scanned.max((self.bytes.len() * 8).saturating_sub(MARK_BITS - 1));
+            self.read_more(1 << 18)?;
+        }
+    }
+
+    /// Takes the bits up to `end`, an offset into `bytes`.
+    fn cut(&mut self, end: usize) -> Piece {
+        let piece = Piece {
+            bytes: self.bytes[..end.div_ceil(8)].to_vec(),
+            start: self.start,
+            bits: end - self.start,
+        };
+        self.bytes.drain(..end / 8);
+        self.start = end % 8;
+        self.scanned = self.start + MARK_BITS;
+        piece
+    }
+
+    fn read_more(&mut self, count: u64) -> io::Result<()> {
+        let read = (&mut self.reader).take(count).read_to_end(&mut self.bytes)?;
+        self.state = if (read as u64) < count { ScanState::AtEndOfFile } else { ScanState::Between };
+        Ok(())
+    }
+}
+
+fn is_header(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'B', b'Z', b'h', b'1'..=b'9'])
+}
+
+/// The bit offset of the first mark at or after bit `from`.
+fn find_mark(bytes: &[u8], from: usize) -> Option<usize> {
+    // Whatever the alignment of a mark, its second byte lies inside: sixteen values to look for.
+    const SECOND: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut shift = 0;
+        while shift < 8 {
+            table[(BLOCK >> (32 + shift) & 0xff) as usize] = true;
+            table[(END >> (32 + shift) & 0xff) as usize] = true;
+            shift += 1;
+        }
+        table
+    };
+    let first = from / 8;
+    for (at, &byte) in bytes.iter().enumerate().skip(first + 1) {
+        if !SECOND[usize::from(byte)] {
+            continue;
+        }
+        // The mark starts in the byte before and ends at most six bytes after that one.
+        let window = bytes[at - 1..]
+            .iter()
+            .take(7)
+            .fold((0_u64, 56), |(value, left), &b| (value | u64::from(b) << (left - 8), left - 8));
+        for bit in 0..8 {
+            let mark = window.0 >> (8 - bit) & ((1 << MARK_BITS) - 1);
+            let place = (at - 1) * 8 + bit;
+            if (mark == BLOCK || mark == END) && place >= from && place + MARK_BITS <= bytes.len() * 8 {
+                return Some(place);
+            }
+        }
+    }
+    None
+}
+
+fn invalid(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
+struct Job {
+    piece: Arc<Piece>,
+    answer: Sender<io::Result<Vec<u8>>>,
+}
+
+/// A piece that a thread may be working on.
+struct Pending {
+    piece: Arc<Piece>,
+    /// `None` for a stream's end, which has nothing to unpack.
+    answer: Option<Receiver<io::Result<Vec<u8>>>>,
+}
+
+/// Reads the content of a bzip2 file of one or more streams.
+pub(super) struct ParallelDecoder<R> {
+    scanner: Scanner<R>,
+    pending: VecDeque<Pending>,
+    scan_error: Option<io::Error>,
+    jobs: Option<Sender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+    /// The CRC of the stream so far; `None` behind a stream's end.
+    crc: Option<u32>,
+    text: Vec<u8>,
+    taken: usize,
+}
+
+impl<R: Read> ParallelDecoder<R> {
+    pub(super) fn new(reader: R, threads: usize) -> Self {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        let threads = (0..threads.max(1)).map(|_| {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || {
+                loop {
+                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok(Job { piece, answer }) = job else { return };
+                    // Nobody listens any more after an error further ahead.
+                    let _ = answer.send(piece.unpack());
+                }
+            })
+        });
+        Self {
+            scanner: Scanner::new(reader),
+            pending: VecDeque::new(),
+            scan_error: None,
+            jobs: Some(jobs),
+            threads: threads.collect(),
+            crc: Some(0),
+            text: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    /// Keeps the threads busy.
+    fn look_ahead(&mut self) {
+        while self.scan_error.is_none() && self.pending.len() < 2 * self.threads.len() + 1 {
+            match self.scanner.next_piece() {
+                Ok(Some(piece)) => self.queue(piece),
+                Ok(None) => return,
+                Err(e) => self.scan_error = Some(e),
+            }
+        }
+    }
+
+    fn queue(&mut self, piece: Piece) {
+        let piece = Arc::new(piece);
+        let (answer, receiver) = mpsc::channel();
+        let is_block = piece.bits(0, MARK_BITS) == Some(BLOCK);
+        if let (true, Some(jobs)) = (is_block, &self.jobs) {
+            // The threads end only after the queue is dropped.
+            let _ = jobs.send(Job { piece: Arc::clone(&piece), answer });
+        }
+        self.pending.push_back(Pending { piece, answer: is_block.then_some(receiver) });
+    }
+
+    /// The next unpacked text; `None` at the end.
+    fn next_text(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            self.look_ahead();
+            let Some(Pending { piece, answer }) = self.pending.pop_front() else {
+                return match (self.scan_error.take(), self.crc) {
+                    (Some(e), _) => Err(e),
+                    (None, Some(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
+                    (None, None) => Ok(None),
+                };
+            };
+            let Some(answer) = answer else {
+                self.end_stream(&piece)?;
+                continue;
+            };
+            let unpacked = answer.recv().map_err(|_| invalid("a thread that unpacks has ended"))?;
+            let (piece, text) = match unpacked {
+                Ok(text) => (Arc::unwrap_or_clone(piece), text),
+                Err(e) => self.unpack_joined(Arc::unwrap_or_clone(piece), e)?,
+            };
+            let crc = piece.bits(MARK_BITS, 32).unwrap_or(0) as u32;
+            let before = self.crc.ok_or_else(|| invalid("a block follows the end of a stream"))?;
+            self.crc = Some(before.rotate_left(1) ^ crc);
+            return Ok(Some(text));
+        }
+    }
+
+    /// What the mark behind this piece was may be chance: joins the pieces that follow.
+    fn unpack_joined(&mut self, mut piece: Piece, first: io::Error) -> io::Result<(Piece, Vec<u8>)> {
+        loop {
+            self.look_ahead();
+            match self.pending.pop_front() {
+                Some(next) if piece.bytes.len() + next.piece.bytes.len() <= LONGEST_PIECE => {
+                    piece = piece.join(&next.piece);
+                    if let Ok(text) = piece.unpack() {
+                        return Ok((piece, text));
+                    }
+                }
+                _ => return Err(first),
+            }
+        }
+    }
+
+    fn end_stream(&mut self, piece: &Piece) -> io::Result<()> {
+        let behind_crc = MARK_BITS + 32;
+        let expected = piece.bits(MARK_BITS, 32).ok_or(io::ErrorKind::UnexpectedEof)?;
+        if piece.bits(0, MARK_BITS) != Some(END) {
+            return Err(invalid("there is no block where one must start"));
+        }
+        match self.crc.take() {
+            Some(crc) if u64::from(crc) == expected => {}
+            _ => return Err(invalid("the checksum of the stream does not fit")),
+        }
+        let padding = (8 - (piece.start + behind_crc) % 8) % 8;
+        let rest = piece.bits - (behind_crc + padding).min(piece.bits);
+        let header = piece.bits(behind_crc + padding, 32).map(|h| (h as u32).to_be_bytes());
+        match (rest, header) {
+            (0, _) => Ok(()),
+            (32, Some(header)) if is_header(&header) => {
+                self.crc = Some(0);
+                Ok(())
+            }
+            _ => Err(invalid("something that is not bzip2 follows the end of the stream")),
+        }
+    }
+}
+
+impl<R: Read> Read for ParallelDecoder<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.taken == self.text.len() {
+            match self.next_text()? {
+                Some(text) => (self.text, self.taken) = (text, 0),
+                None => return Ok(0),
+            }
+        }
+        let count = buffer.len().min(self.text.len() - self.taken);
+        buffer[..count].copy_from_slice(&self.text[self.taken..self.taken + count]);
+        self.taken += count;
+        Ok(count)
+    }
+}
+
+impl<R> Drop for ParallelDecoder<R> {
+    fn drop(&mut self) {
+        self.jobs = None;
+        self.pending.clear();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has been reported by its missing answer.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{bzip2, sample};
+    use super::*;
+
+    fn unpack(packed: &[u8], threads: usize) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        ParallelDecoder::new(packed, threads).read_to_end(&mut text)?;
+        Ok(text)
+    }
+
+    #[test]
+    fn many_blocks_come_out_in_order_on_any_number_of_threads() {
+        let text = sample();
+        let packed = bzip2(&text);
+        for threads in [1, 2, 5] {
+            assert_eq!(unpack(&packed, threads).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_mark_that_occurs_by_chance_does_not_matter() {
+        let text = sample();
+        let packed = bzip2(&text);
+        let mut decoder = ParallelDecoder::new(packed.as_slice(), 2);
+        // Cut a block in three, as marks inside it would.
+        let whole = decoder.scanner.next_piece().unwrap().unwrap();
+        let cuts = [0, 1003, 5001, whole.bits];
+        for ends in cuts.windows(2) {
+            let (from, to) = (whole.start + ends[0], whole.start + ends[1]);
+            let bytes = whole.bytes[from / 8..to.div_ceil(8)].to_vec();
+            decoder.queue(Piece { bytes, start: from % 8, bits: to - from });
+        }
+        // Only the first starts with a mark; the others stand for what a false mark starts.
+        let mut unpacked = Vec::new();
+        decoder.read_to_end(&mut unpacked).unwrap();
+        assert_eq!(unpacked, text);
+    }
+
+    #[test]
+    fn every_mark_is_found_at_every_bit() {
+        for shift in 0..8 {
+            for mark in [BLOCK, END] {
+                let mut bytes = vec![0; 3];
+                bytes.extend_from_slice(&(mark << 16 >> shift).to_be_bytes());
+                assert_eq!(find_mark(&bytes, 0), Some(24 + shift));
+                assert_eq!(find_mark(&bytes, 24 + shift), Some(24 + shift));
+                assert_eq!(find_mark(&bytes, 25 + shift), None);
+                let whole = (24 + shift + MARK_BITS).div_ceil(8);
+                assert_eq!(find_mark(&bytes[..whole], 0), Some(24 + shift));
+                assert_eq!(find_mark(&bytes[..whole - 1], 0), None);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_behind_the_end_and_a_missing_end_are_errors() {
+        let packed = bzip2(b"some text\n");
+        assert!(unpack(&[&packed[..], b"x"].concat(), 1).is_err());
+        assert!(unpack(b"BZh9", 1).is_err());
+        assert!(unpack(&packed[..packed.len() - 10], 1).is_err());
+    }
+}

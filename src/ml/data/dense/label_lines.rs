@@ -1,0 +1,76 @@
+//! Label indices in text, one line per row.
+
+use super::super::artifact::{CsrWriter, Rows};
+use super::super::compress::Input;
+use super::super::error::{DataError, Fault};
+use super::super::libsvm::LARGEST_INDEX;
+use super::super::lines::{Lines, Piece};
+use super::super::number::integer;
+use super::super::report::{Repair, Repairs};
+
+#[derive(Default)]
+struct Block {
+    rows: Rows,
+    repeated: u64,
+    largest: Option<u32>,
+}
+
+/// Appends at most `rows` rows; says the largest index, counted from 0.
+pub(super) fn read(
+    input: Input,
+    base: u32,
+    rows: u64,
+    threads: usize,
+    labels: &mut CsrWriter,
+    repairs: &mut Repairs,
+) -> Result<Option<u32>, DataError> {
+    let path = input.path().to_owned();
+    let mut largest = None;
+    let mut left = rows;
+    Lines::new(input)?.parse(
+        threads,
+        |piece, block: &mut Block| parse_piece(piece, base, block),
+        |block| {
+            let found = block.rows.lengths.len() as u64;
+            left = left.checked_sub(found).ok_or_else(|| {
+                DataError::file(&path, format!("it has more lines than the {rows} rows of features"))
+            })?;
+            largest = largest.max(block.largest);
+            repairs.add(Repair::RepeatedLabelsDropped, block.repeated);
+            labels.append(&block.rows)
+        },
+    )?;
+    Ok(largest)
+}
+
+fn parse_piece(piece: Piece, base: u32, block: &mut Block) -> Result<u64, Fault> {
+    *block = Block::default();
+    let mut start = 0;
+    for line in piece.padded[..piece.end].split_inclusive(|&b| b == b'\n') {
+        let first = block.rows.indices.len();
+        let is_separator = |b: &u8| *b == b',' || b.is_ascii_whitespace();
+        let mut at = 0;
+        while at < line.len() {
+            if is_separator(&line[at]) {
+                at += 1;
+                continue;
+            }
+            let (index, end) = integer(line, at);
+            let index = index.filter(|_| end > at && line.get(end).is_none_or(is_separator));
+            let index =
+                index.and_then(|index| index.checked_sub(base)).filter(|&index| index <= LARGEST_INDEX);
+            let index = index.ok_or_else(|| {
+                Fault::new(start + at, format!("a label index from {base} is expected here"))
+            })?;
+            block.largest = block.largest.max(Some(index));
+            block.rows.indices.push(index);
+            at = end;
+        }
+        // A repeated label is no error here but dropped.
+        let _ = block.rows.sort_row(first, 0);
+        block.repeated += block.rows.drop_repeats(first);
+        block.rows.lengths.push((block.rows.indices.len() - first) as u32);
+        start += line.len();
+    }
+    Ok(block.rows.lengths.len() as u64)
+}

@@ -1,0 +1,284 @@
+//! What `pipe data` prints, as text: the list of known sets, one set, its statistics, the curve of
+//! its label frequencies.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use super::artifact::DataSet;
+use super::csr::Features;
+use super::error::DataError;
+use super::locate::Locator;
+use super::read::read;
+use super::registry::{self, Entry, Role};
+use super::source::{Raw, ReadOptions, Source, SourcePart};
+use super::split_data::{PartName, SplitData};
+use super::stats::{Stats, TAIL_BOUNDS};
+
+/// One line per known data set: sizes, and how many of its files are here.
+pub fn list(locator: &Locator) -> String {
+    let header = ["name", "train rows", "test rows", "features", "labels", "here", ""].map(str::to_owned);
+    let row = |entry: &Entry| {
+        let expected = entry.expected;
+        let here = entry.files.iter().filter(|file| is_here(locator, entry, &file.name)).count();
+        [
+            entry.name.clone(),
+            grouped(expected.rows),
+            if expected.test_rows == 0 { "-".to_owned() } else { grouped(expected.test_rows) },
+            grouped(expected.features),
+            grouped(expected.labels),
+            if here == entry.files.len() {
+                "yes".to_owned()
+            } else {
+                format!("{here}/{}", entry.files.len())
+            },
+            entry.title.clone(),
+        ]
+    };
+    let rows: Vec<_> = std::iter::once(header).chain(registry::entries().iter().map(row)).collect();
+    aligned(&rows, &[1, 2, 3, 4])
+}
+
+fn is_here(locator: &Locator, entry: &Entry, file: &str) -> bool {
+    matches!(locator.find(&entry.name, file), Ok(Some(_)))
+}
+
+/// What the registry knows of a set, and where its files are.
+pub fn info(entry: &Entry, locator: &Locator) -> String {
+    let expected = entry.expected;
+    let mut text = format!("{}: {}\n\n", entry.name, entry.title);
+    let rows = match expected.test_rows {
+        0 => format!("{} rows without a split of their own", grouped(expected.rows)),
+        test => format!("{} training and {} test rows", grouped(expected.rows), grouped(test)),
+    };
+    let (features, labels) = (grouped(expected.features), grouped(expected.labels));
+    let _ = writeln!(text, "published   {rows}, {features} features, {labels} labels");
+    let _ = writeln!(text, "format      {}", entry.format.name());
+    let _ = writeln!(text, "cite        {}", entry.citation);
+    let _ = writeln!(text, "licence     {}", entry.licence);
+    if let Some(note) = &entry.note {
+        let _ = writeln!(text, "note        {note}");
+    }
+    text.push_str("\nfiles\n");
+    for file in &entry.files {
+        let size = file.bytes.map(|bytes| format!(", {} bytes", grouped(bytes))).unwrap_or_default();
+        let place = match locator.find(&entry.name, &file.name) {
+            Ok(Some(path)) => path.display().to_string(),
+            _ => format!("not in {}", locator.directory().display()),
+        };
+        let _ = writeln!(text, "  {}{size}\n    {place}\n    {}", file.name, file.url);
+    }
+    text
+}
+
+/// Reads a set whose files are here; `None` where one is missing. Rows go through `scratch`.
+pub fn measure(
+    entry: &Entry,
+    locator: &Locator,
+    scratch: &Path,
+    threads: usize,
+) -> Result<Option<Vec<(String, Stats)>>, DataError> {
+    let file = |role| entry.file(role).and_then(|file| locator.find(&entry.name, &file.name).ok().flatten());
+    if entry.files.iter().any(|file| !is_here(locator, entry, &file.name)) {
+        return Ok(None);
+    }
+    let part = |name: &str, role| {
+        let labels = if role == Role::All { file(Role::Labels) } else { None };
+        file(role).map(|data| SourcePart { name: name.to_owned(), data, labels })
+    };
+    let parts = [part("train", Role::Train), part("test", Role::Test), part("all", Role::All)];
+    let source = Source {
+        parts: parts.into_iter().flatten().collect(),
+        label_xml: file(Role::LabelXml),
+        label_names: file(Role::LabelNames),
+        feature_names: file(Role::FeatureNames),
+        splits: Vec::new(),
+    };
+    let options = ReadOptions { format: Some(entry.format), ..ReadOptions::default() };
+    match read(&source, &options, scratch, threads)? {
+        Raw::Set(data) => Ok(Some(part_stats(&data))),
+        Raw::Text(_) => Ok(None),
+    }
+}
+
+fn part_stats(data: &DataSet) -> Vec<(String, Stats)> {
+    let Features::Sparse(features) = &data.features else { return Vec::new() };
+    let stats = |part: &super::artifact::Part| {
+        (part.name.clone(), Stats::of_rows(features, &data.labels, part.rows.iter().copied()))
+    };
+    data.parts.iter().map(stats).collect()
+}
+
+/// Statistics of the parts of a data set that a stage has made.
+pub fn dataset_stats(data: &SplitData) -> Result<Vec<(String, Stats)>, DataError> {
+    let mut all = Vec::new();
+    for part in PartName::ALL.into_iter().filter(|&part| data.has(part)) {
+        if let Features::Sparse(features) = data.features(part)? {
+            all.push((part.name().to_owned(), Stats::of(&features, &data.labels(part)?)));
+        }
+    }
+    Ok(all)
+}
+
+/// The statistics of some parts side by side, and the curve of the first one's labels.
+pub fn statistics(parts: &[(String, Stats)]) -> String {
+    type Cell = fn(&Stats) -> String;
+    let cells: [(&str, Cell); 9] = [
+        ("rows", |s| grouped(s.rows)),
+        ("features", |s| grouped(s.features)),
+        ("labels", |s| grouped(s.labels)),
+        ("labels that occur", |s| grouped(s.labels - s.labels_under(1))),
+        ("labels per row", |s| format!("{:.2}", s.labels_per_row())),
+        ("features per row", |s| format!("{:.1}", s.features_per_row())),
+        ("rows per label", |s| format!("{:.2}", s.rows_per_label())),
+        ("rows without labels", |s| grouped(s.rows_without_labels)),
+        ("rows without features", |s| grouped(s.rows_without_features)),
+    ];
+    let line = |name: &str, cell: &dyn Fn(&Stats) -> String| -> Vec<String> {
+        std::iter::once(name.to_owned()).chain(parts.iter().map(|(_, stats)| cell(stats))).collect()
+    };
+    let mut rows =
+        vec![std::iter::once(String::new()).chain(parts.iter().map(|(name, _)| name.clone())).collect()];
+    rows.extend(cells.iter().map(|(name, cell)| line(name, cell)));
+    for bound in TAIL_BOUNDS {
+        let share = |s: &Stats| format!("{:.1} %", 100.0 * s.share_under(bound));
+        rows.push(line(&format!("labels on fewer than {bound} rows"), &share));
+    }
+    rows.push(line("highest possible macro-F1", &|s| format!("{:.3}", s.macro_f1_cap())));
+    let right: Vec<usize> = (1..=parts.len()).collect();
+    let mut text = aligned(&rows, &right);
+    if let Some((name, stats)) = parts.first() {
+        let _ = write!(text, "\nrows per label, {name}, by rank\n{}", curve(&stats.curve(), 60, 10));
+    }
+    text
+}
+
+/// Draws descending counts over their ranks, both axes logarithmic, in braille dots: `width` by
+/// `height` characters of 2 by 4 dots, and a frame of numbers. Counts of zero are left out.
+pub fn curve(counts: &[u64], width: usize, height: usize) -> String {
+    let counts: Vec<u64> = counts.iter().copied().filter(|&count| count > 0).collect();
+    let (Some(&largest), ranks) = (counts.first(), counts.len()) else {
+        return "(no label occurs)\n".to_owned();
+    };
+    let (across, up) = (2 * width, 4 * height);
+    let along = |value: f64, most: f64, steps: usize| match most > 1.0 {
+        true => (value.ln() / most.ln() * (steps - 1) as f64).round() as usize,
+        false => 0,
+    };
+    let mut cells = vec![0u8; width * height];
+    let mut previous = 0;
+    for x in 0..across {
+        let rank = (ranks as f64).powf(x as f64 / (across - 1) as f64).round() as usize;
+        let y = up - 1 - along(counts[rank.clamp(1, ranks) - 1] as f64, largest as f64, up);
+        for y in (previous + 1).min(y)..=y {
+            cells[y / 4 * width + x / 2] |= DOTS[y % 4][x % 2];
+        }
+        previous = y;
+    }
+    let (top, bottom) = (grouped(largest), "1");
+    let margin = top.len();
+    let mut text = String::new();
+    for (row, cells) in cells.chunks(width).enumerate() {
+        let number = match row {
+            0 => top.as_str(),
+            row if row == height - 1 => bottom,
+            _ => "",
+        };
+        let dots: String = cells.iter().map(|&dots| braille(dots)).collect();
+        let _ = writeln!(text, "{}", format!("{number:>margin$} ┤{dots}").trim_end());
+    }
+    let _ = writeln!(text, "{:margin$} └{}", "", "─".repeat(width));
+    let last = grouped(ranks as u64);
+    let _ = writeln!(text, "{:margin$}  1{last:>1$}", "", width - 1);
+    text
+}
+
+/// The bits of a braille character's dots, by row and column.
+const DOTS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+
+fn braille(dots: u8) -> char {
+    if dots == 0 { ' ' } else { char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ') }
+}
+
+/// `1186239` as `1,186,239`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Columns of text; those named in `right` are set flush right.
+fn aligned<R: AsRef<[String]>>(rows: &[R], right: &[usize]) -> String {
+    let columns = rows.iter().map(|row| row.as_ref().len()).max().unwrap_or(0);
+    let cell = |row: &R, column: usize| row.as_ref().get(column).cloned().unwrap_or_default();
+    let width = |column| rows.iter().map(|row| cell(row, column).chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let line: Vec<String> = widths
+            .iter()
+            .enumerate()
+            .map(|(column, &width)| match right.contains(&column) {
+                true => format!("{:>width$}", cell(row, column)),
+                false => format!("{:<width$}", cell(row, column)),
+            })
+            .collect();
+        let _ = writeln!(text, "{}", line.join("  ").trim_end());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::ones;
+    use super::*;
+
+    #[test]
+    fn the_list_names_every_set_and_says_what_is_here() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("bibtex.xml"), "x").unwrap();
+        let text = list(&Locator::new(temp.path(), true));
+        assert_eq!(text.lines().count(), 1 + registry::entries().len());
+        let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        assert!(line("bibtex").contains(" 4,880 ") && line("bibtex").contains(" 1/3 "), "{text}");
+        assert!(line("amazoncat-13k").contains("1,186,239"), "{text}");
+    }
+
+    #[test]
+    fn one_set_is_shown_with_its_files_and_whom_to_cite() {
+        let text = info(registry::find("medical").unwrap(), &Locator::new("mirror", true));
+        for part in ["333 training and 645 test rows", "medical-train.arff", "not in mirror", "Pestian"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn statistics_are_printed_with_the_tail_and_the_curve() {
+        let labels = ones(3, &[vec![0], vec![0, 1], vec![0], vec![]]);
+        let stats = Stats::of(&ones(7, &[vec![1], vec![2, 3], vec![], vec![4]]), &labels);
+        insta::assert_snapshot!(statistics(&[("train".to_owned(), stats)]));
+    }
+
+    #[test]
+    fn a_power_law_is_a_straight_line_from_corner_to_corner() {
+        let counts: Vec<u64> = (1..=1000).map(|rank| 1_000_000 / (rank * rank)).collect();
+        let text = curve(&counts, 20, 5);
+        let rows: Vec<&str> = text.lines().collect();
+        assert!(rows[0].starts_with("1,000,000 ┤⠉") && rows[4].ends_with('⣀'), "{text}");
+        let ends = |row: &str| row.chars().count();
+        assert!(rows[..5].windows(2).all(|pair| ends(pair[0]) < ends(pair[1])), "{text}");
+        assert_eq!(ends(rows[4]), ends(rows[5]), "{text}");
+        assert_eq!(curve(&[0, 0], 20, 5), "(no label occurs)\n");
+        assert_eq!(curve(&[1], 20, 5).lines().count(), 7);
+    }
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        assert_eq!([0, 999, 1000, 1_186_239].map(grouped), ["0", "999", "1,000", "1,186,239"]);
+    }
+}

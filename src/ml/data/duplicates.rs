@@ -1,0 +1,92 @@
+//! Rows that occur twice: a test row that is also a training row is no test.
+//!
+//! Rows are compared by a 64-bit digest of their features. Rows without features are left out:
+//! they are all alike and counted elsewhere.
+
+use std::collections::HashMap;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::csr::Csr;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Duplicates {
+    /// Training rows whose features equal those of an earlier training row.
+    pub within_train: u64,
+    /// Rows of the other part whose features equal those of a training row.
+    pub in_train: u64,
+    /// Of those, the ones with the labels of such a training row too.
+    pub with_equal_labels: u64,
+}
+
+/// Some rows of a data set.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    pub features: &'a Csr,
+    pub labels: &'a Csr,
+    pub rows: &'a [u32],
+}
+
+impl Duplicates {
+    /// Looks for rows of `other` among the rows of `train`.
+    pub fn between(train: Rows, other: Rows) -> Self {
+        let train_digests = train.digests();
+        let mut labels_of: HashMap<u64, Vec<u64>> = HashMap::with_capacity(train_digests.len());
+        let mut found = Self::default();
+        for (features, labels) in train_digests.into_iter().flatten() {
+            let seen = labels_of.entry(features).or_default();
+            found.within_train += u64::from(!seen.is_empty());
+            seen.push(labels);
+        }
+        for (features, labels) in other.digests().into_iter().flatten() {
+            if let Some(seen) = labels_of.get(&features) {
+                found.in_train += 1;
+                found.with_equal_labels += u64::from(seen.contains(&labels));
+            }
+        }
+        found
+    }
+}
+
+impl Rows<'_> {
+    /// (features, labels) of each row that has features.
+    fn digests(self) -> Vec<Option<(u64, u64)>> {
+        let row = |&row: &u32| {
+            let row = row as usize;
+            let columns = self.features.row(row);
+            let pair = || (digest(columns, self.features.row_values(row)), digest(self.labels.row(row), &[]));
+            (!columns.is_empty()).then(pair)
+        };
+        self.rows.par_iter().map(row).collect()
+    }
+}
+
+fn digest(columns: &[u32], values: &[f32]) -> u64 {
+    let mut bytes = Vec::with_capacity(8 * columns.len());
+    bytes.extend(columns.iter().flat_map(|column| column.to_le_bytes()));
+    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    let hash = blake3::hash(&bytes);
+    let head: [u8; 8] = std::array::from_fn(|at| hash.as_bytes()[at]);
+    u64::from_le_bytes(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{ones, weighted};
+    use super::*;
+
+    #[test]
+    fn test_rows_among_the_training_rows_are_counted() {
+        let train = weighted(3, &[vec![(0, 1.0)], vec![(1, 0.5)], vec![(1, 0.5)], vec![]]);
+        let train_labels = ones(2, &[vec![0], vec![1], vec![0, 1], vec![0]]);
+        let test = weighted(3, &[vec![(0, 2.0)], vec![(1, 0.5)], vec![(0, 1.0)], vec![]]);
+        let test_labels = ones(2, &[vec![0], vec![0, 1], vec![1], vec![0]]);
+        let found = Duplicates::between(
+            Rows { features: &train, labels: &train_labels, rows: &[0, 1, 2, 3] },
+            Rows { features: &test, labels: &test_labels, rows: &[0, 1, 2, 3] },
+        );
+        assert_eq!(found, Duplicates { within_train: 1, in_train: 2, with_equal_labels: 1 });
+    }
+}

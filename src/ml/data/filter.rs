@@ -1,0 +1,207 @@
+//! Leaving out labels and features. What is kept is decided on the training rows alone.
+
+use std::collections::{BTreeSet, HashMap};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::csr::Csr;
+use super::stats::column_counts;
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Filter {
+    /// Keep labels that occur in at least so many training rows.
+    pub min_label_count: Option<u64>,
+    /// Keep only the most frequent so many labels.
+    pub max_labels: Option<usize>,
+    /// Keep only these labels, by name.
+    pub labels: Option<BTreeSet<String>>,
+    /// Keep only the features that occur in most training rows, so many of them.
+    pub max_features: Option<usize>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    #[error("the data set has no label `{0}`; `filter.labels` takes names as the files give them")]
+    UnknownLabel(String),
+    #[error("no label is left after the filter: ask for a smaller `min_label_count` or for other labels")]
+    NoLabelLeft,
+}
+
+impl Filter {
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
+        let zero = "0 would leave nothing".to_owned();
+        let mut problems = Vec::new();
+        if self.max_labels == Some(0) {
+            problems.push(("max_labels", zero.clone()));
+        }
+        if self.max_features == Some(0) {
+            problems.push(("max_features", zero));
+        }
+        problems
+    }
+
+    /// Which labels stay, judged by the training rows.
+    pub fn fit_labels(&self, labels: &Csr, names: &[String], train: &[u32]) -> Result<Columns, FilterError> {
+        if self.min_label_count.is_none() && self.max_labels.is_none() && self.labels.is_none() {
+            return Ok(Columns::all(labels.cols));
+        }
+        let counts = column_counts(labels, train.iter().copied());
+        let mut keep = match &self.labels {
+            None => vec![true; labels.cols],
+            Some(wanted) => by_name(wanted, names, labels.cols)?,
+        };
+        let least = self.min_label_count.unwrap_or(0);
+        keep.iter_mut().zip(&counts).for_each(|(keep, &count)| *keep &= count >= least);
+        keep_most_frequent(&mut keep, &counts, self.max_labels);
+        let columns = Columns::kept(&keep);
+        if columns.count() == 0 { Err(FilterError::NoLabelLeft) } else { Ok(columns) }
+    }
+
+    /// Which features stay, judged by the training rows.
+    pub fn fit_features(&self, features: &Csr, train: &[u32]) -> Columns {
+        if self.max_features.is_none_or(|most| most >= features.cols) {
+            return Columns::all(features.cols);
+        }
+        let mut keep = vec![true; features.cols];
+        keep_most_frequent(&mut keep, &column_counts(features, train.iter().copied()), self.max_features);
+        Columns::kept(&keep)
+    }
+}
+
+fn by_name(wanted: &BTreeSet<String>, names: &[String], cols: usize) -> Result<Vec<bool>, FilterError> {
+    let index_of: HashMap<&str, usize> =
+        names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
+    let mut keep = vec![false; cols];
+    for name in wanted {
+        // Labels without names are called by their number.
+        let number = || name.parse().ok().filter(|&number| names.is_empty() && number < cols);
+        let index = index_of.get(name.as_str()).copied().or_else(number);
+        keep[index.ok_or_else(|| FilterError::UnknownLabel(name.clone()))?] = true;
+    }
+    Ok(keep)
+}
+
+/// Of columns that are equally frequent, the one with the smaller number is kept.
+fn keep_most_frequent(keep: &mut [bool], counts: &[u64], most: Option<usize>) {
+    let Some(most) = most else { return };
+    let mut kept: Vec<usize> = (0..keep.len()).filter(|&column| keep[column]).collect();
+    kept.sort_by_key(|&column| (std::cmp::Reverse(counts[column]), column));
+    for &column in kept.iter().skip(most) {
+        keep[column] = false;
+    }
+}
+
+/// The columns of a matrix that stay, and their new numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Columns {
+    new_number: Option<Vec<Option<u32>>>,
+    count: usize,
+}
+
+impl Columns {
+    pub fn all(cols: usize) -> Self {
+        Self { new_number: None, count: cols }
+    }
+
+    fn kept(keep: &[bool]) -> Self {
+        let mut count = 0;
+        let number = |&keep: &bool| {
+            keep.then(|| {
+                count += 1;
+                count - 1
+            })
+        };
+        let new_number = keep.iter().map(number).collect();
+        Self { new_number: Some(new_number), count: count as usize }
+    }
+
+    /// How many stay.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Leaves out of one row what does not stay, and gives the rest its new numbers.
+    pub fn keep(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
+        if self.new_number.is_none() {
+            return;
+        }
+        let mut kept = 0;
+        for at in 0..columns.len() {
+            if let Some(number) = self.new_number(columns[at]) {
+                (columns[kept], values[kept]) = (number, values[at]);
+                kept += 1;
+            }
+        }
+        columns.truncate(kept);
+        values.truncate(kept);
+    }
+
+    pub fn new_number(&self, column: u32) -> Option<u32> {
+        match &self.new_number {
+            None => Some(column),
+            Some(new_number) => new_number[column as usize],
+        }
+    }
+
+    /// What stays of one item per column, such as names.
+    pub fn select<T: Clone>(&self, items: &[T]) -> Vec<T> {
+        let stays = |&(column, _): &(u32, &T)| self.new_number(column).is_some();
+        (0..).zip(items).filter(stays).map(|(_, item)| item.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::ones;
+    use super::*;
+
+    /// Label 0 three times, 1 twice (once in training), 2 twice, 3 never.
+    fn labels() -> Csr {
+        ones(4, &[vec![0, 2], vec![0, 1, 2], vec![0], vec![1]])
+    }
+
+    fn kept(columns: &Columns) -> Vec<u32> {
+        columns.select(&[0, 1, 2, 3])
+    }
+
+    #[test]
+    fn counts_come_from_the_training_rows_only() {
+        let filter = Filter { min_label_count: Some(2), ..Filter::default() };
+        assert_eq!(kept(&filter.fit_labels(&labels(), &[], &[0, 1, 2]).unwrap()), [0, 2]);
+        assert_eq!(kept(&filter.fit_labels(&labels(), &[], &[0, 1, 2, 3]).unwrap()), [0, 1, 2]);
+    }
+
+    #[test]
+    fn new_numbers_close_the_gaps() {
+        let filter = Filter { min_label_count: Some(2), ..Filter::default() };
+        let columns = filter.fit_labels(&labels(), &[], &[0, 1, 2]).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|column| columns.new_number(column)), [Some(0), None, Some(1), None]);
+        assert_eq!(columns.count(), 2);
+    }
+
+    #[test]
+    fn labels_are_chosen_by_name_and_an_unknown_name_is_an_error() {
+        let names: Vec<String> = ["a", "b", "c", "d"].map(String::from).to_vec();
+        let filter = |name: &str| Filter { labels: Some([name.to_owned()].into()), ..Filter::default() };
+        assert_eq!(kept(&filter("b").fit_labels(&labels(), &names, &[0]).unwrap()), [1]);
+        assert_eq!(kept(&filter("1").fit_labels(&labels(), &[], &[0]).unwrap()), [1]);
+        let unknown = Err(FilterError::UnknownLabel("e".to_owned()));
+        assert_eq!(filter("e").fit_labels(&labels(), &names, &[0]), unknown);
+    }
+
+    #[test]
+    fn the_most_frequent_stay_and_ties_go_to_the_smaller_number() {
+        let filter = Filter { max_labels: Some(2), max_features: Some(3), ..Filter::default() };
+        let all = [0, 1, 2, 3];
+        assert_eq!(kept(&filter.fit_labels(&labels(), &[], &all).unwrap()), [0, 1]);
+        assert_eq!(kept(&filter.fit_features(&labels(), &all)), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_filter_that_leaves_no_label_is_an_error() {
+        let filter = Filter { min_label_count: Some(99), ..Filter::default() };
+        assert_eq!(filter.fit_labels(&labels(), &[], &[0]), Err(FilterError::NoLabelLeft));
+    }
+}

@@ -1,0 +1,26 @@
+//! Small matrices for tests.
+
+use super::csr::Csr;
+
+/// A matrix of ones from the column numbers of each row.
+pub fn ones(cols: usize, rows: &[Vec<u32>]) -> Csr {
+    let mut csr =
+        weighted(cols, &rows.iter().map(|row| row.iter().map(|&c| (c, 1.0)).collect()).collect::<Vec<_>>());
+    csr.values = Vec::new().into();
+    csr
+}
+
+pub fn weighted(cols: usize, rows: &[Vec<(u32, f32)>]) -> Csr {
+    let mut indptr = vec![0u64];
+    indptr.extend(rows.iter().scan(0, |end, row| {
+        *end += row.len() as u64;
+        Some(*end)
+    }));
+    let entries = || rows.iter().flatten();
+    Csr {
+        cols,
+        indptr: indptr.into(),
+        indices: entries().map(|entry| entry.0).collect::<Vec<_>>().into(),
+        values: entries().map(|entry| entry.1).collect::<Vec<_>>().into(),
+    }
+}

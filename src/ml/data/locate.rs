@@ -1,0 +1,326 @@
+//! Finding the files of registered data sets: in the data directory, or else at their source.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::fetch::{Client, FetchError, Progress, digest_file};
+use super::registry::{self, DataFile, Entry, UnknownDataSet};
+use crate::digest::BlobId;
+
+/// Looks files up, and fetches those that are missing unless it must not.
+pub struct Locator {
+    directory: PathBuf,
+    offline: bool,
+    client: Client,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LocateError {
+    #[error(transparent)]
+    Unknown(#[from] UnknownDataSet),
+    #[error("the data set {dataset} has no file `{file}`")]
+    UnknownFile { dataset: String, file: String },
+    #[error(
+        "{file}, a file of the data set {dataset}, is not in {}, and {reason}\n\
+         Its source is {url}\n\
+         Put it at {}, or name a directory that has it with --data-dir or PIPE_DATA_DIR.\n\
+         pipelines/quickstart.yaml needs no data: it generates its own.",
+        directory.display(), place.display()
+    )]
+    Missing { dataset: String, file: String, url: String, directory: PathBuf, place: PathBuf, reason: String },
+    #[error(
+        "{} is not the file that {expected_by}: it has {found}, expected is {expected}\n\
+         Remove it to have it fetched again, or load your own version of the data with `load: {{ files: ... }}`.",
+        path.display()
+    )]
+    Different { path: PathBuf, expected_by: &'static str, found: String, expected: String },
+    #[error("cannot {doing} {}: {source}", path.display())]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+}
+
+/// What was seen of a file whose checksum the registry does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Seen {
+    bytes: u64,
+    blake3: BlobId,
+}
+
+/// Of files by `<set>/<file>`; kept in the data directory.
+type Checksums = BTreeMap<String, Seen>;
+const CHECKSUMS: &str = "checksums.json";
+
+/// The data directory: what the command line says, else `PIPE_DATA_DIR`, else `data` in the
+/// project directory.
+pub fn data_directory(flag: Option<&Path>, environment: Option<OsString>, project: &Path) -> PathBuf {
+    let named = environment.filter(|value| !value.is_empty()).map(PathBuf::from);
+    flag.map(Path::to_owned).or(named).unwrap_or_else(|| project.join("data"))
+}
+
+impl Locator {
+    pub fn new(directory: impl Into<PathBuf>, offline: bool) -> Self {
+        Self { directory: directory.into(), offline, client: Client::new() }
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where the file lies, if it does: at `<directory>/<file>` or `<directory>/<set>/<file>`,
+    /// compressed as at its source or not at all. Fetches nothing, reads no content.
+    pub fn find(&self, dataset: &str, file: &str) -> Result<Option<PathBuf>, LocateError> {
+        let (entry, file) = known(dataset, file)?;
+        Ok(self.search(entry, file))
+    }
+
+    /// Finds the file or fetches it. A file that was fetched has been checked; for one that was
+    /// found, see [`Locator::check`].
+    pub fn obtain(
+        &self,
+        dataset: &str,
+        file: &str,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<PathBuf, LocateError> {
+        let (entry, file) = known(dataset, file)?;
+        self.obtain_file(entry, file, progress)
+    }
+
+    fn obtain_file(
+        &self,
+        entry: &Entry,
+        file: &DataFile,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<PathBuf, LocateError> {
+        if let Some(path) = self.search(entry, file) {
+            return Ok(path);
+        }
+        let place = self.place(entry, file);
+        let missing = |reason: String| LocateError::Missing {
+            dataset: entry.name.clone(),
+            file: file.name.clone(),
+            url: file.url.clone(),
+            directory: self.directory.clone(),
+            place: place.clone(),
+            reason,
+        };
+        if self.offline {
+            return Err(missing("nothing may be fetched (--offline).".to_owned()));
+        }
+        self.client.fetch(&file.url, &place, progress).map_err(|error| match error {
+            FetchError::Io { doing, path, source } => LocateError::Io { doing, path, source },
+            error => missing(format!("it could not be fetched: {error}.")),
+        })?;
+        let io = |source| LocateError::Io { doing: "read", path: place.clone(), source };
+        let (digest, bytes) = digest_file(&place).map_err(io)?;
+        if let Err(different) = self.check_file(entry, &place, Seen { bytes, blake3: digest }) {
+            let _ = fs::remove_file(&place);
+            return Err(different);
+        }
+        Ok(place)
+    }
+
+    /// Whether content that was found is what the registry knows, or what was seen the first time;
+    /// the first time, takes note of it. `digest` is the plain blake3 of the file.
+    pub fn check(&self, dataset: &str, path: &Path, digest: BlobId, bytes: u64) -> Result<(), LocateError> {
+        self.check_file(registry::find(dataset)?, path, Seen { bytes, blake3: digest })
+    }
+
+    fn check_file(&self, entry: &Entry, path: &Path, seen: Seen) -> Result<(), LocateError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match entry.file_named(&name).and_then(|file| Some((file.bytes?, file.blake3.as_deref()?))) {
+            Some((bytes, blake3)) => {
+                agree(path, "the registry describes", seen, format!("{bytes} bytes, blake3 {blake3}"))
+            }
+            None => self.compare_with_first_use(entry, &name, path, seen),
+        }
+    }
+
+    fn compare_with_first_use(
+        &self,
+        entry: &Entry,
+        name: &str,
+        path: &Path,
+        seen: Seen,
+    ) -> Result<(), LocateError> {
+        let list = self.directory.join(CHECKSUMS);
+        let mut checksums: Checksums = match fs::read(&list) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Checksums::new(),
+            read => read
+                .and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from))
+                .map_err(|source| LocateError::Io { doing: "read", path: list.clone(), source })?,
+        };
+        match checksums.get(&format!("{}/{name}", entry.name)) {
+            Some(first) => agree(path, "was here the first time", seen, describe(*first)),
+            None => {
+                checksums.insert(format!("{}/{name}", entry.name), seen);
+                // A mirror that cannot be written to is as good as one that can.
+                let _ = save(&list, &checksums);
+                Ok(())
+            }
+        }
+    }
+
+    fn search(&self, entry: &Entry, file: &DataFile) -> Option<PathBuf> {
+        let plain = [".bz2", ".gz", ".zst"].iter().find_map(|end| file.name.strip_suffix(end));
+        let names = [Some(file.name.as_str()), plain];
+        let places = names
+            .into_iter()
+            .flatten()
+            .flat_map(|name| [self.directory.join(name), self.directory.join(&entry.name).join(name)]);
+        places.into_iter().find(|place| place.is_file())
+    }
+
+    fn place(&self, entry: &Entry, file: &DataFile) -> PathBuf {
+        self.directory.join(&entry.name).join(&file.name)
+    }
+}
+
+fn known(dataset: &str, file: &str) -> Result<(&'static Entry, &'static DataFile), LocateError> {
+    let entry = registry::find(dataset)?;
+    let unknown = || LocateError::UnknownFile { dataset: dataset.to_owned(), file: file.to_owned() };
+    Ok((entry, entry.file_named(file).ok_or_else(unknown)?))
+}
+
+fn describe(seen: Seen) -> String {
+    format!("{} bytes, blake3 {}", seen.bytes, seen.blake3)
+}
+
+fn agree(path: &Path, expected_by: &'static str, seen: Seen, expected: String) -> Result<(), LocateError> {
+    let found = describe(seen);
+    if found == expected {
+        return Ok(());
+    }
+    Err(LocateError::Different { path: path.to_owned(), expected_by, found, expected })
+}
+
+fn save(list: &Path, checksums: &Checksums) -> io::Result<()> {
+    let directory = list.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    serde_json::to_writer_pretty(&mut file, checksums)?;
+    io::Write::write_all(&mut file, b"\n")?;
+    file.persist(list).map(drop).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fetch::tests::{Server, answer};
+    use super::super::registry::Role;
+    use super::*;
+
+    fn served(content: &'static [u8], blake3: Option<BlobId>) -> (Server, Entry) {
+        let length = format!("Content-Length: {}\r\n", content.len());
+        let server = Server::start(move |_, _| answer("200 OK", &length, content));
+        let mut entry = registry::find("bibtex").unwrap().clone();
+        entry.files = vec![DataFile {
+            name: "rows.arff".to_owned(),
+            role: Role::All,
+            url: format!("{}/rows.arff", server.address),
+            bytes: blake3.map(|_| content.len() as u64),
+            blake3: blake3.map(|digest| digest.to_string()),
+        }];
+        (server, entry)
+    }
+
+    fn loopback(directory: &Path) -> Locator {
+        Locator { client: Client::for_loopback(), ..Locator::new(directory, false) }
+    }
+
+    #[test]
+    fn what_is_missing_is_fetched_once_and_then_found() {
+        let temp = tempfile::tempdir().unwrap();
+        let (server, entry) = served(b"rows", Some(digest(b"rows")));
+        for _ in 0..2 {
+            let path = loopback(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
+            assert_eq!(path, temp.path().join("bibtex/rows.arff"));
+        }
+        assert_eq!(server.requests.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_download_with_a_wrong_checksum_is_not_kept() {
+        let temp = tempfile::tempdir().unwrap();
+        let (_server, entry) = served(b"rows", Some(digest(b"others")));
+        let error = loopback(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
+        assert!(matches!(error, LocateError::Different { .. }), "{error}");
+        assert!(!temp.path().join("bibtex/rows.arff").exists());
+    }
+
+    #[test]
+    fn a_second_download_of_unknown_content_must_equal_the_first() {
+        let temp = tempfile::tempdir().unwrap();
+        let (_first, entry) = served(b"rows", None);
+        let path = loopback(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
+        fs::remove_file(path).unwrap();
+        let (_second, entry) = served(b"other rows", None);
+        let error = loopback(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("was here the first time"), "{error}");
+    }
+
+    fn digest(content: &[u8]) -> BlobId {
+        BlobId::new(blake3::hash(content).into())
+    }
+
+    #[test]
+    fn files_are_found_by_name_and_by_set_and_name_plain_or_compressed() {
+        let temp = tempfile::tempdir().unwrap();
+        let locator = Locator::new(temp.path(), true);
+        let train = "eurlex_tfidf_train.svm.bz2";
+        assert_eq!(locator.find("eurlex-4k", train).unwrap(), None);
+        fs::create_dir(temp.path().join("eurlex-4k")).unwrap();
+        for place in ["eurlex-4k/eurlex_tfidf_train.svm", "eurlex-4k/eurlex_tfidf_train.svm.bz2", train] {
+            let place = temp.path().join(place);
+            fs::write(&place, "x").unwrap();
+            assert_eq!(locator.find("eurlex-4k", train).unwrap(), Some(place));
+        }
+        assert!(matches!(locator.find("eurlex-4k", "../x"), Err(LocateError::UnknownFile { .. })));
+    }
+
+    #[test]
+    fn what_is_missing_offline_is_named_with_its_source_and_its_place() {
+        let locator = Locator::new("mirror", true);
+        let error = locator.obtain("bibtex", "bibtex-train.arff", &mut |_| {}).unwrap_err().to_string();
+        for part in ["bibtex-train.arff", "https://raw", "mirror/bibtex/bibtex-train.arff", "quickstart.yaml"]
+        {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_the_registry_knows_otherwise_is_refused() {
+        let locator = Locator::new("mirror", true);
+        let path = Path::new("mirror/bibtex/bibtex.xml");
+        let error = locator.check("bibtex", path, digest(b"x"), 1).unwrap_err().to_string();
+        assert!(
+            error.contains("not the file that the registry describes") && error.contains("5880"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_first_use_is_remembered_and_a_change_is_an_error() {
+        let temp = tempfile::tempdir().unwrap();
+        let locator = Locator::new(temp.path(), true);
+        let path = temp.path().join("eurlex_tfidf_test.svm.bz2");
+        let check = |content: &[u8]| locator.check("eurlex-4k", &path, digest(content), content.len() as u64);
+        check(b"first").unwrap();
+        check(b"first").unwrap();
+        let error = check(b"other").unwrap_err().to_string();
+        assert!(error.contains("was here the first time"), "{error}");
+    }
+
+    #[test]
+    fn the_flag_wins_over_the_variable_and_an_empty_variable_is_none() {
+        let project = Path::new("project");
+        let choose = |flag: Option<&str>, variable: Option<&str>| {
+            data_directory(flag.map(Path::new), variable.map(OsString::from), project)
+        };
+        assert_eq!(choose(Some("a"), Some("b")), Path::new("a"));
+        assert_eq!(choose(None, Some("b")), Path::new("b"));
+        assert_eq!(choose(None, Some("")), Path::new("project/data"));
+    }
+}

@@ -1,0 +1,15 @@
+//! Lists of names, one per line.
+
+use std::path::Path;
+
+use super::compress::Input;
+use super::error::DataError;
+
+/// The lines of a file, without their ends; `None` without a file.
+pub(crate) fn read_name_list(path: Option<&Path>) -> Result<Option<Vec<String>>, DataError> {
+    let Some(path) = path else { return Ok(None) };
+    let bytes = Input::open(path, 1)?.read_all()?;
+    let text = String::from_utf8_lossy(&bytes);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    Ok(Some(text.lines().map(|line| line.trim_end_matches('\r').to_owned()).collect()))
+}

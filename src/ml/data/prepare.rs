@@ -1,0 +1,227 @@
+//! From rows as they were read to the parts that later stages learn from and are judged on:
+//! split, cut off the validation rows, filter, weigh. Whatever is fitted is fitted on the training
+//! rows. Rows are streamed through; nothing is copied whole.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::artifact::{DataSet, Part};
+use super::csr::{Csr, Dense, Features};
+use super::duplicates::{Duplicates, Rows};
+use super::error::DataError;
+use super::filter::{Columns, Filter, FilterError};
+use super::split::{Parts, Split, SplitError, Validation};
+use super::split_data::{Origin, PartName, SplitData, SplitDataDir};
+use super::weight::{Weight, Weighting, normalise};
+
+/// What is to be done with rows that were read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Preparation {
+    pub split: Split,
+    pub validation: Option<Validation>,
+    pub filter: Filter,
+    pub weight: Weight,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    #[error(transparent)]
+    Data(#[from] DataError),
+    #[error(transparent)]
+    Split(#[from] SplitError),
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    #[error("the data come without a {0} part: add `split: {{ holdout: 0.2 }}`, or name a file of {0} rows")]
+    NoGivenPart(&'static str),
+    #[error("`{0}` is for sparse features; these are dense")]
+    NotForDense(&'static str),
+}
+
+impl Preparation {
+    /// What is wrong with the values, as (field, message).
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let of = |part: &str, problems: Vec<(&'static str, String)>| -> Vec<(String, String)> {
+            problems.into_iter().map(|(field, message)| (format!("{part}.{field}"), message)).collect()
+        };
+        let validation = self.validation.as_ref().map(Validation::problems).unwrap_or_default();
+        [
+            of("split", self.split.problems()),
+            of("validation", validation),
+            of("filter", self.filter.problems()),
+        ]
+        .concat()
+    }
+
+    /// How the parts were chosen, in words.
+    fn describe(&self) -> String {
+        let Split { first, holdout, folds, fold, stratified, seed, pool } = &self.split;
+        let mut words = Vec::new();
+        words.extend(first.map(|rows| format!("the first {rows} training rows")));
+        let how = if *stratified { "stratified" } else { "at random" };
+        words.push(match (holdout, folds) {
+            (Some(share), _) => format!("{share} held out {how} (seed {seed})"),
+            (None, Some(folds)) => format!("fold {fold} of {folds} {how} (seed {seed})"),
+            (None, None) => "test rows as given".to_owned(),
+        });
+        words.extend(pool.then(|| "training and test files pooled".to_owned()));
+        words.extend(self.validation.as_ref().map(|validation| {
+            let Validation { fraction, seed, .. } = validation;
+            format!("{fraction} of the training rows for validation (seed {seed})")
+        }));
+        words.join(", ")
+    }
+
+    /// Chooses the rows of each part. `given` are the parts that the data came with.
+    pub fn divide(&self, given: &[Part], labels: &Csr) -> Result<Parts, PrepareError> {
+        let rows_of = |name: &str| given.iter().find(|part| part.name == name).map(|part| part.rows.clone());
+        let all = || (0..labels.rows() as u32).collect();
+        let mut parts = if self.split.is_given() {
+            let train = rows_of("train").ok_or(PrepareError::NoGivenPart("train"))?;
+            let test = rows_of("test").ok_or(PrepareError::NoGivenPart("test"))?;
+            Parts { test, ..self.split.divide(&train, labels)? }
+        } else {
+            let rows = rows_of("train").filter(|_| !self.split.pool).unwrap_or_else(all);
+            self.split.divide(&rows, labels)?
+        };
+        if let Some(validation) = &self.validation {
+            validation.cut(&mut parts, labels)?;
+        }
+        Ok(parts)
+    }
+}
+
+/// Writes the data set `directory` from rows that were read.
+pub fn prepare(
+    raw: &DataSet,
+    preparation: &Preparation,
+    directory: &Path,
+) -> Result<SplitData, PrepareError> {
+    let parts = preparation.divide(&raw.parts, &raw.labels)?;
+    let names = raw.label_names.as_deref().unwrap_or_default();
+    let labels = preparation.filter.fit_labels(&raw.labels, names, &parts.train)?;
+    let fitted = FittedFeatures::fit(&raw.features, preparation, &parts.train)?;
+    let mut target = SplitDataDir::create(directory)?;
+    for (part, rows) in [
+        (PartName::Train, &parts.train),
+        (PartName::Validation, &parts.validation),
+        (PartName::Test, &parts.test),
+    ] {
+        if rows.is_empty() {
+            continue;
+        }
+        fitted.write(&target, part, rows)?;
+        write_labels(&target, part, rows, &raw.labels, &labels)?;
+        target.finish_part(part, rows.len());
+    }
+    let mut origin = Origin {
+        split: preparation.describe(),
+        features: fitted.cols(),
+        labels: labels.count(),
+        dense: matches!(raw.features, Features::Dense(_)),
+        features_before: raw.features.cols(),
+        labels_before: raw.labels.cols,
+        weight: preparation.weight,
+        report: raw.report.clone(),
+        duplicates: None,
+        label_names: raw.label_names.as_ref().map(|names| labels.select(names)),
+        feature_names: raw.feature_names.as_ref().map(|names| fitted.select(names)),
+    };
+    if let Features::Sparse(features) = &raw.features {
+        let rows = |rows| Rows { features, labels: &raw.labels, rows };
+        origin.duplicates = Some(Duplicates::between(rows(&parts.train), rows(&parts.test)));
+    }
+    Ok(target.complete(origin)?)
+}
+
+/// Features with what was fitted on the training rows.
+enum FittedFeatures<'a> {
+    Sparse { matrix: &'a Csr, columns: Columns, weighting: Weighting },
+    Dense { matrix: &'a Dense, l2: bool },
+}
+
+impl<'a> FittedFeatures<'a> {
+    fn fit(features: &'a Features, preparation: &Preparation, train: &[u32]) -> Result<Self, PrepareError> {
+        let Preparation { filter, weight, .. } = preparation;
+        match features {
+            Features::Sparse(matrix) => Ok(Self::Sparse {
+                matrix,
+                columns: filter.fit_features(matrix, train),
+                weighting: weight.fit(matrix, train),
+            }),
+            Features::Dense(_) if weight.tf_idf => Err(PrepareError::NotForDense("weight.tf_idf")),
+            Features::Dense(_) if filter.max_features.is_some() => {
+                Err(PrepareError::NotForDense("filter.max_features"))
+            }
+            Features::Dense(matrix) => Ok(Self::Dense { matrix, l2: weight.l2 }),
+        }
+    }
+
+    fn cols(&self) -> usize {
+        match self {
+            Self::Sparse { columns, .. } => columns.count(),
+            Self::Dense { matrix, .. } => matrix.cols,
+        }
+    }
+
+    fn select(&self, names: &[String]) -> Vec<String> {
+        match self {
+            Self::Sparse { columns, .. } => columns.select(names),
+            Self::Dense { .. } => names.to_vec(),
+        }
+    }
+
+    fn write(&self, target: &SplitDataDir, part: PartName, rows: &[u32]) -> Result<(), DataError> {
+        match self {
+            Self::Sparse { matrix, columns, weighting } => {
+                let mut writer = target.sparse_features(part, true)?;
+                let (mut kept, mut values) = (Vec::new(), Vec::new());
+                for &row in rows {
+                    let row = row as usize;
+                    kept.clear();
+                    values.clear();
+                    kept.extend_from_slice(matrix.row(row));
+                    values.extend_from_slice(matrix.row_values(row));
+                    values.resize(kept.len(), 1.0);
+                    weighting.scale(&kept, &mut values);
+                    columns.keep(&mut kept, &mut values);
+                    weighting.normalise(&mut values);
+                    writer.push(&kept, &values)?;
+                }
+                writer.finish(columns.count()).map(drop)
+            }
+            Self::Dense { matrix, l2 } => {
+                let mut writer = target.dense_features(part, matrix.cols)?;
+                let mut values = Vec::new();
+                for &row in rows {
+                    values.clear();
+                    values.extend_from_slice(matrix.row(row as usize));
+                    if *l2 {
+                        normalise(&mut values);
+                    }
+                    writer.append(&values)?;
+                }
+                writer.finish().map(drop)
+            }
+        }
+    }
+}
+
+fn write_labels(
+    target: &SplitDataDir,
+    part: PartName,
+    rows: &[u32],
+    labels: &Csr,
+    columns: &Columns,
+) -> Result<(), DataError> {
+    let mut writer = target.labels(part)?;
+    let mut kept = Vec::new();
+    for &row in rows {
+        kept.clear();
+        kept.extend(labels.row(row as usize).iter().filter_map(|&label| columns.new_number(label)));
+        writer.push(&kept, &[])?;
+    }
+    writer.finish(columns.count()).map(drop)
+}

@@ -1,0 +1,296 @@
+//! Which rows are learnt from and which are judged. A split sees row numbers and labels, never
+//! features; rows keep their order within a part.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::csr::Csr;
+use super::random::Random;
+use super::stratify::stratify;
+
+/// How the test rows are chosen. With neither `holdout` nor `folds` the parts are those that the
+/// data came with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Split {
+    /// Use only the first so many training rows.
+    pub first: Option<usize>,
+    /// This share of the rows is the test part.
+    pub holdout: Option<f64>,
+    /// Cut the rows into so many folds; `fold` is the test part.
+    pub folds: Option<usize>,
+    /// Which fold is the test part, from 0.
+    pub fold: usize,
+    /// Let every label keep its share of rows in each part as well as it can (iterative
+    /// stratification, Sechidis et al. 2011) instead of drawing rows at random.
+    pub stratified: bool,
+    pub seed: u64,
+    /// Put the given test rows behind the training rows before the split, instead of leaving them out.
+    pub pool: bool,
+}
+
+/// Rows cut from the training part to choose epochs and thresholds on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Validation {
+    /// The share of the training rows.
+    pub fraction: f64,
+    #[serde(default)]
+    pub seed: u64,
+    /// Keep the labels' shares (iterative stratification) instead of drawing at random.
+    #[serde(default)]
+    pub stratified: bool,
+}
+
+/// Row numbers, ascending within a part; no row is in two parts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Parts {
+    pub train: Vec<u32>,
+    pub validation: Vec<u32>,
+    pub test: Vec<u32>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SplitError {
+    #[error("{rows} rows cannot be split: the {part} part would be empty")]
+    EmptyPart { rows: usize, part: &'static str },
+}
+
+impl Split {
+    /// Whether the parts are those that the data came with.
+    pub fn is_given(&self) -> bool {
+        self.holdout.is_none() && self.folds.is_none()
+    }
+
+    /// What is wrong with the values, as (field, message).
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        let mut problem = |field, message: String| problems.push((field, message));
+        if self.holdout.is_some() && self.folds.is_some() {
+            problem("folds", "`holdout` and `folds` exclude each other: keep one of them".to_owned());
+        }
+        if let Some(share) = self.holdout.filter(|share| !is_share(*share)) {
+            problem("holdout", not_a_share(share));
+        }
+        match self.folds {
+            Some(folds) if folds < 2 => problem("folds", "at least 2 folds are needed".to_owned()),
+            Some(folds) if self.fold >= folds => {
+                problem("fold", format!("there is no fold {}: they are 0 to {}", self.fold, folds - 1));
+            }
+            None if self.fold > 0 => problem("fold", "`fold` needs `folds`".to_owned()),
+            _ => {}
+        }
+        if self.first == Some(0) {
+            problem("first", "at least one row is needed".to_owned());
+        }
+        for (field, is_set) in [("stratified", self.stratified), ("pool", self.pool)] {
+            if is_set && self.is_given() {
+                problem(field, format!("`{field}` needs `holdout` or `folds`"));
+            }
+        }
+        problems
+    }
+
+    /// Splits rows that came as one part; of a given split, the first training rows are kept.
+    pub fn divide(&self, rows: &[u32], labels: &Csr) -> Result<Parts, SplitError> {
+        let rows = &rows[..self.first.unwrap_or(usize::MAX).min(rows.len())];
+        let (train, test) = match (self.holdout, self.folds) {
+            (Some(share), _) => {
+                draw(rows, labels, share, self.stratified, &mut Random::new("holdout", self.seed))
+            }
+            (None, Some(folds)) => {
+                let sizes: Vec<usize> =
+                    (0..folds).map(|fold| (rows.len() + folds - 1 - fold) / folds).collect();
+                let parts =
+                    assign(rows, labels, &sizes, self.stratified, &mut Random::new("folds", self.seed));
+                divided(rows, |at| parts[at] as usize == self.fold)
+            }
+            (None, None) => (rows.to_vec(), Vec::new()),
+        };
+        for (part, is_empty) in
+            [("training", train.is_empty()), ("test", test.is_empty() && !self.is_given())]
+        {
+            if is_empty {
+                return Err(SplitError::EmptyPart { rows: rows.len(), part });
+            }
+        }
+        Ok(Parts { train, validation: Vec::new(), test })
+    }
+}
+
+impl Validation {
+    /// What is wrong with the values, as (field, message).
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
+        if is_share(self.fraction) { Vec::new() } else { vec![("fraction", not_a_share(self.fraction))] }
+    }
+
+    /// Moves rows from the training part into the validation part; the test part is not looked at.
+    pub fn cut(&self, parts: &mut Parts, labels: &Csr) -> Result<(), SplitError> {
+        let mut random = Random::new("validation", self.seed);
+        let (train, validation) = draw(&parts.train, labels, self.fraction, self.stratified, &mut random);
+        for (part, is_empty) in [("training", train.is_empty()), ("validation", validation.is_empty())] {
+            if is_empty {
+                return Err(SplitError::EmptyPart { rows: parts.train.len(), part });
+            }
+        }
+        (parts.train, parts.validation) = (train, validation);
+        Ok(())
+    }
+}
+
+fn is_share(share: f64) -> bool {
+    share > 0.0 && share < 1.0
+}
+
+fn not_a_share(share: f64) -> String {
+    format!("{share} is not a share of the rows: a number between 0 and 1 is expected")
+}
+
+/// (kept, drawn)
+fn draw(
+    rows: &[u32],
+    labels: &Csr,
+    share: f64,
+    stratified: bool,
+    random: &mut Random,
+) -> (Vec<u32>, Vec<u32>) {
+    let drawn = (rows.len() as f64 * share).round() as usize;
+    let part_of = assign(rows, labels, &[rows.len() - drawn, drawn], stratified, random);
+    divided(rows, |at| part_of[at] == 1)
+}
+
+/// The part of each row; part `p` gets exactly `sizes[p]` rows.
+fn assign(rows: &[u32], labels: &Csr, sizes: &[usize], stratified: bool, random: &mut Random) -> Vec<u32> {
+    if stratified {
+        return stratify(rows, labels, sizes, random);
+    }
+    let mut part_of: Vec<u32> =
+        sizes.iter().zip(0..).flat_map(|(&size, part)| std::iter::repeat_n(part, size)).collect();
+    random.shuffle(&mut part_of);
+    part_of
+}
+
+/// (the rows at other positions, the rows at the chosen positions)
+fn divided(rows: &[u32], chosen: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<u32>) {
+    let (test, train): (Vec<usize>, Vec<usize>) = (0..rows.len()).partition(|&at| chosen(at));
+    let rows_at = |positions: Vec<usize>| positions.into_iter().map(|at| rows[at]).collect();
+    (rows_at(train), rows_at(test))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::fixture::ones;
+    use super::super::stats::column_counts;
+    use super::*;
+
+    fn labels(rows: &[Vec<u32>], cols: usize) -> Csr {
+        ones(cols, rows)
+    }
+
+    fn divide(split: &Split, labels: &Csr) -> Result<Parts, SplitError> {
+        split.divide(&(0..labels.rows() as u32).collect::<Vec<_>>(), labels)
+    }
+
+    fn unlabelled(rows: usize) -> Csr {
+        labels(&vec![Vec::new(); rows], 1)
+    }
+
+    /// A long tail: label `l` is on about one row in `l + 2`.
+    fn long_tail(rows: usize, cols: u32, seed: u64) -> Csr {
+        let mut random = Random::new("test", seed);
+        let row = |random: &mut Random| (0..cols).filter(|l| random.below(*l as usize + 2) == 0).collect();
+        let rows: Vec<Vec<u32>> = (0..rows).map(|_| row(&mut random)).collect();
+        labels(&rows, cols as usize)
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_lands_in_exactly_one_part(
+            rows in 4usize..300, share in 0.3f64..0.7, folds in 2usize..4, by_folds: bool, stratified: bool, seed: u64,
+        ) {
+            let data = long_tail(rows, 8, seed);
+            let split = Split {
+                holdout: (!by_folds).then_some(share),
+                folds: by_folds.then_some(folds),
+                stratified,
+                seed,
+                ..Split::default()
+            };
+            let mut parts = divide(&split, &data).unwrap();
+            let test = parts.test.clone();
+            let right = if by_folds { rows.div_ceil(folds) } else { (rows as f64 * share).round() as usize };
+            prop_assert_eq!(parts.test.len(), right);
+            if parts.train.len() >= 4 {
+                Validation { fraction: 0.5, seed, stratified }.cut(&mut parts, &data).unwrap();
+                prop_assert!(!parts.validation.is_empty());
+            }
+            prop_assert_eq!(&parts.test, &test, "the validation part comes from training rows");
+            let mut all = [parts.train, parts.validation, parts.test].concat();
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..rows as u32).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_folds_together_test_every_row_once() {
+        let data = long_tail(103, 6, 1);
+        for stratified in [false, true] {
+            let split = |fold| Split { folds: Some(5), fold, stratified, seed: 3, ..Split::default() };
+            let mut tested: Vec<u32> =
+                (0..5).flat_map(|fold| divide(&split(fold), &data).unwrap().test).collect();
+            tested.sort_unstable();
+            assert_eq!(tested, (0..103).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn first_takes_rows_from_the_top_of_the_file() {
+        let split = Split { first: Some(50), holdout: Some(0.2), ..Split::default() };
+        let parts = divide(&split, &unlabelled(200)).unwrap();
+        assert_eq!((parts.train.len(), parts.test.len()), (40, 10));
+        assert!(parts.train.iter().chain(&parts.test).all(|&row| row < 50));
+    }
+
+    #[test]
+    fn another_seed_draws_other_rows() {
+        let split = |seed| Split { holdout: Some(0.5), seed, ..Split::default() };
+        let data = unlabelled(100);
+        assert_eq!(divide(&split(1), &data), divide(&split(1), &data));
+        assert_ne!(divide(&split(1), &data), divide(&split(2), &data));
+    }
+
+    #[test]
+    fn stratification_keeps_label_shares_better_than_chance() {
+        let data = long_tail(2000, 60, 5);
+        let whole = column_counts(&data, 0..2000);
+        let error = |stratified| -> f64 {
+            let split = Split { holdout: Some(0.2), stratified, seed: 1, ..Split::default() };
+            let test = divide(&split, &data).unwrap().test;
+            let counts = column_counts(&data, test);
+            counts.iter().zip(&whole).map(|(&c, &w)| (c as f64 - 0.2 * w as f64).abs()).sum::<f64>() / 60.0
+        };
+        assert!(error(true) < 0.2 * error(false), "{} against {}", error(true), error(false));
+    }
+
+    #[test]
+    fn a_part_that_would_be_empty_is_an_error() {
+        let split = Split { holdout: Some(0.01), ..Split::default() };
+        let empty = SplitError::EmptyPart { rows: 10, part: "test" };
+        assert_eq!(divide(&split, &unlabelled(10)), Err(empty));
+    }
+
+    #[test]
+    fn values_that_make_no_sense_are_named() {
+        let fields = |split: Split| split.problems().into_iter().map(|(field, _)| field).collect::<Vec<_>>();
+        assert!(fields(Split::default()).is_empty());
+        assert_eq!(fields(Split { holdout: Some(1.0), ..Split::default() }), ["holdout"]);
+        assert_eq!(fields(Split { folds: Some(5), fold: 5, ..Split::default() }), ["fold"]);
+        assert_eq!(fields(Split { holdout: Some(0.2), folds: Some(5), ..Split::default() }), ["folds"]);
+        assert_eq!(
+            fields(Split { stratified: true, pool: true, ..Split::default() }),
+            ["stratified", "pool"]
+        );
+    }
+}

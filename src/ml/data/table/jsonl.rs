@@ -1,0 +1,45 @@
+//! One JSON object per line: a text, and labels as a list of strings or numbers, or as one of them.
+
+use serde_json::Value;
+
+use super::{Fields, Record};
+use crate::ml::data::error::Fault;
+
+pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault> {
+    let mut records = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if !line.trim().is_empty() {
+            records.push(record(line, fields).map_err(|fault| Fault { at: start + fault.at, ..fault })?);
+        }
+        start += line.len();
+    }
+    Ok(records)
+}
+
+fn record(line: &str, fields: &Fields) -> Result<Record, Fault> {
+    let value: Value = serde_json::from_str(line).map_err(|e| {
+        let message = e.to_string();
+        let reason = message.split(" at line ").next().unwrap_or_default().to_owned();
+        Fault::new(e.column().saturating_sub(1).min(line.trim_end().len()), reason)
+    })?;
+    let field =
+        |name: &str| value.get(name).ok_or_else(|| Fault::new(0, format!("there is no field `{name}`")));
+    let text = field(fields.text)?.as_str();
+    let text = text.ok_or_else(|| Fault::new(0, format!("the field `{}` is not a string", fields.text)))?;
+    let labels = match field(fields.labels)? {
+        Value::Null => Some(Vec::new()),
+        Value::Array(labels) => labels.iter().map(label).collect(),
+        single => label(single).map(|label| vec![label]),
+    };
+    let reason = || format!("the field `{}` is not a list of strings or whole numbers", fields.labels);
+    Ok(Record { text: text.to_owned(), labels: labels.ok_or_else(|| Fault::new(0, reason()))? })
+}
+
+fn label(value: &Value) -> Option<String> {
+    match value {
+        Value::String(label) => Some(label.clone()),
+        Value::Number(number) if number.is_u64() || number.is_i64() => Some(number.to_string()),
+        _ => None,
+    }
+}

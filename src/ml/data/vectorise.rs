@@ -1,0 +1,222 @@
+//! Words to TF-IDF features. The vocabulary and the document frequencies come from the rows that
+//! [`Vectoriser::fit`] is given, which are training rows only.
+//!
+//! A word is a run of letters, digits and underscores, at least two long. tf is the count, or
+//! `1 + ln(count)` if sublinear; idf = `ln((1 + n) / (1 + df)) + 1` over the `n` fitted rows; rows
+//! are scaled to length 1. These are the defaults of scikit-learn's `TfidfVectorizer`.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::artifact::{CsrWriter, dataset::write_json};
+use super::error::DataError;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct VectoriseOptions {
+    /// Whether `Word` and `word` are the same.
+    pub lowercase: bool,
+    /// In how many training rows a word must occur.
+    pub min_rows: u32,
+    /// The most frequent words are kept, by number of training rows.
+    pub max_features: Option<u32>,
+    /// `1 + ln(count)` in place of the count.
+    pub sublinear_tf: bool,
+    pub idf: bool,
+    /// Whether each row is scaled to length 1.
+    pub l2: bool,
+}
+
+impl Default for VectoriseOptions {
+    fn default() -> Self {
+        Self { lowercase: true, min_rows: 1, max_features: None, sublinear_tf: false, idf: true, l2: true }
+    }
+}
+
+/// A fitted vocabulary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Saved {
+    version: u32,
+    options: VectoriseOptions,
+    /// The rows that were fitted.
+    rows: u64,
+    /// Sorted; the place of a word is its feature.
+    words: Vec<String>,
+    /// In how many of the fitted rows each word occurs.
+    row_counts: Vec<u64>,
+}
+
+const VERSION: u32 = 1;
+
+#[derive(Debug, Clone)]
+pub struct Vectoriser {
+    saved: Saved,
+    places: HashMap<String, u32>,
+}
+
+impl Vectoriser {
+    /// Learns from the given rows of `texts` and from nothing else.
+    pub fn fit(texts: &[String], rows: &[u32], options: &VectoriseOptions) -> Self {
+        let counts = rows
+            .par_iter()
+            .filter_map(|&row| texts.get(row as usize))
+            .fold(HashMap::new, |mut counts: HashMap<String, u64>, text| {
+                let words: HashSet<String> = words(text, options.lowercase).collect();
+                words.into_iter().for_each(|word| *counts.entry(word).or_default() += 1);
+                counts
+            })
+            .reduce(HashMap::new, |mut all, counts| {
+                counts.into_iter().for_each(|(word, count)| *all.entry(word).or_default() += count);
+                all
+            });
+        let enough = |&(_, count): &(String, u64)| count >= u64::from(options.min_rows);
+        let mut words: Vec<(String, u64)> = counts.into_iter().filter(enough).collect();
+        if let Some(limit) = options.max_features {
+            words.sort_unstable_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
+            words.truncate(limit as usize);
+        }
+        words.sort_unstable();
+        let (words, row_counts) = words.into_iter().unzip();
+        let rows = rows.len() as u64;
+        Self::new(Saved { version: VERSION, options: options.clone(), rows, words, row_counts })
+    }
+
+    fn new(saved: Saved) -> Self {
+        let places = saved.words.iter().zip(0..).map(|(word, place)| (word.clone(), place)).collect();
+        Self { saved, places }
+    }
+
+    /// The words, which are the names of the features.
+    pub fn words(&self) -> &[String] {
+        &self.saved.words
+    }
+
+    /// Features and values of one text.
+    pub fn transform(&self, text: &str) -> (Vec<u32>, Vec<f32>) {
+        let options = &self.saved.options;
+        let mut counts: HashMap<u32, u32> = HashMap::new();
+        for word in words(text, options.lowercase) {
+            if let Some(&place) = self.places.get(&word) {
+                *counts.entry(place).or_default() += 1;
+            }
+        }
+        let mut weights: Vec<(u32, f64)> = counts
+            .into_iter()
+            .map(|(place, count)| {
+                let tf = f64::from(count);
+                let tf = if options.sublinear_tf { 1.0 + tf.ln() } else { tf };
+                (place, tf * self.idf(place))
+            })
+            .collect();
+        weights.sort_unstable_by_key(|&(place, _)| place);
+        let norm = match options.l2 {
+            true => weights.iter().map(|(_, weight)| weight * weight).sum::<f64>().sqrt(),
+            false => 1.0,
+        };
+        weights.into_iter().map(|(place, weight)| (place, (weight / norm) as f32)).unzip()
+    }
+
+    /// Writes the features of all texts, in order, on all cores.
+    pub fn transform_all(&self, texts: &[String], features: &mut CsrWriter) -> Result<(), DataError> {
+        for texts in texts.chunks(4096) {
+            let rows: Vec<_> = texts.par_iter().map(|text| self.transform(text)).collect();
+            for (indices, values) in rows {
+                features.push(&indices, &values)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn idf(&self, place: u32) -> f64 {
+        match self.saved.options.idf {
+            true => {
+                let rows_with = self.saved.row_counts[place as usize] as f64;
+                ((1.0 + self.saved.rows as f64) / (1.0 + rows_with)).ln() + 1.0
+            }
+            false => 1.0,
+        }
+    }
+
+    /// As JSON, for predicting on other texts later.
+    pub fn save(&self, path: &Path) -> Result<(), DataError> {
+        write_json(path, &self.saved)
+    }
+
+    pub fn load(path: &Path) -> Result<Self, DataError> {
+        let text = std::fs::read(path).map_err(DataError::io("read", path))?;
+        let saved: Saved =
+            serde_json::from_slice(&text).map_err(|e| DataError::artifact(path, e.to_string()))?;
+        let sorted = saved.words.is_sorted_by(|a, b| a < b);
+        if saved.version != VERSION || saved.words.len() != saved.row_counts.len() || !sorted {
+            return Err(DataError::artifact(path, "it is no vocabulary of this version"));
+        }
+        Ok(Self::new(saved))
+    }
+}
+
+fn words(text: &str, lowercase: bool) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .filter(|word| word.chars().nth(1).is_some())
+        .map(move |word| if lowercase { word.to_lowercase() } else { word.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts() -> Vec<String> {
+        ["The cat sat. The cat!", "a dog sat", "zebra zebra unseen"].map(str::to_owned).to_vec()
+    }
+
+    #[test]
+    fn weights_follow_the_formula() {
+        let fitted = Vectoriser::fit(&texts(), &[0, 1], &VectoriseOptions::default());
+        assert_eq!(fitted.words(), ["cat", "dog", "sat", "the"]);
+        let (indices, values) = fitted.transform("The cat sat. The cat!");
+        let rare = (3.0_f64 / 2.0).ln() + 1.0;
+        let common = (3.0_f64 / 3.0).ln() + 1.0;
+        let norm = (2.0 * (2.0 * rare).powi(2) + common * common).sqrt();
+        assert_eq!(indices, [0, 2, 3]);
+        assert_eq!(values, [2.0 * rare / norm, common / norm, 2.0 * rare / norm].map(|v| v as f32));
+    }
+
+    #[test]
+    fn rows_that_are_not_for_training_leave_no_trace() {
+        let mut other = texts();
+        other[2] = "something else".into();
+        let fit = |texts: &[String]| Vectoriser::fit(texts, &[0, 1], &VectoriseOptions::default());
+        assert_eq!(fit(&texts()).saved, fit(&other).saved);
+        assert_eq!(fit(&texts()).transform("zebra unseen"), (vec![], vec![]));
+    }
+
+    #[test]
+    fn options_limit_the_words_and_turn_weighting_off() {
+        let options =
+            VectoriseOptions { max_features: Some(2), idf: false, l2: false, ..VectoriseOptions::default() };
+        let fitted = Vectoriser::fit(&texts(), &[0, 1], &options);
+        assert_eq!(fitted.words(), ["cat", "sat"]);
+        assert_eq!(fitted.transform("cat cat CAT sat"), (vec![0, 1], vec![3.0, 1.0]));
+        let options = VectoriseOptions { min_rows: 2, sublinear_tf: true, ..options };
+        let fitted = Vectoriser::fit(&texts(), &[0, 1], &options);
+        assert_eq!(fitted.words(), ["sat"]);
+        assert_eq!(fitted.transform("sat sat").1, [1.0 + 2_f32.ln()]);
+    }
+
+    #[test]
+    fn a_vocabulary_survives_the_disk() {
+        let temp = tempfile::tempdir().unwrap();
+        let fitted = Vectoriser::fit(&texts(), &[0, 2], &VectoriseOptions::default());
+        let path = temp.path().join("vocabulary.json");
+        fitted.save(&path).unwrap();
+        let loaded = Vectoriser::load(&path).unwrap();
+        assert_eq!(loaded.transform(&texts()[0]), fitted.transform(&texts()[0]));
+        let mut writer = CsrWriter::create(&temp.path().join("x.csr"), true).unwrap();
+        loaded.transform_all(&texts(), &mut writer).unwrap();
+        assert_eq!(writer.finish(loaded.words().len()).unwrap().row(0), fitted.transform(&texts()[0]).0);
+    }
+}

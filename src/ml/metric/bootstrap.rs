@@ -1,0 +1,203 @@
+//! Confidence intervals by resampling the evaluated rows.
+//!
+//! A replicate draws as many rows as there are, with replacement, and so gives every row a multiplicity; the counts
+//! of a label are then sums of multiplicities over the rows where it was right, wrong or missed. Those rows
+//! are kept label by label, and a pass over them counts for 16 replicates at once.
+//!
+//! Replicates lose rare labels: a label true in one test row is absent from more than a third of them. That
+//! pulls macro averages down, so an interval made of plain percentiles can lie beside the estimate. The replicates are
+//! therefore shifted to have the estimate as their mean; the shift is reported as `bias`.
+
+use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::outcomes::Outcomes;
+use super::registry::Metric;
+use crate::ml::data::random::Random;
+
+/// Replicates that are counted in one pass.
+const LANES: usize = 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bootstrap {
+    pub replicates: u32,
+    pub seed: u64,
+    /// The share of replicates that an interval covers.
+    pub confidence: f64,
+}
+
+impl Default for Bootstrap {
+    fn default() -> Self {
+        Self { replicates: 1000, seed: 0, confidence: 0.95 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    pub metric: Metric,
+    /// On the rows as they are.
+    pub estimate: f64,
+    pub low: f64,
+    pub high: f64,
+    /// Standard deviation over the replicates.
+    pub standard_error: f64,
+    /// Mean of the replicates minus the estimate; already taken out of `low` and `high`.
+    pub bias: f64,
+}
+
+impl Interval {
+    /// For a paired difference: the sign of the difference is settled at this confidence.
+    pub fn excludes_zero(&self) -> bool {
+        self.low > 0.0 || self.high < 0.0
+    }
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum BootstrapError {
+    #[error("there are no rows to resample")]
+    NoRows,
+    #[error(
+        "the two sets of predictions were not evaluated on the same rows, so their difference cannot be paired"
+    )]
+    NotPaired,
+}
+
+impl Bootstrap {
+    /// Fields that make no sense, and why.
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        if self.replicates < 2 {
+            problems.push(("replicates", "must be at least 2; 1000 are usual".to_owned()));
+        }
+        if !(self.confidence > 0.0 && self.confidence < 1.0) {
+            problems.push(("confidence", "must lie between 0 and 1, for example 0.95".to_owned()));
+        }
+        problems
+    }
+
+    /// An interval for every metric of the outcomes.
+    pub fn intervals(&self, outcomes: &Outcomes) -> Result<Vec<Interval>, BootstrapError> {
+        if outcomes.rows() == 0 {
+            return Err(BootstrapError::NoRows);
+        }
+        let estimates = once_each(outcomes);
+        let replicates = self.replicate(outcomes.rows(), |weights| outcomes.measure(weights));
+        Ok(self.summarise(outcomes, &estimates, &replicates))
+    }
+
+    /// Intervals for `ours` minus `theirs`, both measured on the same resampled rows.
+    pub fn differences(&self, ours: &Outcomes, theirs: &Outcomes) -> Result<Vec<Interval>, BootstrapError> {
+        if ours.rows() == 0 {
+            return Err(BootstrapError::NoRows);
+        }
+        if !ours.same_truth(theirs) || ours.metrics() != theirs.metrics() {
+            return Err(BootstrapError::NotPaired);
+        }
+        let minus = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(&b).map(|(a, b)| a - b).collect::<Vec<_>>();
+        let estimates = minus(once_each(ours), once_each(theirs));
+        let replicates = self.replicate(ours.rows(), |weights| {
+            let pairs = ours.measure(weights).into_iter().zip(theirs.measure(weights));
+            pairs.map(|(ours, theirs)| minus(ours, theirs)).collect()
+        });
+        Ok(self.summarise(ours, &estimates, &replicates))
+    }
+
+    /// The metrics of every replicate. Each has its own stream of random numbers, so threads do not matter.
+    fn replicate(
+        &self,
+        rows: usize,
+        measure: impl Fn(&[[u8; LANES]]) -> Vec<Vec<f64>> + Sync,
+    ) -> Vec<Vec<f64>> {
+        let wanted = self.replicates as usize;
+        let batch = |first: usize| {
+            let mut weights = vec![[0u8; LANES]; rows];
+            let mut drawn = vec![0u8; rows];
+            for lane in 0..LANES.min(wanted - first) {
+                let mut random = Random::new(&format!("bootstrap {}", first + lane), self.seed);
+                draw(&mut random, &mut drawn);
+                weights.iter_mut().zip(&drawn).for_each(|(weights, &drawn)| weights[lane] = drawn);
+            }
+            measure(&weights)
+        };
+        let firsts = (0..wanted).step_by(LANES).collect::<Vec<_>>();
+        let mut replicates: Vec<_> = firsts.into_par_iter().flat_map_iter(batch).collect();
+        replicates.truncate(wanted);
+        replicates
+    }
+
+    fn summarise(&self, outcomes: &Outcomes, estimates: &[f64], replicates: &[Vec<f64>]) -> Vec<Interval> {
+        let tail = (1.0 - self.confidence) / 2.0;
+        let interval = |(at, metric)| {
+            let estimate = estimates[at];
+            let mut values: Vec<f64> = replicates.iter().map(|values| values[at]).collect();
+            values.sort_unstable_by(f64::total_cmp);
+            let n = values.len() as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+            let bias = mean - estimate;
+            Interval {
+                metric,
+                estimate,
+                low: quantile(&values, tail) - bias,
+                high: quantile(&values, 1.0 - tail) - bias,
+                standard_error: (squares / (n - 1.0)).sqrt(),
+                bias,
+            }
+        };
+        outcomes.metrics().into_iter().enumerate().map(interval).collect()
+    }
+}
+
+/// Draws as many rows as there are and counts how often each came. Without bias, as [`Random::below`], with
+/// two draws out of 64 bits.
+fn draw(random: &mut Random, drawn: &mut [u8]) {
+    let rows = drawn.len() as u32;
+    let uneven = rows.wrapping_neg() % rows;
+    drawn.fill(0);
+    let mut left = rows;
+    while left > 0 {
+        let bits = random.bits();
+        for half in [bits as u32, (bits >> 32) as u32] {
+            let wide = u64::from(half) * u64::from(rows);
+            if left > 0 && wide as u32 >= uneven {
+                // That one row is drawn more than 255 times has a probability below 1 / 255!.
+                let row = &mut drawn[(wide >> 32) as usize];
+                *row = row.saturating_add(1);
+                left -= 1;
+            }
+        }
+    }
+}
+
+/// The metrics of the rows as they are.
+fn once_each(outcomes: &Outcomes) -> Vec<f64> {
+    outcomes.measure(&vec![[1]; outcomes.rows()]).swap_remove(0)
+}
+
+/// Between the two nearest of ascending values, in proportion.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let place = share * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    below + (above - below) * place.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draw_takes_as_many_rows_as_there_are_and_every_row_as_often() {
+        let mut random = Random::new("test", 0);
+        let mut sums = [0u32; 7];
+        for _ in 0..10_000 {
+            let mut drawn = [0u8; 7];
+            draw(&mut random, &mut drawn);
+            assert_eq!(drawn.iter().sum::<u8>(), 7);
+            sums.iter_mut().zip(drawn).for_each(|(sum, drawn)| *sum += u32::from(drawn));
+        }
+        assert!(sums.iter().all(|&sum| (9_600..10_400).contains(&sum)), "{sums:?}");
+    }
+}

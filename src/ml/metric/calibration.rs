@@ -1,0 +1,99 @@
+//! Whether probabilities mean what they say: Brier score and expected calibration error, streamed.
+
+use super::exact::ExactSum;
+use super::registry::Metric;
+
+const BINS: usize = 15;
+
+/// A value that cannot be a probability.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("the score {value} of label {label} is no probability: calibration needs numbers from 0 to 1")]
+pub struct NotAProbability {
+    pub label: usize,
+    pub value: f32,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct Calibration {
+    entries: u64,
+    squares: ExactSum,
+    bins: [Bin; BINS],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Bin {
+    /// Sum of probabilities.
+    expected: ExactSum,
+    positives: u64,
+}
+
+impl Calibration {
+    /// Adds one row: its true labels, and the probability of every label.
+    pub fn add(&mut self, truth: &[u32], probabilities: &[f32]) -> Result<(), NotAProbability> {
+        if let Some(label) = probabilities.iter().position(|p| !(0.0..=1.0).contains(p)) {
+            return Err(NotAProbability { label, value: probabilities[label] });
+        }
+        for &p in probabilities {
+            let p = f64::from(p);
+            self.bins[bin(p)].expected += p;
+            self.squares += p * p;
+        }
+        for &label in truth {
+            let p = f64::from(probabilities[label as usize]);
+            self.bins[bin(p)].positives += 1;
+            self.squares += 1.0 - 2.0 * p;
+        }
+        self.entries += probabilities.len() as u64;
+        Ok(())
+    }
+
+    /// Adds the sums of other rows.
+    pub fn merge(&mut self, other: &Self) {
+        self.entries += other.entries;
+        self.squares += other.squares;
+        for (bin, other) in self.bins.iter_mut().zip(&other.bins) {
+            bin.expected += other.expected;
+            bin.positives += other.positives;
+        }
+    }
+
+    pub fn values(&self) -> [(Metric, f64); 2] {
+        let entries = self.entries.max(1) as f64;
+        let gap = |bin: &Bin| (bin.expected.value() - bin.positives as f64).abs();
+        [
+            (Metric::Brier, self.squares.value() / entries),
+            (Metric::Ece, self.bins.iter().map(gap).sum::<f64>() / entries),
+        ]
+    }
+}
+
+/// Bin i holds the probabilities from i/15 up to, but without, (i+1)/15; the last one holds 1 too.
+fn bin(probability: f64) -> usize {
+    ((probability * BINS as f64) as usize).min(BINS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probabilities_that_come_true_as_often_as_they_say_have_no_error() {
+        let mut calibration = Calibration::default();
+        for row in 0..4 {
+            let truth: &[u32] = if row == 0 { &[0, 1] } else { &[1] };
+            calibration.add(truth, &[0.25, 1.0, 0.0]).unwrap();
+        }
+        let brier = (3.0 * 0.25f64.powi(2) + 0.75f64.powi(2)) / 12.0;
+        assert_eq!(calibration.values(), [(Metric::Brier, brier), (Metric::Ece, 0.0)]);
+    }
+
+    #[test]
+    fn what_is_no_probability_is_named() {
+        let mut calibration = Calibration::default();
+        for value in [-0.1, 1.5, f32::NAN] {
+            let error = calibration.add(&[], &[0.5, value]).unwrap_err();
+            assert_eq!(error.label, 1);
+        }
+        assert_eq!(calibration.values()[0].1, 0.0, "a refused row leaves nothing behind");
+    }
+}

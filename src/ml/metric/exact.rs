@@ -1,0 +1,79 @@
+//! Sums of fractions that do not depend on the order of their terms.
+
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub};
+
+/// A sum kept as a whole number of 2^-52, so that batches and threads may add their parts in any order
+/// and give the same bits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ExactSum(i128);
+
+const UNIT: f64 = (1u64 << 52) as f64;
+/// Terms below it fit into 64 bits, which are converted several times faster than 128.
+const SMALL: f64 = 1024.0;
+
+impl ExactSum {
+    pub const ZERO: Self = Self(0);
+
+    pub fn value(self) -> f64 {
+        self.0 as f64 / UNIT
+    }
+}
+
+impl From<f64> for ExactSum {
+    fn from(term: f64) -> Self {
+        let units = term * UNIT;
+        Self(if term.abs() < SMALL { i128::from(units as i64) } else { units as i128 })
+    }
+}
+
+impl AddAssign<f64> for ExactSum {
+    fn add_assign(&mut self, term: f64) {
+        *self += Self::from(term);
+    }
+}
+
+impl Add for ExactSum {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for ExactSum {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl AddAssign for ExactSum {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum<f64> for ExactSum {
+    fn sum<I: Iterator<Item = f64>>(terms: I) -> Self {
+        let mut sum = Self::default();
+        terms.for_each(|term| sum += term);
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_the_terms_does_not_matter() {
+        let terms: Vec<f64> = (1..1000).map(|i| 1.0 / f64::from(i)).collect();
+        let forward: ExactSum = terms.iter().copied().sum();
+        let backward: ExactSum = terms.iter().rev().copied().sum();
+        assert_eq!(forward, backward);
+        assert_ne!(terms.iter().sum::<f64>(), terms.iter().rev().sum::<f64>(), "floats do depend on it");
+        assert!((forward.value() - terms.iter().sum::<f64>()).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,125 @@
+//! Labels by how often they occur in training: what is common, what is rare, what is rarely seen.
+//!
+//! Head, torso and tail are relative: the most frequent labels that together hold the first half of all
+//! training positives, the next up to 90 %, and the rest. A label belongs where its first positive falls when the labels
+//! are laid end to end by falling frequency; labels of equal frequency go together, with the first of them. The bins
+//! "under 5, 10, 100" are absolute. A label without training positives is in no bin: nothing could have been learnt.
+
+use super::label::{LabelCount, Tally};
+use super::registry::Metric;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Band {
+    Head,
+    Torso,
+    Tail,
+}
+
+const HEAD_ENDS: f64 = 0.5;
+const TORSO_ENDS: f64 = 0.9;
+
+/// How often each label is true in the training rows.
+#[derive(Debug, Clone)]
+pub struct Frequencies {
+    positives: Vec<u32>,
+    /// Labels with at least so many positives are head.
+    head: u32,
+    /// Labels with at least so many positives, and not head, are torso.
+    torso: u32,
+}
+
+impl Frequencies {
+    pub fn new(positives: Vec<u32>) -> Self {
+        let mut sorted = positives.clone();
+        sorted.sort_unstable_by(|a, b| b.cmp(a));
+        let all: u64 = sorted.iter().map(|&count| u64::from(count)).sum();
+        let (mut head, mut torso) = (u32::MAX, u32::MAX);
+        let mut before = 0u64;
+        for &count in sorted.iter().take_while(|&&count| count > 0) {
+            let share = before as f64 / all as f64;
+            if share < HEAD_ENDS {
+                head = count;
+            }
+            if share < TORSO_ENDS {
+                torso = count;
+            }
+            before += u64::from(count);
+        }
+        Self { positives, head, torso }
+    }
+
+    pub fn positives(&self) -> &[u32] {
+        &self.positives
+    }
+
+    pub fn band(&self, label: usize) -> Option<Band> {
+        match self.positives[label] {
+            0 => None,
+            count if count >= self.head => Some(Band::Head),
+            count if count >= self.torso => Some(Band::Torso),
+            _ => Some(Band::Tail),
+        }
+    }
+
+    /// Mean F1 over the labels of each bin that are true in at least one evaluated row; a bin without
+    /// such labels is left out.
+    pub fn macro_f1(&self, counts: impl Iterator<Item = LabelCount> + Clone) -> Vec<(Metric, f64)> {
+        let bin = |metric, holds: &dyn Fn(usize) -> bool| {
+            let tally = Tally::over(counts.clone().enumerate().filter(|&(l, _)| holds(l)).map(|(_, c)| c));
+            (!tally.nothing_present()).then(|| (metric, tally.macro_f1_present()))
+        };
+        let band = |metric, band| bin(metric, &|label| self.band(label) == Some(band));
+        let under = |metric, limit| bin(metric, &|label| (1..limit).contains(&self.positives[label]));
+        [
+            band(Metric::MacroF1Head, Band::Head),
+            band(Metric::MacroF1Torso, Band::Torso),
+            band(Metric::MacroF1Tail, Band::Tail),
+            under(Metric::MacroF1Under5, 5),
+            under(Metric::MacroF1Under10, 10),
+            under(Metric::MacroF1Under100, 100),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_positives_is_head_and_the_last_tenth_is_tail() {
+        use Band::{Head, Tail, Torso};
+        let frequencies = Frequencies::new(vec![1, 50, 30, 10, 9, 0]);
+        let bands: Vec<_> = (0..6).map(|label| frequencies.band(label)).collect();
+        assert_eq!(bands, [Some(Tail), Some(Head), Some(Torso), Some(Torso), Some(Tail), None]);
+    }
+
+    #[test]
+    fn labels_of_equal_frequency_stay_together() {
+        let frequencies = Frequencies::new(vec![7; 4]);
+        assert!((0..4).all(|label| frequencies.band(label) == Some(Band::Head)));
+        assert_eq!(Frequencies::new(vec![0, 0]).band(1), None);
+    }
+
+    #[test]
+    fn absent_labels_do_not_count_in_a_bin_and_empty_bins_are_left_out() {
+        let frequencies = Frequencies::new(vec![200, 4, 3, 0]);
+        let counts = [(2, 4, 4), (1, 1, 1), (0, 3, 0), (0, 0, 5)].map(|(tp, predicted, actual)| LabelCount {
+            tp,
+            predicted,
+            actual,
+        });
+        assert_eq!(
+            frequencies.macro_f1(counts.into_iter()),
+            [
+                (Metric::MacroF1Head, 0.5),
+                (Metric::MacroF1Tail, 1.0),
+                (Metric::MacroF1Under5, 1.0),
+                (Metric::MacroF1Under10, 1.0),
+                (Metric::MacroF1Under100, 1.0),
+            ]
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! A cut of its own for every label: SCut, SCutFBR, soft cuts, and SCut shrunk to the global cut.
+
+use super::error::ThresholdError;
+use super::global;
+use super::rule::{Objective, PoorLabel, Scale};
+use super::sample::Sample;
+use super::sweep::{Best, Worth, best_cut};
+
+/// What a row counts for a label when its cut is chosen, `(score, target)`.
+type Targets<'a> = &'a (dyn Fn(usize, &[f32]) -> Vec<(f32, f64)> + Sync);
+
+/// SCut: the cut with the best F1 of the label; for the micro objective, the cuts with the best pooled F1.
+pub fn scut(sample: &Sample, objective: Objective) -> Result<Vec<Option<Best>>, ThresholdError> {
+    fit(sample, objective, &|label, column| hard_targets(sample.positives(label), column))
+}
+
+/// Only scores from the lowest positive upwards, and the next one below: no cut beyond can be best.
+fn hard_targets(positives: &[u32], column: &[f32]) -> Vec<(f32, f64)> {
+    let lowest = positives.iter().map(|&row| column[row as usize]);
+    let lowest = lowest.filter(|&score| score > f32::NEG_INFINITY).fold(f32::INFINITY, f32::min);
+    let mut positives = positives.iter().map(|&row| row as usize).peekable();
+    let mut pairs = Vec::new();
+    let mut next_below = f32::NEG_INFINITY;
+    for (row, &score) in column.iter().enumerate() {
+        let target = f64::from(u8::from(positives.next_if_eq(&row).is_some()));
+        if score >= lowest {
+            pairs.push((score, target));
+        } else {
+            next_below = next_below.max(score);
+        }
+    }
+    pairs.extend((next_below > f32::NEG_INFINITY).then_some((next_below, 0.0)));
+    pairs
+}
+
+/// Soft cuts: with p = sigmoid(s), c = f / sum p and rho = prior / (prior + f), the target of a row is
+/// (1 - rho) y + rho min(1, c p): the rarer the label, the more the scores count and the less its few labels.
+pub fn soft(
+    sample: &Sample,
+    objective: Objective,
+    prior: f64,
+    scale: Scale,
+) -> Result<Vec<Option<Best>>, ThresholdError> {
+    scale.check(sample.scores)?;
+    fit(sample, objective, &|label, column| {
+        let positives = sample.positives(label);
+        let rho = prior / (prior + positives.len() as f64);
+        let sum: f64 = column.iter().map(|&score| scale.probability(score)).sum();
+        let c = if sum > 0.0 { positives.len() as f64 / sum } else { 0.0 };
+        let mut positives = positives.iter().map(|&row| row as usize).peekable();
+        let mut pairs = Vec::with_capacity(column.len());
+        for (row, &score) in column.iter().enumerate() {
+            let y = f64::from(u8::from(positives.next_if_eq(&row).is_some()));
+            if score > f32::NEG_INFINITY {
+                let expected = (c * scale.probability(score)).min(1.0);
+                pairs.push((score, (1.0 - rho) * y + rho * expected));
+            }
+        }
+        pairs
+    })
+}
+
+fn fit(sample: &Sample, objective: Objective, targets: Targets) -> Result<Vec<Option<Best>>, ThresholdError> {
+    let pass = |worth| {
+        sample.map_seen(|label, column| {
+            best_cut(&mut targets(label, column), sample.positives(label).len(), worth)
+        })
+    };
+    match objective {
+        Objective::Macro => pass(Worth::F1),
+        Objective::Micro => {
+            // Each pass is best for the pooled F1 that the last one reached; when it rises no more, the
+            // cuts are the best of all.
+            let mut reached = 0.0;
+            loop {
+                let best = pass(Worth::Pooled(reached))?;
+                let pooled = best.iter().flatten().fold(Best::default(), |sum, best| Best {
+                    cut: None,
+                    hits: sum.hits + best.hits,
+                    predicted: sum.predicted + best.predicted,
+                });
+                let f1 = pooled.f1(sample.entries());
+                if f1 <= reached {
+                    return Ok(best);
+                }
+                reached = f1;
+            }
+        }
+    }
+}
+
+/// SCutFBR: labels whose best F1 on the fitting rows is below `fbr` cannot be trusted to have a cut.
+pub fn scut_fbr(
+    sample: &Sample,
+    objective: Objective,
+    fbr: f64,
+    poor: PoorLabel,
+) -> Result<Vec<Option<f32>>, ThresholdError> {
+    let best = scut(sample, objective)?;
+    let highest = match poor {
+        PoorLabel::Never => vec![None; best.len()],
+        PoorLabel::AboveHighest => {
+            sample.map_seen(|_, column| column.iter().copied().fold(f32::NEG_INFINITY, f32::max))?
+        }
+    };
+    let cut = |(label, best): (usize, Option<Best>)| {
+        let best = best?;
+        if best.f1(sample.positives(label).len()) >= fbr {
+            return best.cut;
+        }
+        highest[label].filter(|cut| cut.is_finite())
+    };
+    Ok(best.into_iter().enumerate().map(cut).collect())
+}
+
+/// SCut shrunk to the global cut: (f cut + kappa global) / (f + kappa) for a label with f positives.
+pub fn shrunk(sample: &Sample, objective: Objective, kappa: f64) -> Result<Vec<Option<f32>>, ThresholdError> {
+    let Some(global) = global::fit(sample, objective)? else {
+        return Ok(vec![None; sample.labels.cols]);
+    };
+    let cut = |(label, best): (usize, Option<Best>)| {
+        let f = sample.positives(label).len() as f64;
+        let own = f64::from(best?.cut?);
+        Some(((f * own + kappa * f64::from(global)) / (f + kappa)) as f32)
+    };
+    Ok(scut(sample, objective)?.into_iter().enumerate().map(cut).collect())
+}

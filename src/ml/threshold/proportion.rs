@@ -1,0 +1,51 @@
+//! PCut: every label is predicted as often as its frequency in training says, times a factor.
+
+use super::cuts::{Cuts, cut_at};
+use super::error::ThresholdError;
+use super::rule::Objective;
+use super::sample::Sample;
+use crate::ml::metric::label::{LabelCount, Tally};
+
+/// The factors that are tried: from an eighth to eight times, four to an octave.
+fn factors() -> impl Iterator<Item = f64> {
+    (-12..=12).map(|step| 2f64.powf(f64::from(step) / 4.0))
+}
+
+pub fn fit(sample: &Sample, objective: Objective, factor: Option<f64>) -> Result<Cuts, ThresholdError> {
+    let factor = match factor {
+        Some(factor) => factor,
+        None => best_factor(sample, objective)?,
+    };
+    let rows = sample.labels.rows().max(1) as f64;
+    let share = |label| (factor * sample.positives(label).len() as f64 / rows).min(1.0);
+    Ok(Cuts::shares((0..sample.labels.cols).map(share).collect()))
+}
+
+/// Of equally good factors the smallest.
+fn best_factor(sample: &Sample, objective: Objective) -> Result<f64, ThresholdError> {
+    let counts = sample.map_seen(|label, column| {
+        let positives = sample.positives(label);
+        let count = |factor: f64| {
+            let cut = cut_at(column, (factor * positives.len() as f64).round() as usize);
+            let above = |score: f32| cut.is_some_and(|cut| score > cut);
+            LabelCount {
+                tp: positives.iter().filter(|&&row| above(column[row as usize])).count() as u32,
+                predicted: column.iter().filter(|&&score| above(score)).count() as u32,
+                actual: positives.len() as u32,
+            }
+        };
+        factors().map(count).collect::<Vec<_>>()
+    })?;
+    let (mut best, mut best_worth) = (1.0, 0.0);
+    for (at, factor) in factors().enumerate() {
+        let tally = Tally::over(counts.iter().flatten().map(|counts| counts[at]));
+        let worth = match objective {
+            Objective::Macro => tally.macro_f1(),
+            Objective::Micro => tally.micro_f1(),
+        };
+        if worth > best_worth {
+            (best, best_worth) = (factor, worth);
+        }
+    }
+    Ok(best)
+}

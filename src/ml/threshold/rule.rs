@@ -1,0 +1,243 @@
+//! The rules, as a pipeline names them, and how each is fitted.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cuts::Cuts;
+use super::error::ThresholdError;
+use super::sample::Sample;
+use super::scores::{Scores, map_labels};
+use super::sweep::Best;
+use super::{global, online, per_label, plug_in, proportion, rank};
+use crate::ml::data::csr::Csr;
+
+/// The F1 that a rule is fitted for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Objective {
+    /// The mean of the labels' F1: every label counts the same.
+    #[default]
+    Macro,
+    /// F1 of all decisions pooled: every decision counts the same.
+    Micro,
+}
+
+/// What scores are, for the rules that need probabilities.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Log-odds: the probability is their sigmoid.
+    #[default]
+    Logit,
+    Probability,
+}
+
+/// What becomes of a label without a cut that can be trusted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PoorLabel {
+    /// It is never predicted (SCutFBR.0).
+    Never,
+    /// It is predicted above the highest score of the fitting rows (SCutFBR.1).
+    #[default]
+    AboveHighest,
+}
+
+/// How scores become decisions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Rule {
+    /// The same given cut for every label.
+    Fixed {
+        #[serde(default)]
+        cut: f32,
+    },
+    /// The same cut for every label, fitted.
+    Global {},
+    /// A cut for every label, each fitted alone.
+    Scut {},
+    /// SCut, except for labels whose F1 on the fitting rows is below `fbr`.
+    ScutFbr {
+        #[serde(default = "default_fbr")]
+        fbr: f64,
+        #[serde(default)]
+        poor: PoorLabel,
+    },
+    /// SCut on targets that mix a row's label with its probability; the rarer the label, the more of it.
+    Soft {
+        /// A label with so many positives is half label, half probability. 0 is SCut.
+        #[serde(default = "default_prior")]
+        prior: f64,
+        #[serde(default)]
+        scale: Scale,
+    },
+    /// SCut drawn towards the global cut; the rarer the label, the closer.
+    Shrunk {
+        /// A label with so many positives gets the mean of both cuts.
+        #[serde(default = "default_kappa")]
+        kappa: f64,
+    },
+    /// The first `k` labels of every row.
+    Rcut {
+        /// Fitted if not given.
+        k: Option<usize>,
+        #[serde(default = "default_max_k")]
+        max_k: usize,
+    },
+    /// The best-scored rows of every label, in proportion to its frequency in training. It decides about
+    /// all evaluated rows together.
+    Pcut {
+        /// A label is predicted this many times as often as it occurs in training. Fitted if not given.
+        factor: Option<f64>,
+    },
+    /// The first labels of every row, the last of them only if it scores above a cut.
+    Rtcut {
+        #[serde(default = "default_max_k")]
+        max_k: usize,
+    },
+    /// Probabilities above half of the F1 that they promise.
+    PlugIn {
+        #[serde(default)]
+        scale: Scale,
+    },
+    /// Online F-measure optimisation: tau = a / b, followed through the rows (Busa-Fekete et al. 2015).
+    Online {
+        #[serde(default = "default_epochs")]
+        epochs: u32,
+        /// What a and b start from.
+        #[serde(default = "default_a")]
+        a: f64,
+        #[serde(default = "default_b")]
+        b: f64,
+        #[serde(default)]
+        scale: Scale,
+    },
+}
+
+fn default_fbr() -> f64 {
+    0.1
+}
+
+fn default_prior() -> f64 {
+    50.0
+}
+
+fn default_kappa() -> f64 {
+    50.0
+}
+
+fn default_max_k() -> usize {
+    20
+}
+
+fn default_epochs() -> u32 {
+    1
+}
+
+fn default_a() -> f64 {
+    1.0
+}
+
+fn default_b() -> f64 {
+    2.0
+}
+
+impl Rule {
+    /// Fields that make no sense, and why.
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
+        let mut problems = Vec::new();
+        let mut must = |holds: bool, field: &'static str, what: &str| {
+            if !holds {
+                problems.push((field, format!("must be {what}")));
+            }
+        };
+        let count = |value: f64| value.is_finite() && value >= 0.0;
+        match *self {
+            Self::Fixed { cut } => must(cut.is_finite(), "cut", "a finite number"),
+            Self::ScutFbr { fbr, .. } => must((0.0..=1.0).contains(&fbr), "fbr", "an F1, from 0 to 1"),
+            Self::Soft { prior, .. } => must(count(prior), "prior", "a number of positives, 0 or more"),
+            Self::Shrunk { kappa } => must(count(kappa), "kappa", "a number of positives, 0 or more"),
+            Self::Rcut { k, max_k } => {
+                must(k != Some(0), "k", "at least 1");
+                must(max_k > 0, "max_k", "at least 1");
+            }
+            Self::Rtcut { max_k } => must(max_k > 0, "max_k", "at least 1"),
+            Self::Pcut { factor } => must(factor.is_none_or(count), "factor", "0 or more"),
+            Self::Online { epochs, a, b, .. } => {
+                must(epochs > 0, "epochs", "at least 1");
+                must(count(a), "a", "0 or more");
+                must(b.is_finite() && b > 0.0 && a <= b, "b", "above 0 and at least as large as a");
+            }
+            Self::Global {} | Self::Scut {} | Self::PlugIn { .. } => {}
+        }
+        problems
+    }
+
+    /// Fits the rule on scores of training rows that were not used to make those scores, and on the labels of
+    /// the same rows.
+    pub fn fit(
+        &self,
+        scores: &dyn Scores,
+        labels: &Csr,
+        objective: Objective,
+    ) -> Result<Cuts, ThresholdError> {
+        let sample = Sample::new(scores, labels)?;
+        let everywhere = |cut: Option<f32>| {
+            let cut = |label| cut.filter(|_| sample.is_seen(label));
+            Cuts::per_label((0..labels.cols).map(cut).collect())
+        };
+        let own = |best: Vec<Option<Best>>| {
+            Cuts::per_label(best.into_iter().map(|best| best.and_then(|best| best.cut)).collect())
+        };
+        Ok(match *self {
+            Self::Fixed { cut } => everywhere(Some(cut)),
+            Self::Global {} => everywhere(global::fit(&sample, objective)?),
+            Self::Scut {} => own(per_label::scut(&sample, objective)?),
+            Self::ScutFbr { fbr, poor } => {
+                Cuts::per_label(per_label::scut_fbr(&sample, objective, fbr, poor)?)
+            }
+            Self::Soft { prior, scale } => own(per_label::soft(&sample, objective, prior, scale)?),
+            Self::Shrunk { kappa } => Cuts::per_label(per_label::shrunk(&sample, objective, kappa)?),
+            Self::Rcut { k: Some(k), .. } => Cuts::ranks(labels.cols, k, None, sample.unseen()),
+            Self::Rcut { k: None, max_k } => rank::rcut(&sample, objective, max_k)?,
+            Self::Rtcut { max_k } => rank::rtcut(&sample, objective, max_k)?,
+            Self::Pcut { factor } => proportion::fit(&sample, objective, factor)?,
+            Self::PlugIn { scale } => Cuts::per_label(plug_in::fit(&sample, objective, scale)?),
+            Self::Online { epochs, a, b, scale } => {
+                let start = online::Running { a, b };
+                Cuts::per_label(online::fit(&sample, objective, start, epochs, scale)?)
+            }
+        })
+    }
+}
+
+impl Scale {
+    /// Of a score that passed [`Scale::check`]; minus infinity is a probability of 0 on both scales.
+    pub fn probability(self, score: f32) -> f64 {
+        match self {
+            Self::Logit => 1.0 / (1.0 + (-f64::from(score)).exp()),
+            Self::Probability => f64::from(score).max(0.0),
+        }
+    }
+
+    /// The cut in terms of scores. `None`: nothing can be above it.
+    pub fn cut(self, probability: f64) -> Option<f32> {
+        let cut = match self {
+            Self::Logit => (probability / (1.0 - probability)).ln() as f32,
+            Self::Probability => probability as f32,
+        };
+        (probability < 1.0).then(|| cut.max(f32::MIN))
+    }
+
+    pub fn check(self, scores: &dyn Scores) -> Result<(), ThresholdError> {
+        if self == Self::Logit {
+            return Ok(());
+        }
+        let fits = |score: &f32| (0.0..=1.0).contains(score) || *score == f32::NEG_INFINITY;
+        let misfits = map_labels(scores, |_, column| column.iter().copied().find(|score| !fits(score)))?;
+        match misfits.iter().enumerate().find_map(|(label, misfit)| misfit.map(|value| (label, value))) {
+            Some((label, value)) => Err(ThresholdError::NotAProbability { label, value }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What a rule is fitted on.
+
+use super::error::ThresholdError;
+use super::scores::{Scores, by_column, map_labels};
+use crate::ml::data::csr::Csr;
+
+/// Out-of-sample scores of training rows, with the labels of those rows.
+pub struct Sample<'a> {
+    pub scores: &'a dyn Scores,
+    pub labels: &'a Csr,
+    /// Row `l` lists the rows that have label `l`.
+    positives: Csr,
+}
+
+impl<'a> Sample<'a> {
+    pub fn new(scores: &'a dyn Scores, labels: &'a Csr) -> Result<Self, ThresholdError> {
+        let shape = (scores.rows(), scores.labels());
+        if shape != (labels.rows(), labels.cols) {
+            let expected = format!("the labels are {} x {}", labels.rows(), labels.cols);
+            return Err(ThresholdError::Shape { rows: shape.0, labels: shape.1, expected });
+        }
+        Ok(Self { scores, labels, positives: by_column(labels) })
+    }
+
+    /// The rows that have the label.
+    pub fn positives(&self, label: usize) -> &[u32] {
+        self.positives.row(label)
+    }
+
+    pub fn is_seen(&self, label: usize) -> bool {
+        !self.positives(label).is_empty()
+    }
+
+    pub fn unseen(&self) -> Vec<u32> {
+        (0..self.labels.cols as u32).filter(|&label| !self.is_seen(label as usize)).collect()
+    }
+
+    /// All true entries.
+    pub fn entries(&self) -> usize {
+        self.labels.entries()
+    }
+
+    /// Calls `visit` for every label that some row has; the others give `None`.
+    pub fn map_seen<T: Send>(
+        &self,
+        visit: impl Fn(usize, &[f32]) -> T + Sync,
+    ) -> Result<Vec<Option<T>>, ThresholdError> {
+        map_labels(self.scores, |label, column| self.is_seen(label).then(|| visit(label, column)))
+    }
+}

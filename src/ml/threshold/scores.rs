@@ -1,0 +1,210 @@
+//! Scores of rows for labels, read in blocks so that they need not fit in memory.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::error::ThresholdError;
+use crate::ml::data::csr::{Csr, Numbers};
+
+/// A table of scores, wherever it is kept.
+pub trait Scores: Sync {
+    fn rows(&self) -> usize;
+    fn labels(&self) -> usize;
+    /// Fills in the scores of every row for some labels, label after label.
+    fn read_labels(&self, labels: Range<usize>, into: &mut [f32]);
+    /// Fills in the scores for every label of some rows, row after row.
+    fn read_rows(&self, rows: Range<usize>, into: &mut [f32]);
+}
+
+/// A full table, owned or mapped from a file that may be larger than memory.
+pub struct DenseScores {
+    rows: usize,
+    labels: usize,
+    layout: Layout,
+    values: Numbers<f32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// All labels of the first row, then of the second: as models write them.
+    RowMajor,
+    /// All rows for the first label, then for the second: rules that go label by label read it fastest.
+    LabelMajor,
+}
+
+impl DenseScores {
+    /// `None` if there are not `rows * labels` values.
+    pub fn new(rows: usize, labels: usize, layout: Layout, values: Numbers<f32>) -> Option<Self> {
+        (rows.checked_mul(labels) == Some(values.len())).then_some(Self { rows, labels, layout, values })
+    }
+}
+
+/// Copies some columns of a row-major matrix, column after column.
+fn read_columns(values: &[f32], width: usize, columns: Range<usize>, into: &mut [f32]) {
+    if width == 0 {
+        return;
+    }
+    let rows = values.len() / width;
+    for (row, values) in values.chunks_exact(width).enumerate() {
+        for (at, &value) in values[columns.clone()].iter().enumerate() {
+            into[at * rows + row] = value;
+        }
+    }
+}
+
+impl Scores for DenseScores {
+    fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn labels(&self) -> usize {
+        self.labels
+    }
+
+    fn read_labels(&self, labels: Range<usize>, into: &mut [f32]) {
+        match self.layout {
+            Layout::RowMajor => read_columns(&self.values, self.labels, labels, into),
+            Layout::LabelMajor => {
+                into.copy_from_slice(&self.values[labels.start * self.rows..labels.end * self.rows]);
+            }
+        }
+    }
+
+    fn read_rows(&self, rows: Range<usize>, into: &mut [f32]) {
+        match self.layout {
+            Layout::RowMajor => {
+                into.copy_from_slice(&self.values[rows.start * self.labels..rows.end * self.labels]);
+            }
+            Layout::LabelMajor => read_columns(&self.values, self.rows, rows, into),
+        }
+    }
+}
+
+/// Scores of a few candidate labels per row; every other label scores minus infinity, so it is never
+/// predicted. For label sets whose full table would fill a disk.
+pub struct CandidateScores {
+    by_row: Csr,
+    by_label: Csr,
+}
+
+impl CandidateScores {
+    /// From a matrix with values.
+    pub fn new(candidates: Csr) -> Self {
+        Self { by_label: by_column(&candidates), by_row: candidates }
+    }
+}
+
+fn read_sparse(matrix: &Csr, rows: Range<usize>, into: &mut [f32]) {
+    into.fill(f32::NEG_INFINITY);
+    if matrix.cols == 0 {
+        return;
+    }
+    for (row, into) in rows.zip(into.chunks_exact_mut(matrix.cols)) {
+        for (&column, &value) in matrix.row(row).iter().zip(matrix.row_values(row)) {
+            into[column as usize] = value;
+        }
+    }
+}
+
+impl Scores for CandidateScores {
+    fn rows(&self) -> usize {
+        self.by_row.rows()
+    }
+
+    fn labels(&self) -> usize {
+        self.by_row.cols
+    }
+
+    fn read_labels(&self, labels: Range<usize>, into: &mut [f32]) {
+        read_sparse(&self.by_label, labels, into);
+    }
+
+    fn read_rows(&self, rows: Range<usize>, into: &mut [f32]) {
+        read_sparse(&self.by_row, rows, into);
+    }
+}
+
+/// The same matrix by columns: row `c` of the result is column `c`.
+pub fn by_column(matrix: &Csr) -> Csr {
+    let mut indptr = vec![0u64; matrix.cols + 1];
+    for &column in matrix.indices.iter() {
+        indptr[column as usize + 1] += 1;
+    }
+    for column in 0..matrix.cols {
+        indptr[column + 1] += indptr[column];
+    }
+    let mut next = indptr.clone();
+    let mut indices = vec![0u32; matrix.entries()];
+    let mut values = vec![0f32; matrix.values.len()];
+    for row in 0..matrix.rows() {
+        let row_values = matrix.row_values(row);
+        for (at, &column) in matrix.row(row).iter().enumerate() {
+            let place = next[column as usize] as usize;
+            next[column as usize] += 1;
+            indices[place] = row as u32;
+            if let Some(&value) = row_values.get(at) {
+                values[place] = value;
+            }
+        }
+    }
+    Csr { cols: matrix.rows(), indptr: indptr.into(), indices: indices.into(), values: values.into() }
+}
+
+/// Scores that one thread holds at a time.
+const BLOCK: usize = 1 << 21;
+/// Labels that share a cache line in a row-major table.
+const WIDE: usize = 16;
+
+/// Calls `visit` for the scores of each label, on all threads, and collects the results by label.
+pub fn map_labels<T: Send>(
+    scores: &dyn Scores,
+    visit: impl Fn(usize, &[f32]) -> T + Sync,
+) -> Result<Vec<T>, ThresholdError> {
+    let (rows, labels) = (scores.rows(), scores.labels());
+    let width = (BLOCK / rows.max(1)).clamp(1, WIDE);
+    let block = |first: usize| {
+        let end = labels.min(first + width);
+        let mut values = vec![0.0; (end - first) * rows];
+        scores.read_labels(first..end, &mut values);
+        let column = |label: usize| {
+            let column = &mut values[(label - first) * rows..(label - first + 1) * rows];
+            tidy(column).map_err(|row| ThresholdError::NotANumber { row, label })?;
+            Ok(visit(label, column))
+        };
+        (first..end).map(column).collect::<Result<Vec<T>, _>>()
+    };
+    let firsts: Vec<usize> = (0..labels).step_by(width).collect();
+    let blocks = firsts.into_par_iter().map(block).collect::<Result<Vec<_>, _>>()?;
+    Ok(blocks.into_iter().flatten().collect())
+}
+
+/// Calls `visit` for each row and its scores in order within blocks, which run on all threads; `T` holds
+/// what a block leaves. The results are in the order of the rows.
+pub fn map_row_blocks<T: Send + Default>(
+    scores: &dyn Scores,
+    visit: impl Fn(&mut T, usize, &[f32]) + Sync,
+) -> Result<Vec<T>, ThresholdError> {
+    let (rows, labels) = (scores.rows(), scores.labels());
+    let height = (BLOCK / labels.max(1)).clamp(1, 4096);
+    let block = |first: usize| {
+        let end = rows.min(first + height);
+        let mut values = vec![0.0; (end - first) * labels];
+        scores.read_rows(first..end, &mut values);
+        let mut left = T::default();
+        for row in first..end {
+            let values = &mut values[(row - first) * labels..(row - first + 1) * labels];
+            tidy(values).map_err(|label| ThresholdError::NotANumber { row, label })?;
+            visit(&mut left, row, values);
+        }
+        Ok(left)
+    };
+    let firsts: Vec<usize> = (0..rows).step_by(height).collect();
+    firsts.into_par_iter().map(block).collect()
+}
+
+/// Gives the place of a score that is not a number; makes both zeros one, so that they tie.
+pub fn tidy(scores: &mut [f32]) -> Result<(), usize> {
+    scores.iter_mut().for_each(|score| *score += 0.0);
+    scores.iter().position(|score| score.is_nan()).map_or(Ok(()), Err)
+}

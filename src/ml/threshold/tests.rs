@@ -1,0 +1,487 @@
+//! Each rule against a search that tries everything, on tables small enough for it.
+
+use proptest::prelude::*;
+
+use super::cuts::{Cuts, Decision};
+use super::error::ThresholdError;
+use super::rule::{Objective, PoorLabel, Rule, Scale};
+use super::scores::{CandidateScores, DenseScores, Layout, Scores};
+use crate::ml::data::csr::Csr;
+use crate::ml::metric::counts::Counts;
+use crate::ml::metric::label::Tally;
+
+/// Rows of scores, and which entries are true.
+#[derive(Debug, Clone)]
+struct Case {
+    scores: Vec<Vec<f32>>,
+    truth: Vec<Vec<bool>>,
+}
+
+const BOTH: [Objective; 2] = [Objective::Macro, Objective::Micro];
+
+impl Case {
+    fn rows(&self) -> usize {
+        self.scores.len()
+    }
+
+    fn labels(&self) -> usize {
+        self.scores[0].len()
+    }
+
+    fn dense(&self, layout: Layout) -> DenseScores {
+        let values = match layout {
+            Layout::RowMajor => self.scores.concat(),
+            Layout::LabelMajor => {
+                (0..self.labels()).flat_map(|l| self.scores.iter().map(move |row| row[l])).collect()
+            }
+        };
+        DenseScores::new(self.rows(), self.labels(), layout, values.into()).unwrap()
+    }
+
+    fn truth(&self) -> Csr {
+        csr(&self.truth)
+    }
+
+    fn positives(&self, label: usize) -> usize {
+        self.truth.iter().filter(|row| row[label]).count()
+    }
+
+    fn fit(&self, rule: &Rule, objective: Objective) -> Cuts {
+        rule.fit(&self.dense(Layout::RowMajor), &self.truth(), objective).unwrap()
+    }
+
+    fn predict(&self, cuts: &Cuts) -> Vec<Vec<bool>> {
+        let predicted = cuts.predict(&self.dense(Layout::LabelMajor)).unwrap();
+        let row = |row: usize| (0..self.labels() as u32).map(|l| predicted.row(row).contains(&l)).collect();
+        (0..self.rows()).map(row).collect()
+    }
+
+    /// The objective that predictions reach. Labels that no row has are not held against a rule here: it
+    /// must not predict them.
+    fn worth(&self, predicted: &[Vec<bool>], objective: Objective) -> f64 {
+        let counts = Counts::of(&self.truth(), &csr(predicted)).unwrap();
+        let tally = Tally::over(counts.iter());
+        match objective {
+            Objective::Macro => tally.macro_f1(),
+            Objective::Micro => tally.micro_f1(),
+        }
+    }
+
+    fn reached(&self, rule: &Rule, objective: Objective) -> f64 {
+        self.worth(&self.predict(&self.fit(rule, objective)), objective)
+    }
+
+    /// Predictions of one cut per label.
+    fn above(&self, cut: impl Fn(usize) -> f32) -> Vec<Vec<bool>> {
+        let decide = |(label, &score): (usize, &f32)| self.positives(label) > 0 && score > cut(label);
+        self.scores.iter().map(|row| row.iter().enumerate().map(decide).collect()).collect()
+    }
+
+    /// Every cut that tells some scores from others.
+    fn all_cuts(&self) -> Vec<f32> {
+        let mut cuts: Vec<f32> = self.scores.concat();
+        cuts.push(-100.0);
+        cuts
+    }
+}
+
+fn csr(table: &[Vec<bool>]) -> Csr {
+    let mut indptr = vec![0];
+    let mut indices = Vec::new();
+    for row in table {
+        indices.extend((0..row.len() as u32).filter(|&label| row[label as usize]));
+        indptr.push(indices.len() as u64);
+    }
+    Csr { cols: table[0].len(), indptr: indptr.into(), indices: indices.into(), values: vec![].into() }
+}
+
+fn cases(max_rows: usize, max_labels: usize) -> impl Strategy<Value = Case> {
+    (1..=max_rows, 1..=max_labels).prop_flat_map(|(rows, labels)| {
+        // Few distinct scores, so that ties happen.
+        let score = (-6..7i8).prop_map(|score| f32::from(score) / 4.0);
+        let scores = prop::collection::vec(prop::collection::vec(score, labels), rows);
+        let truth = prop::collection::vec(prop::collection::vec(prop::bool::weighted(0.35), labels), rows);
+        (scores, truth).prop_map(|(scores, truth)| Case { scores, truth })
+    })
+}
+
+fn max(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(0.0, f64::max)
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-9
+}
+
+fn all_rules() -> Vec<Rule> {
+    let scale = Scale::Logit;
+    vec![
+        Rule::Fixed { cut: 0.0 },
+        Rule::Global {},
+        Rule::Scut {},
+        Rule::ScutFbr { fbr: 0.6, poor: PoorLabel::Never },
+        Rule::ScutFbr { fbr: 0.6, poor: PoorLabel::AboveHighest },
+        Rule::Soft { prior: 50.0, scale },
+        Rule::Shrunk { kappa: 3.0 },
+        Rule::Rcut { k: None, max_k: 20 },
+        Rule::Rcut { k: Some(2), max_k: 20 },
+        Rule::Pcut { factor: None },
+        Rule::Pcut { factor: Some(1.5) },
+        Rule::Rtcut { max_k: 20 },
+        Rule::PlugIn { scale },
+        Rule::Online { epochs: 2, a: 1.0, b: 2.0, scale },
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn the_global_cut_is_the_best_of_all(case in cases(7, 4)) {
+        for objective in BOTH {
+            let best = max(case.all_cuts().into_iter().map(|cut| case.worth(&case.above(|_| cut), objective)));
+            assert!(close(case.reached(&Rule::Global {}, objective), best));
+        }
+    }
+
+    #[test]
+    fn scut_is_the_best_for_every_label(case in cases(8, 3)) {
+        let predicted = case.predict(&case.fit(&Rule::Scut {}, Objective::Macro));
+        for label in 0..case.labels() {
+            let f1 = |predicted: &[Vec<bool>]| {
+                Counts::of(&case.truth(), &csr(predicted)).unwrap().label(label).f1()
+            };
+            let best = max(case.all_cuts().into_iter().map(|cut| f1(&case.above(|_| cut))));
+            assert!(close(f1(&predicted), best));
+        }
+    }
+
+    #[test]
+    fn scut_for_the_micro_objective_is_the_best_of_all_combinations(case in cases(5, 3)) {
+        let cuts: Vec<Vec<f32>> = (0..3).map(|label| {
+            let mut cuts = vec![f32::INFINITY, -100.0];
+            cuts.extend(case.scores.iter().filter_map(|row| row.get(label)));
+            cuts.sort_by(f32::total_cmp);
+            cuts.dedup();
+            cuts
+        }).collect();
+        let mut best = 0f64;
+        for a in &cuts[0] {
+            for b in &cuts[1] {
+                for c in &cuts[2] {
+                    let predicted = case.above(|label| [*a, *b, *c][label]);
+                    best = best.max(case.worth(&predicted, Objective::Micro));
+                }
+            }
+        }
+        assert!(close(case.reached(&Rule::Scut {}, Objective::Micro), best));
+    }
+
+    #[test]
+    fn soft_cuts_follow_the_recipe(case in cases(8, 3), prior in prop::sample::select(vec![0.0, 2.0, 50.0])) {
+        let cuts = case.fit(&Rule::Soft { prior, scale: Scale::Logit }, Objective::Macro);
+        for label in 0..case.labels() {
+            let f = case.positives(label) as f64;
+            let s: Vec<f64> = case.scores.iter().map(|row| f64::from(row[label])).collect();
+            let p: Vec<f64> = s.iter().map(|s| 1.0 / (1.0 + (-s).exp())).collect();
+            let c = f / p.iter().sum::<f64>();
+            let rho = if f == 0.0 { 1.0 } else { prior / (prior + f) };
+            let y = |i: usize| f64::from(u8::from(case.truth[i][label]));
+            let target = |i: usize| (1.0 - rho) * y(i) + rho * (c * p[i]).min(1.0);
+            let worth = |cut: f64| {
+                let above: Vec<usize> = (0..s.len()).filter(|&i| s[i] > cut).collect();
+                2.0 * above.iter().map(|&i| target(i)).sum::<f64>() / (above.len() as f64 + f).max(1.0)
+            };
+            match cuts.cut(label) {
+                None => assert_eq!(f, 0.0),
+                Some(cut) => {
+                    let best = max(case.all_cuts().into_iter().map(|cut| worth(f64::from(cut))));
+                    assert!(close(worth(f64::from(cut)), best));
+                }
+            }
+        }
+        if prior == 0.0 {
+            assert_eq!(cuts, case.fit(&Rule::Scut {}, Objective::Macro));
+        }
+    }
+
+    #[test]
+    fn shrunken_cuts_lie_between_their_own_and_the_global_one(case in cases(8, 3)) {
+        for objective in BOTH {
+            let fit = |rule| case.fit(&rule, objective);
+            let (shrunk, own) = (fit(Rule::Shrunk { kappa: 3.0 }), fit(Rule::Scut {}));
+            let global = (0..case.labels()).find_map(|label| fit(Rule::Global {}).cut(label));
+            for label in 0..case.labels() {
+                let f = case.positives(label) as f32;
+                let expected = own.cut(label).map(|own| (f * own + 3.0 * global.unwrap()) / (f + 3.0));
+                match (shrunk.cut(label), expected) {
+                    (Some(cut), Some(expected)) => assert!((cut - expected).abs() < 1e-5),
+                    (cut, expected) => assert_eq!(cut, expected),
+                }
+            }
+            assert_eq!(fit(Rule::Shrunk { kappa: 0.0 }), own);
+        }
+    }
+
+    #[test]
+    fn fbr_takes_the_cut_away_from_poor_labels_only(case in cases(8, 3)) {
+        let fit = |rule| case.fit(&rule, Objective::Macro);
+        let own = fit(Rule::Scut {});
+        let counts = Counts::of(&case.truth(), &csr(&case.predict(&own))).unwrap();
+        let never = fit(Rule::ScutFbr { fbr: 0.6, poor: PoorLabel::Never });
+        let highest = fit(Rule::ScutFbr { fbr: 0.6, poor: PoorLabel::AboveHighest });
+        for label in 0..case.labels() {
+            if counts.label(label).f1() >= 0.6 {
+                assert_eq!((never.cut(label), highest.cut(label)), (own.cut(label), own.cut(label)));
+            } else {
+                assert_eq!(never.cut(label), None);
+                let top = case.scores.iter().map(|row| row[label]).fold(f32::MIN, f32::max);
+                assert_eq!(highest.cut(label), Some(top).filter(|_| case.positives(label) > 0));
+            }
+        }
+    }
+
+    #[test]
+    fn rank_rules_are_the_best_of_their_kind(case in cases(6, 4)) {
+        // The seen labels of each row, best first.
+        let ranked: Vec<Vec<usize>> = case.scores.iter().map(|row| {
+            let mut order: Vec<usize> = (0..row.len()).filter(|&l| case.positives(l) > 0).collect();
+            order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
+            order
+        }).collect();
+        let chosen = |sure: usize, cut: f32| -> Vec<Vec<bool>> {
+            case.scores.iter().zip(&ranked).map(|(scores, order)| {
+                let mut row = vec![false; scores.len()];
+                for (rank, &label) in order.iter().enumerate() {
+                    row[label] = rank < sure || (rank == sure && scores[label] > cut);
+                }
+                row
+            }).collect()
+        };
+        for objective in BOTH {
+            let rcut = max((0..=4).map(|k| case.worth(&chosen(k, f32::INFINITY), objective)));
+            assert!(close(case.reached(&Rule::Rcut { k: None, max_k: 20 }, objective), rcut));
+            let sure = 0..=4;
+            let every = sure.flat_map(|sure| case.all_cuts().into_iter().map(move |cut| (sure, cut)));
+            let rtcut = max(every.map(|(sure, cut)| case.worth(&chosen(sure, cut), objective)));
+            assert!(close(case.reached(&Rule::Rtcut { max_k: 20 }, objective), rtcut));
+        }
+        for k in 1..4 {
+            assert_eq!(
+                case.predict(&case.fit(&Rule::Rcut { k: Some(k), max_k: 20 }, Objective::Macro)),
+                chosen(k, f32::INFINITY)
+            );
+        }
+    }
+
+    #[test]
+    fn pcut_predicts_labels_as_often_as_they_occur_without_parting_equals(case in cases(8, 3)) {
+        let predicted = case.predict(&case.fit(&Rule::Pcut { factor: Some(1.0) }, Objective::Macro));
+        for label in 0..case.labels() {
+            let rows: Vec<usize> = (0..case.rows()).filter(|&row| predicted[row][label]).collect();
+            assert!(rows.len() <= case.positives(label));
+            let mut scores: Vec<f32> = case.scores.iter().map(|row| row[label]).collect();
+            scores.sort_by(|a, b| b.total_cmp(a));
+            let boundary = case.positives(label);
+            let tied = boundary > 0 && boundary < scores.len() && scores[boundary - 1] == scores[boundary];
+            assert_eq!(rows.len() < boundary, tied);
+            let lowest_in = rows.iter().map(|&row| case.scores[row][label]).fold(f32::INFINITY, f32::min);
+            assert!((0..case.rows()).all(|row| predicted[row][label] || case.scores[row][label] < lowest_in));
+        }
+        for objective in BOTH {
+            let fitted = case.reached(&Rule::Pcut { factor: None }, objective);
+            assert!(fitted >= case.worth(&predicted, objective) - 1e-12);
+        }
+    }
+
+    #[test]
+    fn the_plug_in_cut_reaches_the_best_expected_f1(case in cases(8, 3)) {
+        let probability = |score: f32| 1.0 / (1.0 + (-f64::from(score)).exp());
+        let expected_f1 = |labels: &[usize], cut: f32| {
+            let all = || labels.iter().flat_map(|&label| case.scores.iter().map(move |row| row[label]));
+            let above: Vec<f64> = all().filter(|&score| score > cut).map(probability).collect();
+            let sum: f64 = all().map(probability).sum();
+            2.0 * above.iter().sum::<f64>() / (above.len() as f64 + sum)
+        };
+        let best = |labels: &[usize]| max(case.all_cuts().into_iter().map(|cut| expected_f1(labels, cut)));
+        let seen: Vec<usize> = (0..case.labels()).filter(|&label| case.positives(label) > 0).collect();
+        let fit = |objective| case.fit(&Rule::PlugIn { scale: Scale::Logit }, objective);
+        for &label in &seen {
+            let cut = fit(Objective::Macro).cut(label).unwrap();
+            assert!(close(expected_f1(&[label], cut), best(&[label])));
+            assert!((probability(cut) - best(&[label]) / 2.0).abs() < 1e-6, "the cut is F*/2");
+            let pooled = fit(Objective::Micro).cut(label).unwrap();
+            assert!(close(expected_f1(&seen, pooled), best(&seen)));
+        }
+    }
+
+    #[test]
+    fn online_cuts_follow_the_f1_so_far(case in cases(8, 3)) {
+        let probability = |score: f32| 1.0 / (1.0 + (-f64::from(score)).exp());
+        let rule = Rule::Online { epochs: 2, a: 1.0, b: 2.0, scale: Scale::Logit };
+        let cut = |tau: f64| (tau / (1.0 - tau)).ln() as f32;
+        let seen = |label: &usize| case.positives(*label) > 0;
+        for label in (0..case.labels()).filter(seen) {
+            let (mut a, mut b) = (1.0, 2.0);
+            for row in (0..case.rows()).chain(0..case.rows()) {
+                let y = f64::from(u8::from(case.truth[row][label]));
+                let yhat = f64::from(u8::from(probability(case.scores[row][label]) > a / b));
+                a += y * yhat;
+                b += y + yhat;
+            }
+            assert_eq!(case.fit(&rule, Objective::Macro).cut(label), Some(cut(a / b)));
+        }
+        let (mut a, mut b) = (1.0, 2.0);
+        for row in (0..case.rows()).chain(0..case.rows()) {
+            let tau = a / b;
+            for label in (0..case.labels()).filter(seen) {
+                let y = f64::from(u8::from(case.truth[row][label]));
+                let yhat = f64::from(u8::from(probability(case.scores[row][label]) > tau));
+                a += y * yhat;
+                b += y + yhat;
+            }
+        }
+        let pooled = case.fit(&rule, Objective::Micro);
+        assert!((0..case.labels()).filter(seen).all(|label| pooled.cut(label) == Some(cut(a / b))));
+    }
+
+    #[test]
+    fn a_finer_rule_is_never_worse_on_its_fitting_rows(case in cases(10, 4)) {
+        for objective in BOTH {
+            let reached = |rule: Rule| case.reached(&rule, objective) + 1e-12;
+            let (fixed, global) = (reached(Rule::Fixed { cut: 0.0 }), reached(Rule::Global {}));
+            assert!(global >= fixed && reached(Rule::Scut {}) >= global);
+            assert!(reached(Rule::Rtcut { max_k: 20 }) >= reached(Rule::Rcut { k: None, max_k: 20 }));
+        }
+    }
+
+    #[test]
+    fn labels_without_positives_and_missing_scores_are_never_predicted(mut case in cases(8, 4)) {
+        case.truth.iter_mut().for_each(|row| row[0] = false);
+        case.scores[0].fill(f32::NEG_INFINITY);
+        for rule in all_rules() {
+            for objective in BOTH {
+                let predicted = case.predict(&case.fit(&rule, objective));
+                assert!(predicted.iter().all(|row| !row[0]), "{:?}", rule);
+                assert!(predicted[0].iter().all(|&entry| !entry), "{:?}", rule);
+            }
+        }
+    }
+
+    #[test]
+    fn neither_layout_nor_threads_nor_the_order_of_rows_matter(case in cases(8, 4)) {
+        let triples = |row: &Vec<f32>| (0..row.len() as u32).zip(row.clone()).collect::<Vec<_>>();
+        let flat: Vec<(u32, f32)> = case.scores.iter().flat_map(triples).collect();
+        let sparse = CandidateScores::new(Csr {
+            cols: case.labels(),
+            indptr: (0..=case.rows()).map(|row| (row * case.labels()) as u64).collect::<Vec<_>>().into(),
+            indices: flat.iter().map(|entry| entry.0).collect::<Vec<_>>().into(),
+            values: flat.iter().map(|entry| entry.1).collect::<Vec<_>>().into(),
+        });
+        let mut reversed = case.clone();
+        reversed.scores.reverse();
+        reversed.truth.reverse();
+        let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        for rule in all_rules() {
+            for objective in BOTH {
+                let cuts = case.fit(&rule, objective);
+                let of = |scores: &dyn Scores| rule.fit(scores, &case.truth(), objective).unwrap();
+                assert_eq!(&cuts, &of(&case.dense(Layout::LabelMajor)));
+                assert_eq!(&cuts, &of(&sparse));
+                assert_eq!(&cuts, &one_thread.install(|| case.fit(&rule, objective)));
+                let predicted = cuts.predict(&sparse).unwrap();
+                assert_eq!(case.predict(&cuts), case.predict(&case.fit(&rule, objective)));
+                for row in 0..case.rows() {
+                    match cuts.predict_row(&case.scores[row]) {
+                        Ok(labels) => assert_eq!(&labels[..], predicted.row(row)),
+                        Err(error) => {
+                            assert_eq!(error, ThresholdError::NeedsAllRows);
+                            assert!(matches!(cuts.decision(), Decision::Shares { .. }));
+                        }
+                    }
+                }
+                // Sums of floats depend on the order of rows in their last bits, hence predictions.
+                if !matches!(rule, Rule::Online { .. } | Rule::Soft { .. } | Rule::PlugIn { .. }) {
+                    assert_eq!(&cuts, &reversed.fit(&rule, objective));
+                }
+                let text = serde_json::to_string(&cuts).unwrap();
+                assert_eq!(&serde_json::from_str::<Cuts>(&text).unwrap(), &cuts);
+            }
+        }
+    }
+
+    /// A rule that only compares scores decides the same about scores that are doubled.
+    #[test]
+    fn the_unit_of_scores_does_not_matter_to_rules_that_only_compare(case in cases(8, 4)) {
+        let mut doubled = case.clone();
+        doubled.scores.iter_mut().flatten().for_each(|score| *score *= 2.0);
+        let comparing = [
+            Rule::Global {}, Rule::Scut {}, Rule::Shrunk { kappa: 3.0 }, Rule::Pcut { factor: None },
+            Rule::Rcut { k: None, max_k: 20 }, Rule::Rtcut { max_k: 20 },
+        ];
+        for rule in comparing {
+            for objective in BOTH {
+                let predicted = |case: &Case| case.predict(&case.fit(&rule, objective));
+                assert_eq!(predicted(&case), predicted(&doubled));
+            }
+        }
+    }
+}
+
+fn small() -> Case {
+    Case {
+        scores: vec![vec![0.5, 1.0], vec![-0.5, 2.0], vec![1.5, 0.0]],
+        truth: vec![vec![true, false], vec![false, true], vec![true, true]],
+    }
+}
+
+#[test]
+fn a_score_that_is_not_a_number_is_named() {
+    let mut case = small();
+    case.scores[1][0] = f32::NAN;
+    let not_a_number = ThresholdError::NotANumber { row: 1, label: 0 };
+    for rule in all_rules().into_iter().skip(1) {
+        let fit = rule.fit(&case.dense(Layout::RowMajor), &case.truth(), Objective::Micro);
+        if !matches!(rule, Rule::Rcut { k: Some(_), .. } | Rule::Pcut { factor: Some(_) }) {
+            assert_eq!(fit, Err(not_a_number.clone()), "{rule:?}");
+        }
+        let cuts = small().fit(&rule, Objective::Micro);
+        assert_eq!(cuts.predict(&case.dense(Layout::RowMajor)).err(), Some(not_a_number.clone()), "{rule:?}");
+    }
+}
+
+#[test]
+fn scores_of_another_shape_are_refused() {
+    let (case, mut other) = (small(), small());
+    other.truth.pop();
+    let error =
+        Rule::Scut {}.fit(&case.dense(Layout::RowMajor), &other.truth(), Objective::Macro).unwrap_err();
+    assert!(error.to_string().contains("3 rows x 2 labels, but the labels are 2 x 2"), "{error}");
+    let cuts = case.fit(&Rule::Scut {}, Objective::Macro);
+    assert!(matches!(cuts.predict_row(&[1.0]), Err(ThresholdError::Shape { .. })));
+    assert!(DenseScores::new(2, 2, Layout::RowMajor, vec![0.0; 3].into()).is_none());
+}
+
+#[test]
+fn logits_do_not_pass_for_probabilities() {
+    let rule = Rule::PlugIn { scale: Scale::Probability };
+    let fit = rule.fit(&small().dense(Layout::RowMajor), &small().truth(), Objective::Macro);
+    assert_eq!(fit.unwrap_err(), ThresholdError::NotAProbability { label: 0, value: -0.5 });
+}
+
+#[test]
+fn a_rule_is_read_strictly_and_with_defaults() {
+    let read = |text: &str| serde_yaml::from_str::<Rule>(text);
+    assert_eq!(read("kind: soft").unwrap(), Rule::Soft { prior: 50.0, scale: Scale::Logit });
+    assert_eq!(read("{ kind: rcut, k: 3 }").unwrap(), Rule::Rcut { k: Some(3), max_k: 20 });
+    assert_eq!(
+        read("{ kind: scut_fbr, poor: never }").unwrap(),
+        Rule::ScutFbr { fbr: 0.1, poor: PoorLabel::Never }
+    );
+    for wrong in ["kind: best", "{ kind: soft, piror: 3 }", "{ kind: scut, cut: 1 }", "prior: 3"] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+    assert!(all_rules().iter().all(|rule| rule.problems().is_empty()));
+    let online = Rule::Online { epochs: 0, a: 3.0, b: 2.0, scale: Scale::Logit };
+    assert_eq!(online.problems().iter().map(|problem| problem.0).collect::<Vec<_>>(), ["epochs", "b"]);
+}

@@ -1,0 +1,219 @@
+//! Child processes of the runner: each leads a process group of its own, ends when the runner
+//! does, and can be asked to stop from another thread.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group, waitid};
+
+use super::executor::Usage;
+use super::exit::Exit;
+use super::stop::Urgency;
+
+/// The groups that run now. A group's number is removed before its leader is reaped, so that a
+/// signal can never reach a stranger to whom the number was given afterwards.
+#[derive(Debug, Default)]
+pub struct Children {
+    running: Mutex<Running>,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    stopping: Option<Urgency>,
+    groups: BTreeSet<i32>,
+}
+
+/// A child that has been started and must be waited for.
+pub struct ChildProcess<'a> {
+    children: &'a Children,
+    pub process: Child,
+    pid: Pid,
+    started: Instant,
+}
+
+impl Children {
+    /// Starts the command. It dies with the calling thread, which therefore has to wait for it.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<ChildProcess<'_>> {
+        let runner = getpid();
+        command.process_group(0);
+        // SAFETY: between fork and exec only two system calls are made, without allocation and
+        // without locks, which is allowed in the child of a process with threads.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+                // The runner may have died before the line above; then nobody would end us.
+                if getppid() != Some(runner) {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Ok(())
+            });
+        }
+        let started = Instant::now();
+        let process = command.spawn()?;
+        let pid = Pid::from_child(&process);
+        let mut running = self.lock();
+        running.groups.insert(pid.as_raw_nonzero().get());
+        if let Some(urgency) = running.stopping {
+            signal(pid, urgency);
+        }
+        drop(running);
+        Ok(ChildProcess { children: self, process, pid, started })
+    }
+
+    pub fn stop(&self, urgency: Urgency) {
+        let mut running = self.lock();
+        running.stopping = Some(urgency);
+        for &group in &running.groups {
+            if let Some(group) = Pid::from_raw(group) {
+                signal(group, urgency);
+            }
+        }
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.lock().stopping.is_some()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A group that is already gone needs no signal.
+fn signal(group: Pid, urgency: Urgency) {
+    let signal = match urgency {
+        Urgency::Gently => Signal::TERM,
+        Urgency::Now => Signal::KILL,
+    };
+    let _ = kill_process_group(group, signal);
+}
+
+impl ChildProcess<'_> {
+    /// Whether it has ended; it stays a zombie until [`ChildProcess::wait`].
+    pub fn has_ended(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        Ok(waitid(WaitId::Pid(self.pid), options)?.is_some())
+    }
+
+    /// Ends its whole group, also after it has ended itself.
+    pub fn kill(&self) {
+        signal(self.pid, Urgency::Now);
+    }
+
+    /// Waits for its end, ends what it left running in its group, and says what it used.
+    pub fn wait(self) -> io::Result<(Exit, Usage)> {
+        while let Err(error) = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            if error != rustix::io::Errno::INTR {
+                return Err(error.into());
+            }
+        }
+        let seconds = self.started.elapsed().as_secs_f64();
+        signal(self.pid, Urgency::Now);
+        let group = self.pid.as_raw_nonzero().get();
+        self.children.lock().groups.remove(&group);
+        reap(group, seconds)
+    }
+}
+
+fn reap(pid: i32, seconds: f64) -> io::Result<(Exit, Usage)> {
+    let mut status = 0;
+    let mut used = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: both pointers are to live values of the types that wait4 writes; the process is a
+    // child of ours that nobody else waits for.
+    let reaped = unsafe { libc::wait4(pid, &raw mut status, 0, used.as_mut_ptr()) };
+    if reaped != pid {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeroed is a valid rusage, and wait4 has filled it in.
+    let used = unsafe { used.assume_init() };
+    let seconds_of = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+    let usage = Usage {
+        seconds,
+        cpu_seconds: seconds_of(used.ru_utime) + seconds_of(used.ru_stime),
+        max_rss_bytes: used.ru_maxrss as u64 * 1024,
+    };
+    Ok((Exit::from_wait_status(status), usage))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sh(text: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        command
+    }
+
+    #[test]
+    fn the_exit_and_what_was_used_are_told() {
+        let children = Children::default();
+        let child =
+            children.spawn(&mut sh("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 3")).unwrap();
+        let (exit, usage) = child.wait().unwrap();
+        assert_eq!(exit, Exit::Code(3));
+        assert!(usage.cpu_seconds > 0.0 && usage.seconds > 0.0, "{usage:?}");
+        assert!(usage.max_rss_bytes > 100 << 10 && usage.max_rss_bytes < 1 << 30, "{usage:?}");
+        let (exit, _) = children.spawn(&mut sh("kill -SEGV $$")).unwrap().wait().unwrap();
+        assert_eq!(exit, Exit::Signal(libc::SIGSEGV));
+    }
+
+    #[test]
+    fn a_stop_reaches_the_whole_group_and_what_starts_later() {
+        let children = Children::default();
+        let child = children.spawn(&mut sh("sleep 60 & sleep 60; wait")).unwrap();
+        children.stop(Urgency::Gently);
+        assert_eq!(child.wait().unwrap().0, Exit::Signal(libc::SIGTERM));
+        let late = children.spawn(&mut sh("sleep 60")).unwrap();
+        assert_eq!(late.wait().unwrap().0, Exit::Signal(libc::SIGTERM));
+        assert!(children.lock().groups.is_empty());
+    }
+
+    #[test]
+    fn what_ignores_the_gentle_signal_is_killed_by_the_urgent_one() {
+        let children = Children::default();
+        let child = children.spawn(&mut sh("trap '' TERM; while :; do sleep 0.01; done")).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        children.stop(Urgency::Gently);
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!child.has_ended().unwrap());
+        children.stop(Urgency::Now);
+        assert_eq!(child.wait().unwrap().0, Exit::Signal(libc::SIGKILL));
+    }
+
+    #[test]
+    fn what_a_command_leaves_in_the_background_is_ended_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let pid_file = directory.path().join("pid");
+        let children = Children::default();
+        let text = format!("sleep 60 & echo $! > {}", pid_file.display());
+        children.spawn(&mut sh(&text)).unwrap().wait().unwrap();
+        let pid: i32 = std::fs::read_to_string(pid_file).unwrap().trim().parse().unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        for _ in 0..200 {
+            if state().is_empty() || state().contains(") Z") {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("still there: {}", state());
+    }
+
+    #[test]
+    fn a_child_ends_with_the_thread_that_started_it() {
+        let children = Children::default();
+        let pid = std::thread::scope(|scope| {
+            scope.spawn(|| children.spawn(&mut sh("exec sleep 60")).unwrap().pid).join().unwrap()
+        });
+        // Nobody waited: the kernel has to end it.
+        let (exit, _) = reap(pid.as_raw_nonzero().get(), 0.0).unwrap();
+        assert_eq!(exit, Exit::Signal(libc::SIGKILL));
+    }
+}

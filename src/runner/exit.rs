@@ -1,0 +1,122 @@
+//! How a process ended, in words.
+
+use rustix::process::Signal;
+
+use super::executor::Usage;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Exit {
+    /// From the status that `wait` gives.
+    pub fn from_wait_status(status: i32) -> Self {
+        if libc::WIFSIGNALED(status) {
+            Self::Signal(libc::WTERMSIG(status))
+        } else {
+            Self::Code(libc::WEXITSTATUS(status))
+        }
+    }
+
+    pub fn is_success(self) -> bool {
+        self == Self::Code(0)
+    }
+
+    /// Why the process failed. `out_of_memory` says whether the kernel counted an out-of-memory
+    /// kill meanwhile; `None` where it does not tell.
+    pub fn explain(self, usage: Usage, out_of_memory: Option<bool>) -> String {
+        match self {
+            Self::Code(127) => "it ended with exit code 127: the shell did not find a program".to_owned(),
+            Self::Code(126) => "it ended with exit code 126: a program could not be executed".to_owned(),
+            // A shell reports its child's signal this way.
+            Self::Code(code) if code == 128 + libc::SIGKILL => {
+                format!("it ended with exit code {code}: {}", killed(usage, out_of_memory))
+            }
+            Self::Code(code) if signal_name(code - 128).is_some() => {
+                format!("it ended with exit code {code}, as after the signal {}", name_of(code - 128))
+            }
+            Self::Code(code) => format!("it ended with exit code {code}"),
+            Self::Signal(libc::SIGKILL) => killed(usage, out_of_memory),
+            Self::Signal(signal) => {
+                let hint = match signal {
+                    libc::SIGSEGV | libc::SIGBUS => " (it touched memory that is not its own)",
+                    libc::SIGABRT => " (it gave up by itself; its last lines may say why)",
+                    libc::SIGILL => " (it was built for another processor)",
+                    libc::SIGXCPU => " (a limit on processor time, see `ulimit -t`)",
+                    libc::SIGXFSZ => " (a limit on file size, see `ulimit -f`)",
+                    _ => "",
+                };
+                format!("it was ended by the signal {}{hint}", name_of(signal))
+            }
+        }
+    }
+}
+
+fn killed(usage: Usage, out_of_memory: Option<bool>) -> String {
+    let peak = usage.max_rss_bytes as f64 / (1u64 << 20) as f64;
+    let advice = "give it less to hold at once, run fewer stages at a time (`--jobs`), \
+                  or state its `resources: { mem: ... }` so that it waits for room";
+    match out_of_memory {
+        Some(true) => format!(
+            "it was killed because the machine ran out of memory (SIGKILL; it had used {peak:.0} MB): {advice}"
+        ),
+        _ => format!(
+            "it was killed by SIGKILL, which pipe did not send: most likely the machine ran out of memory \
+             (it had used {peak:.0} MB). If so, {advice}"
+        ),
+    }
+}
+
+fn name_of(signal: i32) -> String {
+    signal_name(signal).map_or_else(|| signal.to_string(), str::to_owned)
+}
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    let names = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+        (Signal::SYS, "SIGSYS"),
+    ];
+    names.iter().find(|(known, _)| known.as_raw() == signal).map(|(_, name)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_named() {
+        let explain = |exit: Exit| exit.explain(Usage::default(), None);
+        assert!(explain(Exit::Signal(11)).contains("SIGSEGV"));
+        assert!(explain(Exit::Signal(6)).contains("SIGABRT"));
+        assert_eq!(explain(Exit::Code(143)), "it ended with exit code 143, as after the signal SIGTERM");
+        assert_eq!(explain(Exit::Code(3)), "it ended with exit code 3");
+        assert!(explain(Exit::Code(127)).contains("did not find a program"));
+    }
+
+    #[test]
+    fn a_kill_that_we_did_not_send_is_told_as_out_of_memory_with_the_peak() {
+        let usage = Usage { max_rss_bytes: 300 << 20, ..Usage::default() };
+        let likely = Exit::Signal(9).explain(usage, None);
+        assert!(likely.contains("most likely") && likely.contains("300 MB"), "{likely}");
+        let certain = Exit::Code(137).explain(usage, Some(true));
+        assert!(!certain.contains("most likely") && certain.contains("ran out of memory"), "{certain}");
+    }
+}

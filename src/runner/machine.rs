@@ -1,0 +1,117 @@
+//! What this machine has. Read when it is needed, never at start-up.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::PathBuf;
+
+/// Bytes that stages may hold together: the machine's, or the control group's where that is less.
+pub fn memory() -> u64 {
+    let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
+    let limit =
+        fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    total.unwrap_or(u64::MAX).min(limit.unwrap_or(u64::MAX))
+}
+
+fn mem_total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+/// The GPUs that stages may use, as CUDA names them: what `CUDA_VISIBLE_DEVICES` leaves us, or
+/// all that the driver shows.
+pub fn gpus() -> Vec<String> {
+    match std::env::var("CUDA_VISIBLE_DEVICES") {
+        Ok(visible) => visible_devices(&visible),
+        Err(_) => (0..)
+            .take_while(|number| fs::exists(format!("/dev/nvidia{number}")).unwrap_or(false))
+            .map(|number| number.to_string())
+            .collect(),
+    }
+}
+
+/// CUDA ends the list at the first entry that names no device.
+fn visible_devices(text: &str) -> Vec<String> {
+    let names = text.split(',').map(str::trim);
+    names.take_while(|name| !name.is_empty() && !name.starts_with('-')).map(str::to_owned).collect()
+}
+
+/// How often the kernel ended a process of our control group for want of memory.
+pub fn out_of_memory_kills() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let ours = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let directory = PathBuf::from("/sys/fs/cgroup").join(ours.trim_start_matches('/'));
+    let events = fs::read_to_string(directory.join("memory.events"))
+        .or_else(|_| fs::read_to_string("/sys/fs/cgroup/memory.events"))
+        .ok()?;
+    events.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+}
+
+/// What a result's record says of where it was computed. Never part of a key.
+pub fn describe() -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::from([
+        ("pipe".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        ("os".to_owned(), format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
+    ]);
+    let system = rustix::system::uname();
+    facts.insert("kernel".to_owned(), system.release().to_string_lossy().into_owned());
+    if let Some(text) = first_processor() {
+        if let Some(model) = cpu_field(&text, "model name") {
+            facts.insert("cpu".to_owned(), model.to_owned());
+        }
+        if let Some(flags) = cpu_field(&text, "flags") {
+            facts.insert("cpu features".to_owned(), vector_features(flags));
+        }
+    }
+    facts
+}
+
+/// The start of `/proc/cpuinfo`: on a large machine the whole of it takes long to make.
+fn first_processor() -> Option<String> {
+    let mut text = vec![0; 8 << 10];
+    let length = File::open("/proc/cpuinfo").ok()?.read(&mut text).ok()?;
+    text.truncate(length);
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn cpu_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    let value_of = |line: &'a str| {
+        let (field, value) = line.split_once(':')?;
+        (field.trim() == name).then(|| value.trim())
+    };
+    cpuinfo.lines().find_map(value_of)
+}
+
+/// Those that decide which numeric kernels are used, and so how sums are rounded.
+fn vector_features(flags: &str) -> String {
+    let kept = |flag: &&str| ["sse4_2", "avx", "avx2", "fma"].contains(flag) || flag.starts_with("avx512");
+    flags.split_whitespace().filter(kept).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_kilobytes() {
+        assert_eq!(mem_total("MemTotal:       16 kB\nMemFree: 1 kB\n"), Some(16 << 10));
+        assert_eq!(mem_total("nothing"), None);
+        assert!(memory() > 1 << 20);
+    }
+
+    #[test]
+    fn a_hidden_gpu_hides_those_behind_it() {
+        assert_eq!(visible_devices("0, 2"), ["0", "2"]);
+        assert_eq!(visible_devices("GPU-5a,-1,3"), ["GPU-5a"]);
+        assert!(visible_devices("").is_empty());
+    }
+
+    #[test]
+    fn of_the_processor_only_what_changes_rounding_is_kept() {
+        let text = "model name\t: Fast One\nflags\t\t: fpu avx2 avx512f cat\n\nmodel name\t: Second\n";
+        assert_eq!(cpu_field(text, "model name"), Some("Fast One"));
+        assert_eq!(vector_features(cpu_field(text, "flags").unwrap()), "avx2 avx512f");
+        assert_eq!(describe()["pipe"], env!("CARGO_PKG_VERSION"));
+    }
+}

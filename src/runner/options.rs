@@ -1,0 +1,59 @@
+//! What the user asks of a run.
+
+use std::path::PathBuf;
+
+use crate::plan::Plan;
+use crate::spec::pipeline::InstanceIndex;
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Sources and placements are relative to it.
+    pub project: PathBuf,
+    /// How many processors stages may occupy together.
+    pub jobs: usize,
+    /// Go on with what does not depend on a stage that failed.
+    pub keep_going: bool,
+    /// Only these and what they need; none: everything.
+    pub targets: Option<Vec<InstanceIndex>>,
+    /// Nothing that comes after these.
+    pub until: Vec<InstanceIndex>,
+    /// To be computed even if the cache has them.
+    pub force: Vec<InstanceIndex>,
+    /// Replace placed files that the user has edited.
+    pub overwrite: bool,
+    /// Bytes that stages may hold together; none: what the machine has.
+    pub memory: Option<u64>,
+    /// Devices that stages may use, as CUDA names them; none: all that there are.
+    pub gpus: Option<Vec<String>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            project: PathBuf::from("."),
+            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            keep_going: false,
+            targets: None,
+            until: Vec::new(),
+            force: Vec::new(),
+            overwrite: false,
+            memory: None,
+            gpus: None,
+        }
+    }
+}
+
+impl Options {
+    /// Which instances take part, closed under what they need.
+    pub fn selection(&self, plan: &Plan) -> Vec<bool> {
+        let mut selected = match &self.targets {
+            Some(targets) => plan.only(targets),
+            None => vec![true; plan.len()],
+        };
+        if !self.until.is_empty() {
+            let until = plan.until(&self.until);
+            selected.iter_mut().zip(until).for_each(|(selected, until)| *selected &= until);
+        }
+        selected
+    }
+}

@@ -1,0 +1,167 @@
+//! Where stages run, one after another: a working directory and a directory for what is temporary.
+//!
+//! A slot is emptied and used again rather than made anew for each stage, because making and
+//! deleting directories is dear: on some file systems dearer than starting a small program. What
+//! failed, or what cannot be brought back to how it was, is thrown away and replaced.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::store::{Scratch, Store};
+
+/// The slots that nobody uses at the moment.
+pub struct Slots<'a> {
+    store: &'a Store,
+    free: Mutex<Vec<Slot>>,
+}
+
+#[derive(Debug)]
+pub struct Slot {
+    scratch: Scratch,
+    mode: u32,
+}
+
+/// What a slot consists of. `work/in` is made for the first stage that has inputs.
+const KEPT: [&str; 2] = ["work", "tmp"];
+const INPUTS: &str = "in";
+
+impl<'a> Slots<'a> {
+    pub fn new(store: &'a Store) -> Self {
+        Self { store, free: Mutex::default() }
+    }
+
+    /// An empty slot; a sentence if there can be none.
+    pub fn take(&self) -> Result<Slot, String> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match free {
+            Some(slot) => Ok(slot),
+            None => Slot::new(self.store),
+        }
+    }
+
+    /// Takes back a slot whose stage ended well.
+    pub fn put_back(&self, slot: Slot) {
+        if slot.empty().unwrap_or(false) {
+            self.free.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+        }
+    }
+}
+
+impl Slot {
+    fn new(store: &Store) -> Result<Self, String> {
+        let scratch = store.scratch().map_err(|error| error.to_string())?;
+        let make = || {
+            KEPT.iter().try_for_each(|name| fs::create_dir(scratch.join(name)))?;
+            mode(&scratch.join(KEPT[0]))
+        };
+        match make() {
+            Ok(mode) => Ok(Self { scratch, mode }),
+            Err(error) => Err(format!("could not make directories in `{}`: {error}", scratch.display())),
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// The working directory: empty, or with an empty `in`.
+    pub fn work(&self) -> PathBuf {
+        self.scratch.join("work")
+    }
+
+    /// Makes it as it was when new; false if that cannot be.
+    fn empty(&self) -> io::Result<bool> {
+        let kept: Vec<PathBuf> = KEPT.iter().map(|name| self.scratch.join(name)).collect();
+        let inputs = kept[0].join(INPUTS);
+        empty(&self.scratch, &kept)?;
+        empty(&kept[0], std::slice::from_ref(&inputs))?;
+        empty(&kept[1], &[])?;
+        match mode(&inputs) {
+            Ok(mode) if mode == self.mode => empty(&inputs, &[])?,
+            Ok(_) => return Ok(false),
+            Err(_) => {}
+        }
+        Ok(kept.iter().all(|path| mode(path).is_ok_and(|mode| mode == self.mode)))
+    }
+}
+
+/// Permissions and the kind of file that it is.
+fn mode(path: &Path) -> io::Result<u32> {
+    Ok(path.symlink_metadata()?.permissions().mode())
+}
+
+/// Removes what is in the directory, but for what is to be kept.
+fn empty(directory: &Path, kept: &[PathBuf]) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let path = entry.path();
+        if kept.contains(&path) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(&path)?;
+        } else {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bench() -> (tempfile::TempDir, Store) {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        (directory, store)
+    }
+
+    #[test]
+    fn a_slot_comes_back_empty() {
+        let (_directory, store) = bench();
+        let slots = Slots::new(&store);
+        let slot = slots.take().unwrap();
+        let path = slot.path().to_owned();
+        fs::create_dir_all(path.join("work/in/folds")).unwrap();
+        fs::create_dir_all(path.join("work/deep/er")).unwrap();
+        fs::create_dir_all(path.join("out")).unwrap();
+        for file in ["work/in/folds/a", "work/deep/er/b", "work/c", "tmp/.cache", "stdout", "out/model"] {
+            fs::write(path.join(file), "x").unwrap();
+        }
+        slots.put_back(slot);
+        let again = slots.take().unwrap();
+        assert_eq!(again.path(), path);
+        let names = |directory: &str| -> Vec<String> {
+            let entries = fs::read_dir(path.join(directory)).unwrap();
+            let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(""), ["tmp", "work"]);
+        assert_eq!(names("work"), ["in"]);
+        assert_eq!((names("work/in").len(), names("tmp").len()), (0, 0));
+    }
+
+    #[test]
+    fn a_slot_that_was_bent_is_replaced() {
+        let (_directory, store) = bench();
+        let slots = Slots::new(&store);
+        let bends: [fn(&Path); 3] = [
+            |path| fs::set_permissions(path.join("work"), fs::Permissions::from_mode(0o700)).unwrap(),
+            |path| fs::write(path.join("work/in"), "a file").unwrap(),
+            |path| fs::remove_dir(path.join("tmp")).unwrap(),
+        ];
+        for bend in bends {
+            let slot = slots.take().unwrap();
+            let path = slot.path().to_owned();
+            bend(&path);
+            slots.put_back(slot);
+            assert!(!path.exists());
+            assert_ne!(slots.take().unwrap().path(), path);
+        }
+    }
+}

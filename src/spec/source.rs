@@ -1,0 +1,86 @@
+//! The texts that a pipeline is read from, and places in them.
+
+use std::path::{Path, PathBuf};
+
+/// Which of the texts in [`Sources`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct FileId(u32);
+
+/// Counted from 1, the column in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub line: usize,
+    pub column: usize,
+}
+
+/// A stretch of one text; `end` is the first position behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Span {
+    pub file: FileId,
+    pub start: Position,
+    pub end: Position,
+}
+
+impl Span {
+    /// The text as a whole: line 0.
+    pub fn whole(file: FileId) -> Self {
+        let nowhere = Position { line: 0, column: 0 };
+        Self { file, start: nowhere, end: nowhere }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// One text: a file, or a value from the command line.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub path: PathBuf,
+    pub text: String,
+}
+
+impl Source {
+    /// The text of a line, counted from 1, without its line break.
+    pub fn line(&self, number: usize) -> &str {
+        let mut rest = self.text.as_str();
+        for _ in 1..number {
+            let Some(at) = rest.find(['\n', '\r']) else { return "" };
+            let width = if rest[at..].starts_with("\r\n") { 2 } else { 1 };
+            rest = &rest[at + width..];
+        }
+        rest.split(['\n', '\r']).next().unwrap_or_default()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    sources: Vec<Source>,
+}
+
+impl Sources {
+    pub fn add(&mut self, path: impl Into<PathBuf>, text: String) -> FileId {
+        self.sources.push(Source { path: path.into(), text });
+        FileId(self.sources.len() as u32 - 1)
+    }
+
+    pub fn get(&self, file: FileId) -> &Source {
+        &self.sources[file.0 as usize]
+    }
+
+    pub fn path(&self, file: FileId) -> &Path {
+        &self.get(file).path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_at_any_kind_of_break() {
+        let source = Source { path: "x".into(), text: "a\r\nb\rc\n\nd".to_owned() };
+        let lines: Vec<_> = (1..=6).map(|number| source.line(number)).collect();
+        assert_eq!(lines, ["a", "b", "c", "", "d", ""]);
+    }
+}

@@ -1,0 +1,327 @@
+//! Pipelines with mistakes in them: everything that is said, as users see it.
+
+use super::ABLATION;
+use crate::spec::test_kinds::{Project, load_text, problems};
+
+/// Problems of files that extend each other or are set up from outside.
+fn project_problems(files: &[(&str, &[u8])], set: &[&str], env: &[(&str, &str)]) -> String {
+    match (Project { files, set, env }).load() {
+        Ok(_) => panic!("this should not load"),
+        Err(diagnostics) => diagnostics.render(false),
+    }
+}
+
+#[test]
+fn unknown_keys_are_refused_everywhere() {
+    assert_shown!(problems(
+        r#"
+name: m
+stage: {}
+stages:
+  d: { load: { datset: x, dataset: x } }
+  i: { idf: { data: d }, retry: 2 }
+  t: { train: { data: d, idf: i, optimiser: { lr: 1, momentun: 2 }, zzz: 1 } }
+  r: { load: { dataset: x }, resources: { cpus: 2 } }
+"#
+    ));
+}
+
+#[test]
+fn wrong_types_are_said_in_plain_words() {
+    assert_shown!(problems(
+        r#"
+name: 5
+env: { A: [1] }
+stages:
+  d: { load: { dataset: 12, rows: many } }
+  e: { load: { dataset: x, rows: -3 } }
+  f: { load: { dataset: x, rows: 3.5 } }
+  g: { load: [x] }
+  i: { idf: { data: d } }
+  t:
+    train:
+      data: d
+      idf: i
+      variant: adaptiv
+      epochs: 1_000
+      hidden: [1, two, 3, four]
+      verbose: yes
+      optimiser: { lr: [1] }
+  u: { train: { data: d, idf: i, hidden: 3, optimiser: fast, variant: 7 } }
+"#
+    ));
+}
+
+#[test]
+fn every_missing_parameter_is_named() {
+    assert_shown!(problems(
+        r#"
+stages:
+  d: { load: }
+  t: { train: { seed: x, optimiser: { momentum: 1 } } }
+  u: { train: { data: 5 } }
+"#
+    ));
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    assert_shown!(problems(
+        r#"
+name: m
+stages:
+  a: { command: { run: x }, retries: -1, resources: { cpu: 0, mem: 4 apples, gpu: -1 } }
+  b: { command: { run: x }, resources: { cpu: 1.5, mem: 4 } }
+  d: { load: { dataset: x } }
+  i: { idf: { data: d } }
+  t:
+    matrix: { seed: [1, 2] }
+    train: { data: d, idf: i, optimiser: { lr: -0.5 } }
+"#
+    ));
+}
+
+#[test]
+fn a_stage_has_exactly_one_kind() {
+    assert_shown!(problems(
+        r#"
+name: m
+stages:
+  none: { retries: 1 }
+  nothing:
+  text: load
+  two: { load: { dataset: x }, idf: { data: none } }
+  wrong: { lod: { dataset: x } }
+"#
+    ));
+}
+
+#[test]
+fn names_follow_their_rules() {
+    assert_shown!(problems(
+        r#"
+name: ../evil
+vars: { "a b": 1 }
+stages:
+  1st: { load: { dataset: x } }
+  c: { matrix: { "a.b": [1], stage: [2] }, command: { run: x } }
+  d: { matrix: { include: [{ "e=f": 1 }] }, command: { run: x } }
+"#
+    ));
+}
+
+#[test]
+fn references_must_mean_something() {
+    assert_shown!(problems(
+        r#"
+name: m
+stages:
+  data: { load: { dataset: x } }
+  idf: { idf: { data: dta } }
+  train:
+    matrix: { variant: [adaptive, static], seed: [0, 1] }
+    train: { data: data, idf: data, variant: "${matrix.variant}" }
+  eval: { evaluate: { model: train, data: "train[adaptive,seed=0]" } }
+  e2: { evaluate: { model: "train[adaptve,seed=0]", data: data.dat } }
+  e3: { evaluate: { model: "train[seed=0", data: "data[x]" } }
+  table: { table: { from: ["eval", "train[*]", "train[sead=1]"] } }
+  c: { command: { run: x, inputs: { what: "train[static,seed=1]" } } }
+  none: { table: { from: [] } }
+"#
+    ));
+}
+
+#[test]
+fn circles_name_their_members() {
+    assert_shown!(problems(
+        r#"
+name: m
+vars: { a: "${vars.b}", b: "x${vars.c.d}", c: { d: "${vars.a}" } }
+stages:
+  a: { command: { run: x, inputs: { from: b } } }
+  b: { command: { run: x, all: [ok, "c[*]"] } }
+  c: { matrix: { x: [1, 2] }, command: { run: x, inputs: { from: a } } }
+  self: { command: { run: x, inputs: { from: self } } }
+  e: { each: f, command: { run: x } }
+  f: { each: e, command: { run: x } }
+  ok: { command: { run: x } }
+"#
+    ));
+}
+
+#[test]
+fn matrices_must_make_sense() {
+    assert_shown!(problems(
+        r#"
+name: m
+stages:
+  a: { matrix: {}, command: { run: x } }
+  b: { matrix: { x: [] }, command: { run: x } }
+  c: { matrix: { x: [1, 1.0, "1"] }, command: { run: x } }
+  d: { matrix: { x: 3, y: [[1], null] }, command: { run: x } }
+  e: { matrix: { x: [1, 2], exclude: [{ x: 3 }, { z: 1 }, {}] }, command: { run: x } }
+  f: { matrix: { x: [1, 2], exclude: [{ x: 1 }, { x: 2 }] }, command: { run: x } }
+  g: { matrix: { x: [1], y: [2], include: [{ x: 1 }, { x: 1, y: 2 }, 5] }, command: { run: x } }
+  h: { matrix: [1, 2], command: { run: x } }
+  i: { matrix: { x: [1], include: 7 }, command: { run: x } }
+  ok: { command: { run: "a", inputs: { from: b, other: a } } }
+"#
+    ));
+}
+
+#[test]
+fn a_matrix_cannot_grow_without_bounds() {
+    let axes: Vec<_> = (0..12).map(|axis| format!("a{axis}: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]")).collect();
+    let text =
+        format!("name: m\nstages:\n  c:\n    matrix: {{ {} }}\n    command: {{ run: x }}\n", axes.join(", "));
+    assert!(problems(&text).contains("this matrix has more than 100000 combinations"));
+}
+
+#[test]
+fn each_must_name_a_stage() {
+    assert_shown!(problems(
+        r#"
+name: m
+stages:
+  a: { matrix: { x: [1, 2] }, command: { run: x } }
+  b: { each: aa, command: { run: "${each}" } }
+  c: { each: "a[x=3]", command: { run: x } }
+  d: { each: a.out, command: { run: x } }
+  e: { each: a, matrix: { x: [1] }, command: { run: x } }
+  f: { each: [a], command: { run: x } }
+"#
+    ));
+}
+
+#[test]
+fn names_in_braces_must_have_a_value() {
+    let text = r#"
+name: m
+env: { SET: , UNSET: , COUNT: 3 }
+vars: { rows: 5, list: [1], nest: { key: 1 }, bad: "${vars.rwos}" }
+stages:
+  a: { load: { dataset: "${vars.row}", rows: "${vars.nest.kee}" } }
+  b: { load: { dataset: "${env.HOME}", rows: "${env.COUNT}" } }
+  c: { load: { dataset: "x${vars.list}y ${env.UNSET}" } }
+  d: { load: { dataset: "${matrix.seed} ${each}" } }
+  e: { load: { dataset: "${var.x}", rows: "${vars.rows" } }
+  f: { matrix: { seed: ["${matrix.x}"] }, load: { dataset: x } }
+  g: { matrix: { seed: [1] }, load: { dataset: "${matrix.sed}${env.SETT}" } }
+  h: { load: { dataset: "${vars.rows.deep}${each.model}" } }
+  i: { load: { dataset: "${vars.bad}" } }
+"#;
+    let files: &[(&str, &[u8])] = &[("p.yaml", text.as_bytes())];
+    assert_shown!(project_problems(files, &[], &[("SET", "1"), ("COUNT", "many")]));
+}
+
+#[test]
+fn only_variables_that_exist_can_be_set() {
+    let files: &[(&str, &[u8])] = &[("p.yaml", ABLATION.as_bytes())];
+    let set = &["vars.epoch=3", "vars.seeds=[1, 1]", "vars.epochs.deep=2", "vars.epochs={"];
+    assert_shown!(project_problems(files, set, &[]));
+}
+
+#[test]
+fn problems_are_shown_in_the_file_that_has_them() {
+    let files: &[(&str, &[u8])] = &[
+        ("p/main.yaml", b"extends: base.yaml\nstages:\n  d: { load: { rows: x } }\n"),
+        (
+            "p/base.yaml",
+            b"name: base\nstages:\n  d: { load: { dataset: [x] } }\n  e: { idf: { data: dd } }\n",
+        ),
+    ];
+    assert_shown!(project_problems(files, &[], &[]));
+}
+
+#[test]
+fn files_that_cannot_be_extended_are_named() {
+    let files: &[(&str, &[u8])] = &[
+        ("p/main.yaml", b"name: m\nextends: [missing.yaml, ../p/b.yaml]\nstages: {}\n"),
+        ("p/b.yaml", b"extends: c.yaml\n"),
+        ("p/c.yaml", b"extends: ./b.yaml\n"),
+    ];
+    assert_shown!(project_problems(files, &[], &[]));
+    let wrong: &[(&str, &[u8])] = &[("main.yaml", b"extends: { a: b }\n")];
+    assert_shown!(project_problems(wrong, &[], &[]));
+}
+
+#[test]
+fn outputs_stay_where_they_may_be_written() {
+    assert_shown!(problems(
+        r#"
+name: m
+stages:
+  a: { command: { run: a } }
+  b: { matrix: { x: [1, 2] }, command: { run: b } }
+  t: { table: { from: [a] } }
+  ok: { load: { dataset: x } }
+outputs:
+  /etc/passwd: a
+  ../up.txt: a
+  cache/x.txt: a
+  x.txt: b
+  y.txt: aa
+  results/m/same.txt: a
+  same.txt: ok
+  dir/file: a
+  dir/file/inner: ok
+  "": a
+"#
+    ));
+}
+
+#[test]
+fn listed_outputs_must_not_collide() {
+    assert_shown!(problems(
+        r#"
+name: m
+stages:
+  a: { command: { run: a } }
+  b: { command: { run: b } }
+outputs: [a, b, "x[", 5]
+"#
+    ));
+    assert_shown!(problems(
+        r#"
+name: m
+stages:
+  a: { command: { run: a } }
+  b: { command: { run: b } }
+outputs: [a, b, c]
+"#
+    ));
+}
+
+#[test]
+fn a_broken_stage_does_not_draw_others_in() {
+    let text = problems(
+        r#"
+name: m
+stages:
+  d: { lod: { dataset: x } }
+  i: { idf: { data: d } }
+  m: { matrix: { x: [] }, command: { run: x } }
+  e: { each: m, command: { run: "${each} ${matrix.x}" } }
+  c: { command: { run: x, inputs: { from: "e[x=1]", other: "m[x=1]", d: d } } }
+"#,
+    );
+    assert_eq!(text.matches("error:").count(), 2, "{text}");
+}
+
+#[test]
+fn diagnostics_are_data_too() {
+    let diagnostics = load_text("name: m\nstages:\n  d: { lod: { dataset: x } }\n").unwrap_err();
+    let json = serde_json::to_value(&diagnostics).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!([{
+            "severity": "error",
+            "message": "`lod` is neither a stage kind nor a key of a stage",
+            "file": "p.yaml",
+            "line": 3,
+            "column": 8,
+            "notes": [],
+            "hint": "did you mean `load`?",
+        }])
+    );
+}

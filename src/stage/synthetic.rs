@@ -1,0 +1,92 @@
+//! `synthetic`: a generated data set with the shape of a real one.
+
+use anyhow::Result;
+
+use super::dataset::{announce, complaints, dataset_output, file_input, on_threads};
+use super::kind::{RunStage, StageKind};
+use super::work::Work;
+use crate::ml::data::synthetic::frequency::Curve;
+use crate::ml::data::synthetic::{Synthetic, generate};
+use crate::spec::kind::{Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+
+impl StageKind for Synthetic {
+    const NAME: &'static str = "synthetic";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "Generates a data set with a long tail of labels";
+    const PROGRAM: Program = Program::Pipe;
+
+    fn inputs(&self) -> Vec<InputDecl> {
+        let counts = self.counts.iter();
+        counts.map(|path| file_input("counts", SourceDecl::Path(path.0.clone()))).collect()
+    }
+
+    fn outputs(&self) -> Vec<OutputDecl> {
+        vec![dataset_output()]
+    }
+
+    fn complaints(&self) -> Vec<Complaint> {
+        complaints(self.problems())
+    }
+}
+
+impl RunStage for Synthetic {
+    fn run(&self, work: &mut Work) -> Result<()> {
+        let curve = match self.counts {
+            Some(_) => Curve::read(&work.input("counts")?.path)?,
+            None => self.curve(),
+        };
+        let output = work.output("dataset")?.to_owned();
+        let (progress, heard) = std::sync::mpsc::channel();
+        let data = std::thread::scope(|scope| {
+            let threads = work.job().threads;
+            let generated = scope.spawn(move || {
+                on_threads(threads, || {
+                    generate(self, &curve, &output, |done, total| {
+                        let _ = progress.send((done, total));
+                    })
+                })
+            });
+            for (done, total) in heard {
+                work.progress(done, Some(total), "rows", "generating");
+            }
+            generated.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })??;
+        announce(work, &data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::trial::Trial;
+    use super::*;
+    use crate::ml::data::split_data::PartName;
+    use crate::ml::data::stats::column_counts;
+
+    #[test]
+    fn label_counts_may_come_from_a_file() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("counts.csv");
+        std::fs::write(&file, "1,300\n2,150\n3,90\n4,60\n").unwrap();
+        let body = json!({
+            "rows": 1000, "test_rows": 100, "features": 400, "labels": 4, "labels_per_row": 0.6,
+            "features_per_row": 10, "counts": "counts.csv",
+        });
+        let trial = Trial::of::<Synthetic>(body, [("counts", file)]);
+        let labels = trial.dataset().labels(PartName::Train).unwrap();
+        let mut counts = column_counts(&labels, 0..1000);
+        counts.sort_unstable();
+        let wanted = [60, 90, 150, 300];
+        assert!(counts.iter().zip(wanted).all(|(is, wanted)| is.abs_diff(wanted) <= 3), "{counts:?}");
+        assert_eq!(trial.metric("train_rows"), Some(1000.0));
+        assert!(trial.progress() > 0);
+    }
+
+    #[test]
+    fn complaints_name_their_field() {
+        let stage: Synthetic = serde_yaml::from_str("{difficulty: 2, validation: {fraction: 1}}").unwrap();
+        let fields: Vec<String> = stage.complaints().into_iter().map(|complaint| complaint.field).collect();
+        assert_eq!(fields, ["difficulty", "validation.fraction"]);
+    }
+}

@@ -1,0 +1,106 @@
+//! Runs one stage in a test, without the runner.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::kind::RunStage;
+use super::work::{EventSink, Work};
+use crate::digest::{BlobId, Digest, StageKey};
+use crate::ml::data::split_data::SplitData;
+use crate::protocol::{Job, JobInput, LogLevel, WorkerEvent};
+
+/// A stage that has run, with what it wrote and said.
+pub struct Trial {
+    directory: tempfile::TempDir,
+    events: Vec<WorkerEvent>,
+}
+
+struct Collect(Vec<WorkerEvent>);
+
+impl EventSink for Collect {
+    fn send(&mut self, event: WorkerEvent) {
+        self.0.push(event);
+    }
+}
+
+impl Trial {
+    pub fn of<T: RunStage>(
+        body: serde_json::Value,
+        inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
+    ) -> Self {
+        Self::run::<T>(body, inputs).unwrap()
+    }
+
+    /// The message of a stage that is expected to fail.
+    pub fn failure<T: RunStage>(
+        body: serde_json::Value,
+        inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
+    ) -> String {
+        match Self::run::<T>(body, inputs) {
+            Ok(_) => panic!("the stage did not fail"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    fn run<T: RunStage>(
+        body: serde_json::Value,
+        inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
+    ) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let at = |name: &str| directory.path().join(name);
+        std::fs::create_dir(at("scratch"))?;
+        let stage: T = serde_json::from_value(body.clone())?;
+        assert_eq!(stage.complaints(), []);
+        let blob = BlobId::new(Digest::of(b""));
+        let input = |(slot, path): (_, PathBuf)| {
+            let input = JobInput { axes: Vec::new(), artifact: "file".to_owned(), path, blob };
+            (Into::<String>::into(slot), vec![input])
+        };
+        let job = Job {
+            key: StageKey::new(Digest::of(b"")),
+            instance: "trial".to_owned(),
+            kind: T::NAME.to_owned(),
+            body,
+            inputs: inputs.into_iter().map(input).collect::<BTreeMap<_, _>>(),
+            outputs: stage
+                .outputs()
+                .into_iter()
+                .map(|output| (output.name.clone(), at(&output.name)))
+                .collect(),
+            scratch: at("scratch"),
+            checkpoints: at("checkpoints"),
+            threads: 2,
+        };
+        let mut events = Collect(Vec::new());
+        stage.run(&mut Work::new(job, &mut events))?;
+        Ok(Self { directory, events: events.0 })
+    }
+
+    pub fn output(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn dataset(&self) -> SplitData {
+        SplitData::open(&self.output("dataset")).unwrap()
+    }
+
+    pub fn metric(&self, wanted: &str) -> Option<f64> {
+        self.events.iter().rev().find_map(|event| match event {
+            WorkerEvent::Metric { name, value } if name == wanted => Some(*value),
+            _ => None,
+        })
+    }
+
+    pub fn warnings(&self) -> Vec<&str> {
+        let warning = |event| match event {
+            &WorkerEvent::Log { level: LogLevel::Warning, ref message } => Some(message.as_str()),
+            _ => None,
+        };
+        self.events.iter().filter_map(warning).collect()
+    }
+
+    /// How often the stage told how far it was.
+    pub fn progress(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, WorkerEvent::Progress { .. })).count()
+    }
+}

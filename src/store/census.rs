@@ -1,0 +1,139 @@
+//! What is in the store and how much room it takes.
+
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::Store;
+use super::error::StoreError;
+use super::layout;
+use super::manifest::Manifest;
+use super::sealed::Unsealed;
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    pub items: u64,
+    pub bytes: u64,
+}
+
+impl Count {
+    pub(super) fn add(&mut self, bytes: u64) {
+        self.items += 1;
+        self.bytes += bytes;
+    }
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.items += other.items;
+        self.bytes += other.bytes;
+    }
+}
+
+/// By kind; `items` are files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    pub results: Count,
+    pub blobs: Count,
+    pub checkpoints: Count,
+    pub runs: Count,
+    pub temporary: Count,
+    pub trash: Count,
+    /// Pipeline states, the stat cache, locks.
+    pub other: Count,
+}
+
+impl Usage {
+    pub fn total(&self) -> Count {
+        let mut total = self.other;
+        for part in [self.results, self.blobs, self.checkpoints, self.runs, self.temporary, self.trash] {
+            total += part;
+        }
+        total
+    }
+}
+
+/// One result in the store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    pub manifest: Manifest,
+    /// Of its outputs and logs; what it shares with other results is counted in each.
+    pub bytes: u64,
+}
+
+impl Store {
+    pub fn usage(&self) -> Result<Usage, StoreError> {
+        let layout = &self.layout;
+        let mut usage = Usage {
+            results: count(&layout.actions())?,
+            blobs: count(&layout.blobs())?,
+            checkpoints: count(&layout.all_checkpoints())?,
+            runs: count(&layout.runs())?,
+            temporary: count(&layout.tmp())?,
+            trash: count(&layout.trash())?,
+            other: Count::default(),
+        };
+        for directory in [layout.pipelines(), layout.locks()] {
+            usage.other += count(&directory)?;
+        }
+        for file in [layout.tag(), layout.stat_cache()] {
+            if let Ok(metadata) = file.metadata() {
+                usage.other.add(metadata.len());
+            }
+        }
+        Ok(usage)
+    }
+
+    /// Every readable result, newest first. The outputs are not looked at.
+    pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
+        let mut listed = Vec::new();
+        for (path, _) in files(&self.layout.actions())? {
+            match layout::key_of_action(&path).map(|key| self.read_manifest(key)) {
+                Some(Ok(manifest)) => {
+                    let bytes = manifest.stored().map(|stored| stored.bytes).sum();
+                    listed.push(Listed { manifest: *manifest, bytes });
+                }
+                Some(Err(Unsealed::Damaged(flaw))) => {
+                    self.warn(format!("manifest `{}` is damaged: {flaw}", path.display()));
+                }
+                Some(Err(Unsealed::Missing)) | None => {}
+            }
+        }
+        listed.sort_by(|a, b| {
+            let order = |x: &Listed| (x.manifest.finished.clone(), x.manifest.instance.clone());
+            order(b).cmp(&order(a))
+        });
+        Ok(listed)
+    }
+}
+
+/// All files below a directory, which need not exist; nothing that vanishes meanwhile is an error.
+pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, Metadata)>, StoreError> {
+    let mut found = Vec::new();
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        let entries = match fs::read_dir(&directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            entries => entries.map_err(|e| StoreError::reading(&directory, e))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(|e| StoreError::reading(&directory, e))?;
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => waiting.push(entry.path()),
+                Ok(metadata) => found.push((entry.path(), metadata)),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(StoreError::reading(&entry.path(), error)),
+            }
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn count(directory: &Path) -> Result<Count, StoreError> {
+    let mut count = Count::default();
+    files(directory)?.iter().for_each(|(_, metadata)| count.add(metadata.len()));
+    Ok(count)
+}

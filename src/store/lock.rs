@@ -1,0 +1,138 @@
+//! Locks between processes: `flock` on a file, which the kernel releases when its holder dies.
+//! No pid is ever compared, so nothing goes stale.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::RenameFlags;
+
+use super::blob::move_into_place;
+
+/// An exclusive lock on a file that exists as long as somebody holds it.
+#[derive(Debug)]
+pub(super) struct Lock {
+    path: PathBuf,
+    file: File,
+    /// The file is no longer where it was; what is there now is somebody else's.
+    moved: bool,
+}
+
+impl Lock {
+    /// Nothing if somebody else holds it.
+    pub(super) fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
+        loop {
+            let file = open(path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            // The last holder may have removed the file between our opening and locking it: then
+            // we hold a lock that nobody else can see.
+            if is_at(&file, path)? {
+                return Ok(Some(Self { path: path.to_owned(), file, moved: false }));
+            }
+        }
+    }
+}
+
+impl Lock {
+    /// Fills the lock's own file and moves it to `to`, still locked: the file that kept others out
+    /// becomes the result. One file less to make and remove matters on ext4, which for five seconds
+    /// searches past every inode that was just removed.
+    pub(super) fn become_file(&mut self, to: &Path, content: &[u8], flush: bool) -> io::Result<()> {
+        self.file.write_all_at(content, 0)?;
+        if self.file.metadata()?.len() > content.len() as u64 {
+            // A process was killed here before. Not done otherwise: ext4 flushes truncated files.
+            self.file.set_len(content.len() as u64)?;
+        }
+        if flush {
+            self.file.sync_all()?;
+        }
+        move_into_place(&self.path, to, RenameFlags::empty())?;
+        self.moved = true;
+        Ok(())
+    }
+
+    /// Whether others are still kept out.
+    pub(super) fn is_held(&self) -> bool {
+        !self.moved
+    }
+}
+
+impl Drop for Lock {
+    /// Removed while still held; whoever waits on the removed file looks again.
+    fn drop(&mut self) {
+        if !self.moved {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Opens a lock file, making it if need be.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
+}
+
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    match path.metadata() {
+        Ok(there) => Ok((own.dev(), own.ino()) == (there.dev(), there.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    #[test]
+    fn a_held_lock_is_busy_and_a_dropped_one_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = Lock::try_acquire(&path).unwrap().unwrap();
+        assert!(Lock::try_acquire(&path).unwrap().is_none());
+        drop(held);
+        assert!(!path.exists());
+        assert!(Lock::try_acquire(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_lock_that_became_a_file_leaves_the_next_holder_s_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, to) = (dir.path().join("lock"), dir.path().join("new/file"));
+        fs::write(&path, "longer leftovers of a killed process").unwrap();
+        let mut held = Lock::try_acquire(&path).unwrap().unwrap();
+        held.become_file(&to, b"content", true).unwrap();
+        let next = Lock::try_acquire(&path).unwrap().unwrap();
+        drop(held);
+        assert!(Lock::try_acquire(&path).unwrap().is_none());
+        drop(next);
+        assert_eq!(fs::read_to_string(&to).unwrap(), "content");
+    }
+
+    #[test]
+    fn removing_lock_files_never_lets_two_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let (inside, entered) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        if let Some(_held) = Lock::try_acquire(&path).unwrap() {
+                            assert!(!inside.swap(true, Ordering::SeqCst));
+                            entered.fetch_add(1, Ordering::SeqCst);
+                            inside.store(false, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(entered.into_inner() > 0);
+    }
+}

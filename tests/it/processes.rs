@@ -1,0 +1,160 @@
+//! Several processes, killed processes.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::PipelineTest;
+
+/// Eight stages in two layers, each slow enough to be caught in the act. Every computation of a
+/// stage leaves a line in `$LEDGER`, outside the sandbox.
+fn slow_grid() -> PipelineTest {
+    PipelineTest::new(
+        "
+name: slow
+stages:
+  part:
+    matrix: { n: [1, 2, 3, 4] }
+    command:
+      run: echo part${matrix.n} >> \"$LEDGER\"; sleep 0.05; seq 1 ${matrix.n}000 > part.txt; sleep 0.05
+      outputs: [part.txt]
+      env: [LEDGER]
+  sum:
+    each: part
+    command:
+      run: echo sum${matrix.n} >> \"$LEDGER\"; sleep 0.05; cksum < in/part > sum.txt; sleep 0.05
+      inputs: { part: \"${each}\" }
+      outputs: [sum.txt]
+      env: [LEDGER]
+  all:
+    command: { run: \"cat in/sums/* > all.txt\", inputs: { sums: [\"sum[*]\"] }, outputs: [all.txt] }
+outputs: [all]
+",
+    )
+}
+
+fn start(test: &PipelineTest, ledger: &Path) -> Child {
+    test.command(&["run", "pipeline.yaml", "--jobs", "2"])
+        .env("LEDGER", ledger)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn finish(child: Child) {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The ledger's path is an ingredient of the keys, so every test that compares bytes shares one.
+fn ledger_beside(test: &PipelineTest) -> std::path::PathBuf {
+    test.file("ledger.txt")
+}
+
+#[test]
+fn two_processes_compute_each_key_once_and_agree() {
+    let test = slow_grid();
+    let ledger = ledger_beside(&test);
+    let (first, second) = (start(&test, &ledger), start(&test, &ledger));
+    finish(first);
+    finish(second);
+    let text = test.read("ledger.txt");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort();
+    assert_eq!(lines, ["part1", "part2", "part3", "part4", "sum1", "sum2", "sum3", "sum4"]);
+    assert_eq!(test.read("results/slow/all.txt").lines().count(), 4);
+}
+
+#[test]
+fn a_runner_killed_at_any_moment_leaves_a_store_that_the_next_run_uses() {
+    let undisturbed = slow_grid();
+    finish(start(&undisturbed, &ledger_beside(&undisturbed)));
+    let expected = undisturbed.read("results/slow/all.txt");
+
+    let test = slow_grid();
+    for place in 0..20 {
+        let mut child = start(&test, &ledger_beside(&test));
+        std::thread::sleep(Duration::from_millis(5 + place * 17));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if place % 5 == 4 {
+            std::fs::remove_dir_all(test.file("cache/v1")).ok();
+        }
+    }
+    finish(start(&test, &ledger_beside(&test)));
+    assert_eq!(test.read("results/slow/all.txt"), expected);
+    let leftovers = test.pipe(&["cache", "fsck"]).ok();
+    assert!(!leftovers.stdout.contains("damaged"), "{}", leftovers.stdout);
+}
+
+#[test]
+fn a_killed_stage_is_named_with_its_signal_and_the_rest_is_kept() {
+    let test = PipelineTest::new(
+        "
+name: killed
+stages:
+  good: { command: { run: echo fine > good.txt, outputs: [good.txt] } }
+  bad:
+    command: { run: \"cat in/good; echo last words >&2; kill -SEGV $$\", inputs: { good: good }, outputs: [x.txt] }
+",
+    );
+    let failed = test.pipe(&["run", "pipeline.yaml"]).exits_with(1);
+    let failed = failed.says("SIGSEGV").says("last words");
+    drop(failed);
+    assert_eq!(test.run().exits_with(1).instances("hit"), ["good"]);
+}
+
+#[test]
+fn stages_die_with_their_runner() {
+    let test = PipelineTest::new(
+        "
+name: orphan
+stages:
+  long: { command: { run: [sleep, \"1000.125\"], outputs: [x] } }
+",
+    );
+    let mut child = test.command(&["run", "pipeline.yaml"]).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("the stage runs", || running("1000.125"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the stage is gone", || !running("1000.125"));
+}
+
+#[test]
+fn an_interrupt_stops_the_run_and_says_so() {
+    let test = PipelineTest::new(
+        "
+name: interrupted
+stages:
+  long: { command: { run: [sleep, \"1000.25\"], outputs: [x] } }
+  never: { command: { run: cp in/x y, inputs: { x: long }, outputs: [y] } }
+",
+    );
+    let child = test.command(&["run", "pipeline.yaml"]).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the stage runs", || running("1000.25"));
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("interrupted"), "{stderr}");
+    wait_until("the stage is gone", || !running("1000.25"));
+}
+
+/// Whether a process has this word among its arguments.
+fn running(word: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
+        let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        arguments.split(|&byte| byte == 0).any(|argument| argument == word.as_bytes())
+    })
+}
+
+#[track_caller]
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
