@@ -84,6 +84,17 @@ mod tests {
     }
 
     #[test]
+    fn the_quickstart_generates_its_long_tail() {
+        let text = include_str!("../../pipelines/quickstart.yaml");
+        let pipeline: serde_json::Value = serde_yaml::from_str(text).unwrap();
+        let body = pipeline["stages"]["data"]["synthetic"].clone();
+        let trial = Trial::of::<Synthetic>(body, [] as [(&str, std::path::PathBuf); 0]);
+        let data = trial.dataset();
+        assert_eq!(PartName::ALL.map(|part| data.rows(part)), [3600, 400, 1000]);
+        assert!(trial.metric("labels_under_10").unwrap() > 0.2);
+    }
+
+    #[test]
     fn complaints_name_their_field() {
         let stage: Synthetic = serde_yaml::from_str("{difficulty: 2, validation: {fraction: 1}}").unwrap();
         let fields: Vec<String> = stage.complaints().into_iter().map(|complaint| complaint.field).collect();

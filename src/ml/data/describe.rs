@@ -265,6 +265,21 @@ mod tests {
     }
 
     #[test]
+    fn a_set_is_measured_when_all_of_its_files_are_here() {
+        let temp = tempfile::tempdir().unwrap();
+        let (set, scratch) = (temp.path().join("eurlex-4k"), temp.path().join("scratch"));
+        std::fs::create_dir(&set).unwrap();
+        let locator = Locator::new(temp.path(), true);
+        let measured = || measure(registry::find("eurlex-4k").unwrap(), &locator, &scratch, 1).unwrap();
+        std::fs::write(set.join("eurlex_tfidf_train.svm"), "0,2 1:0.5\n1 2:1 3:1\n").unwrap();
+        assert_eq!(measured(), None);
+        std::fs::write(set.join("eurlex_tfidf_test.svm"), "2 3:1\n").unwrap();
+        let [(train, first), (test, second)] = measured().unwrap().try_into().unwrap();
+        assert_eq!((train.as_str(), first.rows, first.curve()), ("train", 2, vec![1, 1, 1]));
+        assert_eq!((test.as_str(), second.rows, second.label_counts), ("test", 1, vec![0, 0, 1]));
+    }
+
+    #[test]
     fn a_power_law_is_a_straight_line_from_corner_to_corner() {
         let counts: Vec<u64> = (1..=1000).map(|rank| 1_000_000 / (rank * rank)).collect();
         let text = curve(&counts, 20, 5);

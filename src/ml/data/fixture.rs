@@ -4,10 +4,7 @@ use super::csr::Csr;
 
 /// A matrix of ones from the column numbers of each row.
 pub fn ones(cols: usize, rows: &[Vec<u32>]) -> Csr {
-    let mut csr =
-        weighted(cols, &rows.iter().map(|row| row.iter().map(|&c| (c, 1.0)).collect()).collect::<Vec<_>>());
-    csr.values = Vec::new().into();
-    csr
+    Csr::from_rows(cols, rows)
 }
 
 pub fn weighted(cols: usize, rows: &[Vec<(u32, f32)>]) -> Csr {

@@ -25,14 +25,8 @@ pub enum LocateError {
     Unknown(#[from] UnknownDataSet),
     #[error("the data set {dataset} has no file `{file}`")]
     UnknownFile { dataset: String, file: String },
-    #[error(
-        "{file}, a file of the data set {dataset}, is not in {}, and {reason}\n\
-         Its source is {url}\n\
-         Put it at {}, or name a directory that has it with --data-dir or PIPE_DATA_DIR.\n\
-         pipelines/quickstart.yaml needs no data: it generates its own.",
-        directory.display(), place.display()
-    )]
-    Missing { dataset: String, file: String, url: String, directory: PathBuf, place: PathBuf, reason: String },
+    #[error(transparent)]
+    Missing(Box<MissingFile>),
     #[error(
         "{} is not the file that {expected_by}: it has {found}, expected is {expected}\n\
          Remove it to have it fetched again, or load your own version of the data with `load: {{ files: ... }}`.",
@@ -41,6 +35,25 @@ pub enum LocateError {
     Different { path: PathBuf, expected_by: &'static str, found: String, expected: String },
     #[error("cannot {doing} {}: {source}", path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
+}
+
+/// A file that is neither here nor to be had.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{file}, a file of the data set {dataset}, is not in {}, and {reason}\n\
+     Its source is {url}\n\
+     Put it at {}, or name a directory that has it with --data-dir or PIPE_DATA_DIR.\n\
+     pipelines/quickstart.yaml needs no data: it generates its own.",
+    directory.display(), place.display()
+)]
+pub struct MissingFile {
+    pub dataset: String,
+    pub file: String,
+    pub url: String,
+    pub directory: PathBuf,
+    /// Where it is looked for.
+    pub place: PathBuf,
+    pub reason: String,
 }
 
 /// What was seen of a file whose checksum the registry does not know.
@@ -100,13 +113,15 @@ impl Locator {
             return Ok(path);
         }
         let place = self.place(entry, file);
-        let missing = |reason: String| LocateError::Missing {
-            dataset: entry.name.clone(),
-            file: file.name.clone(),
-            url: file.url.clone(),
-            directory: self.directory.clone(),
-            place: place.clone(),
-            reason,
+        let missing = |reason: String| {
+            LocateError::Missing(Box::new(MissingFile {
+                dataset: entry.name.clone(),
+                file: file.name.clone(),
+                url: file.url.clone(),
+                directory: self.directory.clone(),
+                place: place.clone(),
+                reason,
+            }))
         };
         if self.offline {
             return Err(missing("nothing may be fetched (--offline).".to_owned()));

@@ -190,7 +190,7 @@ impl<'a> FittedFeatures<'a> {
                     weighting.normalise(&mut values);
                     writer.push(&kept, &values)?;
                 }
-                writer.finish(columns.count()).map(drop)
+                writer.close(columns.count())
             }
             Self::Dense { matrix, l2 } => {
                 let mut writer = target.dense_features(part, matrix.cols)?;
@@ -223,5 +223,5 @@ fn write_labels(
         kept.extend(labels.row(row as usize).iter().filter_map(|&label| columns.new_number(label)));
         writer.push(&kept, &[])?;
     }
-    writer.finish(columns.count()).map(drop)
+    writer.close(columns.count())
 }

@@ -140,6 +140,13 @@ impl CsrWriter {
         self.finish_shifted(cols, 0)
     }
 
+    /// Completes the file without reading it back: for writers whose rows are right by
+    /// construction, and whose result need not pass through memory once more.
+    pub fn close(self, cols: usize) -> Result<(), DataError> {
+        let path = self.path.clone();
+        self.complete(cols as u64, 0).map_err(DataError::io("write", &path))
+    }
+
     /// As [`CsrWriter::finish`], with `shift` added to every column index (wrapping): for readers
     /// that learn at the end whether the indices were counted from 0 or from 1.
     pub fn finish_shifted(self, cols: usize, shift: u32) -> Result<Csr, DataError> {

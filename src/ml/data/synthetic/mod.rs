@@ -276,8 +276,8 @@ pub fn generate(
             done += blocks.len();
             progress(done as u64, (rows + test_rows) as u64);
         }
-        to_features.finish(features)?;
-        to_labels.finish(labels)?;
+        to_features.close(features)?;
+        to_labels.close(labels)?;
         target.finish_part(name, rows_of.len());
     }
     let origin = Origin {
