@@ -3,17 +3,19 @@
 
 use std::time::Instant;
 
-use pipe::ml::config::loss::LossConfig;
 use pipe::ml::config::method::Method;
 use pipe::ml::config::net::Features;
 use pipe::ml::config::optimiser::OptimiserKind;
 use pipe::ml::config::preset::Preset;
 use pipe::ml::data::csr::Csr;
-use pipe::ml::engine::State;
+use pipe::ml::data::examples::Examples;
+use pipe::ml::engine::cpu::CpuEngine;
+use pipe::ml::engine::pool::pool;
+use pipe::ml::engine::{Batch, Engine, State};
 use pipe::ml::loss::fused::Pass;
 use pipe::ml::loss::terms::{LossTerms, ThresholdTerms, Thresholds};
 use pipe::ml::net::features::FeatureMap;
-use pipe::ml::net::input::BatchInputs;
+use pipe::ml::net::input::{BatchInputs, InputGroups};
 use pipe::ml::net::network::{Gradients, Workspace};
 use pipe::ml::net::random::Random;
 use pipe::ml::net::weights::Weights;
@@ -22,6 +24,7 @@ use pipe::ml::signal::batch::BatchSignals;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::propagate::propagate;
 use pipe::ml::signal::sparse_rows::SparseRows;
+use pipe::ml::signal::supply::LocalSupply;
 
 const ROWS: usize = 128;
 const FEATURES: usize = 203_882;
@@ -30,7 +33,8 @@ const LABELS: usize = 13_330;
 const LABELS_PER_ROW: usize = 5;
 const HIDDEN: usize = 128;
 const BATCHES: usize = 16;
-const PARTS: [&str; 5] = ["batch", "forward", "signals", "loss_backward", "optimiser"];
+const WARM_UP: usize = 3;
+const PARTS: [&str; 5] = ["batch", "signals", "forward", "loss_backward", "optimiser"];
 
 fn main() {
     let argument = |place: usize| std::env::args().nth(place).and_then(|text| text.parse().ok());
@@ -39,9 +43,7 @@ fn main() {
         eprintln!("usage: train THREADS STEPS");
         return;
     };
-    tch::set_num_threads(1);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads");
-    pool.install(|| {
+    pool(threads).expect("threads").install(|| {
         for (equations, preset) in [("released", Preset::Released), ("paper", Preset::Paper)] {
             for (name, kind) in [("lazy", OptimiserKind::LazyAdamw), ("dense", OptimiserKind::Adamw)] {
                 measure(&format!("ours_{equations}_{name}"), &method(preset, kind), steps);
@@ -61,32 +63,78 @@ fn method(preset: Preset, kind: OptimiserKind) -> Method {
 
 fn measure(name: &str, method: &Method, steps: usize) {
     let (features, labels) = data();
+    let rows: Vec<u32> = (0..(ROWS * BATCHES) as u32).collect();
+    let examples = Examples { features: &features, labels: &labels, rows: &rows };
+    let idf = Idf::of_rows(&labels, &rows, 1.0);
+    let state = State::new(Weights::initial(method, FEATURES, LABELS), method.optimiser.kind);
+    let state = whole_steps(name, method, examples, &idf, state, steps);
+    parts_of_steps(name, method, examples, &idf, state, steps);
+}
+
+/// As training does it: one step while the next batch is put together.
+fn whole_steps(
+    name: &str,
+    method: &Method,
+    examples: Examples,
+    idf: &Idf,
+    state: State,
+    steps: usize,
+) -> State {
     let map = FeatureMap::All { features: FEATURES };
-    let idf = Idf::of_rows(&labels, &(0..(ROWS * BATCHES) as u32).collect::<Vec<_>>(), 1.0);
-    let loss_config: &LossConfig = &method.loss;
-    let loss = LossTerms::new(loss_config, &idf.positive_weights(loss_config.pos_weight));
+    let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, examples);
+    let mut engine = CpuEngine::new(method, idf, state);
+    let batch = |step: usize| {
+        let first = (step % BATCHES * ROWS) as u32;
+        let positions: Vec<u32> = (first..first + ROWS as u32).collect();
+        Batch::labelled(&map, &supply, examples, &positions)
+    };
+    let (mut times, mut cpu, mut next) = (Vec::new(), 0.0, batch(0));
+    for step in 0..steps + WARM_UP {
+        if step == WARM_UP {
+            cpu = cpu_seconds();
+        }
+        let start = Instant::now();
+        let work = || engine.step(&next, method.optimiser.lr, step as u64);
+        let (loss, following) = rayon::join(work, || batch(step + 1));
+        assert!(loss.is_ok_and(|loss| loss.total.is_finite()));
+        next = following;
+        if step >= WARM_UP {
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    let cpu = (cpu_seconds() - cpu) / steps as f64 * 1e3;
+    println!("{name} {:.2} ms", median(times.into_iter()));
+    println!("{name}_cpu {cpu:.1} ms");
+    Box::new(engine).into_state().expect("a state")
+}
+
+/// The same work, one part after the other.
+fn parts_of_steps(
+    name: &str,
+    method: &Method,
+    examples: Examples,
+    idf: &Idf,
+    mut state: State,
+    steps: usize,
+) {
+    let map = FeatureMap::All { features: FEATURES };
+    let loss = LossTerms::new(&method.loss, &idf.positive_weights(method.loss.pos_weight));
     let thresholds = ThresholdTerms::new(method.variant, &method.threshold, &idf.values);
-    let mut state = State::new(Weights::initial(method, FEATURES, LABELS), method.optimiser.kind);
     let optimiser = Optimiser::new(method.optimiser.clone());
     let mut workspace = Workspace::default();
     let mut gradients = Gradients::new(&state.weights);
     let mut times: Vec<[f64; PARTS.len()]> = Vec::new();
-    let mut cpu = 0.0;
-    for step in 0..steps + 3 {
-        if step == 3 {
-            cpu = cpu_seconds();
-        }
+    for step in 0..steps + WARM_UP {
         let mut clock = Clock { last: Instant::now(), parts: Vec::new() };
-        let first = (step % BATCHES * ROWS) as u32;
-        let rows: Vec<u32> = (first..first + ROWS as u32).collect();
-        let mut inputs = BatchInputs::new(&map, &features, &rows);
-        inputs.group_by_input();
-        let targets = SparseRows::ones(rows.iter().map(|&row| labels.row(row as usize)));
-        clock.lap();
-        workspace.forward(&method.net, &state.weights, &inputs, None);
+        let rows = &examples.rows[step % BATCHES * ROWS..][..ROWS];
+        let inputs = BatchInputs::new(&map, examples.features, rows);
+        let groups = InputGroups::new(&inputs);
+        let targets = SparseRows::ones(rows.iter().map(|&row| examples.labels.row(row as usize)));
         clock.lap();
         let local = propagate(&targets, LABELS, false, 1e-8);
         let signals = BatchSignals::new(LABELS, &targets, &local, 1e-8);
+        clock.lap();
+        workspace.forward(&method.net, &state.weights, &inputs, None);
         clock.lap();
         let weights = &state.weights;
         let parameters = Thresholds {
@@ -96,19 +144,15 @@ fn measure(name: &str, method: &Method, steps: usize) {
             lambda: &weights.lambda,
         };
         let pass = Pass::new(&loss, &thresholds, parameters, &signals, ROWS);
-        let value = workspace.backward(&method.net, weights, &inputs, &pass, &mut gradients);
+        workspace.backward(&method.net, weights, &groups, ROWS, &pass, &mut gradients);
         drop(pass);
-        assert!(value.total.is_finite());
         clock.lap();
-        optimiser.step(method.optimiser.lr, &mut state, &gradients, &inputs, true);
+        optimiser.step(method.optimiser.lr, &mut state, &gradients, &groups, true);
         clock.lap();
-        if step >= 3 {
+        if step >= WARM_UP {
             times.push(std::array::from_fn(|part| clock.parts[part]));
         }
     }
-    let cpu = (cpu_seconds() - cpu) / steps as f64 * 1e3;
-    println!("{name} {:.2} ms", median(times.iter().map(|parts| parts.iter().sum::<f64>())));
-    println!("{name}_cpu {cpu:.1} ms");
     for (part, part_name) in PARTS.iter().enumerate() {
         println!("{name}.{part_name} {:.2} ms", median(times.iter().map(|parts| parts[part])));
     }

@@ -7,6 +7,7 @@ use super::{Batch, Engine, Scores, State};
 use crate::ml::config::method::Method;
 use crate::ml::loss::fused::{Pass, stride};
 use crate::ml::loss::terms::{LossTerms, LossValue, ThresholdTerms, Thresholds};
+use crate::ml::net::input::InputGroups;
 use crate::ml::net::network::{Gradients, Workspace};
 use crate::ml::net::weights::Weights;
 use crate::ml::optim::optimiser::Optimiser;
@@ -15,7 +16,7 @@ use crate::ml::signal::idf::Idf;
 use crate::ml::signal::sparse_rows::SparseRows;
 use crate::ml::signal::supply::Local;
 
-/// Runs inside whatever rayon pool calls it; libtorch itself must be set to one thread.
+/// Runs inside whatever pool calls it, which must be one of [`super::pool::pool`]'s.
 pub struct CpuEngine {
     method: Method,
     loss: LossTerms<f32>,
@@ -39,21 +40,29 @@ impl CpuEngine {
         }
     }
 
-    /// The signals of the batch whose logits were computed last.
-    fn signals(&self, batch: &Batch) -> BatchSignals {
+    /// Logits of a batch into the workspace; its signals, made meanwhile where they can be.
+    fn forward(&mut self, batch: &Batch, step: Option<u64>) -> BatchSignals {
         let (labels, eps) = (self.state.weights.labels(), self.method.signal.eps);
-        let local = match &batch.local {
-            Local::Rows(local) => local,
+        let draw = step.map(|step| (self.method.seed, step));
+        let signals = |local: &SparseRows| BatchSignals::new(labels, &batch.targets, local, eps);
+        let (net, weights, workspace) = (&self.method.net, &self.state.weights, &mut self.workspace);
+        let mut forward = || workspace.forward(net, weights, &batch.inputs, draw);
+        match &batch.local {
+            Local::Rows(local) => rayon::join(forward, || signals(local)).1,
             Local::Predicted => {
-                let rows = batch.inputs.rows();
-                let none = SparseRows::empty(rows);
-                let bare = BatchSignals::new(labels, &SparseRows::default(), &none, eps);
-                let mut scores = Scores::default();
-                adjusted(&self.pass(&bare, rows), &self.workspace, rows, &mut scores);
-                &predicted_signal(&scores, &self.method.signal)
+                forward();
+                signals(&self.predicted(batch.inputs.rows()))
             }
-        };
-        BatchSignals::new(labels, &batch.targets, local, eps)
+        }
+    }
+
+    /// The local signal that follows from the logits in the workspace.
+    fn predicted(&self, rows: usize) -> SparseRows {
+        let (labels, none) = (self.state.weights.labels(), SparseRows::empty(rows));
+        let bare = BatchSignals::new(labels, &SparseRows::default(), &none, self.method.signal.eps);
+        let mut scores = Scores::default();
+        adjusted(&self.pass(&bare, rows), &self.workspace, rows, &mut scores);
+        predicted_signal(&scores, &self.method.signal)
     }
 
     fn pass<'a>(&'a self, signals: &'a BatchSignals, rows: usize) -> Pass<'a, f32> {
@@ -77,25 +86,23 @@ impl Engine for CpuEngine {
         self.state.weights.labels()
     }
 
-    fn step(&mut self, batch: &mut Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError> {
+    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError> {
         let rows = batch.inputs.rows();
-        batch.inputs.group_by_input();
-        let net = &self.method.net;
-        self.workspace.forward(net, &self.state.weights, &batch.inputs, Some((self.method.seed, step)));
-        let signals = self.signals(batch);
+        let (signals, groups) =
+            rayon::join(|| self.forward(batch, Some(step)), || InputGroups::new(&batch.inputs));
         let weights = &self.state.weights;
         let pass = Pass::new(&self.loss, &self.thresholds, parameters(weights), &signals, rows);
-        let value = self.workspace.backward(net, weights, &batch.inputs, &pass, &mut self.gradients);
+        let net = &self.method.net;
+        let value = self.workspace.backward(net, weights, &groups, rows, &pass, &mut self.gradients);
         drop(pass);
         let learn = self.method.variant.learns();
-        self.optimiser.step(lr, &mut self.state, &self.gradients, &batch.inputs, learn);
+        self.optimiser.step(lr, &mut self.state, &self.gradients, &groups, learn);
         Ok(value)
     }
 
     fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), tch::TchError> {
         let rows = batch.inputs.rows();
-        self.workspace.forward(&self.method.net, &self.state.weights, &batch.inputs, None);
-        let signals = self.signals(batch);
+        let signals = self.forward(batch, None);
         adjusted(&self.pass(&signals, rows), &self.workspace, rows, scores);
         Ok(())
     }

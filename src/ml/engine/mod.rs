@@ -3,15 +3,18 @@
 //! be brought back to, the same [`State`].
 
 use crate::ml::config::optimiser::OptimiserKind;
+use crate::ml::data::examples::{Examples, Unlabelled};
 use crate::ml::loss::terms::LossValue;
 use crate::ml::net::buffer::Buffer;
+use crate::ml::net::features::FeatureMap;
 use crate::ml::net::input::BatchInputs;
 use crate::ml::net::weights::Weights;
 use crate::ml::signal::sparse_rows::SparseRows;
-use crate::ml::signal::supply::Local;
+use crate::ml::signal::supply::{Local, LocalSupply};
 
 pub mod cpu;
 pub mod device;
+pub mod pool;
 pub mod predicted;
 pub mod torch;
 
@@ -44,6 +47,30 @@ pub struct Batch {
     pub local: Local,
 }
 
+impl Batch {
+    /// A batch to learn from, or for the oracle path; `positions` are places in the examples' rows.
+    pub fn labelled(map: &FeatureMap, supply: &LocalSupply, examples: Examples, positions: &[u32]) -> Self {
+        let rows: Vec<u32> = positions.iter().map(|&position| examples.rows[position as usize]).collect();
+        let targets = SparseRows::ones(rows.iter().map(|&row| examples.labels.row(row as usize)));
+        let local = supply.of(positions, &targets, examples.labels.cols);
+        Self { inputs: BatchInputs::new(map, examples.features, &rows), targets, local }
+    }
+
+    /// A batch whose labels are not known.
+    pub fn unlabelled(
+        map: &FeatureMap,
+        supply: &LocalSupply,
+        unlabelled: Unlabelled,
+        positions: &[u32],
+        labels: usize,
+    ) -> Self {
+        let rows: Vec<u32> = positions.iter().map(|&position| unlabelled.rows[position as usize]).collect();
+        let targets = SparseRows::default();
+        let local = supply.of(positions, &targets, labels);
+        Self { inputs: BatchInputs::new(map, unlabelled.features, &rows), targets, local }
+    }
+}
+
 /// What a batch is scored: above zero, a label is predicted.
 #[derive(Default)]
 pub struct Scores {
@@ -71,7 +98,7 @@ impl Scores {
 pub trait Engine {
     fn labels(&self) -> usize;
     /// One step of training. `step` counts from 0 over the whole run and names the dropout draws.
-    fn step(&mut self, batch: &mut Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError>;
+    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError>;
     fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), tch::TchError>;
     /// Borrowed where it lies in memory already, else brought over from the device.
     fn state(&self) -> Result<std::borrow::Cow<'_, State>, tch::TchError>;

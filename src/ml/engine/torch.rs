@@ -307,7 +307,7 @@ impl Engine for TorchEngine {
         self.widths[self.widths.len() - 1]
     }
 
-    fn step(&mut self, batch: &mut Batch, lr: f64, step: u64) -> Result<LossValue, TchError> {
+    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, TchError> {
         for parameter in &mut self.parameters[1..] {
             *parameter = parameter.f_detach()?.f_set_requires_grad(true)?;
         }

@@ -15,14 +15,18 @@ use super::real::Real;
 use super::terms::{LossTerms, LossValue, ThresholdTerms, Thresholds};
 use crate::ml::signal::batch::BatchSignals;
 
+/// Numbers in a cache line; a multiple of the kernel's lanes.
+const LINE: usize = 16;
+const _: () = assert!(LINE.is_multiple_of(LANES));
+
 /// How many labels make a block: at most 32 blocks, none smaller than 64 labels.
 pub fn block_labels(labels: usize) -> usize {
-    labels.div_ceil(32).next_multiple_of(LANES).max(64)
+    labels.div_ceil(32).next_multiple_of(LINE).max(64)
 }
 
-/// The rows of a batch as they lie in memory: rounded up to whole lanes.
+/// The rows of a batch as they lie in memory: rounded up to whole cache lines.
 pub fn stride(rows: usize) -> usize {
-    rows.next_multiple_of(LANES)
+    rows.next_multiple_of(LINE)
 }
 
 /// Everything that one batch's loss depends on, apart from the logits.

@@ -1,8 +1,8 @@
 //! The inner loops of the fused pass, over a block of labels.
 //!
 //! Logits lie label-major: the values of one label for all rows of the batch are neighbours, and
-//! a block is a few hundred such runs of `stride` values. `stride` is the number of rows rounded up to
-//! [`LANES`]; the rows that fill it up carry a scale of zero and so count for nothing.
+//! a block is a few hundred such runs of `stride` values. `stride` is the number of rows rounded up
+//! to whole cache lines; the rows that fill it up carry a scale of zero and so count for nothing.
 
 use super::real::Real;
 use super::terms::{LossTerms, STATIC_THRESHOLD, ThresholdTerms, Thresholds};
@@ -11,7 +11,7 @@ use crate::ml::config::threshold::{GlobalSignal, Squash};
 use crate::ml::signal::batch::{BatchSignals, Entry};
 
 /// Values handled side by side; sums over rows are kept in as many parts.
-pub const LANES: usize = 16;
+pub const LANES: usize = 8;
 
 /// What is the same for all labels of a row: how to standardise its logits, and its share of the
 /// reduced loss.
@@ -80,42 +80,35 @@ widest! {
     }
 }
 
-widest! {
-    /// Loss and gradients over a block of labels.
-    pub fn loss_block<T: Real>(input: &BlockInput<T>, output: &mut BlockOutput<T>) -> BlockLoss {
-        let stride = input.rows.scale.len();
-        let mut special = Special::new(stride);
-        let mut block = BlockLoss::default();
-        let margin = T::of(input.loss.margin);
-        let margin_weight = T::of(input.loss.margin_weight);
-        for (offset, (z, g)) in input.z.chunks_exact(stride).zip(output.g.chunks_exact_mut(stride)).enumerate() {
-            let label = input.first_label + offset;
-            let entries = input.signals.of(label);
-            let base = theta(input, label, T::ZERO, T::ZERO);
-            let sums = if entries.is_empty() {
-                let sums = run(z, g, input.rows, margin, margin_weight, |_| Element::plain(base));
-                RunSums { pull: sums.pull * base.slope, ..sums }
-            } else {
-                special.fill(input, label, base, entries);
-                let sums = run(z, g, input.rows, margin, margin_weight, |row| special.element(row));
-                RunSums { pull: special.pull(g), ..sums }
-            };
-            block.bce += sums.bce.to_f64();
-            block.margin += sums.margin.to_f64();
-            threshold_gradients(input, output.alpha, output.beta, output.bias, output.lambda, Pull {
-                label,
-                offset,
-                all: -sums.pull,
-                entries,
-                g,
-                slopes: &special.slope,
-            });
-            if input.loss.standardise {
-                row_sums(z, g, input.rows, output.row_gradient, output.row_product);
-            }
+/// Loss and gradients over a block of labels.
+pub fn loss_block<T: Real>(input: &BlockInput<T>, output: &mut BlockOutput<T>) -> BlockLoss {
+    let stride = input.rows.scale.len();
+    let mut special = Special::new(stride);
+    let mut bases = vec![Theta { value: T::ZERO, slope: T::ZERO }; input.z.len() / stride];
+    base_thresholds(input, &mut bases);
+    let mut block = BlockLoss::default();
+    let kink = Kink { margin: T::of(input.loss.margin), weight: T::of(input.loss.margin_weight) };
+    let runs = input.z.chunks_exact(stride).zip(output.g.chunks_exact_mut(stride)).zip(bases);
+    for (offset, ((z, g), base)) in runs.enumerate() {
+        let label = input.first_label + offset;
+        let entries = input.signals.of(label);
+        let sums = if entries.is_empty() {
+            let sums = plain_run(z, g, input.rows, kink, base.value);
+            RunSums { pull: sums.pull * base.slope, ..sums }
+        } else {
+            fill_special(&mut special, input, label, base, entries);
+            let sums = special_run(z, g, input.rows, kink, &special);
+            RunSums { pull: weighted_sum(g, &special.slope), ..sums }
+        };
+        block.bce += sums.bce.to_f64();
+        block.margin += sums.margin.to_f64();
+        let pull = Pull { label, offset, all: -sums.pull, entries, g, slopes: &special.slope };
+        threshold_gradients(input, output.alpha, output.beta, output.bias, output.lambda, pull);
+        if input.loss.standardise {
+            row_sums(z, g, input.rows, output.row_gradient, output.row_product);
         }
-        block
     }
+    block
 }
 
 widest! {
@@ -145,10 +138,18 @@ widest! {
     ) {
         let stride = shift.len();
         for ((z, g), sum) in z.chunks_exact(stride).zip(g.chunks_exact_mut(stride)).zip(label_sums) {
-            for row in 0..stride {
-                g[row] = (g[row] - shift[row]) * rows.inverse[row] - (z[row] - rows.mean[row]) * tilt[row];
+            let mut lanes = [T::ZERO; LANES];
+            let back = lanes_of(shift).iter().zip(lanes_of(tilt));
+            let rows = lanes_of(&rows.mean).iter().zip(lanes_of(&rows.inverse));
+            let values = lanes_of(z).iter().zip(g.as_chunks_mut::<LANES>().0);
+            for (((z, g), (mean, inverse)), (shift, tilt)) in values.zip(rows).zip(back) {
+                for lane in 0..LANES {
+                    let straight = (g[lane] - shift[lane]) * inverse[lane];
+                    g[lane] = (mean[lane] - z[lane]).times_plus(tilt[lane], straight);
+                    lanes[lane] += g[lane];
+                }
             }
-            *sum = lane_sum(g);
+            *sum = fold(&lanes);
         }
     }
 }
@@ -197,6 +198,15 @@ fn theta<T: Real>(input: &BlockInput<T>, label: usize, local: T, own: T) -> Thet
     }
 }
 
+widest! {
+    /// The thresholds of a block's elements that have no signal.
+    fn base_thresholds<T: Real>(input: &BlockInput<T>, bases: &mut [Theta<T>]) {
+        for (offset, base) in bases.iter_mut().enumerate() {
+            *base = theta(input, input.first_label + offset, T::ZERO, T::ZERO);
+        }
+    }
+}
+
 /// The entry of a vector that has one for each label, or one for all.
 #[inline(always)]
 fn of_label<T: Copy>(values: &[T], label: usize) -> T {
@@ -212,11 +222,11 @@ struct Element<T> {
     weight: T,
 }
 
-impl<T: Real> Element<T> {
-    #[inline(always)]
-    fn plain(theta: Theta<T>) -> Self {
-        Self { theta: theta.value, sign: T::ONE, weight: T::ONE }
-    }
+/// The margin loss: where it starts, and what it weighs.
+#[derive(Clone, Copy)]
+struct Kink<T> {
+    margin: T,
+    weight: T,
 }
 
 struct RunSums<T> {
@@ -226,42 +236,93 @@ struct RunSums<T> {
     pull: T,
 }
 
+/// The elements of a run, chunk by chunk.
+trait Elements<T> {
+    type Chunk;
+    fn chunks(self) -> impl Iterator<Item = Self::Chunk>;
+    fn at(chunk: &Self::Chunk, lane: usize) -> Element<T>;
+}
+
+/// A label without true labels or signals.
+struct Alike<T>(Element<T>);
+
+impl<T: Real> Elements<T> for Alike<T> {
+    type Chunk = Element<T>;
+
+    #[inline(always)]
+    fn chunks(self) -> impl Iterator<Item = Element<T>> {
+        std::iter::repeat(self.0)
+    }
+
+    #[inline(always)]
+    fn at(chunk: &Element<T>, _: usize) -> Element<T> {
+        *chunk
+    }
+}
+
+type Lanes<T> = [T; LANES];
+
+/// Theta, sign and weight, each row its own.
+struct Each<'a, T>(&'a [Lanes<T>], &'a [Lanes<T>], &'a [Lanes<T>]);
+
+impl<'a, T: Real> Elements<T> for Each<'a, T> {
+    type Chunk = ((&'a Lanes<T>, &'a Lanes<T>), &'a Lanes<T>);
+
+    #[inline(always)]
+    fn chunks(self) -> impl Iterator<Item = Self::Chunk> {
+        self.0.iter().zip(self.1).zip(self.2)
+    }
+
+    #[inline(always)]
+    fn at(((theta, sign), weight): &Self::Chunk, lane: usize) -> Element<T> {
+        Element { theta: theta[lane], sign: sign[lane], weight: weight[lane] }
+    }
+}
+
+widest! {
+    fn plain_run<T: Real>(z: &[T], g: &mut [T], rows: &RowTerms<T>, kink: Kink<T>, theta: T) -> RunSums<T> {
+        run(z, g, rows, kink, Alike(Element { theta, sign: T::ONE, weight: T::ONE }))
+    }
+}
+
+widest! {
+    fn special_run<T: Real>(
+        z: &[T], g: &mut [T], rows: &RowTerms<T>, kink: Kink<T>, special: &Special<T>,
+    ) -> RunSums<T> {
+        let elements = Each(lanes_of(&special.theta), lanes_of(&special.sign), lanes_of(&special.weight));
+        run(z, g, rows, kink, elements)
+    }
+}
+
 /// One label, all rows: eqs. 3 and 7 and their gradient by the standardised logit.
 #[inline(always)]
-fn run<T: Real>(
+fn run<T: Real, E: Elements<T>>(
     z: &[T],
     g: &mut [T],
     rows: &RowTerms<T>,
-    margin: T,
-    margin_weight: T,
-    element: impl Fn(usize) -> Element<T>,
+    kink: Kink<T>,
+    elements: E,
 ) -> RunSums<T> {
     let mut bce = [T::ZERO; LANES];
     let mut hinges = [T::ZERO; LANES];
     let mut pull = [T::ZERO; LANES];
-    let z = z.as_chunks::<LANES>().0;
-    let g = g.as_chunks_mut::<LANES>().0;
-    let mean = rows.mean.as_chunks::<LANES>().0;
-    let inverse = rows.inverse.as_chunks::<LANES>().0;
-    let scale = rows.scale.as_chunks::<LANES>().0;
-    for (chunk, (((z, g), (mean, inverse)), scale)) in
-        z.iter().zip(g).zip(mean.iter().zip(inverse)).zip(scale).enumerate()
-    {
+    let values = lanes_of(z).iter().zip(g.as_chunks_mut::<LANES>().0);
+    let rows = lanes_of(&rows.mean).iter().zip(lanes_of(&rows.inverse)).zip(lanes_of(&rows.scale));
+    for (((z, g), ((mean, inverse), scale)), chunk) in values.zip(rows).zip(elements.chunks()) {
         for lane in 0..LANES {
-            let at = element(chunk * LANES + lane);
-            let standardised = (z[lane] - mean[lane]) * inverse[lane];
-            let u = at.sign * (standardised - at.theta);
+            let at = E::at(&chunk, lane);
+            let u = at.sign * ((z[lane] - mean[lane]) * inverse[lane] - at.theta);
             let t = (-u.abs()).exp_of_negative();
             let upper = T::ONE / (T::ONE + t);
             let sigmoid = if u < T::ZERO { t * upper } else { upper };
             let softplus = u.positive_part() + t.ln_1p_of_unit();
             // At the kink the gradient passes, as in PyTorch.
-            let over = u + margin;
-            let step = if over < T::ZERO { T::ZERO } else { margin_weight };
-            let gradient = scale[lane] * at.sign * (at.weight * sigmoid + step);
+            let over = u + kink.margin;
+            let step = if over < T::ZERO { T::ZERO } else { kink.weight };
+            let gradient = scale[lane] * at.sign * at.weight.times_plus(sigmoid, step);
             g[lane] = gradient;
-            bce[lane] += scale[lane] * at.weight * softplus;
-            hinges[lane] += scale[lane] * over.positive_part();
+            bce[lane] = (scale[lane] * at.weight).times_plus(softplus, bce[lane]);
+            hinges[lane] = scale[lane].times_plus(over.positive_part(), hinges[lane]);
             pull[lane] += gradient;
         }
     }
@@ -281,37 +342,36 @@ impl<T: Real> Special<T> {
         let row = || vec![T::ZERO; stride];
         Self { theta: row(), slope: row(), sign: row(), weight: row() }
     }
+}
 
-    #[inline(always)]
-    fn fill(&mut self, input: &BlockInput<T>, label: usize, base: Theta<T>, entries: &[Entry]) {
-        self.theta.fill(base.value);
-        self.slope.fill(base.slope);
-        self.sign.fill(T::ONE);
-        self.weight.fill(T::ONE);
+widest! {
+    /// Writes out the elements of one label.
+    fn fill_special<T: Real>(
+        special: &mut Special<T>, input: &BlockInput<T>, label: usize, base: Theta<T>, entries: &[Entry],
+    ) {
+        special.theta.fill(base.value);
+        special.slope.fill(base.slope);
+        special.sign.fill(T::ONE);
+        special.weight.fill(T::ONE);
         for entry in entries {
             let row = entry.row as usize;
             let theta = theta(input, label, T::of(entry.local), T::of(entry.own));
-            self.theta[row] = theta.value;
-            self.slope[row] = theta.slope;
+            special.theta[row] = theta.value;
+            special.slope[row] = theta.slope;
             if entry.positive {
-                self.sign[row] = -T::ONE;
-                self.weight[row] = input.loss.positive_weights[label];
+                special.sign[row] = -T::ONE;
+                special.weight[row] = input.loss.positive_weights[label];
             }
         }
     }
+}
 
-    #[inline(always)]
-    fn element(&self, row: usize) -> Element<T> {
-        Element { theta: self.theta[row], sign: self.sign[row], weight: self.weight[row] }
-    }
-
-    /// Sum of gradient times slope.
-    #[inline(always)]
-    fn pull(&self, g: &[T]) -> T {
+widest! {
+    fn weighted_sum<T: Real>(values: &[T], weights: &[T]) -> T {
         let mut lanes = [T::ZERO; LANES];
-        for (g, slope) in g.as_chunks::<LANES>().0.iter().zip(self.slope.as_chunks::<LANES>().0) {
+        for (values, weights) in lanes_of(values).iter().zip(lanes_of(weights)) {
             for lane in 0..LANES {
-                lanes[lane] += g[lane] * slope[lane];
+                lanes[lane] = values[lane].times_plus(weights[lane], lanes[lane]);
             }
         }
         fold(&lanes)
@@ -329,7 +389,6 @@ struct Pull<'a, T> {
     slopes: &'a [T],
 }
 
-#[inline(always)]
 fn threshold_gradients<T: Real>(
     input: &BlockInput<T>,
     alpha: &mut [T],
@@ -361,20 +420,33 @@ fn threshold_gradients<T: Real>(
     lambda[pull.offset] = of_lambda;
 }
 
-#[inline(always)]
-fn row_sums<T: Real>(z: &[T], g: &[T], rows: &RowTerms<T>, gradient: &mut [T], product: &mut [T]) {
-    for row in 0..z.len() {
-        let standardised = (z[row] - rows.mean[row]) * rows.inverse[row];
-        gradient[row] += g[row];
-        product[row] += g[row] * standardised;
+widest! {
+    /// Adds one label's gradient, plain and times the standardised logit, to the sums of each row.
+    fn row_sums<T: Real>(z: &[T], g: &[T], rows: &RowTerms<T>, gradient: &mut [T], product: &mut [T]) {
+        let values = lanes_of(z).iter().zip(lanes_of(g));
+        let rows = lanes_of(&rows.mean).iter().zip(lanes_of(&rows.inverse));
+        let sums = gradient.as_chunks_mut::<LANES>().0.iter_mut().zip(product.as_chunks_mut::<LANES>().0);
+        for (((z, g), (mean, inverse)), (gradient, product)) in values.zip(rows).zip(sums) {
+            for lane in 0..LANES {
+                let standardised = (z[lane] - mean[lane]) * inverse[lane];
+                gradient[lane] += g[lane];
+                product[lane] = g[lane].times_plus(standardised, product[lane]);
+            }
+        }
     }
+}
+
+/// Whole lanes; every run has only such.
+#[inline(always)]
+fn lanes_of<T>(values: &[T]) -> &[[T; LANES]] {
+    values.as_chunks::<LANES>().0
 }
 
 /// The sum of a run, lane by lane and then over the lanes.
 #[inline(always)]
 fn lane_sum<T: Real>(run: &[T]) -> T {
     let mut lanes = [T::ZERO; LANES];
-    for chunk in run.as_chunks::<LANES>().0 {
+    for chunk in lanes_of(run) {
         for lane in 0..LANES {
             lanes[lane] += chunk[lane];
         }
@@ -384,7 +456,7 @@ fn lane_sum<T: Real>(run: &[T]) -> T {
 
 /// Halves the lanes until one is left: an order that vector code can follow.
 #[inline(always)]
-fn fold<T: Real>(lanes: &[T; LANES]) -> T {
+fn fold<T: Real>(lanes: &Lanes<T>) -> T {
     let mut lanes = *lanes;
     let mut width = LANES / 2;
     while width > 0 {

@@ -27,6 +27,8 @@ pub trait Real:
     fn of(number: f64) -> Self;
     fn to_f64(self) -> f64;
     fn abs(self) -> Self;
+    /// self · factor + term, rounded once.
+    fn times_plus(self, factor: Self, term: Self) -> Self;
     /// e^x for x <= 0.
     fn exp_of_negative(self) -> Self;
     /// ln(1 + t) for t from 0 to 1.
@@ -63,6 +65,10 @@ impl Real for f64 {
         self.abs()
     }
 
+    fn times_plus(self, factor: Self, term: Self) -> Self {
+        self.mul_add(factor, term)
+    }
+
     fn exp_of_negative(self) -> Self {
         self.exp()
     }
@@ -91,6 +97,11 @@ impl Real for f32 {
         self.abs()
     }
 
+    #[inline(always)]
+    fn times_plus(self, factor: Self, term: Self) -> Self {
+        self.mul_add(factor, term)
+    }
+
     /// x = n ln 2 + r with |r| <= (ln 2)/2; e^r by its series, 2^n through the exponent bits.
     /// Below -87 the answer stays at e^-87, about 1e-38.
     #[inline(always)]
@@ -100,12 +111,11 @@ impl Real for f32 {
         const LN_2_HIGH: f32 = 0.693_359_4;
         const LN_2_LOW: f32 = -2.121_944_4e-4;
         let x = if self < -87.0 { -87.0 } else { self };
-        let rounded = x * std::f32::consts::LOG2_E + ROUNDER;
+        let rounded = x.mul_add(std::f32::consts::LOG2_E, ROUNDER);
         let n = rounded - ROUNDER;
-        let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
-        let series = 1.0 / 120.0 + r * (1.0 / 720.0 + r * (1.0 / 5040.0));
-        let series = 0.5 + r * (1.0 / 6.0 + r * (1.0 / 24.0 + r * series));
-        let power = 1.0 + (r + r * r * series);
+        let r = n.mul_add(-LN_2_LOW, n.mul_add(-LN_2_HIGH, x));
+        let power =
+            polynomial(r, [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0]);
         f32::from_bits(power.to_bits().wrapping_add(rounded.to_bits() << 23))
     }
 
@@ -114,11 +124,20 @@ impl Real for f32 {
     fn ln_1p_of_unit(self) -> Self {
         let s = self / (2.0 + self);
         let q = s * s;
-        let tail = 1.0 / 9.0 + q * (1.0 / 11.0 + q * (1.0 / 13.0));
-        let series = q * (1.0 / 3.0 + q * (1.0 / 5.0 + q * (1.0 / 7.0 + q * tail)));
+        let series = polynomial(q, [1.0 / 3.0, 1.0 / 5.0, 1.0 / 7.0, 1.0 / 9.0, 1.0 / 11.0, 1.0 / 13.0]);
         let twice = s + s;
-        twice + twice * series
+        (twice * q).mul_add(series, twice)
     }
+}
+
+/// After Horner; the constant term comes first.
+#[inline(always)]
+fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    let mut value = coefficients[N - 1];
+    for place in (0..N - 1).rev() {
+        value = value.mul_add(x, coefficients[place]);
+    }
+    value
 }
 
 #[cfg(test)]

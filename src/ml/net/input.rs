@@ -7,55 +7,35 @@ use super::features::FeatureMap;
 use crate::ml::data::csr::Csr;
 use crate::ml::loss::widest::widest;
 
-/// The features of a batch, by row and by input.
-#[derive(Default)]
+/// The features of a batch.
 pub struct BatchInputs {
     row_ends: Vec<u32>,
     /// Input and value, row by row.
-    by_row: Vec<(u32, f32)>,
+    entries: Vec<(u32, f32)>,
+}
+
+/// The features of a batch the other way round, which the backward pass and the optimiser need.
+pub struct InputGroups {
     /// The inputs that occur, ascending, and where the entries of each end.
     inputs: Vec<(u32, u32)>,
-    /// Row and value, input by input.
-    by_input: Vec<(u32, f32)>,
+    /// Row and value, input by input. Where features share an input, a row may come twice.
+    entries: Vec<(u32, f32)>,
 }
 
 impl BatchInputs {
     pub fn new(map: &FeatureMap, features: &Csr, rows: &[u32]) -> Self {
         let mut row_ends = vec![0];
-        let mut by_row = Vec::new();
+        let mut entries = Vec::new();
         for &row in rows {
             let values = features.row_values(row as usize);
             for (place, &feature) in features.row(row as usize).iter().enumerate() {
                 if let Some((input, sign)) = map.input(feature) {
-                    by_row.push((input, sign * values.get(place).copied().unwrap_or(1.0)));
+                    entries.push((input, sign * values.get(place).copied().unwrap_or(1.0)));
                 }
             }
-            row_ends.push(by_row.len() as u32);
+            row_ends.push(entries.len() as u32);
         }
-        Self { row_ends, by_row, ..Self::default() }
-    }
-
-    /// Groups the entries by input, which only the backward pass needs. Where features share an
-    /// input, a row may come twice.
-    pub fn group_by_input(&mut self) {
-        let mut sorted: Vec<(u64, f32)> = Vec::with_capacity(self.by_row.len());
-        for row in 0..self.rows() {
-            sorted.extend(
-                self.row(row).iter().map(|&(input, value)| (u64::from(input) << 32 | row as u64, value)),
-            );
-        }
-        sorted.sort_by_key(|entry| entry.0);
-        self.inputs.clear();
-        self.by_input.clear();
-        for (key, value) in sorted {
-            let input = (key >> 32) as u32;
-            self.by_input.push((key as u32, value));
-            let end = self.by_input.len() as u32;
-            match self.inputs.last_mut() {
-                Some(last) if last.0 == input => last.1 = end,
-                _ => self.inputs.push((input, end)),
-            }
-        }
+        Self { row_ends, entries }
     }
 
     pub fn rows(&self) -> usize {
@@ -64,7 +44,7 @@ impl BatchInputs {
 
     /// Input and value of every entry, row by row.
     pub fn entries(&self) -> &[(u32, f32)] {
-        &self.by_row
+        &self.entries
     }
 
     /// Where a row's entries start.
@@ -73,7 +53,43 @@ impl BatchInputs {
     }
 
     pub fn row(&self, row: usize) -> &[(u32, f32)] {
-        &self.by_row[self.row_ends[row] as usize..self.row_ends[row + 1] as usize]
+        &self.entries[self.row_ends[row] as usize..self.row_ends[row + 1] as usize]
+    }
+
+    /// `out` (unit-major, `stride` values per unit) = bias + the sum of each row's table rows.
+    pub fn forward(&self, table: &[f32], bias: &[f32], stride: usize, out: &mut [f32], scratch: &mut Buffer) {
+        let width = bias.len();
+        scratch.resize(self.rows() * width);
+        scratch.par_chunks_mut(width).enumerate().for_each(|(row, sums)| {
+            sums.copy_from_slice(bias);
+            for &(input, value) in self.row(row) {
+                let start = input as usize * width;
+                add_scaled(sums, &table[start..start + width], value);
+            }
+        });
+        transpose(scratch, self.rows(), width, stride, out);
+    }
+}
+
+impl InputGroups {
+    pub fn new(batch: &BatchInputs) -> Self {
+        let mut sorted: Vec<(u64, f32)> = Vec::with_capacity(batch.entries.len());
+        for row in 0..batch.rows() {
+            let key = |input: u32| u64::from(input) << 32 | row as u64;
+            sorted.extend(batch.row(row).iter().map(|&(input, value)| (key(input), value)));
+        }
+        sorted.sort_by_key(|entry| entry.0);
+        let mut groups = Self { inputs: Vec::new(), entries: Vec::with_capacity(sorted.len()) };
+        for (key, value) in sorted {
+            let input = (key >> 32) as u32;
+            groups.entries.push((key as u32, value));
+            let end = groups.entries.len() as u32;
+            match groups.inputs.last_mut() {
+                Some(last) if last.0 == input => last.1 = end,
+                _ => groups.inputs.push((input, end)),
+            }
+        }
+        groups
     }
 
     /// How many different inputs occur.
@@ -94,21 +110,7 @@ impl BatchInputs {
 
     fn of_input(&self, place: usize) -> &[(u32, f32)] {
         let start = if place == 0 { 0 } else { self.inputs[place - 1].1 };
-        &self.by_input[start as usize..self.inputs[place].1 as usize]
-    }
-
-    /// `out` (unit-major, `stride` values per unit) = bias + the sum of each row's table rows.
-    pub fn forward(&self, table: &[f32], bias: &[f32], stride: usize, out: &mut [f32], scratch: &mut Buffer) {
-        let width = bias.len();
-        scratch.resize(self.rows() * width);
-        scratch.par_chunks_mut(width).enumerate().for_each(|(row, sums)| {
-            sums.copy_from_slice(bias);
-            for &(input, value) in self.row(row) {
-                let start = input as usize * width;
-                add_scaled(sums, &table[start..start + width], value);
-            }
-        });
-        transpose(scratch, self.rows(), width, stride, out);
+        &self.entries[start as usize..self.inputs[place].1 as usize]
     }
 
     /// The gradient by the table rows that occur, by place, from the
@@ -138,7 +140,7 @@ impl BatchInputs {
 widest! {
     fn add_scaled(sums: &mut [f32], values: &[f32], factor: f32) {
         for (sum, &value) in sums.iter_mut().zip(values) {
-            *sum += factor * value;
+            *sum = factor.mul_add(value, *sum);
         }
     }
 }
@@ -169,9 +171,7 @@ mod tests {
             indices: vec![0, 3, 1, 3].into(),
             values: vec![2.0, 1.0, 0.5, -1.0].into(),
         };
-        let mut batch = BatchInputs::new(&FeatureMap::All { features: 4 }, &features, &[2, 1, 0]);
-        batch.group_by_input();
-        batch
+        BatchInputs::new(&FeatureMap::All { features: 4 }, &features, &[2, 1, 0])
     }
 
     #[test]
@@ -184,11 +184,11 @@ mod tests {
 
     #[test]
     fn the_gradient_reaches_only_the_inputs_that_occur() {
-        let batch = batch();
+        let groups = InputGroups::new(&batch());
         let g = [1.0, 2.0, 4.0, 0.0, 10.0, 20.0, 40.0, 0.0];
         let mut gradient = Buffer::default();
-        batch.backward(&g, 2, 4, &mut gradient, &mut Buffer::default());
-        assert_eq!((0..batch.distinct()).map(|place| batch.input(place)).collect::<Vec<_>>(), [0, 1, 3]);
+        groups.backward(&g, 2, 4, &mut gradient, &mut Buffer::default());
+        assert_eq!((0..groups.distinct()).map(|place| groups.input(place)).collect::<Vec<_>>(), [0, 1, 3]);
         assert_eq!(&gradient[..], [8.0, 80.0, 0.5, 5.0, 3.0, 30.0]);
     }
 }

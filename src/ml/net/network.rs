@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use super::activation::{DropoutDraw, Hidden};
 use super::buffer::Buffer;
 use super::dense::sum_partials;
-use super::input::BatchInputs;
+use super::input::{BatchInputs, InputGroups};
 use super::weights::Weights;
 use crate::ml::config::net::NetConfig;
 use crate::ml::loss::fused::{Pass, ThresholdGradients, stride};
@@ -87,24 +87,25 @@ impl Workspace {
         &mut self,
         config: &NetConfig,
         weights: &Weights,
-        inputs: &BatchInputs,
+        groups: &InputGroups,
+        rows: usize,
         pass: &Pass<f32>,
         gradients: &mut Gradients,
     ) -> LossValue {
-        let stride = stride(inputs.rows());
+        let stride = stride(rows);
         self.thresholds.resize(weights.labels());
         self.g.resize(self.z.len());
         let rest = &mut gradients.rest;
         let value = if weights.layers.is_empty() {
             let value = pass.run(&self.z, &mut self.g, &mut self.thresholds, &mut rest.input_bias);
-            inputs.backward(&self.g, weights.width, stride, &mut gradients.table, &mut self.scratch);
+            groups.backward(&self.g, weights.width, stride, &mut gradients.table, &mut self.scratch);
             value
         } else {
             let value = self.backward_output(weights, pass, rest, stride);
             self.backward_hidden(config, weights, rest, stride);
             let g = &self.back[0];
             run_sums(g, stride, &mut rest.input_bias);
-            inputs.backward(g, weights.width, stride, &mut gradients.table, &mut self.scratch);
+            groups.backward(g, weights.width, stride, &mut gradients.table, &mut self.scratch);
             value
         };
         rest.alpha.copy_from_slice(&self.thresholds.alpha);

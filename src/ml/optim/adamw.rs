@@ -40,9 +40,10 @@ widest! {
         let (new1, new2) = (1.0 - step.beta1, 1.0 - step.beta2);
         for (((p, &g), m), v) in parameters.iter_mut().zip(gradient).zip(first).zip(second) {
             let g = g * step.scale;
-            *m += new1 * (g - *m);
-            *v = step.beta2 * *v + new2 * (g * g);
-            *p = *p * step.decay - step.rate * *m / (v.sqrt() * step.correction + step.eps);
+            *m = new1.mul_add(g - *m, *m);
+            *v = step.beta2.mul_add(*v, new2 * (g * g));
+            let change = step.rate * *m / v.sqrt().mul_add(step.correction, step.eps);
+            *p = p.mul_add(step.decay, -change);
         }
     }
 }
@@ -53,7 +54,8 @@ widest! {
         for ((p, m), v) in parameters.iter_mut().zip(first).zip(second) {
             *m *= step.beta1;
             *v *= step.beta2;
-            *p = *p * step.decay - step.rate * *m / (v.sqrt() * step.correction + step.eps);
+            let change = step.rate * *m / v.sqrt().mul_add(step.correction, step.eps);
+            *p = p.mul_add(step.decay, -change);
         }
     }
 }
@@ -62,7 +64,7 @@ widest! {
     /// Plain gradient descent with decoupled decay.
     pub fn descend(decay: f32, rate: f32, parameters: &mut [f32], gradient: &[f32]) {
         for (p, &g) in parameters.iter_mut().zip(gradient) {
-            *p = *p * decay - rate * g;
+            *p = p.mul_add(decay, -(rate * g));
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::ml::loss::fused::Pass;
 use crate::ml::loss::terms::{LossTerms, ThresholdTerms, Thresholds};
 use crate::ml::net::buffer::Buffer;
 use crate::ml::net::features::FeatureMap;
-use crate::ml::net::input::BatchInputs;
+use crate::ml::net::input::{BatchInputs, InputGroups};
 use crate::ml::net::network::{Gradients, Workspace};
 use crate::ml::net::weights::Weights;
 use crate::ml::signal::batch::BatchSignals;
@@ -61,8 +61,7 @@ fn inputs(golden: &Value) -> (BatchInputs, Weights) {
         indices: numbers("indices").iter().map(|&n| n as u32).collect::<Vec<_>>().into(),
         values: numbers("values").iter().map(|&n| n as f32).collect::<Vec<_>>().into(),
     };
-    let mut batch = BatchInputs::new(&FeatureMap::All { features: INPUTS }, &features, &[0, 1, 2, 3, 4, 5]);
-    batch.group_by_input();
+    let batch = BatchInputs::new(&FeatureMap::All { features: INPUTS }, &features, &[0, 1, 2, 3, 4, 5]);
     let mut weights = Weights::zeros(&[INPUTS, HIDDEN, LABELS], 1);
     for (buffer, (_, name, turn)) in weights.buffers_mut().into_iter().zip(PARAMETERS) {
         let values = golden_values(golden, name, turn);
@@ -107,6 +106,7 @@ fn run_golden(number: usize, kind: OptimiserKind) {
     let net = NetConfig { hidden: vec![HIDDEN], ..paper.net };
 
     let (batch, weights) = inputs(&golden["inputs"]);
+    let groups = InputGroups::new(&batch);
     let y = sparse(&matrix(&golden["inputs"]["Y"]));
     let signals = BatchSignals::new(LABELS, &y, &propagate(&y, LABELS, false, 1e-8), 1e-8);
     let terms = LossTerms::new(&loss, &[run["pos_weight"].as_f64().unwrap(); LABELS]);
@@ -126,12 +126,12 @@ fn run_golden(number: usize, kind: OptimiserKind) {
             lambda: &weights.lambda,
         };
         let pass = Pass::new(&terms, &thresholds, parameters, &signals, 6);
-        let value = workspace.backward(&net, weights, &batch, &pass, &mut gradients);
+        let value = workspace.backward(&net, weights, &groups, 6, &pass, &mut gradients);
         assert_close(&what, &[value.total], &[step["loss"].as_f64().unwrap()], 1e-5);
         if step["grads"].is_object() {
             check(&format!("{what}, gradient"), &gradients.rest, &step["grads"], Some(&gradients.table));
         }
-        optimiser.step(LR, &mut state, &gradients, &batch, variant.learns());
+        optimiser.step(LR, &mut state, &gradients, &groups, variant.learns());
         if step["params_after"].is_object() {
             check(&format!("{what}, after"), &state.weights, &step["params_after"], None);
         }

@@ -6,7 +6,7 @@ use super::adamw::{AdamwStep, adamw, adamw_without_gradient, descend};
 use crate::ml::config::optimiser::{OptimiserConfig, OptimiserKind};
 use crate::ml::engine::State;
 use crate::ml::net::buffer::Buffer;
-use crate::ml::net::input::BatchInputs;
+use crate::ml::net::input::InputGroups;
 use crate::ml::net::network::Gradients;
 use crate::ml::net::weights::Weights;
 
@@ -33,7 +33,7 @@ impl Optimiser {
         lr: f64,
         state: &mut State,
         gradients: &Gradients,
-        inputs: &BatchInputs,
+        inputs: &InputGroups,
         thresholds_learn: bool,
     ) {
         state.steps += 1;
@@ -90,7 +90,7 @@ fn descend_all(
     rate: f32,
     weights: &mut Weights,
     gradients: &Gradients,
-    inputs: &BatchInputs,
+    inputs: &InputGroups,
     learning: usize,
 ) {
     let width = weights.width;
@@ -114,7 +114,7 @@ struct Table<'a> {
     first: &'a mut Buffer,
     second: &'a mut Buffer,
     gradient: &'a Buffer,
-    inputs: &'a BatchInputs,
+    inputs: &'a InputGroups,
 }
 
 impl Table<'_> {
@@ -158,7 +158,7 @@ impl Table<'_> {
 fn rows_of<'a>(
     table: &'a mut [f32],
     width: usize,
-    inputs: &BatchInputs,
+    inputs: &InputGroups,
 ) -> impl IndexedParallelIterator<Item = &'a mut [f32]> {
     let mut rows = Vec::with_capacity(inputs.distinct());
     let (mut left, mut at) = (table, 0);

@@ -19,11 +19,9 @@ use crate::ml::engine::cpu::CpuEngine;
 use crate::ml::engine::torch::TorchEngine;
 use crate::ml::engine::{Batch, Engine, Scores, State};
 use crate::ml::net::features::FeatureMap;
-use crate::ml::net::input::BatchInputs;
 use crate::ml::net::random::Random;
 use crate::ml::net::weights::Weights;
 use crate::ml::signal::idf::Idf;
-use crate::ml::signal::sparse_rows::SparseRows;
 use crate::ml::signal::supply::LocalSupply;
 
 const LABELS: usize = 12;
@@ -303,9 +301,9 @@ fn clipping_bounds_the_step() {
 
 /// One batch for both engines.
 fn batch(data: &Data, map: &FeatureMap, supply: &LocalSupply, positions: &[u32]) -> Batch {
-    let targets = SparseRows::ones(positions.iter().map(|&row| data.labels.row(row as usize)));
-    let local = supply.of(positions, &targets, LABELS);
-    Batch { inputs: BatchInputs::new(map, &data.features, positions), targets, local }
+    let rows: Vec<u32> = (0..300).collect();
+    let examples = Examples { features: &data.features, labels: &data.labels, rows: &rows };
+    Batch::labelled(map, supply, examples, positions)
 }
 
 #[test]
@@ -341,9 +339,9 @@ fn the_engine_of_the_cpu_and_plain_libtorch_take_the_same_steps() {
         let mut theirs = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
         for step in 0..4 {
             let positions: Vec<u32> = (0..31).map(|i| (i * 7 + step as u32 * 50) % 240).collect();
-            let mut batch = batch(&data, &map, &supply, &positions);
-            let a = ours.step(&mut batch, 0.01, step).unwrap();
-            let b = theirs.step(&mut batch, 0.01, step).unwrap();
+            let batch = batch(&data, &map, &supply, &positions);
+            let a = ours.step(&batch, 0.01, step).unwrap();
+            let b = theirs.step(&batch, 0.01, step).unwrap();
             assert!((a.total - b.total).abs() < 1e-4 * b.total.abs(), "{method:?}: {a:?} {b:?}");
         }
         let (a, b) = (ours.state().unwrap(), theirs.state().unwrap());

@@ -15,11 +15,9 @@ use crate::ml::loss::terms::LossValue;
 use crate::ml::metric::label::LabelCount;
 use crate::ml::model::model::Model;
 use crate::ml::net::features::FeatureMap;
-use crate::ml::net::input::BatchInputs;
 use crate::ml::net::random::Random;
 use crate::ml::net::weights::Weights;
 use crate::ml::signal::idf::Idf;
-use crate::ml::signal::sparse_rows::SparseRows;
 use crate::ml::signal::supply::LocalSupply;
 
 /// How often a host hears of progress.
@@ -79,10 +77,8 @@ pub fn train(run: Run, host: &mut dyn Host) -> Result<Trained, TrainError> {
     if run.idf.values.len() != labels {
         return Err(TrainError::Idf { idf: run.idf.values.len(), data: labels });
     }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(run.threads).build();
+    let pool = engine::pool::pool(run.threads);
     let pool = pool.map_err(|source| TrainError::Threads { threads: run.threads, source })?;
-    // Parallelism is ours, by blocks that do not depend on it; libtorch computes each alone.
-    tch::set_num_threads(1);
     pool.install(|| Trainer::new(run, host)?.run())
 }
 
@@ -163,9 +159,12 @@ impl<'a> Trainer<'a> {
         let batches = order.chunks(method.batch).len() as u64;
         let lr = |step: u64| method.optimiser.lr * method.schedule.share(step, batches, method.epochs);
         let mut told = Instant::now();
-        for positions in order.chunks(method.batch).skip(self.position.batch as usize) {
+        let mut left = order.chunks(method.batch).skip(self.position.batch as usize).peekable();
+        let mut next = left.peek().map(|positions| self.batch(positions));
+        while let (Some(positions), Some(batch)) = (left.next(), next.take()) {
             let started = Instant::now();
-            self.step(positions, lr(self.position.step))?;
+            let rate = lr(self.position.step);
+            next = self.step(&batch, positions, left.peek().copied(), rate)?;
             self.add_seconds(started);
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();
@@ -201,25 +200,38 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    fn step(&mut self, positions: &[u32], lr: f64) -> Result<(), TrainError> {
+    fn batch(&self, positions: &[u32]) -> Batch {
+        Batch::labelled(&self.map, &self.supply, self.run.train, positions)
+    }
+
+    /// One step on a batch, while the next one is put together.
+    fn step(
+        &mut self,
+        batch: &Batch,
+        positions: &[u32],
+        following: Option<&[u32]>,
+        lr: f64,
+    ) -> Result<Option<Batch>, TrainError> {
         let train = self.run.train;
-        let rows: Vec<u32> = positions.iter().map(|&position| train.rows[position as usize]).collect();
-        let targets = SparseRows::ones(rows.iter().map(|&row| train.labels.row(row as usize)));
-        let local = self.supply.of(positions, &targets, train.labels.cols);
-        let inputs = BatchInputs::new(&self.map, train.features, &rows);
-        let mut batch = Batch { inputs, targets, local };
-        let loss = self.engine.step(&mut batch, lr, self.position.step)?;
+        let (engine, step) = (&mut self.engine, self.position.step);
+        let (map, supply) = (&self.map, &self.supply);
+        let (loss, next) = rayon::join(
+            || engine.step(batch, lr, step),
+            || following.map(|positions| Batch::labelled(map, supply, train, positions)),
+        );
+        let loss = loss?;
         let position = &mut self.position;
         position.batch += 1;
         position.step += 1;
         if !loss.total.is_finite() {
             let (epoch, batch) = (position.epoch + 1, position.batch);
+            let rows: Vec<u32> = positions.iter().map(|&place| train.rows[place as usize]).collect();
             let cause = likely_cause(self.run.method, train, &rows, &*self.engine.state()?);
             return Err(TrainError::Diverged { loss: loss.total, epoch, batch, cause });
         }
-        position.loss = sum(position.loss, scaled(loss, rows.len() as f64));
-        position.rows += rows.len() as u64;
-        Ok(())
+        position.loss = sum(position.loss, scaled(loss, positions.len() as f64));
+        position.rows += positions.len() as u64;
+        Ok(next)
     }
 
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {

@@ -4,8 +4,6 @@ use crate::ml::data::examples::{Examples, Unlabelled};
 use crate::ml::engine::{Batch, Engine, Scores};
 use crate::ml::metric::label::LabelCount;
 use crate::ml::net::features::FeatureMap;
-use crate::ml::net::input::BatchInputs;
-use crate::ml::signal::sparse_rows::SparseRows;
 use crate::ml::signal::supply::LocalSupply;
 
 /// Hands the scores of each batch, with the position of its first row, to `take`. Labels are
@@ -22,10 +20,8 @@ pub fn score(
     for (number, chunk) in rows.rows.chunks(batch).enumerate() {
         let first = number * batch;
         let positions: Vec<u32> = (first as u32..(first + chunk.len()) as u32).collect();
-        let targets = SparseRows::default();
-        let local = supply.of(&positions, &targets, engine.labels());
-        let inputs = BatchInputs::new(map, rows.features, chunk);
-        engine.scores(&Batch { inputs, targets, local }, &mut scores)?;
+        let batch = Batch::unlabelled(map, supply, rows, &positions, engine.labels());
+        engine.scores(&batch, &mut scores)?;
         take(first, &scores);
     }
     Ok(())
@@ -44,10 +40,7 @@ pub fn score_with_labels(
     for (number, chunk) in examples.rows.chunks(batch).enumerate() {
         let first = number * batch;
         let positions: Vec<u32> = (first as u32..(first + chunk.len()) as u32).collect();
-        let targets = SparseRows::ones(chunk.iter().map(|&row| examples.labels.row(row as usize)));
-        let local = supply.of(&positions, &targets, engine.labels());
-        let inputs = BatchInputs::new(map, examples.features, chunk);
-        engine.scores(&Batch { inputs, targets, local }, &mut scores)?;
+        engine.scores(&Batch::labelled(map, supply, examples, &positions), &mut scores)?;
         take(first, &scores);
     }
     Ok(())
