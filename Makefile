@@ -38,7 +38,7 @@ run: build ## build, then run the quickstart pipeline
 build: libtorch ## leave pipe and pipe-worker in target/release
 	$(CARGO) build $(PROFILE)
 
-test: libtorch ## run all tests
+test: build ## run all tests
 	$(CARGO) test $(PROFILE)
 
 lint: libtorch ## check formatting and lints, warnings are errors

@@ -19,13 +19,8 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
     }
 }
 
-/// What `pipe` runs in child processes of its own.
+/// What `pipe` runs in child processes of its own. The stages that need libtorch are run by
+/// `pipe-worker`, which lists them in `worker/src/stages.rs`.
 pub fn light_runners() -> &'static [Runner] {
     const { &[Runner::of::<Load>(), Runner::of::<Synthetic>(), Runner::of::<Vectorise>()] }
-}
-
-/// What only `pipe-worker` can run. Nothing that `pipe` calls may refer to this function: it is
-/// the only edge from the registry to libtorch.
-pub fn torch_runners() -> &'static [Runner] {
-    &[]
 }

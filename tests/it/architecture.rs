@@ -9,7 +9,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// Macros that write to the terminal.
 const PRINTING: [&str; 5] = ["print", "println", "eprint", "eprintln", "dbg"];
-const PRINTING_LAYERS: [&str; 2] = ["bin", "cli"];
+const PRINTING_LAYERS: [&str; 2] = ["main", "cli"];
 
 #[test]
 fn the_layers_import_only_what_the_architecture_allows() {
@@ -56,7 +56,7 @@ fn printing_and_misplaced_crates_are_named_too() {
         rules.offences(&[source]),
         [
             "src/plan/key.rs:1: the crate `tch` is for `ml` only",
-            "src/plan/key.rs:2: `println!` outside of bin and cli: send an event or return a value",
+            "src/plan/key.rs:2: `println!` outside of main and cli: send an event or return a value",
         ]
     );
 }
@@ -77,7 +77,7 @@ fn only_the_worker_loads_libtorch() {
     let pipe = libraries(env!("CARGO_BIN_EXE_pipe"));
     assert!(pipe.contains("libc.so"), "{pipe}");
     assert!(!pipe.contains("torch") && !pipe.contains("c10"), "pipe must start without libtorch:\n{pipe}");
-    let worker = libraries(env!("CARGO_BIN_EXE_pipe-worker"));
+    let worker = libraries(crate::support::worker_program().to_str().unwrap());
     assert!(worker.contains("libtorch_cpu.so => /"), "pipe-worker must find libtorch:\n{worker}");
 }
 
@@ -122,7 +122,7 @@ impl Rules {
     fn read(document: &Path) -> Self {
         let rules = Self::parse(&std::fs::read_to_string(document).unwrap());
         assert!(
-            rules.imports.contains_key("runner") && rules.crates.contains_key("tch"),
+            rules.imports.contains_key("runner") && rules.crates.contains_key("clap"),
             "the tables are gone"
         );
         rules
@@ -182,7 +182,7 @@ impl Rules {
                 What::Print(name) => {
                     if !PRINTING_LAYERS.contains(&layer.as_str()) {
                         let advice = "send an event or return a value";
-                        offences.push(format!("{file}:{line}: `{name}!` outside of bin and cli: {advice}"));
+                        offences.push(format!("{file}:{line}: `{name}!` outside of main and cli: {advice}"));
                     }
                 }
             }

@@ -6,6 +6,14 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+/// `pipe-worker` is another package's program, which cargo does not build for these tests.
+#[track_caller]
+pub fn worker_program() -> PathBuf {
+    let worker = Path::new(env!("CARGO_BIN_EXE_pipe")).with_file_name("pipe-worker");
+    assert!(worker.is_file(), "build it first, as `make test` does: cargo build --release");
+    worker
+}
+
 pub struct PipelineTest {
     dir: tempfile::TempDir,
 }

@@ -1,0 +1,56 @@
+//! Which engine a method runs on.
+
+use super::cpu::CpuEngine;
+use super::torch::TorchEngine;
+use super::{Engine, State};
+use pipe::ml::config::device::Device;
+use pipe::ml::config::method::Method;
+use pipe::ml::signal::idf::Idf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    #[error(
+        "`device: {asked}` asks for a GPU, and libtorch sees none here: write `device: auto` or \
+         `device: cpu`, or run where there is one with a CUDA build of libtorch"
+    )]
+    NoCuda { asked: Device },
+    #[error("`device: {asked}` asks for GPU number {number}, and there are only {count}")]
+    TooFew { asked: Device, number: usize, count: i64 },
+    #[error("libtorch: {0}")]
+    Torch(#[from] tch::TchError),
+}
+
+/// The device that is meant on this machine.
+pub fn choose(asked: Device) -> Result<tch::Device, DeviceError> {
+    let count = if tch::Cuda::is_available() { tch::Cuda::device_count() } else { 0 };
+    match asked {
+        Device::Cpu => Ok(tch::Device::Cpu),
+        Device::Auto if count == 0 => Ok(tch::Device::Cpu),
+        Device::Auto => Ok(tch::Device::Cuda(0)),
+        Device::Cuda(_) if count == 0 => Err(DeviceError::NoCuda { asked }),
+        Device::Cuda(number) if number as i64 >= count => Err(DeviceError::TooFew { asked, number, count }),
+        Device::Cuda(number) => Ok(tch::Device::Cuda(number)),
+    }
+}
+
+/// The engine for a method, at a state.
+pub fn engine(method: &Method, idf: &Idf, state: State) -> Result<Box<dyn Engine + Send>, DeviceError> {
+    match choose(method.device)? {
+        tch::Device::Cpu => Ok(Box::new(CpuEngine::new(method, idf, state))),
+        device => Ok(Box::new(TorchEngine::new(method, idf, state, device)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_is_not_there_is_refused_with_a_sentence() {
+        if !tch::Cuda::is_available() {
+            let error = choose(Device::Cuda(1)).unwrap_err().to_string();
+            assert!(error.contains("cuda:1") && error.contains("device: cpu"), "{error}");
+            assert_eq!(choose(Device::Auto).unwrap(), tch::Device::Cpu);
+        }
+    }
+}

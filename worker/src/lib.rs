@@ -1,0 +1,16 @@
+//! What needs libtorch: networks, losses, optimisers, training, models. `pipe` never links this
+//! package; it starts the `pipe-worker` program.
+
+pub mod engine;
+pub mod loss;
+pub mod model;
+pub mod net;
+pub mod optim;
+pub mod train;
+
+#[cfg(test)]
+use pipe::ml::signal;
+
+#[cfg(test)]
+#[path = "../../src/ml/golden.rs"]
+mod golden;
