@@ -44,7 +44,7 @@ impl Session {
         }
         let path = layout.gc_lock();
         let gc_lock = lock::open(&path).map_err(|e| StoreError::writing(&path, e))?;
-        if !fs::read(layout.tag()).is_ok_and(|text| text == CACHEDIR_TAG.as_bytes()) {
+        if !layout.tag().exists() {
             fs::write(layout.tag(), CACHEDIR_TAG).map_err(|e| StoreError::writing(&layout.tag(), e))?;
         }
         let session = Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: GcLock(gc_lock) };
