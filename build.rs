@@ -16,6 +16,13 @@ fn main() {
     println!("cargo::rustc-link-arg=-Wl,-rpath,{}", lib.display());
     println!("cargo::rustc-env=PIPE_LIBTORCH_VERSION={}", header_version(libtorch).unwrap_or_default());
 
+    // `pipe` never calls into libtorch, but its object files lie beside those that do, and a linker
+    // takes whole object files, static initialisers of C++ included. Without the binding there
+    // is nothing to take; were it ever called, linking would fail. Rust's own linker here, lld, can.
+    if std::env::var("TARGET").is_ok_and(|target| target == "x86_64-unknown-linux-gnu") {
+        println!("cargo::rustc-link-arg-bin=pipe=-Wl,--remap-inputs=*libtorch_sys-*.rlib=/dev/null");
+    }
+
     // No symbol of libtorch_cuda is called by name: its kernels register themselves when it is
     // loaded. The linker would drop it, and CUDA would never be found.
     if lib.join("libtorch_cuda.so").exists() {

@@ -1,8 +1,10 @@
 //! The one place where stage kinds are registered.
 
 use super::command::Command;
+use super::idf::IdfStage;
 use super::kind::{KindOf, Runner};
 use super::load::Load;
+use super::train::Train;
 use super::vectorise::Vectorise;
 use crate::ml::data::synthetic::Synthetic;
 use crate::spec::kind::Kind;
@@ -12,8 +14,10 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
     const {
         &[
             &KindOf::<Command>::new(),
+            &KindOf::<IdfStage>::new(),
             &KindOf::<Load>::new(),
             &KindOf::<Synthetic>::new(),
+            &KindOf::<Train>::new(),
             &KindOf::<Vectorise>::new(),
         ]
     }
@@ -21,11 +25,18 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
 
 /// What `pipe` runs in child processes of its own.
 pub fn light_runners() -> &'static [Runner] {
-    const { &[Runner::of::<Load>(), Runner::of::<Synthetic>(), Runner::of::<Vectorise>()] }
+    const {
+        &[
+            Runner::of::<IdfStage>(),
+            Runner::of::<Load>(),
+            Runner::of::<Synthetic>(),
+            Runner::of::<Vectorise>(),
+        ]
+    }
 }
 
 /// What only `pipe-worker` can run. Nothing that `pipe` calls may refer to this function: it is
 /// the only edge from the registry to libtorch.
 pub fn torch_runners() -> &'static [Runner] {
-    &[]
+    const { &[Runner::of::<Train>()] }
 }

@@ -10,3 +10,4 @@ mod placing;
 mod processes;
 mod setup;
 mod support;
+mod training;

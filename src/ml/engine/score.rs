@@ -1,7 +1,7 @@
 //! Scores rows batch by batch and counts what was predicted.
 
+use super::{Batch, Engine, Scores};
 use crate::ml::data::examples::{Examples, Unlabelled};
-use crate::ml::engine::{Batch, Engine, Scores};
 use crate::ml::metric::label::LabelCount;
 use crate::ml::net::features::FeatureMap;
 use crate::ml::signal::supply::LocalSupply;
