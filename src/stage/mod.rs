@@ -4,10 +4,12 @@
 
 pub mod command;
 pub mod dataset;
+pub mod idf;
 pub mod kind;
 pub mod load;
 pub mod registry;
 pub mod synthetic;
+pub mod train;
 #[cfg(test)]
 mod trial;
 pub mod vectorise;

@@ -1,8 +1,10 @@
 //! The one place where stage kinds are registered.
 
 use super::command::Command;
+use super::idf::IdfStage;
 use super::kind::{KindOf, Runner};
 use super::load::Load;
+use super::train::Train;
 use super::vectorise::Vectorise;
 use crate::ml::data::synthetic::Synthetic;
 use crate::spec::kind::Kind;
@@ -12,15 +14,24 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
     const {
         &[
             &KindOf::<Command>::new(),
+            &KindOf::<IdfStage>::new(),
             &KindOf::<Load>::new(),
             &KindOf::<Synthetic>::new(),
+            &KindOf::<Train>::new(),
             &KindOf::<Vectorise>::new(),
         ]
     }
 }
 
 /// What `pipe` runs in child processes of its own. The stages that need libtorch are run by
-/// `pipe-worker`, which lists them in `worker/src/stages.rs`.
+/// `pipe-worker`, which lists them in `worker/src/stages`.
 pub fn light_runners() -> &'static [Runner] {
-    const { &[Runner::of::<Load>(), Runner::of::<Synthetic>(), Runner::of::<Vectorise>()] }
+    const {
+        &[
+            Runner::of::<IdfStage>(),
+            Runner::of::<Load>(),
+            Runner::of::<Synthetic>(),
+            Runner::of::<Vectorise>(),
+        ]
+    }
 }

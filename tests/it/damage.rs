@@ -38,7 +38,14 @@ fn a_flipped_bit_in_any_file_of_the_store_is_noticed_and_healed() {
         // What no result depends on, such as an old run's log, is left to fsck.
         test.pipe(&["cache", "fsck", "--repair"]).ok();
         let check = test.pipe(&["cache", "fsck"]);
-        assert_eq!(check.code, Some(0), "{} was not healed: {}{}", name.display(), check.stdout, check.stderr);
+        assert_eq!(
+            check.code,
+            Some(0),
+            "{} was not healed: {}{}",
+            name.display(),
+            check.stdout,
+            check.stderr
+        );
     }
 }
 

@@ -9,4 +9,6 @@ mod damage;
 mod placing;
 mod processes;
 mod setup;
+mod shipped;
 mod support;
+mod training;

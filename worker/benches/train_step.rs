@@ -1,5 +1,5 @@
 //! Milliseconds per training step at the shape of AmazonCat-13K, by part, on synthetic rows.
-//! `compare.py` runs it beside PyTorch. Usage: `train THREADS STEPS`; prints `name value unit`.
+//! `compare.py` runs it beside PyTorch. Usage: `train_step THREADS STEPS`; prints `name value unit`.
 
 use std::time::Instant;
 
@@ -9,22 +9,22 @@ use pipe::ml::config::optimiser::OptimiserKind;
 use pipe::ml::config::preset::Preset;
 use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::Examples;
-use pipe::ml::engine::cpu::CpuEngine;
-use pipe::ml::engine::pool::pool;
-use pipe::ml::engine::{Batch, Engine, State};
-use pipe::ml::loss::fused::Pass;
-use pipe::ml::loss::terms::{LossTerms, ThresholdTerms, Thresholds};
-use pipe::ml::net::features::FeatureMap;
-use pipe::ml::net::input::{BatchInputs, InputGroups};
-use pipe::ml::net::network::{Gradients, Workspace};
-use pipe::ml::net::random::Random;
-use pipe::ml::net::weights::Weights;
-use pipe::ml::optim::optimiser::Optimiser;
+use pipe::ml::data::random::Random;
 use pipe::ml::signal::batch::BatchSignals;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::propagate::propagate;
 use pipe::ml::signal::sparse_rows::SparseRows;
 use pipe::ml::signal::supply::LocalSupply;
+use pipe_worker::engine::cpu::CpuEngine;
+use pipe_worker::engine::pool::pool;
+use pipe_worker::engine::{Batch, Engine, State};
+use pipe_worker::loss::fused::Pass;
+use pipe_worker::loss::terms::{LossTerms, ThresholdTerms, Thresholds};
+use pipe_worker::net::features::FeatureMap;
+use pipe_worker::net::input::{BatchInputs, InputGroups};
+use pipe_worker::net::network::{Gradients, Workspace};
+use pipe_worker::net::weights::Weights;
+use pipe_worker::optim::optimiser::Optimiser;
 
 const ROWS: usize = 128;
 const FEATURES: usize = 203_882;
@@ -40,7 +40,7 @@ fn main() {
     let argument = |place: usize| std::env::args().nth(place).and_then(|text| text.parse().ok());
     let (Some(threads), Some(steps)) = (argument(1), argument(2)) else {
         // `cargo bench` and `cargo test` start every bench without them.
-        eprintln!("usage: train THREADS STEPS");
+        eprintln!("usage: train_step THREADS STEPS");
         return;
     };
     pool(threads).expect("threads").install(|| {
@@ -187,7 +187,7 @@ fn cpu_seconds() -> f64 {
 
 /// Uniform features, the worst case for the lazy optimiser; labels with a long tail.
 fn data() -> (Csr, Csr) {
-    let mut random = Random::new(1, "bench", 0);
+    let mut random = Random::new("bench", 1);
     let mut draw = |count: usize, of: usize, tail: bool| {
         let mut row: Vec<u32> = Vec::with_capacity(count);
         while row.len() < count {

@@ -6,6 +6,7 @@ pub mod loss;
 pub mod model;
 pub mod net;
 pub mod optim;
+pub mod stages;
 pub mod train;
 
 #[cfg(test)]

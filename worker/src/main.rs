@@ -4,18 +4,20 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pipe::stage::{registry, worker};
+use pipe_worker::stages::RUNNERS;
 
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(flag) if flag == "--version" => {
             println!(
-                "pipe-worker {} (libtorch {})",
+                "pipe-worker {} (libtorch {}, CUDA devices: {})",
                 env!("CARGO_PKG_VERSION"),
-                env!("PIPE_LIBTORCH_VERSION")
+                env!("PIPE_LIBTORCH_VERSION"),
+                tch::Cuda::device_count(),
             );
             ExitCode::SUCCESS
         }
-        Some(job) => worker::main(Path::new(&job), &[registry::light_runners()]),
+        Some(job) => worker::main(Path::new(&job), &[registry::light_runners(), RUNNERS]),
         None => {
             eprintln!(
                 "usage: pipe-worker JOB\n`pipe run` starts it with a job file; it is not meant to be started by hand"

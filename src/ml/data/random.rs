@@ -53,6 +53,12 @@ impl Random {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
+    /// From the standard normal distribution, after Box and Muller.
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -89,6 +95,15 @@ mod tests {
             seen[random.below(6)] += 1;
         }
         assert!(seen.iter().all(|&count| (9_600..10_400).contains(&count)), "{seen:?}");
+    }
+
+    #[test]
+    fn normal_draws_have_mean_0_and_variance_1() {
+        let mut random = Random::new("test", 3);
+        let draws: Vec<f64> = (0..20_000).map(|_| random.normal()).collect();
+        let mean = draws.iter().sum::<f64>() / 20_000.0;
+        let variance = draws.iter().map(|draw| (draw - mean).powi(2)).sum::<f64>() / 20_000.0;
+        assert!(mean.abs() < 0.03 && (variance - 1.0).abs() < 0.05, "{mean} {variance}");
     }
 
     /// Splits and generated data are cached and published: the numbers may never change silently.

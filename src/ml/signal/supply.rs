@@ -48,13 +48,16 @@ impl<'a> LocalSupply<'a> {
         rows: Unlabelled,
     ) -> Self {
         match signal {
-            LocalSignal::TrainNeighbours => {
-                let index = NeighbourIndex::new(train.features, train.rows);
-                let found = index.of(rows.features, rows.rows, config.neighbours, config.weighting);
-                Self::Neighbours { found, labels: train.labels }
-            }
+            LocalSignal::TrainNeighbours => Self::neighbours(config, train, rows),
             other => Self::in_training(other, config, train),
         }
+    }
+
+    /// The neighbours of `rows` among the training rows.
+    pub fn neighbours(config: &SignalConfig, train: Examples<'a>, rows: Unlabelled) -> Self {
+        let index = NeighbourIndex::new(train.features, train.rows);
+        let found = index.of(rows.features, rows.rows, config.neighbours, config.weighting);
+        Self::Neighbours { found, labels: train.labels }
     }
 
     /// The local signal of a batch: `positions` say which rows of the supply's it has.

@@ -3,9 +3,12 @@
 use super::cpu::CpuEngine;
 use super::torch::TorchEngine;
 use super::{Engine, State};
-use pipe::ml::config::device::Device;
+use pipe::ml::config::device::{Device, Precision};
 use pipe::ml::config::method::Method;
 use pipe::ml::signal::idf::Idf;
+
+/// What libtorch reads when it starts; it has no call for this.
+const TF32: &str = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE";
 
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
@@ -16,6 +19,11 @@ pub enum DeviceError {
     NoCuda { asked: Device },
     #[error("`device: {asked}` asks for GPU number {number}, and there are only {count}")]
     TooFew { asked: Device, number: usize, count: i64 },
+    #[error(
+        "`precision: tf32` must be known before libtorch starts: set {TF32}=1 in the environment of the \
+         program that trains"
+    )]
+    Tf32,
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),
 }
@@ -33,10 +41,21 @@ pub fn choose(asked: Device) -> Result<tch::Device, DeviceError> {
     }
 }
 
+/// As a user would write it.
+pub fn name(device: tch::Device) -> String {
+    match device {
+        tch::Device::Cuda(number) => Device::Cuda(number).to_string(),
+        _ => Device::Cpu.to_string(),
+    }
+}
+
 /// The engine for a method, at a state.
 pub fn engine(method: &Method, idf: &Idf, state: State) -> Result<Box<dyn Engine + Send>, DeviceError> {
     match choose(method.device)? {
         tch::Device::Cpu => Ok(Box::new(CpuEngine::new(method, idf, state))),
+        _ if method.precision == Precision::Tf32 && std::env::var(TF32).as_deref() != Ok("1") => {
+            Err(DeviceError::Tf32)
+        }
         device => Ok(Box::new(TorchEngine::new(method, idf, state, device)?)),
     }
 }

@@ -16,6 +16,7 @@ pub mod cpu;
 pub mod device;
 pub mod pool;
 pub mod predicted;
+pub mod score;
 pub mod torch;
 
 /// Everything that changes while a model learns.
@@ -88,6 +89,19 @@ impl Scores {
     /// The scores of one label for all rows.
     pub fn of_label(&self, label: usize) -> &[f32] {
         &self.values[label * self.stride..][..self.rows]
+    }
+
+    /// The predicted labels of each row, ascending.
+    pub fn predicted(&self) -> Vec<Vec<u32>> {
+        let mut predicted = vec![Vec::new(); self.rows];
+        for label in 0..self.labels() {
+            for (row, &score) in self.of_label(label).iter().enumerate() {
+                if score > 0.0 {
+                    predicted[row].push(label as u32);
+                }
+            }
+        }
+        predicted
     }
 
     pub fn score(&self, row: usize, label: usize) -> f32 {

@@ -118,8 +118,9 @@ widest! {
         for (offset, (z, scores)) in input.z.chunks_exact(stride).zip(scores.chunks_exact_mut(stride)).enumerate() {
             let label = input.first_label + offset;
             let base = theta(input, label, T::ZERO, T::ZERO).value;
-            for row in 0..stride {
-                scores[row] = (z[row] - input.rows.mean[row]) * input.rows.inverse[row] - base;
+            let rows = input.rows.mean.iter().zip(&input.rows.inverse);
+            for ((score, &z), (&mean, &inverse)) in scores.iter_mut().zip(z).zip(rows) {
+                *score = (z - mean) * inverse - base;
             }
             for entry in input.signals.of(label) {
                 let row = entry.row as usize;
@@ -461,7 +462,7 @@ fn fold<T: Real>(lanes: &Lanes<T>) -> T {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
-            lanes[lane] = lanes[lane] + lanes[lane + width];
+            lanes[lane] += lanes[lane + width];
         }
         width /= 2;
     }

@@ -2,8 +2,8 @@
 
 use tch::Tensor;
 
-use super::random::Random;
 use pipe::ml::config::net::Activation;
+use pipe::ml::data::random::Streams;
 
 /// What a hidden layer keeps for its backward pass.
 #[derive(Default)]
@@ -69,9 +69,9 @@ impl Hidden {
 
 /// The mask of one layer in one step: the same whatever computes it.
 pub fn dropout_mask(draw: DropoutDraw, len: usize) -> impl Iterator<Item = f32> {
-    let mut random = Random::new(draw.seed, "dropout", draw.step << 8 | draw.layer as u64);
+    let mut random = Streams::new("dropout", draw.seed).get(draw.step << 8 | draw.layer as u64);
     let kept = (1.0 / (1.0 - draw.share)) as f32;
-    (0..len).map(move |_| if f64::from(random.unit_f32()) < draw.share { 0.0 } else { kept })
+    (0..len).map(move |_| if random.unit() < draw.share { 0.0 } else { kept })
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ impl FeatureMap {
             Self::Hash { inputs, .. } => {
                 let mixed = mix(feature);
                 let sign = if mixed >> 63 == 0 { 1.0 } else { -1.0 };
-                Some(((mixed as u32 as u64 * *inputs as u64 >> 32) as u32, sign))
+                Some(((((mixed & 0xffff_ffff) * *inputs as u64) >> 32) as u32, sign))
             }
         }
     }

@@ -12,5 +12,4 @@ pub mod features;
 pub mod gemm;
 pub mod input;
 pub mod network;
-pub mod random;
 pub mod weights;

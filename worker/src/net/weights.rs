@@ -1,9 +1,9 @@
 //! Every learnable number of a model, by name; the same shape holds gradients and moments.
 
 use super::buffer::Buffer;
-use super::random::Random;
 use pipe::ml::config::choice::{BiasInit, Init};
 use pipe::ml::config::method::Method;
+use pipe::ml::data::random::Streams;
 
 /// A layer whose input is dense: `outputs` x `inputs` weights, row-major.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ impl Weights {
         let mut weights = Self::zeros(&widths, config.lambdas(labels));
         let uniform = |buffer: &mut Buffer, inputs: usize, part: u64| {
             let bound = 1.0 / (inputs.max(1) as f64).sqrt();
-            let mut random = Random::new(method.seed, "weights", part);
+            let mut random = Streams::new("weights", method.seed).get(part);
             buffer.iter_mut().for_each(|value| *value = ((2.0 * random.unit() - 1.0) * bound) as f32);
         };
         uniform(&mut weights.table, widths[0], 0);
@@ -76,7 +76,7 @@ impl Weights {
         let threshold = |buffer: &mut Buffer, init: Init, part: u64| match init {
             Init::Constant(value) => buffer.fill(value as f32),
             Init::Normal => {
-                let mut random = Random::new(method.seed, "thresholds", part);
+                let mut random = Streams::new("thresholds", method.seed).get(part);
                 buffer.iter_mut().for_each(|value| *value = random.normal() as f32);
             }
         };

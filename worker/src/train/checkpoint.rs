@@ -110,6 +110,7 @@ impl<'a> Checkpoints<'a> {
         let name = format!("state-{}.safetensors", position.step);
         let (path, draft) = (self.directory.join(&name), self.directory.join("state.draft"));
         let write = |source| CheckpointError::Write { path: path.clone(), source };
+        fs::create_dir_all(self.directory).map_err(write)?;
         let mut sets = vec![("weights.", &state.weights)];
         if let Some(moments) = &state.moments {
             sets.extend([("first.", &moments.0), ("second.", &moments.1)]);

@@ -6,7 +6,6 @@ pub mod divergence;
 pub mod history;
 pub mod host;
 pub mod trainer;
-pub mod validate;
 
 #[cfg(test)]
 mod tests;

@@ -2,14 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::history::History;
+use super::history::{History, Validation};
 use super::host::{Host, Progress, Quiet};
 use super::trainer::{Run, TrainError, Trained, train};
 use crate::engine::cpu::CpuEngine;
+use crate::engine::score::count;
 use crate::engine::torch::TorchEngine;
 use crate::engine::{Batch, Engine, Scores, State};
+use crate::model::Model;
+use crate::model::predict::{PredictError, Predictor};
 use crate::net::features::FeatureMap;
-use crate::net::random::Random;
 use crate::net::weights::Weights;
 use pipe::ml::config::choice::{Limit, PosWeight};
 use pipe::ml::config::device::Device;
@@ -20,7 +22,10 @@ use pipe::ml::config::preset::Preset;
 use pipe::ml::config::signal::LocalSignal;
 use pipe::ml::config::threshold::Variant;
 use pipe::ml::data::csr::Csr;
-use pipe::ml::data::examples::Examples;
+use pipe::ml::data::examples::{Examples, Unlabelled};
+use pipe::ml::data::random::Random;
+use pipe::ml::metric::counts::Counts;
+use pipe::ml::metric::label::LabelCount;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::supply::LocalSupply;
 
@@ -48,14 +53,14 @@ fn csr(rows: &[Vec<(u32, f32)>], cols: usize, ones: bool) -> Csr {
 }
 
 fn data() -> Data {
-    let mut random = Random::new(11, "test data", 0);
+    let mut random = Random::new("test data", 11);
     let (mut features, mut labels) = (Vec::new(), Vec::new());
     for _ in 0..300 {
-        let mut own: Vec<u32> = (0..random.below(4)).map(|_| random.below(LABELS as u64) as u32).collect();
+        let mut own: Vec<u32> = (0..random.below(4)).map(|_| random.below(LABELS) as u32).collect();
         own.sort_unstable();
         own.dedup();
         let mut row: Vec<(u32, f32)> = own.iter().map(|&label| (label * 3, 1.0)).collect();
-        row.push((36 + random.below(4) as u32, random.unit_f32()));
+        row.push((36 + random.below(4) as u32, random.unit() as f32));
         features.push(row);
         labels.push(own.iter().map(|&label| (label, 1.0)).collect());
     }
@@ -381,4 +386,98 @@ fn a_host_hears_of_the_end_of_every_epoch() {
     let history: History = train(run(&data, &data.idf(), &method), &mut Listening).unwrap().history;
     assert!(HEARD.load(Ordering::Relaxed));
     assert_eq!(history.epochs.len(), 6);
+}
+
+/// Scores of the validation rows, row by row.
+fn predicted(done: &Trained, data: &Data, signal: LocalSignal) -> Result<Vec<Vec<u32>>, PredictError> {
+    let mut predictor = Predictor::new(done.model.clone(), Device::Cpu, 2)?;
+    let mut all = Vec::new();
+    predictor.predict(data.validation().unlabelled(), signal, Some(data.train()), |first, scores| {
+        assert_eq!(first, all.len());
+        all.extend(scores.predicted());
+    })?;
+    Ok(all)
+}
+
+#[test]
+fn a_saved_model_predicts_what_validation_saw() {
+    let data = data();
+    let done = trained(&Method { epochs: 10, ..small(Preset::Honest) });
+    let directory = tempfile::tempdir().unwrap();
+    done.model.save(directory.path()).unwrap();
+    let loaded = Trained { model: Model::load(directory.path()).unwrap(), ..done };
+    let mut counts = Counts::new(LABELS);
+    for (row, labels) in predicted(&loaded, &data, LocalSignal::TrainNeighbours).unwrap().iter().enumerate() {
+        counts.add(data.labels.row(data.validation[row] as usize), labels);
+    }
+    let kept = &loaded.history.epochs[loaded.history.kept as usize - 1];
+    let labels: Vec<LabelCount> = counts.iter().collect();
+    assert_eq!(Some(Validation::of(data.validation.len(), &labels)), kept.validation);
+}
+
+#[test]
+fn labels_of_the_rows_being_predicted_are_asked_for_only_on_the_oracle_path() {
+    let data = data();
+    let done = trained(&small(Preset::Released));
+    let refused = predicted(&done, &data, LocalSignal::BatchLabels).unwrap_err().to_string();
+    assert!(refused.contains("true labels") && refused.contains("oracle"), "{refused}");
+
+    let mut predictor = Predictor::new(done.model.clone(), Device::Cpu, 1).unwrap();
+    let mut counts = [LabelCount::default(); LABELS];
+    predictor
+        .oracle_scores_from_true_labels(data.validation(), |first, scores| {
+            count(&mut counts, scores, data.validation(), first);
+        })
+        .unwrap();
+    let kept = &done.history.epochs[done.history.kept as usize - 1];
+    assert_eq!(Some(Validation::of(data.validation.len(), &counts)), kept.validation);
+}
+
+#[test]
+fn rows_of_another_data_set_are_refused() {
+    let done = trained(&Method { epochs: 1, ..small(Preset::Honest) });
+    let other = csr(&[vec![(0, 1.0)]], FEATURES + 1, false);
+    let rows = Unlabelled { features: &other, rows: &[0] };
+    let mut predictor = Predictor::new(done.model, Device::Cpu, 1).unwrap();
+    let error = predictor.predict(rows, LocalSignal::None, None, |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("40 features") && error.contains("41"), "{error}");
+}
+
+const WIDE: usize = 3000;
+
+/// Rows of a few labels out of many, to be learned by heart.
+fn wide() -> Data {
+    let mut random = Random::new("wide", 2);
+    let (mut features, mut labels) = (Vec::new(), Vec::new());
+    for row in 0..64u32 {
+        features.push(vec![(row, 1.0)]);
+        let mut own = [random.below(WIDE) as u32, random.below(WIDE) as u32];
+        own.sort_unstable();
+        labels.push(if own[0] == own[1] { vec![(own[0], 1.0)] } else { own.map(|l| (l, 1.0)).to_vec() });
+    }
+    Data {
+        features: csr(&features, 64, false),
+        labels: csr(&labels, WIDE, true),
+        train: (0..64).collect(),
+        validation: vec![],
+    }
+}
+
+#[test]
+fn the_papers_bce_column_is_the_softplus_of_its_thresholds() {
+    let data = wide();
+    let idf = data.idf();
+    for variant in [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static] {
+        let mut method = Method { variant, epochs: 400, batch: 64, ..small(Preset::Released) };
+        method.net.hidden = vec![64];
+        method.net.dropout = 0.0;
+        method.optimiser.lr = 0.02;
+        let run = Run { validation: None, ..run(&data, &idf, &method) };
+        let history = train(run, &mut Quiet).unwrap().history;
+        let last = &history.epochs[history.epochs.len() - 1];
+        let floor = (-last.theta.mean).exp().ln_1p();
+        assert!((last.loss.bce - floor).abs() < 0.03 * floor, "{variant:?}: {} {floor}", last.loss.bce);
+        let saturated = if variant == Variant::Static { 0.5 } else { 1.0 };
+        assert!((last.theta.mean - saturated).abs() < 0.02, "{variant:?}: {:?}", last.theta);
+    }
 }

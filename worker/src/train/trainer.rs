@@ -7,15 +7,15 @@ use super::checkpoint::{Checkpoint, CheckpointError, Checkpoints, Position};
 use super::divergence::likely_cause;
 use super::history::{Epoch, History, Validation};
 use super::host::{Host, Progress};
-use super::validate::{count, score, score_with_labels};
+use crate::engine::score::{count, score, score_with_labels};
 use crate::engine::{self, Batch, Engine, State};
 use crate::loss::terms::LossValue;
-use crate::model::model::Model;
+use crate::model::Model;
 use crate::net::features::FeatureMap;
-use crate::net::random::Random;
 use crate::net::weights::Weights;
 use pipe::ml::config::method::Method;
 use pipe::ml::data::examples::Examples;
+use pipe::ml::data::random::Streams;
 use pipe::ml::metric::label::LabelCount;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::supply::LocalSupply;
@@ -179,7 +179,7 @@ impl<'a> Trainer<'a> {
         self.position.start_epoch(number);
         self.tell(batches);
         let every = method.checkpoint.epochs.value();
-        if every.is_some_and(|every| number % (every.max(1.0) as u64) == 0) {
+        if every.is_some_and(|every| number.is_multiple_of(every.max(1.0) as u64)) {
             self.save()?;
         }
         Ok(())
@@ -298,9 +298,7 @@ impl<'a> Trainer<'a> {
 
 /// The order of the training rows in an epoch: of the seed and the epoch, nothing else.
 fn order(seed: u64, epoch: u64, rows: usize) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..rows as u32).collect();
-    Random::new(seed, "order", epoch).shuffle(&mut order);
-    order
+    Streams::new("order", seed).get(epoch).permutation(rows)
 }
 
 fn scaled(loss: LossValue, factor: f64) -> LossValue {

@@ -1,6 +1,6 @@
 //! Scores rows batch by batch and counts what was predicted.
 
-use crate::engine::{Batch, Engine, Scores};
+use super::{Batch, Engine, Scores};
 use crate::net::features::FeatureMap;
 use pipe::ml::data::examples::{Examples, Unlabelled};
 use pipe::ml::metric::label::LabelCount;

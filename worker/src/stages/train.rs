@@ -1,0 +1,133 @@
+//! `train`, as the worker runs it: artifacts in, a call of the trainer, artifacts out.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use pipe::ml::data::csr::{Csr, Features};
+use pipe::ml::data::examples::Examples;
+use pipe::ml::data::split_data::{PartName, SplitData};
+use pipe::ml::signal::idf::Idf;
+use pipe::stage::train::Train;
+use pipe::stage::work::{Stopped, Work};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::device;
+use crate::train::host::{Host, Progress};
+use crate::train::trainer::{Run, TrainError, train};
+
+pub fn run(work: &mut Work) -> Result<()> {
+    let Train { method, .. } = Train::deserialize(&work.job().body)?;
+    let data = SplitData::open(&work.input("data")?.path)?;
+    let idf = work.input("idf")?.path.clone();
+    let idf: Idf = serde_json::from_slice(&std::fs::read(&idf)?).context("the IDF cannot be read")?;
+    let chosen = device::name(device::choose(method.device)?);
+    work.info(format!("training on {chosen}"));
+    let parameters = method.parameters(data.meta().features as usize, data.meta().labels as usize);
+    work.metric("parameters", parameters as f64);
+
+    let (training, validation) = (Part::open(&data, PartName::Train)?, PartName::Validation);
+    let validation = data.has(validation).then(|| Part::open(&data, validation)).transpose()?;
+    let checkpoints = work.job().checkpoints.clone();
+    let run = Run {
+        method: &method,
+        train: training.examples(),
+        validation: validation.as_ref().map(Part::examples),
+        idf: &idf,
+        checkpoints: Some(&checkpoints),
+        threads: work.job().threads,
+    };
+    let done = match train(run, &mut Reporter(work)) {
+        Err(TrainError::Stopped { .. }) => return Err(Stopped.into()),
+        other => other?,
+    };
+    done.model.save(work.output("model")?)?;
+    write_json(work.output("history")?, &done.history)?;
+    write_json(work.output("timings")?, &done.seconds)?;
+    work.metric("epochs", done.history.epochs.len() as f64);
+    if let Some(last) = done.history.epochs.last() {
+        work.metric("train_loss", last.loss.total);
+    }
+    if let Some((_, best)) = done.history.best(&method.stopping) {
+        work.metric("best_validation", best);
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    std::fs::write(path, serde_json::to_vec_pretty(value)?).with_context(|| path.display().to_string())
+}
+
+/// One part of a data set, all its rows.
+pub struct Part {
+    features: Csr,
+    labels: Csr,
+    rows: Vec<u32>,
+}
+
+impl Part {
+    pub fn open(data: &SplitData, part: PartName) -> Result<Self> {
+        let features = sparse(data.features(part)?);
+        let rows = (0..features.rows() as u32).collect();
+        Ok(Self { features, labels: data.labels(part)?, rows })
+    }
+
+    pub fn examples(&self) -> Examples<'_> {
+        Examples { features: &self.features, labels: &self.labels, rows: &self.rows }
+    }
+}
+
+/// Dense features as sparse rows without their zeros.
+pub fn sparse(features: Features) -> Csr {
+    let dense = match features {
+        Features::Sparse(csr) => return csr,
+        Features::Dense(dense) => dense,
+    };
+    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+    for row in 0..dense.rows {
+        for (column, &value) in dense.row(row).iter().enumerate().filter(|(_, value)| **value != 0.0) {
+            indices.push(column as u32);
+            values.push(value);
+        }
+        indptr.push(indices.len() as u64);
+    }
+    Csr { cols: dense.cols, indptr: indptr.into(), indices: indices.into(), values: values.into() }
+}
+
+/// Tells the runner how training goes.
+struct Reporter<'a, 'b>(&'a mut Work<'b>);
+
+impl Host for Reporter<'_, '_> {
+    fn progress(&mut self, progress: Progress) {
+        let done = progress.epoch * progress.batches + progress.batch;
+        let total = progress.epochs * progress.batches;
+        let mut message =
+            format!("epoch {} of {}, loss {:.4}", progress.epoch, progress.epochs, progress.loss);
+        if let Some(macro_f1) = progress.macro_f1 {
+            message.push_str(&format!(", macro-F1 {macro_f1:.4}"));
+        }
+        self.0.progress(done, Some(total), "batches", message);
+    }
+
+    fn warn(&mut self, message: String) {
+        self.0.warn(message);
+    }
+
+    fn should_stop(&mut self) -> bool {
+        self.0.should_stop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pipe::ml::data::csr::Dense;
+
+    use super::*;
+
+    #[test]
+    fn dense_features_lose_only_their_zeros() {
+        let dense = Dense { rows: 2, cols: 3, values: vec![0.0, 1.5, 0.0, 2.0, 0.0, -1.0].into() };
+        let csr = sparse(Features::Dense(dense));
+        assert_eq!((csr.row(0), csr.row_values(0)), (&[1][..], &[1.5][..]));
+        assert_eq!((csr.row(1), csr.row_values(1)), (&[0, 2][..], &[2.0, -1.0][..]));
+    }
+}
