@@ -102,10 +102,10 @@ pub struct RunArgs {
     /// How many stages may run at once [default: the number of processors].
     #[arg(short, long, value_name = "N", value_parser = positive)]
     pub jobs: Option<usize>,
-    /// After a failure go on with what does not depend on it.
+    /// After a failure go on with what does not depend on it, rather than stop.
     #[arg(short, long)]
     pub keep_going: bool,
-    /// Stop after this stage: it and what it needs.
+    /// Run everything except what comes after this stage.
     #[arg(long, value_name = "STAGE")]
     pub until: Vec<String>,
     /// Compute this stage again even if it is cached.

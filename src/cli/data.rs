@@ -26,7 +26,15 @@ pub fn data(project: &Project, command: &DataCommand) -> Outcome {
         }
         DataCommand::Path { dataset } => {
             let locator = offline(project);
-            print_paths(known(dataset)?, |file| fetch(&locator, dataset, file))
+            print_paths(known(dataset)?, |file| {
+                let found =
+                    locator.find(dataset, file).map_err(|error| Failure::bad_input(error.to_string()))?;
+                let directory = locator.directory().display();
+                found.ok_or_else(|| {
+                    let what = format!("{file}, a file of the data set {dataset}, is not in {directory}");
+                    Failure::bad_input(format!("{what}; `pipe data fetch {dataset}` downloads it"))
+                })
+            })
         }
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::args::{GraphArgs, GraphFormat};
-use super::exit::{Exit, Outcome};
+use super::exit::Outcome;
+use super::print_text;
 use super::project::Project;
 use crate::spec::pipeline::{Pipeline, Source};
 
@@ -13,15 +14,11 @@ pub fn graph(project: &Project, args: &GraphArgs) -> Outcome {
     let file = project.pipeline_file(args.file.as_ref(), &store)?;
     let pipeline = project.load(&file, &args.pipeline.set)?;
     let drawing = Drawing::of(&pipeline, args.instances);
-    print!(
-        "{}",
-        match args.format {
-            GraphFormat::Tree => drawing.tree(),
-            GraphFormat::Mermaid => drawing.mermaid(),
-            GraphFormat::Dot => drawing.dot(&pipeline.name),
-        }
-    );
-    Ok(Exit::Done)
+    print_text(&match args.format {
+        GraphFormat::Tree => drawing.tree(),
+        GraphFormat::Mermaid => drawing.mermaid(),
+        GraphFormat::Dot => drawing.dot(&pipeline.name),
+    })
 }
 
 /// The graph reduced to what is drawn: one node per stage, or one per instance.

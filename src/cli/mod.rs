@@ -72,8 +72,9 @@ fn dispatch(cli: &Cli) -> Outcome {
         }
         Command::Init(args) => init::init(args),
         Command::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "pipe", &mut std::io::stdout());
-            Ok(Exit::Done)
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "pipe", &mut script);
+            print_text(&String::from_utf8_lossy(&script))
         }
         Command::Worker { job } => unreachable!("{}: main runs jobs", job.display()),
     }

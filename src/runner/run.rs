@@ -430,7 +430,7 @@ impl<'a> Coordinator<'a> {
             self.skip(skipped, because.clone());
         }
         if !self.context.options.keep_going {
-            self.close(&because);
+            self.close(&format!("{because}, and with that the run stops; --keep-going goes on"));
         }
     }
 

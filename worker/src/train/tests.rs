@@ -478,6 +478,6 @@ fn the_papers_bce_column_is_the_softplus_of_its_thresholds() {
         let floor = (-last.theta.mean).exp().ln_1p();
         assert!((last.loss.bce - floor).abs() < 0.03 * floor, "{variant:?}: {} {floor}", last.loss.bce);
         let saturated = if variant == Variant::Static { 0.5 } else { 1.0 };
-        assert!((last.theta.mean - saturated).abs() < 0.02, "{variant:?}: {:?}", last.theta);
+        assert!((last.theta.mean - saturated).abs() < 0.05, "{variant:?}: {:?}", last.theta);
     }
 }
