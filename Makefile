@@ -42,7 +42,7 @@ test: build ## run all tests
 	$(CARGO) test $(PROFILE)
 
 lint: libtorch ## check formatting and lints, warnings are errors
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PROFILE) --all-targets -- -D warnings
 
 bench-%: build ## run benches/<name>, which prints its figures last, as `name value unit`
