@@ -4,6 +4,7 @@
 
 pub mod command;
 pub mod dataset;
+pub mod evaluate;
 pub mod idf;
 pub mod kind;
 pub mod load;

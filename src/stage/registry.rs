@@ -1,6 +1,7 @@
 //! The one place where stage kinds are registered.
 
 use super::command::Command;
+use super::evaluate::Evaluate;
 use super::idf::IdfStage;
 use super::kind::{KindOf, Runner};
 use super::load::Load;
@@ -14,6 +15,7 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
     const {
         &[
             &KindOf::<Command>::new(),
+            &KindOf::<Evaluate>::new(),
             &KindOf::<IdfStage>::new(),
             &KindOf::<Load>::new(),
             &KindOf::<Synthetic>::new(),

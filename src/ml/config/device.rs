@@ -8,9 +8,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// `auto`, `cpu`, `cuda` or `cuda:1`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Device {
     /// The first GPU if there is one, else the CPU.
+    #[default]
     Auto,
     Cpu,
     Cuda(usize),

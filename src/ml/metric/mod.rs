@@ -3,6 +3,8 @@
 pub mod bootstrap;
 pub mod calibration;
 pub mod counts;
+pub mod curves;
+pub mod decisions;
 pub mod evaluation;
 pub mod exact;
 pub mod frequency;
@@ -11,6 +13,7 @@ pub mod marked;
 pub mod outcomes;
 pub mod propensity;
 pub mod ranking;
+pub mod record;
 pub mod registry;
 pub mod released;
 pub mod spread;

@@ -1,0 +1,60 @@
+//! Decisions beside the truth, row by row: the artifact `decisions`, from which tables resample rows.
+//!
+//! ```text
+//! decisions.json     the protocol
+//! truth.csr          the true labels of each evaluated row
+//! predicted.csr      the predicted ones
+//! ```
+
+use std::path::Path;
+
+use super::marked::{Marked, Protocol};
+use super::outcomes::Outcomes;
+use crate::ml::data::artifact::dataset::write_json;
+use crate::ml::data::artifact::{Check, open_csr, write_csr};
+use crate::ml::data::csr::Csr;
+use crate::ml::data::error::DataError;
+
+const CARD: &str = "decisions.json";
+const TRUTH: &str = "truth.csr";
+const PREDICTED: &str = "predicted.csr";
+
+#[derive(Debug, Clone, Copy, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Card {
+    protocol: Protocol,
+}
+
+pub struct Decisions {
+    pub protocol: Protocol,
+    pub truth: Csr,
+    pub predicted: Csr,
+}
+
+impl Decisions {
+    pub fn write(
+        directory: &Path,
+        protocol: Protocol,
+        truth: &Csr,
+        predicted: &Csr,
+    ) -> Result<(), DataError> {
+        std::fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
+        write_csr(&directory.join(TRUTH), truth)?;
+        write_csr(&directory.join(PREDICTED), predicted)?;
+        write_json(&directory.join(CARD), &Card { protocol })
+    }
+
+    pub fn open(directory: &Path) -> Result<Self, DataError> {
+        let path = directory.join(CARD);
+        let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
+        let card: Card =
+            serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))?;
+        let open = |name: &str| open_csr(&directory.join(name), Check::Header);
+        Ok(Self { protocol: card.protocol, truth: open(TRUTH)?, predicted: open(PREDICTED)? })
+    }
+
+    /// For [`super::bootstrap::Bootstrap`].
+    pub fn outcomes(&self) -> Result<Marked<Outcomes>, super::counts::ShapeMismatch> {
+        Ok(Marked::new(self.protocol, Outcomes::new(&self.truth, &self.predicted)?))
+    }
+}

@@ -1,0 +1,97 @@
+//! `evaluate`: a model's decisions on rows that it was not trained on, and what they are worth.
+//! `pipe-worker` runs it; these are its parameters.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::dataset::{DATASET, complaint};
+use super::kind::StageKind;
+use super::train::MODEL;
+use crate::ml::config::device::Device;
+use crate::ml::config::signal::LocalSignal;
+use crate::ml::metric::bootstrap::Bootstrap;
+use crate::ml::metric::marked::Protocol;
+use crate::ml::metric::propensity::Propensity;
+use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::reference::StageRef;
+
+/// The artifact: a [`crate::ml::metric::record::Record`] as JSON.
+pub const EVALUATION: ArtifactType = "evaluation";
+/// The artifact: one [`crate::ml::metric::label::LabelRecord`] per line, as JSON.
+pub const LABELS: ArtifactType = "labels";
+/// The artifact: [`crate::ml::metric::decisions::Decisions`], a directory.
+pub const DECISIONS: ArtifactType = "decisions";
+/// The artifact: [`crate::ml::metric::curves::Curves`] as JSON.
+pub const CURVES: ArtifactType = "curves";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Evaluate {
+    pub data: StageRef,
+    pub model: StageRef,
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// The rows to judge.
+    #[serde(default)]
+    pub part: EvaluatedPart,
+    /// What takes the place of the true labels in the local signal of a trained model; its own
+    /// choice unless stated. Not for the oracle protocol.
+    pub signal: Option<LocalSignal>,
+    #[serde(default)]
+    pub bootstrap: Bootstrap,
+    #[serde(default)]
+    pub propensity: Propensity,
+    #[serde(default)]
+    pub device: Device,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EvaluatedPart {
+    #[default]
+    Test,
+    Validation,
+}
+
+impl StageKind for Evaluate {
+    const NAME: &'static str = "evaluate";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "Measures a model's decisions on rows that it has not seen";
+    const PROGRAM: Program = Program::Worker;
+
+    fn inputs(&self) -> Vec<InputDecl> {
+        let one = |slot: &str, from: &StageRef, accepts| InputDecl {
+            slot: slot.to_owned(),
+            source: SourceDecl::One(from.clone()),
+            accepts,
+        };
+        vec![one("data", &self.data, DATASET), one("model", &self.model, MODEL)]
+    }
+
+    fn outputs(&self) -> Vec<OutputDecl> {
+        let output = |name: &str, artifact, file_name: &str| OutputDecl {
+            name: name.to_owned(),
+            artifact,
+            file_name: file_name.to_owned(),
+        };
+        vec![
+            output("evaluation", EVALUATION, "evaluation.json"),
+            output("labels", LABELS, "labels.jsonl"),
+            output("decisions", DECISIONS, "decisions"),
+            output("curves", CURVES, "curves.json"),
+        ]
+    }
+
+    fn complaints(&self) -> Vec<Complaint> {
+        let problems = self.bootstrap.problems().into_iter();
+        let mut complaints: Vec<_> =
+            problems.map(|(field, message)| complaint(&format!("bootstrap.{field}"), message)).collect();
+        if self.protocol == Protocol::Oracle && self.signal.is_some() {
+            complaints.push(complaint(
+                "signal",
+                "the oracle protocol's local signal is the true labels: leave it out",
+            ));
+        }
+        complaints
+    }
+}
