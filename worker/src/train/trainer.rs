@@ -86,6 +86,8 @@ struct Trainer<'a> {
     run: Run<'a>,
     host: &'a mut dyn Host,
     map: FeatureMap,
+    /// The engine has the training rows: batches are lists of them.
+    held: bool,
     engine: Box<dyn Engine + Send>,
     supply: LocalSupply<'a>,
     validation_supply: Option<LocalSupply<'a>>,
@@ -117,11 +119,13 @@ impl<'a> Trainer<'a> {
         let validation_supply = run.validation.map(|rows| {
             LocalSupply::in_prediction(method.local_in_prediction(), signal, run.train, rows.unlabelled())
         });
-        let engine = engine::device::engine(method, run.idf, found.state)?;
+        let mut engine = engine::device::engine(method, run.idf, found.state)?;
+        let held = engine.hold(&map, run.train.features);
         Ok(Self {
             run,
             host,
             map,
+            held,
             engine,
             supply,
             validation_supply,
@@ -201,7 +205,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn batch(&self, positions: &[u32]) -> Batch {
-        Batch::labelled(&self.map, &self.supply, self.run.train, positions)
+        make_batch(self.held, &self.map, &self.supply, self.run.train, positions)
     }
 
     /// One step on a batch, while the next one is put together.
@@ -214,10 +218,10 @@ impl<'a> Trainer<'a> {
     ) -> Result<Option<Batch>, TrainError> {
         let train = self.run.train;
         let (engine, step) = (&mut self.engine, self.position.step);
-        let (map, supply) = (&self.map, &self.supply);
+        let (held, map, supply) = (self.held, &self.map, &self.supply);
         let (loss, next) = rayon::join(
             || engine.step(batch, lr, step),
-            || following.map(|positions| Batch::labelled(map, supply, train, positions)),
+            || following.map(|positions| make_batch(held, map, supply, train, positions)),
         );
         let loss = loss?;
         let position = &mut self.position;
@@ -293,6 +297,19 @@ impl<'a> Trainer<'a> {
             loss: if position.rows > 0 { so_far } else { last.map_or(0.0, |epoch| epoch.loss.total) },
             macro_f1: last.and_then(|epoch| epoch.validation).map(|validation| validation.macro_f1),
         });
+    }
+}
+
+fn make_batch(
+    held: bool,
+    map: &FeatureMap,
+    supply: &LocalSupply,
+    train: Examples,
+    positions: &[u32],
+) -> Batch {
+    match held {
+        true => Batch::of_held(supply, train, positions),
+        false => Batch::labelled(map, supply, train, positions),
     }
 }
 
