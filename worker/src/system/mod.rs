@@ -11,12 +11,16 @@ use anyhow::{Context, Result, bail};
 use pipe::ml::config::device::Device;
 use pipe::ml::config::signal::LocalSignal;
 use pipe::ml::data::examples::{Examples, Unlabelled};
+pub use pipe::ml::metric::block::{Block, Thresholds};
 use serde::Deserialize;
 
 use crate::part::Part;
 
 /// Takes blocks as they come; an error ends the work.
 pub type Take<'a> = &'a mut dyn FnMut(&Block) -> Result<()>;
+
+/// From a block and the true labels of its rows to their cost.
+pub type LossFunction = Box<dyn Fn(&Block, &[&[u32]]) -> Losses + Send + Sync>;
 
 pub trait System: Send {
     fn features(&self) -> usize;
@@ -36,42 +40,18 @@ pub trait System: Send {
         )
     }
 
-    /// What a block of decisions costs against the truth, one list of labels per row: for measuring only.
-    fn losses(&self, block: &Block, truth: &[&[u32]]) -> Losses {
-        let bce = (!block.probabilities.is_empty()).then(|| cross_entropy(block, truth));
-        Losses { bce, training: None }
+    /// What a block of decisions costs against the truth: for measuring only.
+    fn losses(&self) -> LossFunction {
+        Box::new(|block, truth| {
+            let bce = (!block.probabilities.is_empty()).then(|| cross_entropy(block, truth));
+            Losses { bce, training: None }
+        })
     }
 
     /// What a model says of the way it was made that an audit should know.
     fn origin(&self) -> Origin {
         Origin::default()
     }
-}
-
-/// Consecutive rows and what was decided about them. Matrices are row-major, `labels` numbers per row.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Block {
-    /// The place of the first row among those that were handed in.
-    pub first: usize,
-    pub rows: usize,
-    pub labels: usize,
-    pub scores: Vec<f32>,
-    /// Empty where a model has none.
-    pub probabilities: Vec<f32>,
-    /// The labels of each row, ascending.
-    pub predicted: Vec<Vec<u32>>,
-    pub thresholds: Thresholds,
-}
-
-/// What a score must exceed for its label to be predicted; infinite where the label never is.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub enum Thresholds {
-    /// The rule is not of that form.
-    #[default]
-    None,
-    PerLabel(Vec<f32>),
-    /// As many as scores.
-    PerEntry(Vec<f32>),
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -87,6 +67,8 @@ pub struct Losses {
 pub struct Origin {
     /// The thresholds as the model was trained to be used read the labels of the rows to be predicted.
     pub thresholds_read_labels: bool,
+    /// Which epoch was kept, or when training ended, was decided by figures on validation rows.
+    pub epoch_by_validation: bool,
 }
 
 /// What a model needs beside its own directory.
@@ -115,35 +97,6 @@ pub fn open(directory: &Path, settings: Settings) -> Result<Box<dyn System>> {
     match card.kind.as_deref() {
         None => Ok(Box::new(trained::Trained::open(directory, settings)?)),
         Some(kind) => bail!("{}: this program knows no model of the kind `{kind}`", path.display()),
-    }
-}
-
-impl Block {
-    pub fn row_scores(&self, row: usize) -> &[f32] {
-        &self.scores[row * self.labels..][..self.labels]
-    }
-
-    /// Empty where the model has none.
-    pub fn row_probabilities(&self, row: usize) -> &[f32] {
-        if self.probabilities.is_empty() {
-            &[]
-        } else {
-            &self.probabilities[row * self.labels..][..self.labels]
-        }
-    }
-
-    /// One per label, whatever form they have; `None` where there are none.
-    pub fn row_thresholds(&self, row: usize) -> Option<&[f32]> {
-        match &self.thresholds {
-            Thresholds::None => None,
-            Thresholds::PerLabel(cuts) => Some(cuts),
-            Thresholds::PerEntry(cuts) => Some(&cuts[row * self.labels..][..self.labels]),
-        }
-    }
-
-    /// What labels are ranked by: the probabilities where there are any, else the scores.
-    pub fn ranking(&self, row: usize) -> &[f32] {
-        if self.probabilities.is_empty() { self.row_scores(row) } else { self.row_probabilities(row) }
     }
 }
 

@@ -109,7 +109,7 @@ fn losses_are_those_of_the_reference_expression() {
             }
             let (z, theta, y) = (table(&block.scores), table(thresholds), table(&dense));
             let theirs = reference::loss(&z, &theta, &y, &weights, &model.method.loss).unwrap();
-            let ours = system.losses(&block, &truth);
+            let ours = system.losses()(&block, &truth);
             let close = |ours: f64, theirs: f64| {
                 assert!((ours - theirs).abs() < 1e-9 * theirs.abs(), "{ours} {theirs}")
             };

@@ -12,7 +12,7 @@ use pipe::ml::signal::sparse_rows::SparseRows;
 use pipe::ml::signal::supply::{Local, LocalSupply};
 use rayon::prelude::*;
 
-use super::{Block, Losses, Origin, Settings, System, Take, Thresholds};
+use super::{Block, LossFunction, Losses, Origin, Settings, System, Take, Thresholds};
 use crate::engine::{Batch, Parts};
 use crate::model::Model;
 use crate::model::predict::{PredictError, Predictor};
@@ -114,14 +114,20 @@ impl System for Trained {
         Ok(())
     }
 
-    fn losses(&self, block: &Block, truth: &[&[u32]]) -> Losses {
-        let (config, weights) = (&self.predictor.method.loss, &self.positive_weights);
-        let (bce, training) = self.predictor.pool.install(|| losses(block, truth, config, weights));
-        Losses { bce: Some(bce), training: Some(training) }
+    fn losses(&self) -> LossFunction {
+        let (config, weights) = (self.predictor.method.loss.clone(), self.positive_weights.clone());
+        Box::new(move |block, truth| {
+            let (bce, training) = losses(block, truth, &config, &weights);
+            Losses { bce: Some(bce), training: Some(training) }
+        })
     }
 
     fn origin(&self) -> Origin {
-        Origin { thresholds_read_labels: self.predictor.method.predicts_from_true_labels() }
+        let method = &self.predictor.method;
+        Origin {
+            thresholds_read_labels: method.predicts_from_true_labels(),
+            epoch_by_validation: method.stopping.restore_best || method.stopping.patience.value().is_some(),
+        }
     }
 }
 
