@@ -71,6 +71,11 @@ pub enum Command {
     /// Find, describe and download data sets.
     #[command(subcommand)]
     Data(DataCommand),
+    /// List the metrics that an evaluation gives, with their definitions.
+    Metrics {
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the JSON Schema of pipeline files, for editors.
     Schema,
     /// Write a small pipeline to start from.

@@ -11,6 +11,7 @@ mod exit;
 mod graph;
 mod init;
 mod look;
+mod metrics;
 mod project;
 mod run;
 mod table;
@@ -66,6 +67,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Graph(args) => graph::graph(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
         Command::Data(command) => data::data(&project, command),
+        Command::Metrics { json } => metrics::metrics(*json),
         Command::Schema => {
             let schema = crate::spec::schema(crate::stage::registry::kinds());
             print_json(&schema)

@@ -2,6 +2,7 @@
 //!
 //! Adding a kind touches one new file here and the lists in [`registry`].
 
+pub mod audit;
 pub mod command;
 pub mod dataset;
 pub mod evaluate;

@@ -1,5 +1,6 @@
 //! The one place where stage kinds are registered.
 
+use super::audit::AuditStage;
 use super::command::Command;
 use super::evaluate::Evaluate;
 use super::idf::IdfStage;
@@ -14,6 +15,7 @@ use crate::spec::kind::Kind;
 pub fn kinds() -> &'static [&'static dyn Kind] {
     const {
         &[
+            &KindOf::<AuditStage>::new(),
             &KindOf::<Command>::new(),
             &KindOf::<Evaluate>::new(),
             &KindOf::<IdfStage>::new(),

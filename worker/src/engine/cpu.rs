@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::predicted::predicted_signal;
-use super::{Batch, Engine, Scores, State};
+use super::{Batch, Engine, Parts, Scores, State};
 use crate::loss::fused::{Pass, stride};
 use crate::loss::terms::{LossTerms, LossValue, ThresholdTerms, Thresholds};
 use crate::net::input::{BatchInputs, InputGroups};
@@ -106,6 +106,17 @@ impl Engine for CpuEngine {
         let rows = inputs.rows();
         let signals = self.forward(inputs, batch, None);
         adjusted(&self.pass(&signals, rows), &self.workspace, rows, scores);
+        Ok(())
+    }
+
+    fn parts(&mut self, batch: &Batch, parts: &mut Parts) -> Result<(), tch::TchError> {
+        let inputs = batch.inputs.gathered()?;
+        let rows = inputs.rows();
+        let signals = self.forward(inputs, batch, None);
+        parts.resize(self.labels(), rows, stride(rows));
+        parts.logits.copy_from_slice(self.workspace.logits());
+        let pass = self.pass(&signals, rows);
+        pass.parts(self.workspace.logits(), &mut parts.standardised, &mut parts.thresholds);
         Ok(())
     }
 

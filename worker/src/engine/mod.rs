@@ -144,6 +144,27 @@ impl Scores {
     }
 }
 
+/// What the scores of a batch are made of. Label-major, `stride` values per label.
+#[derive(Default)]
+pub struct Parts {
+    pub rows: usize,
+    pub stride: usize,
+    pub logits: Buffer,
+    /// Eq. 2, or the logits as they are.
+    pub standardised: Buffer,
+    /// Eq. 1.
+    pub thresholds: Buffer,
+}
+
+impl Parts {
+    pub fn resize(&mut self, labels: usize, rows: usize, stride: usize) {
+        (self.rows, self.stride) = (rows, stride);
+        for part in [&mut self.logits, &mut self.standardised, &mut self.thresholds] {
+            part.resize(labels * stride);
+        }
+    }
+}
+
 pub trait Engine {
     fn labels(&self) -> usize;
     /// Keeps the features of all training rows, if that is of use to this engine and they fit; then it
@@ -155,6 +176,8 @@ pub trait Engine {
     /// One step of training. `step` counts from 0 over the whole run and names the dropout draws.
     fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError>;
     fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), tch::TchError>;
+    /// [`Engine::scores`] are the standardised logits less the thresholds of these, to the bit.
+    fn parts(&mut self, batch: &Batch, parts: &mut Parts) -> Result<(), tch::TchError>;
     /// Borrowed where it lies in memory already, else brought over from the device.
     fn state(&self) -> Result<std::borrow::Cow<'_, State>, tch::TchError>;
     fn restore(&mut self, state: State) -> Result<(), tch::TchError>;

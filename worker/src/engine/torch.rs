@@ -8,7 +8,7 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use super::bags::Bags;
 use super::held::Held;
-use super::{Batch, Engine, Inputs, Scores, State};
+use super::{Batch, Engine, Inputs, Parts, Scores, State};
 use crate::loss::fused::stride;
 use crate::loss::reference::{self, SignalTensors, ThresholdTensors};
 use crate::loss::terms::LossValue;
@@ -192,6 +192,16 @@ impl TorchEngine {
         Ok((hat, theta))
     }
 
+    /// Logits, standardised logits and thresholds of a batch that is not learned from.
+    fn predicted_parts(&self, batch: &Batch) -> Result<(Tensor, Tensor, Tensor), TchError> {
+        let rows = batch.inputs.rows();
+        let bags = self.bags(batch)?;
+        let y = self.dense(&batch.targets, rows)?;
+        let z = self.logits(&self.bag_sums(&bags)?, rows, None)?;
+        let (hat, theta) = self.thresholded(batch, &z, &y)?;
+        Ok((z, hat, theta))
+    }
+
     /// The gradient by the table's rows that occur.
     fn table_gradient(&self, bags: &Bags, sums: &Tensor) -> Result<Tensor, TchError> {
         let by_entry = sums.f_grad()?.f_index_select(0, &bags.rows)?.f_mul(&bags.values.f_unsqueeze(1)?)?;
@@ -316,16 +326,28 @@ impl Engine for TorchEngine {
     fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), TchError> {
         let _guard = tch::no_grad_guard();
         let rows = batch.inputs.rows();
-        let bags = self.bags(batch)?;
-        let y = self.dense(&batch.targets, rows)?;
-        let z = self.logits(&self.bag_sums(&bags)?, rows, None)?;
-        let (hat, theta) = self.thresholded(batch, &z, &y)?;
+        let (_, hat, theta) = self.predicted_parts(batch)?;
         let adjusted = hat.f_sub(&theta)?.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
         scores.rows = rows;
         scores.stride = rows;
         scores.values.resize(rows * self.labels());
         let len = scores.values.len();
         adjusted.f_contiguous()?.f_copy_data(&mut scores.values, len)
+    }
+
+    fn parts(&mut self, batch: &Batch, parts: &mut Parts) -> Result<(), TchError> {
+        let _guard = tch::no_grad_guard();
+        let (rows, labels) = (batch.inputs.rows(), self.labels());
+        let (z, hat, theta) = self.predicted_parts(batch)?;
+        let theta = theta.f_expand([rows as i64, labels as i64], false)?;
+        parts.resize(labels, rows, rows);
+        let Parts { logits, standardised, thresholds, .. } = parts;
+        for (tensor, buffer) in [(z, logits), (hat, standardised), (theta, thresholds)] {
+            let by_label = tensor.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
+            let len = buffer.len();
+            by_label.f_contiguous()?.f_copy_data(buffer, len)?;
+        }
+        Ok(())
     }
 
     fn state(&self) -> Result<Cow<'_, State>, TchError> {
