@@ -17,7 +17,10 @@ fn main() -> ExitCode {
             );
             ExitCode::SUCCESS
         }
-        Some(job) => worker::main(Path::new(&job), &[registry::light_runners(), RUNNERS]),
+        Some(job) => {
+            let facts = [("worker", env!("CARGO_PKG_VERSION")), ("libtorch", env!("PIPE_LIBTORCH_VERSION"))];
+            worker::main(Path::new(&job), &[registry::light_runners(), RUNNERS], &facts)
+        }
         None => {
             eprintln!(
                 "usage: pipe-worker JOB\n`pipe run` starts it with a job file; it is not meant to be started by hand"
