@@ -10,12 +10,15 @@ mod data_files;
 mod exit;
 mod graph;
 mod init;
+mod lock;
 mod look;
 mod metrics;
 mod project;
+mod rerun;
 mod run;
 mod table;
 mod text;
+mod verify;
 mod version;
 
 use std::io::Write;
@@ -59,6 +62,8 @@ fn dispatch(cli: &Cli) -> Outcome {
     let project = Project::enter(&cli.global)?;
     match command {
         Command::Run(args) => run::run(&project, args),
+        Command::Lock(args) => lock::lock(&project, args),
+        Command::Verify(args) => verify::verify(&project, args),
         Command::Plan(args) => look::plan(&project, args),
         Command::Why(args) => look::why(&project, args),
         Command::Status(args) => look::status(&project, args),

@@ -12,3 +12,4 @@ mod setup;
 mod shipped;
 mod support;
 mod training;
+mod verify;

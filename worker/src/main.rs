@@ -23,7 +23,8 @@ fn main() -> ExitCode {
         }
         Some(job) => {
             start_again_for_tf32(Path::new(&job));
-            worker::main(Path::new(&job), &[registry::light_runners(), RUNNERS])
+            let facts = [("worker", env!("CARGO_PKG_VERSION")), ("libtorch", env!("PIPE_LIBTORCH_VERSION"))];
+            worker::main(Path::new(&job), &[registry::light_runners(), RUNNERS], &facts)
         }
         None => {
             eprintln!(

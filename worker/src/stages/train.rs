@@ -21,6 +21,7 @@ pub fn run(work: &mut Work) -> Result<()> {
     let idf: Idf = serde_json::from_slice(&std::fs::read(&idf)?).context("the IDF cannot be read")?;
     let chosen = device::name(device::choose(method.device)?);
     work.info(format!("training on {chosen}"));
+    work.fact("device", chosen);
     let parameters = method.parameters(data.meta().features as usize, data.meta().labels as usize);
     work.metric("parameters", parameters as f64);
 
