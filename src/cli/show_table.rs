@@ -128,6 +128,45 @@ fn text(text: &Text) -> String {
 fn plain(text: &str) -> String {
     let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let shown: String = text.chars().map(|c| if steers(c) { ' ' } else { c }).collect();
-    let turns = |c: char| matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}');
+    let turns =
+        |c: char| matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}');
     if shown.contains(turns) { format!("\u{2068}{shown}\u{2069}") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sheet::{Head, SheetRow};
+
+    #[test]
+    fn columns_line_up_under_their_heads() {
+        let word = |text: &str| vec![Piece::Text(text.to_owned())];
+        let head = |text: Text, columns| Head { text, columns };
+        let sheet = Sheet {
+            stub: vec!["Variant".to_owned()],
+            heads: vec![
+                vec![head(vec![Piece::Text("Macro F1".into()), Piece::Up], 2)],
+                vec![head(word("ours"), 1), head(word("Paper"), 1)],
+            ],
+            rows: vec![
+                SheetRow {
+                    ruled: false,
+                    heads: vec![vec![Piece::Text("adaptive".into()), Piece::Oracle]],
+                    cells: vec![
+                        vec![Piece::Best("0.38".into()), Piece::Differs],
+                        vec![Piece::Number("0.17".into())],
+                    ],
+                },
+                SheetRow {
+                    ruled: false,
+                    heads: vec![word("\u{1b}[31mred \u{202e}name")],
+                    cells: vec![vec![Piece::Second("0.3".into())], vec![Piece::Nothing]],
+                },
+            ],
+            caption: Some("Two variants.".to_owned()),
+            legend: Vec::new(),
+            notes: vec![vec![Piece::Oracle, Piece::Text(" Oracle.".into())]],
+        };
+        insta::assert_snapshot!(terminal(&sheet));
+    }
 }

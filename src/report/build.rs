@@ -249,7 +249,8 @@ impl Builder<'_> {
         let Some(metric) = metric else { return Ok(None) };
         self.check_members(members, named)?;
         let figures = members.iter().filter_map(|&at| self.kept[at].record.get(metric));
-        let gathered = Marked::gather(figures).map_err(|mixed| TableError::Mixed { place: named(), mixed })?;
+        let gathered =
+            Marked::gather(figures).map_err(|mixed| TableError::Mixed { place: named(), mixed })?;
         let Some(gathered) = gathered else { return Ok(None) };
         let part = self.kept[members[0]].record.part.name().to_owned();
         let (protocol, values) = gathered.reveal();
@@ -282,7 +283,8 @@ impl Builder<'_> {
                 return Err(TableError::Crowded { place: named(), axis, values: values.join(", ") });
             }
         }
-        let distinct: BTreeSet<&Vec<(String, String)>> = members.iter().map(|&at| &self.kept[at].axes).collect();
+        let distinct: BTreeSet<&Vec<(String, String)>> =
+            members.iter().map(|&at| &self.kept[at].axes).collect();
         if distinct.len() < members.len() { Err(TableError::Twins(named())) } else { Ok(()) }
     }
 
@@ -294,9 +296,11 @@ impl Builder<'_> {
     ) -> Vec<Option<Comparison>> {
         let compare = |reference: &Reference| {
             let published = reference.find(place, metric)?;
-            let pair = [figure.map(|spread| spread.mean), published.as_ref().map(|published| published.value)];
+            let pair =
+                [figure.map(|spread| spread.mean), published.as_ref().map(|published| published.value)];
             // An oracle figure minus an honest one says nothing: there is none.
-            let difference = Marked::gather(pair).ok().flatten().map(|pair| pair.map(|pair| pair[0] - pair[1]));
+            let difference =
+                Marked::gather(pair).ok().flatten().map(|pair| pair.map(|pair| pair[0] - pair[1]));
             Some(Comparison { published, difference })
         };
         self.request.references.iter().map(compare).collect()

@@ -4,15 +4,24 @@
 //! Text that a spreadsheet would take for a formula (it starts with `=`, `+`, `-`, `@`, a tab or a line end) gets an
 //! apostrophe in front, as does text that starts with an apostrophe: taking one away always gives back the text.
 
+use super::measured::protocol_name;
 use super::table::{Cell, METRIC, Rank, Table, Value};
 use crate::ml::metric::marked::Protocol;
-use super::measured::protocol_name;
 
 pub fn csv(table: &Table) -> String {
     let axes = || table.row_axes.iter().chain(&table.column_axes).filter(|axis| axis.axis != METRIC);
     let mut head: Vec<String> = axes().map(|axis| text(&axis.axis)).collect();
     let fixed = [
-        "metric", "evaluation_protocol", "evaluated_part", "n", "mean", "standard_deviation", "min", "max", "rank", "differs",
+        "metric",
+        "evaluation_protocol",
+        "evaluated_part",
+        "n",
+        "mean",
+        "standard_deviation",
+        "min",
+        "max",
+        "rank",
+        "differs",
     ];
     head.extend(fixed.map(str::to_owned));
     for reference in &table.references {
@@ -30,7 +39,8 @@ pub fn csv(table: &Table) -> String {
                 None => [String::new(), String::new(), String::new()],
                 Some(comparison) => {
                     let (protocol, published) = comparison.published.as_ref().reveal();
-                    let difference = comparison.difference.map(|difference| difference.reveal().1.to_string());
+                    let difference =
+                        comparison.difference.map(|difference| difference.reveal().1.to_string());
                     [published.value.to_string(), under(protocol), difference.unwrap_or_default()]
                 }
             });

@@ -47,30 +47,28 @@ pub(super) fn provenance(table: &Table) -> String {
     for record in &table.records {
         let axes: Vec<String> = record.axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
         let protocol = super::measured::protocol_name(record.protocol);
-        let _ = writeln!(
-            out,
-            "% evaluation {} {protocol} {}",
-            record.blob,
-            latex_text::comment(&axes.join(","))
-        );
+        let _ =
+            writeln!(out, "% evaluation {} {protocol} {}", record.blob, latex_text::comment(&axes.join(",")));
     }
     out
 }
 
 fn environment(table: &Table, sheet: &Sheet) -> String {
     let name = if table.wide { "table*" } else { "table" };
-    let mut out = format!("\\begin{{{name}}}[t]\n\\centering\n");
+    let mut out = format!("\\begin{{{name}}}[t]\n\\centering\n\\setlength{{\\abovetopsep}}{{0.8ex}}\n");
     if let Some(caption) = caption(sheet) {
         let _ = writeln!(out, "{caption}");
     }
     let _ = writeln!(out, "\\label{{{}}}", table.label);
     let fitted = width(sheet) > FITTED_WIDTH;
     if fitted {
-        out.push_str("\\sbox0{%\n");
+        out.push_str("\\setlength{\\tabcolsep}{3.5pt}\n\\sbox0{%\n");
     }
     out.push_str(&tabular(sheet));
     if fitted {
-        out.push_str("}%\n\\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi\n");
+        out.push_str(
+            "}%\n\\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi\n",
+        );
     }
     if !sheet.notes.is_empty() {
         out.push_str("\n\\vspace{0.6ex}\n\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright\n");
@@ -100,8 +98,7 @@ fn tabular(sheet: &Sheet) -> String {
     for level in 0..sheet.stub.len() {
         let longest = sheet.rows.iter().map(|row| length(&row.heads[level])).max().unwrap_or(0);
         columns.push_str(match longest > WRAPPED_NAME {
-            true => "@{}>{\\raggedright\\arraybackslash}p{0.35\\linewidth}",
-            false if level == 0 => "@{}l",
+            true => ">{\\raggedright\\arraybackslash}p{0.35\\linewidth}",
             false => "l",
         });
     }
@@ -110,7 +107,8 @@ fn tabular(sheet: &Sheet) -> String {
     let mut out = format!("\\begin{{tabular}}{{{columns}}}\n\\toprule\n");
     for (level, heads) in sheet.heads.iter().enumerate() {
         let last = level + 1 == sheet.heads.len();
-        let mut cells: Vec<String> = sheet.stub.iter().map(|title| if last { escape(title) } else { String::new() }).collect();
+        let mut cells: Vec<String> =
+            sheet.stub.iter().map(|title| if last { escape(title) } else { String::new() }).collect();
         cells.extend(heads.iter().map(head));
         let _ = writeln!(out, "{} \\\\", cells.join(" & "));
         out.push_str(&rules(sheet.stub.len(), heads));
@@ -206,7 +204,9 @@ fn number(text: &str) -> String {
 
 fn length(text: &Text) -> usize {
     let piece = |piece: &Piece| match piece {
-        Piece::Text(text) | Piece::Number(text) | Piece::Best(text) | Piece::Second(text) => text.chars().count(),
+        Piece::Text(text) | Piece::Number(text) | Piece::Best(text) | Piece::Second(text) => {
+            text.chars().count()
+        }
         _ => 2,
     };
     text.iter().map(piece).sum()
@@ -218,6 +218,7 @@ fn width(sheet: &Sheet) -> usize {
         let heads: usize = row.heads.iter().map(|text| length(text).min(WRAPPED_NAME)).sum();
         heads + row.cells.iter().map(|text| length(text) + 2).sum::<usize>()
     };
-    let heads = sheet.heads.last().map_or(0, |heads| heads.iter().map(|head| length(&head.text) + 3).sum::<usize>());
+    let heads =
+        sheet.heads.last().map_or(0, |heads| heads.iter().map(|head| length(&head.text) + 3).sum::<usize>());
     sheet.rows.iter().map(row).max().unwrap_or(0).max(heads)
 }

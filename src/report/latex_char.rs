@@ -1,13 +1,13 @@
 //! How pdfLaTeX writes characters beyond plain letters: as commands in ASCII, which every engine and every input
 //! encoding reads alike. Only what the fonts of `texlive-latex-base` have in the encodings OT1, OML and OMS is
-//! here; the rest falls back on the code point (see [`super::latex_text`]).
+//! here (so `$\mathdollar$`, since `\$` comes from TS1); the rest falls back on the code point (see [`super::latex_text`]).
 
 /// Characters with one command.
 pub(super) const COMMANDS: &[(char, &str)] = &[
     ('\\', r"\textbackslash{}"),
     ('{', r"\{"),
     ('}', r"\}"),
-    ('$', r"\$"),
+    ('$', r"$\mathdollar$"),
     ('&', r"\&"),
     ('#', r"\#"),
     ('%', r"\%"),
@@ -22,7 +22,7 @@ pub(super) const COMMANDS: &[(char, &str)] = &[
     ('\u{a0}', "~"),
     ('¡', r"\textexclamdown{}"),
     ('¿', r"\textquestiondown{}"),
-    ('£', r"\pounds{}"),
+    ('£', r"$\mathsterling$"),
     ('§', r"$\mathsection$"),
     ('¶', r"$\mathparagraph$"),
     ('¬', r"$\neg$"),

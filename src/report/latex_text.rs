@@ -10,16 +10,18 @@ use super::latex_char::{COMMANDS, combining, decompose};
 
 /// `\string` because babel may have made the quote active.
 pub const DEFINITION: &str = r##"\DeclareRobustCommand{\pipechar}[1]{\ifdefined\Umathcode\char\string"#1\relax\else
-  \allowbreak{\fboxsep=1pt\fbox{\tiny\ttfamily#1}}\allowbreak\fi}
+  \leavevmode\allowbreak\raisebox{0.25ex}{\fboxsep=1pt\fbox{\tiny\ttfamily#1}}\allowbreak\fi}
 "##;
 
-/// A word may be broken in a narrow column after this many characters.
-const BREAK_AFTER: usize = 12;
+/// Only a word longer than this may be broken, so that a column can hold it ...
+const LONG_WORD: usize = 24;
+/// ... after so many characters each.
+const BREAK_AFTER: usize = 6;
 
 /// Line ends and tabs are spaces.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
-    let long = |word: &str| word.chars().count() > 2 * BREAK_AFTER;
+    let long = |word: &str| word.chars().count() > LONG_WORD;
     let breakable = text.split_whitespace().any(long);
     let mut run = 0;
     let mut characters = text.chars().peekable();

@@ -24,7 +24,8 @@ struct Macro {
 }
 
 pub fn macros(table: &Table) -> String {
-    let mut macros: Vec<Macro> = table.cells().flat_map(|(row, column, _)| figures(table, row, column)).collect();
+    let mut macros: Vec<Macro> =
+        table.cells().flat_map(|(row, column, _)| figures(table, row, column)).collect();
     let mut uses: BTreeMap<String, usize> = BTreeMap::new();
     uses.insert(hash_name(&table.name), 1);
     for made in &macros {
@@ -92,7 +93,8 @@ fn prefix(name: &str) -> String {
 
 /// `macro_f1` -> `MacroFOne`. What has no ASCII letter or digit is left out.
 fn letters(text: &str) -> String {
-    const DIGITS: [&str; 10] = ["Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine"];
+    const DIGITS: [&str; 10] =
+        ["Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine"];
     let mut out = String::new();
     let mut starts = true;
     for character in text.chars() {

@@ -91,7 +91,8 @@ pub(super) fn notes(table: &Table) -> Vec<Text> {
         if !beside(at) && others().next().is_none() {
             continue;
         }
-        let data = reference.data.as_ref().map(|data| format!(" Its figures are for {data}.")).unwrap_or_default();
+        let data =
+            reference.data.as_ref().map(|data| format!(" Its figures are for {data}.")).unwrap_or_default();
         let mut text = format!("{}: {}.{data}", reference.heading, reference.citation);
         for other in others() {
             if let Some(citation) = &other.citation {
@@ -100,12 +101,14 @@ pub(super) fn notes(table: &Table) -> Vec<Text> {
         }
         notes.push(sentence(text));
     }
-    let comparisons = || table.cells().flat_map(|(_, _, cell)| cell.comparisons.iter().flatten());
-    if comparisons().any(|comparison| comparison.difference.is_some()) {
-        notes.push(vec![Piece::Difference, Piece::Text(": ours minus theirs.".to_owned())]);
-    }
-    if comparisons().any(|comparison| comparison.difference.is_none()) {
-        notes.push(sentence("No difference is given between figures of different protocols."));
+    let mut comparisons = table.cells().flat_map(|(_, _, cell)| cell.comparisons.iter().flatten()).peekable();
+    if comparisons.peek().is_some() {
+        let apart = comparisons.any(|comparison| comparison.difference.is_none());
+        let words = match apart {
+            true => ": ours minus theirs; not given between figures of different protocols.",
+            false => ": ours minus theirs.",
+        };
+        notes.push(vec![Piece::Difference, Piece::Text(words.to_owned())]);
     }
     notes
 }

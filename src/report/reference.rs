@@ -119,15 +119,16 @@ pub(super) fn others(references: &[Reference], rows: &[Line], columns: &[Line]) 
     for (at, reference) in references.iter().enumerate() {
         for row in &reference.rows {
             let beside = rows.iter().any(|ours| {
-                columns.iter().any(|column| {
-                    row.is_at(&ours.values.iter().chain(&column.values).collect::<Vec<_>>())
-                })
+                columns
+                    .iter()
+                    .any(|column| row.is_at(&ours.values.iter().chain(&column.values).collect::<Vec<_>>()))
             });
             if beside {
                 continue;
             }
             let figure = |column: &Line| {
-                let elsewhere = |value: &Value| row.matches.get(&value.axis).is_some_and(|w| w.0 != value.value);
+                let elsewhere =
+                    |value: &Value| row.matches.get(&value.axis).is_some_and(|w| w.0 != value.value);
                 if column.values.iter().any(elsewhere) {
                     return None;
                 }
@@ -219,7 +220,9 @@ mod tests {
     #[test]
     fn a_figure_without_a_number_and_an_unknown_metric_are_refused() {
         let parse = |values: &str| {
-            let yaml = format!("{{heading: H, citation: C, protocol: honest, rows: [{{name: A, values: {values}}}]}}");
+            let yaml = format!(
+                "{{heading: H, citation: C, protocol: honest, rows: [{{name: A, values: {values}}}]}}"
+            );
             Reference::parse("refs.yaml", &yaml).map(|_| ()).map_err(|error| error.to_string())
         };
         assert_eq!(parse("{macro_f1: about 0.07}"), Ok(()));

@@ -113,7 +113,8 @@ pub fn problems(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<(&
                 problems.push((field, format!("`{name}` is given twice")));
             }
             if mean_over.iter().any(|axis| axis == name) {
-                problems.push((field, format!("`{name}` is averaged over (`mean_over`) and cannot be shown")));
+                problems
+                    .push((field, format!("`{name}` is averaged over (`mean_over`) and cannot be shown")));
             }
         }
     }

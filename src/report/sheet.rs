@@ -1,8 +1,8 @@
 //! A table laid out: heads, rows, marks, caption and notes. Every format for people is written from this, so that
 //! no format can leave out a mark.
 
-use super::number::{fixed, signed};
 use super::note;
+use super::number::{fixed, signed};
 use super::table::{Cell, Comparison, METRIC, OtherRow, Published, Rank, Table, Value};
 use crate::ml::metric::marked::{Marked, Protocol};
 use crate::ml::metric::registry::{Direction, Metric};
@@ -126,7 +126,8 @@ impl<'a> Layout<'a> {
                 let rows = (0..table.rows.len()).filter(|row| !self.oracle_rows[*row]);
                 let ours = rows.filter_map(|row| Some(table.cells[row][column].as_ref()?.figure.protocol()));
                 let others = table.others.iter().filter(|other| !is_oracle(other));
-                ours.chain(others.filter_map(|other| Some(other.values[column].as_ref()?.protocol()))).collect()
+                ours.chain(others.filter_map(|other| Some(other.values[column].as_ref()?.protocol())))
+                    .collect()
             }
             Leaf::Published(column, set) => {
                 let cells = table.cells.iter().map(|cells| comparison(cells[column].as_ref(), set));

@@ -163,9 +163,9 @@ impl Table {
     pub fn cells(&self) -> impl Iterator<Item = (usize, usize, &Cell)> {
         let row = |(row, cells): (usize, &'_ Vec<Option<Cell>>)| (row, cells.len());
         let places = self.cells.iter().enumerate().map(row);
-        places.flat_map(|(row, columns)| (0..columns).map(move |column| (row, column))).filter_map(
-            |(row, column)| Some((row, column, self.cells[row][column].as_ref()?)),
-        )
+        places
+            .flat_map(|(row, columns)| (0..columns).map(move |column| (row, column)))
+            .filter_map(|(row, column)| Some((row, column, self.cells[row][column].as_ref()?)))
     }
 
     /// The values of a cell's row and column.

@@ -50,7 +50,10 @@ fn grid(protocol: Protocol) -> Vec<Measured> {
         ("static", 0.1035, 0.4754, 0.0423),
     ];
     let pair = |(variant, f1, bce, ratio): (&str, f64, f64, f64)| {
-        [run(variant, "0", protocol, f1, bce, ratio), run(variant, "1", protocol, f1 + 0.01, bce - 0.002, ratio)]
+        [
+            run(variant, "0", protocol, f1, bce, ratio),
+            run(variant, "1", protocol, f1 + 0.01, bce - 0.002, ratio),
+        ]
     };
     variants.into_iter().flat_map(pair).collect()
 }
@@ -142,10 +145,12 @@ fn axes_can_stand_above_the_columns_and_metrics_in_the_rows() {
     };
     let (table, sheet) = made(&across, &measured);
     insta::assert_snapshot!("across.tex", latex::table(&table, &sheet));
-    let turned = Request { rows: terms(&["macro_f1", "bce"]), columns: terms(&["data", "variant"]), ..across };
+    let turned =
+        Request { rows: terms(&["macro_f1", "bce"]), columns: terms(&["data", "variant"]), ..across };
     let (table, sheet) = made(&turned, &measured);
     insta::assert_snapshot!("turned.md", markdown::markdown(&sheet));
-    let best = |row: usize, column: usize| table.cells[row][column].as_ref().unwrap().rank == Some(Rank::Best);
+    let best =
+        |row: usize, column: usize| table.cells[row][column].as_ref().unwrap().rank == Some(Rank::Best);
     assert!(best(0, 0) && best(0, 2) && best(1, 0) && best(1, 2), "each data set has its own best");
 }
 
@@ -213,7 +218,8 @@ fn csr(rows: &[Vec<u32>], labels: usize) -> Csr {
 fn a_settled_difference_gets_a_star_and_noise_does_not() {
     let truth: Vec<Vec<u32>> = (0..200).map(|row| vec![row % 5]).collect();
     let wrong_every = |n: usize| -> Vec<Vec<u32>> {
-        let flip = |(at, row): (usize, &Vec<u32>)| if at % n == 0 { vec![(row[0] + 1) % 5] } else { row.clone() };
+        let flip =
+            |(at, row): (usize, &Vec<u32>)| if at % n == 0 { vec![(row[0] + 1) % 5] } else { row.clone() };
         truth.iter().enumerate().map(flip).collect()
     };
     let predicted = [wrong_every(50), wrong_every(40), wrong_every(3)];
@@ -264,11 +270,14 @@ fn a_settled_difference_gets_a_star_and_noise_does_not() {
 #[test]
 fn awkward_names_stay_text_in_every_format() {
     let long = "x".repeat(300);
-    let names = [AWKWARD, "=cmd|' /C calc'!A0", "Zoë Łukasz", "中文 and more", "שלום עולם", &long, "a\nb\u{202e}c"];
+    let names =
+        [AWKWARD, "=cmd|' /C calc'!A0", "Zoë Łukasz", "中文 and more", "שלום עולם", &long, "a\nb\u{202e}c"];
     let measured: Vec<Measured> = names
         .iter()
         .enumerate()
-        .map(|(at, name)| record(&[("variant", name)], Protocol::Honest, &[(Metric::MacroF1, 0.1 * at as f64)]))
+        .map(|(at, name)| {
+            record(&[("variant", name)], Protocol::Honest, &[(Metric::MacroF1, 0.1 * at as f64)])
+        })
         .collect();
     let request = Request {
         columns: terms(&["macro_f1"]),
@@ -504,5 +513,66 @@ proptest! {
         measured.sort_by(|a, b| a.axes.cmp(&b.axes));
         let sorted = build(&request, &measured).unwrap();
         prop_assert_eq!(all_formats(&shuffled), all_formats(&sorted));
+    }
+}
+
+/// Whether LaTeX is here. Where it is not, the test says so; on CI it must be.
+fn has_latex() -> bool {
+    let found = std::process::Command::new("pdflatex").arg("--version").output().is_ok();
+    assert!(found || std::env::var_os("PIPE_CI").is_none(), "pdflatex is missing; see .ci/packages");
+    if !found {
+        eprintln!("skipped: pdflatex is not installed");
+    }
+    found
+}
+
+/// Compiles a document that lies beside these files, and gives the log.
+fn compile(document: &str, files: &[(&str, &str)]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files.iter().chain(&[("document.tex", document)]) {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    }
+    let ran = std::process::Command::new("pdflatex")
+        .args(["-interaction=nonstopmode", "-halt-on-error", "document.tex"])
+        .current_dir(directory.path())
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success() && directory.path().join("document.pdf").is_file(), "{log}\n{document}");
+    log
+}
+
+#[test]
+fn latex_compiles_alone_and_by_input() {
+    if !has_latex() {
+        return;
+    }
+    let mut beside_the_paper = request();
+    reference(&mut beside_the_paper, &["paper-table-1", "paper-prior-work"]);
+    let every_character: String =
+        super::latex_char::COMMANDS.iter().map(|(character, _)| *character).collect();
+    let accents: String = super::latex_char::ACCENTS.iter().map(|(_, _, pairs)| *pairs).collect();
+    let rare = format!("e\u{301} q\u{308} 中文 שלום \u{202e} 😀 \u{0} ą [x] {}", "long".repeat(75));
+    let awkward = Request {
+        columns: terms(&["macro_f1"]),
+        mean_over: Vec::new(),
+        caption: Some(format!("{every_character} {rare}")),
+        ..request()
+    };
+    let names = [AWKWARD, &every_character, &accents, &rare, "]", "\\input{/etc/passwd}", "-1", "[2ex]"];
+    let named: Vec<Measured> = names
+        .iter()
+        .map(|name| record(&[("variant", name)], Protocol::Oracle, &[(Metric::MacroF1, 0.25)]))
+        .collect();
+    for (request, measured) in [(beside_the_paper, grid(Protocol::Oracle)), (awkward, named)] {
+        let (table, sheet) = made(&request, &measured);
+        let tex = latex::table(&table, &sheet);
+        let log = compile(&latex::standalone(&tex), &[]);
+        assert!(!log.contains("Overfull"), "{log}");
+        assert!(!log.contains("mktexpk"), "a font that latex-base lacks was drawn: {log}");
+        let by_input = "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,array,graphicx}\
+             \\input{table1-macros}\\begin{document}\\listoftables\\input{table1}\
+             Table~\\ref{tab:table1} has the hash \\tableOneHash.\\end{document}";
+        compile(by_input, &[("table1.tex", &tex), ("table1-macros.tex", &macros::macros(&table))]);
     }
 }

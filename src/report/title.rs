@@ -51,8 +51,9 @@ mod tests {
 
     #[test]
     fn metrics_are_called_what_papers_call_them() {
-        let titles = ["macro_f1", "bce", "p_at_5_nonempty", "psndcg_at_1", "macro_f1_under_10", "hamming_loss"]
-            .map(|name| metric(name.parse().unwrap()));
+        let titles =
+            ["macro_f1", "bce", "p_at_5_nonempty", "psndcg_at_1", "macro_f1_under_10", "hamming_loss"]
+                .map(|name| metric(name.parse().unwrap()));
         assert_eq!(
             titles,
             ["Macro F1", "BCE", "P@5 nonempty", "PSnDCG@1", "Macro F1 under 10", "Hamming loss"]

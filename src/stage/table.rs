@@ -101,7 +101,8 @@ const MAX_DIGITS: u8 = 15;
 impl StageKind for TableStage {
     const NAME: &'static str = "table";
     const VERSION: u32 = 1;
-    const SUMMARY: &'static str = "Lays evaluation records out as a table: LaTeX, Markdown, CSV, JSON, macros";
+    const SUMMARY: &'static str =
+        "Lays evaluation records out as a table: LaTeX, Markdown, CSV, JSON, macros";
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
@@ -163,15 +164,19 @@ impl StageKind for TableStage {
         for reference in &self.reference.0 {
             if let ReferenceSource::Shipped(name) = reference {
                 if let Err(error) = Reference::shipped(name) {
-                    complaints.push(complaint("reference", format!("{error}, and `{{ file: PATH }}` names one of yours")));
+                    complaints.push(complaint(
+                        "reference",
+                        format!("{error}, and `{{ file: PATH }}` names one of yours"),
+                    ));
                 }
             }
         }
         if let Some(significance) = &self.significance {
             let problems = significance.bootstrap.problems().into_iter();
-            complaints.extend(problems.map(|(field, message)| {
-                complaint(&format!("significance.bootstrap.{field}"), message)
-            }));
+            complaints.extend(
+                problems
+                    .map(|(field, message)| complaint(&format!("significance.bootstrap.{field}"), message)),
+            );
         }
         complaints
     }
@@ -251,9 +256,8 @@ impl RunStage for TableStage {
                 let found = work.inputs("decisions")?.iter().find(|input| input.axes == axes);
                 paths.push(found.context("an evaluation has no decisions beside it")?.path.clone());
             }
-            let load = |record: usize| -> Result<_, LoadError> {
-                Ok(Decisions::open(&paths[record])?.outcomes()?)
-            };
+            let load =
+                |record: usize| -> Result<_, LoadError> { Ok(Decisions::open(&paths[record])?.outcomes()?) };
             significance::test(&mut table, &settings, load)?;
         }
         let sheet = sheet::lay_out(&table);
@@ -337,5 +341,136 @@ impl JsonSchema for ReferenceSource {
                 },
             ],
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use serde_json::json;
+
+    use super::super::trial::Trial;
+    use super::*;
+    use crate::digest::{BlobId, Digest};
+    use crate::ml::data::csr::Csr;
+    use crate::ml::data::split_data::PartName;
+    use crate::ml::metric::counts::Counts;
+    use crate::ml::metric::evaluation::Evaluator;
+    use crate::ml::metric::marked::Protocol;
+    use crate::protocol::JobInput;
+
+    fn check(yaml: &str) -> Vec<String> {
+        let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
+        stage.complaints().into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
+    }
+
+    #[test]
+    fn one_value_and_a_list_of_one_are_the_same_key() {
+        let params = |yaml: &str| {
+            let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
+            serde_json::to_value(&stage).unwrap()
+        };
+        let one =
+            "{ from: eval, rows: variant, columns: macro_f1, where: { seed: 1 }, reference: paper-table-1 }";
+        let many = "{ from: ['eval[*]'], rows: [variant], columns: [macro_f1], where: { seed: ['1'] }, reference: [paper-table-1] }";
+        assert_eq!(params(one), params(many));
+        let file = |path: &str| {
+            params(&format!("{{ from: e, rows: v, columns: bce, reference: {{ file: {path} }} }}"))
+        };
+        assert_eq!(file("a.yaml"), file("b.yaml"), "the path of a file is not part of the key");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_a_complaint() {
+        let complaints = |yaml: &str| check(yaml).join("\n");
+        assert_eq!(complaints("{ from: eval, rows: variant, columns: [data, macro_f1, bce] }"), "");
+        for (yaml, expected) in [
+            ("{ from: e, rows: variant, columns: macro_fi }", "did you mean `macro_f1`?"),
+            ("{ from: e, rows: variant, columns: seed }", "no metric is named"),
+            ("{ from: e, rows: bce, columns: macro_f1 }", "metrics are in the rows already"),
+            ("{ from: e, rows: [v, v], columns: bce }", "rows: `v` is given twice"),
+            ("{ from: e, rows: v, columns: bce, mean_over: v }", "averaged over"),
+            ("{ from: e, rows: v, columns: bce, name: 1st }", "name: use letters"),
+            ("{ from: e, rows: v, columns: bce, label: 'a}b' }", "label: use letters"),
+            ("{ from: e, rows: v, columns: bce, reference: paper-table-9 }", "paper-table-1"),
+            ("{ from: e, rows: v, columns: bce, where: { v: [] } }", "where.v: no value is left"),
+            (
+                "{ from: e, rows: v, columns: bce, significance: { bootstrap: { replicates: 1 } } }",
+                "replicates",
+            ),
+        ] {
+            assert!(complaints(yaml).contains(expected), "{yaml}: {}", complaints(yaml));
+        }
+    }
+
+    #[test]
+    fn decisions_are_asked_for_only_where_they_are_needed() {
+        let slots = |yaml: &str| -> Vec<String> {
+            let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
+            stage.inputs().into_iter().map(|input| format!("{}: {:?}", input.slot, input.source)).collect()
+        };
+        assert_eq!(slots("{ from: e, rows: v, columns: bce }").len(), 1);
+        let both = slots("{ from: 'e[*].evaluation', rows: v, columns: bce, significance: {} }");
+        let [from, decisions] = both.as_slice() else { panic!("{both:?}") };
+        assert!(from.contains("e[*].evaluation") && decisions.starts_with("decisions"), "{both:?}");
+        assert!(!decisions.contains(".evaluation"), "{decisions}");
+    }
+
+    /// Writes what an `evaluate` stage leaves: rows of five labels of which every n-th is wrong.
+    fn evaluate(directory: &Path, wrong_every: usize) -> (PathBuf, PathBuf) {
+        let truth: Vec<Vec<u32>> = (0..150).map(|row| vec![row % 5]).collect();
+        let guess = |(at, row): (usize, &Vec<u32>)| vec![(row[0] + u32::from(at % wrong_every == 0)) % 5];
+        let predicted: Vec<Vec<u32>> = truth.iter().enumerate().map(guess).collect();
+        let [truth, predicted] = [truth, predicted].map(|rows| Csr::from_rows(5, &rows));
+        let mut evaluator = Evaluator::new(5, None);
+        evaluator.add_counts(&Counts::of(&truth, &predicted).unwrap());
+        let evaluation = evaluator.finish(Protocol::Honest);
+        let record = Record { part: PartName::Test, evaluation, intervals: None };
+        std::fs::create_dir_all(directory).unwrap();
+        let file = directory.join("evaluation.json");
+        std::fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
+        Decisions::write(&directory.join("decisions"), Protocol::Honest, &truth, &predicted).unwrap();
+        (file, directory.join("decisions"))
+    }
+
+    #[test]
+    fn the_stage_writes_every_format_the_same_each_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut inputs = BTreeMap::<String, Vec<JobInput>>::new();
+        for (variant, seed, wrong_every) in
+            [("good", "0", 40), ("good", "1", 50), ("bad", "0", 2), ("bad", "1", 3)]
+        {
+            let (evaluation, decisions) =
+                evaluate(&directory.path().join(format!("{variant}{seed}")), wrong_every);
+            let axes = vec![("variant".to_owned(), variant.to_owned()), ("seed".to_owned(), seed.to_owned())];
+            let blob = BlobId::new(Digest::of(&std::fs::read(&evaluation).unwrap()));
+            for (slot, path) in [("from", evaluation), ("decisions", decisions)] {
+                let input = JobInput { axes: axes.clone(), artifact: slot.to_owned(), path, blob };
+                inputs.entry(slot.to_owned()).or_default().push(input);
+            }
+        }
+        let refs = directory.path().join("refs.yaml");
+        let yaml = "{heading: Theirs, citation: A. Nonymous, protocol: honest, rows: [{name: Good, match: {variant: good}, values: {macro_f1: 0.5}}]}";
+        std::fs::write(&refs, yaml).unwrap();
+        let blob = BlobId::new(Digest::of(yaml.as_bytes()));
+        let file = JobInput { axes: Vec::new(), artifact: "file".to_owned(), path: refs, blob };
+        inputs.insert("reference".to_owned(), vec![file]);
+        let body = json!({
+            "from": "eval", "rows": "variant", "columns": ["macro_f1", "hamming_loss"], "mean_over": "seed",
+            "significance": { "baseline": "bad", "bootstrap": { "replicates": 200 } },
+            "reference": { "file": "refs.yaml" },
+        });
+        let run = || Trial::run_job::<TableStage>(body.clone(), inputs.clone()).unwrap();
+        let (first, second) = (run(), run());
+        for output in ["tex", "standalone", "md", "csv", "json", "macros"] {
+            let text = std::fs::read_to_string(first.output(output)).unwrap();
+            assert_eq!(text, std::fs::read_to_string(second.output(output)).unwrap());
+            assert!(!text.contains(directory.path().to_str().unwrap()), "{output} names a path");
+        }
+        let md = std::fs::read_to_string(first.output("md")).unwrap();
+        assert!(md.contains("\\* differs from bad"), "{md}");
+        assert!(md.contains("| good | **0.9"), "{md}");
+        assert!(md.contains("Theirs: A. Nonymous."), "{md}");
     }
 }

@@ -114,7 +114,9 @@ impl Bootstrap {
         let replicates = self.replicate(first.rows(), |weights| {
             let measure = |outcomes: &[&Outcomes]| {
                 let measured: Vec<_> = outcomes.iter().map(|outcomes| outcomes.measure(weights)).collect();
-                (0..LANES).map(move |lane| mean(measured.iter().map(|lanes| lanes[lane].clone()))).collect::<Vec<_>>()
+                (0..LANES)
+                    .map(move |lane| mean(measured.iter().map(|lanes| lanes[lane].clone())))
+                    .collect::<Vec<_>>()
             };
             measure(ours).into_iter().zip(measure(theirs)).map(|(ours, theirs)| minus(ours, theirs)).collect()
         });
