@@ -8,6 +8,7 @@ pub mod lock;
 pub mod ml;
 pub mod plan;
 pub mod protocol;
+pub mod report;
 pub mod runner;
 pub mod spec;
 pub mod stage;

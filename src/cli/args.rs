@@ -67,6 +67,8 @@ pub enum Command {
     Status(StatusArgs),
     /// Everything about one stage: parameters, inputs, outputs, metrics.
     Show(StageArgs),
+    /// Print the finished table of a `table` stage.
+    Table(TableArgs),
     /// What a stage printed.
     Logs(LogsArgs),
     /// Look after the store.
@@ -232,6 +234,31 @@ pub struct LogsArgs {
     /// Only standard error.
     #[arg(long)]
     pub stderr: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct TableArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// The stage [default: every `table` stage].
+    pub stage: Option<String>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    #[arg(long, value_enum, default_value_t)]
+    pub format: TableFormat,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For the terminal.
+    #[default]
+    Text,
+    Md,
+    Tex,
+    Csv,
+    Json,
+    Macros,
 }
 
 #[derive(Debug, Args)]

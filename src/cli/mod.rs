@@ -16,6 +16,7 @@ mod metrics;
 mod project;
 mod rerun;
 mod run;
+mod show_table;
 mod table;
 mod text;
 mod verify;
@@ -69,6 +70,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Status(args) => look::status(&project, args),
         Command::Show(args) => look::show(&project, args),
         Command::Logs(args) => look::logs(&project, args),
+        Command::Table(args) => show_table::table(&project, args),
         Command::Graph(args) => graph::graph(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
         Command::Data(command) => data::data(&project, command),

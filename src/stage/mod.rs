@@ -9,8 +9,10 @@ pub mod evaluate;
 pub mod idf;
 pub mod kind;
 pub mod load;
+pub mod one_or_many;
 pub mod registry;
 pub mod synthetic;
+pub mod table;
 pub mod train;
 #[cfg(test)]
 mod trial;

@@ -46,22 +46,30 @@ impl Trial {
         body: serde_json::Value,
         inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
     ) -> anyhow::Result<Self> {
-        let directory = tempfile::tempdir()?;
-        let at = |name: &str| directory.path().join(name);
-        std::fs::create_dir(at("scratch"))?;
-        let stage: T = serde_json::from_value(body.clone())?;
-        assert_eq!(stage.complaints(), []);
         let blob = BlobId::new(Digest::of(b""));
         let input = |(slot, path): (_, PathBuf)| {
             let input = JobInput { axes: Vec::new(), artifact: "file".to_owned(), path, blob };
             (Into::<String>::into(slot), vec![input])
         };
+        Self::run_job::<T>(body, inputs.into_iter().map(input).collect())
+    }
+
+    /// With several artifacts in a slot.
+    pub fn run_job<T: RunStage>(
+        body: serde_json::Value,
+        inputs: BTreeMap<String, Vec<JobInput>>,
+    ) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let at = |name: &str| directory.path().join(name);
+        std::fs::create_dir(at("scratch"))?;
+        let stage: T = serde_json::from_value(body.clone())?;
+        assert_eq!(stage.complaints(), []);
         let job = Job {
             key: StageKey::new(Digest::of(b"")),
             instance: "trial".to_owned(),
             kind: T::NAME.to_owned(),
             body,
-            inputs: inputs.into_iter().map(input).collect::<BTreeMap<_, _>>(),
+            inputs,
             outputs: stage
                 .outputs()
                 .into_iter()
