@@ -8,6 +8,7 @@ pub mod evaluate;
 pub mod idf;
 pub mod kind;
 pub mod load;
+pub mod plot;
 pub mod registry;
 pub mod synthetic;
 pub mod train;

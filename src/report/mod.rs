@@ -1,0 +1,3 @@
+//! Records to tables and figures. Pure: strings and bytes come out, nothing is read or written.
+
+pub mod figure;
