@@ -221,3 +221,104 @@ fn write(work: &mut Work, kind: FigureKind, figure: &Figure) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::kind::KindOf;
+    use super::super::trial::Trial;
+    use super::*;
+    use crate::spec::kind::Kind;
+
+    fn checked(yaml: &str) -> crate::spec::kind::CheckedBody {
+        KindOf::<Plot>::new().check(serde_yaml::from_str(yaml).unwrap()).unwrap()
+    }
+
+    fn complaints(yaml: &str) -> Vec<String> {
+        let complaint = |complaint: Complaint| format!("{}: {}", complaint.field, complaint.message);
+        checked(yaml).complaints.into_iter().map(complaint).collect()
+    }
+
+    #[test]
+    fn a_figure_without_its_input_says_which_parameter_is_missing() {
+        assert_eq!(
+            complaints("{ history: [train], figures: [f1-over-epochs, final-f1, label-frequency] }"),
+            [
+                "figures[1]: `final-f1` needs the parameter `eval`",
+                "figures[2]: `label-frequency` needs the parameter `data`"
+            ]
+        );
+        assert_eq!(complaints("{ figures: [] }"), ["figures: no figure is asked for"]);
+        let twice = "{ data: d, figures: [label-frequency, label-frequency] }";
+        assert_eq!(complaints(twice), ["figures[1]: `label-frequency` is asked for twice"]);
+    }
+
+    #[test]
+    fn only_what_a_figure_asks_for_is_an_input() {
+        let slots = |figures: &str| -> Vec<String> {
+            let yaml = format!("{{ history: [train], eval: [eval], data: data, figures: {figures} }}");
+            checked(&yaml).inputs.into_iter().map(|input| input.slot).collect()
+        };
+        assert_eq!(slots("[threshold-weights]"), ["history"]);
+        assert_eq!(slots("[reliability, final-f1]"), ["eval", "curves"]);
+        assert_eq!(slots("[label-frequency]"), ["data"]);
+    }
+
+    #[test]
+    fn the_papers_figures_have_numbers_and_the_others_names() {
+        let yaml = "{ history: [t], eval: [e], figures: [f1-over-epochs, thresholds] }";
+        let outputs = checked(yaml).outputs.into_iter().map(|output| (output.name, output.file_name));
+        let (names, files): (Vec<String>, Vec<String>) = outputs.unzip();
+        assert_eq!(names[..3], ["f1-over-epochs.svg", "f1-over-epochs.pdf", "f1-over-epochs.csv"]);
+        assert_eq!(files[2..5], ["figure1.csv", "thresholds.svg", "thresholds.pdf"]);
+    }
+
+    #[test]
+    fn what_was_trained_and_evaluated_is_drawn() {
+        let directory = tempfile::tempdir().unwrap();
+        let axes = |variant: &str, seed: &str| -> Axes {
+            vec![("variant".to_owned(), variant.to_owned()), ("seed".to_owned(), seed.to_owned())]
+        };
+        let file = |name: &str, content: serde_json::Value| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, content.to_string()).unwrap();
+            path
+        };
+        let evaluation = |macro_f1: f64| {
+            let values = json!({"macro_f1": macro_f1});
+            let evaluation = json!({"protocol": "honest", "rows": 2, "labels": 2, "values": values});
+            json!({"part": "test", "evaluation": evaluation, "intervals": null})
+        };
+        let spread = json!({"mean": 0.5, "std": 0.1});
+        let epoch = json!({
+            "epoch": 1, "loss": {"bce": 0.1, "margin": 0.0, "total": 0.1},
+            "validation": {"macro_f1": 0.5, "macro_f1_present": 0.5, "micro_f1": 0.5, "positive_ratio": 0.1},
+            "alpha": spread, "beta": spread, "lambda": spread, "theta": spread, "lr": 0.1,
+        });
+        let history = json!({"epochs": [epoch], "kept": 1, "oracle": true});
+        let trial = Trial::of_many::<Plot>(
+            json!({
+                "history": ["t"], "eval": ["e"], "figures": ["f1-over-epochs", "final-f1"],
+                "names": {"a": "Ours 中", "c": "nobody"},
+            }),
+            vec![
+                ("history", axes("a", "0"), file("h", history)),
+                ("eval", axes("a", "0"), file("a0", evaluation(0.25))),
+                ("eval", axes("a", "1"), file("a1", evaluation(0.75))),
+                ("eval", axes("b", "0"), file("b0", evaluation(0.125))),
+            ],
+        );
+        let read = |name: &str| std::fs::read_to_string(trial.output(name)).unwrap();
+        insta::assert_snapshot!(read("final-f1.csv"), @r"
+        protocol,name,macro_f1,standard_deviation,runs,min,max
+        honest,Ours 中,0.5,0.3535533905932738,2,0.25,0.75
+        honest,b,0.125,,1,0.125,0.125
+        ");
+        assert!(read("f1-over-epochs.svg").contains(">Ours 中†<"));
+        assert!(std::fs::read(trial.output("final-f1.pdf")).unwrap().starts_with(b"%PDF-1.4"));
+        let warnings = trial.warnings();
+        assert_eq!(warnings[0], "`names` has `c`, but nothing is called so");
+        assert!(warnings[1].starts_with("figure1.pdf shows empty boxes for `中`"), "{warnings:?}");
+    }
+}

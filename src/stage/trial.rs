@@ -7,7 +7,7 @@ use super::kind::RunStage;
 use super::work::{EventSink, Work};
 use crate::digest::{BlobId, Digest, StageKey};
 use crate::ml::data::split_data::SplitData;
-use crate::protocol::{Job, JobInput, LogLevel, WorkerEvent};
+use crate::protocol::{Axes, Job, JobInput, LogLevel, WorkerEvent};
 
 /// A stage that has run, with what it wrote and said.
 pub struct Trial {
@@ -31,6 +31,11 @@ impl Trial {
         Self::run::<T>(body, inputs).unwrap()
     }
 
+    /// With slots that take many artifacts: each input comes with what tells it from its siblings.
+    pub fn of_many<T: RunStage>(body: serde_json::Value, inputs: Vec<(&str, Axes, PathBuf)>) -> Self {
+        Self::run_with::<T>(body, inputs).unwrap()
+    }
+
     /// The message of a stage that is expected to fail.
     pub fn failure<T: RunStage>(
         body: serde_json::Value,
@@ -46,22 +51,31 @@ impl Trial {
         body: serde_json::Value,
         inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
     ) -> anyhow::Result<Self> {
+        let one = |(slot, path): (_, PathBuf)| (Into::<String>::into(slot), Axes::new(), path);
+        Self::run_with::<T>(body, inputs.into_iter().map(one).collect())
+    }
+
+    fn run_with<T: RunStage>(
+        body: serde_json::Value,
+        inputs: Vec<(impl Into<String>, Axes, PathBuf)>,
+    ) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let at = |name: &str| directory.path().join(name);
         std::fs::create_dir(at("scratch"))?;
         let stage: T = serde_json::from_value(body.clone())?;
         assert_eq!(stage.complaints(), []);
         let blob = BlobId::new(Digest::of(b""));
-        let input = |(slot, path): (_, PathBuf)| {
-            let input = JobInput { axes: Vec::new(), artifact: "file".to_owned(), path, blob };
-            (Into::<String>::into(slot), vec![input])
-        };
+        let mut slots: BTreeMap<String, Vec<JobInput>> = BTreeMap::new();
+        for (slot, axes, path) in inputs {
+            let input = JobInput { axes, artifact: "file".to_owned(), path, blob };
+            slots.entry(slot.into()).or_default().push(input);
+        }
         let job = Job {
             key: StageKey::new(Digest::of(b"")),
             instance: "trial".to_owned(),
             kind: T::NAME.to_owned(),
             body,
-            inputs: inputs.into_iter().map(input).collect::<BTreeMap<_, _>>(),
+            inputs: slots,
             outputs: stage
                 .outputs()
                 .into_iter()

@@ -53,7 +53,7 @@ pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Fi
         columns: 1,
         height: 130.0,
         notes: vec![
-            "Marker: the thresholds as they are; along a curve all of them are moved alike.".to_owned(),
+            "Marker: thresholds as they are; along a curve all are moved alike.".to_owned(),
             naming.mean_note(&groups, "at equal shifts."),
         ],
     };

@@ -251,7 +251,13 @@ fn a_run_that_stops_early_ends_in_a_cross() {
     ];
     let figure = Inputs { histories, ..Inputs::default() }.draw(FigureKind::F1OverEpochs);
     assert!(figure.svg().contains("× a run that stopped early"));
-    insta::assert_snapshot!(figure.csv(), @"");
+    insta::assert_snapshot!(figure.csv(), @r"
+    protocol,name,epoch,macro_f1,standard_deviation,runs,ended_early
+    honest,a,1,0.15000000000000002,0.07071067811865477,2,
+    honest,a,2,0.25,0.07071067811865474,2,0.3
+    honest,a,3,0.3,,1,
+    honest,a,4,0.4,,1,
+    ");
 }
 
 #[test]

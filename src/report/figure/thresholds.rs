@@ -57,7 +57,7 @@ pub fn thresholds(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, 
         y_label: "share of entries".to_owned(),
         panels: panels.into_iter().map(panel).collect(),
         columns,
-        height: 56.0,
+        height: if groups.len() > 6 { 42.0 } else { 56.0 },
         notes: vec![naming.mean_note(&groups, "their entries are put together.")],
     };
     let columns = ["name", "label", "from", "to", "entries", "share"];

@@ -58,7 +58,7 @@ impl BarChart {
             let spread = bar.spread.unwrap_or(0.0);
             [bar.value - spread, bar.value + spread]
         });
-        let scale = Scale::linear(ends, self.bounds, 4);
+        let scale = Scale::linear(ends, self.bounds, 5);
         let place = |value: f64| left + scale.place(value) * (right - left);
         let height: f64 = self.groups.iter().map(Group::height).sum::<f64>().max(20.0) + BETWEEN_GROUPS;
         let bottom = top + height;
@@ -87,7 +87,7 @@ impl BarChart {
         let zero = place(0.0);
         drawing.line(vec![(zero, top), (zero, bottom)], axis);
         drawing.line(vec![(left, bottom), (right, bottom)], axis);
-        let below = bottom + TICK + SMALL + 3.0 + TEXT;
+        let below = bottom + TICK + SMALL + 2.0 + TEXT;
         drawing.text(((left + right) / 2.0, below), Anchor::Middle, TEXT, &self.x_label);
         let note = self.has(Protocol::Oracle).then(|| ORACLE_NOTE.to_owned());
         let notes: Vec<String> = self.notes.iter().cloned().chain(note).collect();

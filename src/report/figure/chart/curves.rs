@@ -153,7 +153,9 @@ impl Chart {
                 true => curve.name.clone(),
                 false => marked_name(protocol, &curve.name),
             };
-            if name.is_empty() || entries.iter().any(|(known, _)| *known == name) {
+            let empty = curve.points().next().is_none();
+            let name = if empty { format!("{name} (no data)") } else { name };
+            if curve.name.is_empty() || entries.iter().any(|(known, _)| *known == name) {
                 continue;
             }
             let style = curve.style;
@@ -209,6 +211,14 @@ impl Panel {
                 taken = x + half + 2.0;
             }
         }
+        for &value in &self.y.minor {
+            let y = frame.place(self, (0.0, value)).1;
+            drawing.line(vec![(left - TICK / 2.0, y), (left, y)], axis);
+        }
+        for &value in &self.x.minor {
+            let x = frame.place(self, (value, 0.0)).0;
+            drawing.line(vec![(x, bottom), (x, bottom + TICK / 2.0)], axis);
+        }
         drawing.line(vec![(left, top), (left, bottom), (right, bottom)], axis);
         if let Some(heading) = &self.heading {
             let mark = if self.marks_heading() { ORACLE_MARK } else { "" };
@@ -244,7 +254,9 @@ impl Panel {
                 let points = line.points.iter().map(|&point| place(point)).collect();
                 drawing.line(points, curve.style.stroke(if line.thin { 0.5 } else { 1.1 }));
             }
-            for &(x, low, high) in &curve.whiskers {
+            // A band of a single place has no area.
+            let narrow = if curve.band.len() == 1 { curve.band.as_slice() } else { &[] };
+            for &(x, low, high) in curve.whiskers.iter().chain(narrow) {
                 whisker(drawing, place((x, low)), place((x, high)), curve.style.colour);
             }
         }

@@ -18,4 +18,4 @@ const MARGIN: f64 = 3.0;
 
 /// Stands behind every name and value that comes from the oracle protocol.
 pub const ORACLE_MARK: &str = "†";
-const ORACLE_NOTE: &str = "† oracle: the thresholds have seen the true labels of the rows that are judged.";
+const ORACLE_NOTE: &str = "† oracle: thresholds have seen the true labels of the judged rows.";

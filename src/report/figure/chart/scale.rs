@@ -6,6 +6,8 @@ pub struct Scale {
     high: f64,
     logarithmic: bool,
     pub ticks: Vec<Tick>,
+    /// Where shorter ticks stand, without labels.
+    pub minor: Vec<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +49,7 @@ impl Scale {
         let decimals = (-step.log10().floor()).max(0.0) as usize;
         let values = (0..=(last - first) as u32).map(|n| (first + f64::from(n)) * step);
         let ticks = values.map(|value| Tick { value, label: label(value, decimals) }).collect();
-        Self { low: first * step, high: last * step, logarithmic: false, ticks }
+        Self { low: first * step, high: last * step, logarithmic: false, ticks, minor: Vec::new() }
     }
 
     /// Whole numbers from the smallest value to the largest, exactly: epochs.
@@ -58,7 +60,7 @@ impl Scale {
         let ticks = inner.take_while(|value| *value <= high + step * 1e-9);
         let ticks = ticks.map(|value| Tick { value, label: label(value, 0) }).collect();
         let (low, high) = if low == high { (low - 1.0, high + 1.0) } else { (low, high) };
-        Self { low, high, logarithmic: false, ticks }
+        Self { low, high, logarithmic: false, ticks, minor: Vec::new() }
     }
 
     /// Powers of ten around the positive values.
@@ -69,7 +71,14 @@ impl Scale {
             last += 1;
         }
         let ticks = (first..=last).map(|power| Tick { value: 10f64.powi(power), label: power_label(power) });
-        Self { low: 10f64.powi(first), high: 10f64.powi(last), logarithmic: true, ticks: ticks.collect() }
+        let between = |power: i32| (2..10).map(move |n| f64::from(n) * 10f64.powi(power));
+        Self {
+            low: 10f64.powi(first),
+            high: 10f64.powi(last),
+            logarithmic: true,
+            ticks: ticks.collect(),
+            minor: (first..last).flat_map(between).collect(),
+        }
     }
 
     /// One place for each name: the first at 0, the next at 1, and so on.
@@ -77,7 +86,7 @@ impl Scale {
         let tick = |(place, label)| Tick { value: place as f64, label };
         let ticks: Vec<Tick> = names.into_iter().enumerate().map(tick).collect();
         let last = ticks.len().max(1) as f64 - 1.0;
-        Self { low: -0.4, high: last + 0.4, logarithmic: false, ticks }
+        Self { low: -0.4, high: last + 0.4, logarithmic: false, ticks, minor: Vec::new() }
     }
 
     /// Between 0 and 1; what lies outside of the range is moved to its end.
