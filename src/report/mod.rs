@@ -1,4 +1,4 @@
-//! Records to tables: pure, from values to strings.
+//! Records to tables, figures and pages. Pure: strings and bytes come out, nothing is read or written.
 //!
 //! ```text
 //! Measured records + Request -> build         -> Table     figures with their protocol, ranks, comparisons
@@ -13,6 +13,7 @@
 
 pub mod build;
 pub mod csv;
+pub mod figure;
 pub mod latex;
 mod latex_char;
 pub mod latex_text;

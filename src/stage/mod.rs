@@ -10,6 +10,7 @@ pub mod idf;
 pub mod kind;
 pub mod load;
 pub mod one_or_many;
+pub mod plot;
 pub mod registry;
 pub mod synthetic;
 pub mod table;

@@ -7,6 +7,7 @@ use super::idf::IdfStage;
 use super::kind::{KindOf, Runner};
 use super::load::Load;
 use super::table::TableStage;
+use super::plot::Plot;
 use super::train::Train;
 use super::vectorise::Vectorise;
 use crate::ml::data::synthetic::Synthetic;
@@ -21,6 +22,7 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
             &KindOf::<Evaluate>::new(),
             &KindOf::<IdfStage>::new(),
             &KindOf::<Load>::new(),
+            &KindOf::<Plot>::new(),
             &KindOf::<Synthetic>::new(),
             &KindOf::<TableStage>::new(),
             &KindOf::<Train>::new(),
@@ -36,6 +38,7 @@ pub fn light_runners() -> &'static [Runner] {
         &[
             Runner::of::<IdfStage>(),
             Runner::of::<Load>(),
+            Runner::of::<Plot>(),
             Runner::of::<Synthetic>(),
             Runner::of::<TableStage>(),
             Runner::of::<Vectorise>(),

@@ -4,7 +4,7 @@ use super::curves::ReliabilityBin;
 use super::exact::ExactSum;
 use super::registry::Metric;
 
-const BINS: usize = 15;
+pub const BINS: usize = 15;
 
 /// A value that cannot be a probability.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]

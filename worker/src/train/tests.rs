@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::history::{History, Validation};
 use super::host::{Host, Progress, Quiet};
 use super::trainer::{Run, TrainError, Trained, train};
 use crate::engine::cpu::CpuEngine;
@@ -24,6 +23,7 @@ use pipe::ml::config::threshold::Variant;
 use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::{Examples, Unlabelled};
 use pipe::ml::data::random::Random;
+use pipe::ml::history::{History, Validation};
 use pipe::ml::metric::counts::Counts;
 use pipe::ml::metric::label::LabelCount;
 use pipe::ml::signal::idf::Idf;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::checkpoint::{Checkpoint, CheckpointError, Checkpoints, Position};
 use super::divergence::likely_cause;
-use super::history::{Epoch, History, Validation};
+use super::history::epoch_record;
 use super::host::{Host, Progress};
 use crate::engine::score::{count, score, score_with_labels};
 use crate::engine::{self, Batch, Engine, State};
@@ -16,6 +16,7 @@ use crate::net::weights::Weights;
 use pipe::ml::config::method::Method;
 use pipe::ml::data::examples::Examples;
 use pipe::ml::data::random::Streams;
+use pipe::ml::history::{History, Validation};
 use pipe::ml::metric::label::LabelCount;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::supply::LocalSupply;
@@ -195,7 +196,7 @@ impl<'a> Trainer<'a> {
         let validation = self.validate()?;
         let loss = scaled(self.position.loss, 1.0 / self.position.rows as f64);
         let state = self.engine.state()?;
-        let record = Epoch::new(number, loss, validation, method, &state.weights, self.run.idf, lr);
+        let record = epoch_record(number, loss, validation, method, &state.weights, self.run.idf, lr);
         self.position.history.epochs.push(record);
         let best = self.position.history.best(&method.stopping);
         if method.stopping.restore_best && best.is_some_and(|(epoch, _)| epoch == number) {
