@@ -7,6 +7,7 @@ pub mod digest;
 pub mod ml;
 pub mod plan;
 pub mod protocol;
+pub mod report;
 pub mod runner;
 pub mod spec;
 pub mod stage;

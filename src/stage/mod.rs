@@ -9,6 +9,7 @@ pub mod idf;
 pub mod kind;
 pub mod load;
 pub mod registry;
+pub mod report;
 pub mod synthetic;
 pub mod train;
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::evaluate::Evaluate;
 use super::idf::IdfStage;
 use super::kind::{KindOf, Runner};
 use super::load::Load;
+use super::report::Report;
 use super::train::Train;
 use super::vectorise::Vectorise;
 use crate::ml::data::synthetic::Synthetic;
@@ -18,6 +19,7 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
             &KindOf::<Evaluate>::new(),
             &KindOf::<IdfStage>::new(),
             &KindOf::<Load>::new(),
+            &KindOf::<Report>::new(),
             &KindOf::<Synthetic>::new(),
             &KindOf::<Train>::new(),
             &KindOf::<Vectorise>::new(),
@@ -32,6 +34,7 @@ pub fn light_runners() -> &'static [Runner] {
         &[
             Runner::of::<IdfStage>(),
             Runner::of::<Load>(),
+            Runner::of::<Report>(),
             Runner::of::<Synthetic>(),
             Runner::of::<Vectorise>(),
         ]

@@ -1,0 +1,3 @@
+//! Records to tables, figures and pages. Pure: data in, strings out.
+
+pub mod page;
