@@ -21,14 +21,14 @@ use crate::store::Store;
 use crate::store::manifest::{Manifest, Stored};
 
 /// A pipeline, and how each of its instances stands.
-struct Survey {
-    store: Store,
-    plan: Plan,
-    outlooks: Vec<Outlook>,
+pub struct Survey {
+    pub store: Store,
+    pub plan: Plan,
+    pub outlooks: Vec<Outlook>,
 }
 
 impl Survey {
-    fn of(
+    pub fn of(
         project: &Project,
         file: Option<&PathBuf>,
         pipeline: &PipelineArgs,
@@ -46,12 +46,12 @@ impl Survey {
         Ok(Self { store, plan, outlooks })
     }
 
-    fn instances(&self) -> impl Iterator<Item = (InstanceIndex, &Instance, &Outlook)> {
+    pub fn instances(&self) -> impl Iterator<Item = (InstanceIndex, &Instance, &Outlook)> {
         let instances = self.plan.pipeline().instances.iter().zip(&self.outlooks).enumerate();
         instances.map(|(index, (instance, outlook))| (InstanceIndex(index), instance, outlook))
     }
 
-    fn name(&self, index: InstanceIndex) -> String {
+    pub fn name(&self, index: InstanceIndex) -> String {
         self.plan.instance(index).id.to_string()
     }
 
@@ -62,7 +62,7 @@ impl Survey {
     }
 
     /// One word and, where there is one, the reason.
-    fn words(&self, outlook: &Outlook) -> (&'static str, String) {
+    pub fn words(&self, outlook: &Outlook) -> (&'static str, String) {
         match outlook {
             Outlook::Fresh(_) => ("fresh", String::new()),
             Outlook::WillRun(why) => ("will run", why.to_string()),
@@ -115,7 +115,7 @@ struct Record {
     seconds: Option<f64>,
 }
 
-fn manifest(outlook: &Outlook) -> Option<&Manifest> {
+pub fn manifest(outlook: &Outlook) -> Option<&Manifest> {
     match outlook {
         Outlook::Fresh(manifest) => Some(manifest),
         _ => None,

@@ -7,17 +7,24 @@ mod cache;
 mod console;
 mod data;
 mod data_files;
+mod diff;
 mod exit;
 mod graph;
+mod history;
 mod init;
+mod live;
 mod look;
 mod project;
+mod report;
 mod run;
+mod runs;
+mod snapshot;
 mod table;
 mod text;
 mod version;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -64,6 +71,9 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Show(args) => look::show(&project, args),
         Command::Logs(args) => look::logs(&project, args),
         Command::Graph(args) => graph::graph(&project, args),
+        Command::Report(args) => report::report(&project, args),
+        Command::Runs(args) => runs::runs(&project, args),
+        Command::Diff(args) => diff::diff(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
         Command::Data(command) => data::data(&project, command),
         Command::Schema => {
@@ -84,6 +94,19 @@ fn dispatch(cli: &Cli) -> Outcome {
 fn print_json(value: &impl serde::Serialize) -> Outcome {
     let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
     print_text(&format!("{text}\n"))
+}
+
+/// Writes a result to a file that the user named, or to standard output for `-`.
+fn write_result(path: &Path, text: &str) -> Outcome {
+    if path == Path::new("-") {
+        return print_text(text);
+    }
+    let failure = |error| Failure::bad_input(format!("cannot write {}: {error}", path.display()));
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(failure)?;
+    }
+    std::fs::write(path, text).map_err(failure)?;
+    print_text(&format!("{}\n", path.display()))
 }
 
 fn print_text(text: &str) -> Outcome {

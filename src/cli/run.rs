@@ -8,6 +8,7 @@ use super::args::RunArgs;
 use super::console::{Console, Style, Verbosity};
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
+use super::live::{self, Live};
 use super::project::{Project, select};
 use crate::plan::Plan;
 use crate::runner::local::{LocalProcess, Programs};
@@ -33,17 +34,38 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
+    let live = args.serve.map(|port| serve(port, &plan, &options)).transpose()?;
     let mut console = Console::new(style(project, args), project.verbosity, project.paint);
-    let summary = runner::run(&plan, &store, &executor, &options, &stop, &mut |event| console.show(&event))
-        .map_err(|error| match error {
-        RunError::Store(error) => error.into(),
-        other => Failure::bad_input(other.to_string()),
-    })?;
+    let mut listen = |event| {
+        console.show(&event);
+        if let Some(live) = &live {
+            live.tell(&event);
+        }
+    };
+    let summary =
+        runner::run(&plan, &store, &executor, &options, &stop, &mut listen).map_err(|error| match error {
+            RunError::Store(error) => error.into(),
+            other => Failure::bad_input(other.to_string()),
+        })?;
+    if let Some(live) = live {
+        live.end();
+    }
     Ok(match summary {
         summary if summary.interrupted => Exit::Interrupted,
         summary if summary.failed > 0 => Exit::StageFailed,
         _ => Exit::Done,
     })
+}
+
+/// The address goes to standard error, as all that is no result.
+fn serve(port: u16, plan: &Plan, options: &Options) -> Result<Live, Failure> {
+    let page = live::page(plan, &options.selection(plan));
+    let live = Live::start(port, &page).map_err(|error| {
+        let hint = if port == 0 { "" } else { "; `--serve` alone takes any port that is free" };
+        Failure::bad_input(format!("cannot serve on port {port} of 127.0.0.1: {error}{hint}"))
+    })?;
+    eprintln!("watch it at {}", live.url());
+    Ok(live)
 }
 
 pub fn worker(job: &Path) -> ExitCode {

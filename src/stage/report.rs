@@ -19,11 +19,15 @@ use crate::protocol::JobInput;
 use crate::report::page::grid::{Cell, Column, Grid, Row};
 use crate::report::page::html::{Html, el};
 use crate::report::page::{Page, Section};
-use crate::spec::kind::{ANY, ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl};
 use crate::spec::reference::StageRef;
 
 /// The artifact: an HTML file that needs nothing else.
 pub const PAGE: ArtifactType = "page";
+/// What stages for tables, figures and audits call what they make.
+pub const TABLE: ArtifactType = "table";
+pub const SVG: ArtifactType = "svg";
+pub const AUDIT: ArtifactType = "audit";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -65,18 +69,20 @@ impl StageKind for Report {
         // A reference to the whole of an `evaluate` stage brings its labels along.
         let whole: Vec<StageRef> =
             self.evaluations.iter().filter(|reference| reference.output().is_none()).cloned().collect();
+        let many: fn(Vec<StageRef>) -> SourceDecl = SourceDecl::Many;
+        let all: fn(Vec<StageRef>) -> SourceDecl = SourceDecl::All;
         let slots = [
-            ("evaluations", &self.evaluations, EVALUATION),
-            ("labels", &whole, LABELS),
-            ("tables", &self.tables, ANY),
-            ("figures", &self.figures, ANY),
-            ("data", &self.data, DATASET),
-            ("audits", &self.audits, ANY),
+            ("evaluations", many, &self.evaluations, EVALUATION),
+            ("labels", many, &whole, LABELS),
+            ("tables", all, &self.tables, TABLE),
+            ("figures", all, &self.figures, SVG),
+            ("data", many, &self.data, DATASET),
+            ("audits", all, &self.audits, AUDIT),
         ];
-        let given = slots.into_iter().filter(|(_, references, _)| !references.is_empty());
-        let input = |(slot, references, accepts): (&str, &Vec<StageRef>, _)| InputDecl {
+        let given = slots.into_iter().filter(|(_, _, references, _)| !references.is_empty());
+        let input = |(slot, source, references, accepts): (&str, fn(_) -> _, &Vec<StageRef>, _)| InputDecl {
             slot: slot.to_owned(),
-            source: SourceDecl::Many(references.clone()),
+            source: source(references.clone()),
             accepts,
         };
         given.map(input).collect()
@@ -137,7 +143,13 @@ impl RunStage for Report {
 fn name(noun: &str, number: usize, input: &JobInput) -> String {
     match input.axes.as_slice() {
         [] => format!("{noun} {}", number + 1),
-        axes => axes.iter().map(|(axis, value)| format!("{axis} {value}")).collect::<Vec<_>>().join(", "),
+        axes => {
+            let words = axes.iter().map(|(axis, value)| match axis.as_str() {
+                "stage" | "output" => value.clone(),
+                axis => format!("{axis} {value}"),
+            });
+            words.collect::<Vec<_>>().join(", ")
+        }
     }
 }
 

@@ -62,6 +62,8 @@ impl Page {
             .child(el("meta").attr("name", "viewport").attr("content", "width=device-width, initial-scale=1"))
             .child(el("meta").attr("name", "color-scheme").attr("content", "light dark"))
             .child(el("meta").attr("name", "referrer").attr("content", "no-referrer"))
+            // Or a browser asks the server for one.
+            .child(el("link").attr("rel", "icon").attr("href", "data:,"))
             .child(el("title").text(&self.title))
             .child(el("style").child(Html::asset(STYLE)))
             .children(self.scripts().iter().map(|&script| el("script").child(Html::asset(script))));

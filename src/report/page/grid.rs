@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::html::{Element, Html, el};
 use super::mark;
+use super::number::decimal;
 use crate::ml::metric::marked::{Marked, Protocol};
 
 /// Rows beyond these are in the page as data: scripts show them, and search and sort all of them.
@@ -90,6 +91,14 @@ impl Cell {
 
     pub fn number(text: impl Into<String>, key: f64) -> Self {
         Self { key: key.is_finite().then_some(key), ..Self::text(text) }
+    }
+
+    /// A measured figure, marked by itself.
+    pub fn measured(value: Marked<f64>) -> Self {
+        match value.reveal() {
+            (Protocol::Honest, value) => Self::number(decimal(value), value),
+            (Protocol::Oracle, value) => Self::number(decimal(value), value).below("oracle"),
+        }
     }
 
     pub fn code(text: impl Into<String>) -> Self {

@@ -18,7 +18,7 @@ pub struct Element {
 }
 
 /// Elements that have no content and no end tag.
-const VOID: [&str; 5] = ["br", "col", "img", "input", "meta"];
+const VOID: [&str; 6] = ["br", "col", "img", "input", "link", "meta"];
 
 pub fn el(name: &'static str) -> Element {
     Element { name, attributes: String::new(), content: String::new() }

@@ -51,6 +51,7 @@ addEventListener("DOMContentLoaded", () => {
   const charts = new Map();
   const lines = new Map();
   const curves = document.getElementById("curves-drawn");
+  document.getElementById("curves").hidden = true;
   const svg = (name, attributes, text) => {
     const element = document.createElementNS(SVG, name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
