@@ -71,6 +71,12 @@ pub enum Command {
     Table(TableArgs),
     /// What a stage printed.
     Logs(LogsArgs),
+    /// Write everything about a pipeline as one self-contained HTML page.
+    Report(ReportArgs),
+    /// List past runs, newest first, or show one.
+    Runs(RunsArgs),
+    /// Compare two runs: parameters, metrics, outputs.
+    Diff(DiffArgs),
     /// Look after the store.
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -137,6 +143,9 @@ pub struct RunArgs {
     /// One JSON event per line on standard output.
     #[arg(long)]
     pub json: bool,
+    /// Show the run as it goes on a page for this machine's browser; any free port unless one is given.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
+    pub serve: Option<u16>,
 }
 
 #[derive(Debug, Args)]
@@ -259,6 +268,57 @@ pub enum TableFormat {
     Csv,
     Json,
     Macros,
+}
+
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// Where to write it; `-` is standard output [default: results/NAME.html].
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct RunsArgs {
+    #[command(subcommand)]
+    pub command: Option<RunsCommand>,
+    /// How many to list.
+    #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
+    pub limit: usize,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// What became of every stage in one run.
+    Show {
+        /// The id or its beginning, `latest`, or `latest~1` for the one before.
+        #[arg(default_value = "latest")]
+        run: String,
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The older side: a run (`latest~1`, an id, or its beginning).
+    #[arg(default_value = "latest~1")]
+    pub old: String,
+    /// The newer side.
+    #[arg(default_value = "latest")]
+    pub new: String,
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page, with figures side by side, to this file; `-` is standard output.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "json")]
+    pub html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

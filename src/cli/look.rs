@@ -21,7 +21,7 @@ use crate::store::Store;
 use crate::store::manifest::{Manifest, Stored};
 
 /// A pipeline, and how each of its instances stands.
-pub(super) struct Survey {
+pub struct Survey {
     pub store: Store,
     pub plan: Plan,
     pub outlooks: Vec<Outlook>,
@@ -115,7 +115,7 @@ struct Record {
     seconds: Option<f64>,
 }
 
-pub(super) fn manifest(outlook: &Outlook) -> Option<&Manifest> {
+pub fn manifest(outlook: &Outlook) -> Option<&Manifest> {
     match outlook {
         Outlook::Fresh(manifest) => Some(manifest),
         _ => None,

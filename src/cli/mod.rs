@@ -7,22 +7,29 @@ mod cache;
 mod console;
 mod data;
 mod data_files;
+mod diff;
 mod exit;
 mod graph;
+mod history;
 mod init;
+mod live;
 mod lock;
 mod look;
 mod metrics;
 mod project;
+mod report;
 mod rerun;
 mod run;
+mod runs;
 mod show_table;
+mod snapshot;
 mod table;
 mod text;
 mod verify;
 mod version;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
@@ -72,6 +79,9 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Logs(args) => look::logs(&project, args),
         Command::Table(args) => show_table::table(&project, args),
         Command::Graph(args) => graph::graph(&project, args),
+        Command::Report(args) => report::report(&project, args),
+        Command::Runs(args) => runs::runs(&project, args),
+        Command::Diff(args) => diff::diff(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
         Command::Data(command) => data::data(&project, command),
         Command::Metrics { json } => metrics::metrics(*json),
@@ -93,6 +103,19 @@ fn dispatch(cli: &Cli) -> Outcome {
 fn print_json(value: &impl serde::Serialize) -> Outcome {
     let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
     print_text(&format!("{text}\n"))
+}
+
+/// Writes a result to a file that the user named, or to standard output for `-`.
+fn write_result(path: &Path, text: &str) -> Outcome {
+    if path == Path::new("-") {
+        return print_text(text);
+    }
+    let failure = |error| Failure::bad_input(format!("cannot write {}: {error}", path.display()));
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(failure)?;
+    }
+    std::fs::write(path, text).map_err(failure)?;
+    print_text(&format!("{}\n", path.display()))
 }
 
 fn print_text(text: &str) -> Outcome {

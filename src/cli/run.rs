@@ -8,6 +8,7 @@ use super::args::RunArgs;
 use super::console::{Console, Style, Verbosity};
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
+use super::live::{self, Live};
 use super::lock;
 use super::project::{Project, select};
 use crate::plan::Plan;
@@ -37,12 +38,22 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
+    let live = args.serve.map(|port| serve(port, &plan, &options)).transpose()?;
     let mut console = Console::new(style(project, args), project.verbosity, project.paint);
-    let summary = runner::run(&plan, &store, &executor, &options, &stop, &mut |event| console.show(&event))
-        .map_err(|error| match error {
-        RunError::Store(error) => error.into(),
-        other => Failure::bad_input(other.to_string()),
-    })?;
+    let mut listen = |event| {
+        console.show(&event);
+        if let Some(live) = &live {
+            live.tell(&event);
+        }
+    };
+    let summary =
+        runner::run(&plan, &store, &executor, &options, &stop, &mut listen).map_err(|error| match error {
+            RunError::Store(error) => error.into(),
+            other => Failure::bad_input(other.to_string()),
+        })?;
+    if let Some(live) = live {
+        live.end();
+    }
     let in_full = args.targets.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
     if in_full && !args.locked && !summary.interrupted && summary.failed == 0 {
         lock::update(project, &plan, &store)?;
@@ -52,6 +63,17 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
         summary if summary.failed > 0 => Exit::StageFailed,
         _ => Exit::Done,
     })
+}
+
+/// The address goes to standard error, as all that is no result.
+fn serve(port: u16, plan: &Plan, options: &Options) -> Result<Live, Failure> {
+    let page = live::page(plan, &options.selection(plan));
+    let live = Live::start(port, &page).map_err(|error| {
+        let hint = if port == 0 { "" } else { "; `--serve` alone takes any port that is free" };
+        Failure::bad_input(format!("cannot serve on port {port} of 127.0.0.1: {error}{hint}"))
+    })?;
+    eprintln!("watch it at {}", live.url());
+    Ok(live)
 }
 
 pub fn worker(job: &Path) -> ExitCode {

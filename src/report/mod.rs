@@ -13,6 +13,7 @@
 
 pub mod build;
 pub mod csv;
+pub mod diff;
 pub mod figure;
 pub mod latex;
 mod latex_char;
@@ -22,6 +23,7 @@ pub mod markdown;
 pub mod measured;
 pub mod note;
 pub mod number;
+pub mod page;
 mod rank;
 pub mod reference;
 pub mod request;

@@ -42,6 +42,9 @@ pub enum SourceDecl {
     One(StageRef),
     /// As many as the references match, but at least one.
     Many(Vec<StageRef>),
+    /// Every output of the accepted type of all that the references match; of a stage that has none
+    /// of that type, its only plain file, into which the reader will look.
+    All(Vec<StageRef>),
     /// A file or directory of the user's, relative to the project directory.
     Path(String),
     /// A file of a registered data set: found in the data directory, or fetched into it, before

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::check::{Checked, Checker, place_of};
 use super::cycle::circles;
 use super::index::{Index, SelectError, pick_one_hint};
-use super::kind::{ANY, ArtifactType, InputDecl, OutputDecl, SourceDecl};
+use super::kind::{ANY, ArtifactType, FILE, InputDecl, OutputDecl, SourceDecl};
 use super::pipeline::{Input, InstanceId, InstanceIndex, Source};
 use super::problem::{Problem, Problems};
 use super::reference::StageRef;
@@ -72,6 +72,7 @@ impl<'a> Resolver<'a> {
 
     fn input(&self, member: &Member, decl: &InputDecl, problems: &mut Problems) -> Option<Input> {
         let needs = Needs::Slot(&member.draft.id.stage, &decl.slot);
+        let all = matches!(decl.source, SourceDecl::All(_));
         let (references, many) = match &decl.source {
             SourceDecl::Path(path) => {
                 let sources = vec![Source::Path(PathBuf::from(path))];
@@ -82,7 +83,7 @@ impl<'a> Resolver<'a> {
                 return Some(Input { slot: decl.slot.clone(), many: false, sources });
             }
             SourceDecl::One(reference) => (std::slice::from_ref(reference), false),
-            SourceDecl::Many(references) => (references.as_slice(), true),
+            SourceDecl::Many(references) | SourceDecl::All(references) => (references.as_slice(), true),
         };
         if references.is_empty() {
             let span = self.span(member, &decl.slot, "");
@@ -92,7 +93,11 @@ impl<'a> Resolver<'a> {
         let mut found: Found = Vec::new();
         let mut complete = true;
         for reference in references {
-            match self.find(reference, decl.accepts, many, needs) {
+            let meant = match all {
+                true => self.find_fitting(reference, decl.accepts, needs),
+                false => self.find(reference, decl.accepts, many, needs),
+            };
+            match meant {
                 Ok(more) => found.extend(more),
                 Err(error) => {
                     complete = false;
@@ -129,6 +134,31 @@ impl<'a> Resolver<'a> {
         for at in positions {
             let Some(checked) = &self.members[at].checked else { continue };
             found.push((at, output(reference, &checked.content.outputs, accepts, needs)?));
+        }
+        Ok(found)
+    }
+
+    /// Every output of the accepted type, or else the only plain file, of every instance that the
+    /// reference means. An output that it names may be either.
+    fn find_fitting(
+        &self,
+        reference: &StageRef,
+        accepts: ArtifactType,
+        needs: Needs,
+    ) -> Result<Found<'a>, SelectError> {
+        let mut found = Vec::new();
+        for at in self.index.find(reference)? {
+            let Some(checked) = &self.members[at].checked else { continue };
+            let outputs = &checked.content.outputs;
+            let meant = |output: &&OutputDecl| reference.output().is_none_or(|name| output.name == name);
+            let of_type =
+                |wanted| outputs.iter().filter(meant).filter(move |output| output.artifact == wanted);
+            if of_type(accepts).next().is_some() {
+                found.extend(of_type(accepts).map(|output| (at, output)));
+            } else {
+                let wanted = if of_type(FILE).next().is_some() { FILE } else { accepts };
+                found.push((at, output(reference, outputs, wanted, needs)?));
+            }
         }
         Ok(found)
     }
@@ -222,7 +252,7 @@ impl<'a> Resolver<'a> {
         let decl = slot.and_then(|slot| declared.iter().find(|decl| decl.slot == slot.slot));
         let references = match decl.map(|decl| &decl.source) {
             Some(SourceDecl::One(reference)) => std::slice::from_ref(reference),
-            Some(SourceDecl::Many(references)) => references.as_slice(),
+            Some(SourceDecl::Many(references) | SourceDecl::All(references)) => references.as_slice(),
             _ => &[],
         };
         let meant = |reference: &&StageRef| self.index.find(reference).is_ok_and(|found| found.contains(&to));

@@ -12,6 +12,7 @@ pub mod load;
 pub mod one_or_many;
 pub mod plot;
 pub mod registry;
+pub mod report;
 pub mod synthetic;
 pub mod table;
 pub mod train;

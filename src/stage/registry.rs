@@ -6,8 +6,9 @@ use super::evaluate::Evaluate;
 use super::idf::IdfStage;
 use super::kind::{KindOf, Runner};
 use super::load::Load;
-use super::table::TableStage;
 use super::plot::Plot;
+use super::report::Report;
+use super::table::TableStage;
 use super::train::Train;
 use super::vectorise::Vectorise;
 use crate::ml::data::synthetic::Synthetic;
@@ -23,6 +24,7 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
             &KindOf::<IdfStage>::new(),
             &KindOf::<Load>::new(),
             &KindOf::<Plot>::new(),
+            &KindOf::<Report>::new(),
             &KindOf::<Synthetic>::new(),
             &KindOf::<TableStage>::new(),
             &KindOf::<Train>::new(),
@@ -39,6 +41,7 @@ pub fn light_runners() -> &'static [Runner] {
             Runner::of::<IdfStage>(),
             Runner::of::<Load>(),
             Runner::of::<Plot>(),
+            Runner::of::<Report>(),
             Runner::of::<Synthetic>(),
             Runner::of::<TableStage>(),
             Runner::of::<Vectorise>(),

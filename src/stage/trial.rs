@@ -23,7 +23,9 @@ impl EventSink for Collect {
     }
 }
 
-fn slots(inputs: impl IntoIterator<Item = (impl Into<String>, Axes, PathBuf)>) -> BTreeMap<String, Vec<JobInput>> {
+fn slots(
+    inputs: impl IntoIterator<Item = (impl Into<String>, Axes, PathBuf)>,
+) -> BTreeMap<String, Vec<JobInput>> {
     let blob = BlobId::new(Digest::of(b""));
     let mut slots: BTreeMap<String, Vec<JobInput>> = BTreeMap::new();
     for (slot, axes, path) in inputs {
@@ -80,11 +82,7 @@ impl Trial {
             instance: "trial".to_owned(),
             kind: T::NAME.to_owned(),
             body,
-<<<<<<< HEAD
             inputs,
-=======
-            inputs,
->>>>>>> figure
             outputs: stage
                 .outputs()
                 .into_iter()

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Store;
 use super::error::StoreError;
 use super::sealed::{self, Unsealed};
-use super::session::new_directory;
+use super::session::{new_directory, time_of};
 use crate::digest::{BlobId, Digest};
 
 pub(super) const EVENTS: &str = "events.jsonl";
@@ -32,6 +32,13 @@ pub struct RunRecord {
     pub bytes: u64,
 }
 
+impl RunRecord {
+    /// When it began, to the second.
+    pub fn started(&self) -> Option<jiff::Timestamp> {
+        time_of(Path::new(&self.id))
+    }
+}
+
 /// The content of `run.json`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,11 +59,14 @@ impl Store {
         Ok(RunLog { store: self, directory, events, hasher: blake3::Hasher::new() })
     }
 
-    /// Newest first.
+    /// Newest first; of those that began in the same second, the one that was written to last.
     pub fn runs(&self) -> Result<Vec<RunRecord>, StoreError> {
-        let mut records: Vec<RunRecord> = self.run_ids()?.into_iter().map(|id| self.run_record(id)).collect();
-        records.sort_by(|a, b| b.id.cmp(&a.id));
-        Ok(records)
+        let written = |id: &str| self.layout.runs().join(id).join(EVENTS).metadata()?.modified();
+        let second = |id: &str| id.split('-').next().unwrap_or_default().to_owned();
+        let mut ids: Vec<_> =
+            self.run_ids()?.into_iter().map(|id| ((second(&id), written(&id).ok()), id)).collect();
+        ids.sort_by(|a, b| b.cmp(a));
+        Ok(ids.into_iter().map(|(_, id)| self.run_record(id)).collect())
     }
 
     pub(super) fn run_ids(&self) -> Result<Vec<String>, StoreError> {

@@ -36,7 +36,8 @@ pub fn run(work: &mut Work) -> Result<()> {
         checkpoints: Some(&checkpoints),
         threads: work.job().threads,
     };
-    let done = match train(run, &mut Reporter(work)) {
+    let oracle = method.predicts_from_true_labels();
+    let done = match train(run, &mut Reporter { work, oracle }) {
         Err(TrainError::Stopped { .. }) => return Err(Stopped.into()),
         other => other?,
     };
@@ -58,7 +59,11 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 }
 
 /// Tells the runner how training goes.
-struct Reporter<'a, 'b>(&'a mut Work<'b>);
+struct Reporter<'a, 'b> {
+    work: &'a mut Work<'b>,
+    /// Validation looks at true labels, and its figures must say so.
+    oracle: bool,
+}
 
 impl Host for Reporter<'_, '_> {
     fn progress(&mut self, progress: Progress) {
@@ -69,14 +74,22 @@ impl Host for Reporter<'_, '_> {
         if let Some(macro_f1) = progress.macro_f1 {
             message.push_str(&format!(", macro-F1 {macro_f1:.4}"));
         }
-        self.0.progress(done, Some(total), "batches", message);
+        self.work.progress(done, Some(total), "batches", message);
+        // An epoch has just ended: a point of the learning curves.
+        if progress.batch == 0 && progress.epoch > 0 {
+            self.work.metric("train_loss", progress.loss);
+            if let Some(macro_f1) = progress.macro_f1 {
+                let name = if self.oracle { "oracle_validation_macro_f1" } else { "validation_macro_f1" };
+                self.work.metric(name, macro_f1);
+            }
+        }
     }
 
     fn warn(&mut self, message: String) {
-        self.0.warn(message);
+        self.work.warn(message);
     }
 
     fn should_stop(&mut self) -> bool {
-        self.0.should_stop()
+        self.work.should_stop()
     }
 }

@@ -1,0 +1,157 @@
+//! `pipe diff`: what differs between two runs.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::args::DiffArgs;
+use super::cache::warn_of_damage;
+use super::exit::{Failure, Outcome};
+use super::history;
+use super::project::Project;
+use super::snapshot::Side;
+use super::{print_json, print_text, text, write_result};
+use crate::ml::metric::marked::{Marked, Protocol};
+use crate::report::diff::{Difference, FigurePair, MetricChange, Verdict, page};
+use crate::report::page::picture::Picture;
+use crate::store::Store;
+
+pub fn diff(project: &Project, args: &DiffArgs) -> Outcome {
+    let store = project.store_to_read()?;
+    let side = |word: &str| {
+        let past = history::find(&store, word)?;
+        Side::of_run(&store, &past)
+    };
+    let (old, new) = (side(&args.old)?, side(&args.new)?);
+    warn_of_damage(project, &store);
+    for side in [&old, &new] {
+        if side.forgotten > 0 {
+            let stages = text::count(side.forgotten, "stage");
+            eprintln!("the cache no longer knows {stages} of {}; they are left out", side.snapshot.name);
+        }
+    }
+    let difference = Difference::between(&old.snapshot, &new.snapshot);
+    match (&args.html, args.json) {
+        (Some(path), _) => {
+            let figures = figures(&store, &difference, &old, &new)?;
+            write_result(path, &page(&difference, &figures).render())
+        }
+        (None, true) => print_json(&difference),
+        (None, false) => print_text(&shown(project, &difference)),
+    }
+}
+
+fn shown(project: &Project, difference: &Difference) -> String {
+    let paint = project.paint_out;
+    let mut out = format!("old  {}\nnew  {}\n", difference.old, difference.new);
+    for stage in &difference.changed {
+        let _ = writeln!(out, "\n{}", paint.bold(&stage.stage));
+        let names = stage.params.iter().map(|param| &param.name);
+        let names = names.chain(stage.metrics.iter().map(|metric| &metric.name));
+        let width = names
+            .chain(stage.outputs.iter().map(|output| &output.name))
+            .map(|name| name.chars().count())
+            .max();
+        let width = width.unwrap_or(0);
+        for param in &stage.params {
+            let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "(none)".to_owned());
+            let _ = writeln!(out, "  {:<width$}  {} -> {}", param.name, value(&param.old), value(&param.new));
+        }
+        for metric in &stage.metrics {
+            let line = metric_line(metric);
+            let line = match metric.verdict {
+                Verdict::Better => paint.green(&line),
+                Verdict::Worse => paint.red(&line),
+                Verdict::Other => line,
+            };
+            let _ = writeln!(out, "  {:<width$}  {line}", metric.name);
+        }
+        for output in &stage.outputs {
+            let blob =
+                |blob: Option<crate::digest::BlobId>| blob.map_or("(none)".to_owned(), |blob| blob.short());
+            let _ = writeln!(out, "  {:<width$}  {} -> {}", output.name, blob(output.old), blob(output.new));
+        }
+    }
+    for (side, stages) in [("old", &difference.only_old), ("new", &difference.only_new)] {
+        if !stages.is_empty() {
+            let _ = writeln!(out, "\nonly in the {side}: {}", stages.join(", "));
+        }
+    }
+    let same = text::count(difference.same, "stage");
+    let _ = match difference.is_empty() {
+        true => writeln!(out, "\nno difference: {same} the same"),
+        false => writeln!(
+            out,
+            "\n{} changed, {} the same",
+            text::count(difference.changed.len(), "stage"),
+            difference.same
+        ),
+    };
+    out
+}
+
+fn metric_line(metric: &MetricChange) -> String {
+    let mut line = format!("{} -> {}", figure(metric.old), figure(metric.new));
+    if let Some(change) = metric.change {
+        let sign = if change > 0.0 { "+" } else { "" };
+        let _ = write!(line, "  {sign}{} {} {}", text::figure(change), metric.arrow(), metric.verdict.word());
+    }
+    line.trim_end().to_owned()
+}
+
+/// An oracle figure never goes without its mark.
+fn figure(value: Option<Marked<f64>>) -> String {
+    match value.map(Marked::reveal) {
+        None => "(none)".to_owned(),
+        Some((Protocol::Honest, value)) => text::figure(value),
+        Some((Protocol::Oracle, value)) => format!("{} (oracle)", text::figure(value)),
+    }
+}
+
+/// The figures among the outputs that changed; of directories, those inside.
+fn figures(
+    store: &Store,
+    difference: &Difference,
+    old: &Side,
+    new: &Side,
+) -> Result<Vec<FigurePair>, Failure> {
+    let scratch = tempfile::tempdir()?;
+    let mut pairs = Vec::new();
+    for stage in &difference.changed {
+        for output in &stage.outputs {
+            let side = |side: &Side| -> Result<Vec<Picture>, Failure> {
+                let Some(stored) = side.stored(&stage.stage, &output.name) else { return Ok(Vec::new()) };
+                let path = store.artifact(stored, scratch.path())?;
+                pictures(&output.name, &path)
+            };
+            let (before, after) = (side(old)?, side(new)?);
+            let mut names: Vec<&String> = before.iter().chain(&after).map(|picture| &picture.name).collect();
+            names.sort();
+            names.dedup();
+            for name in names {
+                let find =
+                    |pictures: &[Picture]| pictures.iter().find(|picture| picture.name == *name).cloned();
+                let title = format!("{}: {name}", stage.stage);
+                pairs.push(FigurePair { name: title, old: find(&before), new: find(&after) });
+            }
+        }
+    }
+    Ok(pairs)
+}
+
+/// Larger files are not looked into.
+const LARGEST: u64 = 8 << 20;
+
+fn pictures(name: &str, path: &Path) -> Result<Vec<Picture>, Failure> {
+    if path.is_dir() {
+        let mut all = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            all.extend(pictures(&entry.file_name().to_string_lossy(), &entry.path())?);
+        }
+        return Ok(all);
+    }
+    if path.metadata()?.len() > LARGEST {
+        return Ok(Vec::new());
+    }
+    Ok(Picture::sniff(name, &std::fs::read(path)?).into_iter().collect())
+}

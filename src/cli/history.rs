@@ -1,0 +1,187 @@
+//! Runs that were, read back from their logs.
+
+use serde::Serialize;
+
+use super::exit::Failure;
+use crate::digest::StageKey;
+use crate::runner::event::{Event, Summary};
+use crate::store::{RunRecord, Store};
+
+pub struct Past {
+    pub record: RunRecord,
+    pub events: Vec<Event>,
+}
+
+/// What became of one instance in a run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ended {
+    pub instance: String,
+    pub outcome: &'static str,
+    pub key: Option<StageKey>,
+    /// What computing it took; of a cached one, what that saved.
+    pub seconds: Option<f64>,
+    /// Why it ran, why it failed, or why it was skipped.
+    pub note: String,
+}
+
+impl Past {
+    pub fn read(store: &Store, record: RunRecord) -> Result<Self, Failure> {
+        let text = store.run_events(&record.id)?;
+        // The last line of a run that was killed may be torn.
+        let events = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        Ok(Self { record, events })
+    }
+
+    pub fn pipeline(&self) -> &str {
+        let name = self.events.iter().find_map(|event| match event {
+            Event::RunStarted { pipeline, .. } => Some(pipeline.as_str()),
+            _ => None,
+        });
+        name.unwrap_or_default()
+    }
+
+    /// `2026-01-31 10:15:00 UTC`.
+    pub fn started(&self) -> String {
+        let time = self.record.started().map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string());
+        time.unwrap_or_default()
+    }
+
+    /// `None`: it was killed, or is still going on.
+    pub fn summary(&self) -> Option<Summary> {
+        serde_json::from_value(self.record.summary.clone()?).ok()
+    }
+
+    pub fn state(&self) -> &'static str {
+        match self.summary() {
+            None => "no end",
+            Some(summary) if summary.interrupted => "interrupted",
+            Some(summary) if summary.failed > 0 => "failed",
+            Some(_) => "done",
+        }
+    }
+
+    /// In the order in which they ended; what has not ended comes last.
+    pub fn ended(&self) -> Vec<Ended> {
+        let mut ended: Vec<Ended> = Vec::new();
+        let mut started: Vec<(&str, &str)> = Vec::new();
+        for event in &self.events {
+            let end = |instance: &str, outcome, key: Option<StageKey>, seconds, note: &str| Ended {
+                instance: instance.to_owned(),
+                outcome,
+                key,
+                seconds,
+                note: note.to_owned(),
+            };
+            let news = match event {
+                Event::Started { instance, why, attempt: 1, .. } => {
+                    started.push((instance, why));
+                    continue;
+                }
+                Event::Hit { instance, key, saved } => end(instance, "cached", Some(*key), Some(*saved), ""),
+                Event::Done { instance, key, seconds, .. } => {
+                    let why = started.iter().find(|(name, _)| name == instance).map_or("", |(_, why)| why);
+                    end(instance, "computed", Some(*key), Some(*seconds), why)
+                }
+                Event::Failed { instance, error, will_retry: false, .. } => {
+                    end(instance, "failed", None, None, error)
+                }
+                Event::Skipped { instance, because } => end(instance, "skipped", None, None, because),
+                _ => continue,
+            };
+            ended.push(news);
+        }
+        let open = started.iter().filter(|(name, _)| !ended.iter().any(|end| end.instance == *name));
+        let open: Vec<Ended> = open
+            .map(|(name, why)| Ended {
+                instance: (*name).to_owned(),
+                outcome: "no end",
+                key: None,
+                seconds: None,
+                note: (*why).to_owned(),
+            })
+            .collect();
+        ended.extend(open);
+        ended
+    }
+
+    pub fn count(&self, outcome: &str) -> usize {
+        self.ended().iter().filter(|ended| ended.outcome == outcome).count()
+    }
+}
+
+/// A run by its id, by the beginning of its id, or as `latest` and `latest~N`: the newest, and the
+/// one N runs of the same pipeline before it.
+pub fn find(store: &Store, word: &str) -> Result<Past, Failure> {
+    let runs = store.runs()?;
+    if runs.is_empty() {
+        return Err(Failure::bad_input("nothing was run here yet"));
+    }
+    if let Some(back) = steps_back(word) {
+        let mut left = back;
+        let mut pipeline: Option<String> = None;
+        for record in runs {
+            let past = Past::read(store, record)?;
+            let wanted = pipeline.get_or_insert_with(|| past.pipeline().to_owned());
+            match (past.pipeline() == wanted, left) {
+                (false, _) => {}
+                (true, 0) => return Ok(past),
+                (true, _) => left -= 1,
+            }
+        }
+        let name = pipeline.unwrap_or_default();
+        return Err(Failure::bad_input(format!(
+            "there is no `{word}`: `{name}` was run only {} here",
+            super::text::count(back - left, "time")
+        )));
+    }
+    let mut matching = runs.into_iter().filter(|run| run.id.starts_with(word));
+    match (matching.next(), matching.next()) {
+        (Some(record), None) => Past::read(store, record),
+        (Some(one), Some(two)) => Err(Failure::bad_input(format!(
+            "`{word}` could be {} or {}: give more of its id",
+            one.id, two.id
+        ))),
+        (None, _) => Err(Failure::bad_input(format!("there is no run `{word}`; `pipe runs` lists them"))),
+    }
+}
+
+fn steps_back(word: &str) -> Option<usize> {
+    match word.strip_prefix("latest")? {
+        "" => Some(0),
+        rest => rest.strip_prefix('~')?.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::Digest;
+
+    #[test]
+    fn latest_counts_back() {
+        assert_eq!(
+            ["latest", "latest~2", "latest~", "late", "2026"].map(steps_back),
+            [Some(0), Some(2), None, None, None]
+        );
+    }
+
+    #[test]
+    fn a_killed_run_tells_what_was_going_on() {
+        let key = StageKey::new(Digest::of(b"key"));
+        let started = |name: &str, attempt| Event::Started {
+            instance: name.into(),
+            key,
+            why: "never run before".into(),
+            attempt,
+        };
+        let done =
+            Event::Done { instance: "a".into(), key, seconds: 2.0, cpu_seconds: 1.0, max_rss_bytes: 0 };
+        let record = RunRecord { id: "20260131T101500Z-1a2b3c4d".into(), summary: None, bytes: 0 };
+        let past = Past { record, events: vec![started("a", 1), started("b", 1), started("b", 2), done] };
+        let ended: Vec<_> =
+            past.ended().into_iter().map(|end| (end.instance, end.outcome, end.note)).collect();
+        let why = "never run before".to_owned();
+        assert_eq!(ended, [("a".to_owned(), "computed", why.clone()), ("b".to_owned(), "no end", why)]);
+        assert_eq!((past.state(), past.started().as_str()), ("no end", "2026-01-31 10:15:00 UTC"));
+    }
+}

@@ -1,0 +1,48 @@
+//! The page that a run is watched on, as it is before anything has happened.
+
+use crate::plan::Plan;
+use crate::report::page::dag::{self, Node};
+use crate::report::page::grid::{Cell, Column, Grid, Row};
+use crate::report::page::html::{Html, el};
+use crate::report::page::status::Status;
+use crate::report::page::{Live, Page, Section};
+use crate::spec::pipeline::InstanceIndex;
+
+pub fn page(plan: &Plan, selected: &[bool]) -> Page {
+    let pipeline = plan.pipeline();
+    let asked: Vec<usize> = (0..plan.len()).filter(|&index| selected[index]).collect();
+    let place = |index: usize| asked.iter().position(|&other| other == index);
+    let node = |&index: &usize| {
+        let instance = &pipeline.instances[index];
+        Node {
+            name: instance.id.to_string(),
+            stage: instance.id.stage.clone(),
+            kind: instance.kind.to_owned(),
+            status: Status::Waiting,
+            took: None,
+            needs: plan.dependencies(InstanceIndex(index)).filter_map(|need| place(need.0)).collect(),
+        }
+    };
+    let nodes: Vec<Node> = asked.iter().map(node).collect();
+    let mut graph = Section::new("pipeline", "Pipeline");
+    graph.add(dag::draw(&nodes));
+    let row = |node: &Node| {
+        let waiting = Cell::status(node.status.word(), node.status.word());
+        let cells = vec![Cell::text(&node.name), Cell::text(&node.kind), waiting, Cell::text("")];
+        Row::plain(cells).about(&node.name)
+    };
+    let columns = ["stage", "kind", "state", "progress"].map(Column::text).to_vec();
+    let grid = Grid { caption: "Stages".into(), columns, rows: nodes.iter().map(row).collect() };
+    graph.add(grid.html());
+    let mut curves = Section::new("curves", "Learning curves");
+    curves.add(el("div").class("curves").attr("id", "curves-drawn"));
+    let lead = Html::from(
+        el("p").attr("id", "said").attr("role", "status").text("This page needs scripts to follow the run."),
+    );
+    Page {
+        title: format!("{}: running", pipeline.name),
+        lead,
+        sections: vec![graph, curves],
+        live: Live::Yes,
+    }
+}

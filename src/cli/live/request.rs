@@ -1,0 +1,119 @@
+//! What a browser asks for, and whether it may have it.
+
+/// The head of a request: all of it that matters here.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    method: &'a str,
+    target: &'a str,
+    host: &'a str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    Page,
+    Events,
+    Refused(&'static str),
+}
+
+impl<'a> Request<'a> {
+    /// `None` if this is no request, or one that is not clear about its host.
+    pub fn parse(head: &'a str) -> Option<Self> {
+        let mut lines = head.split("\r\n");
+        let mut words = lines.next()?.split(' ');
+        let (method, target, version) = (words.next()?, words.next()?, words.next()?);
+        if words.next().is_some() || !version.starts_with("HTTP/1.") {
+            return None;
+        }
+        let headers = lines.take_while(|line| !line.is_empty()).map(|line| line.split_once(':'));
+        let headers: Vec<(&str, &str)> = headers.collect::<Option<_>>()?;
+        let mut hosts = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("host"));
+        match (hosts.next(), hosts.next()) {
+            (Some((_, host)), None) => Some(Self { method, target, host: host.trim() }),
+            _ => None,
+        }
+    }
+
+    /// The host is looked at first: a page elsewhere whose name was made to lead here (DNS rebinding) sends its own.
+    pub fn judge(&self, token: &str, port: u16) -> Answer {
+        let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
+        if !ours.iter().any(|host| host == self.host) {
+            return Answer::Refused("421 Misdirected Request");
+        }
+        if self.method != "GET" {
+            return Answer::Refused("405 Method Not Allowed");
+        }
+        let path = self.target.strip_prefix('/').and_then(|path| path.split_once('/'));
+        match path {
+            Some((given, "")) if same(given, token) => Answer::Page,
+            Some((given, "events")) if same(given, token) => Answer::Events,
+            _ => Answer::Refused("404 Not Found"),
+        }
+    }
+}
+
+/// Takes as long whichever character differs.
+fn same(given: &str, token: &str) -> bool {
+    let differing = given.bytes().zip(token.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b));
+    given.len() == token.len() && differing == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn judge(method: &str, target: &str, host: &str) -> Answer {
+        let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\n\r\n");
+        Request::parse(&head).unwrap().judge("c0ffee", 8080)
+    }
+
+    #[test]
+    fn only_the_page_and_its_events_are_there_and_only_with_the_token() {
+        assert_eq!(judge("GET", "/c0ffee/", "127.0.0.1:8080"), Answer::Page);
+        assert_eq!(judge("GET", "/c0ffee/events", "localhost:8080"), Answer::Events);
+        for target in
+            ["/", "/c0ffe/", "/c0ffef/", "/c0ffee", "/c0ffee/../", "/c0ffee/x", "/c0ffee/?", "c0ffee/", "//"]
+        {
+            assert_eq!(judge("GET", target, "127.0.0.1:8080"), Answer::Refused("404 Not Found"), "{target}");
+        }
+    }
+
+    #[test]
+    fn another_host_is_refused_before_anything_else() {
+        for host in [
+            "evil.example",
+            "evil.example:8080",
+            "127.0.0.1",
+            "127.0.0.1:80",
+            "127.0.0.1:8080.evil.example",
+            "",
+        ] {
+            assert_eq!(judge("GET", "/c0ffee/", host), Answer::Refused("421 Misdirected Request"), "{host}");
+        }
+        assert_eq!(judge("POST", "/c0ffee/", "localhost:8080"), Answer::Refused("405 Method Not Allowed"));
+    }
+
+    #[test]
+    fn an_unclear_request_is_none() {
+        for head in [
+            "",
+            "GET /\r\n\r\n",
+            "GET / HTTP/2\r\nHost: a\r\n\r\n",
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n",
+            "GET / / HTTP/1.1\r\nHost: a\r\n\r\n",
+        ] {
+            assert_eq!(Request::parse(head), None, "{head}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_but_the_token_opens(target in "[ -~]{0,40}") {
+            prop_assume!(!target.contains("c0ffee") && !target.contains(' ') && !target.is_empty());
+            prop_assert_eq!(judge("GET", &target, "127.0.0.1:8080"), Answer::Refused("404 Not Found"));
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! `pipe report`: all that is known of a pipeline as one page: how it stands, what it gave, how to have it again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::args::ReportArgs;
+use super::cache::warn_of_damage;
+use super::exit::{Failure, Outcome};
+use super::history::Past;
+use super::look::{Survey, manifest};
+use super::project::Project;
+use super::{text, write_result};
+use crate::plan::{Why, key};
+use crate::report::page::dag::{self, Node};
+use crate::report::page::grid::{Cell, Column, Grid, Row};
+use crate::report::page::html::{Html, el};
+use crate::report::page::status::Status;
+use crate::report::page::{Page, Section, facts};
+use crate::runner::Outlook;
+use crate::spec::kind::FILE;
+use crate::spec::pipeline::{Instance, InstanceIndex};
+use crate::stage::dataset::DATASET;
+use crate::stage::evaluate::{EVALUATION, LABELS};
+use crate::stage::report::{AUDIT, Content, SVG, TABLE};
+use crate::store::manifest::{Manifest, Stored};
+
+/// Past runs that are listed.
+const RUNS: usize = 10;
+
+pub fn report(project: &Project, args: &ReportArgs) -> Outcome {
+    let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
+    let pipeline = survey.plan.pipeline();
+    let runs = past_runs(&survey)?;
+    let page = Reported { survey: &survey, runs, set: &args.pipeline.set }.page()?;
+    warn_of_damage(project, &survey.store);
+    let default = || PathBuf::from(format!("results/{}.html", pipeline.name));
+    write_result(&args.output.clone().unwrap_or_else(default), &page.render())
+}
+
+/// The newest runs of this pipeline.
+fn past_runs(survey: &Survey) -> Result<Vec<Past>, Failure> {
+    let mut runs = Vec::new();
+    for record in survey.store.runs()? {
+        let past = Past::read(&survey.store, record)?;
+        if past.pipeline() == survey.plan.pipeline().name {
+            runs.push(past);
+        }
+        if runs.len() == RUNS {
+            break;
+        }
+    }
+    Ok(runs)
+}
+
+struct Reported<'a> {
+    survey: &'a Survey,
+    runs: Vec<Past>,
+    set: &'a [String],
+}
+
+impl Reported<'_> {
+    fn page(&self) -> Result<Page, Failure> {
+        let pipeline = self.survey.plan.pipeline();
+        let mut sections = vec![self.pipeline()];
+        sections.extend(self.content()?.sections());
+        sections.extend([self.parameters(), self.past(), self.environment()].into_iter().flatten());
+        sections.push(self.reproduce());
+        let lead = self.lead();
+        Ok(Page { title: pipeline.name.clone(), lead, sections, ..Page::default() })
+    }
+
+    fn lead(&self) -> Html {
+        let all = self.survey.outlooks.len();
+        let fresh = self.manifests().count();
+        let state = match all - fresh {
+            0 => format!("all {} fresh", text::count(all, "stage")),
+            stale => format!("{fresh} of {} fresh, {stale} to run", text::count(all, "stage")),
+        };
+        let seconds: f64 = self.manifests().map(|(_, manifest)| manifest.seconds).sum();
+        let mut entries = vec![
+            ("pipeline", self.file().display().to_string()),
+            ("state", state),
+            ("computing it took", text::duration(seconds)),
+            ("written", jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()),
+        ];
+        if let Some(revision) = revision() {
+            entries.push(("revision", revision));
+        }
+        entries.push(("pipe", env!("CARGO_PKG_VERSION").to_owned()));
+        facts(entries)
+    }
+
+    /// Relative to the project where it lies in it: a page is for other machines too.
+    fn file(&self) -> PathBuf {
+        let file = &self.survey.plan.pipeline().file;
+        let here = std::env::current_dir().and_then(|here| here.canonicalize());
+        let inside = here.ok().and_then(|here| Some(file.strip_prefix(here).ok()?.to_owned()));
+        inside.unwrap_or_else(|| file.clone())
+    }
+
+    fn manifests(&self) -> impl Iterator<Item = (&Instance, &Manifest)> {
+        self.survey.instances().filter_map(|(_, instance, outlook)| Some((instance, manifest(outlook)?)))
+    }
+
+    /// How an instance stands: what the cache says, and whether its last run failed.
+    fn status(&self, index: InstanceIndex) -> (Status, String) {
+        let outlook = &self.survey.outlooks[index.0];
+        let (_, reason) = self.survey.words(outlook);
+        let name = self.survey.name(index);
+        let failed = self.runs.first().and_then(|past| {
+            past.ended().into_iter().find(|end| end.instance == name && end.outcome == "failed")
+        });
+        match (outlook, failed) {
+            (Outlook::Fresh(_) | Outlook::NotAsked, _) => (Status::Fresh, String::new()),
+            (_, Some(end)) => (Status::Failed, end.note),
+            (Outlook::CannotRun(problem), None) => (Status::Failed, problem.clone()),
+            (Outlook::WillRun(Why::NeverRun) | Outlook::MayRun { known: Some(Why::NeverRun), .. }, None) => {
+                (Status::Waiting, "never run".to_owned())
+            }
+            _ => (Status::Stale, reason),
+        }
+    }
+
+    fn pipeline(&self) -> Section {
+        let plan = &self.survey.plan;
+        let mut nodes = Vec::new();
+        let mut rows = Vec::new();
+        for (index, instance, outlook) in self.survey.instances() {
+            let (status, note) = self.status(index);
+            let name = self.survey.name(index);
+            let manifest = manifest(outlook);
+            nodes.push(Node {
+                name: name.clone(),
+                stage: instance.id.stage.clone(),
+                kind: instance.kind.to_owned(),
+                status,
+                took: manifest.map(|manifest| text::duration(manifest.seconds)),
+                needs: plan.dependencies(index).map(|need| need.0).collect(),
+            });
+            let mut cells =
+                vec![Cell::text(name), Cell::text(instance.kind), Cell::status(status.word(), status.word())];
+            cells.extend(match manifest {
+                None => [Cell::none(), Cell::none(), Cell::none(), Cell::none(), Cell::text(note)],
+                Some(m) => [
+                    Cell::number(text::duration(m.seconds), m.seconds),
+                    Cell::number(text::duration(m.cpu_seconds), m.cpu_seconds),
+                    Cell::number(text::bytes(m.max_rss_bytes), m.max_rss_bytes as f64),
+                    Cell::text(&m.finished),
+                    Cell::text(m.warnings.join("; ")),
+                ],
+            });
+            rows.push(Row::plain(cells));
+        }
+        let mut columns = ["stage", "kind", "state"].map(Column::text).to_vec();
+        columns.push(Column::number("took"));
+        columns.push(Column::number("processor").help("time on all processors together"));
+        columns.push(Column::number("memory").help("at most, resident"));
+        columns.extend(["computed", "note"].map(Column::text));
+        let mut section = Section::new("pipeline", "Pipeline");
+        section.add(dag::draw(&nodes));
+        section.add(Grid { caption: "Stages".into(), columns, rows }.html());
+        section
+    }
+
+    /// Tables, figures, evaluations, data sets and audits of the fresh stages.
+    fn content(&self) -> Result<Content, Failure> {
+        let scratch = tempfile::tempdir()?;
+        let mut content = Content::default();
+        let evaluating: BTreeSet<&str> = self
+            .manifests()
+            .filter(|(instance, _)| instance.outputs.iter().any(|output| output.artifact == EVALUATION))
+            .map(|(instance, _)| instance.id.stage.as_str())
+            .collect();
+        for (index, instance, outlook) in self.survey.instances() {
+            let Some(manifest) = manifest(outlook) else { continue };
+            let path = |stored: &Stored| self.survey.store.artifact(stored, scratch.path());
+            let name = self.survey.name(index);
+            for output in &instance.outputs {
+                let Some(stored) = manifest.outputs.get(&output.name) else { continue };
+                let title = match instance.outputs.len() {
+                    1 => name.clone(),
+                    _ => format!("{name}: {}", output.file_name),
+                };
+                match output.artifact {
+                    EVALUATION => {
+                        let mut axes = instance.id.axes.clone();
+                        if evaluating.len() > 1 {
+                            axes.insert(0, ("stage".to_owned(), instance.id.stage.clone()));
+                        }
+                        let labels = instance.outputs.iter().find(|output| output.artifact == LABELS);
+                        let labels = labels.and_then(|output| manifest.outputs.get(&output.name));
+                        let labels = labels.map(path).transpose()?;
+                        content.add_evaluation(axes, &path(stored)?, labels.as_deref())?;
+                    }
+                    DATASET => content.add_data(&name, &path(stored)?)?,
+                    AUDIT => content.add_card(&name, &path(stored)?)?,
+                    TABLE | SVG => content.add_file(&title, &path(stored)?)?,
+                    FILE if self.is_shown(index, &output.name, &output.file_name) => {
+                        content.add_file(&title, &path(stored)?)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(content)
+    }
+
+    /// A plain file is shown if the pipeline places it, and if it looks like a table or a figure by its name.
+    fn is_shown(&self, index: InstanceIndex, output: &str, file_name: &str) -> bool {
+        let placements = &self.survey.plan.pipeline().placements;
+        let placed = placements.iter().any(|place| place.instance == index && place.output == output);
+        let ending = Path::new(file_name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        placed && ["csv", "tsv", "md", "svg", "png"].contains(&ending)
+    }
+
+    /// Of each stage with several instances, the parameters in which they differ; of every stage, all of them.
+    fn parameters(&self) -> Option<Section> {
+        let mut section = Section::new("parameters", "Parameters");
+        let mut stages: Vec<(&str, Vec<&Instance>)> = Vec::new();
+        for instance in &self.survey.plan.pipeline().instances {
+            match stages.last_mut() {
+                Some((stage, members)) if *stage == instance.id.stage => members.push(instance),
+                _ => stages.push((&instance.id.stage, vec![instance])),
+            }
+        }
+        for (stage, instances) in &stages {
+            if let Some(grid) = differing(stage, instances) {
+                section.add(grid.html());
+            }
+        }
+        for (stage, instances) in &stages {
+            let first = params(instances[0]);
+            let rows =
+                first.iter().map(|(name, value)| Row::plain(vec![Cell::text(name), Cell::code(value)]));
+            let columns = ["parameter", "value"].map(Column::text).to_vec();
+            let caption = instances[0].id.to_string();
+            let grid = Grid { caption, columns, rows: rows.collect() };
+            if !grid.is_empty() {
+                let summary = el("summary").text(&format!("All parameters of {stage}"));
+                section.add(el("details").child(summary).child(grid.html()));
+            }
+        }
+        (!section.content.is_empty()).then_some(section)
+    }
+
+    fn past(&self) -> Option<Section> {
+        let row = |past: &Past| {
+            let count = |outcome| {
+                let count = past.count(outcome);
+                Cell::number(count.to_string(), count as f64)
+            };
+            let took = past.summary().map_or_else(Cell::none, |summary| {
+                Cell::number(text::duration(summary.seconds), summary.seconds)
+            });
+            Row::plain(vec![
+                Cell::text(&past.record.id),
+                Cell::text(past.started()),
+                Cell::text(past.state()),
+                count("computed"),
+                count("cached"),
+                count("failed"),
+                took,
+            ])
+        };
+        let mut columns = ["run", "started", "state"].map(Column::text).to_vec();
+        columns.extend(["computed", "cached", "failed", "took"].map(Column::number));
+        let grid =
+            Grid { caption: "Newest first".into(), columns, rows: self.runs.iter().map(row).collect() };
+        let mut section = Section::new("runs", "Runs");
+        section.add(grid.html());
+        (!grid.is_empty()).then_some(section)
+    }
+
+    fn environment(&self) -> Option<Section> {
+        let mut values: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let mut rows = Vec::new();
+        for (instance, manifest) in self.manifests() {
+            for (name, value) in &manifest.environment {
+                values.entry(name).or_default().insert(value);
+            }
+            rows.push(Row::plain(vec![
+                Cell::text(instance.id.to_string()),
+                Cell::code(manifest.key.to_string()),
+            ]));
+        }
+        let mut section = Section::new("environment", "Environment and keys");
+        let together = |values: BTreeSet<&str>| values.into_iter().collect::<Vec<_>>().join("; ");
+        section.add(facts(values.into_iter().map(|(name, values)| (name, together(values)))));
+        let columns = ["stage", "key"].map(Column::text).to_vec();
+        let grid =
+            Grid { caption: "The key of each result, over all that it follows from".into(), columns, rows };
+        section.add(grid.html());
+        (!grid.is_empty()).then_some(section)
+    }
+
+    fn reproduce(&self) -> Section {
+        let file = quoted(&self.file().to_string_lossy());
+        let set: String = self.set.iter().map(|set| format!(" --set {}", quoted(set))).collect();
+        let mut commands = String::new();
+        if let Some(revision) = revision() {
+            commands.push_str(&format!("git checkout {}\n", revision.split(' ').next().unwrap_or_default()));
+        }
+        commands.push_str(&format!(
+            "pipe run {file}{set}            # computes what is not in the cache\n\
+             pipe plan {file}{set} --check   # exits with 0 if every result follows from code and data as they are\n\
+             pipe report {file}{set}         # writes this page\n"
+        ));
+        let mut section = Section::new("reproduce", "How to reproduce this");
+        section.add(el("p").text(
+            "Every result is kept under a key over the code's version, its parameters and the content of its inputs. \
+             In the project's directory:",
+        ));
+        section.add(el("pre").child(el("code").text(&commands)));
+        section
+    }
+}
+
+/// The parameters as they are in keys.
+fn params(instance: &Instance) -> BTreeMap<String, String> {
+    let parts = key::parts(instance, &[]);
+    let params = parts.iter().filter_map(|(name, value)| Some((name.strip_prefix("params.")?, value)));
+    params
+        .filter(|(_, value)| *value != "null")
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn differing(stage: &str, instances: &[&Instance]) -> Option<Grid> {
+    let all: Vec<BTreeMap<String, String>> = instances.iter().map(|instance| params(instance)).collect();
+    let names: BTreeSet<&String> = all.iter().flat_map(|params| params.keys()).collect();
+    let differs = |name: &&&String| all.iter().any(|params| params.get(**name) != all[0].get(**name));
+    let names: Vec<&String> = names.iter().filter(differs).copied().collect();
+    if names.is_empty() {
+        return None;
+    }
+    let mut columns = vec![Column::text("stage")];
+    columns.extend(names.iter().map(|name| Column::text(*name)));
+    let row = |(instance, params): (&&Instance, &BTreeMap<String, String>)| {
+        let value = |name: &&String| params.get(*name).map_or_else(Cell::none, Cell::code);
+        let cells = std::iter::once(Cell::text(instance.id.to_string())).chain(names.iter().map(value));
+        Row::plain(cells.collect())
+    };
+    let rows = instances.iter().zip(&all).map(row).collect();
+    Some(Grid { caption: format!("Where the instances of {stage} differ"), columns, rows })
+}
+
+/// The commit that is checked out, where there is one, and whether files differ from it.
+fn revision() -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let output =
+            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(if changed.is_empty() { commit } else { format!("{commit} with changes that are not committed") })
+}
+
+/// As a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn words_are_quoted_for_the_shell_where_they_need_it() {
+        let words = ["pipelines/a.yaml", "vars.seeds=[0, 1]", "it's", ""].map(quoted);
+        assert_eq!(words, ["pipelines/a.yaml", "'vars.seeds=[0, 1]'", r"'it'\''s'", "''"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! What a run had: the keys in its log, and what the cache knows of them.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::exit::Failure;
+use super::history::Past;
+use crate::ml::config::method::Method;
+use crate::ml::metric::marked::{Marked, Protocol};
+use crate::ml::metric::record::Record;
+use crate::plan::key::KeyParts;
+use crate::report::diff::{Snapshot, StageSnapshot};
+use crate::stage::evaluate::Evaluate;
+use crate::stage::kind::StageKind;
+use crate::store::Store;
+use crate::store::manifest::{Manifest, Stored};
+
+/// One side of a comparison.
+pub struct Side {
+    pub snapshot: Snapshot,
+    /// What of it the cache has, by instance and output.
+    stored: BTreeMap<(String, String), Stored>,
+    /// Results that the run had and the cache no longer knows of.
+    pub forgotten: usize,
+}
+
+impl Side {
+    pub fn of_run(store: &Store, past: &Past) -> Result<Self, Failure> {
+        let name = format!("{} ({}, {})", past.record.id, past.pipeline(), past.started());
+        let snapshot = Snapshot { name, stages: BTreeMap::new() };
+        let mut side = Self { snapshot, stored: BTreeMap::new(), forgotten: 0 };
+        for ended in past.ended() {
+            let Some(key) = ended.key else { continue };
+            match store.record(key) {
+                Some(manifest) => side.add(store, ended.instance, &manifest),
+                None => side.forgotten += 1,
+            }
+        }
+        Ok(side)
+    }
+
+    fn add(&mut self, store: &Store, instance: String, manifest: &Manifest) {
+        let params = manifest.parts.iter().filter(|(name, _)| !name.starts_with("inputs."));
+        let stage = StageSnapshot {
+            key: manifest.key,
+            params: params.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            metrics: metrics(store, manifest),
+            outputs: manifest.outputs.iter().map(|(name, stored)| (name.clone(), stored.blob)).collect(),
+        };
+        for (output, stored) in &manifest.outputs {
+            self.stored.insert((instance.clone(), output.clone()), *stored);
+        }
+        self.snapshot.stages.insert(instance, stage);
+    }
+
+    pub fn stored(&self, instance: &str, output: &str) -> Option<&Stored> {
+        self.stored.get(&(instance.to_owned(), output.to_owned()))
+    }
+}
+
+/// What the stage reported and, of an evaluation, all that it measured.
+fn metrics(store: &Store, manifest: &Manifest) -> BTreeMap<String, Marked<f64>> {
+    let protocol = protocol_of(&manifest.parts);
+    let reported = manifest.metrics.iter();
+    let mut metrics: BTreeMap<String, Marked<f64>> =
+        reported.map(|(name, &value)| (name.clone(), Marked::new(protocol, value))).collect();
+    if manifest.kind == Evaluate::NAME
+        && let Some(stored) = manifest.outputs.get("evaluation")
+        && let Ok(bytes) = store.read(stored)
+        && let Ok(record) = serde_json::from_slice::<Record>(&bytes)
+    {
+        metrics.extend(record.evaluation.iter().map(|(metric, value)| (metric.name().to_owned(), value)));
+    }
+    metrics
+}
+
+/// The protocol by which a stage measured, as its parameters say: evaluations name it, and a model that predicts from
+/// true labels validates by the oracle's.
+pub fn protocol_of(parts: &KeyParts) -> Protocol {
+    let from_true_labels = match serde_json::from_value::<Method>(nested(parts, "params.method.")) {
+        Ok(method) => method.predicts_from_true_labels(),
+        // Of another version of `pipe`: better marked for nothing than not marked.
+        Err(_) => parts.get("params.method.signal.predict") == Some("\"batch-labels\""),
+    };
+    match from_true_labels || parts.get("params.protocol") == Some("\"oracle\"") {
+        true => Protocol::Oracle,
+        false => Protocol::Honest,
+    }
+}
+
+/// The map that was flattened into the parts under a prefix.
+fn nested(parts: &KeyParts, prefix: &str) -> Value {
+    let mut root = Value::Object(Map::new());
+    for (name, text) in parts.iter() {
+        let Some(path) = name.strip_prefix(prefix) else { continue };
+        let place = path.split('.').fold(&mut root, |place, field| &mut place[field]);
+        *place = serde_json::from_str(text).unwrap_or_default();
+    }
+    root
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::kind::Kind;
+    use crate::stage::kind::KindOf;
+    use crate::stage::train::Train;
+
+    fn parts(entries: &[(&str, String)]) -> KeyParts {
+        KeyParts::new(entries.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+    }
+
+    #[test]
+    fn figures_that_true_labels_entered_are_marked() {
+        let of = |name, value: &str| protocol_of(&parts(&[(name, value.to_owned())]));
+        assert_eq!(of("params.protocol", "\"oracle\""), Protocol::Oracle);
+        assert_eq!(of("params.protocol", "\"honest\""), Protocol::Honest);
+        assert_eq!(of("params.method.signal.predict", "\"batch-labels\""), Protocol::Oracle);
+    }
+
+    #[test]
+    fn a_training_is_marked_if_its_variant_looks_at_true_labels() {
+        let trained = |variant: &str| {
+            let body = format!("{{ data: a, idf: b, preset: paper, variant: {variant} }}");
+            let checked = KindOf::<Train>::new().check(serde_yaml::from_str(&body).unwrap()).unwrap();
+            let mut entries = Vec::new();
+            flatten("params".to_owned(), &checked.params, &mut entries);
+            let entries: Vec<(&str, String)> =
+                entries.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+            protocol_of(&parts(&entries))
+        };
+        assert_eq!(["adaptive", "static"].map(trained), [Protocol::Oracle, Protocol::Honest]);
+    }
+
+    fn flatten(name: String, value: &Value, entries: &mut Vec<(String, String)>) {
+        match value {
+            Value::Object(fields) if !fields.is_empty() => {
+                fields.iter().for_each(|(field, value)| flatten(format!("{name}.{field}"), value, entries));
+            }
+            value => entries.push((name, value.to_string())),
+        }
+    }
+}

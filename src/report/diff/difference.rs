@@ -1,0 +1,238 @@
+//! One snapshot held against another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::snapshot::{Snapshot, StageSnapshot};
+use crate::digest::BlobId;
+use crate::ml::metric::marked::Marked;
+use crate::ml::metric::registry::{Direction, Metric};
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Difference {
+    pub old: String,
+    pub new: String,
+    /// Instances that only one side has.
+    pub only_old: Vec<String>,
+    pub only_new: Vec<String>,
+    /// Instances of which something differs.
+    pub changed: Vec<StageDifference>,
+    /// How many are the same on both sides.
+    pub same: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StageDifference {
+    pub stage: String,
+    pub params: Vec<ParamChange>,
+    pub metrics: Vec<MetricChange>,
+    pub outputs: Vec<OutputChange>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ParamChange {
+    pub name: String,
+    pub old: Option<String>,
+    pub new: Option<String>,
+}
+
+/// Figures stay with their marks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MetricChange {
+    pub name: String,
+    pub old: Option<Marked<f64>>,
+    pub new: Option<Marked<f64>>,
+    /// New minus old; none where one is missing, or where the two were measured by different protocols.
+    pub change: Option<f64>,
+    pub verdict: Verdict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Better,
+    Worse,
+    /// Another value, of which nobody can say that it is better.
+    Other,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OutputChange {
+    pub name: String,
+    pub old: Option<BlobId>,
+    pub new: Option<BlobId>,
+}
+
+impl Difference {
+    pub fn between(old: &Snapshot, new: &Snapshot) -> Self {
+        let only = |one: &Snapshot, other: &Snapshot| {
+            one.stages.keys().filter(|name| !other.stages.contains_key(*name)).cloned().collect()
+        };
+        let mut changed = Vec::new();
+        let mut same = 0;
+        for (name, before) in &old.stages {
+            let Some(after) = new.stages.get(name) else { continue };
+            match StageDifference::between(name, before, after) {
+                Some(difference) => changed.push(difference),
+                None => same += 1,
+            }
+        }
+        Self {
+            old: old.name.clone(),
+            new: new.name.clone(),
+            only_old: only(old, new),
+            only_new: only(new, old),
+            changed,
+            same,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.only_old.is_empty() && self.only_new.is_empty()
+    }
+}
+
+impl StageDifference {
+    /// A key alone is no difference: an input that was made anew with equal bytes changes none, and what changes one
+    /// shows in what it is made of or in what came out.
+    fn between(stage: &str, old: &StageSnapshot, new: &StageSnapshot) -> Option<Self> {
+        let params = pairs(&old.params, &new.params).map(|(name, old, new)| ParamChange {
+            name: name.clone(),
+            old: old.cloned(),
+            new: new.cloned(),
+        });
+        let metrics = pairs(&old.metrics, &new.metrics)
+            .map(|(name, old, new)| MetricChange::new(name, old.copied(), new.copied()));
+        let outputs = pairs(&old.outputs, &new.outputs).map(|(name, old, new)| OutputChange {
+            name: name.clone(),
+            old: old.copied(),
+            new: new.copied(),
+        });
+        let difference = Self {
+            stage: stage.to_owned(),
+            params: params.collect(),
+            metrics: metrics.collect(),
+            outputs: outputs.collect(),
+        };
+        let nothing =
+            difference.params.is_empty() && difference.metrics.is_empty() && difference.outputs.is_empty();
+        (!nothing).then_some(difference)
+    }
+}
+
+impl MetricChange {
+    fn new(name: &str, old: Option<Marked<f64>>, new: Option<Marked<f64>>) -> Self {
+        let both = old.zip(new).and_then(|(old, new)| Marked::gather([old, new]).ok().flatten());
+        let change = both.map(|both| both.map(|values| values[1] - values[0]).reveal().1);
+        let direction = name.parse::<Metric>().map_or(Direction::Neither, Metric::direction);
+        let verdict = match (direction, change) {
+            (Direction::Higher, Some(change)) if change > 0.0 => Verdict::Better,
+            (Direction::Higher, Some(change)) if change < 0.0 => Verdict::Worse,
+            (Direction::Lower, Some(change)) if change < 0.0 => Verdict::Better,
+            (Direction::Lower, Some(change)) if change > 0.0 => Verdict::Worse,
+            _ => Verdict::Other,
+        };
+        Self { name: name.to_owned(), old, new, change, verdict }
+    }
+
+    /// `▲`, `▼`: which way the figure went.
+    pub fn arrow(&self) -> &'static str {
+        match self.change {
+            Some(change) if change > 0.0 => "▲",
+            Some(change) if change < 0.0 => "▼",
+            _ => "",
+        }
+    }
+}
+
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Other => "",
+        }
+    }
+}
+
+/// What two maps do not agree on, by name.
+fn pairs<'a, V: PartialEq>(
+    old: &'a BTreeMap<String, V>,
+    new: &'a BTreeMap<String, V>,
+) -> impl Iterator<Item = (&'a String, Option<&'a V>, Option<&'a V>)> {
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    names.into_iter().map(|name| (name, old.get(name), new.get(name))).filter(|(_, old, new)| old != new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::{Digest, StageKey};
+    use crate::ml::metric::marked::Protocol;
+
+    fn stage(lr: &str, metrics: &[(&str, Protocol, f64)], output: &str) -> StageSnapshot {
+        StageSnapshot {
+            key: StageKey::new(Digest::of(lr.as_bytes())),
+            params: [("params.lr".to_owned(), lr.to_owned())].into(),
+            metrics: metrics
+                .iter()
+                .map(|&(name, protocol, value)| (name.to_owned(), Marked::new(protocol, value)))
+                .collect(),
+            outputs: [("model".to_owned(), BlobId::new(Digest::of(output.as_bytes())))].into(),
+        }
+    }
+
+    fn snapshot(stages: Vec<(&str, StageSnapshot)>) -> Snapshot {
+        let stages = stages.into_iter().map(|(name, stage)| (name.to_owned(), stage)).collect();
+        Snapshot { name: "run".to_owned(), stages }
+    }
+
+    #[test]
+    fn changes_are_named_with_the_way_they_went() {
+        use Protocol::Honest;
+        let old = snapshot(vec![
+            ("gone", stage("1", &[], "a")),
+            ("same", stage("1", &[], "a")),
+            (
+                "train",
+                stage("1", &[("macro_f1", Honest, 0.4), ("bce", Honest, 0.2), ("epochs", Honest, 3.0)], "a"),
+            ),
+        ]);
+        let new = snapshot(vec![
+            ("come", stage("1", &[], "a")),
+            ("same", stage("1", &[], "a")),
+            (
+                "train",
+                stage("2", &[("macro_f1", Honest, 0.5), ("bce", Honest, 0.3), ("epochs", Honest, 4.0)], "b"),
+            ),
+        ]);
+        let difference = Difference::between(&old, &new);
+        assert_eq!((difference.only_old, difference.only_new), (vec!["gone".into()], vec!["come".into()]));
+        assert_eq!((difference.same, difference.changed.len()), (1, 1));
+        let train = &difference.changed[0];
+        assert_eq!(train.params[0].new.as_deref(), Some("2"));
+        let verdicts: Vec<_> =
+            train.metrics.iter().map(|m| (m.name.as_str(), m.arrow(), m.verdict)).collect();
+        assert_eq!(
+            verdicts,
+            [
+                ("bce", "▲", Verdict::Worse),
+                ("epochs", "▲", Verdict::Other),
+                ("macro_f1", "▲", Verdict::Better)
+            ]
+        );
+        assert_eq!(train.outputs.len(), 1);
+        assert!(Difference::between(&old, &old).is_empty());
+    }
+
+    #[test]
+    fn an_oracle_figure_is_not_compared_with_an_honest_one() {
+        let honest = snapshot(vec![("eval", stage("1", &[("macro_f1", Protocol::Honest, 0.4)], "a"))]);
+        let oracle = snapshot(vec![("eval", stage("1", &[("macro_f1", Protocol::Oracle, 0.7)], "a"))]);
+        let change = &Difference::between(&honest, &oracle).changed[0].metrics[0];
+        assert_eq!((change.change, change.verdict, change.arrow()), (None, Verdict::Other, ""));
+        let json = serde_json::to_string(change).unwrap();
+        assert!(json.contains(r#"{"protocol":"oracle","value":0.7}"#), "{json}");
+    }
+}

@@ -1,0 +1,9 @@
+//! What differs between two states of a pipeline: parameters, metrics, outputs.
+
+mod difference;
+mod page;
+mod snapshot;
+
+pub use difference::{Difference, MetricChange, OutputChange, ParamChange, StageDifference, Verdict};
+pub use page::{FigurePair, page};
+pub use snapshot::{Snapshot, StageSnapshot};

@@ -1,0 +1,146 @@
+//! A difference as a page, with the figures of both sides beside each other.
+
+use super::difference::{Difference, MetricChange, ParamChange};
+use crate::ml::metric::marked::Marked;
+use crate::report::page::grid::{Cell, Column, Grid, Row};
+use crate::report::page::html::{Html, el};
+use crate::report::page::number::decimal;
+use crate::report::page::picture::Picture;
+use crate::report::page::{Page, Section, facts};
+
+/// One figure that changed. A side that has none of it is empty.
+#[derive(Debug, Clone)]
+pub struct FigurePair {
+    pub name: String,
+    pub old: Option<Picture>,
+    pub new: Option<Picture>,
+}
+
+pub fn page(difference: &Difference, figures: &[FigurePair]) -> Page {
+    let lead = facts([
+        ("old", difference.old.clone()),
+        ("new", difference.new.clone()),
+        ("changed", difference.changed.len().to_string()),
+        ("the same", difference.same.to_string()),
+    ]);
+    let sections = [
+        parameters(difference),
+        metrics(difference),
+        outputs(difference),
+        side_by_side(figures),
+        on_one_side(difference),
+    ];
+    let mut sections: Vec<Section> = sections.into_iter().flatten().collect();
+    if sections.is_empty() {
+        let mut nothing = Section::new("nothing", "No difference");
+        nothing.add(el("p").text("Parameters, metrics and outputs are the same on both sides."));
+        sections.push(nothing);
+    }
+    Page { title: "What changed".to_owned(), lead, sections, ..Page::default() }
+}
+
+fn section(id: &'static str, title: &str, grid: Grid) -> Option<Section> {
+    let mut section = Section::new(id, title);
+    section.add(grid.html());
+    (!grid.is_empty()).then_some(section)
+}
+
+fn parameters(difference: &Difference) -> Option<Section> {
+    let mut rows = Vec::new();
+    for stage in &difference.changed {
+        for ParamChange { name, old, new } in &stage.params {
+            let value = |value: &Option<String>| value.as_ref().map_or_else(Cell::none, Cell::code);
+            rows.push(Row::plain(vec![Cell::text(&stage.stage), Cell::text(name), value(old), value(new)]));
+        }
+    }
+    let columns = ["stage", "parameter", "old", "new"].map(Column::text).to_vec();
+    section(
+        "parameters",
+        "Parameters",
+        Grid { caption: "What is asked for differently".into(), columns, rows },
+    )
+}
+
+fn metrics(difference: &Difference) -> Option<Section> {
+    let mut rows = Vec::new();
+    for stage in &difference.changed {
+        rows.extend(stage.metrics.iter().map(|metric| metric_row(&stage.stage, metric)));
+    }
+    let mut columns = vec![Column::text("stage"), Column::text("metric")];
+    columns.extend(["old", "new", "change"].map(Column::number));
+    columns.push(Column::text("verdict"));
+    section("metrics", "Metrics", Grid { caption: "What came out differently".into(), columns, rows })
+}
+
+fn metric_row(stage: &str, metric: &MetricChange) -> Row {
+    let figure = |value: Option<Marked<f64>>| value.map_or_else(Cell::none, Cell::measured);
+    let change = match metric.change {
+        Some(change) => Cell::number(format!("{} {}", signed(change), metric.arrow()), change),
+        None => Cell::none(),
+    };
+    let verdict = match metric.verdict.word() {
+        "better" => Cell::status("better", "computed"),
+        "worse" => Cell::status("worse", "failed"),
+        _ => Cell::text(""),
+    };
+    let cells = vec![
+        Cell::text(stage),
+        Cell::text(&metric.name),
+        figure(metric.old),
+        figure(metric.new),
+        change,
+        verdict,
+    ];
+    Row::plain(cells)
+}
+
+/// With its sign, which a difference needs.
+fn signed(change: f64) -> String {
+    if change > 0.0 { format!("+{}", decimal(change)) } else { decimal(change) }
+}
+
+fn outputs(difference: &Difference) -> Option<Section> {
+    let mut rows = Vec::new();
+    for stage in &difference.changed {
+        for output in &stage.outputs {
+            let blob = |blob: Option<crate::digest::BlobId>| {
+                blob.map_or_else(Cell::none, |blob| Cell::code(blob.short()))
+            };
+            let cells =
+                vec![Cell::text(&stage.stage), Cell::text(&output.name), blob(output.old), blob(output.new)];
+            rows.push(Row::plain(cells));
+        }
+    }
+    let columns = ["stage", "output", "old", "new"].map(Column::text).to_vec();
+    section(
+        "outputs",
+        "Outputs",
+        Grid { caption: "Outputs whose content changed, by digest".into(), columns, rows },
+    )
+}
+
+fn side_by_side(figures: &[FigurePair]) -> Option<Section> {
+    let mut section = Section::new("figures", "Figures");
+    for pair in figures {
+        let side = |picture: &Option<Picture>| match picture {
+            Some(picture) => picture.html(),
+            None => Html::from(el("p").class("notice plain").text("There is none on this side.")),
+        };
+        section.add(el("h3").text(&pair.name));
+        section.add(el("div").class("side-by-side").child(side(&pair.old)).child(side(&pair.new)));
+    }
+    (!figures.is_empty()).then_some(section)
+}
+
+fn on_one_side(difference: &Difference) -> Option<Section> {
+    let mut section = Section::new("one-side", "On one side only");
+    for (name, stages) in
+        [("Only in the old", &difference.only_old), ("Only in the new", &difference.only_new)]
+    {
+        if !stages.is_empty() {
+            section.add(el("h3").text(name));
+            section.add(el("ul").children(stages.iter().map(|stage| el("li").child(el("code").text(stage)))));
+        }
+    }
+    (!section.content.is_empty()).then_some(section)
+}

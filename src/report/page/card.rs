@@ -1,0 +1,114 @@
+//! Something with a verdict: an audit, or any JSON object of which a person wants to see the fields.
+
+use serde_json::Value;
+
+use super::html::{Element, Html, el};
+
+#[derive(Debug, Clone)]
+pub struct Card {
+    pub name: String,
+    pub value: Value,
+}
+
+/// Fields that hold the sentence of an audit, the first that there is.
+const SENTENCES: [&str; 4] = ["sentence", "summary", "conclusion", "message"];
+const TITLES: [&str; 3] = ["title", "name", "audit"];
+const VERDICTS: [&str; 2] = ["passed", "ok"];
+/// Longer lists are cut.
+const LISTED: usize = 50;
+
+impl Card {
+    pub fn html(&self) -> Html {
+        let field =
+            |names: &[&'static str]| names.iter().copied().find(|name| self.value.get(name).is_some());
+        let text = |name: Option<&str>| name.and_then(|name| self.value[name].as_str());
+        let (title, sentence, verdict) = (field(&TITLES), field(&SENTENCES), field(&VERDICTS));
+        let passed = verdict.and_then(|name| self.value[name].as_bool());
+        let heading = el("h3").text(text(title).unwrap_or(&self.name));
+        let (heading, class) = match passed {
+            Some(true) => (heading.child(verdict_badge("passed", "computed")), "card passed"),
+            Some(false) => (heading.child(verdict_badge("failed", "failed")), "card failed"),
+            None => (heading, "card"),
+        };
+        let card = el("article").class(class).child(heading);
+        let card = card.maybe(text(sentence).map(|sentence| el("p").text(sentence)));
+        let said = [title.filter(|_| text(title).is_some()), sentence.filter(|_| text(sentence).is_some())];
+        let rest = |name: &str| !said.contains(&Some(name)) && (passed.is_none() || verdict != Some(name));
+        let fields: Vec<(&String, &Value)> = match &self.value {
+            Value::Object(fields) => fields.iter().filter(|(name, _)| rest(name)).collect(),
+            _ => Vec::new(),
+        };
+        match (fields.is_empty(), &self.value) {
+            (false, _) => card.child(facts(fields)).into(),
+            (true, Value::Object(_)) => card.into(),
+            (true, other) => card.child(shown(other)).into(),
+        }
+    }
+}
+
+fn verdict_badge(word: &str, status: &'static str) -> Element {
+    el("span").class("status").attr("data-status", status).text(word)
+}
+
+fn facts<'a>(fields: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Element {
+    let entries = fields.into_iter().map(|(name, value)| {
+        let name = name.replace('_', " ");
+        el("div").child(el("dt").text(&name)).child(el("dd").child(shown(value)))
+    });
+    el("dl").class("facts").children(entries)
+}
+
+fn shown(value: &Value) -> Html {
+    match value {
+        Value::Null => Html::text("–"),
+        Value::Bool(true) => Html::text("yes"),
+        Value::Bool(false) => Html::text("no"),
+        Value::Number(number) if number.is_f64() => {
+            Html::text(&number.as_f64().map_or_else(String::new, super::number::decimal))
+        }
+        Value::Number(number) => Html::text(&number.to_string()),
+        Value::String(text) => Html::text(text),
+        Value::Array(items) if items.is_empty() => Html::text("none"),
+        Value::Array(items) => {
+            let more = items.len().saturating_sub(LISTED);
+            let items = items.iter().take(LISTED).map(|item| el("li").child(shown(item)));
+            let list = el("ul").children(items);
+            match more {
+                0 => list.into(),
+                more => list.child(el("li").text(&format!("and {more} more"))).into(),
+            }
+        }
+        Value::Object(fields) => facts(fields).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::html::tests::hostile;
+    use super::*;
+
+    #[test]
+    fn an_audit_is_a_sentence_with_a_verdict() {
+        let value =
+            json!({ "passed": false, "sentence": "2 rows leak", "rows": [1, 2], "checked": { "rows": 9 } });
+        let html = Card { name: "leakage".into(), value }.html().into_string();
+        for part in
+            ["<article class=\"card failed\">", "<h3>leakage<span", ">failed</span>", "<p>2 rows leak</p>"]
+        {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        assert!(html.contains("<dt>checked</dt>") && !html.contains("<dt>passed</dt>"), "{html}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_out(text in hostile()) {
+            let value = json!({ "title": text, "sentence": text, (text.clone()): [text, { (text.clone()): text }] });
+            let html = Card { name: text, value }.html().into_string();
+            prop_assert!(!html.contains("<script") && !html.contains("<svg") && !html.contains("<!--"));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Evaluations side by side: the figures that matter first, then all of them, then label by label.
+
+use super::grid::{Cell, Column, Grid, Row};
+use super::number::{decimal, grouped};
+use crate::ml::metric::label::LabelRecord;
+use crate::ml::metric::marked::{Marked, Protocol};
+use crate::ml::metric::record::Record;
+use crate::ml::metric::registry::{Direction, Metric};
+
+/// One evaluation, by what tells it from the others.
+#[derive(Debug, Clone)]
+pub struct Evaluated {
+    axes: Vec<(String, String)>,
+    record: Record,
+    labels: Option<Marked<Vec<LabelRecord>>>,
+}
+
+/// Of the many metrics, those that one looks at first.
+const HEADLINE: [Metric; 12] = [
+    Metric::MacroF1,
+    Metric::MacroF1Present,
+    Metric::MacroF1Head,
+    Metric::MacroF1Tail,
+    Metric::MicroF1,
+    Metric::SampleF1,
+    Metric::PAt1,
+    Metric::PAt5,
+    Metric::PspAt5,
+    Metric::Bce,
+    Metric::Ece,
+    Metric::PositiveRatio,
+];
+
+impl Evaluated {
+    /// The records of the labels were measured together with the evaluation, and so bear its mark.
+    pub fn new(axes: Vec<(String, String)>, record: Record, labels: Option<Vec<LabelRecord>>) -> Self {
+        let labels = labels.map(|labels| Marked::new(record.protocol(), labels));
+        Self { axes, record, labels }
+    }
+
+    fn name(&self) -> String {
+        match self.axes.as_slice() {
+            [] => self.record.part.name().to_owned(),
+            axes => axes.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+pub fn headline(evaluated: &[Evaluated]) -> Grid {
+    let axes = axes(evaluated);
+    let has = |metric: &Metric| evaluated.iter().any(|one| one.record.get(*metric).is_some());
+    let metrics: Vec<Metric> = HEADLINE.into_iter().filter(has).collect();
+    let mut columns: Vec<Column> = axes.iter().map(|axis| Column::text(*axis)).collect();
+    columns.push(Column::text("part").help("the rows that were evaluated"));
+    columns.extend(metrics.iter().map(|&metric| column(metric)));
+    let best: Vec<Option<f64>> = metrics.iter().map(|&metric| best(evaluated, metric)).collect();
+    let row = |one: &Evaluated| {
+        let mut cells: Vec<Cell> = axes.iter().map(|axis| Cell::text(value_of(&one.axes, axis))).collect();
+        cells.push(Cell::text(one.record.part.name()));
+        for (&metric, &best) in metrics.iter().zip(&best) {
+            cells.push(cell(&one.record, metric, best));
+        }
+        Row::measured(Marked::new(one.record.protocol(), cells))
+    };
+    Grid { caption: "Evaluations".into(), columns, rows: evaluated.iter().map(row).collect() }
+}
+
+/// Every metric of every evaluation: a row per metric.
+pub fn all(evaluated: &[Evaluated]) -> Grid {
+    let mut columns = vec![Column::text("metric"), Column::text("better").help("which way it improves")];
+    columns
+        .extend(evaluated.iter().map(|one| Column::measured(Marked::new(one.record.protocol(), one.name()))));
+    let present = |metric: &&Metric| evaluated.iter().any(|one| one.record.get(**metric).is_some());
+    let row = |&metric: &Metric| {
+        let about = metric.describe();
+        let mut cells =
+            vec![Cell::text(about.name).below(about.definition), Cell::text(arrow(about.direction))];
+        let best = best(evaluated, metric);
+        cells.extend(evaluated.iter().map(|one| cell(&one.record, metric, best)));
+        Row::plain(cells)
+    };
+    let rows = Metric::ALL.iter().filter(present).map(row).collect();
+    Grid { caption: "Every metric".into(), columns, rows }
+}
+
+/// Label by label. Of one evaluation everything; of several, F1 side by side.
+pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<Grid> {
+    let with: Vec<(&Evaluated, Marked<&Vec<LabelRecord>>)> =
+        evaluated.iter().filter_map(|one| Some((one, one.labels.as_ref()?.as_ref()))).collect();
+    let (_, first) = with.first()?;
+    let (_, first) = first.reveal();
+    let mut order: Vec<usize> = (0..first.len()).collect();
+    let frequency = |label: &usize| first[*label].training_positives.unwrap_or(first[*label].support);
+    order.sort_by_key(|label| (std::cmp::Reverse(frequency(label)), *label));
+    let name = |label: u32| names.and_then(|names| names.get(label as usize)).cloned().unwrap_or_default();
+    let mut columns = vec![
+        Column::text("label"),
+        Column::number("no."),
+        Column::number("train").help("training rows that have it"),
+        Column::number("support").help("evaluated rows that have it"),
+    ];
+    let head = |record: &LabelRecord| {
+        let title = name(record.label);
+        let title = if title.is_empty() { format!("label {}", record.label) } else { title };
+        vec![
+            Cell::text(title),
+            count(Some(record.label)),
+            count(record.training_positives),
+            count(Some(record.support)),
+        ]
+    };
+    let rows = match with.as_slice() {
+        [(one, records)] => {
+            let protocol = one.record.protocol();
+            let measured = |name: &str| Column::measured(Marked::new(protocol, name.to_owned()));
+            columns.extend(["TP", "FP", "FN", "precision", "recall", "F1"].map(measured));
+            columns
+                .push(Column::number("threshold").help("the cut that decided, where there is one per label"));
+            let (_, records) = records.reveal();
+            let row = |&label: &usize| {
+                let record = &records[label];
+                let mut cells = head(record);
+                cells.extend([record.tp, record.fp, record.fn_].map(|n| count(Some(n))));
+                cells.extend([record.precision, record.recall, record.f1].map(figure));
+                cells.push(record.threshold.map_or_else(Cell::none, |cut| figure(f64::from(cut))));
+                Row::measured(Marked::new(protocol, cells))
+            };
+            order.iter().map(row).collect()
+        }
+        several => {
+            let heading = |(one, _): &(&Evaluated, _)| {
+                Column::measured(Marked::new(one.record.protocol(), format!("F1 {}", one.name())))
+            };
+            columns.extend(several.iter().map(heading));
+            let row = |&label: &usize| {
+                let mut cells = head(&first[label]);
+                for (_, records) in several {
+                    let (_, records) = records.reveal();
+                    cells.push(records.get(label).map_or_else(Cell::none, |record| figure(record.f1)));
+                }
+                Row::plain(cells)
+            };
+            order.iter().map(row).collect()
+        }
+    };
+    Some(Grid { caption: "Label by label, the most frequent first".into(), columns, rows })
+}
+
+pub fn any_oracle(evaluated: &[Evaluated]) -> bool {
+    evaluated.iter().any(|one| one.record.protocol() == Protocol::Oracle)
+}
+
+fn count(n: Option<u32>) -> Cell {
+    n.map_or_else(Cell::none, |n| Cell::number(grouped(u64::from(n)), f64::from(n)))
+}
+
+fn figure(value: f64) -> Cell {
+    Cell::number(decimal(value), value)
+}
+
+fn column(metric: Metric) -> Column {
+    let about = metric.describe();
+    Column::number(format!("{} {}", about.name, arrow(about.direction)).trim_end().to_owned())
+        .help(about.definition)
+}
+
+fn arrow(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Higher => "↑",
+        Direction::Lower => "↓",
+        Direction::Neither => "",
+    }
+}
+
+/// The figure and, where rows were resampled, the interval below it. The mark is the row's or the column's.
+fn cell(record: &Record, metric: Metric, best: Option<f64>) -> Cell {
+    let Some((protocol, value)) = record.get(metric).map(Marked::reveal) else { return Cell::none() };
+    let is_best = protocol == Protocol::Honest && best == Some(value);
+    let cell = figure(value).best(is_best);
+    match record.interval(metric).map(Marked::reveal) {
+        Some((_, interval)) => cell.below(format!("{} – {}", decimal(interval.low), decimal(interval.high))),
+        None => cell,
+    }
+}
+
+/// Among the honest figures, if there are several: an oracle one is no rival.
+fn best(evaluated: &[Evaluated], metric: Metric) -> Option<f64> {
+    let honest = evaluated.iter().filter_map(|one| one.record.get(metric)?.honest());
+    let values: Vec<f64> = honest.collect();
+    if values.len() < 2 {
+        return None;
+    }
+    match metric.direction() {
+        Direction::Higher => values.into_iter().reduce(f64::max),
+        Direction::Lower => values.into_iter().reduce(f64::min),
+        Direction::Neither => None,
+    }
+}
+
+/// The names of all axes, in the order in which they are met.
+fn axes(evaluated: &[Evaluated]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for (axis, _) in evaluated.iter().flat_map(|one| &one.axes) {
+        if !names.contains(&axis.as_str()) {
+            names.push(axis);
+        }
+    }
+    names
+}
+
+fn value_of(axes: &[(String, String)], axis: &str) -> String {
+    axes.iter().find(|(name, _)| name == axis).map_or_else(|| "–".to_owned(), |(_, value)| value.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ml::metric::label::LabelCount;
+
+    fn evaluated(variant: &str, protocol: Protocol, macro_f1: f64) -> Evaluated {
+        let protocol_name = if protocol == Protocol::Oracle { "oracle" } else { "honest" };
+        let record = serde_json::json!({
+            "part": "test",
+            "evaluation": {
+                "protocol": protocol_name, "rows": 10, "labels": 2,
+                "values": { "macro_f1": macro_f1, "bce": 0.1 },
+            },
+            "intervals": null,
+        });
+        let labels = [(1, 5), (4, 9)]
+            .map(|(tp, actual)| LabelCount { tp, predicted: 4, actual })
+            .into_iter()
+            .enumerate();
+        let labels = labels.map(|(label, count)| LabelRecord::new(label as u32, count)).collect();
+        let axes = vec![("variant".to_owned(), variant.to_owned())];
+        Evaluated::new(axes, serde_json::from_value(record).unwrap(), Some(labels))
+    }
+
+    #[test]
+    fn an_oracle_figure_is_marked_in_every_table_and_never_the_best() {
+        let all_of = [
+            evaluated("adaptive", Protocol::Honest, 0.4),
+            evaluated("static", Protocol::Honest, 0.3),
+            evaluated("paper", Protocol::Oracle, 0.7),
+        ];
+        for grid in [headline(&all_of), all(&all_of), labels(&all_of, None).unwrap()] {
+            let html = grid.html().into_string();
+            assert_eq!(html.matches(">oracle</abbr>").count(), 1, "{html}");
+            assert!(!html.contains("<strong>0.7"), "{html}");
+        }
+        assert!(headline(&all_of).html().into_string().contains("<strong>0.4000</strong>"));
+    }
+
+    #[test]
+    fn labels_have_their_names_and_the_most_frequent_comes_first() {
+        let names = ["<b>rare</b>".to_owned(), "common".to_owned()];
+        let one = [evaluated("paper", Protocol::Oracle, 0.7)];
+        let html = labels(&one, Some(&names)).unwrap().html().into_string();
+        let (common, rare) = (html.find("common").unwrap(), html.find("&lt;b&gt;rare").unwrap());
+        assert!(common < rare);
+        assert_eq!(html.matches("<tr class=\"oracle\">").count(), 2, "{html}");
+    }
+}

@@ -1,0 +1,207 @@
+//! Markup that what is put into it cannot break: names of elements and attributes are ours and known at compile
+//! time, everything else is escaped.
+
+use std::fmt::{Display, Write};
+
+use serde::Serialize;
+
+/// Finished markup.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Html(String);
+
+/// One element that is being put together.
+#[derive(Debug, Clone)]
+pub struct Element {
+    name: &'static str,
+    attributes: String,
+    content: String,
+}
+
+/// Elements that have no content and no end tag.
+const VOID: [&str; 6] = ["br", "col", "img", "input", "link", "meta"];
+
+pub fn el(name: &'static str) -> Element {
+    Element { name, attributes: String::new(), content: String::new() }
+}
+
+impl Html {
+    pub fn text(text: &str) -> Self {
+        let mut html = Self::default();
+        escape(text, &mut html.0);
+        html
+    }
+
+    /// A style sheet or a script of ours: what stands in a `style` or `script` element is not escaped.
+    pub fn asset(text: &'static str) -> Self {
+        Self(text.to_owned())
+    }
+
+    /// A value for scripts to read. No text in it can end the element it stands in.
+    pub fn json(value: &impl Serialize) -> Self {
+        let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
+        let mut html = String::with_capacity(text.len());
+        for c in text.chars() {
+            match c {
+                '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                    let _ = write!(html, "\\u{:04x}", u32::from(c));
+                }
+                c => html.push(c),
+            }
+        }
+        Self(html)
+    }
+
+    pub fn push(&mut self, other: impl Into<Html>) {
+        self.0.push_str(&other.into().0);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl Element {
+    pub fn attr(mut self, name: &'static str, value: impl Display) -> Self {
+        let _ = write!(self.attributes, " {name}=\"");
+        escape(&value.to_string(), &mut self.attributes);
+        self.attributes.push('"');
+        self
+    }
+
+    pub fn class(self, names: &'static str) -> Self {
+        self.attr("class", names)
+    }
+
+    /// An attribute without a value.
+    pub fn flag(mut self, name: &'static str) -> Self {
+        let _ = write!(self.attributes, " {name}");
+        self
+    }
+
+    pub fn text(mut self, text: &str) -> Self {
+        escape(text, &mut self.content);
+        self
+    }
+
+    pub fn child(mut self, child: impl Into<Html>) -> Self {
+        self.content.push_str(&child.into().0);
+        self
+    }
+
+    pub fn maybe(self, child: Option<impl Into<Html>>) -> Self {
+        match child {
+            Some(child) => self.child(child),
+            None => self,
+        }
+    }
+
+    pub fn children<T: Into<Html>>(self, children: impl IntoIterator<Item = T>) -> Self {
+        children.into_iter().fold(self, Self::child)
+    }
+}
+
+impl From<Element> for Html {
+    fn from(Element { name, attributes, content }: Element) -> Self {
+        Self(match VOID.contains(&name) {
+            true => format!("<{name}{attributes}>"),
+            false => format!("<{name}{attributes}>{content}</{name}>"),
+        })
+    }
+}
+
+impl FromIterator<Html> for Html {
+    fn from_iter<T: IntoIterator<Item = Html>>(parts: T) -> Self {
+        let mut html = Self::default();
+        parts.into_iter().for_each(|part| html.push(part));
+        html
+    }
+}
+
+/// Good for text and for values in double quotes. Characters that HTML has no place for are replaced.
+fn escape(text: &str, out: &mut String) {
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\t' | '\n' => out.push(c),
+            '\r' => out.push('\n'),
+            c if c.is_control() => out.push(char::REPLACEMENT_CHARACTER),
+            c => out.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Text that tries to get out of wherever it is put.
+    pub fn hostile() -> impl Strategy<Value = String> {
+        let pieces = prop_oneof![
+            Just("<script>alert(1)</script>".to_owned()),
+            Just("</script>".to_owned()),
+            Just("<!--".to_owned()),
+            Just("]]>".to_owned()),
+            Just("\" onload=\"alert(1)".to_owned()),
+            Just("' onload='alert(1)".to_owned()),
+            Just("&lt;".to_owned()),
+            Just("</td></table>".to_owned()),
+            Just("<svg/onload=alert(1)>".to_owned()),
+            Just("javascript:alert(1)".to_owned()),
+            Just("\u{2028}\u{0}\u{202e}".to_owned()),
+            any::<String>(),
+        ];
+        proptest::collection::vec(pieces, 1..4).prop_map(|pieces| pieces.concat())
+    }
+
+    /// What a browser would show of escaped text.
+    fn unescaped(html: &str) -> String {
+        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
+            .into_iter()
+            .fold(html.to_owned(), |text, (from, to)| text.replace(from, to))
+    }
+
+    proptest! {
+        #[test]
+        fn text_and_attributes_come_back_as_they_were(text in hostile()) {
+            let shown: String = text
+                .chars()
+                .map(|c| match c {
+                    '\t' | '\n' => c,
+                    '\r' => '\n',
+                    c if c.is_control() => char::REPLACEMENT_CHARACTER,
+                    c => c,
+                })
+                .collect();
+            let html = Html::from(el("p").attr("title", &text).text(&text)).into_string();
+            let inside = html.strip_prefix("<p title=\"").and_then(|rest| rest.strip_suffix("</p>")).unwrap();
+            let (title, content) = inside.split_once("\">").unwrap();
+            prop_assert!(!title.contains(['"', '<', '>', '\'']) && !content.contains(['<', '>']));
+            prop_assert_eq!(unescaped(title), shown.clone());
+            prop_assert_eq!(unescaped(content), shown);
+        }
+
+        #[test]
+        fn a_value_for_scripts_comes_back_and_cannot_end_its_element(text in hostile()) {
+            let json = Html::json(&[&text]).into_string();
+            let dangerous = ['<', '>', '&', '\u{2028}', '\u{2029}'];
+            prop_assert!(!json.contains(dangerous));
+            prop_assert_eq!(serde_json::from_str::<Vec<String>>(&json).unwrap(), [text]);
+        }
+    }
+
+    #[test]
+    fn elements_without_content_have_no_end_tag() {
+        let html = Html::from(el("p").child(el("br")).child(el("b").text("a & b")));
+        assert_eq!(html.into_string(), "<p><br><b>a &amp; b</b></p>");
+    }
+}

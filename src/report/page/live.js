@@ -1,0 +1,140 @@
+"use strict";
+addEventListener("DOMContentLoaded", () => {
+  const said = document.getElementById("said");
+  const say = text => { if (said) said.textContent = text; };
+  const find = (selector, instance) =>
+    [...document.querySelectorAll(selector)].find(element => element.dataset.instance === instance);
+
+  /* By instance: the row of the table, the dot in the drawing, and what they show. */
+  const stages = new Map();
+  const stage = instance => {
+    if (!stages.has(instance)) {
+      stages.set(instance, { row: find("tr", instance), dot: find("circle", instance), status: "waiting" });
+    }
+    return stages.get(instance);
+  };
+
+  const ORDER = ["failed", "running", "stale", "skipped", "waiting", "computed", "cached", "fresh"];
+  const turn = (instance, status, note) => {
+    const known = stage(instance);
+    known.status = status;
+    if (known.row) {
+      const word = known.row.querySelector(".status");
+      word.dataset.status = status;
+      word.textContent = status;
+      known.row.cells[known.row.cells.length - 1].textContent = note ?? "";
+    }
+    if (known.dot) {
+      known.dot.dataset.status = status;
+      const node = known.dot.closest(".node");
+      const all = [...node.querySelectorAll("circle")].map(dot => dot.dataset.status);
+      node.dataset.status = ORDER.find(word => all.includes(word)) ?? "waiting";
+      const word = node.querySelector(".word");
+      if (word) word.textContent = status;
+    }
+  };
+
+  const seconds = value => value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(1)} s`;
+  const progress = event => {
+    const { row } = stage(event.instance);
+    if (!row) return;
+    const cell = row.cells[row.cells.length - 1];
+    const bar = cell.querySelector("progress") ?? document.createElement("progress");
+    if (event.total) { bar.max = event.total; bar.value = event.done; } else bar.removeAttribute("value");
+    bar.setAttribute("aria-label", `${event.instance}: ${event.message}`);
+    cell.replaceChildren(bar, ` ${event.message}`);
+  };
+
+  /* One chart per metric that has more than one value, one line per instance. */
+  const SVG = "http://www.w3.org/2000/svg";
+  const [WIDTH, HEIGHT, LEFT, BASE] = [420, 190, 56, 166];
+  const charts = new Map();
+  const lines = new Map();
+  const curves = document.getElementById("curves-drawn");
+  document.getElementById("curves").hidden = true;
+  const svg = (name, attributes, text) => {
+    const element = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+  const short = value => Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(+value.toPrecision(4)) : value.toExponential(2);
+  const draw = name => {
+    const series = [...charts.get(name)].filter(([, values]) => values.length > 1);
+    if (series.length === 0) return;
+    let chart = [...curves.children].find(child => child.dataset.metric === name);
+    if (!chart) {
+      chart = document.createElement("div");
+      chart.className = "curve";
+      chart.dataset.metric = name;
+      curves.append(chart);
+      document.getElementById("curves").hidden = false;
+    }
+    const all = series.flatMap(([, values]) => values).filter(Number.isFinite);
+    const [low, high] = [Math.min(...all), Math.max(...all)];
+    const longest = Math.max(...series.map(([, values]) => values.length));
+    const x = place => LEFT + place / (longest - 1) * (WIDTH - LEFT - 10);
+    const y = value => BASE - (high > low ? (value - low) / (high - low) : 0.5) * (BASE - 12);
+    const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${name} over time` });
+    picture.append(
+      svg("path", { class: "axis", d: `M${LEFT} 10V${BASE}H${WIDTH - 10}` }),
+      svg("text", { x: LEFT - 6, y: 16, "text-anchor": "end" }, short(high)),
+      svg("text", { x: LEFT - 6, y: BASE, "text-anchor": "end" }, short(low)),
+      svg("text", { x: WIDTH - 10, y: BASE + 16, "text-anchor": "end" }, String(longest)),
+    );
+    const legend = document.createElement("ul");
+    for (const [instance, values] of series) {
+      const colour = `line-${lines.get(instance) % 8}`;
+      const points = values.map((value, place) => Number.isFinite(value) ? `${x(place).toFixed(1)},${y(value).toFixed(1)}` : "");
+      picture.append(svg("polyline", { class: colour, points: points.join(" ") }));
+      const item = document.createElement("li");
+      item.className = colour;
+      item.textContent = `${instance} ${short(values[values.length - 1])}`;
+      legend.append(item);
+    }
+    const heading = document.createElement("h3");
+    heading.textContent = name;
+    chart.replaceChildren(heading, picture, legend);
+  };
+  const stale = new Set();
+  const metric = ({ instance, name, value }) => {
+    if (!lines.has(instance)) lines.set(instance, lines.size);
+    if (!charts.has(name)) charts.set(name, new Map());
+    const series = charts.get(name);
+    if (!series.has(instance)) series.set(instance, []);
+    series.get(instance).push(Number(value));
+    if (stale.size === 0) requestAnimationFrame(() => { stale.forEach(draw); stale.clear(); });
+    stale.add(name);
+  };
+
+  const heed = {
+    run_started: event => say(`Run ${event.run}: ${event.instances} stages, up to ${event.jobs} at once.`),
+    hit: event => turn(event.instance, "cached", `saved ${seconds(event.saved)}`),
+    started: event => turn(event.instance, "running", event.why),
+    waiting: event => turn(event.instance, "waiting", "another process is computing it"),
+    progress,
+    metric,
+    done: event => turn(event.instance, "computed", seconds(event.seconds)),
+    failed: event => turn(event.instance, event.will_retry ? "running" : "failed", event.error),
+    skipped: event => turn(event.instance, "skipped", event.because),
+    stopping: () => say("Stopping."),
+    run_finished: ({ summary }) => {
+      const words = [[summary.ran, "computed"], [summary.hits, "cached"], [summary.failed, "failed"], [summary.skipped, "skipped"]];
+      const told = words.filter(([count]) => count > 0).map(([count, word]) => `${count} ${word}`).join(", ") || "nothing to do";
+      say(`Ended after ${seconds(summary.seconds)}: ${told}. This page stays as it is; it is no longer served.`);
+    },
+  };
+  const source = new EventSource("events");
+  source.onmessage = message => {
+    const event = JSON.parse(message.data);
+    heed[event.event]?.(event);
+    if (event.event === "run_finished") source.close();
+  };
+  source.onopen = () => {
+    /* After a break the server tells everything again. */
+    charts.clear();
+  };
+  source.onerror = () => {
+    if (source.readyState === EventSource.CLOSED) say("The run cannot be reached any more.");
+  };
+});

@@ -1,0 +1,85 @@
+//! Figures, as images inside the page: a browser runs no script of an image and lets it fetch nothing.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::html::{Html, el};
+
+#[derive(Debug, Clone)]
+pub struct Picture {
+    pub name: String,
+    kind: Kind,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Svg,
+    Png,
+}
+
+impl Picture {
+    /// `None` if these bytes are no picture that a page can show.
+    pub fn sniff(name: &str, bytes: &[u8]) -> Option<Self> {
+        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]);
+        let start = start.trim_start_matches('\u{feff}').trim_start();
+        let kind = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+            Kind::Png
+        } else if start.starts_with("<svg") || (start.starts_with("<?xml") && start.contains("<svg")) {
+            Kind::Svg
+        } else {
+            return None;
+        };
+        Some(Self { name: name.to_owned(), kind, bytes: bytes.to_vec() })
+    }
+
+    pub fn html(&self) -> Html {
+        let media = match self.kind {
+            Kind::Svg => "image/svg+xml",
+            Kind::Png => "image/png",
+        };
+        let source = format!("data:{media};base64,{}", STANDARD.encode(&self.bytes));
+        let title = self.title();
+        let caption = title.as_deref().unwrap_or(&self.name);
+        el("figure")
+            .child(el("img").attr("src", source).attr("alt", caption))
+            .child(el("figcaption").text(caption))
+            .into()
+    }
+
+    /// What the drawing calls itself: the text of its first `title`.
+    fn title(&self) -> Option<String> {
+        if self.kind != Kind::Svg {
+            return None;
+        }
+        let text = std::str::from_utf8(&self.bytes).ok()?;
+        let (_, from) = text.split_once("<title")?;
+        let (_, from) = from.split_once('>')?;
+        let (title, _) = from.split_once("</title>")?;
+        let plain = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&amp;", "&")]
+            .into_iter()
+            .fold(title.trim().to_owned(), |text, (from, to)| text.replace(from, to));
+        (!plain.is_empty()).then_some(plain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drawing_is_an_image_that_can_run_nothing() {
+        let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"><title>F1 &amp; <!-- --></title><script>alert(1)</script></svg>";
+        let html = Picture::sniff("f1.svg", svg.as_bytes()).unwrap().html().into_string();
+        assert!(html.starts_with("<figure><img src=\"data:image/svg+xml;base64,"), "{html}");
+        assert!(!html.contains("script") && html.contains("<figcaption>F1 &amp; &lt;!"), "{html}");
+    }
+
+    #[test]
+    fn what_is_no_picture_is_not_taken_for_one() {
+        for text in ["", "a,b\n1,2\n", "<html><svg></svg></html>", "<?xml version=\"1.0\"?><a/>"] {
+            assert!(Picture::sniff("x", text.as_bytes()).is_none(), "{text}");
+        }
+        assert!(Picture::sniff("x", b"\x89PNG\r\n\x1a\nrest").is_some());
+    }
+}
