@@ -20,9 +20,12 @@ use crate::report::page::{Page, Section, facts};
 use crate::runner::Outlook;
 use crate::spec::kind::FILE;
 use crate::spec::pipeline::{Instance, InstanceIndex};
+use crate::stage::audit::AUDIT;
 use crate::stage::dataset::DATASET;
 use crate::stage::evaluate::{EVALUATION, LABELS};
-use crate::stage::report::{AUDIT, Content, SVG, TABLE};
+use crate::stage::plot::SVG;
+use crate::stage::report::Content;
+use crate::stage::table::TABLE;
 use crate::store::manifest::{Manifest, Stored};
 
 /// Past runs that are listed.
