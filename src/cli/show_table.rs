@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use tabled::builder::Builder;
-use tabled::settings::object::{Columns, Object, Rows};
+use tabled::settings::formatting::AlignmentStrategy;
+use tabled::settings::object::{Columns, Rows};
 use tabled::settings::{Alignment, Padding, Style, Width};
 
 use super::args::{TableArgs, TableFormat};
@@ -92,7 +93,7 @@ fn terminal(sheet: &Sheet) -> String {
     grid.with(Style::blank()).with(Padding::new(0, 2, 0, 0));
     grid.modify(Columns::new(..sheet.stub.len()), Width::wrap(NAME_WIDTH));
     grid.modify(Columns::new(sheet.stub.len()..), Alignment::right());
-    grid.modify(Rows::first().intersect(Columns::new(sheet.stub.len()..)), Alignment::right());
+    grid.modify(Rows::first(), AlignmentStrategy::PerLine);
     for line in grid.to_string().lines() {
         let _ = writeln!(out, "{}", line.trim_end());
     }

@@ -201,6 +201,21 @@ fn where_filters_and_orders() {
 }
 
 #[test]
+fn published_rows_that_the_filter_leaves_out_are_left_out() {
+    let mut request = request();
+    reference(&mut request, &["paper-table-1"]);
+    request.only.insert("variant".into(), vec!["adaptive".into()]);
+    let (table, _) = made(&request, &grid(Protocol::Oracle));
+    assert_eq!(table.others, []);
+    request.only.clear();
+    let (table, sheet) = made(&request, &grid(Protocol::Oracle)[..2]);
+    assert_eq!(table.others.len(), 3, "what we did not measure is shown all the same");
+    let last = sheet.rows.last().unwrap();
+    assert_eq!(last.cells[0], [], "not under `ours`");
+    assert_eq!(last.cells[1], [Piece::Number("0.0035".into())]);
+}
+
+#[test]
 fn unequal_numbers_of_seeds_are_shown() {
     let mut measured = grid(Protocol::Honest);
     measured.pop();
