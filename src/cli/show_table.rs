@@ -72,7 +72,7 @@ pub fn table(project: &Project, args: &TableArgs) -> Outcome {
 fn terminal(sheet: &Sheet) -> String {
     let mut out = String::new();
     let mut caption: Vec<String> = sheet.caption.iter().map(|caption| plain(caption)).collect();
-    caption.extend(sheet.legend.iter().map(|sentence| text(sentence)));
+    caption.extend(sheet.legend.iter().map(text));
     if !caption.is_empty() {
         let _ = writeln!(out, "{}\n", caption.join(" "));
     }
@@ -87,7 +87,7 @@ fn terminal(sheet: &Sheet) -> String {
     }));
     builder.push_record(head);
     for row in &sheet.rows {
-        builder.push_record(row.heads.iter().chain(&row.cells).map(|cell| text(cell)));
+        builder.push_record(row.heads.iter().chain(&row.cells).map(text));
     }
     let mut grid = builder.build();
     grid.with(Style::blank()).with(Padding::new(0, 2, 0, 0));

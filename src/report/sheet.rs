@@ -198,10 +198,10 @@ impl<'a> Layout<'a> {
             true => path.push(last),
             false => {}
         }
-        if self.oracle_leaves[at] {
-            if let Some(text) = path.iter_mut().rev().find(|text| !text.is_empty()) {
-                text.push(Piece::Oracle);
-            }
+        if self.oracle_leaves[at]
+            && let Some(text) = path.iter_mut().rev().find(|text| !text.is_empty())
+        {
+            text.push(Piece::Oracle);
         }
         path
     }
@@ -215,10 +215,10 @@ impl<'a> Layout<'a> {
             let last = level + 1 == values.len();
             heads.push(if repeats(level) && !last { Text::new() } else { value_head(value) });
         }
-        if self.oracle_rows[row] {
-            if let Some(head) = heads.last_mut() {
-                head.push(Piece::Oracle);
-            }
+        if self.oracle_rows[row]
+            && let Some(head) = heads.last_mut()
+        {
+            head.push(Piece::Oracle);
         }
         let cell = |(at, leaf): (usize, &Leaf)| self.cell(row, at, *leaf);
         SheetRow {

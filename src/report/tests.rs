@@ -241,7 +241,7 @@ fn a_settled_difference_gets_a_star_and_noise_does_not() {
     let outcomes: Vec<Outcomes> =
         predicted.iter().map(|p| Outcomes::new(&csr(&truth, 5), &csr(p, 5)).unwrap()).collect();
     let names = ["good", "as good", "bad"];
-    let figures: Vec<f64> = outcomes.iter().map(|o| o.measure(&vec![[1]; 200])[0][0]).collect();
+    let figures: Vec<f64> = outcomes.iter().map(|o| o.measure(&[[1]; 200])[0][0]).collect();
     let measured: Vec<Measured> = (0..3)
         .map(|at| {
             let values = [(Metric::MacroF1, figures[at]), (Metric::Bce, 0.1 * at as f64)];

@@ -162,13 +162,13 @@ impl StageKind for TableStage {
             complaints.push(complaint(&format!("where.{axis}"), "no value is left to show"));
         }
         for reference in &self.reference.0 {
-            if let ReferenceSource::Shipped(name) = reference {
-                if let Err(error) = Reference::shipped(name) {
-                    complaints.push(complaint(
-                        "reference",
-                        format!("{error}, and `{{ file: PATH }}` names one of yours"),
-                    ));
-                }
+            if let ReferenceSource::Shipped(name) = reference
+                && let Err(error) = Reference::shipped(name)
+            {
+                complaints.push(complaint(
+                    "reference",
+                    format!("{error}, and `{{ file: PATH }}` names one of yours"),
+                ));
             }
         }
         if let Some(significance) = &self.significance {
