@@ -54,6 +54,7 @@ pub struct TableStage {
     pub digits: u8,
     /// Decimals of single metrics.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, u8>")]
     pub digits_of: BTreeMap<Metric, u8>,
     pub caption: Option<String>,
     /// For `\ref`; `tab:` and the name, unless stated.
