@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use tabled::builder::Builder;
-use tabled::settings::object::{Columns, Object, Rows};
+use tabled::settings::formatting::AlignmentStrategy;
+use tabled::settings::object::{Columns, Rows};
 use tabled::settings::{Alignment, Padding, Style, Width};
 
 use super::args::{TableArgs, TableFormat};
@@ -71,7 +72,7 @@ pub fn table(project: &Project, args: &TableArgs) -> Outcome {
 fn terminal(sheet: &Sheet) -> String {
     let mut out = String::new();
     let mut caption: Vec<String> = sheet.caption.iter().map(|caption| plain(caption)).collect();
-    caption.extend(sheet.legend.iter().map(|sentence| text(sentence)));
+    caption.extend(sheet.legend.iter().map(text));
     if !caption.is_empty() {
         let _ = writeln!(out, "{}\n", caption.join(" "));
     }
@@ -86,13 +87,13 @@ fn terminal(sheet: &Sheet) -> String {
     }));
     builder.push_record(head);
     for row in &sheet.rows {
-        builder.push_record(row.heads.iter().chain(&row.cells).map(|cell| text(cell)));
+        builder.push_record(row.heads.iter().chain(&row.cells).map(text));
     }
     let mut grid = builder.build();
     grid.with(Style::blank()).with(Padding::new(0, 2, 0, 0));
     grid.modify(Columns::new(..sheet.stub.len()), Width::wrap(NAME_WIDTH));
     grid.modify(Columns::new(sheet.stub.len()..), Alignment::right());
-    grid.modify(Rows::first().intersect(Columns::new(sheet.stub.len()..)), Alignment::right());
+    grid.modify(Rows::first(), AlignmentStrategy::PerLine);
     for line in grid.to_string().lines() {
         let _ = writeln!(out, "{}", line.trim_end());
     }

@@ -229,7 +229,7 @@ impl Builder<'_> {
             column_axes: self.columns.axes(),
             compared: compared.unwrap_or_default(),
             mean_over: request.mean_over.clone(),
-            others: reference::others(&request.references, &rows, &columns),
+            others: reference::others(request, &rows, &columns),
             rows,
             columns,
             cells,

@@ -72,7 +72,7 @@ fn environment(table: &Table, sheet: &Sheet) -> String {
     }
     if !sheet.notes.is_empty() {
         out.push_str("\n\\vspace{0.6ex}\n\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright\n");
-        let notes: Vec<String> = sheet.notes.iter().map(|note| prose(note)).collect();
+        let notes: Vec<String> = sheet.notes.iter().map(prose).collect();
         let _ = writeln!(out, "{}", notes.join("\\par\n"));
         out.push_str("\\end{minipage}\n");
     }
@@ -82,7 +82,7 @@ fn environment(table: &Table, sheet: &Sheet) -> String {
 
 /// The list of tables gets what the user wrote, without the legend.
 fn caption(sheet: &Sheet) -> Option<String> {
-    let legend: Vec<String> = sheet.legend.iter().map(|sentence| prose(sentence)).collect();
+    let legend: Vec<String> = sheet.legend.iter().map(prose).collect();
     let written = sheet.caption.as_deref().map(escape);
     match (written, legend.is_empty()) {
         (None, true) => None,
@@ -118,7 +118,7 @@ fn tabular(sheet: &Sheet) -> String {
         if row.ruled {
             out.push_str("\\midrule\n");
         }
-        let cells: Vec<String> = row.heads.iter().chain(&row.cells).map(|text| cell(text)).collect();
+        let cells: Vec<String> = row.heads.iter().chain(&row.cells).map(cell).collect();
         let _ = writeln!(out, "{} \\\\", cells.join(" & "));
     }
     out.push_str("\\bottomrule\n\\end{tabular}\n");

@@ -7,7 +7,7 @@ use super::sheet::{Piece, Sheet, Text};
 pub fn markdown(sheet: &Sheet) -> String {
     let mut out = String::new();
     let mut caption: Vec<String> = sheet.caption.iter().map(|caption| escape(caption)).collect();
-    caption.extend(sheet.legend.iter().map(|sentence| text(sentence)));
+    caption.extend(sheet.legend.iter().map(text));
     if !caption.is_empty() {
         let _ = writeln!(out, "{}\n", caption.join(" "));
     }
@@ -21,7 +21,7 @@ pub fn markdown(sheet: &Sheet) -> String {
     let rules: Vec<&str> = (0..titles.len()).map(rule).collect();
     let _ = writeln!(out, "| {} |", rules.join(" | "));
     for row in &sheet.rows {
-        let cells: Vec<String> = row.heads.iter().chain(&row.cells).map(|cell| text(cell)).collect();
+        let cells: Vec<String> = row.heads.iter().chain(&row.cells).map(text).collect();
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
     for note in &sheet.notes {

@@ -20,6 +20,7 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::build::TableError;
+use super::request::Request;
 use super::table::{Cited, Line, METRIC, OtherRow, Published, Value};
 use crate::ml::metric::marked::{Marked, Protocol};
 use crate::ml::metric::registry::Metric;
@@ -110,20 +111,27 @@ impl Row {
         };
         !self.matches.is_empty() && self.matches.iter().all(fits)
     }
+
+    /// The filter does not want rows like this.
+    fn is_left_out(&self, request: &Request) -> bool {
+        self.matches
+            .iter()
+            .any(|(axis, value)| request.only.get(axis).is_some_and(|only| !only.contains(&value.0)))
+    }
 }
 
 /// The published rows that stand beside none of ours, as rows of their own. Where metrics are in the rows
 /// there is no place for them.
-pub(super) fn others(references: &[Reference], rows: &[Line], columns: &[Line]) -> Vec<OtherRow> {
+pub(super) fn others(request: &Request, rows: &[Line], columns: &[Line]) -> Vec<OtherRow> {
     let mut others = Vec::new();
-    for (at, reference) in references.iter().enumerate() {
+    for (at, reference) in request.references.iter().enumerate() {
         for row in &reference.rows {
             let beside = rows.iter().any(|ours| {
                 columns
                     .iter()
                     .any(|column| row.is_at(&ours.values.iter().chain(&column.values).collect::<Vec<_>>()))
             });
-            if beside {
+            if beside || row.is_left_out(request) {
                 continue;
             }
             let figure = |column: &Line| {

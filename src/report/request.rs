@@ -91,7 +91,7 @@ impl Request {
     }
 }
 
-/// Two values are shown alike: what is one file cannot be two rows.
+/// Fields that make no sense together, and why.
 pub fn problems(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<(&'static str, String)> {
     let mut problems = Vec::new();
     for (field, terms) in [("rows", rows), ("columns", columns)] {

@@ -125,13 +125,12 @@ impl<'a> Layout<'a> {
             Leaf::Ours(column) => {
                 let rows = (0..table.rows.len()).filter(|row| !self.oracle_rows[*row]);
                 let ours = rows.filter_map(|row| Some(table.cells[row][column].as_ref()?.figure.protocol()));
-                let others = table.others.iter().filter(|other| !is_oracle(other));
-                ours.chain(others.filter_map(|other| Some(other.values[column].as_ref()?.protocol())))
-                    .collect()
+                ours.chain(self.others_at(column, None)).collect()
             }
             Leaf::Published(column, set) => {
                 let cells = table.cells.iter().map(|cells| comparison(cells[column].as_ref(), set));
-                cells.flatten().map(|comparison| comparison.published.protocol()).collect()
+                let published = cells.flatten().map(|comparison| comparison.published.protocol());
+                published.chain(self.others_at(column, Some(set))).collect()
             }
             Leaf::Difference(column, set) => {
                 let rows = (0..table.rows.len()).filter(|row| !self.oracle_rows[*row]);
@@ -139,6 +138,25 @@ impl<'a> Layout<'a> {
                 cells.flatten().filter_map(|comparison| Some(comparison.difference?.protocol())).collect()
             }
         }
+    }
+
+    /// The protocols of published rows in a printed column, without the rows that are marked at their head.
+    fn others_at(&self, column: usize, set: Option<usize>) -> impl Iterator<Item = Protocol> {
+        let others = self.table.others.iter().filter(move |other| !is_oracle(other));
+        let here = others.filter(move |other| self.home(column, other.reference) == set);
+        here.filter_map(move |other| Some(other.values[column].as_ref()?.protocol()))
+    }
+
+    /// Where a published row has its figure for a column: with its reference, else with another one. Under
+    /// `ours` it stands only where no head says `ours`.
+    fn home(&self, column: usize, reference: usize) -> Option<usize> {
+        let set_of = |leaf: &Leaf| match *leaf {
+            Leaf::Published(at, set) if at == column => Some(set),
+            _ => None,
+        };
+        let mut sets = self.leaves.iter().filter_map(set_of);
+        let first = sets.next();
+        if sets.any(|set| set == reference) { Some(reference) } else { first }
     }
 
     fn heads(&self) -> Vec<Vec<Head>> {
@@ -180,10 +198,10 @@ impl<'a> Layout<'a> {
             true => path.push(last),
             false => {}
         }
-        if self.oracle_leaves[at] {
-            if let Some(text) = path.iter_mut().rev().find(|text| !text.is_empty()) {
-                text.push(Piece::Oracle);
-            }
+        if self.oracle_leaves[at]
+            && let Some(text) = path.iter_mut().rev().find(|text| !text.is_empty())
+        {
+            text.push(Piece::Oracle);
         }
         path
     }
@@ -197,10 +215,10 @@ impl<'a> Layout<'a> {
             let last = level + 1 == values.len();
             heads.push(if repeats(level) && !last { Text::new() } else { value_head(value) });
         }
-        if self.oracle_rows[row] {
-            if let Some(head) = heads.last_mut() {
-                head.push(Piece::Oracle);
-            }
+        if self.oracle_rows[row]
+            && let Some(head) = heads.last_mut()
+        {
+            head.push(Piece::Oracle);
         }
         let cell = |(at, leaf): (usize, &Leaf)| self.cell(row, at, *leaf);
         SheetRow {
@@ -264,12 +282,17 @@ impl<'a> Layout<'a> {
                 head.push(Piece::Oracle);
             }
         }
-        let cell = |(at, leaf): (usize, &Leaf)| match leaf {
-            Leaf::Ours(column) => other.values[*column].as_ref().map_or_else(
-                || vec![Piece::Nothing],
-                |value| published(value, oracle || self.oracle_leaves[at]),
-            ),
-            _ => Text::new(),
+        let cell = |(at, leaf): (usize, &Leaf)| {
+            let (column, set) = match *leaf {
+                Leaf::Ours(column) => (column, None),
+                Leaf::Published(column, set) => (column, Some(set)),
+                Leaf::Difference(..) => return Text::new(),
+            };
+            if self.home(column, other.reference) != set {
+                return Text::new();
+            }
+            let told = oracle || self.oracle_leaves[at];
+            other.values[column].as_ref().map_or_else(|| vec![Piece::Nothing], |value| published(value, told))
         };
         SheetRow { ruled: at == 0, heads, cells: self.leaves.iter().enumerate().map(cell).collect() }
     }

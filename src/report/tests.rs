@@ -201,6 +201,21 @@ fn where_filters_and_orders() {
 }
 
 #[test]
+fn published_rows_that_the_filter_leaves_out_are_left_out() {
+    let mut request = request();
+    reference(&mut request, &["paper-table-1"]);
+    request.only.insert("variant".into(), vec!["adaptive".into()]);
+    let (table, _) = made(&request, &grid(Protocol::Oracle));
+    assert_eq!(table.others, []);
+    request.only.clear();
+    let (table, sheet) = made(&request, &grid(Protocol::Oracle)[..2]);
+    assert_eq!(table.others.len(), 3, "what we did not measure is shown all the same");
+    let last = sheet.rows.last().unwrap();
+    assert_eq!(last.cells[0], [], "not under `ours`");
+    assert_eq!(last.cells[1], [Piece::Number("0.0035".into())]);
+}
+
+#[test]
 fn unequal_numbers_of_seeds_are_shown() {
     let mut measured = grid(Protocol::Honest);
     measured.pop();
@@ -226,7 +241,7 @@ fn a_settled_difference_gets_a_star_and_noise_does_not() {
     let outcomes: Vec<Outcomes> =
         predicted.iter().map(|p| Outcomes::new(&csr(&truth, 5), &csr(p, 5)).unwrap()).collect();
     let names = ["good", "as good", "bad"];
-    let figures: Vec<f64> = outcomes.iter().map(|o| o.measure(&vec![[1]; 200])[0][0]).collect();
+    let figures: Vec<f64> = outcomes.iter().map(|o| o.measure(&[[1]; 200])[0][0]).collect();
     let measured: Vec<Measured> = (0..3)
         .map(|at| {
             let values = [(Metric::MacroF1, figures[at]), (Metric::Bce, 0.1 * at as f64)];

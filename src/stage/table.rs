@@ -54,6 +54,7 @@ pub struct TableStage {
     pub digits: u8,
     /// Decimals of single metrics.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, u8>")]
     pub digits_of: BTreeMap<Metric, u8>,
     pub caption: Option<String>,
     /// For `\ref`; `tab:` and the name, unless stated.
@@ -162,13 +163,13 @@ impl StageKind for TableStage {
             complaints.push(complaint(&format!("where.{axis}"), "no value is left to show"));
         }
         for reference in &self.reference.0 {
-            if let ReferenceSource::Shipped(name) = reference {
-                if let Err(error) = Reference::shipped(name) {
-                    complaints.push(complaint(
-                        "reference",
-                        format!("{error}, and `{{ file: PATH }}` names one of yours"),
-                    ));
-                }
+            if let ReferenceSource::Shipped(name) = reference
+                && let Err(error) = Reference::shipped(name)
+            {
+                complaints.push(complaint(
+                    "reference",
+                    format!("{error}, and `{{ file: PATH }}` names one of yours"),
+                ));
             }
         }
         if let Some(significance) = &self.significance {
