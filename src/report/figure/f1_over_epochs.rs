@@ -7,7 +7,7 @@ use super::chart::curves::{Chart, Curve, Line, Panel, values};
 use super::chart::scale::{Bounds, Scale};
 use super::data_table::{Cell, DataTable};
 use super::naming::{Alike, Axes, Group, Naming, summary};
-use crate::ml::history::History;
+use crate::ml::history::{History, Validation};
 use crate::ml::metric::marked::Marked;
 use crate::ml::metric::spread::SeedSpread;
 
@@ -24,8 +24,7 @@ struct At {
 
 pub fn f1_over_epochs(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, Alike> {
     let run = |history: &History| {
-        let macro_f1 =
-            |(epoch, validation): &(u64, crate::ml::history::Validation)| (*epoch, validation.macro_f1);
+        let macro_f1 = |(epoch, validation): &(u64, Validation)| (*epoch, validation.macro_f1);
         history.validations().map(|epochs| epochs.iter().map(macro_f1).collect::<Run>())
     };
     let groups = naming.groups(histories.iter().map(|(axes, history)| (axes, run(history))).collect())?;

@@ -30,7 +30,7 @@ pub fn label_frequency(counts: &[u64]) -> Figure {
     let absent = counts.len() - present;
     let mut note = format!("{} labels", counts.len());
     if absent > 0 {
-        note += &format!(", of which {absent} without a training row are not shown");
+        note += &format!("; without a training row, and not shown: {absent}");
     }
     let chart = Chart {
         title: "Training rows per label".to_owned(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// What a PDF needs of a TrueType font that it addresses by glyph, in the order in which the file has them.
 const TABLES: [&[u8; 4]; 6] = [b"glyf", b"head", b"hhea", b"hmtx", b"loca", b"maxp"];
 
-/// `None` if the font is damaged, or has short offsets, which ours has not.
+/// `None` if the font is damaged.
 pub fn subset(font: &[u8], glyphs: &BTreeSet<u16>) -> Option<Vec<u8>> {
     let table = |tag: &[u8; 4]| table(font, tag);
     let (glyf, loca, mut head) =
