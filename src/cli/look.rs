@@ -21,14 +21,14 @@ use crate::store::Store;
 use crate::store::manifest::{Manifest, Stored};
 
 /// A pipeline, and how each of its instances stands.
-struct Survey {
-    store: Store,
-    plan: Plan,
+pub(super) struct Survey {
+    pub(super) store: Store,
+    pub(super) plan: Plan,
     outlooks: Vec<Outlook>,
 }
 
 impl Survey {
-    fn of(
+    pub(super) fn of(
         project: &Project,
         file: Option<&PathBuf>,
         pipeline: &PipelineArgs,
@@ -51,7 +51,12 @@ impl Survey {
         instances.map(|(index, (instance, outlook))| (InstanceIndex(index), instance, outlook))
     }
 
-    fn name(&self, index: InstanceIndex) -> String {
+    /// The result of an instance that is up to date.
+    pub(super) fn fresh(&self, index: InstanceIndex) -> Option<&Manifest> {
+        manifest(&self.outlooks[index.0])
+    }
+
+    pub(super) fn name(&self, index: InstanceIndex) -> String {
         self.plan.instance(index).id.to_string()
     }
 

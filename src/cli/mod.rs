@@ -12,6 +12,7 @@ mod graph;
 mod init;
 mod look;
 mod metrics;
+mod predict;
 mod project;
 mod run;
 mod table;
@@ -67,6 +68,8 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Graph(args) => graph::graph(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
         Command::Data(command) => data::data(&project, command),
+        Command::Predict(args) => predict::predict(&project, args),
+        Command::Explain(args) => predict::explain(&project, args),
         Command::Metrics { json } => metrics::metrics(*json),
         Command::Schema => {
             let schema = crate::spec::schema(crate::stage::registry::kinds());

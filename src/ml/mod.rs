@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod data;
+pub mod explanation;
 pub mod metric;
 pub mod signal;
 pub mod threshold;

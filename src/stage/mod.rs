@@ -9,6 +9,7 @@ pub mod evaluate;
 pub mod idf;
 pub mod kind;
 pub mod load;
+pub mod predict;
 pub mod registry;
 pub mod synthetic;
 pub mod train;
