@@ -77,6 +77,10 @@ pub enum Command {
     Runs(RunsArgs),
     /// Compare two runs: parameters, metrics, outputs.
     Diff(DiffArgs),
+    /// Decide about new rows: a model's labels for each of them.
+    Predict(PredictArgs),
+    /// Break a model's decisions about one row down into what led to them.
+    Explain(ExplainArgs),
     /// Look after the store.
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -243,6 +247,74 @@ pub struct LogsArgs {
     /// Only standard error.
     #[arg(long)]
     pub stderr: bool,
+}
+
+/// Which model, and what it needs to know of the data that it was trained on.
+#[derive(Debug, Args)]
+pub struct ModelArgs {
+    /// A stage that made a model, `train[adaptive,seed=0]`, or a model's directory.
+    pub model: String,
+    /// The pipeline file [default: the one run last here].
+    #[arg(short, long, value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// The data set that the model was trained on, as a directory; a stage's is found by itself.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data: Option<PathBuf>,
+    /// The column or field of the text, in CSV and JSON lines [default: text].
+    #[arg(long, value_name = "NAME")]
+    pub text_column: Option<String>,
+    /// The number of the first feature, in LIBSVM text [default: as in the model's data].
+    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
+    pub feature_base: Option<u32>,
+    /// The local signal in place of the model's own choice: none, predicted or train-neighbours.
+    #[arg(long, value_name = "SIGNAL")]
+    pub signal: Option<String>,
+    /// Where to compute: auto, cpu or cuda.
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+}
+
+#[derive(Debug, Args)]
+pub struct PredictArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The rows: LIBSVM text, CSV or JSON lines with texts, or a NumPy array.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub input: PathBuf,
+    #[arg(long, value_enum, default_value_t)]
+    pub format: PredictFormat,
+    /// The best K labels of each row, predicted or not.
+    #[arg(long, value_name = "K", value_parser = positive)]
+    pub top: Option<usize>,
+    /// Write to this file rather than to standard output.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum PredictFormat {
+    #[default]
+    Jsonl,
+    Csv,
+}
+
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
+    /// The row, counted from 0.
+    #[arg(long, value_name = "N")]
+    pub row: usize,
+    /// A file that the row is in [default: the test part of the model's data].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub input: Option<PathBuf>,
+    /// Only this label, by name or number.
+    #[arg(long, value_name = "LABEL")]
+    pub label: Option<String>,
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -51,6 +51,11 @@ impl Survey {
         instances.map(|(index, (instance, outlook))| (InstanceIndex(index), instance, outlook))
     }
 
+    /// The result of an instance that is up to date.
+    pub fn fresh(&self, index: InstanceIndex) -> Option<&Manifest> {
+        manifest(&self.outlooks[index.0])
+    }
+
     pub fn name(&self, index: InstanceIndex) -> String {
         self.plan.instance(index).id.to_string()
     }

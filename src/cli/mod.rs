@@ -16,6 +16,7 @@ mod live;
 mod lock;
 mod look;
 mod metrics;
+mod predict;
 mod project;
 mod report;
 mod rerun;
@@ -84,6 +85,8 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Diff(args) => diff::diff(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
         Command::Data(command) => data::data(&project, command),
+        Command::Predict(args) => predict::predict(&project, args),
+        Command::Explain(args) => predict::explain(&project, args),
         Command::Metrics { json } => metrics::metrics(*json),
         Command::Schema => {
             let schema = crate::spec::schema(crate::stage::registry::kinds());

@@ -3,6 +3,7 @@
 pub mod config;
 pub mod data;
 pub mod history;
+pub mod explanation;
 pub mod metric;
 pub mod signal;
 pub mod threshold;

@@ -4,8 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, complaint};
-use super::evaluate::EvaluatedPart;
+use super::dataset::DATASET;
+use super::evaluate::{EvaluatedPart, signal_complaint};
 use super::kind::StageKind;
 use super::train::{HISTORY, MODEL};
 use crate::ml::config::device::Device;
@@ -75,8 +75,6 @@ impl StageKind for AuditStage {
     }
 
     fn complaints(&self) -> Vec<Complaint> {
-        let both = self.protocol == Protocol::Oracle && self.signal.is_some();
-        let message = "the oracle protocol's local signal is the true labels: leave it out";
-        if both { vec![complaint("signal", message)] } else { Vec::new() }
+        signal_complaint(self.protocol, self.signal).into_iter().collect()
     }
 }

@@ -35,7 +35,7 @@ pub struct Evaluate {
     #[serde(default)]
     pub part: EvaluatedPart,
     /// What takes the place of the true labels in the local signal of a trained model; its own
-    /// choice unless stated. Not for the oracle protocol.
+    /// choice unless stated. The oracle protocol knows only `batch-labels`.
     pub signal: Option<LocalSignal>,
     #[serde(default)]
     pub bootstrap: Bootstrap,
@@ -86,12 +86,35 @@ impl StageKind for Evaluate {
         let problems = self.bootstrap.problems().into_iter();
         let mut complaints: Vec<_> =
             problems.map(|(field, message)| complaint(&format!("bootstrap.{field}"), message)).collect();
-        if self.protocol == Protocol::Oracle && self.signal.is_some() {
-            complaints.push(complaint(
-                "signal",
-                "the oracle protocol's local signal is the true labels: leave it out",
-            ));
-        }
+        complaints.extend(signal_complaint(self.protocol, self.signal));
         complaints
+    }
+}
+
+/// Whether a local signal goes with a protocol. Saying what the oracle does anyway is allowed: so one
+/// matrix can have rows of both protocols.
+pub(super) fn signal_complaint(protocol: Protocol, signal: Option<LocalSignal>) -> Option<Complaint> {
+    let message = match (protocol, signal?) {
+        (Protocol::Oracle, LocalSignal::BatchLabels) => return None,
+        (Protocol::Oracle, _) => "the oracle protocol's local signal is the true labels: leave it out",
+        (Protocol::Honest, LocalSignal::BatchLabels) => {
+            "`batch-labels` are the true labels of the evaluated rows: only the oracle protocol reads them"
+        }
+        (Protocol::Honest, _) => return None,
+    };
+    Some(complaint("signal", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_oracle_may_read_the_labels_of_the_batch() {
+        let fine = |protocol, signal| signal_complaint(protocol, signal).is_none();
+        assert!(fine(Protocol::Oracle, None) && fine(Protocol::Oracle, Some(LocalSignal::BatchLabels)));
+        assert!(fine(Protocol::Honest, None) && fine(Protocol::Honest, Some(LocalSignal::None)));
+        assert!(!fine(Protocol::Oracle, Some(LocalSignal::None)));
+        assert!(!fine(Protocol::Honest, Some(LocalSignal::BatchLabels)));
     }
 }

@@ -82,7 +82,7 @@ fn slot(role: Role) -> &'static str {
 
 impl StageKind for Load {
     const NAME: &'static str = "load";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const SUMMARY: &'static str = "Reads a data set, splits, filters and weighs it";
     const PROGRAM: Program = Program::Pipe;
 

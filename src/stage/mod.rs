@@ -11,6 +11,7 @@ pub mod kind;
 pub mod load;
 pub mod one_or_many;
 pub mod plot;
+pub mod predict;
 pub mod registry;
 pub mod report;
 pub mod synthetic;

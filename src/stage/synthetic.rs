@@ -11,7 +11,7 @@ use crate::spec::kind::{Complaint, InputDecl, OutputDecl, Program, SourceDecl};
 
 impl StageKind for Synthetic {
     const NAME: &'static str = "synthetic";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const SUMMARY: &'static str = "Generates a data set with a long tail of labels";
     const PROGRAM: Program = Program::Pipe;
 

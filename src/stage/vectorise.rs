@@ -17,6 +17,7 @@ use crate::ml::data::source::{Raw, ReadOptions};
 use crate::ml::data::split::{Split, Validation};
 use crate::ml::data::split_data::SplitData;
 use crate::ml::data::text::RawText;
+use crate::ml::data::transform::write_vocabulary;
 use crate::ml::data::vectorise::{VectoriseOptions, Vectoriser};
 use crate::ml::data::weight::Weight;
 use crate::spec::kind::{Complaint, FILE, InputDecl, OutputDecl, Program};
@@ -65,7 +66,9 @@ impl Vectorise {
             report: text.report,
         };
         let raw = directory.complete(features, text.labels, summary)?;
-        prepare(&raw, &preparation, &work.dataset)
+        let data = prepare(&raw, &preparation, &work.dataset)?;
+        write_vocabulary(&work.dataset, &vectoriser)?;
+        Ok(data)
     }
 }
 
@@ -77,7 +80,7 @@ struct Paths {
 
 impl StageKind for Vectorise {
     const NAME: &'static str = "vectorise";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const SUMMARY: &'static str = "Turns labelled texts into TF-IDF features";
     const PROGRAM: Program = Program::Pipe;
 

@@ -6,6 +6,7 @@ mod architecture;
 mod caching;
 mod commands;
 mod damage;
+mod judging;
 mod placing;
 mod processes;
 mod setup;

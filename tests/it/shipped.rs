@@ -37,6 +37,23 @@ fn the_same_training_gives_the_same_bytes_whatever_the_number_of_jobs() {
 }
 
 #[test]
+fn the_paper_audit_plans_and_its_generated_part_finds_the_leak() {
+    crate::support::worker_program();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/paper-audit.yaml");
+    let test = PipelineTest::new(&std::fs::read_to_string(file).unwrap());
+    test.pipe(&["plan", "pipeline.yaml"]).ok().says("amazoncat-audit");
+    let small =
+        ["--set", "vars.scale=0.003", "--set", "vars.hidden=[32]", "--set", "vars.amazoncat_epochs=8"];
+    test.run_with(&[&small[..], &["amazoncat-audit[paper,adaptive]"]].concat()).ok();
+    let pages = test.files_below("results/paper-audit/amazoncat-audits");
+    let page = String::from_utf8_lossy(pages.values().next().unwrap()).into_owned();
+    assert!(
+        page.starts_with("# Audit: FAILED") && page.contains("the thresholds read the answers"),
+        "{page}"
+    );
+}
+
+#[test]
 fn the_committed_schema_is_the_one_that_pipe_prints() {
     let test = PipelineTest::new("");
     let printed = test.pipe(&["schema"]).ok().stdout;

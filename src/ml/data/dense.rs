@@ -53,6 +53,9 @@ pub fn read_dense(
         };
         match &part.labels {
             Some(labels) => collector.labels_from(labels, rows, options, threads)?,
+            None if options.unlabelled && format == Format::Npy => {
+                (0..rows).try_for_each(|_| collector.labels.push(&[], &[]))?;
+            }
             None if format == Format::Npy => {
                 return Err(DataError::file(&path, "an array of features needs a file of labels beside it"));
             }

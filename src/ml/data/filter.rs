@@ -117,6 +117,12 @@ impl Columns {
         Self { new_number: Some(new_number), count: count as usize }
     }
 
+    /// The columns that stay, by their old numbers; `None` if all do.
+    pub fn stay(&self) -> Option<Vec<u32>> {
+        let numbers = self.new_number.as_ref()?;
+        Some((0..).zip(numbers).filter(|(_, new)| new.is_some()).map(|(old, _)| old).collect())
+    }
+
     /// How many stay.
     pub fn count(&self) -> usize {
         self.count

@@ -35,5 +35,6 @@ pub mod stratify;
 pub mod synthetic;
 pub mod table;
 pub mod text;
+pub mod transform;
 pub mod vectorise;
 pub mod weight;

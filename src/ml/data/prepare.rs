@@ -14,6 +14,7 @@ use super::error::DataError;
 use super::filter::{Columns, Filter, FilterError};
 use super::split::{Parts, Split, SplitError, Validation};
 use super::split_data::{Origin, PartName, SplitData, SplitDataDir};
+use super::transform::Transform;
 use super::weight::{Weight, Weighting, normalise};
 
 /// What is to be done with rows that were read.
@@ -133,6 +134,7 @@ pub fn prepare(
         let rows = |rows| Rows { features, labels: &raw.labels, rows };
         origin.duplicates = Some(Duplicates::between(rows(&parts.train), rows(&parts.test)));
     }
+    fitted.transform().write(directory)?;
     Ok(target.complete(origin)?)
 }
 
@@ -156,6 +158,17 @@ impl<'a> FittedFeatures<'a> {
                 Err(PrepareError::NotForDense("filter.max_features"))
             }
             Features::Dense(matrix) => Ok(Self::Dense { matrix, l2: weight.l2 }),
+        }
+    }
+
+    fn transform(&self) -> Transform {
+        match self {
+            Self::Sparse { columns, weighting, .. } => Transform {
+                idf: weighting.idf().map(<[f32]>::to_vec),
+                kept: columns.stay(),
+                l2: weighting.l2(),
+            },
+            Self::Dense { l2, .. } => Transform { l2: *l2, ..Transform::default() },
         }
     }
 

@@ -65,6 +65,9 @@ pub struct ReadOptions {
     pub label_column: Option<String>,
     /// What parts the labels inside a CSV column: `;` unless told.
     pub label_separator: Option<String>,
+    /// There need be no labels: for rows that are to be predicted. No file says this, only `pipe` does.
+    #[serde(skip)]
+    pub unlabelled: bool,
 }
 
 /// What a reader gives.

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! meta.json                 version, sizes, how it was made
+//! transform.json            what was done to the features, to be done to new rows: see [`super::transform`]
+//! vocabulary.json           where the source has texts
 //! label_names.jsonl         one JSON string per label, where the source has names
 //! feature_names.jsonl
 //! train/features.csr        or features.dense
@@ -27,7 +29,7 @@ use super::error::DataError;
 use super::report::ReadReport;
 use super::weight::Weight;
 
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const META: &str = "meta.json";
 const SPARSE: &str = "features.csr";
 const DENSE: &str = "features.dense";

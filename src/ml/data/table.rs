@@ -25,6 +25,8 @@ struct Fields<'a> {
     text: &'a str,
     labels: &'a str,
     separator: &'a str,
+    /// A file without labels is fine.
+    optional: bool,
 }
 
 /// Reads CSV or JSON lines. Labels are numbered in the order in which they first appear.
@@ -38,6 +40,7 @@ pub fn read_table(
         text: options.input_column.as_deref().unwrap_or("text"),
         labels: options.label_column.as_deref().unwrap_or("labels"),
         separator: options.label_separator.as_deref().unwrap_or(";"),
+        optional: options.unlabelled,
     };
     if fields.separator.is_empty() {
         return Err(DataError::Request("`label_separator` is empty".into()));

@@ -37,6 +37,15 @@ pub fn idf(document_frequencies: &[u64], rows: u64) -> Vec<f32> {
 }
 
 impl Weighting {
+    /// The factor of each feature, where there are any.
+    pub fn idf(&self) -> Option<&[f32]> {
+        self.idf.as_deref()
+    }
+
+    pub fn l2(&self) -> bool {
+        self.l2
+    }
+
     /// The first step: values times the IDF of their features, as the features are numbered in the
     /// matrix that the weighting was fitted on.
     pub fn scale(&self, columns: &[u32], values: &mut [f32]) {

@@ -35,14 +35,7 @@ impl Subject {
             EvaluatedPart::Validation => PartName::Validation,
         };
         let evaluated = Part::open(&data, part)?;
-        let train = Some(Part::open(&data, PartName::Train)?);
-        let settings = Settings { device, threads: work.job().threads, signal, train };
-        let system = system::open(&work.input("model")?.path, settings)?;
-        let (model, labels) = (system.labels(), evaluated.labels.cols);
-        ensure!(
-            model == labels,
-            "the model knows {model} labels, the data set has {labels}: they do not belong together"
-        );
+        let system = open_system(work, &data, device, signal)?;
         Ok(Self { data, part, evaluated, system })
     }
 
@@ -52,6 +45,24 @@ impl Subject {
         let counts = column_counts(&labels, 0..labels.rows() as u32);
         Ok((labels.rows(), counts.into_iter().map(|count| count as u32).collect()))
     }
+}
+
+/// The input `model`, which must be of the data set.
+pub fn open_system(
+    work: &Work,
+    data: &SplitData,
+    device: Device,
+    signal: Option<LocalSignal>,
+) -> Result<Box<dyn System>> {
+    let train = Some(Part::open(data, PartName::Train)?);
+    let settings = Settings { device, threads: work.job().threads, signal, train };
+    let system = system::open(&work.input("model")?.path, settings)?;
+    let (model, labels) = (system.labels(), data.meta().labels as usize);
+    ensure!(
+        model == labels,
+        "the model knows {model} labels, the data set has {labels}: they do not belong together"
+    );
+    Ok(system)
 }
 
 /// The one way from rows to decisions. Under the honest protocol the labels end here.

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use pipe::ml::config::device::Device;
 use pipe::ml::config::signal::LocalSignal;
 use pipe::ml::data::examples::{Examples, Unlabelled};
+use pipe::ml::explanation::Explanation;
 pub use pipe::ml::metric::block::{Block, Thresholds};
 use serde::Deserialize;
 
@@ -48,6 +49,12 @@ pub trait System: Send {
         })
     }
 
+    /// Breaks the decisions about one of the rows down into what led to them.
+    fn explain(&mut self, rows: Unlabelled, asked: Asked) -> Result<Explanation> {
+        let _ = (rows, asked);
+        bail!("a model of this kind cannot say what led to its decisions")
+    }
+
     /// What a model says of the way it was made that an audit should know.
     fn origin(&self) -> Origin {
         Origin::default()
@@ -69,6 +76,13 @@ pub struct Origin {
     pub thresholds_read_labels: bool,
     /// Which epoch was kept, or when training ended, was decided by figures on validation rows.
     pub epoch_by_validation: bool,
+}
+
+/// What is to be explained: a row by its place, and perhaps one label only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked {
+    pub row: usize,
+    pub label: Option<u32>,
 }
 
 /// What a model needs beside its own directory.

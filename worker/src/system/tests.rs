@@ -165,3 +165,37 @@ fn an_unknown_kind_of_model_is_named() {
     let error = open(directory.path(), settings).err().unwrap().to_string();
     assert!(error.contains("oracle-of-delphi"), "{error}");
 }
+
+#[test]
+fn the_terms_of_an_explanation_add_up_to_the_decision() {
+    for (preset, signal) in [
+        (Preset::Honest, LocalSignal::TrainNeighbours),
+        (Preset::Paper, LocalSignal::Predicted),
+        (Preset::Released, LocalSignal::None),
+    ] {
+        for variant in [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static] {
+            let (model, part) = (model(preset, variant), part());
+            let mut system = system(&model, Some(signal));
+            let rows = part.examples().unlabelled();
+            let decided = blocks(|take| system.decide(rows, take));
+            for row in [0, 27, 44] {
+                let explanation = system.explain(rows, Asked { row, label: None }).unwrap();
+                let block = &decided[row / 20];
+                let predicted: Vec<_> = explanation.labels.iter().filter(|label| label.predicted).collect();
+                assert_eq!(predicted.len(), block.predicted[row % 20].len());
+                for label in &explanation.labels {
+                    let sum = |terms: &[pipe::ml::explanation::Term]| {
+                        terms.iter().map(|term| term.value).sum::<f64>()
+                    };
+                    let at = label.label as usize;
+                    assert_eq!(label.score, f64::from(block.row_scores(row % 20)[at]));
+                    let close = |a: f64, b: f64| {
+                        assert!((a - b).abs() < 1e-4 * (1.0 + b.abs()), "{a} {b} {preset:?}")
+                    };
+                    close(sum(&label.score_terms), label.score);
+                    close(sum(&label.threshold_terms), label.threshold.unwrap());
+                }
+            }
+        }
+    }
+}

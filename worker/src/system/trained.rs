@@ -5,15 +5,22 @@ use std::path::Path;
 use anyhow::Result;
 use pipe::ml::config::loss::LossConfig;
 use pipe::ml::config::signal::LocalSignal;
+use pipe::ml::config::threshold::{GlobalSignal, Squash};
 use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::{Examples, Unlabelled};
+use pipe::ml::explanation::{Explanation, LabelExplanation, Neighbour, Term};
+use pipe::ml::metric::top::Top;
+use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::neighbours::NeighbourIndex;
 use pipe::ml::signal::sparse_rows::SparseRows;
 use pipe::ml::signal::supply::{Local, LocalSupply};
 use rayon::prelude::*;
 
-use super::{Block, LossFunction, Losses, Origin, Settings, System, Take, Thresholds};
-use crate::engine::{Batch, Parts};
+use super::{Asked, Block, LossFunction, Losses, Origin, Settings, System, Take, Thresholds};
+use crate::engine::predicted::predicted_signal;
+use crate::engine::{Batch, Parts, Scores};
+use crate::loss::real::Real;
+use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
 use crate::model::predict::{PredictError, Predictor};
 use crate::net::input::BatchInputs;
@@ -27,6 +34,7 @@ pub struct Trained {
     signal: LocalSignal,
     neighbours: Option<(NeighbourIndex<'static>, Csr)>,
     positive_weights: Vec<f64>,
+    idf: Idf,
     parts: Parts,
 }
 
@@ -36,6 +44,7 @@ impl Trained {
         let own = model.method.local_in_prediction();
         let signal = settings.signal.filter(|_| model.method.variant.uses_local()).unwrap_or(own);
         let positive_weights = model.idf.positive_weights(model.method.loss.pos_weight);
+        let idf = model.idf.clone();
         let predictor = Predictor::new(model, settings.device, settings.threads)?;
         let needed = settings.train.filter(|_| signal == LocalSignal::TrainNeighbours);
         let index = |part: crate::part::Part| {
@@ -43,7 +52,7 @@ impl Trained {
             Ok::<_, PredictError>((NeighbourIndex::owning(part.features, part.rows), part.labels))
         };
         let neighbours = needed.map(index).transpose()?;
-        Ok(Self { predictor, signal, neighbours, positive_weights, parts: Parts::default() })
+        Ok(Self { predictor, signal, neighbours, positive_weights, idf, parts: Parts::default() })
     }
 
     /// The local signal of rows whose labels are not known.
@@ -122,12 +131,137 @@ impl System for Trained {
         })
     }
 
+    fn explain(&mut self, rows: Unlabelled, asked: Asked) -> Result<Explanation> {
+        self.predictor.check(rows)?;
+        // The batch that the row would be decided in: the signal `predicted` depends on it.
+        let size = self.predictor.method.batch;
+        let first = asked.row / size * size;
+        let chunk = &rows.rows[first..rows.rows.len().min(first + size)];
+        let row = asked.row - first;
+        let some = Unlabelled { features: rows.features, rows: chunk };
+        let local = self.local(some)?;
+        let inputs = || BatchInputs::new(&self.predictor.map, rows.features, chunk);
+        let mut batch = Batch { inputs: inputs(), targets: SparseRows::default(), local };
+        if let Local::Predicted = batch.local {
+            let mut scores = Scores::default();
+            batch.local = Local::Rows(SparseRows::empty(chunk.len()));
+            self.predictor.engine.scores(&batch, &mut scores)?;
+            batch.local = Local::Rows(predicted_signal(&scores, &self.predictor.method.signal));
+        }
+        let block = self.block(first, &batch)?;
+        let Local::Rows(local) = &batch.local else { unreachable!("made above") };
+        let near = match &self.neighbours {
+            Some((index, _)) => {
+                let config = &self.predictor.method.signal;
+                index.of(rows.features, &chunk[row..=row], config.neighbours, config.weighting).of(0).to_vec()
+            }
+            None => Vec::new(),
+        };
+        let labels = match asked.label {
+            Some(label) => vec![label],
+            None => most_telling(&block, row),
+        };
+        let explained: Result<Vec<_>> =
+            labels.into_iter().map(|label| self.label(&block, row, label, local, &near)).collect();
+        Ok(Explanation {
+            row: asked.row,
+            signal: words(self.signal).to_owned(),
+            neighbours: near.iter().map(|&(row, weight)| Neighbour { row, weight }).collect(),
+            labels: explained?,
+        })
+    }
+
     fn origin(&self) -> Origin {
         let method = &self.predictor.method;
         Origin {
             thresholds_read_labels: method.predicts_from_true_labels(),
             epoch_by_validation: method.stopping.restore_best || method.stopping.patience.value().is_some(),
         }
+    }
+}
+
+/// How many labels that are not predicted are explained beside those that are.
+const OTHERS: usize = 3;
+
+/// The predicted labels and the best of the others, best margin first.
+fn most_telling(block: &Block, row: usize) -> Vec<u32> {
+    let mut top = Top::new(block.predicted[row].len() + OTHERS);
+    top.of_dense(&block.ranking(row)).map(<[u32]>::to_vec).unwrap_or_default()
+}
+
+fn words(signal: LocalSignal) -> &'static str {
+    match signal {
+        LocalSignal::BatchLabels => "true labels of the batch",
+        LocalSignal::TrainNeighbours => "labels of the nearest training rows",
+        LocalSignal::Predicted => "the model's own probabilities for the rows of the batch",
+        LocalSignal::None => "none",
+    }
+}
+
+impl Trained {
+    /// Eq. 1 for one entry, term by term.
+    fn label(
+        &self,
+        block: &Block,
+        row: usize,
+        label: u32,
+        local: &SparseRows,
+        near: &[(u32, f32)],
+    ) -> Result<LabelExplanation> {
+        let (method, at) = (&self.predictor.method, label as usize);
+        let state = self.predictor.engine.state()?;
+        let weights = &state.weights;
+        let raw = f64::from(weights.lambda[if weights.lambda.len() == 1 { 0 } else { at }]);
+        let lambda = if method.threshold.lambda_sigmoid { raw.sigmoid() } else { raw };
+        let (alpha, beta) = (f64::from(weights.alpha[at]), f64::from(weights.beta[at]));
+        let knn = local.row(row).iter().find(|entry| entry.0 == label).map_or(0.0, |entry| entry.1);
+        let mut terms = Vec::new();
+        if !method.variant.learns() {
+            terms.push(Term::new("static", &[], STATIC_THRESHOLD));
+        } else {
+            if method.variant.uses_global() {
+                let (name, signal) = match method.threshold.global {
+                    GlobalSignal::Idf => ("IDF", self.idf.values[at]),
+                    GlobalSignal::OwnLabels => ("own labels, unknown", 0.0),
+                };
+                let inputs = [("lambda", lambda), ("alpha", alpha), (name, signal)];
+                terms.push(Term::new("lambda * alpha * global", &inputs, lambda * alpha * signal));
+            }
+            if method.variant.uses_local() {
+                let inputs = [("lambda", lambda), ("beta", beta), ("KNN", knn)];
+                terms.push(Term::new("(1 - lambda) * beta * local", &inputs, (1.0 - lambda) * beta * knn));
+            }
+            terms.push(Term::new("bias", &[], weights.bias[at].into()));
+            if method.threshold.squash == Squash::Sigmoid {
+                let inside: f64 = terms.iter().map(|term| term.value).sum();
+                let inputs = [("sum of the above", inside)];
+                terms.push(Term::new("sigmoid(sum) in place of the sum", &inputs, inside.sigmoid() - inside));
+            }
+        }
+        let logit = f64::from(self.parts.logits[at * self.parts.stride + row]);
+        let score = f64::from(block.row_scores(row)[at]);
+        let mut score_terms = vec![Term::new("logit", &[], logit)];
+        if method.loss.standardise {
+            let inputs = [("standardised", score)];
+            score_terms.push(Term::new("standardised over the labels of the row", &inputs, score - logit));
+        }
+        let threshold = block.row_thresholds(row).map(|cuts| f64::from(cuts[at]));
+        let has_label = |&&(row, _): &&(u32, f32)| {
+            let labels = self.neighbours.as_ref().map(|(_, labels)| labels.row(row as usize));
+            labels.is_some_and(|labels| labels.binary_search(&label).is_ok())
+        };
+        Ok(LabelExplanation {
+            label,
+            name: None,
+            score_terms,
+            score,
+            threshold_terms: terms,
+            threshold,
+            margin: threshold.map(|threshold| score - threshold),
+            probability: block.row_probabilities(row).get(at).map(|&p| p.into()),
+            predicted: block.predicted[row].binary_search(&label).is_ok(),
+            neighbours: near.iter().filter(has_label).map(|entry| entry.0).collect(),
+        })
     }
 }
 

@@ -23,6 +23,7 @@ use super::report::{Format, ReadReport};
 use super::source_path::SourcePath;
 use super::split::{Parts, SplitError, Validation};
 use super::split_data::{Origin, PartName, SplitData, SplitDataDir};
+use super::transform::Transform;
 use super::weight::Weight;
 use frequency::Curve;
 use placement::{Placement, place};
@@ -293,6 +294,7 @@ pub fn generate(
         label_names: None,
         feature_names: None,
     };
+    Transform::default().write(directory)?;
     Ok(target.complete(origin)?)
 }
 

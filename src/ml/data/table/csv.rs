@@ -20,7 +20,11 @@ pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault>
             Fault::new(0, format!("there is no column `{name}`; the columns are: {}", names.join(", ")))
         })
     };
-    let (text_column, label_column) = (find(fields.text)?, find(fields.labels)?);
+    let text_column = find(fields.text)?;
+    let label_column = match find(fields.labels) {
+        Err(_) if fields.optional => None,
+        found => Some(found?),
+    };
     let mut records = Vec::new();
     loop {
         let start = reader.at;
@@ -33,7 +37,8 @@ pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault>
                 format!("this row has {} columns, the first line names {}", row.len(), columns.len());
             return Err(Fault::new(start, reason));
         }
-        let labels = row[label_column].split(fields.separator).map(str::trim);
+        let labels = label_column.map(|column| row[column].split(fields.separator).map(str::trim));
+        let labels = labels.into_iter().flatten();
         records.push(Record {
             labels: labels.filter(|label| !label.is_empty()).map(str::to_owned).collect(),
             text: std::mem::take(&mut row[text_column]).into_owned(),

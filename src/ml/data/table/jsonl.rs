@@ -27,7 +27,11 @@ fn record(line: &str, fields: &Fields) -> Result<Record, Fault> {
         |name: &str| value.get(name).ok_or_else(|| Fault::new(0, format!("there is no field `{name}`")));
     let text = field(fields.text)?.as_str();
     let text = text.ok_or_else(|| Fault::new(0, format!("the field `{}` is not a string", fields.text)))?;
-    let labels = match field(fields.labels)? {
+    let labels = match field(fields.labels) {
+        Err(_) if fields.optional => &Value::Null,
+        found => found?,
+    };
+    let labels = match labels {
         Value::Null => Some(Vec::new()),
         Value::Array(labels) => labels.iter().map(label).collect(),
         single => label(single).map(|label| vec![label]),

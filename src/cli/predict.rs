@@ -1,0 +1,228 @@
+//! `pipe predict` and `pipe explain`: one job for `pipe-worker`, outside of the cache.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Serialize;
+
+use super::args::{ExplainArgs, ModelArgs, PredictArgs, PredictFormat};
+use super::exit::{Exit, Failure, Outcome};
+use super::look::Survey;
+use super::project::{Project, select};
+use super::{print_json, print_text};
+use crate::digest::{BlobId, Digest, StageKey};
+use crate::ml::config::signal::LocalSignal;
+use crate::ml::data::split_data::PartName;
+use crate::ml::data::transform::NewRows;
+use crate::ml::explanation::Explanation;
+use crate::protocol::{Job, JobInput, LogLevel, WorkerEvent};
+use crate::runner::local::worker_program;
+use crate::spec::pipeline::{InstanceIndex, Source};
+use crate::stage::dataset::DATASET;
+use crate::stage::predict::{EXPLAIN, Explain, PREDICT, Predict, PredictionFormat};
+use crate::stage::train::MODEL;
+
+pub fn predict(project: &Project, args: &PredictArgs) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let place = Place::find(project, &args.model, scratch.path())?;
+    let body = Predict {
+        format: match args.format {
+            PredictFormat::Jsonl => PredictionFormat::Jsonl,
+            PredictFormat::Csv => PredictionFormat::Csv,
+        },
+        top: args.top,
+        read: args.model.read(),
+        signal: args.model.signal()?,
+        device: args.model.device.parse().map_err(Failure::bad_input)?,
+    };
+    let rows = readable(&args.input)?;
+    // Beside its place: complete, or not there.
+    let written = match &args.output {
+        Some(output) => output.with_added_extension("part"),
+        None => scratch.path().join("predictions"),
+    };
+    let ran = run(PREDICT, &body, &place, Some(rows), ("predictions", &written), scratch.path());
+    if let (Err(_), Some(_)) = (&ran, &args.output) {
+        let _ = std::fs::remove_file(&written);
+    }
+    ran?;
+    match &args.output {
+        Some(output) => std::fs::rename(&written, output)?,
+        None => {
+            let copied = std::io::copy(&mut std::fs::File::open(&written)?, &mut std::io::stdout());
+            if let Err(error) = copied.map(drop)
+                && error.kind() != std::io::ErrorKind::BrokenPipe
+            {
+                return Err(error.into());
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+pub fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let place = Place::find(project, &args.model, scratch.path())?;
+    let body = Explain {
+        row: args.row,
+        part: PartName::Test,
+        label: args.label.clone(),
+        read: args.model.read(),
+        signal: args.model.signal()?,
+        device: args.model.device.parse().map_err(Failure::bad_input)?,
+    };
+    let rows = args.input.as_deref().map(readable).transpose()?;
+    let written = scratch.path().join("explanation");
+    run(EXPLAIN, &body, &place, rows, ("explanation", &written), scratch.path())?;
+    let explanation: Explanation =
+        serde_json::from_slice(&std::fs::read(&written)?).map_err(anyhow::Error::from)?;
+    if args.json { print_json(&explanation) } else { print_text(&explanation.text()) }
+}
+
+impl ModelArgs {
+    fn read(&self) -> NewRows {
+        NewRows { input_column: self.text_column.clone(), feature_base: self.feature_base }
+    }
+
+    fn signal(&self) -> Result<Option<LocalSignal>, Failure> {
+        let parse = |word: &String| {
+            let value = serde_json::Value::String(word.clone());
+            serde_json::from_value(value).map_err(|_| {
+                Failure::bad_input(format!(
+                    "`--signal {word}` is no local signal: write none, predicted or train-neighbours"
+                ))
+            })
+        };
+        self.signal.as_ref().map(parse).transpose()
+    }
+}
+
+/// The directories of a model and of the data set that it was trained on.
+struct Place {
+    model: PathBuf,
+    data: PathBuf,
+}
+
+impl Place {
+    fn find(project: &Project, args: &ModelArgs, scratch: &Path) -> Result<Self, Failure> {
+        let directory = Path::new(&args.model);
+        if directory.join("model.json").is_file() {
+            let data = args.data.clone().ok_or_else(|| {
+                Failure::bad_input(
+                    "a model's directory does not say what was done to the features: name the data set that it was \
+                     trained on by `--data DIR`, or name the model by its stage",
+                )
+            })?;
+            return Ok(Self { model: directory.to_owned(), data });
+        }
+        let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
+        let chosen = select(survey.plan.pipeline(), std::slice::from_ref(&args.model))?;
+        let [index] = chosen[..] else {
+            let names: Vec<String> = chosen.iter().take(5).map(|&index| survey.name(index)).collect();
+            return Err(Failure::bad_input(format!(
+                "`{}` means {} models: {}; name one of them",
+                args.model,
+                chosen.len(),
+                names.join(", ")
+            )));
+        };
+        let view = scratch.join("view");
+        let instance = survey.plan.instance(index);
+        let output = instance.outputs.iter().find(|output| output.artifact == MODEL).ok_or_else(|| {
+            Failure::bad_input(format!("{} makes no model: it is a `{}`", survey.name(index), instance.kind))
+        })?;
+        let model = artifact(&survey, index, &output.name, &view)?;
+        let data = match &args.data {
+            Some(data) => data.clone(),
+            None => {
+                let sources = instance.inputs.iter().flat_map(|input| &input.sources);
+                let mut sets = sources.filter_map(|source| match source {
+                    Source::Output { producer, output, artifact, .. } if *artifact == DATASET => {
+                        Some((*producer, output))
+                    }
+                    _ => None,
+                });
+                let (producer, output) = sets.next().ok_or_else(|| {
+                    let name = survey.name(index);
+                    Failure::bad_input(format!("{name} reads no data set: name it by `--data DIR`"))
+                })?;
+                artifact(&survey, producer, output, &view)?
+            }
+        };
+        Ok(Self { model, data })
+    }
+}
+
+fn artifact(survey: &Survey, index: InstanceIndex, output: &str, view: &Path) -> Result<PathBuf, Failure> {
+    let stored = survey.fresh(index).and_then(|manifest| manifest.outputs.get(output));
+    let stored = stored.ok_or_else(|| {
+        let name = survey.name(index);
+        Failure::bad_input(format!("{name} is not up to date: `pipe run FILE '{name}'` first"))
+    })?;
+    let path = survey.store.artifact(stored, view)?;
+    Ok(std::path::absolute(path)?)
+}
+
+fn readable(path: &Path) -> Result<&Path, Failure> {
+    let opened = std::fs::File::open(path);
+    opened.map(|_| path).map_err(|error| Failure::bad_input(format!("{}: {error}", path.display())))
+}
+
+/// Has `pipe-worker` do one job, and passes on what it says.
+fn run(
+    kind: &str,
+    body: &impl Serialize,
+    place: &Place,
+    rows: Option<&Path>,
+    output: (&str, &Path),
+    scratch: &Path,
+) -> Result<(), Failure> {
+    let nothing = Digest::of(b"");
+    let input = |artifact: &str, path: &Path| JobInput {
+        axes: Vec::new(),
+        artifact: artifact.to_owned(),
+        path: path.to_owned(),
+        blob: BlobId::new(nothing),
+    };
+    let mut inputs = BTreeMap::from([
+        ("model".to_owned(), vec![input(MODEL, &place.model)]),
+        ("data".to_owned(), vec![input(DATASET, &place.data)]),
+    ]);
+    inputs.extend(rows.map(|rows| ("rows".to_owned(), vec![input("file", rows)])));
+    let work = |name: &str| -> std::io::Result<PathBuf> {
+        let directory = scratch.join(name);
+        std::fs::create_dir(&directory).map(|()| directory)
+    };
+    let job = Job {
+        key: StageKey::new(nothing),
+        instance: kind.to_owned(),
+        kind: kind.to_owned(),
+        body: serde_json::to_value(body).map_err(anyhow::Error::from)?,
+        inputs,
+        outputs: BTreeMap::from([(output.0.to_owned(), output.1.to_owned())]),
+        scratch: work("scratch")?,
+        checkpoints: work("checkpoints")?,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let file = scratch.join("job.json");
+    std::fs::write(&file, serde_json::to_vec(&job).map_err(anyhow::Error::from)?)?;
+    let program = worker_program(&std::env::current_exe()?).ok_or_else(|| {
+        Failure::bad_input("`pipe-worker` is neither beside `pipe` nor in PATH; `make build` builds both")
+    })?;
+    let mut child = Command::new(program).arg(&file).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut reason = None;
+    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
+        match serde_json::from_str(&line?) {
+            Ok(WorkerEvent::Failed { message }) => reason = Some(message),
+            Ok(WorkerEvent::Log { level: LogLevel::Warning, message }) => eprintln!("warning: {message}"),
+            _ => {}
+        }
+    }
+    match (child.wait()?.success(), reason) {
+        (true, _) => Ok(()),
+        (false, Some(reason)) => Err(Failure::new(Exit::StageFailed, reason)),
+        (false, None) => Err(Failure::new(Exit::StageFailed, "pipe-worker ended without saying why")),
+    }
+}

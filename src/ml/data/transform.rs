@@ -1,0 +1,233 @@
+//! What was done to the features of a data set, so that it can be done to new rows: the files `transform.json`
+//! and, for texts, `vocabulary.json` of the artifact `dataset`. All of it was fitted on training rows.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::artifact::CsrWriter;
+use super::artifact::dataset::write_json;
+use super::csr::{Csr, Dense, Features};
+use super::error::DataError;
+use super::read::read;
+use super::report::Format;
+use super::source::{Raw, ReadOptions, Source};
+use super::split_data::SplitData;
+use super::vectorise::Vectoriser;
+use super::weight::normalise;
+
+const FILE: &str = "transform.json";
+const VOCABULARY: &str = "vocabulary.json";
+
+/// In the order in which it is applied.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transform {
+    /// A factor for each feature as it was read.
+    pub idf: Option<Vec<f32>>,
+    /// The features that were kept, ascending; all of them where there is no list.
+    pub kept: Option<Vec<u32>>,
+    /// Rows are scaled to length one.
+    pub l2: bool,
+}
+
+impl Transform {
+    pub fn write(&self, dataset: &Path) -> Result<(), DataError> {
+        write_json(&dataset.join(FILE), self)
+    }
+
+    pub fn open(dataset: &Path) -> Result<Self, DataError> {
+        let path = dataset.join(FILE);
+        let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
+        serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))
+    }
+
+    /// One sparse row, whose features are numbered as they were read.
+    pub fn apply(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
+        values.resize(columns.len(), 1.0);
+        if let Some(idf) = &self.idf {
+            columns.iter().zip(values.iter_mut()).for_each(|(&column, value)| *value *= idf[column as usize]);
+        }
+        if let Some(kept) = &self.kept {
+            let mut count = 0;
+            for at in 0..columns.len() {
+                if let Ok(place) = kept.binary_search(&columns[at]) {
+                    (columns[count], values[count]) = (place as u32, values[at]);
+                    count += 1;
+                }
+            }
+            columns.truncate(count);
+            values.truncate(count);
+        }
+        if self.l2 {
+            normalise(values);
+        }
+    }
+}
+
+/// Keeps a fitted vocabulary with the data set that was made by it.
+pub fn write_vocabulary(dataset: &Path, vectoriser: &Vectoriser) -> Result<(), DataError> {
+    vectoriser.save(&dataset.join(VOCABULARY))
+}
+
+/// How new rows are to be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewRows {
+    /// The column or field of the text; `text` unless told.
+    pub input_column: Option<String>,
+    /// 0 or 1; as in the data set unless told.
+    pub feature_base: Option<u32>,
+}
+
+/// Reads rows whose labels, if they are there, are not looked at, and does to them what was done to the data
+/// set. Numbers pass through files in `scratch`, block by block; texts are held in memory.
+pub fn read_new_rows(
+    file: &Path,
+    dataset: &Path,
+    how: &NewRows,
+    scratch: &Path,
+    threads: usize,
+) -> Result<Csr, DataError> {
+    let data = SplitData::open(dataset)?;
+    let (meta, transform) = (data.meta(), Transform::open(dataset)?);
+    let counted = matches!(meta.report.format, Format::Libsvm | Format::Xmc);
+    let options = ReadOptions {
+        feature_base: how.feature_base.or(counted.then_some(meta.report.feature_base.first)),
+        features: (!meta.dense).then_some(meta.features_before as u32),
+        label_base: Some(0),
+        input_column: how.input_column.clone(),
+        unlabelled: true,
+        ..ReadOptions::default()
+    };
+    let vocabulary = dataset.join(VOCABULARY);
+    let raw = read(&Source::file(file), &options, &scratch.join("rows"), threads)?;
+    let mut writer = CsrWriter::create(&scratch.join("features.csr"), true)?;
+    match raw {
+        Raw::Text(text) if vocabulary.is_file() => {
+            let vectoriser = Vectoriser::load(&vocabulary)?;
+            for text in &text.texts {
+                let (mut columns, mut values) = vectoriser.transform(text);
+                transform.apply(&mut columns, &mut values);
+                writer.push(&columns, &values)?;
+            }
+        }
+        Raw::Text(_) => {
+            return Err(DataError::file(file, "it holds texts, and the model was trained on numbers"));
+        }
+        Raw::Set(_) if vocabulary.is_file() => {
+            return Err(DataError::file(
+                file,
+                "it holds numbers, and the model was trained on texts: give CSV or JSON lines",
+            ));
+        }
+        Raw::Set(set) => match &set.features {
+            Features::Sparse(features) if !meta.dense => sparse(features, &transform, &mut writer)?,
+            Features::Dense(features) if features.cols as u64 == meta.features => {
+                dense(features, &transform, &mut writer)?;
+            }
+            other => {
+                let reason = format!(
+                    "its rows have {} {} features, those of the data set {} {}",
+                    other.cols(),
+                    if matches!(other, Features::Dense(_)) { "dense" } else { "sparse" },
+                    meta.features_before,
+                    if meta.dense { "dense" } else { "sparse" },
+                );
+                return Err(DataError::file(file, reason));
+            }
+        },
+    }
+    writer.finish(meta.features as usize)
+}
+
+fn sparse(features: &Csr, transform: &Transform, writer: &mut CsrWriter) -> Result<(), DataError> {
+    let (mut columns, mut values) = (Vec::new(), Vec::new());
+    for row in 0..features.rows() {
+        columns.clear();
+        values.clear();
+        columns.extend_from_slice(features.row(row));
+        values.extend_from_slice(features.row_values(row));
+        transform.apply(&mut columns, &mut values);
+        writer.push(&columns, &values)?;
+    }
+    Ok(())
+}
+
+fn dense(features: &Dense, transform: &Transform, writer: &mut CsrWriter) -> Result<(), DataError> {
+    for row in 0..features.rows {
+        let mut values = features.row(row).to_vec();
+        if transform.l2 {
+            normalise(&mut values);
+        }
+        let filled = (0..).zip(values).filter(|(_, value)| *value != 0.0);
+        let (columns, values): (Vec<u32>, Vec<f32>) = filled.unzip();
+        writer.push(&columns, &values)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::artifact::{DataSetDir, Part, Summary};
+    use super::super::filter::Filter;
+    use super::super::prepare::{Preparation, prepare};
+    use super::super::report::ReadReport;
+    use super::super::split_data::PartName;
+    use super::super::weight::Weight;
+    use super::*;
+
+    const ROWS: &str = "0 1:2 3:1\n1 2:1 3:4\n0,1 1:1 2:2 4:1\n1 3:3\n";
+
+    /// A data set made of `ROWS`: the first three lines to train on, the last one to test.
+    fn dataset(directory: &Path, preparation: &Preparation) -> SplitData {
+        let file = directory.join("rows.svm");
+        std::fs::write(&file, ROWS).unwrap();
+        let options = ReadOptions::default();
+        let Raw::Set(raw) = read(&Source::file(&file), &options, &directory.join("raw"), 1).unwrap() else {
+            panic!("numbers are read as numbers")
+        };
+        let target = DataSetDir::create(&directory.join("parted")).unwrap();
+        let mut writer = target.sparse_features().unwrap();
+        let Features::Sparse(features) = &raw.features else { panic!("sparse") };
+        (0..4).for_each(|row| writer.push(features.row(row), features.row_values(row)).unwrap());
+        let features = Features::Sparse(writer.finish(features.cols).unwrap());
+        let parts = vec![Part::range("train", 0..3), Part::range("test", 3..4)];
+        let report = ReadReport { feature_base: raw.report.feature_base, ..ReadReport::new(Format::Libsvm) };
+        let summary = Summary { label_names: None, feature_names: None, parts, report };
+        let labels =
+            super::super::artifact::write_csr(&directory.join("parted/labels.csr"), &raw.labels).unwrap();
+        let raw = target.complete(features, labels, summary).unwrap();
+        prepare(&raw, preparation, &directory.join("dataset")).unwrap()
+    }
+
+    #[test]
+    fn new_rows_become_what_rows_of_the_data_set_became() {
+        let weights =
+            [Weight { tf_idf: true, l2: true }, Weight { tf_idf: false, l2: true }, Weight::default()];
+        for (weight, most) in weights.into_iter().flat_map(|weight| [(weight, None), (weight, Some(2))]) {
+            let temp = tempfile::tempdir().unwrap();
+            let filter = Filter { max_features: most, ..Filter::default() };
+            let data = dataset(temp.path(), &Preparation { filter, weight, ..Preparation::default() });
+            let fresh = temp.path().join("fresh.svm");
+            std::fs::write(&fresh, ROWS.lines().last().unwrap()).unwrap();
+            let scratch = temp.path().join("scratch");
+            std::fs::create_dir(&scratch).unwrap();
+            let dataset = temp.path().join("dataset");
+            let ours = read_new_rows(&fresh, &dataset, &NewRows::default(), &scratch, 1).unwrap();
+            let Features::Sparse(theirs) = data.features(PartName::Test).unwrap() else { panic!("sparse") };
+            assert_eq!(ours, theirs, "{weight:?} {most:?}");
+        }
+    }
+
+    #[test]
+    fn texts_are_refused_by_a_model_of_numbers() {
+        let temp = tempfile::tempdir().unwrap();
+        dataset(temp.path(), &Preparation::default());
+        let fresh = temp.path().join("fresh.csv");
+        std::fs::write(&fresh, "text\nhello\n").unwrap();
+        let how = NewRows::default();
+        let error = read_new_rows(&fresh, &temp.path().join("dataset"), &how, temp.path(), 1).unwrap_err();
+        assert!(error.to_string().contains("trained on numbers"), "{error}");
+    }
+}

@@ -1,0 +1,219 @@
+//! Evaluating, auditing, predicting and explaining, from outside.
+
+use std::fmt::Write as _;
+
+use pipe::ml::metric::decisions::Decisions;
+use serde_json::Value;
+
+use crate::support::{PipelineTest, worker_program};
+
+/// Both protocols on a model whose thresholds read labels, and an honest model beside it.
+const JUDGED: &str = "
+name: judged
+stages:
+  data:
+    synthetic: { rows: 600, test_rows: 200, features: 300, labels: 40, labels_per_row: 3, features_per_row: 20, seed: 1 }
+  idf: { idf: { data: data } }
+  paper: { train: { data: data, idf: idf, preset: paper, epochs: 12, net: { hidden: [16] }, optimiser: { lr: 0.02 } } }
+  honest: { train: { data: data, idf: idf, preset: honest, epochs: 4, net: { hidden: [16] } } }
+  eval: { evaluate: { data: data, model: honest, bootstrap: { replicates: 50 } } }
+  oracle: { evaluate: { data: data, model: paper, protocol: oracle, bootstrap: { replicates: 50 } } }
+  leak: { audit: { data: data, model: paper, history: paper, protocol: oracle } }
+  clean: { audit: { data: data, model: honest, history: honest } }
+  strict: { audit: { data: data, model: paper, protocol: oracle, require: pass } }
+outputs:
+  results/judged/eval/: eval
+  results/judged/oracle/: oracle
+  results/judged/leak/: leak
+  results/judged/clean/: clean
+";
+
+fn json(test: &PipelineTest, path: &str) -> Value {
+    serde_json::from_str(&test.read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
+    worker_program();
+    let test = PipelineTest::new(JUDGED);
+    let wanted = ["eval", "oracle", "leak", "clean"];
+    test.run_with(&wanted).ok();
+
+    let leak = json(&test, "results/judged/leak/audit.json");
+    assert_eq!(
+        (leak["passed"].as_bool(), leak["protocol"].as_str()),
+        (Some(false), Some("oracle")),
+        "{leak}"
+    );
+    assert!(leak["trials"][0]["changed_decisions"].as_u64().unwrap() > 0, "{leak}");
+    let page = test.read("results/judged/leak/audit.md");
+    assert!(page.contains("the thresholds read the answers"), "{page}");
+
+    let clean = json(&test, "results/judged/clean/audit.json");
+    assert_eq!(clean["passed"], true, "{clean}");
+    for trial in [0, 1] {
+        assert_eq!(clean["trials"][trial]["changed_decisions"], 0, "{clean}");
+    }
+    assert!(clean["trials"][2]["changed_decisions"].as_u64().unwrap() > 0, "features do matter: {clean}");
+
+    let shown = test.pipe(&["show", "oracle", "--json"]).ok().stdout;
+    assert!(shown.contains("oracle_macro_f1") && !shown.contains("\"macro_f1\""), "{shown}");
+    test.pipe(&["show", "eval"]).ok().says("  macro_f1: ");
+
+    // The figure of the record is that of the decisions beside it.
+    let record = json(&test, "results/judged/eval/evaluation.json");
+    let decisions = Decisions::open(&test.file("results/judged/eval/decisions")).unwrap();
+    let counts = pipe::ml::metric::counts::Counts::of(&decisions.truth, &decisions.predicted).unwrap();
+    let macro_f1 = pipe::ml::metric::label::Tally::over(counts.iter()).macro_f1();
+    assert_eq!(record["evaluation"]["values"]["macro_f1"].as_f64(), Some(macro_f1));
+    assert_eq!(test.read("results/judged/eval/labels.jsonl").lines().count(), 40);
+
+    assert_eq!(test.run_with(&wanted).ok().computed(), [""; 0]);
+    let strict = test.run_with(&["strict"]).exits_with(1);
+    strict.says("require: pass").says("the thresholds read the answers");
+}
+
+#[test]
+fn a_protocol_and_a_signal_that_do_not_go_together_are_refused() {
+    let test =
+        PipelineTest::new(&JUDGED.replace("protocol: oracle, bootstrap", "signal: batch-labels, bootstrap"));
+    test.run().exits_with(2).says("only the oracle protocol reads them");
+}
+
+/// Rows in which word `l` comes with label `l`, as LIBSVM text counted from 1.
+fn rows(from: usize, count: usize) -> String {
+    let mut text = String::new();
+    for row in from..from + count {
+        let (a, b) = (row % 7, 7 + row * 5 % 6);
+        let noise = 14 + row * 11 % 30;
+        let _ = writeln!(text, "{a},{b} {}:{} {}:1 {noise}:2", a + 1, 1 + row % 3, b + 1);
+    }
+    text
+}
+
+const TRAINED: &str = "
+name: trained
+stages:
+  data:
+    load:
+      files: { train: train.svm, test: test.svm }
+      weight: { tf_idf: true, l2: true }
+      filter: { max_features: 30 }
+  idf: { idf: { data: data } }
+  train:
+    matrix: { seed: [0, 1] }
+    train: { data: data, idf: idf, preset: honest, seed: \"${matrix.seed}\", epochs: 15, net: { hidden: [16] } }
+  eval: { evaluate: { data: data, model: \"train[seed=0]\", bootstrap: { replicates: 10 } } }
+outputs: { decisions/: eval.decisions }
+";
+
+#[test]
+fn predictions_for_a_file_are_the_decisions_of_its_evaluation() {
+    worker_program();
+    let test = PipelineTest::new(TRAINED);
+    test.write("train.svm", rows(0, 300)).write("test.svm", rows(300, 90));
+    test.run().ok();
+    let decisions = Decisions::open(&test.file("decisions/decisions")).unwrap();
+
+    // The labels of the file are not looked at: other ones give the same predictions.
+    let blank: String = test.read("test.svm").lines().fold(String::new(), |mut text, line| {
+        let _ = writeln!(text, " {}", line.split_once(' ').unwrap().1);
+        text
+    });
+    test.write("blank.svm", blank);
+    let predicted = test.pipe(&["predict", "train[seed=0]", "blank.svm"]).ok().stdout;
+    assert_eq!(predicted, test.pipe(&["predict", "train[seed=0]", "test.svm"]).ok().stdout);
+    let lines: Vec<Value> = predicted.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 90);
+    let mut found = 0;
+    for (row, line) in lines.iter().enumerate() {
+        let labels: Vec<u64> =
+            line["labels"].as_array().unwrap().iter().map(|label| label["label"].as_u64().unwrap()).collect();
+        let theirs: Vec<u64> = decisions.predicted.row(row).iter().map(|&label| label.into()).collect();
+        assert_eq!(labels, theirs, "row {row}");
+        found += labels.len();
+    }
+    assert!(found > 0, "a model that predicts nothing proves nothing");
+
+    let csv = test.pipe(&[
+        "predict",
+        "train[seed=0]",
+        "test.svm",
+        "--format",
+        "csv",
+        "--top",
+        "2",
+        "-o",
+        "out.csv",
+    ]);
+    csv.ok();
+    assert_eq!(test.read("out.csv").lines().count(), 1 + 2 * 90);
+
+    let explained = test.pipe(&["explain", "train[seed=0]", "--row", "3", "--json"]).ok().stdout;
+    let explained: Value = serde_json::from_str(&explained).unwrap();
+    let predicted = explained["labels"].as_array().unwrap().iter().filter(|label| label["predicted"] == true);
+    assert_eq!(predicted.count(), decisions.predicted.row(3).len());
+    assert!(!explained["neighbours"].as_array().unwrap().is_empty());
+    test.pipe(&["explain", "train[seed=0]", "--row", "3", "--input", "test.svm", "--label", "2"])
+        .ok()
+        .says("(1 - lambda) * beta * local")
+        .says("label 2");
+
+    test.pipe(&["predict", "train", "test.svm"]).exits_with(2).says("means 2 models").says("train[seed=1]");
+    test.pipe(&["predict", "idf", "test.svm"]).exits_with(2).says("makes no model");
+    test.pipe(&["predict", "train[seed=0]", "missing.svm"]).exits_with(2).says("missing.svm");
+    test.pipe(&["predict", "train[seed=0]", "test.svm", "--signal", "x"])
+        .exits_with(2)
+        .says("no local signal");
+    test.pipe(&["explain", "train[seed=0]", "--row", "90"]).exits_with(1).says("the rows are 0 to 89");
+    test.pipe(&["explain", "train[seed=0]", "--row", "0", "--label", "x"]).exits_with(1).says("no label `x`");
+    test.write("texts.csv", "text\nhello\n");
+    test.pipe(&["predict", "train[seed=0]", "texts.csv"]).exits_with(1).says("trained on numbers");
+}
+
+#[test]
+fn texts_are_predicted_with_the_vocabulary_of_the_training_rows() {
+    worker_program();
+    let test = PipelineTest::new(
+        "
+name: texts
+stages:
+  data: { vectorise: { files: { train: train.csv, test: test.csv } } }
+  idf: { idf: { data: data } }
+  train: { train: { data: data, idf: idf, preset: honest, epochs: 40, net: { hidden: [8] } } }
+  eval: { evaluate: { data: data, model: train, bootstrap: { replicates: 10 } } }
+outputs: { decisions/: eval.decisions }
+",
+    );
+    let texts = |count: usize| {
+        (0..count).fold("text,labels\n".to_owned(), |mut text, row| {
+            let (word, label) =
+                [("heart lungs", "chest"), ("knee ankle", "leg"), ("elbow wrist", "arm")][row % 3];
+            let _ = writeln!(text, "the {word} of patient p{row},{label}");
+            text
+        })
+    };
+    test.write("train.csv", texts(90)).write("test.csv", texts(12));
+    test.run().ok();
+    let bare: String =
+        texts(12).lines().map(|line| format!("{}\n", line.split(',').next().unwrap())).collect();
+    test.write("bare.csv", bare);
+    let predicted = test.pipe(&["predict", "train", "bare.csv"]).ok().stdout;
+    let decisions = Decisions::open(&test.file("decisions/decisions")).unwrap();
+    for (row, line) in predicted.lines().enumerate() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let labels = line["labels"].as_array().unwrap();
+        assert_eq!(labels.len(), decisions.predicted.row(row).len(), "row {row}");
+        let expected = ["chest", "leg", "arm"][row % 3];
+        assert!(labels.iter().any(|label| label["name"] == expected), "row {row}: {line}");
+    }
+}
+
+#[test]
+fn metrics_are_listed_with_their_definitions() {
+    let test = PipelineTest::new("");
+    test.pipe(&["metrics"]).ok().says("macro_f1 (higher is better)").says("2TP / (2TP + FP + FN)");
+    let listed: Value = serde_json::from_str(&test.pipe(&["metrics", "--json"]).ok().stdout).unwrap();
+    let bce = listed.as_array().unwrap().iter().find(|metric| metric["name"] == "bce").unwrap();
+    assert_eq!(bce["direction"], "lower");
+}
