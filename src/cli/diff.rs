@@ -54,7 +54,8 @@ fn shown(project: &Project, difference: &Difference) -> String {
         let width = width.unwrap_or(0);
         for param in &stage.params {
             let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "(none)".to_owned());
-            let _ = writeln!(out, "  {:<width$}  {} -> {}", param.name, value(&param.old), value(&param.new));
+            let (old, new) = shortened(&value(&param.old), &value(&param.new));
+            let _ = writeln!(out, "  {:<width$}  {old} -> {new}", param.name);
         }
         for metric in &stage.metrics {
             let line = metric_line(metric);
@@ -87,6 +88,26 @@ fn shown(project: &Project, difference: &Difference) -> String {
         ),
     };
     out
+}
+
+/// Long values are cut down to where they differ: the whole of them is in `--json`.
+fn shortened(old: &str, new: &str) -> (String, String) {
+    const LONG: usize = 60;
+    const AROUND: usize = 16;
+    let (old, new): (Vec<char>, Vec<char>) = (old.chars().collect(), new.chars().collect());
+    if old.len().max(new.len()) <= LONG {
+        return (old.iter().collect(), new.iter().collect());
+    }
+    let start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let shorter = old.len().min(new.len()) - start;
+    let end = old.iter().rev().zip(new.iter().rev()).take(shorter).take_while(|(a, b)| a == b).count();
+    let cut = |text: &[char]| {
+        let from = start.saturating_sub(AROUND);
+        let to = (text.len() - end + AROUND).min(text.len()).min(from + LONG);
+        let (front, back) = (if from > 0 { "…" } else { "" }, if to < text.len() { "…" } else { "" });
+        format!("{front}{}{back}", text[from..to].iter().collect::<String>())
+    };
+    (cut(&old), cut(&new))
 }
 
 fn metric_line(metric: &MetricChange) -> String {
@@ -154,4 +175,19 @@ fn pictures(name: &str, path: &Path) -> Result<Vec<Picture>, Failure> {
         return Ok(Vec::new());
     }
     Ok(Picture::sniff(name, &std::fs::read(path)?).into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn long_values_are_cut_down_to_where_they_differ() {
+        let long = |middle: &str| format!("{}{middle}{}", "a".repeat(50), "z".repeat(50));
+        let around = |middle: &str| format!("…{}{middle}{}…", "a".repeat(16), "z".repeat(16));
+        assert_eq!(shortened(&long("1"), &long("22")), (around("1"), around("22")));
+        assert_eq!(shortened("1", "2"), ("1".to_owned(), "2".to_owned()));
+        let (whole, prefix) = shortened(&"a".repeat(100), &"a".repeat(90));
+        assert!(whole.starts_with('…') && prefix.starts_with('…'), "{whole} {prefix}");
+    }
 }

@@ -126,10 +126,13 @@ impl Reported<'_> {
         let plan = &self.survey.plan;
         let mut nodes = Vec::new();
         let mut rows = Vec::new();
+        let mut noted = false;
         for (index, instance, outlook) in self.survey.instances() {
             let (status, note) = self.status(index);
             let name = self.survey.name(index);
             let manifest = manifest(outlook);
+            let note = manifest.map_or(note, |manifest| manifest.warnings.join("; "));
+            noted |= !note.is_empty();
             nodes.push(Node {
                 name: name.clone(),
                 stage: instance.id.stage.clone(),
@@ -147,7 +150,7 @@ impl Reported<'_> {
                     Cell::number(text::duration(m.cpu_seconds), m.cpu_seconds),
                     Cell::number(text::bytes(m.max_rss_bytes), m.max_rss_bytes as f64),
                     Cell::text(&m.finished),
-                    Cell::text(m.warnings.join("; ")),
+                    Cell::text(note),
                 ],
             });
             rows.push(Row::plain(cells));
@@ -156,7 +159,10 @@ impl Reported<'_> {
         columns.push(Column::number("took"));
         columns.push(Column::number("processor").help("time on all processors together"));
         columns.push(Column::number("memory").help("at most, resident"));
-        columns.extend(["computed", "note"].map(Column::text));
+        columns.push(Column::text("computed"));
+        if noted {
+            columns.push(Column::text("note"));
+        }
         let mut section = Section::new("pipeline", "Pipeline");
         section.add(dag::draw(&nodes));
         section.add(Grid { caption: "Stages".into(), columns, rows }.html());

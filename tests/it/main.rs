@@ -3,12 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "here a panic is a failed test")]
 
 mod architecture;
+mod browser;
 mod caching;
 mod commands;
 mod damage;
 mod placing;
 mod processes;
+mod report;
+mod serve;
 mod setup;
 mod shipped;
 mod support;
 mod training;
+mod webdriver;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::html::{Element, Html, el};
+use super::table_file;
 
 #[derive(Debug, Clone)]
 pub struct Card {
@@ -69,6 +70,10 @@ fn shown(value: &Value) -> Html {
         Value::Number(number) => Html::text(&number.to_string()),
         Value::String(text) => Html::text(text),
         Value::Array(items) if items.is_empty() => Html::text("none"),
+        Value::Array(items) if items.iter().all(is_flat) => match table_file::rows("", value) {
+            Some(grid) => grid.html(),
+            None => facts(items.iter().filter_map(Value::as_object).flatten()).into(),
+        },
         Value::Array(items) => {
             let more = items.len().saturating_sub(LISTED);
             let items = items.iter().take(LISTED).map(|item| el("li").child(shown(item)));
@@ -80,6 +85,13 @@ fn shown(value: &Value) -> Html {
         }
         Value::Object(fields) => facts(fields).into(),
     }
+}
+
+/// A map of values that fit into cells.
+fn is_flat(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|fields| !fields.values().any(|field| field.is_object() || field.is_array()))
 }
 
 #[cfg(test)]

@@ -67,7 +67,8 @@ addEventListener("DOMContentLoaded", () => {
       chart = document.createElement("div");
       chart.className = "curve";
       chart.dataset.metric = name;
-      curves.append(chart);
+      const after = [...curves.children].find(child => child.dataset.metric > name);
+      curves.insertBefore(chart, after ?? null);
       document.getElementById("curves").hidden = false;
     }
     const all = series.flatMap(([, values]) => values).filter(Number.isFinite);

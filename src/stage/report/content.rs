@@ -206,7 +206,7 @@ impl Described {
             };
             rows.push(row(&format!("labels on fewer than {bound} rows"), &under));
         }
-        let mut columns = vec![Column::text("")];
+        let mut columns = vec![Column::text("statistic")];
         columns.extend(self.parts.iter().map(|(part, _)| Column::number(part)));
         Grid { caption: format!("The parts of {}", self.name), columns, rows }
     }
