@@ -4,6 +4,7 @@
 
 pub mod cli;
 pub mod digest;
+pub mod lock;
 pub mod ml;
 pub mod plan;
 pub mod protocol;

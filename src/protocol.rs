@@ -73,6 +73,11 @@ pub enum WorkerEvent {
         #[serde(with = "figure")]
         value: f64,
     },
+    /// What the result was computed with (`libtorch`, `device`): kept in the manifest, never hashed.
+    Fact {
+        name: String,
+        value: String,
+    },
     Log {
         level: LogLevel,
         message: String,

@@ -2,7 +2,7 @@
 
     python compare.py PATH-TO-OUR-BENCH THREADS STEPS
 
-Prints `name value unit` lines; ratios last. PyTorch gets the released model with an EmbeddingBag
+Prints `name value unit` lines, medians over rounds in which each takes its turn; ratios last. PyTorch gets the released model with an EmbeddingBag
 in place of its dense first layer: eager with the default AdamW, eager with the fused one, and with the
 loss compiled. `gemms` is the bare time of the output layer's three matrix products.
 """
@@ -15,7 +15,7 @@ import time
 
 import torch
 
-ROWS, FEATURES, NONZEROS, LABELS, PER_ROW, HIDDEN, BATCHES = 128, 203_882, 71, 13_330, 5, 128, 16
+ROWS, FEATURES, NONZEROS, LABELS, PER_ROW, HIDDEN, BATCHES, ROUNDS = 128, 203_882, 71, 13_330, 5, 128, 16, 5
 ours, threads, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 torch.set_num_threads(threads)
 torch.manual_seed(0)
@@ -61,16 +61,22 @@ def batches():
 
 
 def measure(name, step, count):
-    for i in range(3):
+    for i in range(2):
         step(i)
     times, cpu = [], cpu_seconds()
     for i in range(count):
         start = time.perf_counter()
         step(i)
         times.append((time.perf_counter() - start) * 1e3)
-    cpu = (cpu_seconds() - cpu) / count * 1e3
-    found[name] = statistics.median(times)
-    print(f"{name} {found[name]:.2f} ms\n{name}_cpu {cpu:.1f} ms", flush=True)
+    found.setdefault(name, []).append(statistics.median(times))
+    found.setdefault(f"{name}_cpu", []).append((cpu_seconds() - cpu) / count * 1e3)
+
+
+def measure_ours(count):
+    lines = subprocess.run([ours, str(threads), str(count)], check=True, capture_output=True, text=True).stdout
+    for line in lines.splitlines():
+        name, value, _ = line.split()
+        found.setdefault(name, []).append(float(value))
 
 
 def cpu_seconds():
@@ -106,19 +112,22 @@ def gemms():
 
 
 found = {}
-with torch.no_grad():
-    measure("gemms", gemms(), 2 * steps)
-measure("eager_default_adamw", training(None, loss), max(5, steps // 3))
-measure("eager_fused_adamw", training(True, loss), max(5, steps // 2))
-measure("compiled_fused_adamw", training(True, torch.compile(loss)), max(5, steps // 2))
-for line in subprocess.run([ours, str(threads), str(steps)], check=True, capture_output=True, text=True).stdout.splitlines():
-    print(line)
-    name, value, _ = line.split()
-    found[name] = float(value)
-with torch.no_grad():
-    measure("gemms_again", gemms(), 2 * steps)
-floor = min(found["gemms"], found["gemms_again"])
+eager, fused, compiled = training(None, loss), training(True, loss), training(True, torch.compile(loss))
+multiply = torch.no_grad()(gemms())
+# In rounds, so that what else the machine does falls on all of them alike; a figure is the median of its rounds.
+per_round = max(5, steps // ROUNDS)
+for _ in range(ROUNDS):
+    measure("gemms", multiply, per_round)
+    measure("eager_default_adamw", eager, max(5, per_round // 3))
+    measure("eager_fused_adamw", fused, max(5, per_round // 2))
+    measure("compiled_fused_adamw", compiled, max(5, per_round // 2))
+    measure("gemms", multiply, per_round)
+    measure_ours(per_round)
+
+figures = {name: statistics.median(values) for name, values in found.items()}
+for name, value in figures.items():
+    print(f"{name} {value:.2f} ms")
 for kind in ("lazy", "dense"):
     for rival in ("eager_default_adamw", "eager_fused_adamw", "compiled_fused_adamw"):
-        print(f"{rival}_over_ours_{kind} {found[rival] / found[f'ours_released_{kind}']:.2f} times")
-    print(f"ours_{kind}_over_gemms {found[f'ours_released_{kind}'] / floor:.2f} times")
+        print(f"{rival}_over_ours_{kind} {figures[rival] / figures[f'ours_released_{kind}']:.2f} times")
+    print(f"ours_{kind}_over_gemms {figures[f'ours_released_{kind}'] / figures['gemms']:.2f} times")

@@ -57,19 +57,25 @@ pub enum Command {
     Plan(PlanArgs),
     /// Say why a stage would run: the old and the new value of everything that changed.
     Why(StageArgs),
+    /// Write down what a pipeline's stages gave, to be committed beside it.
+    Lock(LockArgs),
+    /// Say whether what is published still follows from code, parameters and data.
+    Verify(VerifyArgs),
     /// Draw the pipeline.
     Graph(GraphArgs),
     /// One line per stage: fresh or not, when it was computed, how long it took.
     Status(StatusArgs),
     /// Everything about one stage: parameters, inputs, outputs, metrics.
     Show(StageArgs),
+    /// Print the finished table of a `table` stage.
+    Table(TableArgs),
     /// What a stage printed.
     Logs(LogsArgs),
     /// Write everything about a pipeline as one self-contained HTML page.
     Report(ReportArgs),
     /// List past runs, newest first, or show one.
     Runs(RunsArgs),
-    /// Compare two runs: parameters, metrics, outputs.
+    /// Compare two runs or two locks: parameters, metrics, outputs.
     Diff(DiffArgs),
     /// Look after the store.
     #[command(subcommand)]
@@ -77,6 +83,11 @@ pub enum Command {
     /// Find, describe and download data sets.
     #[command(subcommand)]
     Data(DataCommand),
+    /// List the metrics that an evaluation gives, with their definitions.
+    Metrics {
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the JSON Schema of pipeline files, for editors.
     Schema,
     /// Write a small pipeline to start from.
@@ -126,12 +137,58 @@ pub struct RunArgs {
     /// Plain lines in place of the live view.
     #[arg(long)]
     pub no_progress: bool,
+    /// Compute nothing that would change the lock, and accept no result that differs from it.
+    #[arg(long)]
+    pub locked: bool,
     /// One JSON event per line on standard output.
     #[arg(long)]
     pub json: bool,
     /// Show the run as it goes on a page for this machine's browser; any free port unless one is given.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub serve: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub struct LockArgs {
+    /// The pipeline file.
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "merge")]
+    pub file: Option<PathBuf>,
+    /// Replace a lock that differs from what the cache has.
+    #[arg(long)]
+    pub rebuild: bool,
+    /// Merge two locks that grew from one into the second, as a merge driver of git.
+    #[arg(long, num_args = 3, value_names = ["BASE", "OURS", "THEIRS"], conflicts_with_all = ["file", "rebuild"])]
+    pub merge: Option<Vec<PathBuf>>,
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The pipeline file.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Hold the pipeline and the placed files against the lock (what is done if nothing else is asked for).
+    #[arg(long)]
+    pub lock: bool,
+    /// Read and hash everything in the cache that the lock names.
+    #[arg(long)]
+    pub cache: bool,
+    /// Compute again and compare: everything, or these stages, `sample=K`, `budget=20m`.
+    #[arg(long, num_args = 0.., value_name = "WHAT")]
+    pub rerun: Option<Vec<String>>,
+    /// Compute everything, or these stages, twice under other conditions, and compare.
+    #[arg(long, num_args = 0.., value_name = "STAGE")]
+    pub twice: Option<Vec<String>>,
+    /// Where to compute again [default: a new directory in the cache directory].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub scratch: Option<PathBuf>,
+    /// How many stages may run at once [default: the number of processors].
+    #[arg(short, long, value_name = "N", value_parser = positive)]
+    pub jobs: Option<usize>,
+    /// Also write the result as JUnit XML.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub junit: Option<PathBuf>,
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -189,6 +246,31 @@ pub struct LogsArgs {
 }
 
 #[derive(Debug, Args)]
+pub struct TableArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// The stage [default: every `table` stage].
+    pub stage: Option<String>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    #[arg(long, value_enum, default_value_t)]
+    pub format: TableFormat,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For the terminal.
+    #[default]
+    Text,
+    Md,
+    Tex,
+    Csv,
+    Json,
+    Macros,
+}
+
+#[derive(Debug, Args)]
 pub struct ReportArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
@@ -226,7 +308,7 @@ pub enum RunsCommand {
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The older side: a run (`latest~1`, an id, or its beginning).
+    /// The older side: a run (`latest~1`, an id, or its beginning), a lock file, or one in git (`HEAD~1:pipelines/x.lock`).
     #[arg(default_value = "latest~1")]
     pub old: String,
     /// The newer side.

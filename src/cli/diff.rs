@@ -1,7 +1,8 @@
-//! `pipe diff`: what differs between two runs.
+//! `pipe diff`: what differs between two runs, or two locks.
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::Command;
 
 use super::args::DiffArgs;
 use super::cache::warn_of_damage;
@@ -10,6 +11,7 @@ use super::history;
 use super::project::Project;
 use super::snapshot::Side;
 use super::{print_json, print_text, text, write_result};
+use crate::lock::Lock;
 use crate::ml::metric::marked::{Marked, Protocol};
 use crate::report::diff::{Difference, FigurePair, MetricChange, Verdict, page};
 use crate::report::page::picture::Picture;
@@ -17,11 +19,12 @@ use crate::store::Store;
 
 pub fn diff(project: &Project, args: &DiffArgs) -> Outcome {
     let store = project.store_to_read()?;
-    let side = |word: &str| {
-        let past = history::find(&store, word)?;
-        Side::of_run(&store, &past)
-    };
-    let (old, new) = (side(&args.old)?, side(&args.new)?);
+    let (mut old, mut new) = (side(&store, &args.old)?, side(&store, &args.new)?);
+    if let (Told::Run(old), Told::Run(new)) = (&mut old, &mut new) {
+        old.read_evaluations(&store);
+        new.read_evaluations(&store);
+    }
+    let (Told::Run(old) | Told::Lock(old), Told::Run(new) | Told::Lock(new)) = (old, new);
     warn_of_damage(project, &store);
     for side in [&old, &new] {
         if side.forgotten > 0 {
@@ -38,6 +41,40 @@ pub fn diff(project: &Project, args: &DiffArgs) -> Outcome {
         (None, true) => print_json(&difference),
         (None, false) => print_text(&shown(project, &difference)),
     }
+}
+
+/// A side, and who told it.
+enum Told {
+    Run(Side),
+    Lock(Side),
+}
+
+/// A lock file, one in a revision of git (`HEAD~1:pipelines/x.lock`), or a run.
+fn side(store: &Store, word: &str) -> Result<Told, Failure> {
+    let parsed = |text: &str| {
+        let lock: Lock = text.parse().map_err(|error| Failure::bad_input(format!("{word}: {error}")))?;
+        Ok(Told::Lock(Side::of_lock(word, lock)))
+    };
+    if Path::new(word).is_file() {
+        return parsed(&std::fs::read_to_string(word)?);
+    }
+    if word.contains(':') {
+        return parsed(&in_revision(word)?);
+    }
+    if word.ends_with(".lock") {
+        return Err(Failure::bad_input(format!("there is no {word}; `pipe lock` writes one")));
+    }
+    Ok(Told::Run(Side::of_run(store, &history::find(store, word)?)))
+}
+
+fn in_revision(word: &str) -> Result<String, Failure> {
+    let output = Command::new("git").args(["show", word]).output();
+    let output = output.map_err(|error| Failure::bad_input(format!("git, which `{word}` needs: {error}")))?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::bad_input(format!("git has no `{word}`: {}", complaint.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 fn shown(project: &Project, difference: &Difference) -> String {
@@ -141,7 +178,8 @@ fn figures(
         for output in &stage.outputs {
             let side = |side: &Side| -> Result<Vec<Picture>, Failure> {
                 let Some(stored) = side.stored(&stage.stage, &output.name) else { return Ok(Vec::new()) };
-                let path = store.artifact(stored, scratch.path())?;
+                // What a lock names may be in no cache here.
+                let Ok(path) = store.artifact(stored, scratch.path()) else { return Ok(Vec::new()) };
                 pictures(&output.name, &path)
             };
             let (before, after) = (side(old)?, side(new)?);

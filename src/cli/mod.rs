@@ -13,14 +13,19 @@ mod graph;
 mod history;
 mod init;
 mod live;
+mod lock;
 mod look;
+mod metrics;
 mod project;
 mod report;
+mod rerun;
 mod run;
 mod runs;
+mod show_table;
 mod snapshot;
 mod table;
 mod text;
+mod verify;
 mod version;
 
 use std::io::Write;
@@ -65,17 +70,21 @@ fn dispatch(cli: &Cli) -> Outcome {
     let project = Project::enter(&cli.global)?;
     match command {
         Command::Run(args) => run::run(&project, args),
+        Command::Lock(args) => lock::lock(&project, args),
+        Command::Verify(args) => verify::verify(&project, args),
         Command::Plan(args) => look::plan(&project, args),
         Command::Why(args) => look::why(&project, args),
         Command::Status(args) => look::status(&project, args),
         Command::Show(args) => look::show(&project, args),
         Command::Logs(args) => look::logs(&project, args),
+        Command::Table(args) => show_table::table(&project, args),
         Command::Graph(args) => graph::graph(&project, args),
         Command::Report(args) => report::report(&project, args),
         Command::Runs(args) => runs::runs(&project, args),
         Command::Diff(args) => diff::diff(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
         Command::Data(command) => data::data(&project, command),
+        Command::Metrics { json } => metrics::metrics(*json),
         Command::Schema => {
             let schema = crate::spec::schema(crate::stage::registry::kinds());
             print_json(&schema)

@@ -42,6 +42,17 @@ impl Project {
         })
     }
 
+    /// Status: a line on standard error, unless the user wants quiet.
+    pub fn status(&self, sentence: &str) {
+        if self.verbosity != Verbosity::Quiet {
+            eprintln!("{sentence}");
+        }
+    }
+
+    pub fn is_verbose(&self) -> bool {
+        self.verbosity == Verbosity::Verbose
+    }
+
     pub fn store(&self) -> Result<Store, Failure> {
         Store::open(&self.cache_dir).map_err(Failure::from)
     }

@@ -20,9 +20,12 @@ use crate::report::page::{Page, Section, facts};
 use crate::runner::Outlook;
 use crate::spec::kind::FILE;
 use crate::spec::pipeline::{Instance, InstanceIndex};
+use crate::stage::audit::AUDIT;
 use crate::stage::dataset::DATASET;
 use crate::stage::evaluate::{EVALUATION, LABELS};
-use crate::stage::report::{AUDIT, Content, SVG, TABLE};
+use crate::stage::plot::SVG;
+use crate::stage::report::Content;
+use crate::stage::table::TABLE;
 use crate::store::manifest::{Manifest, Stored};
 
 /// Past runs that are listed.
@@ -201,7 +204,8 @@ impl Reported<'_> {
                     }
                     DATASET => content.add_data(&name, &path(stored)?)?,
                     AUDIT => content.add_card(&name, &path(stored)?)?,
-                    TABLE | SVG => content.add_file(&title, &path(stored)?)?,
+                    TABLE => content.add_table(&path(stored)?)?,
+                    SVG => content.add_file(&title, &path(stored)?)?,
                     FILE if self.is_shown(index, &output.name, &output.file_name) => {
                         content.add_file(&title, &path(stored)?)?;
                     }
@@ -217,7 +221,10 @@ impl Reported<'_> {
         let placements = &self.survey.plan.pipeline().placements;
         let placed = placements.iter().any(|place| place.instance == index && place.output == output);
         let ending = Path::new(file_name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        placed && ["csv", "tsv", "md", "svg", "png"].contains(&ending)
+        let instance = self.survey.plan.instance(index);
+        // Of these the typed artifact is shown, and the files say the same.
+        let twice = instance.outputs.iter().any(|output| [TABLE, SVG, AUDIT].contains(&output.artifact));
+        placed && !twice && ["csv", "tsv", "md", "svg", "png"].contains(&ending)
     }
 
     /// Of each stage with several instances, the parameters in which they differ; of every stage, all of them.

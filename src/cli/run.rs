@@ -9,6 +9,7 @@ use super::console::{Console, Style, Verbosity};
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
 use super::live::{self, Live};
+use super::lock;
 use super::project::{Project, select};
 use crate::plan::Plan;
 use crate::runner::local::{LocalProcess, Programs};
@@ -17,7 +18,7 @@ use crate::stage::{command, registry, worker};
 
 pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let mut pipeline = project.load(&args.file, &args.pipeline.set)?;
-    let options = Options {
+    let mut options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
         keep_going: args.keep_going,
         targets: if args.targets.is_empty() { None } else { Some(select(&pipeline, &args.targets)?) },
@@ -29,6 +30,9 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let store = project.store()?;
     data_files::obtain(&mut pipeline, project, &store, args.offline)?;
     let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+    if args.locked {
+        options.judge = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
+    }
     let pipe = std::env::current_exe()?;
     let executor = LocalProcess::new(Programs { pipe, command: command::argv });
     let stop = Stop::new();
@@ -50,6 +54,10 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     if let Some(live) = live {
         live.end();
     }
+    let in_full = args.targets.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
+    if in_full && !args.locked && !summary.interrupted && summary.failed == 0 {
+        lock::update(project, &plan, &store)?;
+    }
     Ok(match summary {
         summary if summary.interrupted => Exit::Interrupted,
         summary if summary.failed > 0 => Exit::StageFailed,
@@ -69,7 +77,7 @@ fn serve(port: u16, plan: &Plan, options: &Options) -> Result<Live, Failure> {
 }
 
 pub fn worker(job: &Path) -> ExitCode {
-    worker::main(job, &[registry::light_runners()])
+    worker::main(job, &[registry::light_runners()], &[])
 }
 
 fn style(project: &Project, args: &RunArgs) -> Style {
@@ -82,7 +90,7 @@ fn style(project: &Project, args: &RunArgs) -> Style {
 }
 
 /// The handler is one atomic operation; the run notices.
-fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+pub fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         let stop = stop.clone();
         // SAFETY: the handler only does one atomic update, which is allowed in a signal handler.

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod data;
+pub mod history;
 pub mod metric;
 pub mod signal;
 pub mod threshold;

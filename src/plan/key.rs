@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::digest::{BlobId, Digest, StageKey};
 use crate::protocol::Axes;
-use crate::spec::pipeline::Instance;
+use crate::spec::pipeline::{Instance, Source};
 
 /// Everything that can change the result of a stage, each under the name that `pipe why` shows:
 /// `kind`, `version`, `params.lr`, `inputs.data`, `inputs.from[variant=adaptive,seed=1]`, `env.HOME`.
@@ -67,6 +67,21 @@ pub struct InputContent<'a> {
     /// For a member of a fan-in: what tells it from its siblings.
     pub member: Option<&'a Axes>,
     pub blob: BlobId,
+}
+
+/// The instance's inputs with the content that was found for each of their sources, in its order.
+pub fn contents<'a>(instance: &'a Instance, found: &[Vec<BlobId>]) -> Vec<InputContent<'a>> {
+    let mut contents = Vec::with_capacity(found.len());
+    for (input, found) in instance.inputs.iter().zip(found) {
+        for (source, &blob) in input.sources.iter().zip(found) {
+            let member = match source {
+                Source::Output { axes, .. } if input.many => Some(axes),
+                _ => None,
+            };
+            contents.push(InputContent { slot: &input.slot, member, blob });
+        }
+    }
+    contents
 }
 
 /// All that can change what the instance gives, once the content of its inputs is known. The

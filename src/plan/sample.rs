@@ -8,7 +8,8 @@ use crate::spec::kind::{FILE, OutputDecl, Program};
 use crate::spec::pipeline::{Input, Instance, InstanceId, InstanceIndex, Pipeline, Resources, Source};
 
 pub fn pipeline(instances: Vec<Instance>) -> Pipeline {
-    Pipeline { name: "sample".into(), file: PathBuf::from("sample.yaml"), instances, placements: Vec::new() }
+    let file = PathBuf::from("sample.yaml");
+    Pipeline { name: "sample".into(), files: vec![file.clone()], file, instances, placements: Vec::new() }
 }
 
 /// A stage with one output, `out`, that takes `in<N>` from the `N`th stage of the pipeline.
@@ -35,5 +36,6 @@ pub fn stage(name: &str, needs: &[usize]) -> Instance {
         environment: Vec::new(),
         resources: Resources::default(),
         retries: 0,
+        compare: Default::default(),
     }
 }

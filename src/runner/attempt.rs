@@ -29,6 +29,8 @@ pub struct Attempt<'a> {
     pub gpus: Vec<String>,
     pub environment: BTreeMap<String, String>,
     pub warnings: Vec<String>,
+    /// Another number of threads than the stage asked for.
+    pub threads: Option<usize>,
 }
 
 /// What an attempt tells while it goes on.
@@ -91,10 +93,12 @@ impl Attempt<'_> {
         tell: &mut dyn FnMut(Note),
     ) -> Result<Draft, Failure> {
         let task = self.task(right, slot)?;
-        let mut metrics = BTreeMap::new();
+        let (mut metrics, mut facts) = (BTreeMap::new(), BTreeMap::new());
         let ended = self.executor.execute(&task, &mut |event| {
-            if let WorkerEvent::Metric { name, value } = &event {
-                metrics.insert(name.clone(), *value);
+            match &event {
+                WorkerEvent::Metric { name, value } => _ = metrics.insert(name.clone(), *value),
+                WorkerEvent::Fact { name, value } => _ = facts.insert(name.clone(), value.clone()),
+                _ => {}
             }
             tell(Note::Worker(event));
         });
@@ -104,7 +108,7 @@ impl Attempt<'_> {
             Err(Broken::Stopped) => Err(Failure { stopped: true, ..Failure::plain("it was stopped") }),
         };
         match result {
-            Ok(warnings) => Ok(self.draft(&task, ended.usage, metrics, warnings)),
+            Ok(warnings) => Ok(self.draft(&task, ended.usage, metrics, facts, warnings)),
             Err(failure) => {
                 let error = match self.store.lack_of_space() {
                     Some(lack) if !failure.stopped => format!("{}; {lack}", failure.error),
@@ -152,7 +156,7 @@ impl Attempt<'_> {
             checkpoints,
             // What the stage asked for, not what this run could spare: a result must not depend on
             // the number of jobs.
-            threads: self.instance.resources.cpu,
+            threads: self.threads.unwrap_or(self.instance.resources.cpu),
         };
         Ok(Task {
             instance: self.instance,
@@ -238,15 +242,17 @@ impl Attempt<'_> {
         task: &Task,
         usage: Usage,
         metrics: BTreeMap<String, f64>,
+        facts: BTreeMap<String, String>,
         mut warnings: Vec<String>,
     ) -> Draft {
         let not_empty =
             |path: &PathBuf| path.metadata().is_ok_and(|file| file.len() > 0).then(|| path.clone());
         let mut environment = self.environment.clone();
-        environment.insert("threads".to_owned(), self.instance.resources.cpu.to_string());
+        environment.insert("threads".to_owned(), task.job.threads.to_string());
         if !self.gpus.is_empty() {
             environment.insert("gpus".to_owned(), self.gpus.join(","));
         }
+        environment.extend(facts);
         warnings.extend(self.warnings.iter().cloned());
         Draft {
             kind: self.instance.kind.to_owned(),

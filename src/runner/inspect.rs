@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use crate::digest::{BlobId, StageKey};
-use crate::plan::key::{self, InputContent, KeyParts};
+use crate::plan::key::{self, KeyParts};
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
 use crate::store::manifest::{Manifest, Stored};
@@ -161,15 +161,7 @@ impl<'a> Inspector<'a> {
 }
 
 fn parts(instance: &Instance, inputs: &[Vec<Content>]) -> KeyParts {
-    let mut contents = Vec::with_capacity(inputs.len());
-    for (input, found) in instance.inputs.iter().zip(inputs) {
-        for (source, content) in input.sources.iter().zip(found) {
-            let member = match source {
-                Source::Output { axes, .. } if input.many => Some(axes),
-                _ => None,
-            };
-            contents.push(InputContent { slot: &input.slot, member, blob: content.blob() });
-        }
-    }
-    key::parts(instance, &contents)
+    let blobs: Vec<Vec<BlobId>> =
+        inputs.iter().map(|contents| contents.iter().map(Content::blob).collect()).collect();
+    key::parts(instance, &key::contents(instance, &blobs))
 }

@@ -37,14 +37,26 @@ pub struct LocalProcess {
     silence: Duration,
     children: Children,
     memory_kills: OnceLock<Option<AtomicU64>>,
+    perturbed: bool,
 }
 
 /// Workers say every few seconds that they live; this is many beats.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// Half an hour off, and a language in which `i` is not the small `I` and numbers have commas.
+const PERTURBED: [(&str, &str); 3] =
+    [("TZ", "Asia/Kolkata"), ("LC_ALL", "tr_TR.UTF-8"), ("LANG", "tr_TR.UTF-8")];
+
 impl LocalProcess {
     pub fn new(programs: Programs) -> Self {
-        Self { programs, silence: SILENCE, children: Children::default(), memory_kills: OnceLock::new() }
+        let (children, memory_kills) = (Children::default(), OnceLock::new());
+        Self { programs, silence: SILENCE, children, memory_kills, perturbed: false }
+    }
+
+    /// Changes what no result may depend on: workers see another time zone and locale, and the members
+    /// of a fan-in are linked in reverse order. What `pipe` promises to a command stays as it is.
+    pub fn perturbed(self) -> Self {
+        Self { perturbed: true, ..self }
     }
 
     pub fn warn_after_silence(self, silence: Duration) -> Self {
@@ -70,7 +82,7 @@ impl LocalProcess {
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
-        link_inputs(task, &mut command)?;
+        link_inputs(task, &mut command, self.perturbed)?;
         for (name, path) in &task.job.outputs {
             command.env(variable("PIPE_OUT_", name), path);
         }
@@ -104,6 +116,9 @@ impl LocalProcess {
             .current_dir(&task.job.scratch)
             .env("OMP_NUM_THREADS", &threads)
             .env("MKL_NUM_THREADS", &threads);
+        if self.perturbed {
+            command.envs(PERTURBED);
+        }
         let mut said = Events::new(report, self.silence);
         let (exit, usage) = self.run(task, &mut command, &program, &mut said)?;
         said.end();
@@ -221,7 +236,7 @@ impl Trouble {
 }
 
 /// `in/<slot>`, or for a fan-in `in/<slot>/<axes>`, and `$PIPE_IN_<SLOT>`.
-fn link_inputs(task: &Task, command: &mut Command) -> Result<(), Trouble> {
+fn link_inputs(task: &Task, command: &mut Command, reversed: bool) -> Result<(), Trouble> {
     let directory = task.job.scratch.join("in");
     if !task.instance.inputs.is_empty() {
         fs::create_dir_all(&directory).map_err(|e| Trouble::io("create", &directory, &e))?;
@@ -231,7 +246,11 @@ fn link_inputs(task: &Task, command: &mut Command) -> Result<(), Trouble> {
         let place = directory.join(&input.slot);
         if input.many {
             fs::create_dir(&place).map_err(|e| Trouble::io("create", &place, &e))?;
-            for (position, artifact) in artifacts.iter().enumerate() {
+            let mut members: Vec<_> = artifacts.iter().enumerate().collect();
+            if reversed {
+                members.reverse();
+            }
+            for (position, artifact) in members {
                 link(&artifact.path, &place.join(member_file_name(&artifact.axes, position)))?;
             }
         } else if let Some(artifact) = artifacts.first() {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Bytes that stages may hold together: the machine's, or the control group's where that is less.
 pub fn memory() -> u64 {
@@ -49,7 +50,7 @@ pub fn out_of_memory_kills() -> Option<u64> {
 }
 
 /// What a result's record says of where it was computed. Never part of a key.
-pub fn describe() -> BTreeMap<String, String> {
+pub fn describe(project: &Path) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::from([
         ("pipe".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ("os".to_owned(), format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
@@ -60,11 +61,26 @@ pub fn describe() -> BTreeMap<String, String> {
         if let Some(model) = cpu_field(&text, "model name") {
             facts.insert("cpu".to_owned(), model.to_owned());
         }
+        if let Some(vendor) = cpu_field(&text, "vendor_id") {
+            facts.insert("cpu vendor".to_owned(), vendor.to_owned());
+        }
         if let Some(flags) = cpu_field(&text, "flags") {
             facts.insert("cpu features".to_owned(), vector_features(flags));
         }
     }
+    if let Some(commit) = commit(project) {
+        facts.insert("git".to_owned(), commit);
+    }
     facts
+}
+
+/// The commit that the project is at, with `-dirty` behind it where tracked files differ from it.
+fn commit(project: &Path) -> Option<String> {
+    let arguments = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"];
+    let mut git = Command::new("git");
+    git.arg("-C").arg(project).args(arguments).stdin(Stdio::null()).stderr(Stdio::null());
+    let output = git.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim_end().to_owned())
 }
 
 /// The start of `/proc/cpuinfo`: on a large machine the whole of it takes long to make.
@@ -112,6 +128,6 @@ mod tests {
         let text = "model name\t: Fast One\nflags\t\t: fpu avx2 avx512f cat\n\nmodel name\t: Second\n";
         assert_eq!(cpu_field(text, "model name"), Some("Fast One"));
         assert_eq!(vector_features(cpu_field(text, "flags").unwrap()), "avx2 avx512f");
-        assert_eq!(describe()["pipe"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(describe(Path::new("."))["pipe"], env!("CARGO_PKG_VERSION"));
     }
 }

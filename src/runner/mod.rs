@@ -25,7 +25,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub use options::Options;
+pub use options::{Judge, Options};
 pub use run::{RunError, run};
 pub use stop::{Stop, Urgency};
 pub use survey::{Outlook, survey};

@@ -1,9 +1,12 @@
 //! What the user asks of a run.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::plan::Plan;
 use crate::spec::pipeline::InstanceIndex;
+use crate::store::manifest::Manifest;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -25,6 +28,36 @@ pub struct Options {
     pub memory: Option<u64>,
     /// Devices that stages may use, as CUDA names them; none: all that there are.
     pub gpus: Option<Vec<String>>,
+    /// Threads for every stage, in place of what each asks for; it must not change a result.
+    pub threads: Option<usize>,
+    /// Where the order of stages is free, begin with those that come last in the file.
+    pub last_first: bool,
+    /// Whether a result may be used, asked before anything is built on it.
+    pub judge: Option<Judge>,
+}
+
+/// Refuses results: a sentence fails the stage that gave one.
+#[derive(Clone)]
+pub struct Judge(Arc<Verdict>);
+
+type Verdict = dyn Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync;
+
+impl Judge {
+    pub fn new(
+        judge: impl Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(judge))
+    }
+
+    pub fn judge(&self, instance: InstanceIndex, result: &Manifest) -> Result<(), String> {
+        (self.0)(instance, result)
+    }
+}
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Judge")
+    }
 }
 
 impl Default for Options {
@@ -39,6 +72,9 @@ impl Default for Options {
             overwrite: false,
             memory: None,
             gpus: None,
+            threads: None,
+            last_first: false,
+            judge: None,
         }
     }
 }

@@ -72,10 +72,14 @@ pub fn run(
         .map(|index| plan.dependencies(InstanceIndex(index)).map(|needed| needed.0).collect())
         .collect();
     let capacity = Resources { cpu: options.jobs, mem: memory, gpu: gpus.len() };
-    let queue = Queue::new(&dependencies, &asked, &selected, capacity).map_err(|error| {
+    let mut queue = Queue::new(&dependencies, &asked, &selected, capacity).map_err(|error| {
         let instance = plan.pipeline().instances[error.stage].id.to_string();
         RunError::TooManyGpus { instance, asked: error.asked, present: error.present }
     })?;
+    if options.last_first {
+        let weights: Vec<f64> = (0..plan.len()).map(|stage| 1.0 + stage as f64 * 1e-6).collect();
+        queue.weigh(&weights);
+    }
     let mut journal = Journal::new(store.new_run()?, events);
     let run = journal.run().to_owned();
     journal.emit(Event::RunStarted {
@@ -96,7 +100,7 @@ pub fn run(
         computing: HashMap::new(),
         busy: Vec::new(),
         looked: begin,
-        weighed: false,
+        weighed: options.last_first,
         stopping: None,
         state_changed: false,
         summary: Summary::default(),
@@ -303,8 +307,12 @@ impl<'a> Coordinator<'a> {
                 run: &context.run,
                 prepared,
                 gpus: gpus.clone(),
-                environment: context.environment.get_or_init(machine::describe).clone(),
+                environment: context
+                    .environment
+                    .get_or_init(|| machine::describe(&context.options.project))
+                    .clone(),
                 warnings,
+                threads: context.options.threads,
             };
             // The coordinator outlives its threads, so somebody always listens.
             let mut tell = |note| drop(sender.send(Message::Note { stage, note }));
@@ -345,7 +353,12 @@ impl<'a> Coordinator<'a> {
             Note::Worker(WorkerEvent::Log { level, message }) => {
                 Event::Log { instance: Some(instance), level, message }
             }
-            Note::Worker(WorkerEvent::Alive | WorkerEvent::Done | WorkerEvent::Failed { .. }) => return,
+            Note::Worker(
+                WorkerEvent::Alive
+                | WorkerEvent::Done
+                | WorkerEvent::Fact { .. }
+                | WorkerEvent::Failed { .. },
+            ) => return,
             Note::Retry { failure: Failure { error, stderr_tail, .. }, key, attempt } => {
                 let failed =
                     Event::Failed { instance: instance.clone(), error, stderr_tail, will_retry: true };
@@ -357,6 +370,9 @@ impl<'a> Coordinator<'a> {
     }
 
     fn hit(&mut self, stage: usize, manifest: Manifest) {
+        if let Err(objection) = self.judge(stage, &manifest) {
+            return self.failed(stage, Failure::plain(objection));
+        }
         let instance = self.inspector.name(InstanceIndex(stage)).to_owned();
         self.summary.hits += 1;
         self.summary.saved += manifest.seconds;
@@ -365,6 +381,9 @@ impl<'a> Coordinator<'a> {
     }
 
     fn done(&mut self, stage: usize, manifest: Manifest) {
+        if let Err(objection) = self.judge(stage, &manifest) {
+            return self.failed(stage, Failure::plain(objection));
+        }
         let instance = self.inspector.name(InstanceIndex(stage)).to_owned();
         self.summary.ran += 1;
         for warning in &manifest.warnings {
@@ -378,6 +397,14 @@ impl<'a> Coordinator<'a> {
             max_rss_bytes: manifest.max_rss_bytes,
         });
         self.settle(stage, manifest);
+    }
+
+    /// A result that is not to be used fails its stage, so that nothing is built on it or placed.
+    fn judge(&self, stage: usize, manifest: &Manifest) -> Result<(), String> {
+        match &self.context.options.judge {
+            Some(judge) => judge.judge(InstanceIndex(stage), manifest),
+            None => Ok(()),
+        }
     }
 
     fn settle(&mut self, stage: usize, manifest: Manifest) {

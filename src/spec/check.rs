@@ -2,6 +2,7 @@
 
 use serde_yaml::{Mapping, Value};
 
+use super::compare::Compare;
 use super::file::{ResourceRequest, StageSettings};
 use super::interpolate::{Budget, interpolate};
 use super::kind::{CheckedBody, Complaint, Kind};
@@ -19,6 +20,7 @@ pub(super) struct Checked {
     pub content: CheckedBody,
     pub resources: Resources,
     pub retries: u32,
+    pub compare: Compare,
 }
 
 pub(super) struct Checker<'a> {
@@ -38,9 +40,14 @@ impl Checker<'_> {
     ) -> Option<Checked> {
         let settings = self.settings(content, draft, problems);
         let checked = self.body(content, draft, texts, problems);
-        let (settings, (body, content)) = (settings?, checked?);
+        let (settings, (body, checked)) = (settings?, checked?);
         let resources = settings.resources.as_ref().map(ResourceRequest::resources).unwrap_or_default();
-        Some(Checked { body, content, resources, retries: settings.retries.unwrap_or(0) })
+        let compare = settings.compare.unwrap_or_default();
+        for (place, message) in compare.problems(&checked.outputs) {
+            let subject = settings_subject(&content.varying, content.kind_span);
+            problems.push(subject.complaint(&place, &message, None));
+        }
+        Some(Checked { body, content: checked, resources, retries: settings.retries.unwrap_or(0), compare })
     }
 
     pub fn instance_scope<'s>(&'s self, draft: &'s InstanceDraft) -> InstanceScope<'s> {

@@ -9,6 +9,7 @@ use std::num::NonZero;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::compare::Compare;
 use super::pipeline::Resources;
 use super::reference::StageRef;
 
@@ -43,12 +44,15 @@ pub struct StageSettings {
     pub resources: Option<ResourceRequest>,
     /// How often to try again after a failure.
     pub retries: Option<u32>,
+    /// How equal a second computation has to be; `exact` unless stated.
+    pub compare: Option<Compare>,
     /// For people.
     pub description: Option<String>,
 }
 
 /// The keys of [`StageSettings`]: every other key of a stage is meant as its kind.
-pub(super) const STAGE_SETTINGS: [&str; 5] = ["matrix", "each", "resources", "retries", "description"];
+pub(super) const STAGE_SETTINGS: [&str; 6] =
+    ["matrix", "each", "resources", "retries", "compare", "description"];
 
 /// What an instance occupies while it runs.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]

@@ -24,6 +24,8 @@ pub type ArtifactType = &'static str;
 pub const ANY: ArtifactType = "any";
 /// A file or directory without further meaning to `pipe`.
 pub const FILE: ArtifactType = "file";
+/// What a run measured of itself, seconds above all: never the same twice, so it is not compared.
+pub const TIMINGS: ArtifactType = "timings";
 
 /// One input of a stage, as its parameters declare it.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,6 +58,13 @@ pub struct OutputDecl {
     pub artifact: ArtifactType,
     /// The file name it gets where a person meets it: `table1.tex`.
     pub file_name: String,
+}
+
+impl OutputDecl {
+    /// Whether equal inputs may give other bytes, by the nature of the thing.
+    pub fn is_volatile(&self) -> bool {
+        self.artifact == TIMINGS
+    }
 }
 
 /// A parameter that has the right type but a wrong value.

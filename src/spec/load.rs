@@ -50,7 +50,7 @@ pub(super) fn load_with(request: &Request, kinds: Kinds, read: ReadFile) -> Resu
     let mut sources = Sources::default();
     let mut problems = Problems::default();
     let tree = read_tree(request, read, &mut sources, &mut problems);
-    let pipeline = tree.and_then(|tree| build(request, kinds, &tree, &mut problems));
+    let pipeline = tree.and_then(|(tree, files)| build(request, kinds, &tree, files, &mut problems));
     match (problems.into_diagnostics(&sources), pipeline) {
         (None, Some(pipeline)) => Ok(pipeline),
         (Some(diagnostics), _) => Err(diagnostics),
@@ -63,15 +63,22 @@ fn read_tree(
     read: ReadFile,
     sources: &mut Sources,
     problems: &mut Problems,
-) -> Option<Node> {
+) -> Option<(Node, Vec<PathBuf>)> {
     let mut tree = FileReader { read, sources, problems }.read(&request.file)?;
+    let files = sources.paths();
     for override_ in &request.overrides {
         override_.apply(&mut tree, sources, problems);
     }
-    Some(tree)
+    Some((tree, files))
 }
 
-fn build(request: &Request, kinds: Kinds, tree: &Node, problems: &mut Problems) -> Option<Pipeline> {
+fn build(
+    request: &Request,
+    kinds: Kinds,
+    tree: &Node,
+    files: Vec<PathBuf>,
+    problems: &mut Problems,
+) -> Option<Pipeline> {
     let budget = Budget::default();
     let scope = Scope::new(tree.get("vars"), tree.get("env"), request.environment, &budget, problems);
     let header = header(tree, &scope, &budget, problems);
@@ -106,7 +113,7 @@ fn build(request: &Request, kinds: Kinds, tree: &Node, problems: &mut Problems) 
     }
     let instance = |(member, inputs)| instance(member, inputs, request.environment);
     let instances = members.into_iter().zip(inputs).filter_map(instance).collect();
-    Some(Pipeline { name: header?.name, file: request.file.clone(), instances, placements })
+    Some(Pipeline { name: header?.name, file: request.file.clone(), files, instances, placements })
 }
 
 /// The keys at the top of the file. What has a reader of its own is only looked at for its shape.
@@ -157,7 +164,7 @@ fn instance(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Option<Instance> {
     let kind = member.stage.content.as_ref()?.kind;
-    let Checked { body, content, resources, retries } = member.checked?;
+    let Checked { body, content, resources, retries, compare } = member.checked?;
     let environment = content.environment.into_iter().map(|name| {
         let value = environment(&name);
         (name, value)
@@ -174,5 +181,6 @@ fn instance(
         environment: environment.collect(),
         resources,
         retries,
+        compare,
     })
 }

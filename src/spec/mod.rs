@@ -8,6 +8,7 @@
 //! results. On the way every `problem` is collected, and [`diagnostic`] shows them all.
 
 mod check;
+pub mod compare;
 mod cycle;
 pub mod diagnostic;
 mod extends;

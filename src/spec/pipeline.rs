@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::compare::Compare;
 use super::kind::{ArtifactType, OutputDecl, Program};
 use super::reference::selector_value;
 use crate::protocol::Axes;
@@ -16,6 +17,8 @@ pub struct Pipeline {
     pub name: String,
     /// The file it came from, as the user named it.
     pub file: PathBuf,
+    /// It and all that it extends.
+    pub files: Vec<PathBuf>,
     pub instances: Vec<Instance>,
     pub placements: Vec<Placement>,
 }
@@ -47,6 +50,8 @@ pub struct Instance {
     pub environment: Vec<(String, Option<String>)>,
     pub resources: Resources,
     pub retries: u32,
+    /// What is promised about a second computation; not part of the key.
+    pub compare: Compare,
 }
 
 #[derive(Debug, Clone)]

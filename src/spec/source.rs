@@ -68,6 +68,10 @@ impl Sources {
         &self.sources[file.0 as usize]
     }
 
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.sources.iter().map(|source| source.path.clone()).collect()
+    }
+
     pub fn path(&self, file: FileId) -> &Path {
         &self.get(file).path
     }

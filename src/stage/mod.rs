@@ -2,15 +2,19 @@
 //!
 //! Adding a kind touches one new file here and the lists in [`registry`].
 
+pub mod audit;
 pub mod command;
 pub mod dataset;
 pub mod evaluate;
 pub mod idf;
 pub mod kind;
 pub mod load;
+pub mod one_or_many;
+pub mod plot;
 pub mod registry;
 pub mod report;
 pub mod synthetic;
+pub mod table;
 pub mod train;
 #[cfg(test)]
 mod trial;

@@ -1,11 +1,14 @@
 //! The one place where stage kinds are registered.
 
+use super::audit::AuditStage;
 use super::command::Command;
 use super::evaluate::Evaluate;
 use super::idf::IdfStage;
 use super::kind::{KindOf, Runner};
 use super::load::Load;
+use super::plot::Plot;
 use super::report::Report;
+use super::table::TableStage;
 use super::train::Train;
 use super::vectorise::Vectorise;
 use crate::ml::data::synthetic::Synthetic;
@@ -15,12 +18,15 @@ use crate::spec::kind::Kind;
 pub fn kinds() -> &'static [&'static dyn Kind] {
     const {
         &[
+            &KindOf::<AuditStage>::new(),
             &KindOf::<Command>::new(),
             &KindOf::<Evaluate>::new(),
             &KindOf::<IdfStage>::new(),
             &KindOf::<Load>::new(),
+            &KindOf::<Plot>::new(),
             &KindOf::<Report>::new(),
             &KindOf::<Synthetic>::new(),
+            &KindOf::<TableStage>::new(),
             &KindOf::<Train>::new(),
             &KindOf::<Vectorise>::new(),
         ]
@@ -34,8 +40,10 @@ pub fn light_runners() -> &'static [Runner] {
         &[
             Runner::of::<IdfStage>(),
             Runner::of::<Load>(),
+            Runner::of::<Plot>(),
             Runner::of::<Report>(),
             Runner::of::<Synthetic>(),
+            Runner::of::<TableStage>(),
             Runner::of::<Vectorise>(),
         ]
     }

@@ -11,9 +11,12 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::audit::AUDIT;
 use super::dataset::{DATASET, complaint};
 use super::evaluate::{EVALUATION, LABELS};
 use super::kind::{RunStage, StageKind};
+use super::plot::SVG;
+use super::table::TABLE;
 use super::work::Work;
 use crate::protocol::JobInput;
 use crate::report::page::grid::{Cell, Column, Grid, Row};
@@ -24,10 +27,6 @@ use crate::spec::reference::StageRef;
 
 /// The artifact: an HTML file that needs nothing else.
 pub const PAGE: ArtifactType = "page";
-/// What stages for tables, figures and audits call what they make.
-pub const TABLE: ArtifactType = "table";
-pub const SVG: ArtifactType = "svg";
-pub const AUDIT: ArtifactType = "audit";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -118,7 +117,11 @@ impl RunStage for Report {
         }
         for (slot, noun) in [("tables", "Table"), ("figures", "Figure")] {
             for (number, input) in work.inputs(slot).unwrap_or_default().iter().enumerate() {
-                content.add_file(&name(noun, number, input), &input.path)?;
+                let name = name(noun, number, input);
+                match input.artifact == TABLE {
+                    true => content.add_table(&input.path)?,
+                    false => content.add_file(&name, &input.path)?,
+                }
             }
         }
         for (number, input) in work.inputs("data").unwrap_or_default().iter().enumerate() {

@@ -18,7 +18,7 @@ use crate::ml::config::preset::Preset;
 use crate::ml::config::schedule::{CheckpointChanges, ScheduleChanges, StoppingChanges};
 use crate::ml::config::signal::SignalChanges;
 use crate::ml::config::threshold::{ThresholdChanges, Variant};
-use crate::spec::kind::{ArtifactType, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl, TIMINGS};
 use crate::spec::reference::StageRef;
 
 /// The artifact: a directory with `model.safetensors` and `model.json`.
@@ -127,7 +127,7 @@ impl StageKind for Train {
             output("history", HISTORY, "history.json"),
             // Apart from the history: seconds are never the same twice, and a stage that reads the
             // history must not run again for their sake.
-            output("timings", FILE, "timings.json"),
+            output("timings", TIMINGS, "timings.json"),
         ]
     }
 

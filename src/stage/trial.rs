@@ -7,7 +7,7 @@ use super::kind::RunStage;
 use super::work::{EventSink, Work};
 use crate::digest::{BlobId, Digest, StageKey};
 use crate::ml::data::split_data::SplitData;
-use crate::protocol::{Job, JobInput, LogLevel, WorkerEvent};
+use crate::protocol::{Axes, Job, JobInput, LogLevel, WorkerEvent};
 
 /// A stage that has run, with what it wrote and said.
 pub struct Trial {
@@ -23,12 +23,29 @@ impl EventSink for Collect {
     }
 }
 
+fn slots(
+    inputs: impl IntoIterator<Item = (impl Into<String>, Axes, PathBuf)>,
+) -> BTreeMap<String, Vec<JobInput>> {
+    let blob = BlobId::new(Digest::of(b""));
+    let mut slots: BTreeMap<String, Vec<JobInput>> = BTreeMap::new();
+    for (slot, axes, path) in inputs {
+        let input = JobInput { axes, artifact: "file".to_owned(), path, blob };
+        slots.entry(slot.into()).or_default().push(input);
+    }
+    slots
+}
+
 impl Trial {
     pub fn of<T: RunStage>(
         body: serde_json::Value,
         inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
     ) -> Self {
         Self::run::<T>(body, inputs).unwrap()
+    }
+
+    /// With slots that take many artifacts: each input comes with what tells it from its siblings.
+    pub fn of_many<T: RunStage>(body: serde_json::Value, inputs: Vec<(&str, Axes, PathBuf)>) -> Self {
+        Self::run_job::<T>(body, slots(inputs)).unwrap()
     }
 
     /// The message of a stage that is expected to fail.
@@ -46,22 +63,26 @@ impl Trial {
         body: serde_json::Value,
         inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
     ) -> anyhow::Result<Self> {
+        let one = |(slot, path): (_, PathBuf)| (Into::<String>::into(slot), Axes::new(), path);
+        Self::run_job::<T>(body, slots(inputs.into_iter().map(one)))
+    }
+
+    /// With several artifacts in a slot.
+    pub fn run_job<T: RunStage>(
+        body: serde_json::Value,
+        inputs: BTreeMap<String, Vec<JobInput>>,
+    ) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let at = |name: &str| directory.path().join(name);
         std::fs::create_dir(at("scratch"))?;
         let stage: T = serde_json::from_value(body.clone())?;
         assert_eq!(stage.complaints(), []);
-        let blob = BlobId::new(Digest::of(b""));
-        let input = |(slot, path): (_, PathBuf)| {
-            let input = JobInput { axes: Vec::new(), artifact: "file".to_owned(), path, blob };
-            (Into::<String>::into(slot), vec![input])
-        };
         let job = Job {
             key: StageKey::new(Digest::of(b"")),
             instance: "trial".to_owned(),
             kind: T::NAME.to_owned(),
             body,
-            inputs: inputs.into_iter().map(input).collect::<BTreeMap<_, _>>(),
+            inputs,
             outputs: stage
                 .outputs()
                 .into_iter()

@@ -73,6 +73,11 @@ impl<'a> Work<'a> {
         self.events.send(WorkerEvent::Metric { name: name.to_owned(), value });
     }
 
+    /// Says what the result is computed with. Kept beside it; never part of a key.
+    pub fn fact(&mut self, name: &str, value: impl Into<String>) {
+        self.events.send(WorkerEvent::Fact { name: name.to_owned(), value: value.into() });
+    }
+
     pub fn info(&mut self, message: impl Into<String>) {
         self.events.send(WorkerEvent::Log { level: LogLevel::Info, message: message.into() });
     }

@@ -34,10 +34,16 @@ pub enum Exit {
 /// How often the runner hears that the process lives.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Runs one job to its end. `runners` are what this program can run.
-pub fn main(job: &Path, runners: &[&[Runner]]) -> ExitCode {
+/// Runs one job to its end. `runners` are what this program can run; `facts` are what it was built with, for
+/// the record.
+pub fn main(job: &Path, runners: &[&[Runner]], facts: &[(&str, &str)]) -> ExitCode {
     let exit = match Wire::take_over_stdout() {
-        Ok(wire) => work(job, runners, wire),
+        Ok(mut wire) => {
+            for (name, value) in facts {
+                wire.send(WorkerEvent::Fact { name: (*name).to_owned(), value: (*value).to_owned() });
+            }
+            work(job, runners, wire)
+        }
         Err(error) => {
             let complaint = format!("standard output cannot be used to talk to the runner: {error}\n");
             let _ = io::stderr().write_all(complaint.as_bytes());

@@ -31,6 +31,10 @@ pub enum StoreError {
     #[error("the cache is damaged: {what}; run the pipeline again to compute it anew")]
     Damaged { what: String },
 
+    /// What was to be taken in is not what it claims to be.
+    #[error("{what}")]
+    Foreign { what: String },
+
     #[error("the stage did not write its output `{output}` (expected at `{path}`)")]
     MissingOutput { output: String, path: PathBuf },
 

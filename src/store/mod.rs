@@ -33,6 +33,7 @@ mod session;
 mod source;
 mod stamp;
 mod stat_cache;
+mod transfer;
 mod tree;
 mod walk;
 
@@ -47,6 +48,7 @@ pub use gc::{GcReport, GcRequest};
 pub use pipeline_state::PipelineState;
 pub use run_log::{RunLog, RunRecord};
 pub use source::Source;
+pub use transfer::Condition;
 
 use layout::Layout;
 pub use session::Scratch;

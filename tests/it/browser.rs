@@ -1,7 +1,6 @@
 //! The page in a real browser: what it shows, with scripts and without.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use pipe::ml::metric::label::{LabelCount, LabelRecord};
 use pipe::ml::metric::record::Record;
@@ -13,6 +12,7 @@ use serde_json::json;
 
 use crate::serve::{held, let_go, start, start_as};
 use crate::support::PipelineTest;
+use crate::teacher::Teacher;
 use crate::webdriver::Browser;
 
 const HOSTILE: &str = "<script>window.pwned = 1</script><img src=x onerror=\"window.pwned = 1\">";
@@ -174,20 +174,6 @@ fn a_run_is_watched_until_its_end() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
-/// Stands in for `pipe-worker`: writes what it is asked for, tells two figures per epoch, and waits to be let go.
-const TEACHER: &str = r#"#!/usr/bin/env python3
-import json, os, sys, time
-job = json.load(open(sys.argv[1]))
-for path in job["outputs"].values():
-    open(path, "w").write("{}")
-for epoch in range(1, 9):
-    for name, value in [("train_loss", 1 / epoch), ("validation_macro_f1", epoch / 20)]:
-        print(json.dumps({"event": "metric", "name": name, "value": value}), flush=True)
-while not os.path.exists(os.path.join(HELD, "go")):
-    time.sleep(0.05)
-print(json.dumps({"event": "done"}), flush=True)
-"#;
-
 #[test]
 fn learning_curves_grow_while_a_stage_learns() {
     let Some(browser) = Browser::start() else { return };
@@ -202,17 +188,8 @@ stages:
     train: { data: data, idf: idf, variant: \"${matrix.variant}\" }
 ",
     );
-    // `pipe` takes the worker that lies beside it.
-    let programs = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (pipe, worker) = (programs.path().join("pipe"), programs.path().join("pipe-worker"));
-    std::fs::hard_link(env!("CARGO_BIN_EXE_pipe"), &pipe).unwrap();
-    std::fs::write(&worker, TEACHER.replace("HELD", &format!("{:?}", test.path().to_str().unwrap())))
-        .unwrap();
-    std::fs::set_permissions(&worker, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut command = Command::new(pipe);
-    command.current_dir(test.path()).env_remove("PIPE_CACHE");
-
-    let (mut child, url) = start_as(&test, command);
+    let teacher = Teacher::of(&test);
+    let (mut child, url) = start_as(&test, teacher.command(&test, &[]));
     browser.open(&url);
     browser.wait_for("return document.querySelectorAll('.curve').length === 2");
     browser.wait_for("return document.querySelectorAll('.curve polyline').length === 4");

@@ -14,5 +14,7 @@ mod serve;
 mod setup;
 mod shipped;
 mod support;
+mod teacher;
 mod training;
+mod verify;
 mod webdriver;

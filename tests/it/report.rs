@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::support::{PipelineTest, Ran};
+use crate::teacher::Teacher;
 
 const SLOPES: &str = "
 name: slopes
@@ -149,4 +150,78 @@ fn a_slot_for_all_that_fits_takes_files_and_names_what_does_not_fit() {
     let data = "stages:\n  data: { synthetic: { rows: 50, test_rows: 10, features: 20, labels: 5, labels_per_row: 1, features_per_row: 2 } }\n";
     let wrong = SLOPES.replace("stages:\n", data).replace("tables: [table]", "tables: [data]");
     PipelineTest::new(&wrong).pipe(&["plan", "pipeline.yaml"]).exits_with(2).says("needs `table`");
+}
+
+#[test]
+fn evaluations_come_with_their_labels_and_an_oracle_one_with_its_mark() {
+    let test = PipelineTest::new(
+        "
+name: judged
+stages:
+  data: { synthetic: { rows: 50, test_rows: 10, features: 20, labels: 5, labels_per_row: 1, features_per_row: 2 } }
+  idf: { idf: { data: data } }
+  train: { train: { data: data, idf: idf } }
+  eval:
+    matrix: { protocol: [honest, oracle] }
+    evaluate: { data: data, model: train, protocol: \"${matrix.protocol}\" }
+  table: { table: { from: eval, rows: protocol, columns: [macro_f1, bce] } }
+  page: { report: { evaluations: [eval], tables: [table], data: [data] } }
+outputs: [page]
+",
+    );
+    test.write("go", "");
+    let teacher = Teacher::of(&test);
+    let run = |arguments: &[&str]| {
+        let output = teacher.command(&test, arguments).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    run(&["run", "pipeline.yaml"]);
+    let stage = test.read("results/judged/report.html");
+    let whole = run(&["report", "pipeline.yaml", "-o", "-"]);
+    for html in [stage, whole] {
+        let section = |id: &str| {
+            let (_, from) =
+                html.split_once(&format!("<section id=\"{id}\"")).unwrap_or_else(|| panic!("{id}"));
+            from.split_once("</section>").unwrap().0.to_owned()
+        };
+        let (results, labels, tables) = (section("results"), section("labels"), section("tables"));
+        assert!(
+            results.contains("<tr class=\"oracle\">") && results.contains("Oracle protocol: the true labels")
+        );
+        assert!(labels.contains("F1 oracle</span> <abbr") && labels.contains("label 4"), "{labels}");
+        assert!(tables.contains("0.7000") && tables.contains(">oracle</abbr>"), "{tables}");
+        assert!(section("data").contains("rows per label"));
+    }
+    run(&["run", "pipeline.yaml", "--force", "table"]);
+    assert!(run(&["diff"]).contains("no difference: 7 stages the same"));
+}
+
+#[test]
+fn locks_are_compared_as_files_and_in_revisions() {
+    let test = PipelineTest::new(SLOPES);
+    let git = |arguments: &[&str]| {
+        let identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"];
+        let output = std::process::Command::new("git")
+            .current_dir(test.path())
+            .args(identity)
+            .args(arguments)
+            .output();
+        assert!(output.unwrap().status.success(), "{arguments:?}");
+    };
+    test.run().ok();
+    test.pipe(&["lock", "pipeline.yaml"]).ok();
+    git(&["init", "-q"]);
+    git(&["add", "pipeline.lock"]);
+    git(&["commit", "-qm", "lock"]);
+    test.write("pipeline.yaml", SLOPES.replace("slope: 3", "slope: 5"));
+    test.run().ok();
+    test.pipe(&["lock", "pipeline.yaml"]).ok();
+    let old = "HEAD:pipeline.lock";
+    test.pipe(&["diff", old, "pipeline.lock"]).ok().says("fit[static]").says("5 stages changed, 0 the same");
+    test.pipe(&["diff", "latest", "pipeline.lock"]).ok().says("no difference: 5 stages the same");
+    test.pipe(&["diff", old, "pipeline.lock", "--html", "diff.html"]).ok();
+    assert!(test.read("diff.html").contains("<figcaption>Slope 3</figcaption>"));
+    test.pipe(&["diff", "HEAD~7:pipeline.lock", "latest"]).exits_with(2).says("git has no");
+    test.pipe(&["diff", "none.lock", "latest"]).exits_with(2).says("`pipe lock` writes one");
 }

@@ -6,7 +6,9 @@ pub mod loss;
 pub mod model;
 pub mod net;
 pub mod optim;
+pub mod part;
 pub mod stages;
+pub mod system;
 pub mod train;
 
 #[cfg(test)]

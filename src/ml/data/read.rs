@@ -50,7 +50,7 @@ fn common_format(source: &Source, inputs: &[Input]) -> Result<Format, DataError>
         }
         let format = detect(input.head(), part.labels.is_some()).ok_or_else(|| {
             let reason = format!(
-                "its format is not recognised; if you know it, say so with `format:`. It starts with `{}`",
+                "its format is not recognised; if you know it, say so with `read: {{ format: ... }}`. It starts with `{}`",
                 first_line(input.head())
             );
             DataError::file(input.path(), reason)
@@ -58,7 +58,7 @@ fn common_format(source: &Source, inputs: &[Input]) -> Result<Format, DataError>
         match common {
             Some((earlier, path)) if earlier != format => {
                 return Err(DataError::Request(format!(
-                    "{} looks like {} but {} like {}; if that is wrong, say which with `format:`",
+                    "{} looks like {} but {} like {}; if that is wrong, say which with `read: {{ format: ... }}`",
                     path.display(),
                     earlier.name(),
                     input.path().display(),

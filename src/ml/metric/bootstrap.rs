@@ -90,19 +90,37 @@ impl Bootstrap {
 
     /// Intervals for `ours` minus `theirs`, both measured on the same resampled rows.
     pub fn differences(&self, ours: &Outcomes, theirs: &Outcomes) -> Result<Vec<Interval>, BootstrapError> {
-        if ours.rows() == 0 {
+        self.mean_differences(&[ours], &[theirs])
+    }
+
+    /// Intervals for the mean of `ours` minus the mean of `theirs`, such as those of several seeds, all measured on
+    /// the same resampled rows.
+    pub fn mean_differences(
+        &self,
+        ours: &[&Outcomes],
+        theirs: &[&Outcomes],
+    ) -> Result<Vec<Interval>, BootstrapError> {
+        let ([first, ..], [_, ..]) = (ours, theirs) else { return Err(BootstrapError::NoRows) };
+        if first.rows() == 0 {
             return Err(BootstrapError::NoRows);
         }
-        if !ours.same_truth(theirs) || ours.metrics() != theirs.metrics() {
+        let paired = |other: &&Outcomes| first.same_truth(other) && first.metrics() == other.metrics();
+        if !ours.iter().chain(theirs).all(paired) {
             return Err(BootstrapError::NotPaired);
         }
         let minus = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(&b).map(|(a, b)| a - b).collect::<Vec<_>>();
-        let estimates = minus(once_each(ours), once_each(theirs));
-        let replicates = self.replicate(ours.rows(), |weights| {
-            let pairs = ours.measure(weights).into_iter().zip(theirs.measure(weights));
-            pairs.map(|(ours, theirs)| minus(ours, theirs)).collect()
+        let mean_once = |outcomes: &[&Outcomes]| mean(outcomes.iter().map(|o| once_each(o)));
+        let estimates = minus(mean_once(ours), mean_once(theirs));
+        let replicates = self.replicate(first.rows(), |weights| {
+            let measure = |outcomes: &[&Outcomes]| {
+                let measured: Vec<_> = outcomes.iter().map(|outcomes| outcomes.measure(weights)).collect();
+                (0..LANES)
+                    .map(move |lane| mean(measured.iter().map(|lanes| lanes[lane].clone())))
+                    .collect::<Vec<_>>()
+            };
+            measure(ours).into_iter().zip(measure(theirs)).map(|(ours, theirs)| minus(ours, theirs)).collect()
         });
-        Ok(self.summarise(ours, &estimates, &replicates))
+        Ok(self.summarise(first, &estimates, &replicates))
     }
 
     /// The metrics of every replicate. Each has its own stream of random numbers, so threads do not matter.
@@ -175,6 +193,13 @@ fn draw(random: &mut Random, drawn: &mut [u8]) {
 /// The metrics of the rows as they are.
 fn once_each(outcomes: &Outcomes) -> Vec<f64> {
     outcomes.measure(&vec![[1]; outcomes.rows()]).swap_remove(0)
+}
+
+/// Metric by metric.
+fn mean(values: impl ExactSizeIterator<Item = Vec<f64>>) -> Vec<f64> {
+    let count = values.len() as f64;
+    let sum = values.reduce(|a, b| a.iter().zip(&b).map(|(a, b)| a + b).collect()).unwrap_or_default();
+    sum.into_iter().map(|sum| sum / count).collect()
 }
 
 /// Between the two nearest of ascending values, in proportion.

@@ -1,9 +1,10 @@
 //! Whether probabilities mean what they say: Brier score and expected calibration error, streamed.
 
+use super::curves::ReliabilityBin;
 use super::exact::ExactSum;
 use super::registry::Metric;
 
-const BINS: usize = 15;
+pub const BINS: usize = 15;
 
 /// A value that cannot be a probability.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -22,6 +23,7 @@ pub struct Calibration {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Bin {
+    entries: u64,
     /// Sum of probabilities.
     expected: ExactSum,
     positives: u64,
@@ -35,7 +37,9 @@ impl Calibration {
         }
         for &p in probabilities {
             let p = f64::from(p);
-            self.bins[bin(p)].expected += p;
+            let bin = &mut self.bins[bin(p)];
+            bin.entries += 1;
+            bin.expected += p;
             self.squares += p * p;
         }
         for &label in truth {
@@ -52,9 +56,21 @@ impl Calibration {
         self.entries += other.entries;
         self.squares += other.squares;
         for (bin, other) in self.bins.iter_mut().zip(&other.bins) {
+            bin.entries += other.entries;
             bin.expected += other.expected;
             bin.positives += other.positives;
         }
+    }
+
+    /// By probability; bins without entries are left out.
+    pub fn reliability(&self) -> Vec<ReliabilityBin> {
+        let filled = self.bins.iter().filter(|bin| bin.entries > 0);
+        let described = |bin: &Bin| ReliabilityBin {
+            mean_probability: bin.expected.value() / bin.entries as f64,
+            entries: bin.entries,
+            positives: bin.positives,
+        };
+        filled.map(described).collect()
     }
 
     pub fn values(&self) -> [(Metric, f64); 2] {

@@ -6,12 +6,12 @@
 //! predicted.csr      the predicted ones
 //! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::marked::{Marked, Protocol};
 use super::outcomes::Outcomes;
 use crate::ml::data::artifact::dataset::write_json;
-use crate::ml::data::artifact::{Check, open_csr, write_csr};
+use crate::ml::data::artifact::{Check, CsrWriter, open_csr, write_csr};
 use crate::ml::data::csr::Csr;
 use crate::ml::data::error::DataError;
 
@@ -29,6 +29,34 @@ pub struct Decisions {
     pub protocol: Protocol,
     pub truth: Csr,
     pub predicted: Csr,
+}
+
+/// Decisions that are being written, row by row; they need not fit in memory.
+pub struct DecisionsWriter {
+    directory: PathBuf,
+    truth: CsrWriter,
+    predicted: CsrWriter,
+}
+
+impl DecisionsWriter {
+    pub fn create(directory: &Path) -> Result<Self, DataError> {
+        std::fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
+        let writer = |name: &str| CsrWriter::create(&directory.join(name), false);
+        Ok(Self { directory: directory.to_owned(), truth: writer(TRUTH)?, predicted: writer(PREDICTED)? })
+    }
+
+    /// Both lists ascend.
+    pub fn push(&mut self, truth: &[u32], predicted: &[u32]) -> Result<(), DataError> {
+        self.truth.push(truth, &[])?;
+        self.predicted.push(predicted, &[])
+    }
+
+    pub fn finish(self, protocol: Protocol, labels: usize) -> Result<Decisions, DataError> {
+        self.truth.close(labels)?;
+        self.predicted.close(labels)?;
+        write_json(&self.directory.join(CARD), &Card { protocol })?;
+        Decisions::open(&self.directory)
+    }
 }
 
 impl Decisions {

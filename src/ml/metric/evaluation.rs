@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calibration::{Calibration, NotAProbability};
 use super::counts::Counts;
+use super::curves::{FrequencyBin, ReliabilityBin};
 use super::exact::ExactSum;
 use super::frequency::Frequencies;
 use super::label::{LabelRecord, Tally};
@@ -172,6 +173,16 @@ impl Evaluator {
         values.extend(self.losses.iter().map(|(&metric, loss)| (metric, mean(loss))));
         let rows = counts.rows().max(self.ranking.rows());
         Evaluation { protocol, rows, labels: counts.labels() as u64, values }
+    }
+
+    /// What the curves of [`super::curves::Curves`] need of the evaluator.
+    pub fn reliability(&self) -> Vec<ReliabilityBin> {
+        self.calibration.reliability()
+    }
+
+    /// No bins where nothing is known of the training rows.
+    pub fn by_frequency(&self) -> Vec<FrequencyBin> {
+        self.frequencies.as_ref().map(|f| f.bins(self.counts.iter())).unwrap_or_default()
     }
 
     /// The record of every label; `threshold` gives the cut that decided on it, if there is one.

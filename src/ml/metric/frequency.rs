@@ -5,6 +5,7 @@
 //! are laid end to end by falling frequency; labels of equal frequency go together, with the first of them. The bins
 //! "under 5, 10, 100" are absolute. A label without training positives is in no bin: nothing could have been learnt.
 
+use super::curves::FrequencyBin;
 use super::label::{LabelCount, Tally};
 use super::registry::Metric;
 
@@ -14,6 +15,9 @@ pub enum Band {
     Torso,
     Tail,
 }
+
+/// Where the bins of [`Frequencies::bins`] start.
+pub const BINS: [u32; 5] = [1, 5, 10, 100, 1000];
 
 const HEAD_ENDS: f64 = 0.5;
 const TORSO_ENDS: f64 = 0.9;
@@ -59,6 +63,22 @@ impl Frequencies {
             count if count >= self.torso => Some(Band::Torso),
             _ => Some(Band::Tail),
         }
+    }
+
+    /// Mean F1 by [`BINS`]; bins without a label that is true in an evaluated row are kept, with 0 labels.
+    pub fn bins(&self, counts: impl Iterator<Item = LabelCount> + Clone) -> Vec<FrequencyBin> {
+        let bin = |(at, &from): (usize, &u32)| {
+            let to = BINS.get(at + 1).map(|next| next - 1);
+            let inside = |label: usize| {
+                let positives = self.positives[label];
+                positives >= from && to.is_none_or(|to| positives <= to)
+            };
+            let chosen = counts.clone().enumerate().filter(|&(l, count)| inside(l) && count.actual > 0);
+            let labels = chosen.clone().count() as u64;
+            let macro_f1 = Tally::over(chosen.map(|(_, count)| count)).macro_f1();
+            FrequencyBin { from, to, labels, macro_f1 }
+        };
+        BINS.iter().enumerate().map(bin).collect()
     }
 
     /// Mean F1 over the labels of each bin that are true in at least one evaluated row; a bin without

@@ -1,5 +1,7 @@
 //! Metrics: exact counts streamed over rows, their definitions, and how sure one can be of them.
 
+pub mod audit;
+pub mod block;
 pub mod bootstrap;
 pub mod calibration;
 pub mod counts;
@@ -10,6 +12,7 @@ pub mod exact;
 pub mod frequency;
 pub mod label;
 pub mod marked;
+pub mod measure;
 pub mod outcomes;
 pub mod propensity;
 pub mod ranking;
@@ -19,4 +22,6 @@ pub mod released;
 pub mod spread;
 #[cfg(test)]
 mod tests;
+mod threshold_bins;
 pub mod top;
+mod tradeoff;

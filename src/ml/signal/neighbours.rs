@@ -4,6 +4,7 @@
 //! features. Sums run in the order of the features and ties go to the lower row, so that the
 //! answer depends on nothing but the data.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use rayon::prelude::*;
@@ -14,8 +15,8 @@ use crate::ml::data::csr::Csr;
 
 /// The rows that may be neighbours.
 pub struct NeighbourIndex<'a> {
-    features: &'a Csr,
-    rows: &'a [u32],
+    features: Cow<'a, Csr>,
+    rows: Cow<'a, [u32]>,
     ends: Vec<u64>,
     /// Position in `rows` and the feature's value over the row's norm, by feature.
     postings: Vec<(u32, f32)>,
@@ -30,8 +31,17 @@ pub struct Neighbours {
 
 impl<'a> NeighbourIndex<'a> {
     pub fn new(features: &'a Csr, rows: &'a [u32]) -> Self {
+        Self::build(Cow::Borrowed(features), Cow::Borrowed(rows))
+    }
+
+    /// An index that keeps its rows: for what outlives a call.
+    pub fn owning(features: Csr, rows: Vec<u32>) -> NeighbourIndex<'static> {
+        NeighbourIndex::build(Cow::Owned(features), Cow::Owned(rows))
+    }
+
+    fn build(features: Cow<'a, Csr>, rows: Cow<'a, [u32]>) -> Self {
         let mut ends = vec![0u64; features.cols + 1];
-        for &row in rows {
+        for &row in rows.iter() {
             for &feature in features.row(row as usize) {
                 ends[feature as usize + 1] += 1;
             }
@@ -42,8 +52,8 @@ impl<'a> NeighbourIndex<'a> {
         let mut next = ends.clone();
         let mut postings = vec![(0, 0.0); ends[features.cols] as usize];
         for (position, &row) in rows.iter().enumerate() {
-            let scale = inverse_norm(features, row as usize);
-            for (feature, value) in entries(features, row as usize) {
+            let scale = inverse_norm(&features, row as usize);
+            for (feature, value) in entries(&features, row as usize) {
                 let slot = &mut next[feature as usize];
                 postings[*slot as usize] = (position as u32, value * scale);
                 *slot += 1;
@@ -54,7 +64,7 @@ impl<'a> NeighbourIndex<'a> {
 
     /// Neighbours of the indexed rows themselves, in their order; a row is never its own.
     pub fn of_own_rows(&self, k: usize, weighting: Weighting) -> Neighbours {
-        self.search(self.features, self.rows, k, weighting, true)
+        self.search(&self.features, &self.rows, k, weighting, true)
     }
 
     /// Neighbours of rows of another matrix with the same features.

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 
 use super::predicted::predicted_signal;
-use super::{Batch, Engine, Scores, State};
+use super::{Batch, Engine, Parts, Scores, State};
 use crate::loss::fused::{Pass, stride};
 use crate::loss::terms::{LossTerms, LossValue, ThresholdTerms, Thresholds};
-use crate::net::input::InputGroups;
+use crate::net::input::{BatchInputs, InputGroups};
 use crate::net::network::{Gradients, Workspace};
 use crate::net::weights::Weights;
 use crate::optim::optimiser::Optimiser;
@@ -41,17 +41,17 @@ impl CpuEngine {
     }
 
     /// Logits of a batch into the workspace; its signals, made meanwhile where they can be.
-    fn forward(&mut self, batch: &Batch, step: Option<u64>) -> BatchSignals {
+    fn forward(&mut self, inputs: &BatchInputs, batch: &Batch, step: Option<u64>) -> BatchSignals {
         let (labels, eps) = (self.state.weights.labels(), self.method.signal.eps);
         let draw = step.map(|step| (self.method.seed, step));
         let signals = |local: &SparseRows| BatchSignals::new(labels, &batch.targets, local, eps);
         let (net, weights, workspace) = (&self.method.net, &self.state.weights, &mut self.workspace);
-        let mut forward = || workspace.forward(net, weights, &batch.inputs, draw);
+        let mut forward = || workspace.forward(net, weights, inputs, draw);
         match &batch.local {
             Local::Rows(local) => rayon::join(forward, || signals(local)).1,
             Local::Predicted => {
                 forward();
-                signals(&self.predicted(batch.inputs.rows()))
+                signals(&self.predicted(inputs.rows()))
             }
         }
     }
@@ -87,9 +87,10 @@ impl Engine for CpuEngine {
     }
 
     fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError> {
-        let rows = batch.inputs.rows();
+        let inputs = batch.inputs.gathered()?;
+        let rows = inputs.rows();
         let (signals, groups) =
-            rayon::join(|| self.forward(batch, Some(step)), || InputGroups::new(&batch.inputs));
+            rayon::join(|| self.forward(inputs, batch, Some(step)), || InputGroups::new(inputs));
         let weights = &self.state.weights;
         let pass = Pass::new(&self.loss, &self.thresholds, parameters(weights), &signals, rows);
         let net = &self.method.net;
@@ -101,9 +102,21 @@ impl Engine for CpuEngine {
     }
 
     fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), tch::TchError> {
-        let rows = batch.inputs.rows();
-        let signals = self.forward(batch, None);
+        let inputs = batch.inputs.gathered()?;
+        let rows = inputs.rows();
+        let signals = self.forward(inputs, batch, None);
         adjusted(&self.pass(&signals, rows), &self.workspace, rows, scores);
+        Ok(())
+    }
+
+    fn parts(&mut self, batch: &Batch, parts: &mut Parts) -> Result<(), tch::TchError> {
+        let inputs = batch.inputs.gathered()?;
+        let rows = inputs.rows();
+        let signals = self.forward(inputs, batch, None);
+        parts.resize(self.labels(), rows, stride(rows));
+        parts.logits.copy_from_slice(self.workspace.logits());
+        let pass = self.pass(&signals, rows);
+        pass.parts(self.workspace.logits(), &mut parts.standardised, &mut parts.thresholds);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use pipe::ml::config::method::Method;
 use pipe::ml::signal::idf::Idf;
 
 /// What libtorch reads when it starts; it has no call for this.
-const TF32: &str = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE";
+pub const TF32: &str = "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE";
 
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {

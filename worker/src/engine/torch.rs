@@ -1,22 +1,26 @@
 //! Training and scoring by plain libtorch expressions, on any device: the path for CUDA, and what
-//! the engine of the CPU is compared with. Apart from the sparse lists of a batch going out and
-//! the loss coming back, everything stays on the device.
+//! the engine of the CPU is compared with. The training rows' features lie on the device where they fit;
+//! then a batch is a list of rows and its labels going out, and the loss coming back.
 
 use std::borrow::Cow;
 
 use tch::{Device, Kind, TchError, Tensor};
 
-use super::{Batch, Engine, Scores, State};
+use super::bags::Bags;
+use super::held::Held;
+use super::{Batch, Engine, Inputs, Parts, Scores, State};
 use crate::loss::fused::stride;
 use crate::loss::reference::{self, SignalTensors, ThresholdTensors};
 use crate::loss::terms::LossValue;
 use crate::net::activation::{DropoutDraw, dropout_mask};
 use crate::net::buffer::Buffer;
+use crate::net::features::FeatureMap;
 use crate::net::weights::Weights;
 use pipe::ml::config::device::Precision;
 use pipe::ml::config::method::Method;
 use pipe::ml::config::net::Activation;
 use pipe::ml::config::optimiser::OptimiserKind;
+use pipe::ml::data::csr::Csr;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::sparse_rows::SparseRows;
 use pipe::ml::signal::supply::Local;
@@ -38,17 +42,7 @@ pub struct TorchEngine {
     steps: u64,
     idf: Tensor,
     positive_weights: Tensor,
-}
-
-/// The features of a batch on the device.
-struct Bags {
-    inputs: Tensor,
-    values: Tensor,
-    starts: Tensor,
-    rows: Tensor,
-    /// The inputs that occur, and the place of each entry's among them.
-    distinct: Tensor,
-    places: Tensor,
+    held: Option<Held>,
 }
 
 impl TorchEngine {
@@ -75,6 +69,7 @@ impl TorchEngine {
             steps: 0,
             idf: vector(&idf.values)?,
             positive_weights: vector(&idf.positive_weights(method.loss.pos_weight))?,
+            held: None,
         };
         engine.restore(state)?;
         Ok(engine)
@@ -104,29 +99,12 @@ impl TorchEngine {
         ThresholdTensors { alpha: at(0), beta: at(1), bias: at(2), lambda: at(3) }
     }
 
-    fn indices(&self, values: impl Iterator<Item = u32>) -> Result<Tensor, TchError> {
-        let values: Vec<i64> = values.map(i64::from).collect();
-        Tensor::f_from_slice(&values)?.f_to_device(self.device)
-    }
-
     fn bags(&self, batch: &Batch) -> Result<Bags, TchError> {
-        let entries = batch.inputs.entries();
-        let mut distinct: Vec<u32> = entries.iter().map(|entry| entry.0).collect();
-        distinct.sort_unstable();
-        distinct.dedup();
-        let place = |input: u32| distinct.partition_point(|&other| other < input) as u32;
-        let values: Vec<f32> = entries.iter().map(|entry| entry.1).collect();
-        Ok(Bags {
-            inputs: self.indices(entries.iter().map(|entry| entry.0))?,
-            values: Tensor::f_from_slice(&values)?.f_to_kind(self.kind)?.f_to_device(self.device)?,
-            starts: self.indices((0..batch.inputs.rows()).map(|row| batch.inputs.start(row)))?,
-            rows: self.indices(
-                (0..batch.inputs.rows())
-                    .flat_map(|row| std::iter::repeat_n(row as u32, batch.inputs.row(row).len())),
-            )?,
-            places: self.indices(entries.iter().map(|entry| place(entry.0)))?,
-            distinct: self.indices(distinct.iter().copied())?,
-        })
+        match (&batch.inputs, &self.held) {
+            (Inputs::Held(rows), Some(held)) => held.gather(rows),
+            (Inputs::Held(_), None) => Err(TchError::Torch("the training rows are not on the device".into())),
+            (Inputs::Gathered(inputs), _) => Bags::upload(inputs, self.kind, self.device),
+        }
     }
 
     /// A sparse matrix written out; rows that are not given are zero.
@@ -212,6 +190,16 @@ impl TorchEngine {
         };
         let theta = theta(&signals)?;
         Ok((hat, theta))
+    }
+
+    /// Logits, standardised logits and thresholds of a batch that is not learned from.
+    fn predicted_parts(&self, batch: &Batch) -> Result<(Tensor, Tensor, Tensor), TchError> {
+        let rows = batch.inputs.rows();
+        let bags = self.bags(batch)?;
+        let y = self.dense(&batch.targets, rows)?;
+        let z = self.logits(&self.bag_sums(&bags)?, rows, None)?;
+        let (hat, theta) = self.thresholded(batch, &z, &y)?;
+        Ok((z, hat, theta))
     }
 
     /// The gradient by the table's rows that occur.
@@ -307,6 +295,12 @@ impl Engine for TorchEngine {
         self.widths[self.widths.len() - 1]
     }
 
+    /// Rows that do not fit on the device go there batch by batch.
+    fn hold(&mut self, map: &FeatureMap, features: &Csr) -> bool {
+        self.held = Held::new(map, features, self.kind, self.device).ok();
+        self.held.is_some()
+    }
+
     fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, TchError> {
         for parameter in &mut self.parameters[1..] {
             *parameter = parameter.f_detach()?.f_set_requires_grad(true)?;
@@ -332,16 +326,28 @@ impl Engine for TorchEngine {
     fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), TchError> {
         let _guard = tch::no_grad_guard();
         let rows = batch.inputs.rows();
-        let bags = self.bags(batch)?;
-        let y = self.dense(&batch.targets, rows)?;
-        let z = self.logits(&self.bag_sums(&bags)?, rows, None)?;
-        let (hat, theta) = self.thresholded(batch, &z, &y)?;
+        let (_, hat, theta) = self.predicted_parts(batch)?;
         let adjusted = hat.f_sub(&theta)?.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
         scores.rows = rows;
         scores.stride = rows;
         scores.values.resize(rows * self.labels());
         let len = scores.values.len();
         adjusted.f_contiguous()?.f_copy_data(&mut scores.values, len)
+    }
+
+    fn parts(&mut self, batch: &Batch, parts: &mut Parts) -> Result<(), TchError> {
+        let _guard = tch::no_grad_guard();
+        let (rows, labels) = (batch.inputs.rows(), self.labels());
+        let (z, hat, theta) = self.predicted_parts(batch)?;
+        let theta = theta.f_expand([rows as i64, labels as i64], false)?;
+        parts.resize(labels, rows, rows);
+        let Parts { logits, standardised, thresholds, .. } = parts;
+        for (tensor, buffer) in [(z, logits), (hat, standardised), (theta, thresholds)] {
+            let by_label = tensor.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
+            let len = buffer.len();
+            by_label.f_contiguous()?.f_copy_data(buffer, len)?;
+        }
+        Ok(())
     }
 
     fn state(&self) -> Result<Cow<'_, State>, TchError> {

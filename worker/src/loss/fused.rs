@@ -8,8 +8,8 @@
 use rayon::prelude::*;
 
 use super::kernel::{
-    BlockInput, BlockLoss, BlockOutput, LANES, RowTerms, adjust_block, loss_block, moments, run_sums,
-    unstandardise,
+    BlockInput, BlockLoss, BlockOutput, LANES, RowTerms, adjust_block, loss_block, moments, part_block,
+    run_sums, unstandardise,
 };
 use super::real::Real;
 use super::terms::{LossTerms, LossValue, ThresholdTerms, Thresholds};
@@ -173,6 +173,17 @@ impl<'a, T: Real> Pass<'a, T> {
         let rows = self.rows(z);
         let blocks = z.par_chunks(run).zip(scores.par_chunks_mut(run)).enumerate();
         blocks.for_each(|(block, (z, scores))| adjust_block(&self.input(block * size, z, &rows), scores));
+    }
+
+    /// What [`Pass::adjusted`] is the difference of.
+    pub fn parts(&self, z: &[T], standardised: &mut [T], thresholds: &mut [T]) {
+        let size = block_labels(self.labels);
+        let run = size * self.scale.len();
+        let rows = self.rows(z);
+        let sides = standardised.par_chunks_mut(run).zip(thresholds.par_chunks_mut(run));
+        z.par_chunks(run).zip(sides).enumerate().for_each(|(block, (z, (standardised, thresholds)))| {
+            part_block(&self.input(block * size, z, &rows), standardised, thresholds);
+        });
     }
 
     /// The rows of a batch whose logits are all there.

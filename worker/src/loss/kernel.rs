@@ -132,6 +132,25 @@ widest! {
 }
 
 widest! {
+    /// The two sides of a block's decisions: the standardised logits, and their thresholds.
+    pub fn part_block<T: Real>(input: &BlockInput<T>, standardised: &mut [T], thresholds: &mut [T]) {
+        let stride = input.rows.scale.len();
+        let sides = standardised.chunks_exact_mut(stride).zip(thresholds.chunks_exact_mut(stride));
+        for (offset, (z, (standardised, thresholds))) in input.z.chunks_exact(stride).zip(sides).enumerate() {
+            let label = input.first_label + offset;
+            let rows = input.rows.mean.iter().zip(&input.rows.inverse);
+            for ((standardised, &z), (&mean, &inverse)) in standardised.iter_mut().zip(z).zip(rows) {
+                *standardised = (z - mean) * inverse;
+            }
+            thresholds.fill(theta(input, label, T::ZERO, T::ZERO).value);
+            for entry in input.signals.of(label) {
+                thresholds[entry.row as usize] = theta(input, label, T::of(entry.local), T::of(entry.own)).value;
+            }
+        }
+    }
+}
+
+widest! {
     /// Takes the gradient back through the standardisation, eq. 2, and sums it over the rows.
     /// `shift` is the mean gradient of each row, `tilt` what the standard deviation gives back.
     pub fn unstandardise<T: Real>(

@@ -3,6 +3,7 @@
 use super::real::Real;
 use pipe::ml::config::loss::{LossConfig, Reduction};
 use pipe::ml::config::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant};
+pub use pipe::ml::history::LossValue;
 
 /// theta where the variant is static, as in the released code.
 pub const STATIC_THRESHOLD: f64 = 0.5;
@@ -72,13 +73,4 @@ pub struct Thresholds<'a, T> {
     pub beta: &'a [T],
     pub bias: &'a [T],
     pub lambda: &'a [T],
-}
-
-/// The loss of a batch, reduced.
-#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize)]
-pub struct LossValue {
-    pub bce: f64,
-    pub margin: f64,
-    /// bce + lambda_m · margin.
-    pub total: f64,
 }

@@ -32,10 +32,10 @@ pub enum PredictError {
 
 /// A model ready to score.
 pub struct Predictor {
-    pub(super) method: Method,
-    pub(super) map: FeatureMap,
-    pub(super) engine: Box<dyn Engine + Send>,
-    pub(super) pool: rayon::ThreadPool,
+    pub(crate) method: Method,
+    pub(crate) map: FeatureMap,
+    pub(crate) engine: Box<dyn Engine + Send>,
+    pub(crate) pool: rayon::ThreadPool,
 }
 
 impl Predictor {
@@ -80,7 +80,7 @@ impl Predictor {
         })
     }
 
-    pub(super) fn check(&self, rows: Unlabelled) -> Result<(), PredictError> {
+    pub(crate) fn check(&self, rows: Unlabelled) -> Result<(), PredictError> {
         let (model, rows) = (self.map.features(), rows.features.cols);
         if model == rows { Ok(()) } else { Err(PredictError::Features { model, rows }) }
     }

@@ -3,8 +3,6 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use pipe::ml::data::csr::{Csr, Features};
-use pipe::ml::data::examples::Examples;
 use pipe::ml::data::split_data::{PartName, SplitData};
 use pipe::ml::signal::idf::Idf;
 use pipe::stage::train::Train;
@@ -12,6 +10,7 @@ use pipe::stage::work::{Stopped, Work};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::device;
+use crate::part::Part;
 use crate::train::host::{Host, Progress};
 use crate::train::trainer::{Run, TrainError, train};
 
@@ -22,6 +21,7 @@ pub fn run(work: &mut Work) -> Result<()> {
     let idf: Idf = serde_json::from_slice(&std::fs::read(&idf)?).context("the IDF cannot be read")?;
     let chosen = device::name(device::choose(method.device)?);
     work.info(format!("training on {chosen}"));
+    work.fact("device", chosen);
     let parameters = method.parameters(data.meta().features as usize, data.meta().labels as usize);
     work.metric("parameters", parameters as f64);
 
@@ -58,42 +58,6 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     std::fs::write(path, serde_json::to_vec_pretty(value)?).with_context(|| path.display().to_string())
 }
 
-/// One part of a data set, all its rows.
-pub struct Part {
-    features: Csr,
-    labels: Csr,
-    rows: Vec<u32>,
-}
-
-impl Part {
-    pub fn open(data: &SplitData, part: PartName) -> Result<Self> {
-        let features = sparse(data.features(part)?);
-        let rows = (0..features.rows() as u32).collect();
-        Ok(Self { features, labels: data.labels(part)?, rows })
-    }
-
-    pub fn examples(&self) -> Examples<'_> {
-        Examples { features: &self.features, labels: &self.labels, rows: &self.rows }
-    }
-}
-
-/// Dense features as sparse rows without their zeros.
-pub fn sparse(features: Features) -> Csr {
-    let dense = match features {
-        Features::Sparse(csr) => return csr,
-        Features::Dense(dense) => dense,
-    };
-    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
-    for row in 0..dense.rows {
-        for (column, &value) in dense.row(row).iter().enumerate().filter(|(_, value)| **value != 0.0) {
-            indices.push(column as u32);
-            values.push(value);
-        }
-        indptr.push(indices.len() as u64);
-    }
-    Csr { cols: dense.cols, indptr: indptr.into(), indices: indices.into(), values: values.into() }
-}
-
 /// Tells the runner how training goes.
 struct Reporter<'a, 'b> {
     work: &'a mut Work<'b>,
@@ -127,20 +91,5 @@ impl Host for Reporter<'_, '_> {
 
     fn should_stop(&mut self) -> bool {
         self.work.should_stop()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use pipe::ml::data::csr::Dense;
-
-    use super::*;
-
-    #[test]
-    fn dense_features_lose_only_their_zeros() {
-        let dense = Dense { rows: 2, cols: 3, values: vec![0.0, 1.5, 0.0, 2.0, 0.0, -1.0].into() };
-        let csr = sparse(Features::Dense(dense));
-        assert_eq!((csr.row(0), csr.row_values(0)), (&[1][..], &[1.5][..]));
-        assert_eq!((csr.row(1), csr.row_values(1)), (&[0, 2][..], &[2.0, -1.0][..]));
     }
 }

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::history::History;
 use crate::engine::State;
 use crate::loss::terms::LossValue;
 use crate::model::tensors::{self, TensorsError};
 use crate::net::weights::Weights;
+use pipe::ml::history::History;
 
 const FORMAT: u32 = 1;
 const NAME: &str = "checkpoint";

@@ -1,113 +1,34 @@
-//! What is kept of every epoch. Free of clock and machine: the same key gives the same history.
-
-use serde::{Deserialize, Serialize};
+//! What an epoch leaves in the history.
 
 use crate::loss::real::Real;
-use crate::loss::terms::{LossValue, STATIC_THRESHOLD};
+use crate::loss::terms::STATIC_THRESHOLD;
 use crate::net::weights::Weights;
 use pipe::ml::config::method::Method;
-use pipe::ml::config::schedule::{StoppingConfig, Watched};
 use pipe::ml::config::threshold::{GlobalSignal, Squash};
-use pipe::ml::metric::label::{LabelCount, Tally};
+use pipe::ml::history::{Epoch, LossValue, Spread, Validation};
 use pipe::ml::signal::idf::Idf;
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct History {
-    pub epochs: Vec<Epoch>,
-    /// The epoch whose weights were kept, counted from 1.
-    pub kept: u64,
-    /// The validation figures were made with the true labels of the validation rows, as the
-    /// paper's were: no deployed model could reach them.
-    pub oracle: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Epoch {
-    /// Counted from 1.
-    pub epoch: u64,
-    /// Mean over the epoch's rows, while they were learned from.
-    pub loss: LossValue,
-    pub validation: Option<Validation>,
-    pub alpha: Spread,
-    pub beta: Spread,
-    /// As eq. 1 sees it.
-    pub lambda: Spread,
-    /// The threshold of an element without a local signal that is no true label.
-    pub theta: Spread,
-    /// Of the last step.
-    pub lr: f64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Validation {
-    /// Over all labels; one that does not occur counts 0.
-    pub macro_f1: f64,
-    pub macro_f1_present: f64,
-    pub micro_f1: f64,
-    pub positive_ratio: f64,
-}
-
-/// Mean and standard deviation over the labels.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Spread {
-    pub mean: f64,
-    pub std: f64,
-}
-
-impl Validation {
-    pub fn of(rows: usize, labels: &[LabelCount]) -> Self {
-        let tally = Tally::over(labels.iter().copied());
-        Self {
-            macro_f1: tally.macro_f1(),
-            macro_f1_present: tally.macro_f1_present(),
-            micro_f1: tally.micro_f1(),
-            positive_ratio: tally.positive_ratio(rows as u64),
-        }
-    }
-
-    pub fn watched(&self, metric: Watched) -> f64 {
-        match metric {
-            Watched::MacroF1 => self.macro_f1,
-            Watched::MicroF1 => self.micro_f1,
-        }
-    }
-}
-
-impl Spread {
-    pub fn of(values: &[f64]) -> Self {
-        let count = values.len().max(1) as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
-        Self { mean, std: variance.sqrt() }
-    }
-}
-
-impl Epoch {
-    pub fn new(
-        epoch: u64,
-        loss: LossValue,
-        validation: Option<Validation>,
-        method: &Method,
-        weights: &Weights,
-        idf: &Idf,
-        lr: f64,
-    ) -> Self {
-        let spread = |values: &[f32]| Spread::of(&values.iter().map(|&v| v.into()).collect::<Vec<f64>>());
-        let lambda = effective_lambda(method, weights);
-        Self {
-            epoch,
-            loss,
-            validation,
-            alpha: spread(&weights.alpha),
-            beta: spread(&weights.beta),
-            theta: Spread::of(&base_thresholds(method, weights, idf)),
-            lambda: Spread::of(&lambda),
-            lr,
-        }
+/// The figures of one epoch.
+pub fn epoch_record(
+    epoch: u64,
+    loss: LossValue,
+    validation: Option<Validation>,
+    method: &Method,
+    weights: &Weights,
+    idf: &Idf,
+    lr: f64,
+) -> Epoch {
+    let spread = |values: &[f32]| Spread::of(&values.iter().map(|&v| v.into()).collect::<Vec<f64>>());
+    let lambda = effective_lambda(method, weights);
+    Epoch {
+        epoch,
+        loss,
+        validation,
+        alpha: spread(&weights.alpha),
+        beta: spread(&weights.beta),
+        theta: Spread::of(&base_thresholds(method, weights, idf)),
+        lambda: Spread::of(&lambda),
+        lr,
     }
 }
 
@@ -136,77 +57,4 @@ pub fn base_thresholds(method: &Method, weights: &Weights, idf: &Idf) -> Vec<f64
         }
     };
     (0..weights.labels()).map(theta).collect()
-}
-
-impl History {
-    /// The best epoch by the watched figure, the first of equals, and its value.
-    pub fn best(&self, stopping: &StoppingConfig) -> Option<(u64, f64)> {
-        let mut best = None;
-        for epoch in &self.epochs {
-            let Some(value) = epoch.validation.map(|v| v.watched(stopping.metric)) else { continue };
-            if best.is_none_or(|(_, top)| value > top) {
-                best = Some((epoch.epoch, value));
-            }
-        }
-        best
-    }
-
-    /// Whether the figures so far say that training is over.
-    pub fn says_stop(&self, stopping: &StoppingConfig) -> bool {
-        let done = self.epochs.len() as u64;
-        match (stopping.patience.value(), self.best(stopping)) {
-            (Some(patience), Some((best, _))) => {
-                done >= stopping.min_epochs && (done - best) as f64 >= patience
-            }
-            _ => false,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pipe::ml::config::choice::Limit;
-
-    fn history(scores: &[f64]) -> History {
-        let spread = Spread { mean: 0.0, std: 0.0 };
-        let epoch = |(i, &macro_f1): (usize, &f64)| Epoch {
-            epoch: i as u64 + 1,
-            loss: LossValue::default(),
-            validation: Some(Validation {
-                macro_f1,
-                macro_f1_present: 0.0,
-                micro_f1: 0.0,
-                positive_ratio: 0.0,
-            }),
-            alpha: spread,
-            beta: spread,
-            lambda: spread,
-            theta: spread,
-            lr: 0.1,
-        };
-        History { epochs: scores.iter().enumerate().map(epoch).collect(), ..History::default() }
-    }
-
-    fn patience(epochs: f64, min_epochs: u64) -> StoppingConfig {
-        StoppingConfig {
-            metric: Watched::MacroF1,
-            patience: Limit::At(epochs),
-            min_epochs,
-            restore_best: true,
-        }
-    }
-
-    #[test]
-    fn training_stops_after_as_many_epochs_without_a_better_one_as_patience_allows() {
-        assert!(!history(&[0.1, 0.3, 0.2]).says_stop(&patience(2.0, 1)));
-        assert!(history(&[0.1, 0.3, 0.2, 0.3]).says_stop(&patience(2.0, 1)));
-        assert!(!history(&[0.1, 0.3, 0.2, 0.3]).says_stop(&patience(2.0, 5)));
-    }
-
-    #[test]
-    fn of_equally_good_epochs_the_first_is_best() {
-        assert_eq!(history(&[0.1, 0.3, 0.3]).best(&patience(2.0, 1)), Some((2, 0.3)));
-        assert_eq!(history(&[]).best(&patience(2.0, 1)), None);
-    }
 }

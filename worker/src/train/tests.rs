@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::history::{History, Validation};
 use super::host::{Host, Progress, Quiet};
 use super::trainer::{Run, TrainError, Trained, train};
 use crate::engine::cpu::CpuEngine;
@@ -14,7 +13,7 @@ use crate::model::predict::{PredictError, Predictor};
 use crate::net::features::FeatureMap;
 use crate::net::weights::Weights;
 use pipe::ml::config::choice::{Limit, PosWeight};
-use pipe::ml::config::device::Device;
+use pipe::ml::config::device::{Device, Precision};
 use pipe::ml::config::method::Method;
 use pipe::ml::config::net::{Activation, Features};
 use pipe::ml::config::optimiser::OptimiserKind;
@@ -24,6 +23,7 @@ use pipe::ml::config::threshold::Variant;
 use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::{Examples, Unlabelled};
 use pipe::ml::data::random::Random;
+use pipe::ml::history::{History, Validation};
 use pipe::ml::metric::counts::Counts;
 use pipe::ml::metric::label::LabelCount;
 use pipe::ml::signal::idf::Idf;
@@ -364,6 +364,51 @@ fn the_engine_of_the_cpu_and_plain_libtorch_take_the_same_steps() {
             assert!((a - b).abs() < 2e-3 * (1.0 + b.abs()), "{a} {b}");
         }
     }
+}
+
+#[test]
+fn rows_gathered_on_the_device_train_as_rows_sent_there() {
+    let data = data();
+    let idf = Idf::of_rows(&data.labels, &data.train, 1.0);
+    for features in [Features::All, Features::Hash, Features::Cut] {
+        let mut method = small(Preset::Paper);
+        method.net.features = features;
+        method.net.feature_count = 20;
+        let map = FeatureMap::new(&method.net, &data.features, &data.train);
+        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let start = State::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
+        let mut sent = TorchEngine::new(&method, &idf, start.clone(), tch::Device::Cpu).unwrap();
+        let mut held = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
+        assert!(held.hold(&map, &data.features));
+        for step in 0..3 {
+            let positions: Vec<u32> = (0..31).map(|i| (i * 7 + step as u32 * 50) % 240).collect();
+            let whole = sent.step(&batch(&data, &map, &supply, &positions), 0.01, step).unwrap();
+            let listed = held.step(&Batch::of_held(&supply, data.train(), &positions), 0.01, step).unwrap();
+            assert_eq!(whole, listed);
+        }
+        let (sent, held) = (sent.state().unwrap(), held.state().unwrap());
+        for (sent, held) in sent.weights.named().iter().zip(held.weights.named()) {
+            assert_eq!(sent.2[..], held.2[..], "{}", sent.0);
+        }
+    }
+}
+
+#[test]
+fn half_width_products_change_a_step_by_no_more_than_their_rounding() {
+    let data = data();
+    let idf = Idf::of_rows(&data.labels, &data.train, 1.0);
+    let full = small(Preset::Paper);
+    let mut half = full.clone();
+    half.precision = Precision::Bf16;
+    let [full, half] = [full, half].map(|method| {
+        let map = FeatureMap::new(&method.net, &data.features, &data.train);
+        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let start = State::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
+        let mut engine = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
+        let positions: Vec<u32> = (0..32).collect();
+        engine.step(&batch(&data, &map, &supply, &positions), 0.01, 0).unwrap().total
+    });
+    assert!(full != half && (full - half).abs() < 0.01 * full.abs(), "{full} {half}");
 }
 
 #[test]

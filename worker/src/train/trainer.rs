@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::checkpoint::{Checkpoint, CheckpointError, Checkpoints, Position};
 use super::divergence::likely_cause;
-use super::history::{Epoch, History, Validation};
+use super::history::epoch_record;
 use super::host::{Host, Progress};
 use crate::engine::score::{count, score, score_with_labels};
 use crate::engine::{self, Batch, Engine, State};
@@ -16,6 +16,7 @@ use crate::net::weights::Weights;
 use pipe::ml::config::method::Method;
 use pipe::ml::data::examples::Examples;
 use pipe::ml::data::random::Streams;
+use pipe::ml::history::{History, Validation};
 use pipe::ml::metric::label::LabelCount;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::supply::LocalSupply;
@@ -86,6 +87,8 @@ struct Trainer<'a> {
     run: Run<'a>,
     host: &'a mut dyn Host,
     map: FeatureMap,
+    /// The engine has the training rows: batches are lists of them.
+    held: bool,
     engine: Box<dyn Engine + Send>,
     supply: LocalSupply<'a>,
     validation_supply: Option<LocalSupply<'a>>,
@@ -117,11 +120,13 @@ impl<'a> Trainer<'a> {
         let validation_supply = run.validation.map(|rows| {
             LocalSupply::in_prediction(method.local_in_prediction(), signal, run.train, rows.unlabelled())
         });
-        let engine = engine::device::engine(method, run.idf, found.state)?;
+        let mut engine = engine::device::engine(method, run.idf, found.state)?;
+        let held = engine.hold(&map, run.train.features);
         Ok(Self {
             run,
             host,
             map,
+            held,
             engine,
             supply,
             validation_supply,
@@ -191,7 +196,7 @@ impl<'a> Trainer<'a> {
         let validation = self.validate()?;
         let loss = scaled(self.position.loss, 1.0 / self.position.rows as f64);
         let state = self.engine.state()?;
-        let record = Epoch::new(number, loss, validation, method, &state.weights, self.run.idf, lr);
+        let record = epoch_record(number, loss, validation, method, &state.weights, self.run.idf, lr);
         self.position.history.epochs.push(record);
         let best = self.position.history.best(&method.stopping);
         if method.stopping.restore_best && best.is_some_and(|(epoch, _)| epoch == number) {
@@ -201,7 +206,7 @@ impl<'a> Trainer<'a> {
     }
 
     fn batch(&self, positions: &[u32]) -> Batch {
-        Batch::labelled(&self.map, &self.supply, self.run.train, positions)
+        make_batch(self.held, &self.map, &self.supply, self.run.train, positions)
     }
 
     /// One step on a batch, while the next one is put together.
@@ -214,10 +219,10 @@ impl<'a> Trainer<'a> {
     ) -> Result<Option<Batch>, TrainError> {
         let train = self.run.train;
         let (engine, step) = (&mut self.engine, self.position.step);
-        let (map, supply) = (&self.map, &self.supply);
+        let (held, map, supply) = (self.held, &self.map, &self.supply);
         let (loss, next) = rayon::join(
             || engine.step(batch, lr, step),
-            || following.map(|positions| Batch::labelled(map, supply, train, positions)),
+            || following.map(|positions| make_batch(held, map, supply, train, positions)),
         );
         let loss = loss?;
         let position = &mut self.position;
@@ -293,6 +298,19 @@ impl<'a> Trainer<'a> {
             loss: if position.rows > 0 { so_far } else { last.map_or(0.0, |epoch| epoch.loss.total) },
             macro_f1: last.and_then(|epoch| epoch.validation).map(|validation| validation.macro_f1),
         });
+    }
+}
+
+fn make_batch(
+    held: bool,
+    map: &FeatureMap,
+    supply: &LocalSupply,
+    train: Examples,
+    positions: &[u32],
+) -> Batch {
+    match held {
+        true => Batch::of_held(supply, train, positions),
+        false => Batch::labelled(map, supply, train, positions),
     }
 }
 

@@ -1,0 +1,221 @@
+//! `pipe lock`, and what `pipe run` does with a lock that is there.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::args::LockArgs;
+use super::cache::warn_of_damage;
+use super::data_files;
+use super::exit::{Exit, Failure, Outcome};
+use super::project::Project;
+use super::text;
+use crate::lock::compare::{Verdict, class_difference, compare};
+use crate::lock::merge::merge;
+use crate::lock::report::{Check, Outcome as Found};
+use crate::lock::{Lock, LockedOutput, Record, follow, path_of};
+use crate::plan::Plan;
+use crate::runner::{Judge, Options, Outlook, survey};
+use crate::spec::pipeline::{Instance, InstanceIndex};
+use crate::store::Store;
+use crate::store::manifest::{Manifest, Stored};
+
+/// Writes the lock of what the cache has. Runs nothing.
+pub fn lock(project: &Project, args: &LockArgs) -> Outcome {
+    if let Some(files) = &args.merge {
+        return merge_files(files);
+    }
+    let Some(file) = &args.file else {
+        return Err(Failure::bad_input("which pipeline? `pipe lock FILE`"));
+    };
+    let store = project.store_to_read()?;
+    let plan = planned(project, file)?;
+    let new = of_cache(&plan, &store)?;
+    warn_of_damage(project, &store);
+    let path = path_of(file);
+    match read(&path) {
+        Ok(None) => {}
+        Ok(Some(old)) if old == new => return said(project, &format!("{} is up to date", path.display())),
+        Ok(Some(old)) if !args.rebuild => {
+            let count = text::count(new.changes_from(&old), "entry").replace("entrys", "entries");
+            return Err(Failure::bad_input(format!(
+                "{} differs from what the cache has in {count}; `pipe verify {}` says where, and `pipe lock \
+                 --rebuild` replaces it",
+                path.display(),
+                file.display()
+            )));
+        }
+        Err(failure) if !args.rebuild => return Err(failure),
+        _ => {}
+    }
+    write(&path, &new)?;
+    said(project, &format!("{} written: {}", path.display(), contents(&new)))
+}
+
+fn said(project: &Project, sentence: &str) -> Outcome {
+    project.status(sentence);
+    Ok(Exit::Done)
+}
+
+fn contents(lock: &Lock) -> String {
+    let (stages, files) = (lock.stages.len(), lock.placed.len());
+    format!("{}, {}", text::count(stages, "stage"), text::count(files, "placed file"))
+}
+
+/// A pipeline whose data files are found where they are, but not fetched.
+pub fn planned(project: &Project, file: &Path) -> Result<Plan, Failure> {
+    let mut pipeline = project.load(file, &[])?;
+    data_files::find(&mut pipeline, &project.data_dir);
+    Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))
+}
+
+/// Nothing if there is no such file.
+pub fn read(path: &Path) -> Result<Option<Lock>, Failure> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Failure::bad_input(format!("cannot read {}: {error}", path.display()))),
+    };
+    let lock = text.parse().map_err(|error| Failure::bad_input(format!("{}: {error}", path.display())))?;
+    Ok(Some(lock))
+}
+
+/// Whole or not at all.
+pub fn write(path: &Path, lock: &Lock) -> Result<(), Failure> {
+    let temp = path.with_extension(format!("lock.{}", std::process::id()));
+    let written = || {
+        let mut file = fs::File::create(&temp)?;
+        file.write_all(lock.to_string().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temp, path)
+    };
+    written().map_err(|error| {
+        let _ = fs::remove_file(&temp);
+        Failure::bad_input(format!("cannot write {}: {error}", path.display()))
+    })
+}
+
+/// What the cache has for every stage of the pipeline.
+fn of_cache(plan: &Plan, store: &Store) -> Result<Lock, Failure> {
+    let outlooks = survey(plan, store, &Options::default());
+    let mut manifests: Vec<&Manifest> = Vec::with_capacity(outlooks.len());
+    for (instance, outlook) in plan.pipeline().instances.iter().zip(&outlooks) {
+        match outlook {
+            Outlook::Fresh(manifest) => manifests.push(manifest),
+            _ => {
+                return Err(Failure::bad_input(format!(
+                    "`{}` has no result in the cache for the pipeline as it is; `pipe run {}` first",
+                    instance.id,
+                    plan.pipeline().file.display()
+                )));
+            }
+        }
+    }
+    Ok(Lock::of(plan.pipeline(), manifests))
+}
+
+/// After a run that succeeded in full: brings a lock that is there up to date.
+pub fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failure> {
+    let path = path_of(&plan.pipeline().file);
+    if !path.exists() {
+        return Ok(());
+    }
+    let new = of_cache(plan, store)?;
+    let changes = match read(&path) {
+        Ok(Some(old)) if old == new => return Ok(()),
+        Ok(Some(old)) => new.changes_from(&old),
+        _ => new.stages.len() + new.placed.len(),
+    };
+    write(&path, &new)?;
+    let changes = text::count(changes, "change");
+    project.status(&format!("{} updated, {changes}; commit it with what caused them", path.display()));
+    Ok(())
+}
+
+/// Before `pipe run --locked`: what the pipeline would compute is what the lock records.
+pub fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Judge, Failure> {
+    let path = path_of(&plan.pipeline().file);
+    let Some(lock) = read(&path)? else {
+        let sentence = format!("there is no {}; `pipe lock` writes it", path.display());
+        return Err(Failure::bad_input(sentence));
+    };
+    let drifted: Vec<Check> = follow::follow(plan, &lock, &|path| present(store, path))
+        .into_iter()
+        .filter(|check| check.outcome != Found::Same)
+        .collect();
+    if let [first, rest @ ..] = &drifted[..] {
+        let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+        let text = format!(
+            "--locked: this run would not give what {} records: `{}`: {}{more}; nothing was run",
+            path.display(),
+            first.name,
+            first.message
+        );
+        return Err(Failure::new(Exit::StageFailed, text));
+    }
+    let instances: Vec<Instance> = plan.pipeline().instances.clone();
+    let cache_dir: PathBuf = cache_dir.to_owned();
+    Ok(Judge::new(move |InstanceIndex(index), manifest| {
+        let instance = &instances[index];
+        let record = lock.stages.get(&instance.id.to_string()).ok_or("it is not in the lock")?;
+        let Ok(store) = Store::open_read_only(&cache_dir) else { return Ok(()) };
+        object(instance, record, manifest, &store)
+    }))
+}
+
+fn object(instance: &Instance, record: &Record, manifest: &Manifest, store: &Store) -> Result<(), String> {
+    let now = Record::of(instance, manifest);
+    if now.key != record.key {
+        return Err(format!(
+            "--locked: its key is {}, and the lock has {}",
+            now.key.short(),
+            record.key.short()
+        ));
+    }
+    let read = |_: bool, output: &LockedOutput| store.read(&stored(output)).ok();
+    let verdicts = compare(record.into(), (&now).into(), &instance.compare, &read);
+    for (name, verdict) in verdicts {
+        if let Verdict::Different(how) = verdict {
+            let class = class_difference(&record.class, &now.class).map(|class| format!("; {class}"));
+            let class = class.unwrap_or_default();
+            return Err(format!("--locked: its `{name}` is not what the lock records: {how}{class}"));
+        }
+    }
+    Ok(())
+}
+
+pub fn stored(output: &LockedOutput) -> Stored {
+    Stored { blob: output.blob, bytes: output.bytes, directory: output.directory }
+}
+
+/// The content of a file of the user's, if it is here.
+pub fn present(store: &Store, path: &Path) -> Option<crate::digest::BlobId> {
+    store.digest_source(path).ok().map(|source| source.blob)
+}
+
+/// As git calls a merge driver: the result goes to the second file, and the exit code says whether
+/// there is one.
+fn merge_files(files: &[PathBuf]) -> Outcome {
+    let [base, ours, theirs] = files else {
+        return Err(Failure::bad_input("--merge takes three files: BASE OURS THEIRS"));
+    };
+    // Two branches may each have added the lock: then git's base is an empty file.
+    let empty = fs::metadata(base).is_ok_and(|file| file.len() == 0);
+    let base = if empty { Some(Lock::default()) } else { read(base)? };
+    let (Some(base), Some(our_lock), Some(theirs)) = (base, read(ours)?, read(theirs)?) else {
+        return Err(Failure::bad_input("--merge: one of the three files is not there"));
+    };
+    match merge(&base, &our_lock, &theirs) {
+        Ok(merged) => {
+            write(ours, &merged)?;
+            Ok(Exit::Done)
+        }
+        Err(conflicts) => Err(Failure::new(
+            Exit::StageFailed,
+            format!(
+                "both sides changed {}; ours is kept: merge the pipeline, then `pipe run` or `pipe lock --rebuild`",
+                conflicts.join(", ")
+            ),
+        )),
+    }
+}

@@ -1,0 +1,172 @@
+//! `pipe table`: the finished tables of a pipeline, in the terminal.
+
+use std::fmt::Write as _;
+
+use tabled::builder::Builder;
+use tabled::settings::object::{Columns, Object, Rows};
+use tabled::settings::{Alignment, Padding, Style, Width};
+
+use super::args::{TableArgs, TableFormat};
+use super::exit::{Exit, Failure, Outcome};
+use super::look::{Survey, manifest};
+use super::print_text;
+use super::project::{Project, select};
+use crate::report::markdown::column_titles;
+use crate::report::sheet::{Piece, Sheet, Text, lay_out};
+use crate::report::table::Table;
+use crate::stage::kind::StageKind;
+use crate::stage::table::TableStage;
+
+/// Longer names are broken into lines.
+const NAME_WIDTH: usize = 48;
+
+pub fn table(project: &Project, args: &TableArgs) -> Outcome {
+    let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
+    let mut wanted = match &args.stage {
+        Some(stage) => select(survey.plan.pipeline(), std::slice::from_ref(stage))?,
+        None => survey.instances().map(|(index, ..)| index).collect(),
+    };
+    wanted.retain(|&index| survey.plan.instance(index).kind == TableStage::NAME);
+    if wanted.is_empty() {
+        let what = args.stage.as_deref().map_or("the pipeline has no", |_| "this is not a");
+        return Err(Failure::bad_input(format!("{what} `table` stage")));
+    }
+    let several = wanted.len() > 1;
+    let mut out = String::new();
+    for index in wanted {
+        let name = survey.name(index);
+        let outlook = &survey.outlooks[index.0];
+        let Some(manifest) = manifest(outlook) else {
+            let (state, reason) = survey.words(outlook);
+            let message = format!("`{name}` is not up to date ({state}: {reason}); `pipe run` computes it");
+            return Err(Failure::new(Exit::StageFailed, message));
+        };
+        let output = match args.format {
+            TableFormat::Text | TableFormat::Json => "json",
+            TableFormat::Md => "md",
+            TableFormat::Tex => "tex",
+            TableFormat::Csv => "csv",
+            TableFormat::Macros => "macros",
+        };
+        let Some(stored) = manifest.outputs.get(output) else {
+            return Err(Failure::new(Exit::CacheDamage, format!("`{name}` has no output `{output}`")));
+        };
+        let content = survey.store.read(stored)?;
+        if several && args.format == TableFormat::Text {
+            let _ = writeln!(out, "{}\n", project.paint_out.bold(&name));
+        }
+        if args.format == TableFormat::Text {
+            let table: Table = serde_json::from_slice(&content).map_err(anyhow::Error::from)?;
+            out.push_str(&terminal(&lay_out(&table)));
+        } else {
+            out.push_str(&String::from_utf8_lossy(&content));
+        }
+        if several && args.format == TableFormat::Text {
+            out.push('\n');
+        }
+    }
+    print_text(&out)
+}
+
+fn terminal(sheet: &Sheet) -> String {
+    let mut out = String::new();
+    let mut caption: Vec<String> = sheet.caption.iter().map(|caption| plain(caption)).collect();
+    caption.extend(sheet.legend.iter().map(|sentence| text(sentence)));
+    if !caption.is_empty() {
+        let _ = writeln!(out, "{}\n", caption.join(" "));
+    }
+    let mut builder = Builder::default();
+    let titles = column_titles(sheet);
+    let depth = titles.iter().map(Vec::len).max().unwrap_or(1);
+    let mut head: Vec<String> =
+        sheet.stub.iter().map(|title| format!("{}{}", "\n".repeat(depth - 1), plain(title))).collect();
+    head.extend(titles.iter().map(|path| {
+        let lines: Vec<String> = path.iter().map(|title| text(title)).collect();
+        format!("{}{}", "\n".repeat(depth - lines.len()), lines.join("\n"))
+    }));
+    builder.push_record(head);
+    for row in &sheet.rows {
+        builder.push_record(row.heads.iter().chain(&row.cells).map(|cell| text(cell)));
+    }
+    let mut grid = builder.build();
+    grid.with(Style::blank()).with(Padding::new(0, 2, 0, 0));
+    grid.modify(Columns::new(..sheet.stub.len()), Width::wrap(NAME_WIDTH));
+    grid.modify(Columns::new(sheet.stub.len()..), Alignment::right());
+    grid.modify(Rows::first().intersect(Columns::new(sheet.stub.len()..)), Alignment::right());
+    for line in grid.to_string().lines() {
+        let _ = writeln!(out, "{}", line.trim_end());
+    }
+    for note in &sheet.notes {
+        let _ = write!(out, "\n{}", text(note));
+    }
+    if !sheet.notes.is_empty() {
+        out.push('\n');
+    }
+    out
+}
+
+/// `tabled` counts colours as width, so best and second best are set in `**` and `__`, in colour or not.
+fn text(text: &Text) -> String {
+    text.iter()
+        .map(|piece| match piece {
+            Piece::Text(text) => plain(text),
+            Piece::Number(number) => number.clone(),
+            Piece::Best(number) => format!("**{number}**"),
+            Piece::Second(number) => format!("__{number}__"),
+            Piece::PlusMinus => " ± ".to_owned(),
+            Piece::Oracle => "†".to_owned(),
+            Piece::Differs => "*".to_owned(),
+            Piece::Up => " ↑".to_owned(),
+            Piece::Down => " ↓".to_owned(),
+            Piece::Difference => "Δ".to_owned(),
+            Piece::Nothing => "–".to_owned(),
+        })
+        .collect()
+}
+
+/// Nothing that would steer the terminal; text from right to left is kept from turning what is beside it.
+fn plain(text: &str) -> String {
+    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown: String = text.chars().map(|c| if steers(c) { ' ' } else { c }).collect();
+    let turns =
+        |c: char| matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}');
+    if shown.contains(turns) { format!("\u{2068}{shown}\u{2069}") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sheet::{Head, SheetRow};
+
+    #[test]
+    fn columns_line_up_under_their_heads() {
+        let word = |text: &str| vec![Piece::Text(text.to_owned())];
+        let head = |text: Text, columns| Head { text, columns };
+        let sheet = Sheet {
+            stub: vec!["Variant".to_owned()],
+            heads: vec![
+                vec![head(vec![Piece::Text("Macro F1".into()), Piece::Up], 2)],
+                vec![head(word("ours"), 1), head(word("Paper"), 1)],
+            ],
+            rows: vec![
+                SheetRow {
+                    ruled: false,
+                    heads: vec![vec![Piece::Text("adaptive".into()), Piece::Oracle]],
+                    cells: vec![
+                        vec![Piece::Best("0.38".into()), Piece::Differs],
+                        vec![Piece::Number("0.17".into())],
+                    ],
+                },
+                SheetRow {
+                    ruled: false,
+                    heads: vec![word("\u{1b}[31mred \u{202e}name")],
+                    cells: vec![vec![Piece::Second("0.3".into())], vec![Piece::Nothing]],
+                },
+            ],
+            caption: Some("Two variants.".to_owned()),
+            legend: Vec::new(),
+            notes: vec![vec![Piece::Oracle, Piece::Text(" Oracle.".into())]],
+        };
+        insta::assert_snapshot!(terminal(&sheet));
+    }
+}

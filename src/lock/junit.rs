@@ -1,0 +1,78 @@
+//! A report as JUnit XML, which every CI service shows.
+
+use std::fmt::Write;
+
+use super::report::{Outcome, Report};
+
+/// One test case per check. Drift and damage are failures, what cannot be told is an error.
+pub fn junit(report: &Report, suite: &str) -> String {
+    let count = |outcome| report.count(outcome);
+    let failures = count(Outcome::Drift) + count(Outcome::Damage);
+    let totals = format!(
+        "name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"{}\" skipped=\"{}\"",
+        escape(suite),
+        report.checks.len(),
+        count(Outcome::CannotTell),
+        count(Outcome::NotChecked),
+    );
+    let mut xml = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite {totals}>\n");
+    for check in &report.checks {
+        // Writing to a String cannot fail.
+        let _ = write!(xml, "<testcase classname=\"{}\" name=\"{}\"", check.what, escape(&check.name));
+        let element = match check.outcome {
+            Outcome::Same => "",
+            Outcome::NotChecked => "skipped",
+            Outcome::CannotTell => "error",
+            Outcome::Drift | Outcome::Damage => "failure",
+        };
+        if element.is_empty() {
+            xml.push_str("/>\n");
+            continue;
+        }
+        let (message, detail) = (escape(&check.message), escape(&check.detail));
+        let _ = writeln!(xml, "><{element} message=\"{message}\">{detail}</{element}></testcase>");
+    }
+    xml.push_str("</testsuite>\n</testsuites>\n");
+    xml
+}
+
+/// XML has no way to write most control characters, not even as references.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' => escaped.push_str("&#10;"),
+            '\t' => escaped.push_str("&#9;"),
+            c if c.is_control() || ['\u{fffe}', '\u{ffff}'].contains(&c) => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Check;
+    use super::*;
+
+    #[test]
+    fn outcomes_become_what_ci_services_count() {
+        let checks = vec![
+            Check::same("stage", "data"),
+            Check::drift("stage", "train[\"a<b\"]", "lr 1 -> 2 & more").with_detail("-a\n+b\u{1}".into()),
+            Check::cannot_tell("stage", "eval", "not in the cache"),
+        ];
+        let xml = junit(&Report { checks }, "x.yaml");
+        assert!(xml.contains("tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\""), "{xml}");
+        assert!(
+            xml.contains("name=\"train[&quot;a&lt;b&quot;]\"><failure message=\"lr 1 -&gt; 2 &amp; more\">"),
+            "{xml}"
+        );
+        assert!(xml.contains(">-a&#10;+b\u{fffd}</failure>"), "{xml}");
+        assert!(xml.contains("<testcase classname=\"stage\" name=\"data\"/>"), "{xml}");
+    }
+}

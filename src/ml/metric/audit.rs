@@ -1,0 +1,399 @@
+//! What an `audit` stage leaves: the artifact `audit`, one JSON file, and the page that is made of it.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::marked::Protocol;
+use crate::ml::data::duplicates::Duplicates;
+use crate::ml::data::split_data::PartName;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Audit {
+    /// No decision depends on the labels of the evaluated rows, and nothing was chosen by looking at them.
+    pub passed: bool,
+    pub protocol: Protocol,
+    pub part: PartName,
+    pub rows: u64,
+    pub labels: u64,
+    /// The decisions as an evaluation makes them.
+    pub as_is: Figures,
+    /// The same path again, with something changed.
+    pub trials: Vec<Trial>,
+    /// Evaluated rows that are training rows too; absent where nobody looked.
+    pub duplicates: Option<Duplicates>,
+    pub coverage: Coverage,
+    pub selection: Selection,
+    /// In order of weight, each a sentence with its figures.
+    pub findings: Vec<Finding>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figures {
+    pub macro_f1: f64,
+    pub micro_f1: f64,
+    /// Entries that are predicted.
+    pub predicted: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// Every evaluated row is given the labels of another one.
+    LabelsPermuted,
+    /// Every evaluated row is given no labels.
+    LabelsBlanked,
+    /// Every evaluated row loses all its features.
+    FeaturesBlanked,
+}
+
+impl Change {
+    pub fn of_labels(self) -> bool {
+        self != Self::FeaturesBlanked
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::LabelsPermuted => "labels permuted among the rows",
+            Self::LabelsBlanked => "labels blanked",
+            Self::FeaturesBlanked => "features blanked",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    pub change: Change,
+    /// Of rows x labels decisions, those that came out differently.
+    pub changed_decisions: u64,
+    pub changed_rows: u64,
+    /// Against the true labels.
+    pub figures: Figures,
+    /// Macro-F1 against the labels that were handed in, where those are not the true ones.
+    pub macro_f1_of_given: Option<f64>,
+}
+
+/// What macro-F1 over all labels can reach at most on these rows.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Coverage {
+    pub labels: u64,
+    pub absent_from_train: u64,
+    /// Labels that no evaluated row has count 0 whatever is predicted.
+    pub absent_from_evaluated: u64,
+    /// In the evaluated rows, and in no training row: nothing could have been learnt.
+    pub evaluated_but_unlearnt: u64,
+    /// (labels - absent_from_evaluated) / labels.
+    pub cap: f64,
+    /// The same without the labels that could not be learnt.
+    pub learnable_cap: f64,
+}
+
+/// What the model's own record says about how its epoch was chosen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Selection {
+    /// False where no history was handed in: then nothing is known.
+    pub known: bool,
+    /// Epochs were compared on validation rows, and one was chosen by that.
+    pub by_validation: bool,
+    /// The figures that they were compared by had seen the true labels of the validation rows.
+    pub by_oracle: bool,
+    /// The rows that epochs were compared on are the evaluated ones.
+    pub on_evaluated_rows: bool,
+    /// Evaluated rows that are validation rows too.
+    pub evaluated_in_validation: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finding {
+    pub weight: Weight,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weight {
+    /// The figures do not mean what they seem to.
+    Leak,
+    /// The figures flatter, or are capped, to a degree that is stated.
+    Caution,
+    Note,
+}
+
+/// Everything that was observed; [`Observed::judge`] turns it into a verdict.
+pub struct Observed {
+    pub protocol: Protocol,
+    pub part: PartName,
+    pub rows: u64,
+    pub as_is: Figures,
+    pub trials: Vec<Trial>,
+    pub duplicates: Option<Duplicates>,
+    pub coverage: Coverage,
+    pub selection: Selection,
+}
+
+impl Coverage {
+    /// From the number of training and evaluated rows that each label is true in.
+    pub fn of(train: &[u32], evaluated: impl Iterator<Item = u32>) -> Self {
+        let labels = train.len() as u64;
+        let (mut absent_from_evaluated, mut evaluated_but_unlearnt) = (0, 0);
+        for (&train, evaluated) in train.iter().zip(evaluated) {
+            absent_from_evaluated += u64::from(evaluated == 0);
+            evaluated_but_unlearnt += u64::from(evaluated > 0 && train == 0);
+        }
+        let absent_from_train = train.iter().filter(|count| **count == 0).count() as u64;
+        let share = |count: u64| if labels == 0 { 0.0 } else { count as f64 / labels as f64 };
+        let cap = share(labels - absent_from_evaluated);
+        let learnable_cap = share(labels - absent_from_evaluated - evaluated_but_unlearnt);
+        Self { labels, absent_from_train, absent_from_evaluated, evaluated_but_unlearnt, cap, learnable_cap }
+    }
+}
+
+impl Observed {
+    pub fn judge(self) -> Audit {
+        let mut findings = Vec::new();
+        let leaks = self.leaks(&mut findings);
+        self.cautions(&mut findings);
+        findings.sort_by_key(|finding: &Finding| finding.weight);
+        Audit {
+            passed: !leaks && !self.selection.on_evaluated_rows,
+            protocol: self.protocol,
+            part: self.part,
+            rows: self.rows,
+            labels: self.coverage.labels,
+            as_is: self.as_is,
+            trials: self.trials,
+            duplicates: self.duplicates,
+            coverage: self.coverage,
+            selection: self.selection,
+            findings,
+        }
+    }
+
+    /// Whether any decision follows the labels of the evaluated rows.
+    fn leaks(&self, findings: &mut Vec<Finding>) -> bool {
+        let mut say = |text: String| findings.push(Finding { weight: Weight::Leak, text });
+        let mut leaks = false;
+        for trial in self.trials.iter().filter(|trial| trial.change.of_labels()) {
+            if trial.changed_decisions == 0 {
+                continue;
+            }
+            leaks = true;
+            let (changed, rows, all) = (trial.changed_decisions, trial.changed_rows, self.rows);
+            let mut text = format!(
+                "with the {}, {changed} decisions in {rows} of {all} rows change: the predictions read the labels of the \
+                 rows that they are judged by",
+                trial.change.words()
+            );
+            if let Some(given) = trial.macro_f1_of_given.filter(|_| trial.change == Change::LabelsPermuted) {
+                let _ = write!(
+                    text,
+                    "; macro-F1 is {given:.3} against the wrong labels that were handed in, and {:.3} against the true ones",
+                    trial.figures.macro_f1
+                );
+            }
+            say(text);
+        }
+        let blind = self.trials.iter().find(|trial| trial.change == Change::FeaturesBlanked);
+        if let Some(trial) = blind.filter(|_| leaks) {
+            say(format!(
+                "with every feature blanked, macro-F1 is still {:.2} (as it is: {:.2}): the thresholds read the answers",
+                trial.figures.macro_f1, self.as_is.macro_f1
+            ));
+        }
+        leaks
+    }
+
+    fn cautions(&self, findings: &mut Vec<Finding>) {
+        let mut say = |weight, text: String| findings.push(Finding { weight, text });
+        if self.selection.on_evaluated_rows {
+            say(
+                Weight::Leak,
+                "the epoch was chosen by its figures on the rows that are evaluated here".into(),
+            );
+        }
+        if self.selection.by_oracle {
+            say(
+                Weight::Caution,
+                "epochs were compared by figures that the true labels of the validation rows had entered"
+                    .into(),
+            );
+        }
+        if let Some(shared) = self.selection.evaluated_in_validation.filter(|shared| *shared > 0) {
+            let text =
+                format!("{shared} of {} evaluated rows have the features of a validation row", self.rows);
+            say(Weight::Caution, text);
+        }
+        if let Some(duplicates) = self.duplicates.filter(|duplicates| duplicates.in_train > 0) {
+            say(
+                Weight::Caution,
+                format!(
+                    "{} of {} evaluated rows have the features of a training row, {} of them its labels too",
+                    duplicates.in_train, self.rows, duplicates.with_equal_labels
+                ),
+            );
+        }
+        let coverage = &self.coverage;
+        if coverage.absent_from_evaluated > 0 || coverage.evaluated_but_unlearnt > 0 {
+            say(
+                Weight::Caution,
+                format!(
+                    "{} of {} labels are in no evaluated row and {} more in no training row: macro-F1 over all labels can \
+                     reach {:.3} at most, and {:.3} without luck",
+                    coverage.absent_from_evaluated,
+                    coverage.labels,
+                    coverage.evaluated_but_unlearnt,
+                    coverage.cap,
+                    coverage.learnable_cap
+                ),
+            );
+        }
+        if !self.selection.known {
+            say(
+                Weight::Note,
+                "no training history was handed in: how the epoch was chosen is not known".into(),
+            );
+        } else if self.selection.by_validation && !self.selection.on_evaluated_rows {
+            say(
+                Weight::Note,
+                "the epoch was chosen on validation rows, which are not the evaluated ones".into(),
+            );
+        }
+    }
+}
+
+impl Audit {
+    pub fn trial(&self, change: Change) -> Option<&Trial> {
+        self.trials.iter().find(|trial| trial.change == change)
+    }
+
+    /// A page for people, in Markdown.
+    pub fn page(&self) -> String {
+        let mut page = String::new();
+        let protocol = match self.protocol {
+            Protocol::Honest => "honest",
+            Protocol::Oracle => "oracle",
+        };
+        let verdict = if self.passed { "passed" } else { "FAILED" };
+        let _ = writeln!(page, "# Audit: {verdict}\n");
+        let _ = writeln!(
+            page,
+            "Protocol {protocol}; {} rows of the {} part, {} labels.\n",
+            self.rows,
+            self.part.name(),
+            self.labels
+        );
+        for finding in &self.findings {
+            let mark = match finding.weight {
+                Weight::Leak => "**Leak.** ",
+                Weight::Caution => "Caution: ",
+                Weight::Note => "",
+            };
+            let _ = writeln!(page, "- {mark}{}.", capitalised(&finding.text, mark.is_empty()));
+        }
+        let _ = writeln!(
+            page,
+            "\n| what was changed | decisions changed | rows changed | macro-F1 | micro-F1 | macro-F1 of the given labels |"
+        );
+        let _ = writeln!(page, "|---|--:|--:|--:|--:|--:|");
+        let figures = |figures: &Figures| format!("{:.4} | {:.4}", figures.macro_f1, figures.micro_f1);
+        let _ = writeln!(page, "| nothing | | | {} | |", figures(&self.as_is));
+        for trial in &self.trials {
+            let given = trial.macro_f1_of_given.map(|given| format!("{given:.4}")).unwrap_or_default();
+            let _ = writeln!(
+                page,
+                "| {} | {} | {} | {} | {given} |",
+                trial.change.words(),
+                trial.changed_decisions,
+                trial.changed_rows,
+                figures(&trial.figures)
+            );
+        }
+        page.push_str(
+            "\nMacro-F1 is over all labels and against the true labels, unless the column says otherwise.\n",
+        );
+        page
+    }
+}
+
+fn capitalised(text: &str, wanted: bool) -> String {
+    let mut letters = text.chars();
+    match letters.next().filter(|_| wanted) {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(macro_f1: f64) -> Figures {
+        Figures { macro_f1, micro_f1: 0.5, predicted: 10 }
+    }
+
+    fn trial(change: Change, changed: u64, macro_f1: f64) -> Trial {
+        let given = change.of_labels().then_some(0.6);
+        Trial {
+            change,
+            changed_decisions: changed,
+            changed_rows: changed.min(4),
+            figures: figures(macro_f1),
+            macro_f1_of_given: given,
+        }
+    }
+
+    fn observed(changed: u64) -> Observed {
+        Observed {
+            protocol: if changed > 0 { Protocol::Oracle } else { Protocol::Honest },
+            part: PartName::Test,
+            rows: 4,
+            as_is: figures(0.61),
+            trials: vec![
+                trial(Change::LabelsPermuted, changed, 0.01),
+                trial(Change::LabelsBlanked, changed, 0.0),
+                trial(Change::FeaturesBlanked, 9, 0.65),
+            ],
+            duplicates: None,
+            coverage: Coverage::of(&[3, 0, 0, 8], [1, 2, 0, 1].into_iter()),
+            selection: Selection::default(),
+        }
+    }
+
+    #[test]
+    fn a_leak_is_said_with_its_figures() {
+        let audit = observed(7).judge();
+        assert!(!audit.passed);
+        let page = audit.page();
+        assert!(page.contains("with every feature blanked, macro-F1 is still 0.65"), "{page}");
+        assert!(page.contains("7 decisions in 4 of 4 rows change"), "{page}");
+        assert_eq!(audit.findings[0].weight, Weight::Leak);
+    }
+
+    #[test]
+    fn what_features_change_is_no_leak() {
+        let audit = observed(0).judge();
+        assert!(audit.passed, "{audit:?}");
+        assert!(audit.findings.iter().all(|finding| finding.weight != Weight::Leak));
+    }
+
+    #[test]
+    fn an_epoch_chosen_on_the_evaluated_rows_does_not_pass() {
+        let selection =
+            Selection { known: true, by_validation: true, on_evaluated_rows: true, ..Selection::default() };
+        let audit = Observed { selection, ..observed(0) }.judge();
+        assert!(!audit.passed);
+    }
+
+    #[test]
+    fn absent_labels_cap_the_mean() {
+        let coverage = observed(0).coverage;
+        assert_eq!((coverage.absent_from_train, coverage.absent_from_evaluated), (2, 1));
+        assert_eq!((coverage.evaluated_but_unlearnt, coverage.cap, coverage.learnable_cap), (1, 0.75, 0.5));
+    }
+}

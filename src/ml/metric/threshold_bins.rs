@@ -1,0 +1,76 @@
+//! Where the thresholds of entries lie, apart for true and for false ones.
+//!
+//! The bins span what the first rows have; what later rows have beyond goes to the outermost bins, whose
+//! edges are moved out to it at the end.
+
+use super::curves::ThresholdHistogram;
+
+const BINS: usize = 50;
+
+#[derive(Debug, Clone)]
+pub struct ThresholdBins {
+    low: f32,
+    high: f32,
+    least: f32,
+    most: f32,
+    of_true: Vec<u64>,
+    of_false: Vec<u64>,
+}
+
+impl ThresholdBins {
+    /// From thresholds of the first rows; `None` if no threshold is finite.
+    pub fn spanning<'a>(thresholds: impl Iterator<Item = &'a f32>) -> Option<Self> {
+        let finite = thresholds.copied().filter(|threshold| threshold.is_finite());
+        let (low, high) = finite.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), threshold| {
+            (low.min(threshold), high.max(threshold))
+        });
+        let bins = if low < high { BINS } else { 1 };
+        (low <= high).then(|| Self {
+            low,
+            high,
+            least: low,
+            most: high,
+            of_true: vec![0; bins],
+            of_false: vec![0; bins],
+        })
+    }
+
+    /// One row: its true labels, ascending, and every label's threshold. Infinite ones are left out.
+    pub fn add(&mut self, truth: &[u32], thresholds: &[f32]) {
+        let bins = self.of_true.len();
+        let scale = if self.low < self.high { bins as f32 / (self.high - self.low) } else { 0.0 };
+        let mut truth = truth.iter().copied().peekable();
+        for (label, &threshold) in thresholds.iter().enumerate() {
+            let positive = truth.next_if_eq(&(label as u32)).is_some();
+            if threshold.is_finite() {
+                let bin = (((threshold - self.low) * scale).max(0.0) as usize).min(bins - 1);
+                let counts = if positive { &mut self.of_true } else { &mut self.of_false };
+                counts[bin] += 1;
+                self.least = self.least.min(threshold);
+                self.most = self.most.max(threshold);
+            }
+        }
+    }
+
+    /// Adds the counts of other rows, which were put into the same bins.
+    pub fn merge(&mut self, other: &Self) {
+        self.least = self.least.min(other.least);
+        self.most = self.most.max(other.most);
+        self.of_true.iter_mut().zip(&other.of_true).for_each(|(a, b)| *a += b);
+        self.of_false.iter_mut().zip(&other.of_false).for_each(|(a, b)| *a += b);
+    }
+
+    pub fn histogram(&self) -> ThresholdHistogram {
+        let bins = self.of_true.len();
+        let (low, high) = (f64::from(self.low), f64::from(self.high));
+        let mut edges: Vec<f64> =
+            (0..=bins).map(|edge| low + (high - low) * edge as f64 / bins as f64).collect();
+        edges[0] = edges[0].min(self.least.into());
+        edges[bins] = edges[bins].max(self.most.into());
+        if edges[0] == edges[bins] {
+            // A single threshold everywhere: a bin needs some width to be drawn.
+            (edges[0], edges[bins]) = (low - 0.5, low + 0.5);
+        }
+        ThresholdHistogram { edges, of_true: self.of_true.clone(), of_false: self.of_false.clone() }
+    }
+}

@@ -1,0 +1,313 @@
+//! Records to a table: which rows and columns there are, and what stands where they meet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::measured::{Measured, STAGE};
+use super::rank;
+use super::reference::{self, Reference};
+use super::request::{Level, Request};
+use super::table::{Axis, Cell, Comparison, Line, METRIC, RecordId, Table, Value};
+use super::term::Term;
+use crate::ml::metric::marked::{Marked, MixedProtocols};
+use crate::ml::metric::registry::Metric;
+use crate::ml::metric::spread::SeedSpread;
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TableError {
+    #[error("no record is left after `where`; the axes are {0}")]
+    NothingLeft(String),
+    #[error("no record has the axis `{axis}`; the axes are {known}")]
+    NoSuchAxis { axis: String, known: String },
+    #[error("no record has `{axis}: {value}`, which `where` asks for; there is {known}")]
+    NoSuchValue { axis: String, value: String, known: String },
+    #[error(
+        "no record has a figure for `{0}`: what it needs (scores, probabilities, training counts) was not there"
+    )]
+    NoSuchFigure(Metric),
+    #[error(
+        "several records fall on {place}: they differ in `{axis}` ({values}); \
+         show it in `rows` or `columns`, average with `mean_over`, or pick one with `where`"
+    )]
+    Crowded { place: String, axis: String, values: String },
+    #[error("two records fall on {0}, and nothing tells them apart")]
+    Twins(String),
+    #[error("{place}: {mixed} (`rows: [protocol, ...]`)")]
+    Mixed { place: String, mixed: MixedProtocols },
+    #[error("`{file}`: {message}")]
+    Reference { file: String, message: String },
+}
+
+/// Ranks are in the table; significance is tested afterwards, if asked for.
+pub fn build(request: &Request, measured: &[Measured]) -> Result<Table, TableError> {
+    check_axes(request, measured)?;
+    let mut kept: Vec<&Measured> = measured.iter().filter(|measured| passes(request, measured)).collect();
+    if kept.is_empty() {
+        return Err(TableError::NothingLeft(known_axes(measured)));
+    }
+    if let Some(metric) = request.metrics().find(|&m| kept.iter().all(|kept| kept.record.get(m).is_none())) {
+        return Err(TableError::NoSuchFigure(metric));
+    }
+    let rows = Side::new(request, &request.rows, &kept);
+    let columns = Side::new(request, &request.columns, &kept);
+    // From here on the order of the inputs must not show: a sum depends on the order of its terms.
+    kept.sort_by(|a, b| a.axes.cmp(&b.axes));
+    let mut table = Builder { request, kept: &kept, rows, columns }.table()?;
+    rank::annotate(&mut table);
+    Ok(table)
+}
+
+fn known_axes(measured: &[Measured]) -> String {
+    let axes: BTreeSet<&str> = measured.iter().flat_map(|m| &m.axes).map(|(axis, _)| axis.as_str()).collect();
+    let names: Vec<String> = axes.into_iter().chain(["protocol", "part"]).map(|a| format!("`{a}`")).collect();
+    names.join(", ")
+}
+
+fn check_axes(request: &Request, measured: &[Measured]) -> Result<(), TableError> {
+    let asked = request.axes().chain(request.mean_over.iter().map(String::as_str));
+    for axis in asked.chain(request.only.keys().map(String::as_str)) {
+        let values: BTreeSet<&str> = measured.iter().filter_map(|measured| measured.on(axis)).collect();
+        if values.is_empty() {
+            return Err(TableError::NoSuchAxis { axis: axis.to_owned(), known: known_axes(measured) });
+        }
+        let wanted = request.only.get(axis).into_iter().flatten();
+        if let Some(value) = wanted.into_iter().find(|value| !values.contains(value.as_str())) {
+            let known = values.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(TableError::NoSuchValue { axis: axis.to_owned(), value: value.clone(), known });
+        }
+    }
+    Ok(())
+}
+
+fn passes(request: &Request, measured: &Measured) -> bool {
+    request.only.iter().all(|(axis, values)| {
+        // A stage without the axis, such as a baseline beside a matrix, is not what the filter is about.
+        measured.on(axis).is_none_or(|value| values.iter().any(|wanted| wanted == value))
+    })
+}
+
+/// The rows, or the columns.
+struct Side<'a> {
+    levels: Vec<Level>,
+    /// By level: values in the order in which they are shown.
+    order: Vec<Vec<String>>,
+    lines: Vec<Vec<usize>>,
+    /// The stage is shown on an axis of its own.
+    stage_shown: bool,
+    request: &'a Request,
+}
+
+impl<'a> Side<'a> {
+    fn new(request: &'a Request, terms: &[Term], kept: &[&Measured]) -> Self {
+        let levels = Request::levels(terms);
+        let stage_shown = request.axes().any(|axis| axis == STAGE);
+        let mut side = Self { levels, order: Vec::new(), lines: Vec::new(), stage_shown, request };
+        side.order = side.levels.iter().map(|level| side.values(level, kept)).collect();
+        let lines: BTreeSet<Vec<usize>> = kept.iter().flat_map(|measured| side.lines_of(measured)).collect();
+        side.lines = lines.into_iter().collect();
+        side
+    }
+
+    fn values(&self, level: &Level, kept: &[&Measured]) -> Vec<String> {
+        match level {
+            Level::Metrics(metrics) => metrics.iter().map(|metric| metric.name().to_owned()).collect(),
+            Level::Axis(axis) => {
+                let mut values = self.request.only.get(axis).cloned().unwrap_or_default();
+                for measured in kept {
+                    let value = self.on(measured, axis);
+                    if !values.iter().any(|known| known == value) {
+                        values.push(value.to_owned());
+                    }
+                }
+                values
+            }
+        }
+    }
+
+    /// A record without the axis is known by its stage.
+    fn on<'m>(&self, measured: &'m Measured, axis: &str) -> &'m str {
+        let stage = || measured.on(STAGE).filter(|_| !self.stage_shown);
+        measured.on(axis).or_else(stage).unwrap_or_default()
+    }
+
+    /// The lines that a record contributes to: one per metric, if metrics are on this side.
+    fn lines_of(&self, measured: &Measured) -> Vec<Vec<usize>> {
+        let mut lines = vec![Vec::new()];
+        for (level, order) in self.levels.iter().zip(&self.order) {
+            let positions: Vec<usize> = match level {
+                Level::Metrics(metrics) => (0..metrics.len()).collect(),
+                Level::Axis(axis) => {
+                    let value = self.on(measured, axis);
+                    order.iter().position(|known| known == value).into_iter().collect()
+                }
+            };
+            let extend = |line: &Vec<usize>| {
+                let line = line.clone();
+                positions.iter().map(move |&at| [line.as_slice(), &[at]].concat()).collect::<Vec<_>>()
+            };
+            lines = lines.iter().flat_map(extend).collect();
+        }
+        lines
+    }
+
+    fn line(&self, positions: &[usize]) -> Line {
+        let value = |((level, order), &at): ((&Level, &Vec<String>), &usize)| match level {
+            Level::Metrics(metrics) => Value {
+                axis: METRIC.to_owned(),
+                value: metrics[at].name().to_owned(),
+                title: self.request.metric_title(metrics[at]),
+            },
+            Level::Axis(axis) => Value {
+                axis: axis.clone(),
+                value: order[at].clone(),
+                title: self.request.value_title(axis, &order[at]),
+            },
+        };
+        Line { values: self.levels.iter().zip(&self.order).zip(positions).map(value).collect() }
+    }
+
+    fn axes(&self) -> Vec<Axis> {
+        let axis = |level: &Level| match level {
+            Level::Metrics(_) => self.request.axis(METRIC),
+            Level::Axis(axis) => self.request.axis(axis),
+        };
+        self.levels.iter().map(axis).collect()
+    }
+
+    fn has_metrics(&self) -> bool {
+        self.levels.iter().any(|level| matches!(level, Level::Metrics(_)))
+    }
+}
+
+struct Builder<'a> {
+    request: &'a Request,
+    kept: &'a [&'a Measured],
+    rows: Side<'a>,
+    columns: Side<'a>,
+}
+
+impl Builder<'_> {
+    fn table(&self) -> Result<Table, TableError> {
+        let request = self.request;
+        let mut members: BTreeMap<(&[usize], &[usize]), Vec<usize>> = BTreeMap::new();
+        let (row_lines, column_lines) = (&self.rows.lines, &self.columns.lines);
+        for (at, measured) in self.kept.iter().enumerate() {
+            for row in self.rows.lines_of(measured) {
+                for column in self.columns.lines_of(measured) {
+                    let place = (line_in(row_lines, &row), line_in(column_lines, &column));
+                    members.entry(place).or_default().push(at);
+                }
+            }
+        }
+        let rows: Vec<Line> = row_lines.iter().map(|line| self.rows.line(line)).collect();
+        let columns: Vec<Line> = column_lines.iter().map(|line| self.columns.line(line)).collect();
+        let mut cells = Vec::with_capacity(rows.len());
+        for (row, row_line) in rows.iter().zip(row_lines) {
+            let mut line = Vec::with_capacity(columns.len());
+            for (column, column_line) in columns.iter().zip(column_lines) {
+                let here = members.get(&(row_line.as_slice(), column_line.as_slice()));
+                let place: Vec<&Value> = row.values.iter().chain(&column.values).collect();
+                line.push(here.map(|here| self.cell(&place, here)).transpose()?.flatten());
+            }
+            cells.push(line);
+        }
+        let compared = if self.rows.has_metrics() { &request.columns } else { &request.rows };
+        let compared = compared.iter().rev().find_map(|term| match term {
+            Term::Axis(axis) => Some(axis.clone()),
+            Term::Metric(_) => None,
+        });
+        let record = |measured: &&Measured| RecordId {
+            axes: measured.axes.clone(),
+            protocol: measured.record.protocol(),
+            blob: measured.blob,
+        };
+        Ok(Table {
+            name: request.name.clone(),
+            caption: request.caption.clone(),
+            label: request.label.clone().unwrap_or_else(|| format!("tab:{}", request.name)),
+            wide: request.wide,
+            row_axes: self.rows.axes(),
+            column_axes: self.columns.axes(),
+            compared: compared.unwrap_or_default(),
+            mean_over: request.mean_over.clone(),
+            others: reference::others(&request.references, &rows, &columns),
+            rows,
+            columns,
+            cells,
+            references: request.references.iter().map(Reference::cited).collect(),
+            significance: None,
+            records: self.kept.iter().map(record).collect(),
+        })
+    }
+
+    fn cell(&self, place: &[&Value], members: &[usize]) -> Result<Option<Cell>, TableError> {
+        let named = || {
+            let shown: Vec<String> = place.iter().map(|v| format!("{}={}", v.axis, v.value)).collect();
+            format!("[{}]", shown.join(", "))
+        };
+        let metric: Option<Metric> =
+            place.iter().find(|value| value.axis == METRIC).and_then(|value| value.value.parse().ok());
+        let Some(metric) = metric else { return Ok(None) };
+        self.check_members(members, named)?;
+        let figures = members.iter().filter_map(|&at| self.kept[at].record.get(metric));
+        let gathered =
+            Marked::gather(figures).map_err(|mixed| TableError::Mixed { place: named(), mixed })?;
+        let Some(gathered) = gathered else { return Ok(None) };
+        let part = self.kept[members[0]].record.part.name().to_owned();
+        let (protocol, values) = gathered.reveal();
+        let Some(spread) = SeedSpread::over(&values) else { return Ok(None) };
+        let figure = Marked::new(protocol, spread);
+        Ok(Some(Cell {
+            metric,
+            part,
+            digits: self.request.digits(metric),
+            comparisons: self.comparisons(place, metric, figure),
+            figure,
+            rank: None,
+            test: None,
+            records: members.to_vec(),
+        }))
+    }
+
+    /// Within a cell, only what is averaged over may vary.
+    fn check_members(&self, members: &[usize], named: impl Fn() -> String) -> Result<(), TableError> {
+        let mut axes: Vec<&str> = Vec::new();
+        for &at in members {
+            axes.extend(self.kept[at].axes.iter().map(|(axis, _)| axis.as_str()));
+        }
+        axes.push(super::measured::PART);
+        for axis in axes {
+            let values: BTreeSet<Option<&str>> = members.iter().map(|&at| self.kept[at].on(axis)).collect();
+            if values.len() > 1 && !self.request.mean_over.iter().any(|over| over == axis) {
+                let values: Vec<&str> = values.into_iter().map(|value| value.unwrap_or("none")).collect();
+                let axis = axis.to_owned();
+                return Err(TableError::Crowded { place: named(), axis, values: values.join(", ") });
+            }
+        }
+        let distinct: BTreeSet<&Vec<(String, String)>> =
+            members.iter().map(|&at| &self.kept[at].axes).collect();
+        if distinct.len() < members.len() { Err(TableError::Twins(named())) } else { Ok(()) }
+    }
+
+    fn comparisons(
+        &self,
+        place: &[&Value],
+        metric: Metric,
+        figure: Marked<SeedSpread>,
+    ) -> Vec<Option<Comparison>> {
+        let compare = |reference: &Reference| {
+            let published = reference.find(place, metric)?;
+            let pair =
+                [figure.map(|spread| spread.mean), published.as_ref().map(|published| published.value)];
+            // An oracle figure minus an honest one says nothing: there is none.
+            let difference =
+                Marked::gather(pair).ok().flatten().map(|pair| pair.map(|pair| pair[0] - pair[1]));
+            Some(Comparison { published, difference })
+        };
+        self.request.references.iter().map(compare).collect()
+    }
+}
+
+fn line_in<'l>(lines: &'l [Vec<usize>], line: &[usize]) -> &'l [usize] {
+    let at = lines.partition_point(|known| known.as_slice() < line);
+    &lines[at]
+}

@@ -1,0 +1,191 @@
+//! From values to places: ranges that end at round numbers, and the ticks in between.
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+    pub ticks: Vec<Tick>,
+    /// Where shorter ticks stand, without labels.
+    pub minor: Vec<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tick {
+    pub value: f64,
+    pub label: String,
+}
+
+/// What a range must include, and what it must not pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    pub include: Option<f64>,
+    pub at_least: f64,
+    pub at_most: f64,
+}
+
+impl Bounds {
+    pub const NONE: Self = Self { include: None, at_least: f64::NEG_INFINITY, at_most: f64::INFINITY };
+    /// Shares, probabilities and F1.
+    pub const SHARE: Self = Self { include: None, at_least: 0.0, at_most: 1.0 };
+    pub const SHARE_FROM_ZERO: Self = Self { include: Some(0.0), ..Self::SHARE };
+    pub const FROM_ZERO: Self = Self { include: Some(0.0), at_least: 0.0, at_most: f64::INFINITY };
+}
+
+impl Scale {
+    /// Covers the values, from one round number to another, with about that many ticks. Without values, 0 to 1.
+    pub fn linear(values: impl IntoIterator<Item = f64>, bounds: Bounds, ticks: usize) -> Self {
+        let (mut low, mut high) = range(values.into_iter().chain(bounds.include)).unwrap_or((0.0, 1.0));
+        if high - low <= f64::EPSILON * low.abs().max(high.abs()) {
+            let room = if low == 0.0 { 1.0 } else { low.abs() * 0.1 };
+            (low, high) = (low - room, high + room);
+            if bounds.include.is_some_and(|value| value <= low + room && value >= low) {
+                low += room;
+            }
+        }
+        (low, high) = (low.max(bounds.at_least), high.min(bounds.at_most));
+        let step = step((high - low) / ticks.max(1) as f64);
+        let (first, last) = ((low / step + 1e-9).floor(), (high / step - 1e-9).ceil());
+        let decimals = (-step.log10().floor()).max(0.0) as usize;
+        let values = (0..=(last - first) as u32).map(|n| (first + f64::from(n)) * step);
+        let ticks = values.map(|value| Tick { value, label: label(value, decimals) }).collect();
+        Self { low: first * step, high: last * step, logarithmic: false, ticks, minor: Vec::new() }
+    }
+
+    /// Whole numbers from the smallest value to the largest, exactly: epochs.
+    pub fn whole(values: impl IntoIterator<Item = f64>, ticks: usize) -> Self {
+        let (low, high) = range(values).unwrap_or((0.0, 1.0));
+        let step = step((high - low) / ticks.max(1) as f64).max(1.0);
+        let inner = (0..).map(|n| (low / step).ceil() * step + f64::from(n) * step);
+        let ticks = inner.take_while(|value| *value <= high + step * 1e-9);
+        let ticks = ticks.map(|value| Tick { value, label: label(value, 0) }).collect();
+        let (low, high) = if low == high { (low - 1.0, high + 1.0) } else { (low, high) };
+        Self { low, high, logarithmic: false, ticks, minor: Vec::new() }
+    }
+
+    /// Powers of ten around the positive values.
+    pub fn logarithmic(values: impl IntoIterator<Item = f64>) -> Self {
+        let (low, high) = range(values.into_iter().filter(|value| *value > 0.0)).unwrap_or((1.0, 10.0));
+        let (first, mut last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+        if first == last {
+            last += 1;
+        }
+        let ticks = (first..=last).map(|power| Tick { value: 10f64.powi(power), label: power_label(power) });
+        let between = |power: i32| (2..10).map(move |n| f64::from(n) * 10f64.powi(power));
+        Self {
+            low: 10f64.powi(first),
+            high: 10f64.powi(last),
+            logarithmic: true,
+            ticks: ticks.collect(),
+            minor: (first..last).flat_map(between).collect(),
+        }
+    }
+
+    /// One place for each name: the first at 0, the next at 1, and so on.
+    pub fn names(names: impl IntoIterator<Item = String>) -> Self {
+        let tick = |(place, label)| Tick { value: place as f64, label };
+        let ticks: Vec<Tick> = names.into_iter().enumerate().map(tick).collect();
+        let last = ticks.len().max(1) as f64 - 1.0;
+        Self { low: -0.4, high: last + 0.4, logarithmic: false, ticks, minor: Vec::new() }
+    }
+
+    /// Between 0 and 1; what lies outside of the range is moved to its end.
+    pub fn place(&self, value: f64) -> f64 {
+        let place = match self.logarithmic {
+            true => (value.max(self.low) / self.low).log10() / (self.high / self.low).log10(),
+            false => (value - self.low) / (self.high - self.low),
+        };
+        place.clamp(0.0, 1.0)
+    }
+}
+
+fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    let mut finite = values.into_iter().filter(|value| value.is_finite());
+    let first = finite.next()?;
+    Some(finite.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
+}
+
+/// The nearest of 1, 2, 5 times a power of ten that is not below.
+fn step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    let times = [1.0, 2.0, 5.0].into_iter().find(|times| times * power >= rough * (1.0 - 1e-9));
+    times.unwrap_or(10.0) * power
+}
+
+/// With a true minus sign.
+fn label(value: f64, decimals: usize) -> String {
+    let text = format!("{:.decimals$}", value.abs());
+    let negative = value < 0.0 && text.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
+    if negative { format!("−{text}") } else { text }
+}
+
+fn power_label(power: i32) -> String {
+    match power {
+        0..=2 => format!("{}", 10u64.pow(power as u32)),
+        3..=5 => format!("{}k", 10u64.pow(power as u32 - 3)),
+        6..=8 => format!("{}M", 10u64.pow(power as u32 - 6)),
+        _ => format!("1e{power}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn labels(scale: &Scale) -> Vec<&str> {
+        scale.ticks.iter().map(|tick| tick.label.as_str()).collect()
+    }
+
+    #[test]
+    fn ticks_are_round_numbers() {
+        assert_eq!(
+            labels(&Scale::linear([0.12, 0.47], Bounds::SHARE, 4)),
+            ["0.1", "0.2", "0.3", "0.4", "0.5"]
+        );
+        assert_eq!(labels(&Scale::linear([-0.3, 0.2], Bounds::NONE, 3)), ["−0.4", "−0.2", "0.0", "0.2"]);
+        assert_eq!(labels(&Scale::linear([0.9991, 1.0], Bounds::SHARE, 2)), ["0.9990", "0.9995", "1.0000"]);
+        assert_eq!(labels(&Scale::whole([1.0, 300.0], 5)), ["100", "200", "300"]);
+        assert_eq!(labels(&Scale::whole([1.0, 4.0], 5)), ["1", "2", "3", "4"]);
+        assert_eq!(labels(&Scale::logarithmic([0.0, 3.0, 2e4])), ["1", "10", "100", "1k", "10k", "100k"]);
+    }
+
+    #[test]
+    fn equal_values_and_none_at_all_have_a_range_too() {
+        assert_eq!(labels(&Scale::linear([], Bounds::NONE, 2)), ["0.0", "0.5", "1.0"]);
+        assert_eq!(labels(&Scale::linear([0.0, 0.0], Bounds::SHARE_FROM_ZERO, 2)), ["0.0", "0.5", "1.0"]);
+        assert_eq!(labels(&Scale::linear([1.0], Bounds::SHARE, 2)), ["0.90", "0.95", "1.00"]);
+        assert_eq!(labels(&Scale::whole([1.0], 5)), ["1"]);
+        assert_eq!(labels(&Scale::whole([], 5)), ["0", "1"]);
+        assert_eq!(labels(&Scale::logarithmic([1.0])), ["1", "10"]);
+        assert_eq!(labels(&Scale::linear([f64::NAN, f64::INFINITY], Bounds::NONE, 1)), ["0", "1"]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_ticks_cover_the_range_and_are_told_apart(
+            values in prop::collection::vec(-1e6..1e6f64, 1..20), ticks in 1..8usize
+        ) {
+            let scale = Scale::linear(values.iter().copied(), Bounds::NONE, ticks);
+            let (first, last) = (scale.ticks[0].value, scale.ticks[scale.ticks.len() - 1].value);
+            for value in values {
+                prop_assert!(first <= value + 1e-6 && value <= last + 1e-6, "{value} in {first}..{last}");
+                prop_assert!((0.0..=1.0).contains(&scale.place(value)));
+            }
+            prop_assert!(scale.ticks.len() <= ticks + 3, "{:?}", scale.ticks);
+            let mut labels = labels(&scale);
+            let before = labels.len();
+            labels.dedup();
+            prop_assert_eq!(labels.len(), before);
+        }
+
+        #[test]
+        fn powers_of_ten_cover_the_range(values in prop::collection::vec(1e-3..1e7f64, 1..20)) {
+            let scale = Scale::logarithmic(values.iter().copied());
+            for value in values {
+                prop_assert!(scale.low <= value && value <= scale.high);
+            }
+        }
+    }
+}

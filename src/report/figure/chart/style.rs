@@ -1,0 +1,149 @@
+//! How things are told apart: by colour, and for those who print in grey or do not see colours, by dashes, markers and
+//! hatching.
+
+use super::super::draw::{Colour, Drawing, Fill, Point, Stroke};
+
+/// Okabe and Ito's colours, which people with the common colour blindnesses tell apart; without their yellow, which
+/// paper swallows.
+const COLOURS: [Colour; 7] = [
+    Colour(0, 114, 178),
+    Colour(213, 94, 0),
+    Colour(0, 158, 115),
+    Colour(204, 121, 167),
+    Colour(0, 0, 0),
+    Colour(230, 159, 0),
+    Colour(86, 180, 233),
+];
+
+const DASHES: [&[f64]; 5] = [&[], &[4.0, 1.5], &[1.2, 1.4], &[5.0, 1.4, 1.2, 1.4], &[2.4, 1.4]];
+
+const MARKERS: [Marker; 8] = [
+    Marker::Circle,
+    Marker::Square,
+    Marker::Up,
+    Marker::Diamond,
+    Marker::Down,
+    Marker::Pentagon,
+    Marker::Left,
+    Marker::Right,
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marker {
+    Circle,
+    Square,
+    Up,
+    Diamond,
+    Down,
+    Pentagon,
+    Left,
+    Right,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Style {
+    pub colour: Colour,
+    pub dash: &'static [f64],
+    pub marker: Marker,
+}
+
+impl Style {
+    /// The first 280 differ.
+    pub fn nth(index: usize) -> Self {
+        Self {
+            colour: COLOURS[index % COLOURS.len()],
+            dash: DASHES[index % DASHES.len()],
+            marker: MARKERS[index % MARKERS.len()],
+        }
+    }
+
+    pub fn stroke(self, width: f64) -> Stroke {
+        Stroke { colour: self.colour, width, dash: self.dash }
+    }
+}
+
+impl Marker {
+    /// Its corners around the origin, as large as a circle of radius 1 looks.
+    fn corners(self) -> Vec<Point> {
+        let regular = |corners: u32, radius: f64, turned: f64| {
+            let corner = |n| {
+                let angle = (f64::from(n) / f64::from(corners) + turned) * std::f64::consts::TAU;
+                (radius * angle.sin(), -radius * angle.cos())
+            };
+            (0..corners).map(corner).collect()
+        };
+        match self {
+            Self::Circle => regular(16, 1.0, 0.0),
+            Self::Square => regular(4, 1.25, 0.125),
+            Self::Diamond => regular(4, 1.3, 0.0),
+            Self::Pentagon => regular(5, 1.2, 0.0),
+            Self::Up => regular(3, 1.4, 0.0),
+            Self::Right => regular(3, 1.4, 0.25),
+            Self::Down => regular(3, 1.4, 0.5),
+            Self::Left => regular(3, 1.4, 0.75),
+        }
+    }
+}
+
+/// A marker, hollow where it stands for a figure of the oracle protocol.
+pub fn marker(drawing: &mut Drawing, at: Point, style: Style, hollow: bool) {
+    const RADIUS: f64 = 1.7;
+    let corners = style.marker.corners();
+    let points = corners.into_iter().map(|(x, y)| (at.0 + x * RADIUS, at.1 + y * RADIUS)).collect();
+    let fill = if hollow { Colour::WHITE } else { style.colour };
+    drawing.area(points, Fill::solid(fill), Some(Stroke::solid(style.colour, 0.6)));
+}
+
+/// Where something ends: ×.
+pub fn cross(drawing: &mut Drawing, (x, y): Point, colour: Colour) {
+    const ARM: f64 = 2.0;
+    let stroke = Stroke::solid(colour, 0.9);
+    drawing.line(vec![(x - ARM, y - ARM), (x + ARM, y + ARM)], stroke);
+    drawing.line(vec![(x - ARM, y + ARM), (x + ARM, y - ARM)], stroke);
+}
+
+/// A rectangle between two corners; hatched on white where it stands for a figure of the oracle protocol.
+pub fn bar(drawing: &mut Drawing, (left, top): Point, (right, bottom): Point, colour: Colour, hatched: bool) {
+    let corners = vec![(left, top), (right, top), (right, bottom), (left, bottom)];
+    let edge = Some(Stroke::solid(colour, 0.6));
+    if !hatched {
+        return drawing.area(corners, Fill::solid(colour), edge);
+    }
+    drawing.area(corners, Fill::solid(Colour::WHITE), edge);
+    const GAP: f64 = 3.2;
+    let (width, height) = (right - left, bottom - top);
+    let lines = ((width + height) / GAP) as u32;
+    // The diagonals x + y = reach, measured from the upper left corner and cut off at the edges.
+    for reach in (1..=lines).map(|n| f64::from(n) * GAP) {
+        let from = (left + (reach - height).max(0.0), top + reach.min(height));
+        let to = (left + reach.min(width), top + (reach - width).max(0.0));
+        drawing.line(vec![from, to], Stroke::solid(colour, 0.7));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn styles_differ_in_more_than_colour() {
+        let styles: Vec<Style> = (0..40).map(Style::nth).collect();
+        for (i, a) in styles.iter().enumerate() {
+            for b in &styles[..i] {
+                assert!(a.dash != b.dash || a.marker != b.marker);
+            }
+        }
+    }
+
+    #[test]
+    fn hatching_stays_inside_its_bar() {
+        use super::super::super::draw::Shape;
+        let mut drawing = Drawing { width: 99.0, height: 99.0, title: String::new(), shapes: vec![] };
+        bar(&mut drawing, (10.0, 20.0), (50.0, 27.0), Colour::BLACK, true);
+        assert!(drawing.shapes.len() > 10);
+        for shape in &drawing.shapes {
+            let (Shape::Line { points, .. } | Shape::Area { points, .. }) = shape else { continue };
+            assert!(points.iter().all(|&(x, y)| (10.0..=50.0).contains(&x) && (20.0..=27.0).contains(&y)));
+        }
+    }
+}

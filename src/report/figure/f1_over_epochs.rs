@@ -1,0 +1,126 @@
+//! Figure 1 of the paper: how macro-F1 on the validation rows develops.
+
+use std::collections::BTreeMap;
+
+use super::Figure;
+use super::chart::curves::{Chart, Curve, Line, Panel, values};
+use super::chart::scale::{Bounds, Scale};
+use super::data_table::{Cell, DataTable};
+use super::naming::{Alike, Axes, Group, Naming, summary};
+use crate::ml::history::History;
+use crate::ml::metric::marked::Marked;
+use crate::ml::metric::spread::SeedSpread;
+
+/// Epoch and macro-F1, by epoch.
+type Run = Vec<(u64, f64)>;
+
+/// What the runs of a group have at one epoch.
+struct At {
+    epoch: u64,
+    spread: SeedSpread,
+    /// Values of the runs that end here, before others do.
+    ended: Vec<f64>,
+}
+
+pub fn f1_over_epochs(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, Alike> {
+    let run = |history: &History| {
+        let macro_f1 =
+            |(epoch, validation): &(u64, crate::ml::history::Validation)| (*epoch, validation.macro_f1);
+        history.validations().map(|epochs| epochs.iter().map(macro_f1).collect::<Run>())
+    };
+    let groups = naming.groups(histories.iter().map(|(axes, history)| (axes, run(history))).collect())?;
+    let last =
+        groups.iter().flat_map(|group| group.runs.as_ref().reveal().1.iter().filter_map(last_epoch)).max();
+    let marked: Vec<(&Group<Run>, Marked<Vec<At>>)> =
+        groups.iter().map(|group| (group, group.runs.as_ref().map(|runs| along(runs, last)))).collect();
+
+    let curves: Vec<Marked<Curve>> =
+        marked.iter().map(|(group, epochs)| epochs.as_ref().map(|epochs| curve(group, epochs))).collect();
+    let mut notes = vec![naming.mean_note(&groups, "band: ± 1 standard deviation.")];
+    if curves.iter().any(|curve| !curve.as_ref().reveal().1.ends.is_empty()) {
+        notes.push("× a run that stopped early; thin: mean of the runs that went on.".to_owned());
+    }
+    let chart = Chart {
+        title: "Macro-F1 on the validation rows over epochs".to_owned(),
+        x_label: "epoch".to_owned(),
+        y_label: "validation macro-F1".to_owned(),
+        panels: vec![Panel {
+            heading: None,
+            x: Scale::whole(values(&curves, |(x, _)| x), 6),
+            y: Scale::linear(values(&curves, |(_, y)| y), Bounds::SHARE, 5),
+            curves,
+            guide: None,
+        }],
+        columns: 1,
+        height: 120.0,
+        notes,
+    };
+    let columns = ["name", "epoch", "macro_f1", "standard_deviation", "runs", "ended_early"];
+    let rows = marked.iter().flat_map(|(group, epochs)| rows(&group.name, epochs));
+    Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
+}
+
+fn last_epoch(run: &Run) -> Option<u64> {
+    run.last().map(|(epoch, _)| *epoch)
+}
+
+fn along(runs: &[Run], last: Option<u64>) -> Vec<At> {
+    let mut by_epoch: BTreeMap<u64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for run in runs {
+        for &(epoch, value) in run {
+            let (all, ended) = by_epoch.entry(epoch).or_default();
+            all.push(value);
+            if Some(epoch) == last_epoch(run) && Some(epoch) != last {
+                ended.push(value);
+            }
+        }
+    }
+    let at = |(epoch, (all, mut ended)): (u64, (Vec<f64>, Vec<f64>))| {
+        ended.sort_by(f64::total_cmp);
+        Some(At { epoch, spread: summary(all)?, ended })
+    };
+    by_epoch.into_iter().filter_map(at).collect()
+}
+
+fn curve(group: &Group<Run>, epochs: &[At]) -> Curve {
+    let point = |at: &At| (at.epoch as f64, at.spread.mean);
+    let complete = epochs.iter().take_while(|at| at.spread.seeds as usize == group.len()).count();
+    // The thin line sets out where the full one ends.
+    let rest = &epochs[complete.saturating_sub(1).min(epochs.len())..];
+    let line = |epochs: &[At], thin| Line { points: epochs.iter().map(point).collect(), thin };
+    let with_spread = |at: &At| {
+        let spread = at.spread.standard_deviation?;
+        let clamp = |value: f64| value.clamp(0.0, 1.0);
+        Some((at.epoch as f64, clamp(at.spread.mean - spread), clamp(at.spread.mean + spread)))
+    };
+    Curve {
+        band: epochs.iter().filter_map(with_spread).collect(),
+        lines: vec![line(&epochs[..complete], false), line(rest, true)],
+        markers: some_of(epochs, group.index).map(point).collect(),
+        ends: epochs.iter().flat_map(|at| at.ended.iter().map(|&value| (at.epoch as f64, value))).collect(),
+        ..Curve::new(&group.name, group.style)
+    }
+}
+
+/// A few of many, at other places for each curve, so that their markers lie apart.
+pub(super) fn some_of<T>(all: &[T], index: usize) -> impl Iterator<Item = &T> {
+    const MARKERS: usize = 7;
+    let step = all.len().div_ceil(MARKERS).max(1);
+    all.iter().skip((index * step / 3) % step).step_by(step)
+}
+
+fn rows(name: &str, epochs: &Marked<Vec<At>>) -> Vec<Marked<Vec<Cell>>> {
+    let row = |at: &At| {
+        let ended: Vec<String> = at.ended.iter().map(f64::to_string).collect();
+        vec![
+            Cell::from(name),
+            Cell::from(at.epoch),
+            Cell::from(at.spread.mean),
+            Cell::from(at.spread.standard_deviation),
+            Cell::from(u64::from(at.spread.seeds)),
+            Cell::from(ended.join(" ").as_str()),
+        ]
+    };
+    let (protocol, epochs) = epochs.as_ref().reveal();
+    epochs.iter().map(|at| Marked::new(protocol, row(at))).collect()
+}

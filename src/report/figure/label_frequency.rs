@@ -1,0 +1,54 @@
+//! How long the tail is: training rows of each label, from the most frequent label to the rarest.
+
+use super::Figure;
+use super::chart::curves::{Chart, Curve, Line, Panel, values};
+use super::chart::scale::Scale;
+use super::chart::style::Style;
+use super::data_table::{Cell, DataTable};
+use crate::ml::metric::marked::{Marked, Protocol};
+
+/// From the number of training rows of each label.
+pub fn label_frequency(counts: &[u64]) -> Figure {
+    let mut counts = counts.to_vec();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    let present = counts.partition_point(|&count| count > 0);
+    // Labels of equal frequency as one: count, first and last rank.
+    let mut steps: Vec<(u64, u64, u64)> = Vec::new();
+    for (place, &count) in counts[..present].iter().enumerate() {
+        let rank = place as u64 + 1;
+        match steps.last_mut() {
+            Some((same, _, last)) if *same == count => *last = rank,
+            _ => steps.push((count, rank, rank)),
+        }
+    }
+    let ends =
+        |&(count, first, last): &(u64, u64, u64)| [first, last].map(|rank| (rank as f64, count as f64));
+    let line = Line { points: steps.iter().flat_map(ends).collect(), thin: false };
+    // Counts of training rows, on which nothing was predicted.
+    let curve = Marked::new(Protocol::Honest, Curve { lines: vec![line], ..Curve::new("", Style::nth(0)) });
+    let curves = vec![curve];
+    let absent = counts.len() - present;
+    let mut note = format!("{} labels", counts.len());
+    if absent > 0 {
+        note += &format!(", of which {absent} without a training row are not shown");
+    }
+    let chart = Chart {
+        title: "Training rows per label".to_owned(),
+        x_label: "label, by falling frequency".to_owned(),
+        y_label: "training rows".to_owned(),
+        panels: vec![Panel {
+            heading: None,
+            x: Scale::logarithmic(values(&curves, |(x, _)| x)),
+            y: Scale::logarithmic(values(&curves, |(_, y)| y)),
+            curves,
+            guide: None,
+        }],
+        columns: 1,
+        height: 110.0,
+        notes: vec![note + "."],
+    };
+    let zero = (absent > 0).then_some((0, present as u64 + 1, counts.len() as u64));
+    let row = |(count, first, last)| vec![Cell::from(count), Cell::from(first), Cell::from(last)];
+    let rows = steps.into_iter().chain(zero).map(row);
+    Figure::new(chart.draw(), DataTable::of_facts(&["training_rows", "first_rank", "last_rank"], rows))
+}

@@ -1,0 +1,223 @@
+//! Which runs belong together, what they are called, and how they look: the same in every figure of a stage.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::chart::style::Style;
+use crate::ml::metric::marked::{Marked, Protocol};
+use crate::ml::metric::spread::SeedSpread;
+
+/// What tells a run from its siblings: axes and their values.
+pub type Axes = Vec<(String, String)>;
+
+/// The axis of this name is left out of names: the mark of the protocol says the same, and cannot be wrong.
+const PROTOCOL_AXIS: &str = "protocol";
+/// A run without any of the axes that its siblings have.
+const OTHER: &str = "other";
+
+pub struct Naming {
+    mean_over: String,
+    names: BTreeMap<String, String>,
+    /// The axes in which the runs differ.
+    varying: BTreeSet<String>,
+    /// What the runs are called by their axes, in the order in which the pipeline has them.
+    ids: Vec<String>,
+}
+
+/// Runs that differ only in the axis that means are taken over.
+#[derive(Debug, Clone)]
+pub struct Group<T> {
+    pub name: String,
+    pub style: Style,
+    /// Its place among all groups.
+    pub index: usize,
+    pub runs: Marked<Vec<T>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "two results have the same axes ({axes}), so that no figure could tell them apart: give the stages that make them \
+     different axes, or plot them in two stages"
+)]
+pub struct Alike {
+    axes: String,
+}
+
+impl Naming {
+    /// Of all runs that the figures are made of.
+    pub fn new(runs: &[&Axes], mean_over: &str, names: &BTreeMap<String, String>) -> Self {
+        let in_names = |axis: &str| axis != mean_over && axis != PROTOCOL_AXIS;
+        let all: BTreeSet<&str> =
+            runs.iter().flat_map(|run| run.iter()).map(|(axis, _)| axis.as_str()).collect();
+        let values = |axis: &str| runs.iter().map(|run| value(run, axis)).collect::<BTreeSet<_>>().len();
+        let usable: Vec<&str> = all.into_iter().filter(|axis| in_names(axis)).collect();
+        let mut varying: BTreeSet<String> =
+            usable.iter().filter(|axis| values(axis) > 1).map(|&axis| axis.to_owned()).collect();
+        if varying.is_empty() {
+            varying = usable.into_iter().map(str::to_owned).collect();
+        }
+        let mut naming =
+            Self { mean_over: mean_over.to_owned(), names: names.clone(), varying, ids: Vec::new() };
+        for run in runs {
+            let id = naming.id(run);
+            if !naming.ids.contains(&id) {
+                naming.ids.push(id);
+            }
+        }
+        naming
+    }
+
+    /// `adaptive, lr=0.1`: as references to instances are written.
+    fn id(&self, run: &Axes) -> String {
+        self.parts(run).join(", ")
+    }
+
+    fn parts(&self, run: &Axes) -> Vec<String> {
+        let named = run.iter().filter(|(axis, _)| self.varying.contains(axis));
+        let part = |(axis, value): &(String, String)| match value.parse::<f64>() {
+            Ok(_) => format!("{axis}={value}"),
+            Err(_) => value.clone(),
+        };
+        named.map(part).collect()
+    }
+
+    fn name(&self, run: &Axes) -> String {
+        let mut parts = self.parts(run);
+        if parts.is_empty() && self.ids.len() > 1 {
+            parts.push(OTHER.to_owned());
+        }
+        if let Some(name) = self.names.get(&parts.join(", ")) {
+            return name.clone();
+        }
+        let renamed = parts.iter().map(|part| self.names.get(part).unwrap_or(part).as_str());
+        renamed.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The keys of `names` that no run is called by.
+    pub fn unused_names<'a>(&'a self, runs: &[&Axes]) -> Vec<&'a str> {
+        let mut used: BTreeSet<String> = BTreeSet::from([OTHER.to_owned()]);
+        for run in runs {
+            used.insert(self.id(run));
+            used.extend(self.parts(run));
+        }
+        self.names.keys().filter(|name| !used.contains(*name)).map(String::as_str).collect()
+    }
+
+    /// The runs by name and protocol; what was measured under two protocols is never one group.
+    pub fn groups<T>(&self, runs: Vec<(&Axes, Marked<T>)>) -> Result<Vec<Group<T>>, Alike> {
+        let mut seen = BTreeSet::new();
+        let mut groups: BTreeMap<(usize, Protocol), (String, Vec<T>)> = BTreeMap::new();
+        for (axes, run) in runs {
+            let (protocol, run) = run.reveal();
+            if !seen.insert((axes, protocol)) {
+                let pairs: Vec<String> = axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
+                return Err(Alike { axes: pairs.join(",") });
+            }
+            let id = self.id(axes);
+            let index = self.ids.iter().position(|known| *known == id).unwrap_or(self.ids.len());
+            let group = groups.entry((index, protocol)).or_insert_with(|| (self.name(axes), Vec::new()));
+            group.1.push(run);
+        }
+        let group = |((index, protocol), (name, runs))| Group {
+            name,
+            style: Style::nth(index),
+            index,
+            runs: Marked::new(protocol, runs),
+        };
+        Ok(groups.into_iter().map(group).collect())
+    }
+
+    /// `Mean of 5 runs (over seed); band: ± 1 standard deviation.`
+    pub fn mean_note<T>(&self, groups: &[Group<T>], spread: &str) -> String {
+        let counts: BTreeSet<usize> = groups.iter().map(Group::len).collect();
+        let (Some(least), Some(most)) = (counts.first(), counts.last()) else { return String::new() };
+        let runs = match (least, most) {
+            (_, 1) => return String::new(),
+            (least, most) if least == most => format!("{most}"),
+            (least, most) => format!("{least} to {most}"),
+        };
+        format!("Mean of {runs} runs (over {}); {spread}", self.mean_over)
+    }
+}
+
+impl<T> Group<T> {
+    pub fn len(&self) -> usize {
+        self.runs.as_ref().reveal().1.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn value<'a>(run: &'a Axes, axis: &str) -> Option<&'a str> {
+    run.iter().find(|(name, _)| name == axis).map(|(_, value)| value.as_str())
+}
+
+/// Mean and spread of the finite values, the same bits in whichever order they come.
+pub fn summary(values: impl IntoIterator<Item = f64>) -> Option<SeedSpread> {
+    let mut finite: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    finite.sort_by(f64::total_cmp);
+    SeedSpread::over(&finite)
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use super::*;
+
+    fn axes(pairs: &[(&str, &str)]) -> Axes {
+        pairs.iter().map(|(axis, value)| (axis.to_string(), value.to_string())).collect()
+    }
+
+    fn names(runs: &[Axes], names: &[(&str, &str)]) -> Vec<(String, usize)> {
+        let names = names.iter().map(|(from, to)| (from.to_string(), to.to_string())).collect();
+        let runs: Vec<&Axes> = runs.iter().collect();
+        let naming = Naming::new(&runs, "seed", &names);
+        let marked = runs.into_iter().map(|run| (run, Marked::new(Protocol::Honest, ()))).collect();
+        naming.groups(marked).unwrap().into_iter().map(|group| (group.name.clone(), group.len())).collect()
+    }
+
+    #[test]
+    fn runs_are_called_by_what_tells_them_apart() {
+        let run =
+            |variant, lr, seed| axes(&[("variant", variant), ("data", "d"), ("lr", lr), ("seed", seed)]);
+        let runs = [run("static", "0.1", "0"), run("adaptive", "0.1", "0"), run("adaptive", "0.1", "1")];
+        assert_eq!(names(&runs, &[]), [("static".into(), 1), ("adaptive".into(), 2)]);
+        assert_eq!(names(&runs, &[("static", "Fixed θ")]), [("Fixed θ".into(), 1), ("adaptive".into(), 2)]);
+        let runs = [run("static", "0.1", "0"), run("static", "0.2", "0")];
+        assert_eq!(names(&runs, &[]), [("lr=0.1".into(), 1), ("lr=0.2".into(), 1)]);
+        assert_eq!(
+            names(&[axes(&[]), axes(&[("variant", "a")])], &[]),
+            [("other".into(), 1), ("a".into(), 1)]
+        );
+        assert_eq!(names(&[axes(&[("seed", "0")])], &[]), [(String::new(), 1)]);
+    }
+
+    #[test]
+    fn the_two_protocols_are_never_one_group() {
+        let run = axes(&[("variant", "a"), ("protocol", "honest")]);
+        let oracle = axes(&[("variant", "a"), ("protocol", "oracle")]);
+        let naming = Naming::new(&[&run, &oracle], "seed", &BTreeMap::new());
+        let runs =
+            vec![(&run, Marked::new(Protocol::Honest, 1)), (&oracle, Marked::new(Protocol::Oracle, 2))];
+        let groups = naming.groups(runs).unwrap();
+        assert_eq!(groups.len(), 2);
+        assert_eq!((groups[0].name.as_str(), groups[0].index), (groups[1].name.as_str(), groups[1].index));
+    }
+
+    #[test]
+    fn results_that_nothing_tells_apart_are_refused() {
+        let run = axes(&[("variant", "a")]);
+        let naming = Naming::new(&[&run], "seed", &BTreeMap::new());
+        let twice =
+            vec![(&run, Marked::new(Protocol::Honest, ())), (&run, Marked::new(Protocol::Honest, ()))];
+        let error = naming.groups(twice).unwrap_err().to_string();
+        assert!(error.contains("(variant=a)"), "{error}");
+    }
+
+    #[test]
+    fn the_order_of_the_runs_does_not_change_a_bit() {
+        let values = [0.1, 0.7, 1e-9, 0.3];
+        assert_eq!(summary(values), summary([values[3], values[1], f64::NAN, values[0], values[2]]));
+        assert_eq!(summary([f64::NAN]), None);
+    }
+}

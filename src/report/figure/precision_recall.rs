@@ -1,0 +1,82 @@
+//! What could be had for other thresholds: precision and recall as all of them are moved by the same amount.
+
+use std::collections::BTreeMap;
+
+use super::Figure;
+use super::chart::curves::{Chart, Curve, Line, Panel, values};
+use super::chart::scale::{Bounds, Scale};
+use super::data_table::{Cell, DataTable};
+use super::naming::{Alike, Axes, Naming, summary};
+use crate::ml::metric::curves::{Curves, Shifted};
+use crate::ml::metric::marked::Marked;
+
+pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
+    let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.tradeoff.clone());
+    let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
+    let (mut drawn, mut rows) = (Vec::new(), Vec::new());
+    for group in &groups {
+        let (protocol, runs) = group.runs.as_ref().reveal();
+        let points = means(runs);
+        rows.extend(points.iter().map(|at| {
+            let cells = vec![
+                Cell::from(group.name.as_str()),
+                Cell::from(at.shift),
+                Cell::from(at.micro_precision),
+                Cell::from(at.micro_recall),
+                Cell::from(at.micro_f1),
+                Cell::from(at.macro_f1),
+            ];
+            Marked::new(protocol, cells)
+        }));
+        // Where nothing is predicted any more, precision has no meaning.
+        let shown: Vec<&Shifted> =
+            points.iter().filter(|at| at.micro_precision > 0.0 || at.micro_recall > 0.0).collect();
+        let point = |at: &&Shifted| (at.micro_recall, at.micro_precision);
+        let curve = Curve {
+            lines: vec![Line { points: shown.iter().map(point).collect(), thin: false }],
+            markers: shown.iter().filter(|at| at.shift == 0.0).map(point).collect(),
+            ..Curve::new(&group.name, group.style)
+        };
+        drawn.push(Marked::new(protocol, curve));
+    }
+    let chart = Chart {
+        title: "Precision and recall as the thresholds are moved".to_owned(),
+        x_label: "micro-averaged recall".to_owned(),
+        y_label: "micro-averaged precision".to_owned(),
+        panels: vec![Panel {
+            heading: None,
+            x: Scale::linear(values(&drawn, |(x, _)| x), Bounds::SHARE, 5),
+            y: Scale::linear(values(&drawn, |(_, y)| y), Bounds::SHARE, 5),
+            curves: drawn,
+            guide: None,
+        }],
+        columns: 1,
+        height: 130.0,
+        notes: vec![
+            "Marker: thresholds as they are; along a curve all are moved alike.".to_owned(),
+            naming.mean_note(&groups, "at equal shifts."),
+        ],
+    };
+    let columns = ["name", "shift", "micro_precision", "micro_recall", "micro_f1", "macro_f1"];
+    Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
+}
+
+/// At the shifts that all runs have, by shift.
+fn means(runs: &[Vec<Shifted>]) -> Vec<Shifted> {
+    let mut by_shift: BTreeMap<i64, Vec<Shifted>> = BTreeMap::new();
+    for at in runs.iter().flatten() {
+        // As whole billionths, so that 0.1 + 0.2 and 0.3 are one shift.
+        by_shift.entry((at.shift * 1e9).round() as i64).or_default().push(*at);
+    }
+    let mean = |at: Vec<Shifted>| {
+        let mean = |of: fn(&Shifted) -> f64| summary(at.iter().map(of)).map(|spread| spread.mean);
+        Some(Shifted {
+            shift: at[0].shift,
+            micro_precision: mean(|at| at.micro_precision)?,
+            micro_recall: mean(|at| at.micro_recall)?,
+            micro_f1: mean(|at| at.micro_f1)?,
+            macro_f1: mean(|at| at.macro_f1)?,
+        })
+    };
+    by_shift.into_values().filter(|at| at.len() == runs.len()).filter_map(mean).collect()
+}

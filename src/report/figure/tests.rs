@@ -1,0 +1,342 @@
+//! Every figure over inputs of every size, from none to more than a paper would show.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::draw::Shape;
+use super::kind::FigureKind;
+use super::naming::{Axes, Naming};
+use super::*;
+use crate::ml::history::{Epoch, History, LossValue, Spread, Validation};
+use crate::ml::metric::curves::{Curves, FrequencyBin, ReliabilityBin, Shifted, ThresholdHistogram};
+use crate::ml::metric::marked::Protocol;
+use crate::ml::metric::record::Record;
+
+#[derive(Default, Clone)]
+struct Inputs {
+    names: BTreeMap<String, String>,
+    histories: Vec<(Axes, History)>,
+    records: Vec<(Axes, Record)>,
+    curves: Vec<(Axes, Curves)>,
+    counts: Vec<u64>,
+}
+
+impl Inputs {
+    fn draw(&self, kind: FigureKind) -> Figure {
+        let of_histories = self.histories.iter().map(|(axes, _)| axes);
+        let of_records = self.records.iter().map(|(axes, _)| axes);
+        let runs: Vec<&Axes> =
+            of_histories.chain(of_records).chain(self.curves.iter().map(|(axes, _)| axes)).collect();
+        let naming = Naming::new(&runs, "seed", &self.names);
+        match kind {
+            FigureKind::F1OverEpochs => f1_over_epochs(&naming, &self.histories),
+            FigureKind::FinalF1 => final_f1(&naming, &self.records),
+            FigureKind::ThresholdWeights => threshold_weights(&naming, &self.histories),
+            FigureKind::LabelFrequency => Ok(label_frequency(&self.counts)),
+            FigureKind::F1ByFrequency => f1_by_frequency(&naming, &self.curves),
+            FigureKind::Reliability => reliability(&naming, &self.curves),
+            FigureKind::PrecisionRecall => precision_recall(&naming, &self.curves),
+            FigureKind::Thresholds => thresholds(&naming, &self.curves),
+            FigureKind::OracleVersusHonest => oracle_versus_honest(&naming, &self.records),
+        }
+        .unwrap()
+    }
+}
+
+fn axes(variant: &str, seed: usize) -> Axes {
+    vec![("variant".to_owned(), variant.to_owned()), ("seed".to_owned(), seed.to_string())]
+}
+
+fn history(macro_f1: &[f64], oracle: bool) -> History {
+    let epoch = |(place, &macro_f1): (usize, &f64)| {
+        let t = place as f64 / 100.0;
+        Epoch {
+            epoch: place as u64 + 1,
+            loss: LossValue::default(),
+            validation: Some(Validation {
+                macro_f1,
+                macro_f1_present: macro_f1,
+                micro_f1: macro_f1,
+                positive_ratio: 0.1,
+            }),
+            alpha: Spread { mean: 1.0 + t * macro_f1, std: 0.1 + t / 10.0 },
+            beta: Spread { mean: 1.0 - t * macro_f1, std: 0.2 },
+            lambda: Spread { mean: 0.5 + t / 10.0, std: 0.0 },
+            theta: Spread { mean: 0.5, std: 0.1 },
+            lr: 1e-3,
+        }
+    };
+    History { epochs: macro_f1.iter().enumerate().map(epoch).collect(), kept: 1, oracle }
+}
+
+fn record(protocol: Protocol, macro_f1: f64) -> Record {
+    let evaluation = json!({"protocol": protocol, "rows": 10, "labels": 3, "values": {"macro_f1": macro_f1}});
+    serde_json::from_value(json!({"part": "test", "evaluation": evaluation, "intervals": null})).unwrap()
+}
+
+fn curves(protocol: Protocol, level: f64) -> Curves {
+    let bin = |n: u64| {
+        let probability = (n as f64 + 0.5) / 15.0;
+        let entries = 1000 / (n + 1);
+        let positives = (entries as f64 * (probability * level * 1.5).min(1.0)) as u64;
+        ReliabilityBin { mean_probability: probability, entries, positives }
+    };
+    let shifted = |n: i32| {
+        let (shift, x) = (f64::from(n) / 10.0, f64::from(n + 5) / 10.0);
+        let (micro_precision, micro_recall) = (level * (0.4 + 0.6 * x), level * (1.0 - 0.8 * x));
+        let micro_f1 = 2.0 * micro_precision * micro_recall / (micro_precision + micro_recall);
+        Shifted { shift, micro_precision, micro_recall, micro_f1, macro_f1: micro_f1 / 2.0 }
+    };
+    let hump =
+        |at: f64, scale: f64| move |n: u64| (scale * (-(n as f64 / 20.0 - at).powi(2) * 40.0).exp()) as u64;
+    let frequency = |(place, &(from, to)): (usize, &(u32, Option<u32>))| FrequencyBin {
+        from,
+        to,
+        labels: if place == 3 { 0 } else { 40 },
+        macro_f1: level * (0.2 + 0.2 * place as f64),
+    };
+    let bins = [(1, Some(4)), (5, Some(9)), (10, Some(99)), (100, Some(999)), (1000, None)];
+    Curves {
+        protocol,
+        reliability: (0..15).map(bin).collect(),
+        tradeoff: (-5..=5).map(shifted).collect(),
+        thresholds: Some(ThresholdHistogram {
+            edges: (0..=20).map(|n| f64::from(n) / 20.0).collect(),
+            of_true: (0..20).map(hump(level / 2.0, 1000.0)).collect(),
+            of_false: (0..20).map(hump(level, 90_000.0)).collect(),
+        }),
+        by_frequency: bins.iter().enumerate().map(frequency).collect(),
+    }
+}
+
+/// So many variants, seeds and epochs; some runs stop early, and every third variant is the oracle's too.
+fn grid(variants: &[&str], seeds: usize, epochs: usize) -> Inputs {
+    let mut inputs =
+        Inputs { counts: (1..=5000u64).map(|rank| 20_000 / rank.pow(2)).collect(), ..Inputs::default() };
+    for (v, variant) in variants.iter().enumerate() {
+        for seed in 0..seeds {
+            let level = 0.3 + 0.5 / (v as f64 + 1.5) + 0.02 * ((seed * 7 + v) % 5) as f64;
+            let stop = if v == 0 { epochs } else { (epochs * (20 - v - 2 * seed) / 20).max(1) };
+            let macro_f1 = |epoch: usize| {
+                let t = (epoch + 1) as f64 / epochs.max(10) as f64;
+                level * (1.0 - (-4.0 * t).exp()) + 0.004 * ((epoch * 31 + seed * 17) % 7) as f64
+            };
+            let scores: Vec<f64> = (0..stop).map(macro_f1).collect();
+            let axes = axes(variant, seed);
+            inputs.histories.push((axes.clone(), history(&scores, v % 3 == 2)));
+            inputs.records.push((axes.clone(), record(Protocol::Honest, level)));
+            inputs.curves.push((axes.clone(), curves(Protocol::Honest, level)));
+            if v % 3 == 0 {
+                inputs.records.push((axes.clone(), record(Protocol::Oracle, (level * 1.3).min(1.0))));
+                inputs.curves.push((axes, curves(Protocol::Oracle, (level * 1.1).min(1.0))));
+            }
+        }
+    }
+    inputs
+}
+
+const PAPER: [&str; 4] = ["adaptive", "knn-only", "idf-only", "static"];
+const TWELVE: [&str; 12] = ["v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12"];
+const AWKWARD: [&str; 5] =
+    ["A&B_%$#~^\\", "<script>alert(1)</script>", "阈值 適応 日本語", "שיטה סטטית", "Ünïcödé Ελλάδα Ж 🙂"];
+
+fn sizes() -> Vec<(&'static str, Inputs)> {
+    let long: String = "a long name that goes on and on, ".repeat(10) + "to its end";
+    let named = |inputs: Inputs, from: &str, to: &str| Inputs {
+        names: BTreeMap::from([(from.to_owned(), to.to_owned())]),
+        ..inputs
+    };
+    let equal = Inputs {
+        histories: vec![(axes("a", 0), history(&[0.5; 20], false))],
+        records: vec![(axes("a", 0), record(Protocol::Honest, 0.0))],
+        counts: vec![7; 30],
+        ..Inputs::default()
+    };
+    let absent = Inputs {
+        histories: vec![
+            (axes("a", 0), history(&[f64::NAN, 0.2, f64::NAN, 0.3], false)),
+            (axes("b", 0), history(&[], true)),
+        ],
+        records: vec![(axes("a", 0), record(Protocol::Oracle, 1.0))],
+        curves: vec![(
+            axes("a", 0),
+            Curves {
+                protocol: Protocol::Oracle,
+                reliability: vec![],
+                tradeoff: vec![],
+                thresholds: None,
+                by_frequency: vec![],
+            },
+        )],
+        ..Inputs::default()
+    };
+    vec![
+        ("none", Inputs::default()),
+        ("one", grid(&["only"], 1, 1)),
+        ("paper", grid(&PAPER, 5, 150)),
+        ("one-seed", grid(&PAPER, 1, 30)),
+        ("twelve", grid(&TWELVE, 5, 300)),
+        ("long", named(grid(&PAPER, 3, 40), "adaptive", &long)),
+        ("awkward", grid(&AWKWARD, 2, 20)),
+        ("equal", equal),
+        ("absent", absent),
+    ]
+}
+
+#[test]
+fn nothing_leaves_the_page_and_everything_can_be_written_twice() {
+    for (size, inputs) in sizes() {
+        for kind in FigureKind::ALL {
+            let figure = inputs.draw(kind);
+            let Drawing { width, height, shapes, .. } = &figure.drawing;
+            assert!(*height > 50.0 && *height < 700.0, "{size} {kind:?}: {height}");
+            for shape in shapes {
+                let inside =
+                    |&(x, y): &(f64, f64)| (0.0..=*width).contains(&x) && (0.0..=*height).contains(&y);
+                match shape {
+                    Shape::Line { points, .. } | Shape::Area { points, .. } => {
+                        assert!(points.iter().all(inside), "{size} {kind:?}: {shape:?}");
+                    }
+                    Shape::Text(text) => {
+                        let length = draw::font::width(&text.content, text.size);
+                        let (before, after) = match text.anchor {
+                            draw::Anchor::Start => (0.0, length),
+                            draw::Anchor::Middle => (length / 2.0, length / 2.0),
+                            draw::Anchor::End => (length, 0.0),
+                        };
+                        let (x, y) = text.at;
+                        let ends = match text.upwards {
+                            false => [(x - before, y), (x + after, y)],
+                            true => [(x, y + before), (x, y - after)],
+                        };
+                        assert!(ends.iter().all(inside), "{size} {kind:?}: {text:?}");
+                    }
+                }
+            }
+            assert_eq!(figure.pdf(), inputs.draw(kind).pdf());
+            assert_eq!(figure.svg(), inputs.draw(kind).svg());
+        }
+    }
+}
+
+#[test]
+fn what_the_oracle_measured_is_marked_in_every_form() {
+    let all = grid(&["a"], 2, 5);
+    let oracle = Inputs {
+        histories: vec![(axes("a", 0), history(&[0.1, 0.2], true))],
+        records: all.records.iter().filter(|(_, r)| r.protocol() == Protocol::Oracle).cloned().collect(),
+        curves: all.curves.iter().filter(|(_, c)| c.protocol == Protocol::Oracle).cloned().collect(),
+        ..Inputs::default()
+    };
+    for kind in FigureKind::ALL {
+        let of_predictions = !matches!(kind, FigureKind::LabelFrequency | FigureKind::ThresholdWeights);
+        // It compares: without an honest result there is nothing to compare.
+        let compares = kind == FigureKind::OracleVersusHonest;
+        let figure = if compares { all.draw(kind) } else { oracle.draw(kind) };
+        let daggers = figure.svg().matches('†').count();
+        assert_eq!(daggers >= 2, of_predictions, "{kind:?}: a name or a value, and the note");
+        assert_eq!(figure.csv().contains("\noracle,"), of_predictions, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_run_that_stops_early_ends_in_a_cross() {
+    let histories = vec![
+        (axes("a", 0), history(&[0.1, 0.2, 0.3, 0.4], false)),
+        (axes("a", 1), history(&[0.2, 0.3], false)),
+    ];
+    let figure = Inputs { histories, ..Inputs::default() }.draw(FigureKind::F1OverEpochs);
+    assert!(figure.svg().contains("× a run that stopped early"));
+    insta::assert_snapshot!(figure.csv(), @r"
+    protocol,name,epoch,macro_f1,standard_deviation,runs,ended_early
+    honest,a,1,0.15000000000000002,0.07071067811865477,2,
+    honest,a,2,0.25,0.07071067811865474,2,0.3
+    honest,a,3,0.3,,1,
+    honest,a,4,0.4,,1,
+    ");
+}
+
+#[test]
+fn small_figures_look_as_before() {
+    let inputs = grid(&["adaptive", "A&B"], 2, 4);
+    insta::assert_snapshot!("f1-over-epochs.svg", inputs.draw(FigureKind::F1OverEpochs).svg());
+    insta::assert_snapshot!("oracle-versus-honest.svg", inputs.draw(FigureKind::OracleVersusHonest).svg());
+    insta::assert_snapshot!("final-f1.csv", inputs.draw(FigureKind::FinalF1).csv());
+    insta::assert_snapshot!("f1-by-frequency.csv", inputs.draw(FigureKind::F1ByFrequency).csv());
+    let counts = Inputs { counts: vec![3, 0, 9, 1, 1, 0], ..Inputs::default() };
+    insta::assert_snapshot!("label-frequency.csv", counts.draw(FigureKind::LabelFrequency).csv());
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_the_seeds_changes_no_byte(order in Just((0..10).collect::<Vec<usize>>()).prop_shuffle()) {
+        let inputs = grid(&["a", "b"], 5, 12);
+        // Series keep the pipeline's order: the first run of each stays in front.
+        let shuffled = |of: usize| {
+            let rest = order.iter().copied().filter(move |n| *n != 0 && *n != 5);
+            [0, 5].into_iter().chain(rest).filter(move |n| *n < of).collect::<Vec<_>>()
+        };
+        let moved = Inputs {
+            histories: shuffled(10).into_iter().map(|n| inputs.histories[n].clone()).collect(),
+            ..inputs.clone()
+        };
+        for kind in [FigureKind::F1OverEpochs, FigureKind::ThresholdWeights] {
+            prop_assert_eq!(inputs.draw(kind).svg(), moved.draw(kind).svg());
+            prop_assert_eq!(inputs.draw(kind).csv(), moved.draw(kind).csv());
+        }
+    }
+}
+
+/// What a program says of a file; `None`, with a sentence, where there is no such program.
+fn output_of(program: &str, arguments: &[&str], file: &Path) -> Option<String> {
+    match Command::new(program).args(arguments).arg(file).arg("-").output() {
+        Ok(output) => {
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && errors.is_empty(), "{program}: {errors}");
+            Some(String::from_utf8(output.stdout).unwrap())
+        }
+        Err(_) if std::env::var_os("PIPE_CI").is_none() => {
+            println!("skipped: {program} is not installed");
+            None
+        }
+        Err(error) => panic!("{program}: {error}"),
+    }
+}
+
+#[test]
+fn a_pdf_is_sound_and_its_text_can_be_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    for (size, inputs) in sizes() {
+        for kind in FigureKind::ALL {
+            let path = directory.path().join(format!("{size}-{}.pdf", kind.name()));
+            std::fs::write(&path, inputs.draw(kind).pdf()).unwrap();
+            let Some(text) = output_of("pdftotext", &["-q"], &path) else { return };
+            if size == "awkward" && kind == FigureKind::FinalF1 {
+                for name in ["A&B_%$#~^\\", "<script>", "日本語", "Ünïcödé", "macro-F1"] {
+                    assert!(text.contains(name), "{name} in {text}");
+                }
+            }
+            if size == "paper" && kind == FigureKind::ThresholdWeights {
+                assert!(text.contains("α, weight of the global signal"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+#[ignore = "writes every figure of every size to $PIPE_GALLERY, to be looked at"]
+fn gallery() {
+    let directory = std::path::PathBuf::from(std::env::var_os("PIPE_GALLERY").unwrap());
+    for (size, inputs) in sizes() {
+        for kind in FigureKind::ALL {
+            let (figure, stem) = (inputs.draw(kind), format!("{size}-{}", kind.name()));
+            std::fs::write(directory.join(format!("{stem}.svg")), figure.svg()).unwrap();
+            std::fs::write(directory.join(format!("{stem}.pdf")), figure.pdf()).unwrap();
+            std::fs::write(directory.join(format!("{stem}.csv")), figure.csv()).unwrap();
+        }
+    }
+}

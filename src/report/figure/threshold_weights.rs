@@ -1,0 +1,94 @@
+//! Figure 3 of the paper: how the weights of eq. 1 develop over training.
+
+use std::collections::BTreeMap;
+
+use super::Figure;
+use super::chart::curves::{Chart, Curve, Line, Panel, values};
+use super::chart::scale::{Bounds, Scale};
+use super::data_table::{Cell, DataTable};
+use super::f1_over_epochs::some_of;
+use super::naming::{Alike, Axes, Group, Naming, summary};
+use crate::ml::history::{Epoch, History, Spread};
+use crate::ml::metric::marked::{Marked, Protocol};
+
+struct Weight {
+    name: &'static str,
+    heading: &'static str,
+    of: fn(&Epoch) -> Spread,
+}
+
+const WEIGHTS: [Weight; 3] = [
+    Weight { name: "alpha", heading: "α, weight of the global signal", of: |epoch| epoch.alpha },
+    Weight { name: "beta", heading: "β, weight of the local signal", of: |epoch| epoch.beta },
+    Weight { name: "lambda", heading: "λ, share of the global signal", of: |epoch| epoch.lambda },
+];
+
+pub fn threshold_weights(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, Alike> {
+    // What a model has learned does not depend on how it is judged.
+    let run = |history| Marked::new(Protocol::Honest, history);
+    let groups = naming.groups(histories.iter().map(|(axes, history)| (axes, run(history))).collect())?;
+    let (mut panels, mut rows) = (Vec::new(), Vec::new());
+    for weight in &WEIGHTS {
+        let mut curves = Vec::new();
+        for group in &groups {
+            let epochs = along(group, weight.of);
+            rows.extend(epochs.iter().map(|(epoch, spread, runs)| {
+                vec![
+                    Cell::from(weight.name),
+                    Cell::from(group.name.as_str()),
+                    Cell::from(*epoch),
+                    Cell::from(spread.mean),
+                    Cell::from(spread.std),
+                    Cell::from(*runs),
+                ]
+            }));
+            curves.push(Marked::new(Protocol::Honest, curve(group, &epochs)));
+        }
+        panels.push(Panel {
+            heading: Some(weight.heading.to_owned()),
+            x: Scale::whole(values(&curves, |(x, _)| x), 6),
+            y: Scale::linear(values(&curves, |(_, y)| y), Bounds::NONE, 3),
+            curves,
+            guide: None,
+        });
+    }
+    let mean = naming.mean_note(&groups, "mean and deviation are each averaged.");
+    let chart = Chart {
+        title: "Weights of the thresholds over epochs".to_owned(),
+        x_label: "epoch".to_owned(),
+        y_label: "mean ± standard deviation over labels".to_owned(),
+        panels,
+        columns: 1,
+        height: 56.0,
+        notes: vec![mean],
+    };
+    let columns = ["weight", "name", "epoch", "mean", "standard_deviation", "runs"];
+    Ok(Figure::new(chart.draw(), DataTable::of_facts(&columns, rows)))
+}
+
+/// By epoch, over runs: the mean of means, the mean of deviations, and how many runs there are.
+fn along(group: &Group<&History>, of: fn(&Epoch) -> Spread) -> Vec<(u64, Spread, u64)> {
+    let mut by_epoch: BTreeMap<u64, Vec<Spread>> = BTreeMap::new();
+    for history in group.runs.as_ref().reveal().1 {
+        history.epochs.iter().for_each(|epoch| by_epoch.entry(epoch.epoch).or_default().push(of(epoch)));
+    }
+    let mean = |(epoch, spreads): (u64, Vec<Spread>)| {
+        let mean = summary(spreads.iter().map(|spread| spread.mean))?;
+        let std = summary(spreads.iter().map(|spread| spread.std))?.mean;
+        Some((epoch, Spread { mean: mean.mean, std }, u64::from(mean.seeds)))
+    };
+    by_epoch.into_iter().filter_map(mean).collect()
+}
+
+fn curve(group: &Group<&History>, epochs: &[(u64, Spread, u64)]) -> Curve {
+    let point = |(epoch, spread, _): &(u64, Spread, u64)| (*epoch as f64, spread.mean);
+    let band = |(epoch, spread, _): &(u64, Spread, u64)| {
+        (*epoch as f64, spread.mean - spread.std, spread.mean + spread.std)
+    };
+    Curve {
+        band: epochs.iter().map(band).collect(),
+        lines: vec![Line { points: epochs.iter().map(point).collect(), thin: false }],
+        markers: some_of(epochs, group.index).map(point).collect(),
+        ..Curve::new(&group.name, group.style)
+    }
+}

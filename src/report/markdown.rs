@@ -1,0 +1,88 @@
+//! GitHub's Markdown.
+
+use std::fmt::Write as _;
+
+use super::sheet::{Piece, Sheet, Text};
+
+pub fn markdown(sheet: &Sheet) -> String {
+    let mut out = String::new();
+    let mut caption: Vec<String> = sheet.caption.iter().map(|caption| escape(caption)).collect();
+    caption.extend(sheet.legend.iter().map(|sentence| text(sentence)));
+    if !caption.is_empty() {
+        let _ = writeln!(out, "{}\n", caption.join(" "));
+    }
+    let mut titles: Vec<String> = sheet.stub.iter().map(|title| escape(title)).collect();
+    titles.extend(column_titles(sheet).iter().map(|path| {
+        let parts: Vec<String> = path.iter().map(|part| text(part)).collect();
+        parts.join("<br>")
+    }));
+    let _ = writeln!(out, "| {} |", titles.join(" | "));
+    let rule = |at| if at < sheet.stub.len() { "---" } else { "---:" };
+    let rules: Vec<&str> = (0..titles.len()).map(rule).collect();
+    let _ = writeln!(out, "| {} |", rules.join(" | "));
+    for row in &sheet.rows {
+        let cells: Vec<String> = row.heads.iter().chain(&row.cells).map(|cell| text(cell)).collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    for note in &sheet.notes {
+        let _ = writeln!(out, "\n{}", text(note));
+    }
+    out
+}
+
+/// What stands above each column, from top to bottom, without gaps.
+pub fn column_titles(sheet: &Sheet) -> Vec<Vec<&Text>> {
+    let columns = sheet.heads.last().map_or(0, |heads| heads.iter().map(|head| head.columns).sum());
+    let mut titles: Vec<Vec<&Text>> = vec![Vec::new(); columns];
+    for heads in &sheet.heads {
+        let mut at = 0;
+        for head in heads {
+            for title in titles.iter_mut().skip(at).take(head.columns).filter(|_| !head.text.is_empty()) {
+                title.push(&head.text);
+            }
+            at += head.columns;
+        }
+    }
+    titles
+}
+
+fn text(text: &Text) -> String {
+    text.iter()
+        .map(|piece| match piece {
+            Piece::Text(text) => escape(text),
+            Piece::Number(number) => number.clone(),
+            Piece::Best(number) => format!("**{number}**"),
+            Piece::Second(number) => format!("<ins>{number}</ins>"),
+            Piece::PlusMinus => " ± ".to_owned(),
+            Piece::Oracle => "†".to_owned(),
+            Piece::Differs => "\\*".to_owned(),
+            Piece::Up => " ↑".to_owned(),
+            Piece::Down => " ↓".to_owned(),
+            Piece::Difference => "Δ".to_owned(),
+            Piece::Nothing => "–".to_owned(),
+        })
+        .collect()
+}
+
+/// Text that is nothing but text. A bar is a character reference, since not every reader of tables knows `\|`;
+/// so is what would turn the direction of the line.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' | '\t' => out.push(' '),
+            '|' => out.push_str("&#124;"),
+            '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '&' | '~' | '#' | '$' | '^'
+            | '"' => {
+                out.extend(['\\', character]);
+            }
+            c if c.is_control()
+                || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+            {
+                let _ = write!(out, "&#x{:X};", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,144 @@
+//! What a reader must be told: in the caption, and below the table.
+
+use super::sheet::{Piece, Text};
+use super::table::{Rank, Table};
+use super::title;
+use crate::ml::metric::marked::Protocol;
+use crate::ml::metric::registry::Metric;
+
+fn sentence(text: impl Into<String>) -> Text {
+    vec![Piece::Text(text.into())]
+}
+
+/// What goes into the caption, sentence by sentence.
+pub(super) fn legend(table: &Table) -> Vec<Text> {
+    let mut legend = Vec::new();
+    legend.extend(spread(table));
+    legend.extend(ranks(table));
+    legend.extend(tests(table));
+    legend
+}
+
+fn spread(table: &Table) -> Option<Text> {
+    let counts = || table.cells().map(|(_, _, cell)| cell.figure.reveal().1.seeds);
+    let (least, most) = (counts().min()?, counts().max()?);
+    if most < 2 {
+        return None;
+    }
+    let over = table.mean_over.join(" and ");
+    let n = if least == most { format!("n = {most}") } else { "n in brackets".to_owned() };
+    let mut text = sentence("Mean");
+    text.push(Piece::PlusMinus);
+    text.push(Piece::Text(format!("standard deviation over {over} ({n}).")));
+    Some(text)
+}
+
+fn ranks(table: &Table) -> Option<Text> {
+    let has = |rank| table.cells().any(|(_, _, cell)| cell.rank == Some(rank));
+    if !has(Rank::Best) {
+        return None;
+    }
+    let mut text = "Best in bold".to_owned();
+    if has(Rank::Second) {
+        text.push_str(", second best underlined");
+    }
+    if table.has(Protocol::Oracle) && table.has(Protocol::Honest) {
+        text.push_str(", each protocol by itself");
+    }
+    text.push('.');
+    Some(sentence(text))
+}
+
+fn tests(table: &Table) -> Option<Text> {
+    let tested = table.significance.as_ref()?;
+    let against = match &tested.baseline {
+        Some(baseline) => baseline.clone(),
+        None => "the best".to_owned(),
+    };
+    let percent = format!("{:.1}", tested.confidence * 100.0);
+    let percent = percent.strip_suffix(".0").unwrap_or(&percent);
+    let mut text = vec![Piece::Differs];
+    let mut words = format!(
+        " differs from {against} (paired bootstrap over the evaluated rows, {} replicates, {percent} % confidence{}).",
+        tested.replicates,
+        if tested.corrected { ", Bonferroni-corrected" } else { ", not corrected for several comparisons" }
+    );
+    if !tested.untested.is_empty() {
+        let names: Vec<String> = tested.untested.iter().map(|metric| title_of(table, *metric)).collect();
+        words.push_str(&format!(" Not tested: {}.", names.join(", ")));
+    }
+    text.push(Piece::Text(words));
+    Some(text)
+}
+
+/// As the table calls it.
+fn title_of(table: &Table, metric: Metric) -> String {
+    let values = table.rows.iter().chain(&table.columns).flat_map(|line| &line.values);
+    let mut named = values.filter(|value| value.value == metric.name());
+    named.next().map_or_else(|| title::metric(metric), |value| value.title.clone())
+}
+
+/// What goes below the table.
+pub(super) fn notes(table: &Table) -> Vec<Text> {
+    let mut notes = Vec::new();
+    notes.extend(oracle(table));
+    notes.extend(parts(table));
+    for (at, reference) in table.references.iter().enumerate() {
+        let beside = |set: usize| {
+            table.cells().any(|(_, _, cell)| cell.comparisons.get(set).is_some_and(Option::is_some))
+        };
+        let others = || table.others.iter().filter(move |other| other.reference == at);
+        if !beside(at) && others().next().is_none() {
+            continue;
+        }
+        let data =
+            reference.data.as_ref().map(|data| format!(" Its figures are for {data}.")).unwrap_or_default();
+        let mut text = format!("{}: {}.{data}", reference.heading, reference.citation);
+        for other in others() {
+            if let Some(citation) = &other.citation {
+                text.push_str(&format!(" {}: {citation}.", other.name));
+            }
+        }
+        notes.push(sentence(text));
+    }
+    let mut comparisons = table.cells().flat_map(|(_, _, cell)| cell.comparisons.iter().flatten()).peekable();
+    if comparisons.peek().is_some() {
+        let apart = comparisons.any(|comparison| comparison.difference.is_none());
+        let words = match apart {
+            true => ": ours minus theirs; not given between figures of different protocols.",
+            false => ": ours minus theirs.",
+        };
+        notes.push(vec![Piece::Difference, Piece::Text(words.to_owned())]);
+    }
+    notes
+}
+
+fn oracle(table: &Table) -> Option<Text> {
+    let cells = || table.cells();
+    let published = cells().flat_map(|(_, _, cell)| cell.comparisons.iter().flatten());
+    let published = published.map(|comparison| comparison.published.protocol());
+    let others = table.others.iter().flat_map(|other| &other.values).flatten().map(|value| value.protocol());
+    let ours = cells().map(|(_, _, cell)| cell.figure.protocol());
+    let any = ours.chain(published).chain(others).any(|protocol| protocol == Protocol::Oracle);
+    any.then(|| {
+        vec![
+            Piece::Oracle,
+            Piece::Text(
+                " Oracle protocol: the labels of the evaluated rows were used to decide on them. \
+                 Such figures say nothing about rows whose labels are unknown."
+                    .to_owned(),
+            ),
+        ]
+    })
+}
+
+fn parts(table: &Table) -> Option<Text> {
+    let mut parts: Vec<&str> = table.cells().map(|(_, _, cell)| cell.part.as_str()).collect();
+    parts.sort_unstable();
+    parts.dedup();
+    match parts.as_slice() {
+        ["test"] | [] => None,
+        [part] => Some(sentence(format!("Measured on the {part} rows."))),
+        parts => Some(sentence(format!("Measured on different rows: {}.", parts.join(", ")))),
+    }
+}

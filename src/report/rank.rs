@@ -1,0 +1,46 @@
+//! Best and second best among the figures that may be compared, as they are printed: what looks equal is equal.
+
+use std::cmp::Ordering;
+
+use super::number::fixed;
+use super::table::{Cell, Rank, Table};
+use crate::ml::metric::registry::Direction;
+
+pub fn annotate(table: &mut Table) {
+    for contest in table.contests() {
+        let mut shown: Vec<f64> = Vec::new();
+        let mut direction = Direction::Neither;
+        for &(row, column) in &contest {
+            if let Some(cell) = &table.cells[row][column] {
+                direction = cell.metric.direction();
+                shown.push(printed(cell));
+            }
+        }
+        let better: fn(&f64, &f64) -> Ordering = match direction {
+            Direction::Higher => |a, b| b.total_cmp(a),
+            Direction::Lower => |a, b| a.total_cmp(b),
+            Direction::Neither => continue,
+        };
+        shown.sort_by(better);
+        shown.dedup();
+        if shown.len() < 2 || shown.iter().any(|value| value.is_nan()) {
+            continue;
+        }
+        for (row, column) in contest {
+            if let Some(cell) = &mut table.cells[row][column] {
+                let place = shown.iter().position(|value| *value == printed(cell));
+                cell.rank = match place {
+                    Some(0) => Some(Rank::Best),
+                    Some(1) if shown.len() > 2 => Some(Rank::Second),
+                    _ => None,
+                };
+            }
+        }
+    }
+}
+
+/// The mean as a reader sees it.
+fn printed(cell: &Cell) -> f64 {
+    let (_, spread) = cell.figure.reveal();
+    fixed(spread.mean, cell.digits).parse().unwrap_or(f64::NAN)
+}

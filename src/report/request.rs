@@ -1,0 +1,135 @@
+//! What a table is to show.
+
+use std::collections::BTreeMap;
+
+use super::reference::Reference;
+use super::table::Axis;
+use super::term::Term;
+use super::title;
+use crate::ml::metric::registry::Metric;
+
+pub const DEFAULT_DIGITS: u8 = 4;
+
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// The base name of its files, and of its macros.
+    pub name: String,
+    pub rows: Vec<Term>,
+    pub columns: Vec<Term>,
+    pub mean_over: Vec<String>,
+    /// Axis -> the values that are shown, in that order.
+    pub only: BTreeMap<String, Vec<String>>,
+    /// What to call axes, values (`adaptive`, or `variant=adaptive`) and metrics.
+    pub names: BTreeMap<String, String>,
+    pub digits: u8,
+    pub digits_of: BTreeMap<Metric, u8>,
+    pub caption: Option<String>,
+    pub label: Option<String>,
+    pub wide: bool,
+    pub references: Vec<Reference>,
+}
+
+/// One level of rows or columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Level {
+    Metrics(Vec<Metric>),
+    Axis(String),
+}
+
+impl Request {
+    /// The metrics of a side are one level, at the place of the first.
+    pub(super) fn levels(terms: &[Term]) -> Vec<Level> {
+        let mut levels: Vec<Level> = Vec::new();
+        let mut at = None;
+        for term in terms {
+            match (term, at) {
+                (Term::Axis(axis), _) => levels.push(Level::Axis(axis.clone())),
+                (Term::Metric(metric), None) => {
+                    at = Some(levels.len());
+                    levels.push(Level::Metrics(vec![*metric]));
+                }
+                (Term::Metric(metric), Some(at)) => {
+                    if let Level::Metrics(metrics) = &mut levels[at] {
+                        metrics.push(*metric);
+                    }
+                }
+            }
+        }
+        levels
+    }
+
+    pub(super) fn metrics(&self) -> impl Iterator<Item = Metric> {
+        self.rows.iter().chain(&self.columns).filter_map(|term| match term {
+            Term::Metric(metric) => Some(*metric),
+            Term::Axis(_) => None,
+        })
+    }
+
+    pub(super) fn axes(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().chain(&self.columns).filter_map(|term| match term {
+            Term::Axis(axis) => Some(axis.as_str()),
+            Term::Metric(_) => None,
+        })
+    }
+
+    pub(super) fn digits(&self, metric: Metric) -> u8 {
+        self.digits_of.get(&metric).copied().unwrap_or(self.digits)
+    }
+
+    pub(super) fn axis(&self, name: &str) -> Axis {
+        let title = self.names.get(name).cloned().unwrap_or_else(|| title::words(name));
+        Axis { axis: name.to_owned(), title }
+    }
+
+    pub(super) fn value_title(&self, axis: &str, value: &str) -> String {
+        let named = self.names.get(&format!("{axis}={value}")).or_else(|| self.names.get(value));
+        named.cloned().unwrap_or_else(|| title::value(axis, value))
+    }
+
+    pub(super) fn metric_title(&self, metric: Metric) -> String {
+        self.names.get(metric.name()).cloned().unwrap_or_else(|| title::metric(metric))
+    }
+}
+
+/// Two values are shown alike: what is one file cannot be two rows.
+pub fn problems(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<(&'static str, String)> {
+    let mut problems = Vec::new();
+    for (field, terms) in [("rows", rows), ("columns", columns)] {
+        if terms.is_empty() {
+            problems.push((field, "there is nothing to make them of".to_owned()));
+        }
+        for (at, term) in terms.iter().enumerate() {
+            let name = match term {
+                Term::Metric(metric) => metric.name(),
+                Term::Axis(axis) => axis.as_str(),
+            };
+            if let Some(metric) = term.misspelt() {
+                problems.push((field, format!("there is no metric `{name}`; did you mean `{metric}`?")));
+            }
+            if name == "metric" {
+                problems.push((field, "name the metrics themselves: `macro_f1`, `bce`".to_owned()));
+            }
+            if terms[..at].contains(term) || (field == "columns" && rows.contains(term)) {
+                problems.push((field, format!("`{name}` is given twice")));
+            }
+            if mean_over.iter().any(|axis| axis == name) {
+                problems
+                    .push((field, format!("`{name}` is averaged over (`mean_over`) and cannot be shown")));
+            }
+        }
+    }
+    let has_metrics = |terms: &[Term]| terms.iter().any(|term| matches!(term, Term::Metric(_)));
+    match (has_metrics(rows), has_metrics(columns)) {
+        (false, false) => {
+            problems.push(("columns", "no metric is named; `pipe metrics` lists them".to_owned()));
+        }
+        (true, true) => problems.push(("columns", "metrics are in the rows already".to_owned())),
+        (in_rows, _) => {
+            let (field, terms) = if in_rows { ("columns", columns) } else { ("rows", rows) };
+            if !terms.iter().any(|term| matches!(term, Term::Axis(_))) && !terms.is_empty() {
+                problems.push((field, "name at least one axis".to_owned()));
+            }
+        }
+    }
+    problems
+}

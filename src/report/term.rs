@@ -1,0 +1,74 @@
+//! What rows and columns are made of: the metrics that are named, or the values of an axis.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::ml::metric::registry::Metric;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Term {
+    Metric(Metric),
+    Axis(String),
+}
+
+impl Term {
+    /// The metric that was meant, if this is hardly an axis but for a slip.
+    pub fn misspelt(&self) -> Option<Metric> {
+        let Self::Axis(axis) = self else { return None };
+        let nearness = |metric: &Metric| strsim::normalized_damerau_levenshtein(axis, metric.name());
+        let best = Metric::ALL.iter().copied().max_by(|a, b| nearness(a).total_cmp(&nearness(b)))?;
+        (nearness(&best) >= 0.8).then_some(best)
+    }
+}
+
+impl From<String> for Term {
+    fn from(word: String) -> Self {
+        word.parse().map_or(Self::Axis(word), Self::Metric)
+    }
+}
+
+impl Serialize for Term {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Metric(metric) => metric.serialize(serializer),
+            Self::Axis(axis) => serializer.serialize_str(axis),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Term {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl JsonSchema for Term {
+    fn schema_name() -> Cow<'static, str> {
+        "TableTerm".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let metric = generator.subschema_for::<Metric>();
+        json_schema!({
+            "description": "A metric, or an axis: one of the matrix, `stage`, `protocol` or `part`.",
+            "anyOf": [metric, { "type": "string" }],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_metric_is_an_axis_unless_it_is_nearly_one() {
+        let term = |word: &str| Term::from(word.to_owned());
+        assert_eq!(term("bce"), Term::Metric(Metric::Bce));
+        assert_eq!(term("seed").misspelt(), None);
+        assert_eq!(term("lr").misspelt(), None);
+        assert_eq!(term("macro_fi").misspelt(), Some(Metric::MacroF1));
+        assert!(term("p_at_2").misspelt().is_some());
+    }
+}

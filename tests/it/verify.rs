@@ -1,0 +1,397 @@
+//! Reproducibility as a promise: every way in which a published table can go stale is noticed, with
+//! the right exit code and the name of the culprit.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::support::{PipelineTest, Ran};
+
+/// Data, two fits with a seed, a table and a figure; the last two are placed.
+const PAPER: &str = "
+name: paper
+vars: { lr: 0.1, seeds: [1, 2] }
+stages:
+  data: { command: { run: grep -v '^#' in/raw > data.txt, inputs: { raw: { file: raw.csv } }, outputs: [data.txt] } }
+  fit:
+    matrix: { seed: \"${vars.seeds}\" }
+    command:
+      run: (cat in/data; echo lr ${vars.lr} seed ${matrix.seed}) > fit.txt
+      inputs: { data: data }
+      outputs: [fit.txt]
+  table:
+    command:
+      run: cat in/fits/* > table.tex; echo '<svg/>' > plot.svg
+      inputs: { fits: [\"fit[*]\"] }
+      outputs: [table.tex, plot.svg]
+outputs:
+  paper/table.tex: table.table
+  paper/plot.svg: table.plot
+";
+
+fn locked(yaml: &str) -> PipelineTest {
+    let test = PipelineTest::new(yaml);
+    test.write("raw.csv", "# comment\n1,2\n");
+    test.run().ok();
+    test.pipe(&["lock", "pipeline.yaml"]).ok();
+    test
+}
+
+fn verify(test: &PipelineTest, args: &[&str]) -> Ran {
+    test.pipe(&[&["verify", "pipeline.yaml"], args].concat())
+}
+
+fn edit(test: &PipelineTest, file: &str, old: &str, new: &str) {
+    let text = test.read(file);
+    assert!(text.contains(old), "{text}");
+    test.write(file, text.replacen(old, new, 1));
+}
+
+/// The blob that an output of the lock names.
+fn blob(test: &PipelineTest, stage: &str, output: &str) -> PathBuf {
+    let lock = test.read("pipeline.lock");
+    let record = lock.split(&format!("stage {stage}\n")).nth(1).unwrap();
+    let line = record.lines().find_map(|line| line.strip_prefix(&format!("out {output} "))).unwrap();
+    let id = line.split(' ').next().unwrap();
+    test.file("cache/v1/blobs").join(&id[..2]).join(id)
+}
+
+#[test]
+fn what_was_just_computed_is_the_same() {
+    let test = locked(PAPER);
+    verify(&test, &[]).ok().says("6 same");
+    verify(&test, &["--lock", "--cache"]).ok().says("10 same");
+    std::fs::remove_dir_all(test.file("cache")).unwrap();
+    std::fs::remove_file(test.file("raw.csv")).unwrap();
+    verify(&test, &[]).ok().says("6 same");
+}
+
+#[test]
+fn an_edited_parameter_is_drift_and_is_named_with_both_values() {
+    let test = locked(PAPER);
+    edit(&test, "pipeline.yaml", "lr: 0.1", "lr: 0.2");
+    let drift = verify(&test, &[]).exits_with(1);
+    let drift = drift.says("fit[seed=1]: params.run").says("0.1").says("0.2");
+    assert!(
+        !drift.stdout.contains("drift  table"),
+        "what follows from it is not the culprit: {}",
+        drift.stdout
+    );
+}
+
+#[test]
+fn another_seed_is_drift() {
+    let test = locked(PAPER);
+    edit(&test, "pipeline.yaml", "seeds: [1, 2]", "seeds: [1, 3]");
+    let drift = verify(&test, &[]).exits_with(1);
+    drift.says("fit[seed=3]: it is not in the lock").says("fit[seed=2]: the lock has it");
+}
+
+#[test]
+fn another_version_of_a_kind_s_code_is_drift() {
+    let test = locked(PAPER);
+    // As if the lock had been written by a program whose `command` was of another version.
+    let lock = test.read("pipeline.lock").replace("in version 1\n", "in version 0\n");
+    test.write("pipeline.lock", resealed(&lock));
+    verify(&test, &[]).exits_with(1).says("data: version 0 -> 1").says("table: version 0 -> 1");
+}
+
+/// A lock whose keys and seals are put right again, as only the program itself would write it.
+fn resealed(lock: &str) -> String {
+    let blocks = lock.split("\n\n").map(|block| {
+        let Some((body, _)) = block.split_once("\nseal ") else { return block.to_owned() };
+        let mut hasher = blake3::Hasher::new();
+        let mut field = |text: &str| {
+            hasher.update(&(text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        };
+        field("pipe stage key 1");
+        for part in body.lines().filter_map(|line| line.strip_prefix("in ")) {
+            let (name, value) = part.split_once(' ').unwrap();
+            field(name);
+            field(value);
+        }
+        let key = hasher.finalize().to_hex();
+        let keyed: Vec<String> = body
+            .lines()
+            .map(|line| if line.starts_with("key ") { format!("key {key}") } else { line.to_owned() })
+            .collect();
+        let body = keyed.join("\n") + "\n";
+        format!("{body}seal {}", &blake3::hash(body.as_bytes()).to_hex()[..16])
+    });
+    blocks.collect::<Vec<_>>().join("\n\n")
+}
+
+#[test]
+fn changed_data_is_drift_and_the_file_is_named() {
+    let test = locked(PAPER);
+    test.write("raw.csv", "# comment\n1,3\n");
+    verify(&test, &[]).exits_with(1).says("data: inputs.raw changed").says("the file `raw.csv` is another");
+}
+
+#[test]
+fn a_table_edited_by_hand_is_drift_and_the_difference_is_shown() {
+    let test = locked(PAPER);
+    edit(&test, "paper/table.tex", "seed 2", "seed 7");
+    let drift =
+        verify(&test, &[]).exits_with(1).says("paper/table.tex: it is not the output `table` of `table`");
+    drift.says("-lr 0.1 seed 2").says("+lr 0.1 seed 7");
+    std::fs::remove_dir_all(test.file("cache")).unwrap();
+    verify(&test, &[]).exits_with(1).says("paper/table.tex");
+}
+
+#[test]
+fn a_replaced_figure_is_drift() {
+    let test = locked(PAPER);
+    test.write("paper/plot.svg", "<svg>better</svg>");
+    verify(&test, &[]).exits_with(1).says("paper/plot.svg: it is not the output `plot` of `table`");
+}
+
+#[test]
+fn an_edited_lock_is_drift_and_an_unreadable_one_cannot_tell() {
+    let test = locked(PAPER);
+    let lock = test.read("pipeline.lock");
+    edit(&test, "pipeline.lock", "compare exact", "compare ignore=data");
+    verify(&test, &[]).exits_with(1).says("data: its record in the lock was edited");
+    test.write("pipeline.lock", lock.replacen("placed paper/plot.svg ", "placed paper/plot.svg 0", 1));
+    verify(&test, &[]).exits_with(2).says("is no line of a lock");
+    test.write("pipeline.lock", format!("{lock}<<<<<<< HEAD\n"));
+    verify(&test, &[]).exits_with(2).says("two versions were merged");
+    std::fs::remove_file(test.file("pipeline.lock")).unwrap();
+    verify(&test, &[]).exits_with(2).says("there is none; `pipe lock pipeline.yaml` writes it");
+}
+
+#[test]
+fn a_placed_digest_that_is_not_its_producer_s_is_drift() {
+    let test = locked(PAPER);
+    let lock = test.read("pipeline.lock");
+    let placed: Vec<&str> = lock.lines().filter(|line| line.starts_with("placed ")).collect();
+    let swapped = placed[0].rsplit_once(' ').unwrap().1;
+    let original = placed[1].rsplit_once(' ').unwrap().1;
+    test.write("pipeline.lock", lock.replace(placed[1], &placed[1].replace(original, swapped)));
+    verify(&test, &[]).exits_with(1).says("in the lock it is not the output `table` of `table`");
+}
+
+#[test]
+fn a_swapped_blob_is_damage_and_a_lost_one_cannot_be_told() {
+    let test = locked(PAPER);
+    let path = blob(&test, "data", "data");
+    let modified = path.metadata().unwrap().modified().unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    std::fs::write(&path, "9,9\n").unwrap();
+    std::fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+    verify(&test, &["--cache"]).exits_with(3).says("damage  data: blob");
+    std::fs::remove_file(&path).unwrap();
+    verify(&test, &["--cache"]).exits_with(2).says("data: blob");
+    verify(&test, &["--lock"]).ok();
+}
+
+#[test]
+fn a_result_of_another_environment_class_cannot_be_told_if_it_differs() {
+    let test = locked(UNSTABLE);
+    let lock = test.read("pipeline.lock");
+    let class = lock.lines().find(|line| line.starts_with("class ")).unwrap().to_owned();
+    let other = format!("{class} libtorch=1.0.0");
+    test.write("pipeline.lock", resealed(&lock.replace(&class, &other)));
+    let told = verify(&test, &["--rerun", "dice"]).exits_with(2);
+    told.says("cannot tell  dice").says("libtorch=1.0.0").says("and here it is");
+}
+
+#[test]
+fn a_policy_loosened_in_the_pipeline_only_is_drift() {
+    let test = locked(PAPER);
+    edit(&test, "pipeline.yaml", "  data: {", "  data: { compare: { ignore: [data] },");
+    verify(&test, &[])
+        .exits_with(1)
+        .says("data: `compare` is `ignore=data` in the pipeline and `exact` in the lock");
+    assert_eq!(test.run().ok().computed(), [""; 0], "the policy is not part of the key");
+    verify(&test, &[]).ok();
+    assert!(test.read("pipeline.lock").contains("compare ignore=data\n"), "loosening it shows in the lock");
+    edit(&test, "pipeline.yaml", "ignore: [data]", "ignore: [dta]");
+    verify(&test, &[]).exits_with(2).says("the stage has no output `dta`");
+}
+
+#[test]
+fn a_run_updates_a_lock_that_is_there_and_only_if_it_ran_in_full() {
+    let test = PipelineTest::new(PAPER);
+    test.write("raw.csv", "1,2\n");
+    test.run().ok();
+    assert!(!test.file("pipeline.lock").exists(), "a run does not create it");
+    test.pipe(&["lock", "pipeline.yaml"]).ok().says("4 stages, 2 placed files");
+    let first = test.read("pipeline.lock");
+    edit(&test, "pipeline.yaml", "lr: 0.1", "lr: 0.2");
+    test.run_with(&["fit"]).ok();
+    test.run_with(&["--set", "vars.lr=0.3"]).ok();
+    assert_eq!(test.read("pipeline.lock"), first, "some stages, or other variables, are not the pipeline");
+    test.run().ok().says("pipeline.lock updated");
+    assert_ne!(test.read("pipeline.lock"), first);
+    verify(&test, &[]).ok();
+    edit(&test, "pipeline.yaml", "lr: 0.2", "lr: 0.1");
+    test.run().ok();
+    assert_eq!(test.read("pipeline.lock"), first, "the same pipeline has the same lock, byte for byte");
+}
+
+#[test]
+fn lock_creates_and_rebuild_replaces() {
+    let test = locked(PAPER);
+    let lock = test.read("pipeline.lock");
+    edit(&test, "pipeline.lock", "compare exact", "compare ignore=data");
+    test.pipe(&["lock", "pipeline.yaml"]).exits_with(2).says("--rebuild");
+    test.pipe(&["lock", "pipeline.yaml", "--rebuild"]).ok();
+    assert_eq!(test.read("pipeline.lock"), lock);
+    edit(&test, "pipeline.yaml", "lr: 0.1", "lr: 0.2");
+    test.pipe(&["lock", "pipeline.yaml", "--rebuild"]).exits_with(2).says("`fit[seed=1]` has no result");
+}
+
+#[test]
+fn a_locked_run_refuses_what_would_change_the_lock() {
+    let test = locked(PAPER);
+    let lock = test.read("pipeline.lock");
+    test.run_with(&["--locked"]).ok();
+    edit(&test, "pipeline.yaml", "lr: 0.1", "lr: 0.2");
+    test.run_with(&["--locked"]).exits_with(1).says("fit[seed=1]").says("nothing was run");
+    assert_eq!(test.read("pipeline.lock"), lock);
+    std::fs::remove_file(test.file("pipeline.lock")).unwrap();
+    test.run_with(&["--locked"]).exits_with(2).says("there is no pipeline.lock");
+}
+
+/// Its first stage gives something else every time.
+const UNSTABLE: &str = "
+name: unstable
+stages:
+  calm: { command: { run: echo calm > calm.txt, outputs: [calm.txt] } }
+  dice:
+    command: { run: head -c 8 /dev/urandom | od -An -tx1 > dice.txt, inputs: { calm: calm }, outputs: [dice.txt] }
+  after: { command: { run: cp in/dice after.txt, inputs: { dice: dice }, outputs: [after.txt] } }
+outputs: [after]
+";
+
+#[test]
+fn a_locked_run_accepts_no_other_result() {
+    let test = locked(UNSTABLE);
+    let placed = test.read("results/unstable/after.txt");
+    std::fs::remove_dir_all(test.file("cache")).unwrap();
+    let refused = test.run_with(&["--locked"]).exits_with(1);
+    assert_eq!(refused.instances("failed"), ["dice"]);
+    assert_eq!(refused.instances("skipped"), ["after"]);
+    assert!(refused.stdout.contains("is not what the lock records"), "{}", refused.stdout);
+    assert_eq!(test.read("results/unstable/after.txt"), placed, "nothing was placed");
+}
+
+#[test]
+fn a_rerun_names_the_first_stage_that_differs_and_keeps_both_sides() {
+    let test = locked(UNSTABLE);
+    let before = test.files_below("cache/v1/blobs");
+    let lock = test.read("pipeline.lock");
+    let drift = verify(&test, &["--rerun"]).exits_with(1);
+    let drift =
+        drift.says("dice: is the first to differ: `dice`").says("after: differs as well").says("1 same");
+    let kept = drift.stderr.lines().find(|line| line.contains("both sides are kept")).unwrap();
+    assert!(std::path::Path::new(kept.rsplit_once(": ").unwrap().1).is_dir(), "{kept}");
+    let again = drift.stdout.lines().find_map(|line| line.trim().strip_prefix("dice again: ")).unwrap();
+    assert!(std::path::Path::new(again).is_file(), "{again}");
+    assert_eq!(test.files_below("cache/v1/blobs"), before, "the cache is as it was");
+    assert_eq!(test.read("pipeline.lock"), lock);
+}
+
+#[test]
+fn a_single_stage_is_rerun_on_inputs_from_the_cache() {
+    let test = locked(UNSTABLE);
+    verify(&test, &["--rerun", "after"]).ok().says("1 check: 1 same");
+    verify(&test, &["--rerun", "calm"]).ok().says("1 check: 1 same");
+    verify(&test, &["--rerun", "sample=1", "calm"]).ok();
+    verify(&test, &["--rerun", "budget=1h", "calm", "after"]).ok().says("2 same");
+    verify(&test, &["--rerun", "sample=no"]).exits_with(2).says("sample=3");
+    let left = std::fs::read_dir(test.file("cache")).unwrap().count();
+    assert_eq!(left, 1, "what agreed is not kept");
+}
+
+#[test]
+fn a_rerun_of_a_stage_that_fails_or_drifted_says_so() {
+    let test = PipelineTest::new(
+        "
+name: flaky
+stages:
+  once: { command: { run: mkdir \"$DIR/ran\"; echo 1 > x.txt, outputs: [x.txt], env: [DIR] } }
+",
+    );
+    let pipe = |args: &[&str]| {
+        let output = test.command(args).env("DIR", test.path()).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert_eq!(pipe(&["run", "pipeline.yaml"]).0, Some(0));
+    assert_eq!(pipe(&["lock", "pipeline.yaml"]).0, Some(0));
+    let (code, told) = pipe(&["verify", "pipeline.yaml", "--rerun"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("once: it could not be computed again"), "{told}");
+    edit(&test, "pipeline.yaml", "echo 1", "echo 2");
+    let (code, told) = pipe(&["verify", "pipeline.yaml", "--rerun"]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("params.run") && told.contains("nothing was run again"), "{told}");
+}
+
+#[test]
+fn twice_tells_stable_from_unstable() {
+    let test = locked(UNSTABLE);
+    let told = verify(&test, &["--twice"]).exits_with(1);
+    let told = told.says("dice: `dice` is unstable").says("after: exact; it differed only with its inputs");
+    assert!(!told.stdout.contains("calm:"), "{}", told.stdout);
+    assert_eq!(test.read("results/unstable/after.txt").len(), 25, "nothing was placed over it");
+    edit(&test, "pipeline.yaml", "  dice:\n", "  dice:\n    compare: { ignore: [dice] }\n");
+    verify(&test, &["--twice"]).ok();
+}
+
+#[test]
+fn twice_tells_what_depends_on_threads_or_stays_within_tolerance() {
+    let test = PipelineTest::new(
+        "
+name: twice
+stages:
+  threads: { command: { run: echo $PIPE_THREADS > n.txt, outputs: [n.txt] } }
+  about:
+    compare: { numbers: { x: { abs: 1 } } }
+    command: { run: \"echo f1 0.$(date +%N) > x.txt\", outputs: [x.txt] }
+  place: { command: { run: pwd > where.txt, outputs: [where.txt] } }
+",
+    );
+    let told = verify(&test, &["--twice"]).exits_with(1);
+    let told = told.says("threads: `n` exact at equal threads").says("about: `x` within tolerance");
+    told.says("place: `where` is unstable");
+    verify(&test, &["--twice", "threads", "about"]).ok();
+}
+
+#[test]
+fn the_report_is_json_and_junit_too() {
+    let test = locked(PAPER);
+    edit(&test, "pipeline.yaml", "lr: 0.1", "lr: 0.2");
+    let report = verify(&test, &["--json", "--junit", "verify.xml"]).exits_with(1);
+    let report: Value = serde_json::from_str(&report.stdout).unwrap();
+    assert_eq!(report["outcome"], "drift");
+    let drifted: Vec<&Value> =
+        report["checks"].as_array().unwrap().iter().filter(|check| check["outcome"] == "drift").collect();
+    assert_eq!(drifted.len(), 2);
+    assert_eq!(drifted[0]["name"], "fit[seed=1]");
+    let xml = test.read("verify.xml");
+    assert!(xml.contains("tests=\"6\" failures=\"2\" errors=\"0\""), "{xml}");
+    assert!(xml.contains("name=\"fit[seed=1]\"><failure message=\"params.run"), "{xml}");
+}
+
+#[test]
+fn two_branches_locks_are_merged_record_by_record() {
+    let test = locked(PAPER);
+    let base = test.read("pipeline.lock");
+    let other = |run: &str, with: &str| {
+        edit(&test, "pipeline.yaml", run, with);
+        test.run().ok();
+        let lock = test.read("pipeline.lock");
+        edit(&test, "pipeline.yaml", with, run);
+        lock
+    };
+    let ours = other("echo '<svg/>'", "echo '<svg></svg>'");
+    let theirs = other("seeds: [1, 2]", "seeds: [2, 1]");
+    test.write("base", &base).write("ours", &ours).write("theirs", &theirs);
+    test.pipe(&["lock", "--merge", "base", "ours", "base"]).ok();
+    assert_eq!(test.read("ours"), ours);
+    test.pipe(&["lock", "--merge", "base", "ours", "theirs"]).exits_with(1).says("both sides changed table");
+}
