@@ -2,6 +2,7 @@
 addEventListener("DOMContentLoaded", () => {
   const said = document.getElementById("said");
   const say = text => { if (said) said.textContent = text; };
+  say("Connecting to the run.");
   const find = (selector, instance) =>
     [...document.querySelectorAll(selector)].find(element => element.dataset.instance === instance);
 
