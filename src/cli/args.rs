@@ -75,7 +75,7 @@ pub enum Command {
     Report(ReportArgs),
     /// List past runs, newest first, or show one.
     Runs(RunsArgs),
-    /// Compare two runs: parameters, metrics, outputs.
+    /// Compare two runs or two locks: parameters, metrics, outputs.
     Diff(DiffArgs),
     /// Decide about new rows: a model's labels for each of them.
     Predict(PredictArgs),
@@ -380,7 +380,7 @@ pub enum RunsCommand {
 
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The older side: a run (`latest~1`, an id, or its beginning).
+    /// The older side: a run (`latest~1`, an id, or its beginning), a lock file, or one in git (`HEAD~1:pipelines/x.lock`).
     #[arg(default_value = "latest~1")]
     pub old: String,
     /// The newer side.

@@ -1,7 +1,8 @@
-//! `pipe diff`: what differs between two runs.
+//! `pipe diff`: what differs between two runs, or two locks.
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::process::Command;
 
 use super::args::DiffArgs;
 use super::cache::warn_of_damage;
@@ -10,6 +11,7 @@ use super::history;
 use super::project::Project;
 use super::snapshot::Side;
 use super::{print_json, print_text, text, write_result};
+use crate::lock::Lock;
 use crate::ml::metric::marked::{Marked, Protocol};
 use crate::report::diff::{Difference, FigurePair, MetricChange, Verdict, page};
 use crate::report::page::picture::Picture;
@@ -17,11 +19,12 @@ use crate::store::Store;
 
 pub fn diff(project: &Project, args: &DiffArgs) -> Outcome {
     let store = project.store_to_read()?;
-    let side = |word: &str| {
-        let past = history::find(&store, word)?;
-        Side::of_run(&store, &past)
-    };
-    let (old, new) = (side(&args.old)?, side(&args.new)?);
+    let (mut old, mut new) = (side(&store, &args.old)?, side(&store, &args.new)?);
+    if let (Told::Run(old), Told::Run(new)) = (&mut old, &mut new) {
+        old.read_evaluations(&store);
+        new.read_evaluations(&store);
+    }
+    let (Told::Run(old) | Told::Lock(old), Told::Run(new) | Told::Lock(new)) = (old, new);
     warn_of_damage(project, &store);
     for side in [&old, &new] {
         if side.forgotten > 0 {
@@ -40,6 +43,40 @@ pub fn diff(project: &Project, args: &DiffArgs) -> Outcome {
     }
 }
 
+/// A side, and who told it.
+enum Told {
+    Run(Side),
+    Lock(Side),
+}
+
+/// A lock file, one in a revision of git (`HEAD~1:pipelines/x.lock`), or a run.
+fn side(store: &Store, word: &str) -> Result<Told, Failure> {
+    let parsed = |text: &str| {
+        let lock: Lock = text.parse().map_err(|error| Failure::bad_input(format!("{word}: {error}")))?;
+        Ok(Told::Lock(Side::of_lock(word, lock)))
+    };
+    if Path::new(word).is_file() {
+        return parsed(&std::fs::read_to_string(word)?);
+    }
+    if word.contains(':') {
+        return parsed(&in_revision(word)?);
+    }
+    if word.ends_with(".lock") {
+        return Err(Failure::bad_input(format!("there is no {word}; `pipe lock` writes one")));
+    }
+    Ok(Told::Run(Side::of_run(store, &history::find(store, word)?)))
+}
+
+fn in_revision(word: &str) -> Result<String, Failure> {
+    let output = Command::new("git").args(["show", word]).output();
+    let output = output.map_err(|error| Failure::bad_input(format!("git, which `{word}` needs: {error}")))?;
+    if !output.status.success() {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::bad_input(format!("git has no `{word}`: {}", complaint.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 fn shown(project: &Project, difference: &Difference) -> String {
     let paint = project.paint_out;
     let mut out = format!("old  {}\nnew  {}\n", difference.old, difference.new);
@@ -54,7 +91,8 @@ fn shown(project: &Project, difference: &Difference) -> String {
         let width = width.unwrap_or(0);
         for param in &stage.params {
             let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "(none)".to_owned());
-            let _ = writeln!(out, "  {:<width$}  {} -> {}", param.name, value(&param.old), value(&param.new));
+            let (old, new) = shortened(&value(&param.old), &value(&param.new));
+            let _ = writeln!(out, "  {:<width$}  {old} -> {new}", param.name);
         }
         for metric in &stage.metrics {
             let line = metric_line(metric);
@@ -89,6 +127,26 @@ fn shown(project: &Project, difference: &Difference) -> String {
     out
 }
 
+/// Long values are cut down to where they differ: the whole of them is in `--json`.
+fn shortened(old: &str, new: &str) -> (String, String) {
+    const LONG: usize = 60;
+    const AROUND: usize = 16;
+    let (old, new): (Vec<char>, Vec<char>) = (old.chars().collect(), new.chars().collect());
+    if old.len().max(new.len()) <= LONG {
+        return (old.iter().collect(), new.iter().collect());
+    }
+    let start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let shorter = old.len().min(new.len()) - start;
+    let end = old.iter().rev().zip(new.iter().rev()).take(shorter).take_while(|(a, b)| a == b).count();
+    let cut = |text: &[char]| {
+        let from = start.saturating_sub(AROUND);
+        let to = (text.len() - end + AROUND).min(text.len()).min(from + LONG);
+        let (front, back) = (if from > 0 { "…" } else { "" }, if to < text.len() { "…" } else { "" });
+        format!("{front}{}{back}", text[from..to].iter().collect::<String>())
+    };
+    (cut(&old), cut(&new))
+}
+
 fn metric_line(metric: &MetricChange) -> String {
     let mut line = format!("{} -> {}", figure(metric.old), figure(metric.new));
     if let Some(change) = metric.change {
@@ -120,7 +178,8 @@ fn figures(
         for output in &stage.outputs {
             let side = |side: &Side| -> Result<Vec<Picture>, Failure> {
                 let Some(stored) = side.stored(&stage.stage, &output.name) else { return Ok(Vec::new()) };
-                let path = store.artifact(stored, scratch.path())?;
+                // What a lock names may be in no cache here.
+                let Ok(path) = store.artifact(stored, scratch.path()) else { return Ok(Vec::new()) };
                 pictures(&output.name, &path)
             };
             let (before, after) = (side(old)?, side(new)?);
@@ -154,4 +213,19 @@ fn pictures(name: &str, path: &Path) -> Result<Vec<Picture>, Failure> {
         return Ok(Vec::new());
     }
     Ok(Picture::sniff(name, &std::fs::read(path)?).into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn long_values_are_cut_down_to_where_they_differ() {
+        let long = |middle: &str| format!("{}{middle}{}", "a".repeat(50), "z".repeat(50));
+        let around = |middle: &str| format!("…{}{middle}{}…", "a".repeat(16), "z".repeat(16));
+        assert_eq!(shortened(&long("1"), &long("22")), (around("1"), around("22")));
+        assert_eq!(shortened("1", "2"), ("1".to_owned(), "2".to_owned()));
+        let (whole, prefix) = shortened(&"a".repeat(100), &"a".repeat(90));
+        assert!(whole.starts_with('…') && prefix.starts_with('…'), "{whole} {prefix}");
+    }
 }

@@ -129,10 +129,13 @@ impl Reported<'_> {
         let plan = &self.survey.plan;
         let mut nodes = Vec::new();
         let mut rows = Vec::new();
+        let mut noted = false;
         for (index, instance, outlook) in self.survey.instances() {
             let (status, note) = self.status(index);
             let name = self.survey.name(index);
             let manifest = manifest(outlook);
+            let note = manifest.map_or(note, |manifest| manifest.warnings.join("; "));
+            noted |= !note.is_empty();
             nodes.push(Node {
                 name: name.clone(),
                 stage: instance.id.stage.clone(),
@@ -150,7 +153,7 @@ impl Reported<'_> {
                     Cell::number(text::duration(m.cpu_seconds), m.cpu_seconds),
                     Cell::number(text::bytes(m.max_rss_bytes), m.max_rss_bytes as f64),
                     Cell::text(&m.finished),
-                    Cell::text(m.warnings.join("; ")),
+                    Cell::text(note),
                 ],
             });
             rows.push(Row::plain(cells));
@@ -159,7 +162,10 @@ impl Reported<'_> {
         columns.push(Column::number("took"));
         columns.push(Column::number("processor").help("time on all processors together"));
         columns.push(Column::number("memory").help("at most, resident"));
-        columns.extend(["computed", "note"].map(Column::text));
+        columns.push(Column::text("computed"));
+        if noted {
+            columns.push(Column::text("note"));
+        }
         let mut section = Section::new("pipeline", "Pipeline");
         section.add(dag::draw(&nodes));
         section.add(Grid { caption: "Stages".into(), columns, rows }.html());
@@ -198,7 +204,8 @@ impl Reported<'_> {
                     }
                     DATASET => content.add_data(&name, &path(stored)?)?,
                     AUDIT => content.add_card(&name, &path(stored)?)?,
-                    TABLE | SVG => content.add_file(&title, &path(stored)?)?,
+                    TABLE => content.add_table(&path(stored)?)?,
+                    SVG => content.add_file(&title, &path(stored)?)?,
                     FILE if self.is_shown(index, &output.name, &output.file_name) => {
                         content.add_file(&title, &path(stored)?)?;
                     }
@@ -214,7 +221,10 @@ impl Reported<'_> {
         let placements = &self.survey.plan.pipeline().placements;
         let placed = placements.iter().any(|place| place.instance == index && place.output == output);
         let ending = Path::new(file_name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        placed && ["csv", "tsv", "md", "svg", "png"].contains(&ending)
+        let instance = self.survey.plan.instance(index);
+        // Of these the typed artifact is shown, and the files say the same.
+        let twice = instance.outputs.iter().any(|output| [TABLE, SVG, AUDIT].contains(&output.artifact));
+        placed && !twice && ["csv", "tsv", "md", "svg", "png"].contains(&ending)
     }
 
     /// Of each stage with several instances, the parameters in which they differ; of every stage, all of them.

@@ -1,11 +1,14 @@
-//! What a run had: the keys in its log, and what the cache knows of them.
+//! What a run or a lock had, as one side of a comparison. Of a run: the keys in its log, and what the cache knows of
+//! them.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::exit::Failure;
 use super::history::Past;
+use super::lock::stored;
+use crate::digest::StageKey;
+use crate::lock::Lock;
 use crate::ml::config::method::Method;
 use crate::ml::metric::marked::{Marked, Protocol};
 use crate::ml::metric::record::Record;
@@ -14,7 +17,7 @@ use crate::report::diff::{Snapshot, StageSnapshot};
 use crate::stage::evaluate::Evaluate;
 use crate::stage::kind::StageKind;
 use crate::store::Store;
-use crate::store::manifest::{Manifest, Stored};
+use crate::store::manifest::Stored;
 
 /// One side of a comparison.
 pub struct Side {
@@ -26,32 +29,71 @@ pub struct Side {
 }
 
 impl Side {
-    pub fn of_run(store: &Store, past: &Past) -> Result<Self, Failure> {
-        let name = format!("{} ({}, {})", past.record.id, past.pipeline(), past.started());
+    fn new(name: String) -> Self {
         let snapshot = Snapshot { name, stages: BTreeMap::new() };
-        let mut side = Self { snapshot, stored: BTreeMap::new(), forgotten: 0 };
+        Self { snapshot, stored: BTreeMap::new(), forgotten: 0 }
+    }
+
+    pub fn of_run(store: &Store, past: &Past) -> Self {
+        let mut side = Self::new(format!("{} ({}, {})", past.record.id, past.pipeline(), past.started()));
         for ended in past.ended() {
             let Some(key) = ended.key else { continue };
             match store.record(key) {
-                Some(manifest) => side.add(store, ended.instance, &manifest),
                 None => side.forgotten += 1,
+                Some(manifest) => {
+                    let metrics = reported(&manifest.parts, &manifest.metrics);
+                    side.add(ended.instance, key, &manifest.parts, metrics, manifest.outputs);
+                }
             }
         }
-        Ok(side)
+        side
     }
 
-    fn add(&mut self, store: &Store, instance: String, manifest: &Manifest) {
-        let params = manifest.parts.iter().filter(|(name, _)| !name.starts_with("inputs."));
+    /// Outputs that are never the same twice are left out.
+    pub fn of_lock(name: &str, lock: Lock) -> Self {
+        let mut side = Self::new(format!("{name} ({})", lock.pipeline));
+        for (instance, record) in lock.stages {
+            let outputs = record.outputs.iter().filter(|(_, output)| !output.volatile);
+            let outputs = outputs.map(|(name, output)| (name.clone(), stored(output))).collect();
+            let metrics = reported(&record.parts, &record.metrics);
+            side.add(instance, record.key, &record.parts, metrics, outputs);
+        }
+        side
+    }
+
+    fn add(
+        &mut self,
+        instance: String,
+        key: StageKey,
+        parts: &KeyParts,
+        metrics: BTreeMap<String, Marked<f64>>,
+        outputs: BTreeMap<String, Stored>,
+    ) {
+        let params = parts.iter().filter(|(name, _)| !name.starts_with("inputs."));
         let stage = StageSnapshot {
-            key: manifest.key,
+            key,
             params: params.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            metrics: metrics(store, manifest),
-            outputs: manifest.outputs.iter().map(|(name, stored)| (name.clone(), stored.blob)).collect(),
+            metrics,
+            outputs: outputs.iter().map(|(name, stored)| (name.clone(), stored.blob)).collect(),
         };
-        for (output, stored) in &manifest.outputs {
-            self.stored.insert((instance.clone(), output.clone()), *stored);
+        for (output, stored) in outputs {
+            self.stored.insert((instance.clone(), output), stored);
         }
         self.snapshot.stages.insert(instance, stage);
+    }
+
+    /// Of evaluations all that they measured, not only what they reported. A lock has no more than that, so this is
+    /// for comparing runs.
+    pub fn read_evaluations(&mut self, store: &Store) {
+        for (instance, stage) in &mut self.snapshot.stages {
+            let evaluates = stage.params.get("kind").is_some_and(|kind| kind == Evaluate::NAME);
+            let stored = self.stored.get(&(instance.clone(), "evaluation".to_owned())).filter(|_| evaluates);
+            let bytes = stored.and_then(|stored| store.read(stored).ok()).unwrap_or_default();
+            if let Ok(record) = serde_json::from_slice::<Record>(&bytes) {
+                let measured = record.evaluation.iter();
+                stage.metrics.extend(measured.map(|(metric, value)| (metric.name().to_owned(), value)));
+            }
+        }
     }
 
     pub fn stored(&self, instance: &str, output: &str) -> Option<&Stored> {
@@ -59,20 +101,9 @@ impl Side {
     }
 }
 
-/// What the stage reported and, of an evaluation, all that it measured.
-fn metrics(store: &Store, manifest: &Manifest) -> BTreeMap<String, Marked<f64>> {
-    let protocol = protocol_of(&manifest.parts);
-    let reported = manifest.metrics.iter();
-    let mut metrics: BTreeMap<String, Marked<f64>> =
-        reported.map(|(name, &value)| (name.clone(), Marked::new(protocol, value))).collect();
-    if manifest.kind == Evaluate::NAME
-        && let Some(stored) = manifest.outputs.get("evaluation")
-        && let Ok(bytes) = store.read(stored)
-        && let Ok(record) = serde_json::from_slice::<Record>(&bytes)
-    {
-        metrics.extend(record.evaluation.iter().map(|(metric, value)| (metric.name().to_owned(), value)));
-    }
-    metrics
+fn reported(parts: &KeyParts, metrics: &BTreeMap<String, f64>) -> BTreeMap<String, Marked<f64>> {
+    let protocol = protocol_of(parts);
+    metrics.iter().map(|(name, &value)| (name.clone(), Marked::new(protocol, value))).collect()
 }
 
 /// The protocol by which a stage measured, as its parameters say: evaluations name it, and a model that predicts from

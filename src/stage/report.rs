@@ -117,7 +117,11 @@ impl RunStage for Report {
         }
         for (slot, noun) in [("tables", "Table"), ("figures", "Figure")] {
             for (number, input) in work.inputs(slot).unwrap_or_default().iter().enumerate() {
-                content.add_file(&name(noun, number, input), &input.path)?;
+                let name = name(noun, number, input);
+                match input.artifact == TABLE {
+                    true => content.add_table(&input.path)?,
+                    false => content.add_file(&name, &input.path)?,
+                }
             }
         }
         for (number, input) in work.inputs("data").unwrap_or_default().iter().enumerate() {

@@ -3,14 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "here a panic is a failed test")]
 
 mod architecture;
+mod browser;
 mod caching;
 mod commands;
 mod damage;
 mod judging;
 mod placing;
 mod processes;
+mod report;
+mod serve;
 mod setup;
 mod shipped;
 mod support;
+mod teacher;
 mod training;
 mod verify;
+mod webdriver;

@@ -39,10 +39,5 @@ pub fn page(plan: &Plan, selected: &[bool]) -> Page {
     let lead = Html::from(
         el("p").attr("id", "said").attr("role", "status").text("This page needs scripts to follow the run."),
     );
-    Page {
-        title: format!("{}: running", pipeline.name),
-        lead,
-        sections: vec![graph, curves],
-        live: Live::Yes,
-    }
+    Page { title: pipeline.name.clone(), lead, sections: vec![graph, curves], live: Live::Yes }
 }

@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 use super::html::{Element, Html, el};
+use super::{mark, table_file};
+use crate::ml::metric::marked::Protocol;
 
 #[derive(Debug, Clone)]
 pub struct Card {
@@ -24,14 +26,20 @@ impl Card {
         let text = |name: Option<&str>| name.and_then(|name| self.value[name].as_str());
         let (title, sentence, verdict) = (field(&TITLES), field(&SENTENCES), field(&VERDICTS));
         let passed = verdict.and_then(|name| self.value[name].as_bool());
-        let heading = el("h3").text(text(title).unwrap_or(&self.name));
+        let heading = el("h3").child(el("span").text(text(title).unwrap_or(&self.name)));
+        let heading = match self.value["protocol"].as_str() {
+            Some("oracle") => heading.maybe(mark::badge(Protocol::Oracle)),
+            _ => heading,
+        };
         let (heading, class) = match passed {
             Some(true) => (heading.child(verdict_badge("passed", "computed")), "card passed"),
             Some(false) => (heading.child(verdict_badge("failed", "failed")), "card failed"),
             None => (heading, "card"),
         };
         let card = el("article").class(class).child(heading);
-        let card = card.maybe(text(sentence).map(|sentence| el("p").text(sentence)));
+        // What an audit found weighs most first.
+        let finding = self.value["findings"][0]["text"].as_str();
+        let card = card.maybe(text(sentence).or(finding).map(|sentence| el("p").text(sentence)));
         let said = [title.filter(|_| text(title).is_some()), sentence.filter(|_| text(sentence).is_some())];
         let rest = |name: &str| !said.contains(&Some(name)) && (passed.is_none() || verdict != Some(name));
         let fields: Vec<(&String, &Value)> = match &self.value {
@@ -69,6 +77,10 @@ fn shown(value: &Value) -> Html {
         Value::Number(number) => Html::text(&number.to_string()),
         Value::String(text) => Html::text(text),
         Value::Array(items) if items.is_empty() => Html::text("none"),
+        Value::Array(items) if items.iter().all(is_flat) => match table_file::rows("", value) {
+            Some(grid) => grid.html(),
+            None => facts(items.iter().filter_map(Value::as_object).flatten()).into(),
+        },
         Value::Array(items) => {
             let more = items.len().saturating_sub(LISTED);
             let items = items.iter().take(LISTED).map(|item| el("li").child(shown(item)));
@@ -80,6 +92,13 @@ fn shown(value: &Value) -> Html {
         }
         Value::Object(fields) => facts(fields).into(),
     }
+}
+
+/// A map of values that fit into cells.
+fn is_flat(value: &Value) -> bool {
+    value
+        .as_object()
+        .is_some_and(|fields| !fields.values().any(|field| field.is_object() || field.is_array()))
 }
 
 #[cfg(test)]
@@ -95,12 +114,23 @@ mod tests {
         let value =
             json!({ "passed": false, "sentence": "2 rows leak", "rows": [1, 2], "checked": { "rows": 9 } });
         let html = Card { name: "leakage".into(), value }.html().into_string();
-        for part in
-            ["<article class=\"card failed\">", "<h3>leakage<span", ">failed</span>", "<p>2 rows leak</p>"]
-        {
+        for part in [
+            "<article class=\"card failed\">",
+            "<h3><span>leakage</span><span",
+            ">failed</span>",
+            "<p>2 rows leak</p>",
+        ] {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert!(html.contains("<dt>checked</dt>") && !html.contains("<dt>passed</dt>"), "{html}");
+    }
+
+    #[test]
+    fn an_audit_of_the_oracle_protocol_is_marked() {
+        let value =
+            json!({ "passed": false, "protocol": "oracle", "findings": [{ "text": "it reads labels" }] });
+        let html = Card { name: "audit".into(), value }.html().into_string();
+        assert!(html.contains(">oracle</abbr>") && html.contains("<p>it reads labels</p>"), "{html}");
     }
 
     proptest! {

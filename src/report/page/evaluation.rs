@@ -183,11 +183,11 @@ fn cell(record: &Record, metric: Metric, best: Option<f64>) -> Cell {
     }
 }
 
-/// Among the honest figures, if there are several: an oracle one is no rival.
+/// Among the honest figures, if they differ: an oracle one is no rival.
 fn best(evaluated: &[Evaluated], metric: Metric) -> Option<f64> {
     let honest = evaluated.iter().filter_map(|one| one.record.get(metric)?.honest());
     let values: Vec<f64> = honest.collect();
-    if values.len() < 2 {
+    if values.iter().all(|value| *value == values[0]) {
         return None;
     }
     match metric.direction() {

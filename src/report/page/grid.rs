@@ -164,10 +164,8 @@ impl Grid {
         let (shown, hidden) = self.rows.split_at(self.rows.len().min(SHOWN));
         let heading = el("tr").children(self.columns.iter().map(Column::html));
         let body = el("tbody").children(shown.iter().map(|row| self.row(row)));
-        let table = el("table")
-            .child(el("caption").text(&self.caption))
-            .child(el("thead").child(heading))
-            .child(body);
+        let caption = (!self.caption.is_empty()).then(|| el("caption").text(&self.caption));
+        let table = el("table").maybe(caption).child(el("thead").child(heading)).child(body);
         let scrolled = el("div")
             .class("scroll")
             .attr("tabindex", 0)
@@ -213,7 +211,7 @@ impl Grid {
             let element = if column.number { element.class("number") } else { element };
             let mut element = cell.fill(element);
             if place == 0 {
-                element = element.maybe(mark::badge(row.protocol));
+                element = marked(element, row.protocol);
             }
             tr = tr.child(element);
         }
@@ -230,7 +228,14 @@ impl Column {
         if let Some(help) = &self.help {
             th = th.attr("title", help);
         }
-        th.child(el("span").text(&self.heading)).maybe(mark::badge(self.protocol))
+        marked(th.child(el("span").text(&self.heading)), self.protocol)
+    }
+}
+
+fn marked(element: Element, protocol: Protocol) -> Element {
+    match mark::badge(protocol) {
+        Some(badge) => element.text(" ").child(badge),
+        None => element,
     }
 }
 
@@ -291,7 +296,7 @@ mod tests {
     fn an_oracle_row_or_column_is_marked() {
         let mut grid = grid(0);
         grid.columns.push(Column::measured(Marked::new(Protocol::Oracle, "f1".to_owned())));
-        assert!(grid.html().into_string().contains("<span>f1</span><abbr"));
+        assert!(grid.html().into_string().contains("<span>f1</span> <abbr"));
         let cells = || vec![Cell::text("a"), Cell::text("b")];
         grid.columns.pop();
         grid.rows.push(Row::measured(Marked::new(Protocol::Oracle, cells())));

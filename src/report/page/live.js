@@ -2,6 +2,7 @@
 addEventListener("DOMContentLoaded", () => {
   const said = document.getElementById("said");
   const say = text => { if (said) said.textContent = text; };
+  say("Connecting to the run.");
   const find = (selector, instance) =>
     [...document.querySelectorAll(selector)].find(element => element.dataset.instance === instance);
 
@@ -67,7 +68,8 @@ addEventListener("DOMContentLoaded", () => {
       chart = document.createElement("div");
       chart.className = "curve";
       chart.dataset.metric = name;
-      curves.append(chart);
+      const after = [...curves.children].find(child => child.dataset.metric > name);
+      curves.insertBefore(chart, after ?? null);
       document.getElementById("curves").hidden = false;
     }
     const all = series.flatMap(([, values]) => values).filter(Number.isFinite);

@@ -12,6 +12,7 @@ mod layout;
 pub mod mark;
 pub mod number;
 pub mod picture;
+pub mod sheet;
 pub mod status;
 pub mod table_file;
 pub mod tail;

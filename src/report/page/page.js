@@ -42,7 +42,7 @@
         small.textContent = cell.below;
         td.append(small);
       }
-      if (place === 0 && row.oracle) td.append(badge());
+      if (place === 0 && row.oracle) td.append(" ", badge());
       row.tr.append(td);
     });
     return row.tr;

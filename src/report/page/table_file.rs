@@ -9,13 +9,12 @@ pub fn read(name: &str, text: &str) -> Option<Grid> {
     let text = text.trim_start_matches('\u{feff}');
     let start = text.trim_start();
     if start.starts_with(['{', '[']) {
-        json(name, &serde_json::from_str(text).ok()?)
+        rows(name, &serde_json::from_str(text).ok()?)
     } else if text.lines().any(|line| is_rule(line.trim())) {
         markdown(name, text)
-    } else if start.starts_with(['\\', '<']) {
-        None
     } else {
-        let separator = text.lines().next().filter(|line| line.contains('\t')).map_or(',', |_| '\t');
+        let first = start.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
+        let separator = [',', '\t'].into_iter().find(|&separator| first.contains(separator))?;
         grid(name, separated(text, separator))
     }
 }
@@ -88,14 +87,14 @@ fn separated(text: &str, separator: char) -> Vec<Vec<String>> {
 }
 
 /// A list of maps, or of lists of which the first is the heading; or the first such list inside a map.
-fn json(name: &str, value: &Value) -> Option<Grid> {
+pub fn rows(name: &str, value: &Value) -> Option<Grid> {
     let rows = match value {
         Value::Array(rows) => rows,
         Value::Object(fields) => {
             let caption = ["title", "caption", "name"].iter().find_map(|key| fields.get(*key)?.as_str());
             return fields
                 .values()
-                .find_map(|value| json(caption.unwrap_or(name), value).filter(|_| value.is_array()));
+                .find_map(|value| rows(caption.unwrap_or(name), value).filter(|_| value.is_array()));
         }
         _ => return None,
     };
@@ -209,7 +208,8 @@ mod tests {
 
     #[test]
     fn what_is_no_table_is_not_taken_for_one() {
-        for text in ["", "only one line", "a,b\n1\n", "\\begin{tabular}{ll}\na & b\\\\\n", "<svg>\n</svg>\n"]
+        for text in
+            ["", "only one line", "a,b\n1\n", "\\begin{tabular}{ll}\na & b, c\\\\\n", "<svg>\n</svg>\n"]
         {
             assert!(read("x", text).is_none(), "{text}");
         }

@@ -15,7 +15,7 @@ use crate::report::page::grid::{Cell, Column, Grid, Row};
 use crate::report::page::html::{Html, el};
 use crate::report::page::number::{decimal, grouped};
 use crate::report::page::picture::Picture;
-use crate::report::page::{Section, facts, mark, table_file, tail};
+use crate::report::page::{Section, facts, mark, sheet, table_file, tail};
 
 /// Files beyond this are named and not shown.
 const LARGEST: u64 = 8 << 20;
@@ -23,7 +23,7 @@ const LARGEST: u64 = 8 << 20;
 #[derive(Default)]
 pub struct Content {
     evaluations: Vec<Evaluated>,
-    tables: Vec<Grid>,
+    tables: Vec<Html>,
     pictures: Vec<Picture>,
     data: Vec<Described>,
     cards: Vec<Card>,
@@ -77,6 +77,12 @@ impl Content {
         Ok(())
     }
 
+    /// What a `table` stage made.
+    pub fn add_table(&mut self, path: &Path) -> Result<()> {
+        self.tables.push(sheet::html(&read_json(path)?));
+        Ok(())
+    }
+
     /// A table or a figure, whatever its content says it is; of a directory, all that are in it.
     pub fn add_file(&mut self, name: &str, path: &Path) -> Result<()> {
         if path.is_dir() {
@@ -99,7 +105,7 @@ impl Content {
         } else if let Some(table) =
             std::str::from_utf8(&bytes).ok().and_then(|text| table_file::read(name, text))
         {
-            self.tables.push(table);
+            self.tables.push(table.html());
         } else {
             self.left_out
                 .push(format!("{name} is neither a table (CSV, Markdown, JSON) nor a figure (SVG, PNG)"));
@@ -129,7 +135,7 @@ impl Content {
 
     fn tables(&self) -> Option<Section> {
         let mut section = Section::new("tables", "Tables");
-        self.tables.iter().for_each(|table| section.add(table.html()));
+        self.tables.iter().for_each(|table| section.add(table.clone()));
         for what in &self.left_out {
             section.add(el("p").class("notice plain").text(&format!("Not shown: {what}.")));
         }
@@ -206,7 +212,7 @@ impl Described {
             };
             rows.push(row(&format!("labels on fewer than {bound} rows"), &under));
         }
-        let mut columns = vec![Column::text("")];
+        let mut columns = vec![Column::text("statistic")];
         columns.extend(self.parts.iter().map(|(part, _)| Column::number(part)));
         Grid { caption: format!("The parts of {}", self.name), columns, rows }
     }

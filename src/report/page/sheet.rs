@@ -1,0 +1,113 @@
+//! A laid-out table as a part of a page. Its marks become the page's marks.
+
+use super::grid::{Cell, Column, Grid, Row};
+use super::html::{Html, el};
+use crate::ml::metric::marked::{Marked, Protocol};
+use crate::report::markdown::column_titles;
+use crate::report::sheet::{Piece, Sheet, Text, lay_out};
+use crate::report::table::Table;
+
+pub fn html(table: &Table) -> Html {
+    let sheet = lay_out(table);
+    let mut html = grid(&sheet, &table.name).html();
+    for note in sheet.legend.iter().chain(&sheet.notes) {
+        html.push(el("p").class("note").text(&plain(note)));
+    }
+    html
+}
+
+fn grid(sheet: &Sheet, name: &str) -> Grid {
+    let mut columns: Vec<Column> = sheet.stub.iter().map(Column::text).collect();
+    columns.extend(column_titles(sheet).into_iter().map(|path| {
+        let protocol = protocol(path.iter().copied());
+        let title: Vec<String> = path.iter().map(|part| plain(&without_mark(part))).collect();
+        Column::measured(Marked::new(protocol, title.join(" · ")))
+    }));
+    let row = |row: &crate::report::sheet::SheetRow| {
+        let heads = row.heads.iter().map(|head| Cell::text(plain(&without_mark(head))));
+        let cells = heads.chain(row.cells.iter().map(cell)).collect();
+        Row::measured(Marked::new(protocol(row.heads.iter()), cells))
+    };
+    let caption = sheet.caption.clone().unwrap_or_else(|| name.to_owned());
+    Grid { caption, columns, rows: sheet.rows.iter().map(row).collect() }
+}
+
+fn protocol<'a>(texts: impl Iterator<Item = &'a Text>) -> Protocol {
+    match texts.flatten().any(|piece| *piece == Piece::Oracle) {
+        true => Protocol::Oracle,
+        false => Protocol::Honest,
+    }
+}
+
+/// Where a badge says the same.
+fn without_mark(text: &Text) -> Text {
+    text.iter().filter(|piece| **piece != Piece::Oracle).cloned().collect()
+}
+
+/// A mark that stands in a cell speaks for that cell alone, and stays in its text.
+fn cell(text: &Text) -> Cell {
+    let number = text.iter().find_map(|piece| match piece {
+        Piece::Number(number) | Piece::Best(number) | Piece::Second(number) => Some(number),
+        _ => None,
+    });
+    let key = number.and_then(|number| number.replace('−', "-").parse().ok());
+    let best = text.iter().any(|piece| matches!(piece, Piece::Best(_)));
+    let cell = match key {
+        Some(key) => Cell::number(plain(text), key),
+        None => Cell::text(plain(text)),
+    };
+    match protocol([text].into_iter()) {
+        Protocol::Honest => cell.best(best),
+        Protocol::Oracle => cell.best(best).below("oracle"),
+    }
+}
+
+fn plain(text: &Text) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Text(text) | Piece::Number(text) | Piece::Best(text) | Piece::Second(text) => text.clone(),
+        Piece::PlusMinus => " ± ".to_owned(),
+        Piece::Oracle => "†".to_owned(),
+        Piece::Differs => "*".to_owned(),
+        Piece::Up => " ↑".to_owned(),
+        Piece::Down => " ↓".to_owned(),
+        Piece::Difference => "Δ".to_owned(),
+        Piece::Nothing => "–".to_owned(),
+    };
+    text.iter().map(piece).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sheet::{Head, SheetRow};
+
+    #[test]
+    fn marks_of_rows_columns_and_cells_are_kept() {
+        let text = |text: &str| vec![Piece::Text(text.to_owned())];
+        let row = |head: Text, cells: Vec<Text>| SheetRow { ruled: false, heads: vec![head], cells };
+        let sheet = Sheet {
+            stub: vec!["variant".to_owned()],
+            heads: vec![vec![
+                Head { text: text("F1"), columns: 1 },
+                Head { text: vec![Piece::Text("paper".to_owned()), Piece::Oracle], columns: 1 },
+            ]],
+            rows: vec![
+                row(text("a"), vec![vec![Piece::Best("0.4".to_owned())], vec![Piece::Nothing]]),
+                row(
+                    vec![Piece::Text("b".to_owned()), Piece::Oracle],
+                    vec![vec![Piece::Number("0.7".to_owned()), Piece::Oracle], vec![Piece::Nothing]],
+                ),
+            ],
+            caption: Some("<b>".to_owned()),
+            legend: Vec::new(),
+            notes: Vec::new(),
+        };
+        let html = grid(&sheet, "table1").html().into_string();
+        assert_eq!(html.matches(">oracle</abbr>").count(), 2, "a row and a column: {html}");
+        assert!(
+            html.contains("0.7†<small>oracle</small>") && html.contains("<strong>0.4</strong>"),
+            "{html}"
+        );
+        assert!(html.contains("<caption>&lt;b&gt;</caption>"), "{html}");
+    }
+}
