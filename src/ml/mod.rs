@@ -1,10 +1,13 @@
 //! The science. Imports nothing of the runner.
 
+pub mod composite;
 pub mod config;
 pub mod data;
 pub mod history;
 pub mod explanation;
+pub mod fusion;
 pub mod metric;
+pub mod score;
 pub mod signal;
 pub mod threshold;
 

@@ -6,6 +6,8 @@ pub mod audit;
 pub mod command;
 pub mod dataset;
 pub mod evaluate;
+pub mod fit;
+pub mod fuse;
 pub mod idf;
 pub mod kind;
 pub mod load;
@@ -16,6 +18,7 @@ pub mod registry;
 pub mod report;
 pub mod synthetic;
 pub mod table;
+pub mod threshold;
 pub mod train;
 #[cfg(test)]
 mod trial;

@@ -3,12 +3,15 @@
 use super::audit::AuditStage;
 use super::command::Command;
 use super::evaluate::Evaluate;
+use super::fit::Fit;
+use super::fuse::Fuse;
 use super::idf::IdfStage;
 use super::kind::{KindOf, Runner};
 use super::load::Load;
 use super::plot::Plot;
 use super::report::Report;
 use super::table::TableStage;
+use super::threshold::Threshold;
 use super::train::Train;
 use super::vectorise::Vectorise;
 use crate::ml::data::synthetic::Synthetic;
@@ -21,12 +24,15 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
             &KindOf::<AuditStage>::new(),
             &KindOf::<Command>::new(),
             &KindOf::<Evaluate>::new(),
+            &KindOf::<Fit>::new(),
+            &KindOf::<Fuse>::new(),
             &KindOf::<IdfStage>::new(),
             &KindOf::<Load>::new(),
             &KindOf::<Plot>::new(),
             &KindOf::<Report>::new(),
             &KindOf::<Synthetic>::new(),
             &KindOf::<TableStage>::new(),
+            &KindOf::<Threshold>::new(),
             &KindOf::<Train>::new(),
             &KindOf::<Vectorise>::new(),
         ]
@@ -38,12 +44,14 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
 pub fn light_runners() -> &'static [Runner] {
     const {
         &[
+            Runner::of::<Fuse>(),
             Runner::of::<IdfStage>(),
             Runner::of::<Load>(),
             Runner::of::<Plot>(),
             Runner::of::<Report>(),
             Runner::of::<Synthetic>(),
             Runner::of::<TableStage>(),
+            Runner::of::<Threshold>(),
             Runner::of::<Vectorise>(),
         ]
     }

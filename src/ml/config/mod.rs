@@ -39,6 +39,7 @@ pub mod choice;
 pub mod device;
 pub mod loss;
 pub mod method;
+pub mod model;
 pub mod net;
 pub mod optimiser;
 pub mod preset;

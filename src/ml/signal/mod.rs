@@ -2,6 +2,7 @@
 //! common it is among rows like this one (local). Everything is sparse; nothing needs libtorch.
 
 pub mod batch;
+pub mod dot_index;
 pub mod idf;
 pub mod neighbours;
 pub mod propagate;

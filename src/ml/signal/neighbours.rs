@@ -1,14 +1,11 @@
-//! The nearest training rows by cosine of the features, exact.
-//!
-//! An inverted index from feature to rows; a query adds up products along the lists of its
-//! features. Sums run in the order of the features and ties go to the lower row, so that the
+//! The nearest training rows by cosine of the features, exact. Ties go to the lower row, so that the
 //! answer depends on nothing but the data.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 
 use rayon::prelude::*;
 
+use super::dot_index::{DotIndex, Product};
 use super::sparse_rows::{LabelSums, SparseRows};
 use crate::ml::config::signal::Weighting;
 use crate::ml::data::csr::Csr;
@@ -17,9 +14,7 @@ use crate::ml::data::csr::Csr;
 pub struct NeighbourIndex<'a> {
     features: Cow<'a, Csr>,
     rows: Cow<'a, [u32]>,
-    ends: Vec<u64>,
-    /// Position in `rows` and the feature's value over the row's norm, by feature.
-    postings: Vec<(u32, f32)>,
+    index: DotIndex,
 }
 
 /// Neighbours of a number of queries, nearest first.
@@ -40,26 +35,8 @@ impl<'a> NeighbourIndex<'a> {
     }
 
     fn build(features: Cow<'a, Csr>, rows: Cow<'a, [u32]>) -> Self {
-        let mut ends = vec![0u64; features.cols + 1];
-        for &row in rows.iter() {
-            for &feature in features.row(row as usize) {
-                ends[feature as usize + 1] += 1;
-            }
-        }
-        for feature in 0..features.cols {
-            ends[feature + 1] += ends[feature];
-        }
-        let mut next = ends.clone();
-        let mut postings = vec![(0, 0.0); ends[features.cols] as usize];
-        for (position, &row) in rows.iter().enumerate() {
-            let scale = inverse_norm(&features, row as usize);
-            for (feature, value) in entries(&features, row as usize) {
-                let slot = &mut next[feature as usize];
-                postings[*slot as usize] = (position as u32, value * scale);
-                *slot += 1;
-            }
-        }
-        Self { features, rows, ends, postings }
+        let index = DotIndex::new(&features, &rows, Product::Cosine);
+        Self { features, rows, index }
     }
 
     /// Neighbours of the indexed rows themselves, in their order; a row is never its own.
@@ -77,10 +54,12 @@ impl<'a> NeighbourIndex<'a> {
             .par_iter()
             .enumerate()
             .map_init(
-                || Scratch { sums: vec![0.0; self.rows.len()], touched: Vec::new() },
+                || self.index.scratch(),
                 |scratch, (position, &row)| {
                     let itself = own.then_some(position as u32);
-                    self.nearest(queries, row as usize, k, weighting, itself, scratch)
+                    let found = self.index.nearest(queries, row as usize, k, itself, scratch);
+                    let named = |(position, weight): (u32, f32)| (self.rows[position as usize], weight);
+                    weigh(found, weighting).map(named).collect()
                 },
             )
             .collect();
@@ -91,67 +70,16 @@ impl<'a> NeighbourIndex<'a> {
         }));
         Neighbours { ends, found: lists.concat() }
     }
-
-    fn nearest(
-        &self,
-        queries: &Csr,
-        row: usize,
-        k: usize,
-        weighting: Weighting,
-        itself: Option<u32>,
-        scratch: &mut Scratch,
-    ) -> Vec<(u32, f32)> {
-        let scale = inverse_norm(queries, row);
-        for (feature, value) in entries(queries, row) {
-            let list = self.ends[feature as usize] as usize..self.ends[feature as usize + 1] as usize;
-            for &(position, other) in &self.postings[list] {
-                let sum = &mut scratch.sums[position as usize];
-                if *sum == 0.0 {
-                    scratch.touched.push(position);
-                }
-                *sum += value * scale * other;
-            }
-        }
-        // A sum that passed through zero was listed twice; the second reading finds zero.
-        let taken = scratch.touched.drain(..).map(|p| (p, std::mem::take(&mut scratch.sums[p as usize])));
-        let mut found: Vec<_> = taken.filter(|&(p, cosine)| cosine > 0.0 && Some(p) != itself).collect();
-        let nearer = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-        if found.len() > k {
-            found.select_nth_unstable_by(k - 1, nearer);
-            found.truncate(k);
-        }
-        found.sort_unstable_by(nearer);
-        weigh(found, weighting).map(|(position, weight)| (self.rows[position as usize], weight)).collect()
-    }
 }
 
-struct Scratch {
-    sums: Vec<f32>,
-    touched: Vec<u32>,
-}
-
-fn weigh(found: Vec<(u32, f32)>, weighting: Weighting) -> impl Iterator<Item = (u32, f32)> {
+/// Cosines as weights that sum to one.
+pub fn weigh(found: Vec<(u32, f32)>, weighting: Weighting) -> impl Iterator<Item = (u32, f32)> {
     let weight = move |cosine: f32| match weighting {
         Weighting::Uniform => 1.0,
         Weighting::CosineSquared => (cosine * cosine).max(f32::MIN_POSITIVE),
     };
     let total: f32 = found.iter().map(|&(_, cosine)| weight(cosine)).sum();
     found.into_iter().map(move |(position, cosine)| (position, weight(cosine) / total))
-}
-
-fn entries(features: &Csr, row: usize) -> impl Iterator<Item = (u32, f32)> {
-    let values = features.row_values(row);
-    let value = move |i: usize| values.get(i).copied().unwrap_or(1.0);
-    features.row(row).iter().enumerate().map(move |(i, &feature)| (feature, value(i)))
-}
-
-/// Zero for a row without features: it is near to nothing.
-fn inverse_norm(features: &Csr, row: usize) -> f32 {
-    let square: f64 = entries(features, row).map(|(_, value)| f64::from(value).powi(2)).sum();
-    match square.partial_cmp(&0.0) {
-        Some(Ordering::Greater) => (1.0 / square.sqrt()) as f32,
-        _ => 0.0,
-    }
 }
 
 impl Neighbours {
@@ -185,6 +113,7 @@ impl Neighbours {
 
 #[cfg(test)]
 mod tests {
+    use super::super::dot_index::entries;
     use super::*;
 
     fn matrix(rows: &[&[(u32, f32)]], cols: usize) -> Csr {

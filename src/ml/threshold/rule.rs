@@ -173,6 +173,16 @@ impl Rule {
         problems
     }
 
+    /// Whether the rule takes the scores for log-odds.
+    pub fn reads_log_odds(&self) -> bool {
+        matches!(
+            self,
+            Self::Soft { scale: Scale::Logit, .. }
+                | Self::PlugIn { scale: Scale::Logit }
+                | Self::Online { scale: Scale::Logit, .. }
+        )
+    }
+
     /// Fits the rule on scores of training rows that were not used to make those scores, and on the labels of
     /// the same rows.
     pub fn fit(

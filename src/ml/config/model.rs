@@ -1,0 +1,299 @@
+//! The models that give scores to be fused and cut: what a user writes, and what the program works with.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::choice::{Limit, PosWeight};
+use super::device::Device;
+use super::method::{Method, MethodChanges, Problem};
+use super::preset::Preset;
+use super::schedule::ScheduleKind;
+use super::signal::{LocalSignal, Weighting};
+use super::threshold::Variant;
+use crate::ml::score::Scale;
+
+/// A model as a user writes it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ModelBody {
+    /// Least squares on the features and a constant, with closed-form leave-one-out scores.
+    Ridge {
+        #[serde(default = "one")]
+        ridge: f64,
+        /// The value of the constant feature.
+        #[serde(default = "default_constant")]
+        constant: f64,
+    },
+    /// Least squares with the kernel exp(gamma (cos - 1)) over all training rows: 4 N^2 bytes, N^3 time.
+    KernelRidge {
+        #[serde(default = "default_gamma")]
+        gamma: f64,
+        #[serde(default = "default_kernel_ridge")]
+        ridge: f64,
+    },
+    /// Kernel ridge inside blocks of similar rows; a new row asks the block with the nearest centre.
+    BlockKernelRidge {
+        #[serde(default = "default_gamma")]
+        gamma: f64,
+        #[serde(default = "default_kernel_ridge")]
+        ridge: f64,
+        /// About so many rows make a block.
+        #[serde(default = "default_rows_per_block")]
+        rows_per_block: usize,
+        /// No block has more rows.
+        #[serde(default = "default_largest_block")]
+        largest_block: usize,
+        /// Rounds of spherical k-means.
+        #[serde(default = "default_rounds")]
+        rounds: usize,
+    },
+    /// One logistic regression per label, by gradient descent.
+    Logistic(LogisticBody),
+    /// A network: a preset, and what is to be different.
+    Mlp(Box<MethodChanges>),
+    /// The labels of the nearest training rows, by cosine.
+    Neighbours {
+        #[serde(default = "default_neighbours")]
+        neighbours: usize,
+        #[serde(default = "default_weighting")]
+        weighting: Weighting,
+    },
+}
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogisticBody {
+    pub epochs: u64,
+    pub batch: usize,
+    pub lr: f64,
+    pub weight_decay: f64,
+}
+
+impl Default for LogisticBody {
+    fn default() -> Self {
+        Self { epochs: 30, batch: 64, lr: 0.02, weight_decay: 0.01 }
+    }
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn default_constant() -> f64 {
+    0.3
+}
+
+fn default_gamma() -> f64 {
+    2.0
+}
+
+fn default_kernel_ridge() -> f64 {
+    0.5
+}
+
+fn default_rows_per_block() -> usize {
+    2000
+}
+
+fn default_largest_block() -> usize {
+    4000
+}
+
+fn default_rounds() -> usize {
+    8
+}
+
+fn default_neighbours() -> usize {
+    50
+}
+
+fn default_weighting() -> Weighting {
+    Weighting::CosineSquared
+}
+
+/// Every parameter present: what a key and a saved model hold.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ModelConfig {
+    Ridge {
+        ridge: f64,
+        constant: f64,
+    },
+    KernelRidge {
+        gamma: f64,
+        ridge: f64,
+    },
+    BlockKernelRidge {
+        gamma: f64,
+        ridge: f64,
+        rows_per_block: usize,
+        largest_block: usize,
+        rounds: usize,
+    },
+    Logistic {
+        method: Box<Method>,
+    },
+    Mlp {
+        method: Box<Method>,
+    },
+    Neighbours {
+        neighbours: usize,
+        weighting: Weighting,
+    },
+}
+
+impl ModelBody {
+    /// `seed` and `device` are the stage's; a network that names its own keeps them.
+    pub fn resolve(self, seed: u64, device: Device) -> ModelConfig {
+        match self {
+            Self::Ridge { ridge, constant } => ModelConfig::Ridge { ridge, constant },
+            Self::KernelRidge { gamma, ridge } => ModelConfig::KernelRidge { gamma, ridge },
+            Self::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds } => {
+                ModelConfig::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds }
+            }
+            Self::Logistic(body) => {
+                ModelConfig::Logistic { method: Box::new(logistic(&body, seed, device)) }
+            }
+            Self::Mlp(mut changes) => {
+                changes.seed = changes.seed.or(Some(seed));
+                changes.device = changes.device.or(Some(device));
+                changes.variant = changes.variant.or(Some(Variant::Static));
+                ModelConfig::Mlp { method: Box::new(changes.resolve()) }
+            }
+            Self::Neighbours { neighbours, weighting } => ModelConfig::Neighbours { neighbours, weighting },
+        }
+    }
+}
+
+/// A network without a hidden layer, on the plain cross-entropy.
+fn logistic(body: &LogisticBody, seed: u64, device: Device) -> Method {
+    let mut method = Preset::Honest.method();
+    method.variant = Variant::Static;
+    method.seed = seed;
+    method.device = device;
+    method.epochs = body.epochs;
+    method.batch = body.batch;
+    method.net.hidden = Vec::new();
+    method.net.dropout = 0.0;
+    method.loss.margin_weight = 0.0;
+    method.loss.pos_weight = PosWeight::None;
+    method.optimiser.lr = body.lr;
+    method.optimiser.weight_decay = body.weight_decay;
+    method.schedule.kind = ScheduleKind::Cosine;
+    method.stopping.patience = Limit::None;
+    method
+}
+
+impl ModelConfig {
+    /// As a pipeline names it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ridge { .. } => "ridge",
+            Self::KernelRidge { .. } => "kernel_ridge",
+            Self::BlockKernelRidge { .. } => "block_kernel_ridge",
+            Self::Logistic { .. } => "logistic",
+            Self::Mlp { .. } => "mlp",
+            Self::Neighbours { .. } => "neighbours",
+        }
+    }
+
+    pub fn scale(&self) -> Scale {
+        match self {
+            Self::Ridge { .. } | Self::KernelRidge { .. } | Self::BlockKernelRidge { .. } => Scale::Response,
+            Self::Logistic { .. } | Self::Mlp { .. } => Scale::LogOdds,
+            Self::Neighbours { .. } => Scale::Share,
+        }
+    }
+
+    /// Whether leaving one row out has a closed form, so that no folds are needed.
+    pub fn leaves_one_out(&self) -> bool {
+        !matches!(self, Self::Logistic { .. } | Self::Mlp { .. })
+    }
+
+    pub fn method(&self) -> Option<&Method> {
+        match self {
+            Self::Logistic { method } | Self::Mlp { method } => Some(method),
+            _ => None,
+        }
+    }
+
+    /// Values that have the right type and make no sense all the same.
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        let mut require = |holds: bool, field, message: &str| {
+            if !holds {
+                problems.push(Problem { field, message: message.to_owned() });
+            }
+        };
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        match self {
+            Self::Ridge { ridge, constant } => {
+                require(positive(*ridge), "ridge", "must be above 0");
+                require(constant.is_finite(), "constant", "must be a finite number");
+            }
+            Self::KernelRidge { gamma, ridge } => {
+                require(positive(*gamma), "gamma", "must be above 0");
+                require(positive(*ridge), "ridge", "must be above 0");
+            }
+            Self::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds } => {
+                require(positive(*gamma), "gamma", "must be above 0");
+                require(positive(*ridge), "ridge", "must be above 0");
+                require(*rows_per_block > 0, "rows_per_block", "must be at least 1");
+                let fits = largest_block >= rows_per_block;
+                require(fits, "largest_block", "must be at least as large as `rows_per_block`");
+                require(*rounds > 0, "rounds", "must be at least 1");
+            }
+            Self::Logistic { method } | Self::Mlp { method } => {
+                let local = [method.local_in_training(), method.local_in_prediction()];
+                let honest = |signal| matches!(signal, LocalSignal::None | LocalSignal::Predicted);
+                require(
+                    local.into_iter().all(honest),
+                    "variant",
+                    "a network whose thresholds look at labels gives no honest scores: leave `variant` at \
+                     `static`, and fuse a `neighbours` model for the local signal",
+                );
+                problems.extend(method.problems());
+            }
+            Self::Neighbours { neighbours, .. } => require(*neighbours > 0, "neighbours", "must be at least 1"),
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(yaml: &str) -> ModelConfig {
+        serde_yaml::from_str::<ModelBody>(yaml).unwrap().resolve(3, Device::Cpu)
+    }
+
+    #[test]
+    fn every_kind_makes_sense_as_it_is_and_survives_json() {
+        for kind in ["ridge", "kernel_ridge", "block_kernel_ridge", "logistic", "mlp", "neighbours"] {
+            let model = resolved(&format!("kind: {kind}"));
+            assert_eq!((model.name(), model.problems()), (kind, vec![]));
+            let back: ModelConfig = serde_json::from_str(&serde_json::to_string(&model).unwrap()).unwrap();
+            assert_eq!(back.name(), kind);
+        }
+    }
+
+    #[test]
+    fn a_network_takes_the_stages_seed_unless_it_has_its_own() {
+        let seed = |yaml| resolved(yaml).method().unwrap().seed;
+        assert_eq!((seed("kind: mlp"), seed("{ kind: mlp, seed: 8 }"), seed("kind: logistic")), (3, 8, 3));
+    }
+
+    #[test]
+    fn thresholds_that_see_labels_are_refused() {
+        let problems = resolved("{ kind: mlp, variant: adaptive }").problems();
+        assert!(problems[0].message.contains("neighbours"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_misspelt_parameter_is_refused() {
+        for yaml in ["{ kind: ridge, lambda: 1 }", "{ kind: mlp, hidden: [3] }", "{ kind: logistic, c: 1 }"] {
+            assert!(serde_yaml::from_str::<ModelBody>(yaml).is_err(), "{yaml}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! One score out of several: the log of each model's response, the log of the neighbours' share, and how rare the
+//! label is, added with weights that one logistic regression over (row, label) pairs of training rows finds.
+//!
+//! s_l = sum_m w_m t_m(r_ml) + w_idf ln(N / max(f_l, 0.5)) + w_0, with t(r) = ln(max(r, 0) + floor), and
+//! t(r) = r for what is log-odds already. The pairs' scores were made without the rows' own labels.
+
+mod pairs;
+mod regression;
+
+use serde::{Deserialize, Serialize};
+
+use super::data::csr::Csr;
+use super::score::Scale;
+use super::score::table::ScoreTable;
+pub use pairs::PairOptions;
+
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FusionError {
+    #[error("the training rows have no labels: there is nothing to fit the fusion on")]
+    NoPositives,
+    #[error("every label is in every training row: there is nothing to fit the fusion on")]
+    NoNegatives,
+    #[error("the fusion's regression cannot be solved: the scores hold numbers that are not finite")]
+    Unsolvable,
+}
+
+/// A score's way into the sum.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Term {
+    /// The kind of model.
+    pub model: String,
+    pub scale: Scale,
+    /// Added to responses and shares before the logarithm.
+    pub floor: f64,
+    pub weight: f64,
+}
+
+/// The fitted sum.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fusion {
+    pub terms: Vec<Term>,
+    pub idf_weight: f64,
+    pub constant: f64,
+    /// N and f_l, for the IDF.
+    pub rows: u64,
+    pub counts: Vec<u64>,
+}
+
+/// What goes into the sum, before it has weights.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Floors {
+    pub response: f64,
+    pub share: f64,
+}
+
+impl Term {
+    pub fn new(model: &str, scale: Scale, floors: Floors) -> Self {
+        let floor = match scale {
+            Scale::Response => floors.response,
+            Scale::Share => floors.share,
+            Scale::LogOdds => 0.0,
+        };
+        Self { model: model.to_owned(), scale, floor, weight: 0.0 }
+    }
+
+    pub fn of(&self, score: f32) -> f64 {
+        match self.scale {
+            Scale::LogOdds => f64::from(score),
+            Scale::Response | Scale::Share => (f64::from(score).max(0.0) + self.floor).ln(),
+        }
+    }
+}
+
+impl Fusion {
+    /// Finds the weights from scores of training rows, one table per term, and the labels of the same rows.
+    pub fn fit(
+        terms: Vec<Term>,
+        tables: &[ScoreTable],
+        labels: &Csr,
+        options: PairOptions,
+    ) -> Result<Self, FusionError> {
+        let mut counts = vec![0u64; labels.cols];
+        labels.indices.iter().for_each(|&label| counts[label as usize] += 1);
+        let rows = labels.rows() as u64;
+        let mut fusion = Self { terms, idf_weight: 0.0, constant: 0.0, rows, counts };
+        let sample = pairs::sample(&fusion, tables, labels, options)?;
+        let mut weights = regression::fit(&sample).ok_or(FusionError::Unsolvable)?;
+        fusion.constant = weights.pop().unwrap_or_default();
+        fusion.idf_weight = weights.pop().unwrap_or_default();
+        fusion.terms.iter_mut().zip(weights).for_each(|(term, weight)| term.weight = weight);
+        Ok(fusion)
+    }
+
+    pub fn labels(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// ln(N / max(f, 0.5)).
+    pub fn idf(&self, label: u32) -> f64 {
+        (self.rows as f64 / (self.counts[label as usize] as f64).max(0.5)).ln()
+    }
+
+    /// The log-odds of a label from its scores, one per term.
+    pub fn score(&self, label: u32, scores: impl IntoIterator<Item = f32>) -> f32 {
+        let terms: f64 = self.terms.iter().zip(scores).map(|(term, score)| term.weight * term.of(score)).sum();
+        (terms + self.idf_weight * self.idf(label) + self.constant) as f32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ml::data::random::Random;
+    use crate::ml::score::Made;
+    use crate::ml::score::table::{Purpose, ScoreWriter};
+
+    const FLOORS: Floors = Floors { response: 0.03, share: 0.005 };
+    const LABELS: usize = 12;
+
+    /// Rows whose labels are drawn from known weights on two scores and the rarity.
+    fn drawn(rows: usize, keep: Option<usize>) -> (Vec<tempfile::TempDir>, Vec<ScoreTable>, Csr, Vec<Term>) {
+        let mut random = Random::new("fusion test", 5);
+        let scales = [Scale::Response, Scale::LogOdds];
+        let terms: Vec<Term> = scales.map(|scale| Term::new("x", scale, FLOORS)).into();
+        let temps: Vec<_> = scales.iter().map(|_| tempfile::tempdir().unwrap()).collect();
+        let mut writers: Vec<ScoreWriter> = temps
+            .iter()
+            .zip(scales)
+            .map(|(temp, scale)| {
+                let made = Made::LeaveOneOut {};
+                let purpose = Purpose { mark: String::new(), labels: LABELS, scale, made, keep };
+                ScoreWriter::create(temp.path(), purpose).unwrap()
+            })
+            .collect();
+        let mut labels = Vec::new();
+        for _ in 0..rows {
+            let response: Vec<f32> = (0..LABELS).map(|_| (random.unit() * 1.2 - 0.2) as f32).collect();
+            let odds: Vec<f32> = (0..LABELS).map(|_| random.normal() as f32).collect();
+            let mut row = Vec::new();
+            for label in 0..LABELS {
+                let s = 1.5 * terms[0].of(response[label]) + 0.7 * f64::from(odds[label]) + 0.5;
+                if random.unit() < 1.0 / (1.0 + (-s).exp()) {
+                    row.push(label as u32);
+                }
+            }
+            labels.push(row);
+            writers[0].push(&response).unwrap();
+            writers[1].push(&odds).unwrap();
+        }
+        let tables = writers.into_iter().map(|writer| writer.finish().unwrap()).collect();
+        (temps, tables, Csr::from_rows(LABELS, &labels), terms)
+    }
+
+    fn fitted(rows: usize, keep: Option<usize>, pairs: usize) -> Fusion {
+        let (_temps, tables, labels, terms) = drawn(rows, keep);
+        Fusion::fit(terms, &tables, &labels, PairOptions { pairs, seed: 1 }).unwrap()
+    }
+
+    #[test]
+    fn known_weights_are_found_again() {
+        let fusion = fitted(20_000, None, 200_000);
+        let weights = [fusion.terms[0].weight, fusion.terms[1].weight];
+        assert!((weights[0] - 1.5).abs() < 0.05 && (weights[1] - 0.7).abs() < 0.05, "{weights:?}");
+        let constant = fusion.constant + fusion.idf_weight * fusion.idf(0);
+        assert!((constant - 0.5).abs() < 0.1, "{constant} {}", fusion.idf_weight);
+    }
+
+    #[test]
+    fn the_weights_do_not_depend_on_the_number_of_threads() {
+        let fit = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| fitted(3000, None, 20_000))
+        };
+        assert_eq!(fit(1), fit(3));
+    }
+
+    #[test]
+    fn another_seed_draws_other_pairs() {
+        let (_temps, tables, labels, terms) = drawn(500, None);
+        let fit = |seed| {
+            Fusion::fit(terms.clone(), &tables, &labels, PairOptions { pairs: 2000, seed }).unwrap().constant
+        };
+        assert_eq!(fit(1), fit(1));
+        assert_ne!(fit(1), fit(2));
+    }
+
+    #[test]
+    fn rows_without_any_label_are_refused() {
+        let (_temps, tables, _, terms) = drawn(10, None);
+        let labels = Csr::from_rows(LABELS, &vec![Vec::<u32>::new(); 10]);
+        let options = PairOptions { pairs: 100, seed: 0 };
+        assert_eq!(Fusion::fit(terms, &tables, &labels, options), Err(FusionError::NoPositives));
+    }
+}

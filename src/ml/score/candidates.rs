@@ -1,0 +1,62 @@
+//! Which labels of a row are kept where all of them would fill a disk.
+
+use super::Scale;
+
+/// A table with no more entries than this is kept whole.
+const WHOLE: u64 = 40_000_000;
+/// Labels per row that are kept of a larger one.
+const KEEP: usize = 200;
+
+/// The best labels of each row; the others count as one value, `rest`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidates {
+    pub keep: usize,
+    pub scale: Scale,
+}
+
+impl Candidates {
+    /// `None`: everything is kept.
+    pub fn choose(asked: Option<usize>, rows: usize, labels: usize, scale: Scale) -> Option<Self> {
+        let large = (rows as u64).saturating_mul(labels as u64) > WHOLE;
+        let keep = asked.or(large.then_some(KEEP))?;
+        (keep < labels).then_some(Self { keep, scale })
+    }
+
+    /// The kept labels of a row, ascending. Responses and shares of zero and below never are: they count as
+    /// zero anyway.
+    pub fn of(&self, scores: &[f32], chosen: &mut Vec<u32>) {
+        let counts = |score: f32| self.scale == Scale::LogOdds || score > 0.0;
+        chosen.clear();
+        chosen.extend((0..scores.len() as u32).filter(|&label| counts(scores[label as usize])));
+        if chosen.len() > self.keep {
+            let score = |label: u32| scores[label as usize];
+            let better = |a: &u32, b: &u32| score(*b).total_cmp(&score(*a)).then(a.cmp(b));
+            chosen.select_nth_unstable_by(self.keep - 1, better);
+            chosen.truncate(self.keep);
+            chosen.sort_unstable();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_are_kept_and_ties_go_to_the_lower_label() {
+        let mut chosen = Vec::new();
+        Candidates { keep: 2, scale: Scale::LogOdds }.of(&[-3.0, -1.0, -2.0, -1.0, -1.0], &mut chosen);
+        assert_eq!(chosen, [1, 3]);
+        Candidates { keep: 3, scale: Scale::Response }.of(&[-3.0, 0.5, 0.0, 0.1], &mut chosen);
+        assert_eq!(chosen, [1, 3]);
+    }
+
+    #[test]
+    fn small_tables_are_kept_whole_unless_told_otherwise() {
+        let choose = |asked, rows, labels| Candidates::choose(asked, rows, labels, Scale::Response);
+        assert_eq!(choose(None, 12_920, 983), None);
+        assert_eq!(choose(None, 1_186_239, 13_330).map(|c| c.keep), Some(KEEP));
+        assert_eq!(choose(Some(50), 12_920, 983).map(|c| c.keep), Some(50));
+        assert_eq!(choose(Some(983), 12_920, 983), None);
+    }
+}

@@ -1,0 +1,300 @@
+//! The artifact `scores`, a directory.
+//!
+//! ```text
+//! scores.json     what the scores are, and how they were made
+//! scores.dense    every score, row by row
+//! scores.csr      or the best labels of each row; the others count as `rest`
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::candidates::Candidates;
+use super::{Made, Scale};
+use crate::ml::data::artifact::dataset::write_json;
+use crate::ml::data::artifact::{Check, CsrWriter, DenseWriter, open_csr, open_dense};
+use crate::ml::data::csr::{Csr, Dense};
+use crate::ml::data::error::DataError;
+use crate::ml::threshold::scores::{CandidateScores, DenseScores, Layout, Scores};
+
+/// Changes whenever an older program could not read, or would misread, a table.
+const FORMAT: u32 = 1;
+const CARD: &str = "scores.json";
+const DENSE: &str = "scores.dense";
+const SPARSE: &str = "scores.csr";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoreCard {
+    format: u32,
+    /// The same as in the model that the scores are of.
+    pub mark: String,
+    pub rows: usize,
+    pub labels: usize,
+    pub scale: Scale,
+    pub made: Made,
+    /// Labels kept per row, where not all are.
+    pub keep: Option<usize>,
+    /// What a label counts that was not kept: 0, or the mean of the log-odds that were left out.
+    pub rest: f32,
+    /// How many were left out.
+    pub left_out: u64,
+}
+
+/// An open table.
+pub struct ScoreTable {
+    card: ScoreCard,
+    store: Store,
+}
+
+enum Store {
+    Dense(Dense),
+    Sparse(Csr),
+}
+
+impl ScoreTable {
+    pub fn open(directory: &Path) -> Result<Self, DataError> {
+        let path = directory.join(CARD);
+        let text = fs::read(&path).map_err(DataError::io("read", &path))?;
+        let card: ScoreCard =
+            serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))?;
+        if card.format != FORMAT {
+            let reason = format!("it has format {}, this program reads {FORMAT}", card.format);
+            return Err(DataError::artifact(&path, reason));
+        }
+        let store = match card.keep {
+            None => Store::Dense(open_dense(&directory.join(DENSE), Check::Header)?),
+            Some(_) => Store::Sparse(open_csr(&directory.join(SPARSE), Check::Header)?),
+        };
+        let size = match &store {
+            Store::Dense(dense) => (dense.rows, dense.cols),
+            Store::Sparse(csr) => (csr.rows(), csr.cols),
+        };
+        if size != (card.rows, card.labels) {
+            return Err(DataError::artifact(&path, "its sizes are not those of the scores beside it"));
+        }
+        Ok(Self { card, store })
+    }
+
+    pub fn card(&self) -> &ScoreCard {
+        &self.card
+    }
+
+    pub fn is_sparse(&self) -> bool {
+        matches!(self.store, Store::Sparse(_))
+    }
+
+    /// The kept labels of a row, ascending; `None` if all are.
+    pub fn kept(&self, row: usize) -> Option<&[u32]> {
+        match &self.store {
+            Store::Dense(_) => None,
+            Store::Sparse(csr) => Some(csr.row(row)),
+        }
+    }
+
+    pub fn score(&self, row: usize, label: u32) -> f32 {
+        match &self.store {
+            Store::Dense(dense) => dense.row(row)[label as usize],
+            Store::Sparse(csr) => match csr.row(row).binary_search(&label) {
+                Ok(at) => csr.row_values(row)[at],
+                Err(_) => self.card.rest,
+            },
+        }
+    }
+
+    /// Every score of a row.
+    pub fn read_row(&self, row: usize, into: &mut [f32]) {
+        match &self.store {
+            Store::Dense(dense) => into.copy_from_slice(dense.row(row)),
+            Store::Sparse(csr) => {
+                into.fill(self.card.rest);
+                for (&label, &score) in csr.row(row).iter().zip(csr.row_values(row)) {
+                    into[label as usize] = score;
+                }
+            }
+        }
+    }
+
+    /// For the rules that make cuts. Labels that were not kept score minus infinity: they are never predicted.
+    pub fn for_rules(&self) -> Result<Box<dyn Scores>, DataError> {
+        Ok(match &self.store {
+            Store::Sparse(csr) => Box::new(CandidateScores::new(csr.clone())),
+            Store::Dense(dense) => {
+                let values = dense.values.clone();
+                let scores = DenseScores::new(dense.rows, dense.cols, Layout::RowMajor, values);
+                Box::new(scores.ok_or_else(|| DataError::Request("the scores are cut off".to_owned()))?)
+            }
+        })
+    }
+}
+
+/// Writes a table row by row.
+pub struct ScoreWriter {
+    directory: PathBuf,
+    card: ScoreCard,
+    store: Writer,
+    chosen: Vec<u32>,
+    /// Of the log-odds that were left out.
+    sum: f64,
+}
+
+enum Writer {
+    Dense(DenseWriter),
+    Sparse(CsrWriter),
+}
+
+/// What a table is to hold.
+#[derive(Debug, Clone)]
+pub struct Purpose {
+    pub mark: String,
+    pub labels: usize,
+    pub scale: Scale,
+    pub made: Made,
+    /// Labels to keep per row; `None` for all.
+    pub keep: Option<usize>,
+}
+
+impl ScoreWriter {
+    pub fn create(directory: &Path, purpose: Purpose) -> Result<Self, DataError> {
+        fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
+        let Purpose { mark, labels, scale, made, keep } = purpose;
+        let store = match keep {
+            None => Writer::Dense(DenseWriter::create(&directory.join(DENSE), labels)?),
+            Some(_) => Writer::Sparse(CsrWriter::create(&directory.join(SPARSE), true)?),
+        };
+        let card =
+            ScoreCard { format: FORMAT, mark, rows: 0, labels, scale, made, keep, rest: 0.0, left_out: 0 };
+        let directory = directory.to_owned();
+        Ok(Self { directory, card, store, chosen: Vec::new(), sum: 0.0 })
+    }
+
+    /// One row, every label of it; what is to be left out is left out here.
+    pub fn push(&mut self, scores: &[f32]) -> Result<(), DataError> {
+        let Some(keep) = self.card.keep else { return self.push_kept(&[], scores) };
+        let mut chosen = std::mem::take(&mut self.chosen);
+        Candidates { keep, scale: self.card.scale }.of(scores, &mut chosen);
+        let values: Vec<f32> = chosen.iter().map(|&label| scores[label as usize]).collect();
+        if self.card.scale == Scale::LogOdds {
+            let total: f64 = scores.iter().copied().map(f64::from).sum();
+            self.sum += total - values.iter().copied().map(f64::from).sum::<f64>();
+        }
+        self.card.left_out += (scores.len() - chosen.len()) as u64;
+        let pushed = self.push_kept(&chosen, &values);
+        self.chosen = chosen;
+        pushed
+    }
+
+    /// One row of which only these labels are kept; where all are, `labels` is not looked at.
+    pub fn push_kept(&mut self, labels: &[u32], scores: &[f32]) -> Result<(), DataError> {
+        if let Some(at) = scores.iter().position(|score| !score.is_finite()) {
+            let row = self.card.rows;
+            return Err(DataError::Request(format!(
+                "the model gives row {row} the score {}, which is no number to work with: it has diverged",
+                scores[at]
+            )));
+        }
+        self.card.rows += 1;
+        match &mut self.store {
+            Writer::Dense(writer) => writer.append(scores),
+            Writer::Sparse(writer) => writer.push(labels, scores),
+        }
+    }
+
+    /// Copies a row of another table that keeps as much.
+    pub fn copy(&mut self, table: &ScoreTable, row: usize) -> Result<(), DataError> {
+        match &table.store {
+            Store::Dense(dense) => self.push_kept(&[], dense.row(row)),
+            Store::Sparse(csr) => self.push_kept(csr.row(row), csr.row_values(row)),
+        }
+    }
+
+    /// Adds what another table left out to the mean of what this one does.
+    pub fn left_out_elsewhere(&mut self, other: &ScoreCard) {
+        self.card.left_out += other.left_out;
+        self.sum += f64::from(other.rest) * other.left_out as f64;
+    }
+
+    pub fn finish(mut self) -> Result<ScoreTable, DataError> {
+        if self.card.scale == Scale::LogOdds && self.card.left_out > 0 {
+            self.card.rest = (self.sum / self.card.left_out as f64) as f32;
+        }
+        match self.store {
+            Writer::Dense(writer) => drop(writer.finish()?),
+            Writer::Sparse(writer) => writer.close(self.card.labels)?,
+        }
+        write_json(&self.directory.join(CARD), &self.card)?;
+        ScoreTable::open(&self.directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn purpose(scale: Scale, keep: Option<usize>) -> Purpose {
+        Purpose { mark: "m".into(), labels: 3, scale, made: Made::LeaveOneOut {}, keep }
+    }
+
+    fn written(scale: Scale, keep: Option<usize>) -> (tempfile::TempDir, ScoreTable) {
+        let temp = tempfile::tempdir().unwrap();
+        let mut writer = ScoreWriter::create(temp.path(), purpose(scale, keep)).unwrap();
+        for row in [[0.5, -0.5, 0.25], [-1.0, -2.0, -3.0]] {
+            writer.push(&row).unwrap();
+        }
+        let table = writer.finish().unwrap();
+        (temp, table)
+    }
+
+    fn rows(table: &ScoreTable) -> [[f32; 3]; 2] {
+        let mut rows = [[9.0; 3]; 2];
+        rows.iter_mut().enumerate().for_each(|(at, row)| table.read_row(at, row));
+        rows
+    }
+
+    #[test]
+    fn a_whole_table_comes_back_as_it_was() {
+        let (_temp, table) = written(Scale::Response, None);
+        assert_eq!(rows(&table), [[0.5, -0.5, 0.25], [-1.0, -2.0, -3.0]]);
+        assert_eq!((table.score(0, 2), table.kept(0), table.card().rest), (0.25, None, 0.0));
+    }
+
+    #[test]
+    fn what_was_left_out_counts_as_zero_or_as_its_mean() {
+        let (_temp, responses) = written(Scale::Response, Some(1));
+        assert_eq!(rows(&responses), [[0.5, 0.0, 0.0], [0.0; 3]]);
+        let (_temp, odds) = written(Scale::LogOdds, Some(1));
+        let rest = (-0.5 + 0.25 - 2.0 - 3.0) / 4.0;
+        assert_eq!(rows(&odds), [[0.5, rest, rest], [-1.0, rest, rest]]);
+        assert_eq!((odds.kept(1), odds.score(1, 2)), (Some(&[0][..]), rest));
+    }
+
+    #[test]
+    fn rules_never_see_a_label_that_was_not_kept() {
+        let (_temp, table) = written(Scale::LogOdds, Some(2));
+        let mut row = [0.0; 3];
+        table.for_rules().unwrap().read_rows(1..2, &mut row);
+        assert_eq!(row, [-1.0, -2.0, f32::NEG_INFINITY]);
+    }
+
+    #[test]
+    fn damage_has_its_sentence() {
+        let (temp, _) = written(Scale::Response, None);
+        let card = fs::read_to_string(temp.path().join(CARD)).unwrap();
+        let complaint = |text: String| {
+            fs::write(temp.path().join(CARD), text).unwrap();
+            ScoreTable::open(temp.path()).err().unwrap().to_string()
+        };
+        assert!(complaint(card.replace("\"rows\":2", "\"rows\":3")).contains("sizes"));
+        assert!(complaint(card.replace("\"format\":1", "\"format\":7")).contains("format 7"));
+        assert!(complaint("{".into()).contains("not a readable artifact"));
+    }
+
+    #[test]
+    fn a_score_that_is_no_number_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut writer = ScoreWriter::create(temp.path(), purpose(Scale::LogOdds, None)).unwrap();
+        assert!(writer.push(&[0.0, f32::NAN, 0.0]).unwrap_err().to_string().contains("diverged"));
+    }
+}
