@@ -68,7 +68,16 @@ struct Head {
 
 impl Composite {
     pub fn new(mark: String, features: usize, labels: usize, parts: Vec<Part>) -> Self {
-        Self { format: FORMAT, kind: Kind::Composite, mark, features, labels, parts, fusion: None, cuts: None }
+        Self {
+            format: FORMAT,
+            kind: Kind::Composite,
+            mark,
+            features,
+            labels,
+            parts,
+            fusion: None,
+            cuts: None,
+        }
     }
 
     /// Whether a model directory holds one of these.
@@ -81,9 +90,11 @@ impl Composite {
         let (text, head) = head(&path)?;
         let bad = |reason: String| DataError::artifact(&path, reason);
         if head.kind.as_deref() != Some("composite") {
-            return Err(bad("it is a model of the stage `train`, which leaves no scores of training rows: use \
+            return Err(bad(
+                "it is a model of the stage `train`, which leaves no scores of training rows: use \
                             `fit` with `model: { kind: mlp }`"
-                .to_owned()));
+                    .to_owned(),
+            ));
         }
         if head.format != FORMAT {
             return Err(bad(format!("it has format {}, this program reads {FORMAT}", head.format)));
@@ -97,9 +108,8 @@ impl Composite {
 
     fn fault(&self) -> Option<&'static str> {
         let safe = |part: &Part| part.directory.split('/').all(|name| !matches!(name, "" | "." | ".."));
-        let fusion_fits = |fusion: &Fusion| {
-            fusion.terms.len() == self.parts.len() && fusion.labels() == self.labels
-        };
+        let fusion_fits =
+            |fusion: &Fusion| fusion.terms.len() == self.parts.len() && fusion.labels() == self.labels;
         if self.parts.is_empty() || !self.parts.iter().all(safe) {
             return Some("it names no parts, or parts outside of its directory");
         }

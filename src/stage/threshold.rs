@@ -56,7 +56,11 @@ impl StageKind for Threshold {
             source: SourceDecl::One(from.clone()),
             accepts,
         };
-        vec![one("data", &self.data, DATASET), one("model", &self.model, MODEL), one("scores", &self.model, SCORES)]
+        vec![
+            one("data", &self.data, DATASET),
+            one("model", &self.model, MODEL),
+            one("scores", &self.model, SCORES),
+        ]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {

@@ -2,6 +2,7 @@
 //! package; it starts the `pipe-worker` program.
 
 pub mod engine;
+pub mod fit;
 pub mod loss;
 pub mod model;
 pub mod net;

@@ -115,31 +115,12 @@ fn default_weighting() -> Weighting {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ModelConfig {
-    Ridge {
-        ridge: f64,
-        constant: f64,
-    },
-    KernelRidge {
-        gamma: f64,
-        ridge: f64,
-    },
-    BlockKernelRidge {
-        gamma: f64,
-        ridge: f64,
-        rows_per_block: usize,
-        largest_block: usize,
-        rounds: usize,
-    },
-    Logistic {
-        method: Box<Method>,
-    },
-    Mlp {
-        method: Box<Method>,
-    },
-    Neighbours {
-        neighbours: usize,
-        weighting: Weighting,
-    },
+    Ridge { ridge: f64, constant: f64 },
+    KernelRidge { gamma: f64, ridge: f64 },
+    BlockKernelRidge { gamma: f64, ridge: f64, rows_per_block: usize, largest_block: usize, rounds: usize },
+    Logistic { method: Box<Method> },
+    Mlp { method: Box<Method> },
+    Neighbours { neighbours: usize, weighting: Weighting },
 }
 
 impl ModelBody {
@@ -151,9 +132,7 @@ impl ModelBody {
             Self::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds } => {
                 ModelConfig::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds }
             }
-            Self::Logistic(body) => {
-                ModelConfig::Logistic { method: Box::new(logistic(&body, seed, device)) }
-            }
+            Self::Logistic(body) => ModelConfig::Logistic { method: Box::new(logistic(&body, seed, device)) },
             Self::Mlp(mut changes) => {
                 changes.seed = changes.seed.or(Some(seed));
                 changes.device = changes.device.or(Some(device));
@@ -254,7 +233,9 @@ impl ModelConfig {
                 );
                 problems.extend(method.problems());
             }
-            Self::Neighbours { neighbours, .. } => require(*neighbours > 0, "neighbours", "must be at least 1"),
+            Self::Neighbours { neighbours, .. } => {
+                require(*neighbours > 0, "neighbours", "must be at least 1")
+            }
         }
         problems
     }

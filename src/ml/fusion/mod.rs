@@ -104,7 +104,8 @@ impl Fusion {
 
     /// The log-odds of a label from its scores, one per term.
     pub fn score(&self, label: u32, scores: impl IntoIterator<Item = f32>) -> f32 {
-        let terms: f64 = self.terms.iter().zip(scores).map(|(term, score)| term.weight * term.of(score)).sum();
+        let terms: f64 =
+            self.terms.iter().zip(scores).map(|(term, score)| term.weight * term.of(score)).sum();
         (terms + self.idf_weight * self.idf(label) + self.constant) as f32
     }
 }

@@ -27,7 +27,8 @@ pub fn sample(
         return Err(FusionError::NoPositives);
     }
     let all = labels.rows() * labels.cols;
-    let true_pairs = (0..labels.rows()).flat_map(|row| labels.row(row).iter().map(move |&label| (row, label)));
+    let true_pairs =
+        (0..labels.rows()).flat_map(|row| labels.row(row).iter().map(move |&label| (row, label)));
     let mut pairs: Vec<(usize, u32)> = true_pairs.collect();
     let mut random = Random::new("fusion pairs", options.seed);
     let drawn = (0..options.pairs).map(|_| random.below(all));

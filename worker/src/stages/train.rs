@@ -59,10 +59,10 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 }
 
 /// Tells the runner how training goes.
-struct Reporter<'a, 'b> {
-    work: &'a mut Work<'b>,
+pub struct Reporter<'a, 'b> {
+    pub work: &'a mut Work<'b>,
     /// Validation looks at true labels, and its figures must say so.
-    oracle: bool,
+    pub oracle: bool,
 }
 
 impl Host for Reporter<'_, '_> {

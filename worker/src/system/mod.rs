@@ -3,6 +3,7 @@
 //! What evaluates, audits, predicts and explains knows models only as a [`System`]. A new kind of model is
 //! a file in here and an arm in [`open`].
 
+mod composite;
 mod trained;
 
 use std::path::Path;
@@ -110,6 +111,7 @@ pub fn open(directory: &Path, settings: Settings) -> Result<Box<dyn System>> {
     let card: Card = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
     match card.kind.as_deref() {
         None => Ok(Box::new(trained::Trained::open(directory, settings)?)),
+        Some("composite") => Ok(Box::new(composite::Fused::open(directory, &settings)?)),
         Some(kind) => bail!("{}: this program knows no model of the kind `{kind}`", path.display()),
     }
 }

@@ -1,0 +1,342 @@
+//! Large symmetric positive definite systems, in square tiles. Each tile is one product or solution of libtorch's
+//! on one thread, and the tiles of a step are shared out among ours, so that the bits do not depend on how many
+//! there are. Only the lower triangle is held.
+
+use rayon::prelude::*;
+use tch::{Device, Kind, TchError, Tensor};
+
+const TILE: usize = 512;
+/// Systems up to this size are computed in f64: it costs little there.
+const DOUBLE: usize = 4096;
+/// Columns that are solved for at a time.
+const WIDTH: usize = 256;
+
+/// What libtorch does for us may fail: no memory, no positive definite matrix.
+type Result<T> = std::result::Result<T, TchError>;
+
+/// The lower triangle of a matrix.
+struct Lower {
+    size: usize,
+    tiles: Vec<Tensor>,
+}
+
+/// The inverse W of the Cholesky factor of a matrix M: M^-1 = W' W.
+pub struct Inverse {
+    factor: Lower,
+    kind: Kind,
+    device: Device,
+}
+
+fn start(tile: usize) -> usize {
+    tile * TILE
+}
+
+impl Lower {
+    fn count(&self) -> usize {
+        self.size.div_ceil(TILE)
+    }
+
+    fn place(row: usize, column: usize) -> usize {
+        row * (row + 1) / 2 + column
+    }
+
+    /// Another handle on the same tile: handles may go to other threads, references may not.
+    fn at(&self, row: usize, column: usize) -> Tensor {
+        self.tiles[Self::place(row, column)].shallow_clone()
+    }
+
+    fn width(&self, tile: usize) -> usize {
+        TILE.min(self.size - start(tile))
+    }
+
+    /// Fills in the matrix row by row. `row` gets the number of a row and its values, all zero.
+    fn build(
+        size: usize,
+        kind: Kind,
+        device: Device,
+        row: impl Fn(usize, &mut [f32]) + Sync,
+    ) -> Result<Self> {
+        let mut matrix = Self { size, tiles: Vec::new() };
+        for tile in 0..matrix.count() {
+            let height = matrix.width(tile);
+            let mut strip = vec![0f32; height * size];
+            let rows = strip.par_chunks_mut(size).enumerate();
+            rows.for_each(|(at, values)| row(start(tile) + at, values));
+            let strip = Tensor::from_slice(&strip).view([height as i64, size as i64]);
+            for column in 0..=tile {
+                let part = strip.f_narrow(1, start(column) as i64, matrix.width(column) as i64)?;
+                matrix.tiles.push(part.f_contiguous()?.f_to_kind(kind)?.f_to_device(device)?);
+            }
+        }
+        Ok(matrix)
+    }
+
+    /// Replaces the matrix by its Cholesky factor.
+    fn factor(&mut self) -> Result<()> {
+        let count = self.count();
+        for step in 0..count {
+            let diagonal = self.at(step, step).f_linalg_cholesky(false)?;
+            let below: Vec<_> =
+                (step + 1..count).map(|row| (self.at(row, step), diagonal.shallow_clone())).collect();
+            let below = below.into_par_iter().map(|(tile, diagonal)| {
+                diagonal.f_tr()?.f_linalg_solve_triangular(&tile, true, false, false)
+            });
+            let below = below.collect::<Result<Vec<_>>>()?;
+            self.tiles[Self::place(step, step)] = diagonal;
+            let mut rest = Vec::new();
+            for row in step + 1..count {
+                for column in step + 1..=row {
+                    let [left, right] = [row, column].map(|at| below[at - step - 1].shallow_clone());
+                    rest.push((Self::place(row, column), self.at(row, column), left, right));
+                }
+            }
+            let rest = rest
+                .into_par_iter()
+                .map(|(place, tile, left, right)| Ok((place, tile.f_sub(&left.f_mm(&right.f_tr()?)?)?)));
+            for (place, tile) in rest.collect::<Result<Vec<_>>>()? {
+                self.tiles[place] = tile;
+            }
+            for (row, tile) in (step + 1..count).zip(below) {
+                self.tiles[Self::place(row, step)] = tile;
+            }
+        }
+        Ok(())
+    }
+
+    /// The inverse of a lower triangular matrix, column of tiles by column of tiles.
+    fn invert(&self) -> Result<Self> {
+        let count = self.count();
+        let task = |column: usize| {
+            let tiles =
+                (column..count).map(|row| (column..=row).map(|k| self.at(row, k)).collect::<Vec<_>>());
+            (column, tiles.collect::<Vec<_>>())
+        };
+        // Two handles per tile and column: the list of all tasks stays small beside the tiles themselves.
+        let tasks: Vec<_> = (0..count).map(task).collect();
+        let columns = tasks.into_par_iter().map(|(column, rows)| {
+            let mut inverse: Vec<Tensor> = Vec::with_capacity(rows.len());
+            for row in rows {
+                let (Some(diagonal), earlier) = (row.last(), &row[..row.len() - 1]) else { continue };
+                let right = match earlier.iter().zip(&inverse).next() {
+                    None => Tensor::f_eye(diagonal.size()[0], (diagonal.kind(), diagonal.device()))?,
+                    Some((left, above)) => {
+                        let first = left.f_mm(above)?;
+                        let products = earlier.iter().zip(&inverse).skip(1);
+                        products
+                            .map(|(left, above)| left.f_mm(above))
+                            .try_fold(first, |sum, product| sum.f_add(&product?))?
+                            .f_neg()?
+                    }
+                };
+                inverse.push(diagonal.f_linalg_solve_triangular(&right, false, true, false)?);
+            }
+            Ok((column, inverse))
+        });
+        let mut columns: Vec<Vec<Tensor>> =
+            columns.collect::<Result<Vec<_>>>()?.into_iter().map(|(_, tiles)| tiles).collect();
+        let mut tiles = Vec::with_capacity(self.tiles.len());
+        for row in 0..count {
+            for (column, inverse) in columns.iter_mut().enumerate().take(row + 1) {
+                tiles.push(inverse[row - column].shallow_clone());
+            }
+        }
+        Ok(Self { size: self.size, tiles })
+    }
+}
+
+impl Inverse {
+    /// Of the matrix whose rows `row` fills in: its number, and its values, all zero.
+    pub fn of(size: usize, device: Device, row: impl Fn(usize, &mut [f32]) + Sync) -> Result<Self> {
+        let kind = if size <= DOUBLE { Kind::Double } else { Kind::Float };
+        let mut matrix = Lower::build(size, kind, device, row)?;
+        matrix.factor()?;
+        Ok(Self { factor: matrix.invert()?, kind, device })
+    }
+
+    /// The diagonal of M^-1.
+    pub fn diagonal(&self) -> Result<Vec<f64>> {
+        let mut diagonal = vec![0f64; self.factor.size];
+        for column in 0..self.factor.count() {
+            for row in column..self.factor.count() {
+                let squares = self.factor.at(row, column).f_square()?.f_sum_dim_intlist(
+                    [0i64].as_slice(),
+                    false,
+                    Kind::Double,
+                )?;
+                let squares = Vec::<f64>::try_from(squares)?;
+                let from = &mut diagonal[start(column)..];
+                from.iter_mut().zip(squares).for_each(|(sum, square)| *sum += square);
+            }
+        }
+        Ok(diagonal)
+    }
+
+    /// M^-1 B for a matrix of `columns` columns. `fill` writes some columns of B, row-major, into zeros; `take` gets the
+    /// same columns of the solution. Columns come in order.
+    pub fn solve(
+        &self,
+        columns: usize,
+        fill: impl Fn(std::ops::Range<usize>, &mut [f32]) + Sync,
+        mut take: impl FnMut(std::ops::Range<usize>, &[f32]),
+    ) -> Result<()> {
+        let blocks: Vec<_> =
+            (0..columns).step_by(WIDTH).map(|first| first..columns.min(first + WIDTH)).collect();
+        let at_once = rayon::current_num_threads().max(1);
+        for group in blocks.chunks(at_once) {
+            let tasks: Vec<_> = group.iter().map(|block| (block.clone(), self.handle())).collect();
+            let solved = tasks.into_par_iter().map(|(block, inverse)| {
+                let mut right = vec![0f32; inverse.factor.size * block.len()];
+                fill(block.clone(), &mut right);
+                let half = inverse.half(&right, block.len())?;
+                Ok((block, inverse.other_half(&half)?))
+            });
+            for (block, solution) in solved.collect::<Result<Vec<_>>>()? {
+                take(block, &solution);
+            }
+        }
+        Ok(())
+    }
+
+    /// b' M^-1 b for each of some columns, written by `fill` as in [`Self::solve`].
+    pub fn quadratic(
+        &self,
+        columns: usize,
+        fill: impl Fn(std::ops::Range<usize>, &mut [f32]) + Sync,
+    ) -> Result<Vec<f64>> {
+        let blocks = (0..columns).step_by(WIDTH).map(|first| first..columns.min(first + WIDTH));
+        let tasks: Vec<_> = blocks.map(|block| (block, self.handle())).collect();
+        let values = tasks.into_par_iter().map(|(block, inverse)| {
+            let mut right = vec![0f32; inverse.factor.size * block.len()];
+            fill(block.clone(), &mut right);
+            let mut sums = vec![0f64; block.len()];
+            for tile in inverse.half(&right, block.len())? {
+                let squares = tile.f_square()?.f_sum_dim_intlist([0i64].as_slice(), false, Kind::Double)?;
+                let squares = Vec::<f64>::try_from(squares)?;
+                sums.iter_mut().zip(squares).for_each(|(sum, square)| *sum += square);
+            }
+            Ok(sums)
+        });
+        Ok(values.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    /// Another handle on the same matrix, for another thread.
+    fn handle(&self) -> Self {
+        let tiles = self.factor.tiles.iter().map(Tensor::shallow_clone).collect();
+        Self { factor: Lower { size: self.factor.size, tiles }, kind: self.kind, device: self.device }
+    }
+
+    /// W b, tile by tile.
+    fn half(&self, right: &[f32], width: usize) -> Result<Vec<Tensor>> {
+        let right = Tensor::from_slice(right).view([self.factor.size as i64, width as i64]);
+        let right = right.f_to_device(self.device)?.f_to_kind(self.kind)?;
+        let part = |tile: usize| right.f_narrow(0, start(tile) as i64, self.factor.width(tile) as i64);
+        (0..self.factor.count())
+            .map(|row| sum((0..=row).map(|column| self.factor.at(row, column).f_mm(&part(column)?))))
+            .collect()
+    }
+
+    /// W' of what [`Self::half`] left, row-major.
+    fn other_half(&self, half: &[Tensor]) -> Result<Vec<f32>> {
+        let mut solution = Vec::new();
+        for column in 0..self.factor.count() {
+            let products =
+                (column..self.factor.count()).map(|row| self.factor.at(row, column).f_tr()?.f_mm(&half[row]));
+            let tile = sum(products)?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?.f_reshape([-1])?;
+            solution.extend(Vec::<f32>::try_from(tile)?);
+        }
+        Ok(solution)
+    }
+}
+
+/// Of at least one tensor.
+fn sum(mut parts: impl Iterator<Item = Result<Tensor>>) -> Result<Tensor> {
+    let first = parts.next().unwrap_or_else(|| Tensor::f_zeros([0, 0], (Kind::Float, Device::Cpu)));
+    parts.try_fold(first?, |sum, part| sum.f_add(&part?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// exp(-|i - j| / 50) plus 0.3 on the diagonal.
+    fn row(at: usize, values: &mut [f32]) {
+        for (column, value) in values.iter_mut().enumerate() {
+            *value = (-(at.abs_diff(column) as f32) / 50.0).exp() + if at == column { 0.3 } else { 0.0 };
+        }
+    }
+
+    /// |M x - b| for the right side b = column number + 1 in every 7th row.
+    fn residual(size: usize) -> f32 {
+        let inverse = Inverse::of(size, Device::Cpu, row).unwrap();
+        let right = |columns: std::ops::Range<usize>, into: &mut [f32]| {
+            for row in (0..size).step_by(7) {
+                for (at, column) in columns.clone().enumerate() {
+                    into[row * columns.len() + at] = column as f32 + 1.0;
+                }
+            }
+        };
+        let mut worst = 0f32;
+        inverse
+            .solve(3, right, |columns, solution| {
+                let mut values = vec![0.0; size];
+                for at in 0..size {
+                    values.fill(0.0);
+                    row(at, &mut values);
+                    for (place, column) in columns.clone().enumerate() {
+                        let product: f32 =
+                            (0..size).map(|k| values[k] * solution[k * columns.len() + place]).sum();
+                        let expected = if at % 7 == 0 { column as f32 + 1.0 } else { 0.0 };
+                        worst = worst.max((product - expected).abs());
+                    }
+                }
+            })
+            .unwrap();
+        worst
+    }
+
+    #[test]
+    fn systems_of_one_tile_and_of_many_are_solved() {
+        for size in [1, 5, TILE, TILE + 1, 3 * TILE - 100] {
+            let worst = residual(size);
+            assert!(worst < 1e-3, "{size}: {worst}");
+        }
+    }
+
+    #[test]
+    fn the_diagonal_and_quadratic_forms_agree_with_the_solution() {
+        let size = TILE + 40;
+        let inverse = Inverse::of(size, Device::Cpu, row).unwrap();
+        let unit = |columns: std::ops::Range<usize>, into: &mut [f32]| {
+            for (at, column) in columns.clone().enumerate() {
+                into[column * columns.len() + at] = 1.0;
+            }
+        };
+        let mut solved = vec![0.0; size];
+        inverse
+            .solve(size, unit, |columns, solution| {
+                for (at, column) in columns.clone().enumerate() {
+                    solved[column] = solution[column * columns.len() + at];
+                }
+            })
+            .unwrap();
+        let (diagonal, forms) = (inverse.diagonal().unwrap(), inverse.quadratic(size, unit).unwrap());
+        for at in 0..size {
+            assert!((diagonal[at] - f64::from(solved[at])).abs() < 1e-6, "{at}");
+            assert!((diagonal[at] - forms[at]).abs() < 1e-9, "{at}");
+        }
+    }
+
+    #[test]
+    fn the_bits_do_not_depend_on_the_number_of_threads() {
+        let diagonal = |threads| {
+            let pool = crate::engine::pool::pool(threads).unwrap();
+            pool.install(|| Inverse::of(2 * TILE + 3, Device::Cpu, row).unwrap().diagonal().unwrap())
+        };
+        assert!(diagonal(1) == diagonal(3));
+    }
+
+    #[test]
+    fn what_is_not_positive_definite_is_an_error() {
+        assert!(Inverse::of(2, Device::Cpu, |_, values| values.fill(1.0)).is_err());
+    }
+}
