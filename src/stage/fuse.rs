@@ -204,3 +204,99 @@ fn fused_row(fusion: &Fusion, tables: &[ScoreTable], row: usize, sparse: bool) -
     let scores = labels.iter().map(score).collect();
     (labels, scores)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::json;
+
+    use super::super::scored::Scored;
+    use super::super::trial::Trial;
+    use super::*;
+    use crate::ml::config::model::ModelConfig;
+    use crate::ml::config::signal::Weighting;
+
+    const NEIGHBOURS: ModelConfig =
+        ModelConfig::Neighbours { neighbours: 50, weighting: Weighting::CosineSquared };
+
+    fn inputs(scored: &Scored, names: &[&str]) -> Vec<(&'static str, PathBuf)> {
+        let mut inputs = vec![("data", scored.data())];
+        for name in names {
+            inputs.extend([("models", scored.model(name)), ("scores", scored.scores(name))]);
+        }
+        inputs
+    }
+
+    fn body() -> serde_json::Value {
+        json!({"data": "data", "models": ["a", "b"], "pairs": 2000})
+    }
+
+    fn fusion(trial: &Trial) -> Fusion {
+        serde_json::from_slice(&std::fs::read(trial.output("fusion")).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_better_model_gets_the_larger_weight_and_both_parts_are_kept() {
+        let scored = Scored::new();
+        scored.add("sharp", Scored::ridge(), 0.5, None);
+        scored.add("dull", NEIGHBOURS, 0.95, None);
+        let trial = Trial::of::<Fuse>(body(), inputs(&scored, &["sharp", "dull"]));
+        let fusion = fusion(&trial);
+        assert!(fusion.terms[0].weight > fusion.terms[1].weight.abs(), "{fusion:?}");
+        assert_eq!((fusion.terms[0].floor, fusion.terms[1].floor), (0.03, 0.005));
+        let model = Composite::load(&trial.output("model")).unwrap();
+        assert_eq!((model.parts.len(), model.fusion.as_ref()), (2, Some(&fusion)));
+        for (part, name) in model.parts.iter().zip(["sharp", "dull"]) {
+            let file = trial.output("model").join(&part.directory).join("weights");
+            assert_eq!(std::fs::read_to_string(file).unwrap(), name);
+        }
+        let table = ScoreTable::open(&trial.output("scores")).unwrap();
+        assert_eq!((table.card().rows, &table.card().mark, table.is_sparse()), (200, &model.mark, false));
+        let parts =
+            [scored.scores("sharp"), scored.scores("dull")].map(|path| ScoreTable::open(&path).unwrap());
+        let expected = fusion.score(3, parts.iter().map(|part| part.score(17, 3)));
+        assert_eq!(table.score(17, 3), expected);
+    }
+
+    #[test]
+    fn candidates_of_any_part_are_candidates_of_the_whole() {
+        let scored = Scored::new();
+        scored.add("a", Scored::ridge(), 0.6, Some(2));
+        scored.add("b", Scored::ridge(), 0.6, Some(3));
+        let trial = Trial::of::<Fuse>(body(), inputs(&scored, &["a", "b"]));
+        let table = ScoreTable::open(&trial.output("scores")).unwrap();
+        let parts = ["a", "b"].map(|name| ScoreTable::open(&scored.scores(name)).unwrap());
+        for row in 0..200 {
+            let mut union: Vec<u32> =
+                parts.iter().flat_map(|part| part.kept(row).unwrap()).copied().collect();
+            union.sort_unstable();
+            union.dedup();
+            assert_eq!(table.kept(row).unwrap(), union);
+        }
+    }
+
+    #[test]
+    fn one_model_alone_is_calibrated() {
+        let scored = Scored::new();
+        scored.add("a", Scored::ridge(), 0.6, None);
+        let trial = Trial::of::<Fuse>(body(), inputs(&scored, &["a"]));
+        assert_eq!(fusion(&trial).terms.len(), 1);
+        assert_eq!(Composite::load(&trial.output("model")).unwrap().scale(), Scale::LogOdds);
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let scored = Scored::new();
+        scored.add("a", Scored::ridge(), 0.6, None);
+        scored.add("b", Scored::ridge(), 0.6, None);
+        let mixed = [("data", scored.data()), ("models", scored.model("a")), ("scores", scored.scores("b"))];
+        let error = Trial::failure::<Fuse>(body(), mixed);
+        assert!(error.contains("of another model"), "{error}");
+        let fused = Trial::of::<Fuse>(body(), inputs(&scored, &["a"]));
+        let again =
+            [("data", scored.data()), ("models", fused.output("model")), ("scores", fused.output("scores"))];
+        let error = Trial::failure::<Fuse>(body(), again);
+        assert!(error.contains("fused or cut already"), "{error}");
+    }
+}

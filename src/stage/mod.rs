@@ -16,6 +16,8 @@ pub mod plot;
 pub mod predict;
 pub mod registry;
 pub mod report;
+#[cfg(test)]
+mod scored;
 pub mod synthetic;
 pub mod table;
 pub mod threshold;

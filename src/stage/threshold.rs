@@ -108,3 +108,91 @@ impl RunStage for Threshold {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::scored::{Scored, one};
+    use super::super::trial::Trial;
+    use super::*;
+    use crate::ml::config::model::ModelConfig;
+    use crate::ml::config::preset::Preset;
+    use crate::ml::threshold::cuts::Cuts;
+
+    fn logits() -> ModelConfig {
+        ModelConfig::Mlp { method: Box::new(Preset::Honest.method()) }
+    }
+
+    fn scored(model: ModelConfig) -> Scored {
+        let scored = Scored::new();
+        scored.add("m", model, 0.6, None);
+        scored
+    }
+
+    fn run(scored: &Scored, rule: serde_json::Value, objective: &str) -> Trial {
+        let body = json!({"data": "d", "model": "m", "rule": rule, "objective": objective});
+        Trial::of::<Threshold>(body, one(scored, &scored.model("m"), &scored.scores("m")))
+    }
+
+    #[test]
+    fn every_rule_leaves_the_cuts_that_it_fits() {
+        let scored = scored(logits());
+        let data = SplitData::open(&scored.data()).unwrap();
+        let labels = data.labels(PartName::Train).unwrap();
+        let table = ScoreTable::open(&scored.scores("m")).unwrap();
+        for kind in [
+            "fixed", "global", "scut", "scut_fbr", "soft", "shrunk", "rcut", "pcut", "rtcut", "plug_in",
+            "online",
+        ] {
+            for (objective, name) in [(Objective::Macro, "macro"), (Objective::Micro, "micro")] {
+                let trial = run(&scored, json!({"kind": kind}), name);
+                let cuts: Cuts =
+                    serde_json::from_slice(&std::fs::read(trial.output("cuts")).unwrap()).unwrap();
+                let rule: Rule = serde_json::from_value(json!({"kind": kind})).unwrap();
+                let expected = rule.fit(&*table.for_rules().unwrap(), &labels, objective).unwrap();
+                assert_eq!(cuts, expected, "{kind} {name}");
+                let model = Composite::load(&trial.output("model")).unwrap();
+                assert_eq!(model.cuts, Some(cuts));
+                assert!(trial.output("model").join("parts/0/weights").is_file());
+            }
+        }
+        assert_eq!(Composite::load(&scored.model("m")).unwrap().cuts, None, "the input is as it was");
+    }
+
+    #[test]
+    fn without_a_rule_the_objective_chooses() {
+        let scored = scored(logits());
+        let cuts = |trial: Trial| std::fs::read(trial.output("cuts")).unwrap();
+        let chosen = |objective| cuts(run(&scored, serde_json::Value::Null, objective));
+        assert_eq!(chosen("macro"), cuts(run(&scored, json!({"kind": "soft", "prior": 50}), "macro")));
+        assert_eq!(chosen("micro"), cuts(run(&scored, json!({"kind": "global"}), "micro")));
+    }
+
+    #[test]
+    fn responses_have_to_be_fused_before_a_rule_may_take_them_for_log_odds() {
+        let scored = scored(Scored::ridge());
+        let inputs = one(&scored, &scored.model("m"), &scored.scores("m"));
+        let error = Trial::failure::<Threshold>(json!({"data": "d", "model": "m"}), inputs);
+        assert!(error.contains("`ridge`") && error.contains("`fuse`"), "{error}");
+        run(&scored, json!({"kind": "scut"}), "macro");
+    }
+
+    #[test]
+    fn a_model_of_other_data_is_refused() {
+        let scored = scored(logits());
+        let path = scored.model("m").join("model.json");
+        let card = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, card.replace("\"features\":60", "\"features\":61")).unwrap();
+        let inputs = one(&scored, &scored.model("m"), &scored.scores("m"));
+        let error = Trial::failure::<Threshold>(json!({"data": "d", "model": "m"}), inputs);
+        assert!(error.contains("61 features") && error.contains("same data"), "{error}");
+    }
+
+    #[test]
+    fn a_senseless_rule_is_complained_about() {
+        let stage: Threshold =
+            serde_yaml::from_str("{ data: d, model: m, rule: { kind: soft, prior: -1 } }").unwrap();
+        assert_eq!(stage.complaints()[0].field, "rule.prior");
+    }
+}
