@@ -8,6 +8,7 @@ mod caching;
 mod commands;
 mod damage;
 mod judging;
+mod honest;
 mod placing;
 mod processes;
 mod report;

@@ -40,10 +40,21 @@ enum Form {
     Dual,
 }
 
+impl Form {
+    /// By the multiplications that each takes: factor, inverse, solutions, and in the primal form the leverages.
+    fn cheaper(lesson: &Lesson) -> Self {
+        let size = |number: usize| number as f64;
+        let (rows, features) = (size(lesson.features.rows()), size(lesson.features.cols + 1));
+        let labels = size(lesson.labels.cols);
+        let primal = features * features * (features / 3.0 + labels + rows / 2.0);
+        let dual = rows * rows * (rows / 3.0 + labels);
+        if primal <= dual { Self::Primal } else { Self::Dual }
+    }
+}
+
 impl Linear {
     pub fn fit(lesson: &Lesson, ridge: f64, constant: f64, device: tch::Device) -> Result<Self> {
-        let primal = lesson.features.cols < lesson.features.rows();
-        Self::fit_as(if primal { Form::Primal } else { Form::Dual }, lesson, ridge, constant, device)
+        Self::fit_as(Form::cheaper(lesson), lesson, ridge, constant, device)
     }
 
     fn fit_as(form: Form, lesson: &Lesson, ridge: f64, constant: f64, device: tch::Device) -> Result<Self> {

@@ -120,4 +120,4 @@ pub fn chosen(matrix: &Csr, rows: &[u32]) -> Csr {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

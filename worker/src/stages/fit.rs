@@ -44,7 +44,7 @@ pub fn run(work: &mut Work) -> Result<()> {
 
     let own = output.join(Composite::part_directory(0));
     let last = checkpoints.join("all-rows");
-    let mut host = Reporter(work);
+    let mut host = Reporter { work, oracle: false };
     let table = pool(threads)?.install(|| -> Result<ScoreTable> {
         let mut means =
             Means { seed: stage.seed, device, threads, checkpoints: Some(&last), host: &mut host };

@@ -4,6 +4,8 @@
 //! a file in here and an arm in [`open`].
 
 mod composite;
+#[cfg(test)]
+mod composite_tests;
 mod trained;
 
 use std::path::Path;

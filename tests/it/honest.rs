@@ -1,0 +1,41 @@
+//! Models, fusion and cuts as a pipeline.
+
+use crate::support::{PipelineTest, worker_program};
+
+const PIPELINE: &str = "
+name: honest
+stages:
+  data:
+    synthetic: { rows: 400, test_rows: 100, features: 200, labels: 20, labels_per_row: 2, features_per_row: 15 }
+  kernel:
+    fit: { data: data, model: { kind: block_kernel_ridge, rows_per_block: 150, largest_block: 300 } }
+  linear:
+    fit: { data: data, model: { kind: ridge } }
+  logistic:
+    fit: { data: data, folds: 2, model: { kind: logistic, epochs: 2 } }
+  near:
+    fit: { data: data, model: { kind: neighbours } }
+  fused:
+    fuse: { data: data, models: [kernel, linear, logistic, near] }
+  cut:
+    matrix: { objective: [macro, micro] }
+    threshold: { data: data, model: fused, objective: \"${matrix.objective}\" }
+  eval:
+    each: cut
+    evaluate: { data: data, model: \"${each}\", bootstrap: { replicates: 2 } }
+outputs: [fused.fusion, eval, linear, fused, cut]
+";
+
+#[test]
+fn a_model_is_fitted_fused_cut_and_judged_and_all_of_it_again_to_the_byte() {
+    worker_program();
+    let (once, again) = (PipelineTest::new(PIPELINE), PipelineTest::new(PIPELINE));
+    once.run().ok();
+    again.run_with(&["--jobs", "1"]).ok();
+    let results = once.files_below("results");
+    let parts = results.keys().filter(|path| path.ends_with("model.json")).count();
+    assert_eq!(parts, 4 + 2, "the model of linear, of fused with the network inside, of two cuts: {:?}", results.keys());
+    assert!(results == again.files_below("results"), "the bytes differ");
+    let again = once.run().ok();
+    assert_eq!(again.computed(), [""; 0], "nothing is computed twice");
+}

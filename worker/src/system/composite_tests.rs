@@ -1,0 +1,162 @@
+//! Composites as systems, against their parts.
+
+use pipe::ml::composite::{Composite, Part as ModelPart};
+use pipe::ml::config::model::{ModelBody, ModelConfig};
+use pipe::ml::config::signal::Weighting;
+use pipe::ml::fusion::{Floors, Fusion, Term};
+use pipe::ml::score::Scale;
+use pipe::ml::threshold::cuts::Cuts;
+use pipe::ml::threshold::scores::{DenseScores, Layout};
+use serde_json::json;
+
+use super::*;
+use crate::fit::tests::lesson;
+use crate::fit::{self, Means};
+use crate::train::host::Quiet;
+
+const ROWS: usize = 40;
+const LABELS: usize = 5;
+
+fn settings(threads: usize) -> Settings {
+    Settings { device: Device::Cpu, threads, signal: None, train: None }
+}
+
+/// A directory with a ridge model and neighbours, and what `change` makes of its card.
+fn saved(keep: Option<usize>, change: impl FnOnce(&mut Composite)) -> tempfile::TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    let neighbours = ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::CosineSquared };
+    let ridge: ModelBody = serde_json::from_value(json!({"kind": "ridge"})).unwrap();
+    let mut parts = Vec::new();
+    for model in [ridge.resolve(0, Device::Cpu), neighbours] {
+        let directory = Composite::part_directory(parts.len());
+        let mut host = Quiet;
+        let mut means =
+            Means { seed: 0, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
+        let fitted = fit::fit(&model, lesson(ROWS, 12, LABELS), &mut means).unwrap();
+        fitted.save(&temp.path().join(&directory)).unwrap();
+        parts.push(ModelPart { directory, model, keep, rest: 0.0 });
+    }
+    let mut card = Composite::new("m".into(), 12, LABELS, parts);
+    card.fusion = Some(fusion());
+    change(&mut card);
+    card.save(temp.path()).unwrap();
+    temp
+}
+
+fn fusion() -> Fusion {
+    let floors = Floors { response: 0.03, share: 0.005 };
+    let mut terms = vec![Term::new("a", Scale::Response, floors), Term::new("b", Scale::Share, floors)];
+    (terms[0].weight, terms[1].weight) = (1.5, 0.5);
+    Fusion { terms, idf_weight: 0.2, constant: 1.0, rows: ROWS as u64, counts: vec![9, 8, 7, 6, 0] }
+}
+
+fn cuts(decision: serde_json::Value) -> Option<Cuts> {
+    serde_json::from_value(json!({"labels": LABELS, "decision": decision})).unwrap()
+}
+
+/// All decisions as one block.
+fn decided(directory: &Path, threads: usize) -> Block {
+    let features = lesson(ROWS, 12, LABELS).features;
+    let rows: Vec<u32> = (0..ROWS as u32).collect();
+    let mut system = open(directory, settings(threads)).unwrap();
+    assert_eq!((system.features(), system.labels()), (12, LABELS));
+    let mut whole = Block::default();
+    let take: Take = &mut |block| {
+        assert_eq!(block.first, whole.rows);
+        whole.rows += block.rows;
+        whole.labels = block.labels;
+        whole.scores.extend(&block.scores);
+        whole.probabilities.extend(&block.probabilities);
+        whole.predicted.extend(block.predicted.clone());
+        whole.thresholds = block.thresholds.clone();
+        Ok(())
+    };
+    system.decide(Unlabelled { features: &features, rows: &rows }, take).unwrap();
+    whole
+}
+
+#[test]
+fn scores_are_fused_from_the_parts_and_compared_with_the_cuts() {
+    let per_label = json!({"kind": "per_label", "cuts": [-1.0, 0.0, null, 0.5, -2.0]});
+    let temp = saved(None, |card| card.cuts = cuts(per_label));
+    let block = decided(temp.path(), 2);
+    let card = Composite::load(temp.path()).unwrap();
+    let features = lesson(ROWS, 12, LABELS).features;
+    let rows: Vec<u32> = (0..ROWS as u32).collect();
+    let tables = card.parts.iter().map(|part| {
+        let place = temp.path().join(&part.directory);
+        let mut scores = vec![0.0; ROWS * LABELS];
+        let mut scorer = fit::load(&part.model, &place, Device::Cpu, 1).unwrap();
+        scorer.score(Unlabelled { features: &features, rows: &rows }, &mut scores).unwrap();
+        scores
+    });
+    let tables: Vec<Vec<f32>> = tables.collect();
+    for at in 0..ROWS * LABELS {
+        let expected = fusion().score((at % LABELS) as u32, tables.iter().map(|table| table[at]));
+        assert_eq!(block.scores[at], expected);
+        assert!((block.probabilities[at] - 1.0 / (1.0 + (-expected).exp())).abs() < 1e-6);
+    }
+    let cut = [-1.0, 0.0, f32::INFINITY, 0.5, -2.0];
+    assert_eq!(block.thresholds, Thresholds::PerLabel(cut.to_vec()));
+    for (row, predicted) in block.predicted.iter().enumerate() {
+        let above = |label: &u32| block.scores[row * LABELS + *label as usize] > cut[*label as usize];
+        assert_eq!(*predicted, (0..LABELS as u32).filter(above).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_rule_over_all_rows_decides_as_on_the_whole_table() {
+    let shares = json!({"kind": "shares", "shares": [0.5, 0.25, 0.1, 0.0, 1.0]});
+    let temp = saved(None, |card| card.cuts = cuts(shares.clone()));
+    let block = decided(temp.path(), 2);
+    let scores = DenseScores::new(ROWS, LABELS, Layout::RowMajor, block.scores.clone().into()).unwrap();
+    let expected = cuts(shares).unwrap().predict(&scores).unwrap();
+    for row in 0..ROWS {
+        assert_eq!(block.predicted[row], expected.row(row), "row {row}");
+    }
+    assert_eq!(block.thresholds, Thresholds::None);
+}
+
+#[test]
+fn labels_beyond_the_candidates_have_a_score_and_are_never_predicted() {
+    let everything = json!({"kind": "per_label", "cuts": [-99.0, -99.0, -99.0, -99.0, -99.0]});
+    let temp = saved(Some(1), |card| card.cuts = cuts(everything));
+    let block = decided(temp.path(), 1);
+    assert!(block.scores.iter().all(|score| score.is_finite()));
+    assert!(block.predicted.iter().all(|predicted| predicted.len() <= 2), "one candidate of each part");
+    assert!(block.predicted.iter().any(|predicted| !predicted.is_empty()));
+}
+
+#[test]
+fn a_model_without_fusion_and_cuts_is_cut_at_a_half() {
+    let temp = saved(None, |card| {
+        card.fusion = None;
+        card.parts.truncate(1);
+    });
+    let block = decided(temp.path(), 1);
+    assert!(block.probabilities.is_empty());
+    assert_eq!(block.thresholds, Thresholds::PerLabel(vec![0.5; LABELS]));
+    for (row, predicted) in block.predicted.iter().enumerate() {
+        let above = (0..LABELS as u32).filter(|&label| block.row_scores(row)[label as usize] > 0.5);
+        assert_eq!(*predicted, above.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn decisions_do_not_depend_on_the_number_of_threads() {
+    let temp = saved(None, |_| ());
+    assert_eq!(decided(temp.path(), 1), decided(temp.path(), 3));
+}
+
+#[test]
+fn rows_of_another_width_and_parts_of_another_size_are_refused() {
+    let temp = saved(None, |_| ());
+    let features = lesson(ROWS, 9, LABELS).features;
+    let mut system = open(temp.path(), settings(1)).unwrap();
+    let rows = Unlabelled { features: &features, rows: &[0] };
+    let error = system.decide(rows, &mut |_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("12 features") && error.contains("have 9"), "{error}");
+    let temp = saved(None, |card| card.features = 13);
+    let error = open(temp.path(), settings(1)).err().unwrap().to_string();
+    assert!(error.contains("parts/0") && error.contains("12 features"), "{error}");
+}
