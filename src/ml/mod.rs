@@ -3,9 +3,9 @@
 pub mod composite;
 pub mod config;
 pub mod data;
-pub mod history;
 pub mod explanation;
 pub mod fusion;
+pub mod history;
 pub mod metric;
 pub mod score;
 pub mod signal;

@@ -34,7 +34,12 @@ fn a_model_is_fitted_fused_cut_and_judged_and_all_of_it_again_to_the_byte() {
     again.run_with(&["--jobs", "1"]).ok();
     let results = once.files_below("results");
     let parts = results.keys().filter(|path| path.ends_with("model.json")).count();
-    assert_eq!(parts, 4 + 2, "the model of linear, of fused with the network inside, of two cuts: {:?}", results.keys());
+    assert_eq!(
+        parts,
+        4 + 2,
+        "the model of linear, of fused with the network inside, of two cuts: {:?}",
+        results.keys()
+    );
     assert!(results == again.files_below("results"), "the bytes differ");
     let again = once.run().ok();
     assert_eq!(again.computed(), [""; 0], "nothing is computed twice");

@@ -21,7 +21,7 @@ use super::evaluate::write_json;
 use super::subject::{Subject, judge};
 use crate::part::Part;
 use crate::system::Block;
-use crate::train::history::History;
+use pipe::ml::history::History;
 
 pub fn run(work: &mut Work) -> Result<()> {
     let stage = AuditStage::deserialize(&work.job().body)?;

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::{Asked, Block, LossFunction, Losses, Origin, Settings, System, Take, Thresholds};
 use crate::engine::predicted::predicted_signal;
-use crate::engine::{Batch, Parts, Scores};
+use crate::engine::{Batch, Inputs, Parts, Scores};
 use crate::loss::real::Real;
 use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
@@ -95,7 +95,7 @@ impl System for Trained {
         for (number, chunk) in rows.rows.chunks(size).enumerate() {
             let some = Unlabelled { features: rows.features, rows: chunk };
             let local = self.local(some)?;
-            let inputs = BatchInputs::new(&self.predictor.map, rows.features, chunk);
+            let inputs = Inputs::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
             let block =
                 self.block(number * size, &Batch { inputs, targets: SparseRows::default(), local })?;
             take(&block)?;
