@@ -3,6 +3,7 @@
 //! Status goes to standard error, results go to standard output.
 
 mod args;
+mod bundle;
 mod cache;
 mod console;
 mod data;
@@ -13,6 +14,7 @@ mod init;
 mod lock;
 mod look;
 mod project;
+mod provenance;
 mod rerun;
 mod run;
 mod table;
@@ -63,6 +65,9 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Run(args) => run::run(&project, args),
         Command::Lock(args) => lock::lock(&project, args),
         Command::Verify(args) => verify::verify(&project, args),
+        Command::Export(args) => bundle::export(&project, args),
+        Command::Import(args) => bundle::import(&project, args),
+        Command::Provenance(args) => provenance::provenance(&project, args),
         Command::Plan(args) => look::plan(&project, args),
         Command::Why(args) => look::why(&project, args),
         Command::Status(args) => look::status(&project, args),
