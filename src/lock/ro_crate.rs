@@ -123,8 +123,9 @@ impl Graph<'_> {
         let pipeline = content.plan.pipeline();
         let workflow = address(&pipeline.file.display().to_string(), false);
         self.root(&workflow);
-        let files: Vec<String> =
-            content.files.iter().map(|(path, file)| self.file(path, file, &workflow)).collect();
+        for (path, file) in content.files {
+            self.file(path, file, &workflow);
+        }
         let mut steps = BTreeMap::new();
         let mut tools = BTreeSet::new();
         let mut controls = Vec::new();
@@ -157,7 +158,6 @@ impl Graph<'_> {
         let (inputs, outputs) = self.ends();
         self.workflow(&workflow, &steps.keys().cloned().collect(), &tools, (&inputs, &outputs));
         self.run(&workflow, &controls, (&inputs, &outputs), (started, ended));
-        let _ = files;
     }
 
     fn root(&mut self, workflow: &str) {
@@ -196,10 +196,10 @@ impl Graph<'_> {
         }
     }
 
-    fn file(&mut self, path: &str, file: &Included, workflow: &str) -> String {
+    fn file(&mut self, path: &str, file: &Included, workflow: &str) {
         let id = address(path, file.directory);
         if id == workflow {
-            return id;
+            return;
         }
         let mut entity = json!({
             "@id": id,
@@ -217,7 +217,7 @@ impl Graph<'_> {
         if let Some(format) = media_type(path).filter(|_| !file.directory) {
             entity["encodingFormat"] = format.into();
         }
-        self.add(entity)
+        self.add(entity);
     }
 
     fn result_parameter(&self, path: &str) -> String {
@@ -358,34 +358,38 @@ impl Graph<'_> {
             (action["startTime"], action["endTime"]) = (begin.clone().into(), end.clone().into());
         }
         if let Some(manifest) = manifest {
-            let facts = manifest
-                .environment
-                .iter()
-                .map(|(fact, value)| (format!("environment/{fact}"), value.clone()));
+            let facts = manifest.environment.iter().map(|(fact, value)| {
+                json!({ "@id": format!("{id}/environment/{}", fragment(fact)), "name": fact, "value": value })
+            });
             let used = [
-                ("usage/seconds".to_owned(), manifest.seconds.to_string()),
-                ("usage/cpu seconds".to_owned(), manifest.cpu_seconds.to_string()),
-                ("usage/memory bytes".to_owned(), manifest.max_rss_bytes.to_string()),
+                ("seconds", manifest.seconds.to_string(), "SEC"),
+                ("cpu-seconds", manifest.cpu_seconds.to_string(), "SEC"),
+                ("memory", manifest.max_rss_bytes.to_string(), "BYTE"),
             ];
-            let mut said = |pairs: Vec<(String, String)>| -> Value {
-                let ids: Vec<String> = pairs
-                    .into_iter()
-                    .map(|(path, value)| {
-                        let name = path.split_once('/').map_or(path.as_str(), |(_, name)| name);
-                        self.add(json!({
-                            "@id": format!("{id}/{}", fragment(&path)), "@type": "PropertyValue",
-                            "name": name, "value": value,
-                        }))
-                    })
-                    .collect();
-                references(&ids)
-            };
-            action["environment"] = said(facts.collect());
-            action["resourceUsage"] = said(used.into());
+            let used = used.map(|(what, value, unit)| {
+                json!({
+                    "@id": format!("{id}/usage/{what}"), "name": what, "value": value,
+                    "propertyID": format!("urn:pipe:usage:{what}"),
+                    "unitCode": format!("http://qudt.org/vocab/unit/{unit}"),
+                })
+            });
+            action["environment"] = self.values(facts);
+            action["resourceUsage"] = self.values(used);
         }
         self.agent(&mut action);
         let (begin, end) = times.unzip();
         (self.add(action), begin, end)
+    }
+
+    fn values(&mut self, values: impl IntoIterator<Item = Value>) -> Value {
+        let ids: Vec<String> = values
+            .into_iter()
+            .map(|mut value| {
+                value["@type"] = "PropertyValue".into();
+                self.add(value)
+            })
+            .collect();
+        references(&ids)
     }
 
     fn agent(&self, action: &mut Value) {
