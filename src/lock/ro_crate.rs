@@ -5,7 +5,7 @@
 //! |---|---|
 //! | the pipeline file | the main entity, a `ComputationalWorkflow` |
 //! | a stage | a `HowToStep` of it |
-//! | a stage kind with its version | a `SoftwareApplication`, its parameters `FormalParameter`s |
+//! | what runs a stage: its kind, of a version | a `SoftwareApplication`, its parameters `FormalParameter`s |
 //! | an instance | a `CreateAction` with its kind as instrument, and a `ControlAction` that ties it to the step |
 //! | a value of a parameter | a `PropertyValue` |
 //! | an artifact | a `File` or `Dataset` if it is in the crate, else a `CreativeWork`; known by its blake3 |
@@ -133,7 +133,7 @@ impl Graph<'_> {
         for &index in content.plan.topological() {
             let instance = content.plan.instance(index);
             let Some(record) = content.lock.stages.get(&instance.id.to_string()) else { continue };
-            let tool = self.tool(instance, record);
+            let tool = self.tool(instance);
             let position = steps.len() + 1;
             let step = format!("{workflow}#{}", fragment(&instance.id.stage));
             steps.entry(step.clone()).or_insert_with(|| (instance.id.stage.clone(), tool.clone(), position));
@@ -268,27 +268,34 @@ impl Graph<'_> {
         }));
     }
 
-    /// A kind of a version, with the parameters and artifacts that its instances have.
-    fn tool(&mut self, instance: &Instance, record: &Record) -> String {
-        let id = tool_id(instance);
+    /// What runs a stage: its kind, with the parameters and artifacts that the stage's instances have.
+    fn tool(&mut self, instance: &Instance) -> String {
+        let id = format!("#tool/{}", fragment(&instance.id.stage));
         if self.seen.contains(&id) {
             return id;
         }
-        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        for (name, _) in record.parts.iter().filter(|(name, _)| is_value(name)) {
-            let parameter = format!("{id}/{}", fragment(name));
-            self.parameter(&parameter, name, "Text");
-            inputs.push(parameter);
-        }
-        for input in &instance.inputs {
-            let parameter = format!("{id}/in/{}", fragment(&input.slot));
-            self.parameter(&parameter, &input.slot, "File");
-            inputs.push(parameter);
-        }
-        for output in &instance.outputs {
-            let parameter = format!("{id}/out/{}", fragment(&output.name));
-            self.parameter(&parameter, &output.name, "File");
-            outputs.push(parameter);
+        let content = self.content;
+        let (mut inputs, mut outputs) = (BTreeSet::new(), BTreeSet::new());
+        for sibling in &content.plan.pipeline().instances {
+            if sibling.id.stage != instance.id.stage {
+                continue;
+            }
+            let Some(record) = content.lock.stages.get(&sibling.id.to_string()) else { continue };
+            for (name, _) in record.parts.iter().filter(|(name, _)| is_value(name)) {
+                let parameter = format!("{id}/{}", fragment(name));
+                self.parameter(&parameter, name, "Text");
+                inputs.insert(parameter);
+            }
+            for input in &sibling.inputs {
+                let parameter = format!("{id}/in/{}", fragment(&input.slot));
+                self.parameter(&parameter, &input.slot, "File");
+                inputs.insert(parameter);
+            }
+            for (output, locked) in &record.outputs {
+                let parameter = format!("{id}/out/{}", fragment(output));
+                self.parameter(&parameter, output, if locked.directory { "Dataset" } else { "File" });
+                outputs.insert(parameter);
+            }
         }
         self.add(json!({
             "@id": id, "@type": "SoftwareApplication",
@@ -485,10 +492,6 @@ impl Graph<'_> {
         self.add(run);
         self.add(organize);
     }
-}
-
-fn tool_id(instance: &Instance) -> String {
-    format!("#kind/{}/{}", instance.kind, instance.version)
 }
 
 /// Ingredients that are values, rather than what the tool is or what it reads.

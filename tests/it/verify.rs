@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::support::{PipelineTest, Ran};
+use crate::support::{PipelineTest, Ran, worker_program};
 
 /// Data, two fits with a seed, a table and a figure; the last two are placed.
 const PAPER: &str = "
@@ -196,6 +196,16 @@ fn a_result_of_another_environment_class_cannot_be_told_if_it_differs() {
     test.write("pipeline.lock", resealed(&lock.replace(&class, &other)));
     let told = verify(&test, &["--rerun", "dice"]).exits_with(2);
     told.says("cannot tell  dice").says("libtorch=1.0.0").says("and here it is");
+}
+
+#[test]
+fn a_result_of_another_libtorch_cannot_be_told_without_computing_it_again() {
+    worker_program();
+    let test = locked(PAPER);
+    let lock =
+        test.read("pipeline.lock").replace("class x86_64 threads=1", "class x86_64 threads=1 libtorch=1.0.0");
+    test.write("pipeline.lock", resealed(&lock));
+    verify(&test, &[]).exits_with(2).says("cannot tell  data: it was computed with libtorch 1.0.0");
 }
 
 #[test]
