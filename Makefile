@@ -48,8 +48,8 @@ lint: libtorch ## check formatting and lints, warnings are errors
 verify: build ## hold the pipelines to their locks, and run the quickstart twice
 	docs/ci/verify.sh pull-request
 
-relock: build ## compute the pipelines that have locks, and write the locks anew
-	docs/ci/verify.sh relock
+relock: build ## compute $PIPELINES, or all that have locks, and write their locks anew
+	docs/ci/verify.sh relock $(PIPELINES)
 
 bench-%: build ## run benches/<name>, which prints its figures last, as `name value unit`
 	@test -x benches/$* || { echo "there is no benchmark '$*': see benches/" >&2; exit 1; }

@@ -2,16 +2,20 @@
 # Checks that what is published still follows from code, parameters and data:
 #     docs/ci/verify.sh pull-request      seconds: every lock, and the quickstart twice
 #     docs/ci/verify.sh nightly           what the locks name in the cache, and a sample computed again
-#     docs/ci/verify.sh relock            computes every pipeline that has a lock and writes the locks anew
+#     docs/ci/verify.sh relock [FILE...]  computes these pipelines, or those that have a lock, and writes their locks anew
 # PIPE is the program, JUNIT a directory for reports, TWICE the pipeline to run twice.
 set -euo pipefail
 level=${1:?pull-request, nightly or relock?}
+shift
 pipe=${PIPE:-target/release/pipe}
 reports=${JUNIT:-}
 twice=${TWICE:-pipelines/quickstart.yaml}
 
 shopt -s nullglob
 locks=(pipelines/*.lock)
+if [[ $level == relock && $# -gt 0 ]]; then
+    locks=("${@/%.yaml/.lock}")
+fi
 if [[ ${#locks[@]} -eq 0 && $level != pull-request ]]; then
     echo "there are no locks in pipelines/; \`pipe lock FILE\` writes one" >&2
     exit 2

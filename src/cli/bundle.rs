@@ -158,7 +158,7 @@ fn project_files(
                     pending.push(entry.path());
                 }
             }
-        } else if !files.contains_key(&name) {
+        } else {
             files.insert(name, ProjectFile::read(&path).map_err(cannot)?);
         }
     }

@@ -19,6 +19,8 @@ mod rerun;
 mod run;
 mod table;
 mod text;
+mod trial;
+mod twice;
 mod verify;
 mod version;
 

@@ -90,6 +90,12 @@ struct Graph<'a> {
     seen: BTreeSet<String>,
 }
 
+/// What goes into the whole workflow and what comes out: parameters, each with its artifact.
+struct Ends {
+    inputs: Vec<(String, String)>,
+    outputs: Vec<(String, String)>,
+}
+
 fn reference(id: &str) -> Value {
     json!({ "@id": id })
 }
@@ -155,9 +161,9 @@ impl Graph<'_> {
                 "position": position.to_string(), "workExample": reference(tool),
             }));
         }
-        let (inputs, outputs) = self.ends();
-        self.workflow(&workflow, &steps.keys().cloned().collect(), &tools, (&inputs, &outputs));
-        self.run(&workflow, &controls, (&inputs, &outputs), (started, ended));
+        let ends = self.ends();
+        self.workflow(&workflow, &steps.keys().cloned().collect(), &tools, &ends);
+        self.run(&workflow, &controls, &ends, (started, ended));
     }
 
     fn root(&mut self, workflow: &str) {
@@ -229,7 +235,7 @@ impl Graph<'_> {
     }
 
     /// The workflow's own inputs and outputs, each with the artifact that it was.
-    fn ends(&mut self) -> (Vec<(String, String)>, Vec<(String, String)>) {
+    fn ends(&mut self) -> Ends {
         let content = self.content;
         let (mut inputs, mut outputs) = (BTreeMap::new(), Vec::new());
         for instance in &content.plan.pipeline().instances {
@@ -255,7 +261,7 @@ impl Graph<'_> {
             self.parameter(&parameter, path, if directory { "Dataset" } else { "File" });
             outputs.push((parameter, self.artifact(blob, path, None)));
         }
-        (inputs.into_iter().collect(), outputs)
+        Ends { inputs: inputs.into_iter().collect(), outputs }
     }
 
     fn parameter(&mut self, id: &str, name: &str, kind: &str) {
@@ -422,13 +428,7 @@ impl Graph<'_> {
         self.add(entity)
     }
 
-    fn workflow(
-        &mut self,
-        workflow: &str,
-        steps: &Vec<String>,
-        tools: &BTreeSet<String>,
-        (inputs, outputs): (&[(String, String)], &[(String, String)]),
-    ) {
+    fn workflow(&mut self, workflow: &str, steps: &Vec<String>, tools: &BTreeSet<String>, ends: &Ends) {
         let content = self.content;
         let pipeline = content.plan.pipeline();
         let path = pipeline.file.display().to_string();
@@ -439,7 +439,7 @@ impl Graph<'_> {
             "name": pipeline.name,
             "encodingFormat": "application/yaml",
             "programmingLanguage": reference(LANGUAGE),
-            "input": parameters(inputs), "output": parameters(outputs),
+            "input": parameters(&ends.inputs), "output": parameters(&ends.outputs),
             "step": references(steps),
             "hasPart": references(tools),
         });
@@ -462,7 +462,7 @@ impl Graph<'_> {
         &mut self,
         workflow: &str,
         controls: &Vec<String>,
-        (inputs, outputs): (&[(String, String)], &[(String, String)]),
+        ends: &Ends,
         (started, ended): (Option<String>, Option<String>),
     ) {
         let artifacts = |ends: &[(String, String)]| -> Vec<String> {
@@ -475,7 +475,7 @@ impl Graph<'_> {
         let mut run = json!({
             "@id": RUN, "@type": "CreateAction", "name": format!("a run of {pipeline}"),
             "instrument": reference(workflow),
-            "object": references(&artifacts(inputs)), "result": references(&artifacts(outputs)),
+            "object": references(&artifacts(&ends.inputs)), "result": references(&artifacts(&ends.outputs)),
             "actionStatus": "http://schema.org/CompletedActionStatus",
         });
         let mut organize = json!({

@@ -312,6 +312,11 @@ fn a_single_stage_is_rerun_on_inputs_from_the_cache() {
     verify(&test, &["--rerun", "calm"]).ok().says("1 check: 1 same");
     verify(&test, &["--rerun", "sample=1", "calm"]).ok();
     verify(&test, &["--rerun", "budget=1h", "calm", "after"]).ok().says("2 same");
+    let test = locked(PAPER);
+    std::fs::remove_file(test.file("raw.csv")).unwrap();
+    verify(&test, &["--rerun", "table", "fit[seed=2]"]).ok().says("2 same");
+    verify(&test, &["--twice", "table"]).ok().says("1 same");
+    verify(&test, &["--rerun", "data"]).exits_with(2).says("raw.csv");
     verify(&test, &["--rerun", "sample=no"]).exits_with(2).says("sample=3");
     let left = std::fs::read_dir(test.file("cache")).unwrap().count();
     assert_eq!(left, 1, "what agreed is not kept");
