@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use super::args::VerifyArgs;
 use super::exit::Failure;
-use super::lock::stored;
+use super::lock::{present, stored};
 use super::project::{Project, select};
 use super::trial::{Bench, Conditions, Trial, sides};
 use crate::digest::StageKey;
 use crate::lock::compare::{Verdict, compare};
+use crate::lock::follow::follow;
 use crate::lock::report::{Check, Outcome as Found};
-use crate::lock::{LockedOutput, Record};
+use crate::lock::{Lock, LockedOutput, Record};
+use crate::plan::Plan;
 use crate::runner::{Options, Outlook, survey};
 use crate::spec::pipeline::{Instance, InstanceIndex};
 use crate::store::Store;
@@ -20,6 +22,7 @@ use crate::store::manifest::Manifest;
 pub fn twice(
     project: &Project,
     args: &VerifyArgs,
+    lock: Option<&Lock>,
     real: &Store,
     what: &[String],
 ) -> Result<Vec<Check>, Failure> {
@@ -30,9 +33,12 @@ pub fn twice(
         true => (0..plan.len()).map(InstanceIndex).collect(),
         false => select(plan.pipeline(), what)?,
     };
+    // Where a stage's own files are not here, the lock knows which result is theirs.
+    let locked = lock.map(|lock| followed(plan, lock, real)).unwrap_or_default();
     let cached = |index: InstanceIndex| match &outlooks[index.0] {
-        Outlook::Fresh(manifest) if !chosen.contains(&index) => Some(manifest.key),
-        _ => None,
+        _ if chosen.contains(&index) => None,
+        Outlook::Fresh(manifest) => Some(manifest.key),
+        _ => locked.get(&plan.instance(index).id.to_string()).copied(),
     };
     let most = plan.pipeline().instances.iter().map(|instance| instance.resources.cpu).max().unwrap_or(1);
     let plain = Conditions { jobs: Some(1), ..Conditions::default() };
@@ -81,6 +87,13 @@ pub fn twice(
     }
     bench.end(unstable);
     Ok(checks)
+}
+
+/// The keys of the stages that still follow from the lock, by name.
+fn followed(plan: &Plan, lock: &Lock, real: &Store) -> BTreeMap<String, StageKey> {
+    let checks = follow(plan, lock, &|path| present(real, path)).into_iter();
+    let same = checks.filter(|check| check.what == "stage" && check.outcome == Found::Same);
+    same.filter_map(|check| Some((check.name.clone(), lock.stages.get(&check.name)?.key))).collect()
 }
 
 type Differing = BTreeMap<String, Verdict>;

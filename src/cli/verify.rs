@@ -46,7 +46,7 @@ pub fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
         }
     }
     if let Some(what) = &args.twice {
-        report.checks.extend(twice::twice(project, args, &store, what)?);
+        report.checks.extend(twice::twice(project, args, locked(&plan).ok().as_ref(), &store, what)?);
     }
     if let Some(path) = &args.junit {
         let xml = junit(&report, &args.file.display().to_string());
