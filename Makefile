@@ -24,7 +24,7 @@ endif
 GET_LIBTORCH := python3 scripts/libtorch.py fetch $(TORCH)
 endif
 
-.PHONY: help run build test lint libtorch tools clean
+.PHONY: help run build test lint verify relock libtorch tools clean
 
 help: ## this list
 	@sed -n 's/^\([a-z<>%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | expand -t 16
@@ -44,6 +44,12 @@ test: build ## run all tests
 lint: libtorch ## check formatting and lints, warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PROFILE) --all-targets -- -D warnings
+
+verify: build ## hold the pipelines to their locks, and run the quickstart twice
+	docs/ci/verify.sh pull-request
+
+relock: build ## compute $PIPELINES, or all that have locks, and write their locks anew
+	docs/ci/verify.sh relock $(PIPELINES)
 
 bench-%: build ## run benches/<name>, which prints its figures last, as `name value unit`
 	@test -x benches/$* || { echo "there is no benchmark '$*': see benches/" >&2; exit 1; }

@@ -61,6 +61,12 @@ pub enum Command {
     Lock(LockArgs),
     /// Say whether what is published still follows from code, parameters and data.
     Verify(VerifyArgs),
+    /// Pack a pipeline, its lock and its results into one file for another machine.
+    Export(ExportArgs),
+    /// Take in what `pipe export` packed.
+    Import(ImportArgs),
+    /// Describe what was computed, how and from what, for other tools.
+    Provenance(ProvenanceArgs),
     /// Draw the pipeline.
     Graph(GraphArgs),
     /// One line per stage: fresh or not, when it was computed, how long it took.
@@ -193,6 +199,48 @@ pub struct VerifyArgs {
     pub junit: Option<PathBuf>,
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The pipeline file; it needs a lock.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// The file to write: `bundle.tar.zst`.
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Only the results of these stages; of the others, what went in and came out by digest only.
+    #[arg(long, num_args = 1.., value_name = "STAGE")]
+    pub with: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct ImportArgs {
+    /// What `pipe export` wrote.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub bundle: PathBuf,
+    /// Replace files of the project that differ.
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ProvenanceArgs {
+    /// The pipeline file; it needs a lock.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Write a Workflow Run RO-Crate: a new directory, or a file that ends in `.zip`.
+    #[arg(long, value_name = "DIR|ZIP", value_hint = ValueHint::AnyPath)]
+    pub ro_crate: PathBuf,
+    /// Who ran it, as an address: `https://orcid.org/0000-0000-0000-0000`. Nobody is named unless you do.
+    #[arg(long, value_name = "URI", requires = "agent_name")]
+    pub agent: Option<String>,
+    /// The name of who ran it.
+    #[arg(long, value_name = "NAME", requires = "agent")]
+    pub agent_name: Option<String>,
+    /// The licence of what is in the crate, as an address.
+    #[arg(long, value_name = "URI")]
+    pub license: Option<String>,
 }
 
 #[derive(Debug, Args)]

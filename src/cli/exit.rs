@@ -5,7 +5,9 @@ use std::process::ExitCode;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done = 0,
+    /// Of `verify`: drift.
     StageFailed = 1,
+    /// Of `verify`: cannot tell.
     BadInput = 2,
     CacheDamage = 3,
     /// Only with `--check`: something would run.

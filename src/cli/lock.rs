@@ -158,12 +158,11 @@ pub fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Judge, Fa
     Ok(Judge::new(move |InstanceIndex(index), manifest| {
         let instance = &instances[index];
         let record = lock.stages.get(&instance.id.to_string()).ok_or("it is not in the lock")?;
-        let Ok(store) = Store::open_read_only(&cache_dir) else { return Ok(()) };
-        object(instance, record, manifest, &store)
+        object(instance, record, manifest, &cache_dir)
     }))
 }
 
-fn object(instance: &Instance, record: &Record, manifest: &Manifest, store: &Store) -> Result<(), String> {
+fn object(instance: &Instance, record: &Record, manifest: &Manifest, cache_dir: &Path) -> Result<(), String> {
     let now = Record::of(instance, manifest);
     if now.key != record.key {
         return Err(format!(
@@ -172,7 +171,9 @@ fn object(instance: &Instance, record: &Record, manifest: &Manifest, store: &Sto
             record.key.short()
         ));
     }
-    let read = |_: bool, output: &LockedOutput| store.read(&stored(output)).ok();
+    // Opened only for a policy that has to look into the outputs.
+    let read =
+        |_: bool, output: &LockedOutput| Store::open_read_only(cache_dir).ok()?.read(&stored(output)).ok();
     let verdicts = compare(record.into(), (&now).into(), &instance.compare, &read);
     for (name, verdict) in verdicts {
         if let Verdict::Different(how) = verdict {

@@ -3,6 +3,7 @@
 //! Status goes to standard error, results go to standard output.
 
 mod args;
+mod bundle;
 mod cache;
 mod console;
 mod data;
@@ -19,6 +20,7 @@ mod metrics;
 mod predict;
 mod project;
 mod report;
+mod provenance;
 mod rerun;
 mod run;
 mod runs;
@@ -26,6 +28,8 @@ mod show_table;
 mod snapshot;
 mod table;
 mod text;
+mod trial;
+mod twice;
 mod verify;
 mod version;
 
@@ -73,6 +77,9 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Run(args) => run::run(&project, args),
         Command::Lock(args) => lock::lock(&project, args),
         Command::Verify(args) => verify::verify(&project, args),
+        Command::Export(args) => bundle::export(&project, args),
+        Command::Import(args) => bundle::import(&project, args),
+        Command::Provenance(args) => provenance::provenance(&project, args),
         Command::Plan(args) => look::plan(&project, args),
         Command::Why(args) => look::why(&project, args),
         Command::Status(args) => look::status(&project, args),

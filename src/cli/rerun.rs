@@ -1,28 +1,19 @@
-//! `pipe verify --rerun` and `--twice`: computes again, in stores of its own, and compares. Neither
-//! the lock nor the cache is written to.
+//! `pipe verify --rerun`: computes stages again and holds what comes out against the lock.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
 
 use super::args::VerifyArgs;
-use super::console::{Console, Style};
-use super::data_files;
-use super::exit::{Exit, Failure};
+use super::exit::Failure;
 use super::lock::{present, stored};
 use super::project::{Project, select};
-use super::run::stop_on_signals;
-use crate::digest::{Digest, StageKey};
+use super::trial::{Bench, Conditions, Trial, sides};
+use crate::digest::Digest;
 use crate::lock::compare::{Verdict, class_difference, compare};
-use crate::lock::difference::difference;
 use crate::lock::follow::follow;
 use crate::lock::report::{Check, Outcome as Found};
 use crate::lock::{Lock, LockedOutput, Record};
 use crate::plan::{Plan, Why};
-use crate::runner::event::Event;
-use crate::runner::local::{LocalProcess, Programs};
-use crate::runner::{self, Options, Outlook, RunError, Stop, survey};
 use crate::spec::pipeline::{Instance, InstanceIndex};
-use crate::stage::command;
 use crate::store::Store;
 use crate::store::manifest::Manifest;
 
@@ -38,13 +29,12 @@ pub fn rerun(
     let plan = &bench.plan;
     let chosen = choose(plan, what, lock, real)?;
     let wanted = plan.only(&chosen);
-    let is_wanted = |name: &String| {
-        let instances = plan.pipeline().instances.iter().zip(&wanted);
-        instances.into_iter().any(|(instance, &wanted)| wanted && instance.id.to_string() == *name)
-    };
+    let instances = plan.pipeline().instances.iter().zip(&wanted);
+    let names: BTreeSet<String> =
+        instances.filter(|(_, wanted)| **wanted).map(|(instance, _)| instance.id.to_string()).collect();
     let drifted: Vec<Check> = follow(plan, lock, &|path| present(real, path))
         .into_iter()
-        .filter(|check| check.outcome != Found::Same && check.what == "stage" && is_wanted(&check.name))
+        .filter(|check| check.outcome != Found::Same && check.what == "stage" && names.contains(&check.name))
         .collect();
     if !drifted.is_empty() {
         let sentence = "the pipeline does not follow from the lock, so nothing was run again";
@@ -119,308 +109,6 @@ fn held_against(
     match class_difference(&record.class, &now.class) {
         Some(class) => Check::cannot_tell("stage", &name, format!("{message}; {class}")).with_detail(detail),
         None => Check::drift("stage", &name, message).with_detail(detail),
-    }
-}
-
-/// Where both versions can be looked at, and what differs where that can be shown.
-fn sides(
-    different: &[(&String, &String)],
-    record: &Record,
-    now: &Record,
-    real: &Store,
-    trial: &Trial,
-) -> String {
-    let mut lines = String::new();
-    for (output, _) in different {
-        let (Some(old), Some(new)) = (record.outputs.get(*output), now.outputs.get(*output)) else {
-            continue;
-        };
-        let views = trial.directory.join("views");
-        let locked = real.artifact(&stored(old), &views.join("locked"));
-        let again = trial.store.artifact(&stored(new), &views.join("again"));
-        let shown = |path: Result<PathBuf, _>| match path {
-            Ok(path) => path.display().to_string(),
-            Err(_) => "no longer in the cache".to_owned(),
-        };
-        lines.push_str(&format!("{output}: {}\n", shown(locked)));
-        lines.push_str(&format!("{output} again: {}\n", shown(again)));
-        let small = |output: &LockedOutput| !output.directory && output.bytes < 1 << 20;
-        if small(old)
-            && small(new)
-            && let (Ok(old), Ok(new)) = (real.read(&stored(old)), trial.store.read(&stored(new)))
-        {
-            lines.push_str(&difference(&old, &new).unwrap_or_default());
-        }
-    }
-    lines
-}
-
-/// Runs everything twice under conditions that must not matter, and says how equal each output is.
-pub fn twice(
-    project: &Project,
-    args: &VerifyArgs,
-    real: &Store,
-    what: &[String],
-) -> Result<Vec<Check>, Failure> {
-    let bench = Bench::new(project, args, real)?;
-    let plan = &bench.plan;
-    let outlooks = survey(plan, real, &Options::default());
-    let chosen = match what.is_empty() {
-        true => (0..plan.len()).map(InstanceIndex).collect(),
-        false => select(plan.pipeline(), what)?,
-    };
-    let cached = |index: InstanceIndex| match &outlooks[index.0] {
-        Outlook::Fresh(manifest) if !chosen.contains(&index) => Some(manifest.key),
-        _ => None,
-    };
-    let most = plan.pipeline().instances.iter().map(|instance| instance.resources.cpu).max().unwrap_or(1);
-    let plain = Conditions { jobs: Some(1), ..Conditions::default() };
-    let perturbed = Conditions { jobs: Some(bench.jobs.max(2)), threads: Some(most + 1), perturbed: true };
-    let first = bench.trial("first", &chosen, &cached, &plain)?;
-    // Another directory, with a longer name and a space in it.
-    let second = bench.trial("second run, elsewhere", &chosen, &cached, &perturbed)?;
-    let wanted = plan.only(&chosen);
-    let mut checks = Vec::new();
-    let mut unstable = false;
-    for &index in plan.topological().iter().filter(|index| wanted[index.0] && !first.seeded.contains(index)) {
-        let instance = plan.instance(index);
-        let name = instance.id.to_string();
-        let (Some(a), Some(b)) = (first.results.get(&index), second.results.get(&index)) else {
-            let failure =
-                if first.results.contains_key(&index) { second.failure(&name) } else { first.failure(&name) };
-            checks.push(Check::cannot_tell("stage", &name, failure));
-            continue;
-        };
-        let differing = differing(instance, a, b, &first, &second);
-        if differing.is_empty() && a.key == b.key {
-            checks.push(Check::same("stage", &name));
-            continue;
-        }
-        // Once more with the first run's inputs and threads, and all else as in the second.
-        let inputs: BTreeMap<InstanceIndex, StageKey> = plan
-            .dependencies(index)
-            .filter_map(|needed| Some((needed, first.results.get(&needed)?.key)))
-            .collect();
-        let label = format!("again {}", index.0);
-        let again = Conditions { threads: None, ..perturbed };
-        let third = bench.trial_from(
-            &label,
-            &[index],
-            &|needed| inputs.get(&needed).copied(),
-            &again,
-            &first.store,
-        )?;
-        let Some(c) = third.results.get(&index) else {
-            checks.push(Check::cannot_tell("stage", &name, third.failure(&name)));
-            continue;
-        };
-        let check = classed(instance, a, c, &first, &third, differing, a.key == b.key);
-        unstable |= check.outcome == Found::Drift;
-        checks.push(check);
-    }
-    bench.end(unstable);
-    Ok(checks)
-}
-
-type Differing = BTreeMap<String, Verdict>;
-
-fn differing(instance: &Instance, a: &Manifest, b: &Manifest, first: &Trial, second: &Trial) -> Differing {
-    let read = |other: bool, output: &LockedOutput| {
-        let store = if other { &second.store } else { &first.store };
-        store.read(&stored(output)).ok()
-    };
-    let (a, b) = (Record::of(instance, a), Record::of(instance, b));
-    let mut verdicts = compare((&a).into(), (&b).into(), &instance.compare, &read);
-    verdicts.retain(|_, verdict| !matches!(verdict, Verdict::Same | Verdict::Ignored));
-    verdicts
-}
-
-/// Exact at equal threads, within tolerance, or unstable.
-fn classed(
-    instance: &Instance,
-    a: &Manifest,
-    c: &Manifest,
-    first: &Trial,
-    third: &Trial,
-    before: Differing,
-    same_inputs: bool,
-) -> Check {
-    let name = instance.id.to_string();
-    let still = differing(instance, a, c, first, third);
-    if still.is_empty() {
-        let names: Vec<String> = before.keys().map(|output| format!("`{output}`")).collect();
-        let message = match same_inputs && !names.is_empty() {
-            true => format!("{} exact at equal threads", names.join(", ")),
-            false => "exact; it differed only with its inputs".to_owned(),
-        };
-        return Check::new("stage", &name, Found::Same, message);
-    }
-    let told: Vec<String> = still
-        .iter()
-        .map(|(output, verdict)| match verdict {
-            Verdict::WithinTolerance(how) => format!("`{output}` within tolerance ({how})"),
-            Verdict::Different(how) => format!("`{output}` is unstable: {how}"),
-            Verdict::Same | Verdict::Ignored => format!("`{output}`"),
-        })
-        .collect();
-    let is_unstable = still.values().any(|verdict| matches!(verdict, Verdict::Different(_)));
-    let outcome = if is_unstable { Found::Drift } else { Found::Same };
-    let different: Vec<(&String, &String)> = still
-        .iter()
-        .filter_map(|(output, verdict)| match verdict {
-            Verdict::Different(how) => Some((output, how)),
-            _ => None,
-        })
-        .collect();
-    let detail = sides(&different, &Record::of(instance, a), &Record::of(instance, c), &first.store, third);
-    Check::new("stage", &name, outcome, told.join(", ")).with_detail(detail)
-}
-
-/// What differs between two runs, none of which may matter.
-#[derive(Clone, Copy, Default)]
-struct Conditions {
-    jobs: Option<usize>,
-    threads: Option<usize>,
-    perturbed: bool,
-}
-
-/// A run in a store of its own.
-struct Trial {
-    directory: PathBuf,
-    store: Store,
-    results: BTreeMap<InstanceIndex, Manifest>,
-    /// What was taken over rather than computed.
-    seeded: BTreeSet<InstanceIndex>,
-    failures: BTreeMap<String, String>,
-}
-
-impl Trial {
-    fn failure(&self, instance: &str) -> String {
-        match self.failures.get(instance) {
-            Some(error) => format!("it could not be computed again: {error}"),
-            None => "it was not computed again, because something that it needs was not".to_owned(),
-        }
-    }
-}
-
-struct Bench<'a> {
-    project: &'a Project,
-    real: &'a Store,
-    plan: Plan,
-    jobs: usize,
-    stop: Stop,
-    root: tempfile::TempDir,
-}
-
-impl<'a> Bench<'a> {
-    fn new(project: &'a Project, args: &VerifyArgs, real: &'a Store) -> Result<Self, Failure> {
-        let mut pipeline = project.load(&args.file, &[])?;
-        // What is computed for a comparison is nobody's result.
-        pipeline.placements.clear();
-        // Where the data is not here, results of the cache may do; a stage that needs it says so.
-        data_files::find(&mut pipeline, &project.data_dir);
-        let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
-        let parent = args.scratch.clone().unwrap_or_else(|| project.cache_dir.clone());
-        let make = || {
-            std::fs::create_dir_all(&parent)?;
-            tempfile::Builder::new().prefix("verify-").tempdir_in(&parent)
-        };
-        let root = make().map_err(|error| {
-            Failure::bad_input(format!(
-                "cannot make a directory in {}: {error}; try --scratch",
-                parent.display()
-            ))
-        })?;
-        let stop = Stop::new();
-        stop_on_signals(&stop)?;
-        let jobs = args.jobs.unwrap_or_else(|| Options::default().jobs);
-        Ok(Self { project, real, plan, jobs, stop, root })
-    }
-
-    fn trial(
-        &self,
-        label: &str,
-        targets: &[InstanceIndex],
-        seeds: &dyn Fn(InstanceIndex) -> Option<StageKey>,
-        conditions: &Conditions,
-    ) -> Result<Trial, Failure> {
-        self.trial_from(label, targets, seeds, conditions, self.real)
-    }
-
-    fn trial_from(
-        &self,
-        label: &str,
-        targets: &[InstanceIndex],
-        seeds: &dyn Fn(InstanceIndex) -> Option<StageKey>,
-        conditions: &Conditions,
-        from: &Store,
-    ) -> Result<Trial, Failure> {
-        let directory = self.root.path().join(label);
-        let store = Store::open(&directory)?;
-        let wanted = self.plan.only(targets);
-        let mut seeded = BTreeSet::new();
-        for &index in self.plan.topological().iter().filter(|index| wanted[index.0]) {
-            if let Some(key) = seeds(index)
-                && store.adopt(key, from)?.is_some()
-            {
-                seeded.insert(index);
-            }
-        }
-        let options = Options {
-            jobs: conditions.jobs.unwrap_or(self.jobs),
-            threads: conditions.threads,
-            last_first: conditions.perturbed,
-            keep_going: true,
-            targets: Some(targets.to_vec()),
-            ..Options::default()
-        };
-        let mut executor =
-            LocalProcess::new(Programs { pipe: std::env::current_exe()?, command: command::argv });
-        if conditions.perturbed {
-            executor = executor.perturbed();
-        }
-        let failures = self.run(&store, &executor, &options, label)?;
-        let mut results = BTreeMap::new();
-        for (index, outlook) in survey(&self.plan, &store, &options).into_iter().enumerate() {
-            if let Outlook::Fresh(manifest) = outlook {
-                results.insert(InstanceIndex(index), *manifest);
-            }
-        }
-        Ok(Trial { directory, store, results, seeded, failures })
-    }
-
-    fn run(
-        &self,
-        store: &Store,
-        executor: &LocalProcess,
-        options: &Options,
-        label: &str,
-    ) -> Result<BTreeMap<String, String>, Failure> {
-        self.project.status(&format!("verify: {label}"));
-        let mut console = Console::new(Style::Lines, self.project.verbosity, self.project.paint);
-        let mut failures = BTreeMap::new();
-        let summary = runner::run(&self.plan, store, executor, options, &self.stop, &mut |event| {
-            if let Event::Failed { instance, error, will_retry: false, .. } = &event {
-                failures.insert(instance.clone(), error.clone());
-            }
-            console.show(&event);
-        });
-        let summary = summary.map_err(|error| match error {
-            RunError::Store(error) => Failure::from(error),
-            other => Failure::bad_input(other.to_string()),
-        })?;
-        if summary.interrupted {
-            return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was compared"));
-        }
-        Ok(failures)
-    }
-
-    /// Both sides of a difference stay for whoever wants to look at them.
-    fn end(self, keep: bool) {
-        if keep {
-            let kept: &Path = &self.root.keep();
-            self.project.status(&format!("both sides are kept for you to look at: {}", kept.display()));
-        }
     }
 }
 

@@ -11,8 +11,8 @@ use super::args::VerifyArgs;
 use super::exit::{Exit, Failure, Outcome};
 use super::lock::{planned, present, read, stored};
 use super::project::Project;
-use super::rerun;
 use super::{print_json, print_text, text};
+use super::{rerun, twice};
 use crate::digest::BlobId;
 use crate::lock::difference::difference;
 use crate::lock::follow::follow;
@@ -46,7 +46,7 @@ pub fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
         }
     }
     if let Some(what) = &args.twice {
-        report.checks.extend(rerun::twice(project, args, &store, what)?);
+        report.checks.extend(twice::twice(project, args, locked(&plan).ok().as_ref(), &store, what)?);
     }
     if let Some(path) = &args.junit {
         let xml = junit(&report, &args.file.display().to_string());
@@ -109,14 +109,11 @@ fn placed_file(path: &str, blob: BlobId, lock: &Lock, store: &Store) -> Check {
         None => ("what the lock records".to_owned(), false),
     };
     let message = format!("it is not {from}: it was edited, or is from another run");
-    let original = Stored { blob, bytes: 0, directory };
-    let detail = match (directory || found.directory)
-        .then_some(())
-        .map_or_else(|| store.read(&original).ok(), |()| None)
-    {
-        Some(original) => std::fs::read(file).ok().and_then(|found| difference(&original, &found)),
-        None => None,
+    let shown = || {
+        let original = store.read(&Stored { blob, bytes: 0, directory }).ok()?;
+        difference(&original, &std::fs::read(file).ok()?)
     };
+    let detail = if directory || found.directory { None } else { shown() };
     Check::drift("file", path, message).with_detail(detail.unwrap_or_default())
 }
 

@@ -3,6 +3,7 @@
 //!
 //! A [`Lock`] is read from and written as [`text`]. [`follow`] holds it against a pipeline, [`compare`]
 //! holds a second computation against it, and a [`report::Report`] collects what was found.
+//! [`ro_crate`] tells the same story in the vocabulary of other tools.
 
 pub mod class;
 pub mod compare;
@@ -12,6 +13,7 @@ pub mod junit;
 pub mod merge;
 pub mod record;
 pub mod report;
+pub mod ro_crate;
 pub mod text;
 
 pub use class::EnvironmentClass;

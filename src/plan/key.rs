@@ -253,6 +253,7 @@ mod tests {
         twin.id = InstanceId { stage: "renamed".into(), axes: vec![("seed".into(), "7".into())] };
         twin.resources = Resources { cpu: 8, mem: 1 << 30, gpu: 1 };
         twin.retries = 5;
+        twin.compare.ignore.insert("out".into());
         twin.body = json!({ "data": "another-stage" });
         assert_eq!(key_of(&twin), key);
         twin.params = serde_json::from_str(

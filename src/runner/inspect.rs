@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use super::options::Options;
 use crate::digest::{BlobId, StageKey};
 use crate::plan::key::{self, KeyParts};
 use crate::plan::{Plan, Why};
@@ -157,6 +158,14 @@ impl<'a> Inspector<'a> {
 
     fn last(&self, index: InstanceIndex) -> Option<StageKey> {
         self.state.last.get(self.name(index)).copied()
+    }
+}
+
+/// The result that the caller wants to be taken for an instance, if the store has it.
+pub fn known(store: &Store, options: &Options, index: InstanceIndex) -> Option<Box<Manifest>> {
+    match store.lookup(options.known.get(&index)?) {
+        Lookup::Hit(manifest) => Some(manifest),
+        Lookup::Miss | Lookup::Damaged(_) => None,
     }
 }
 

@@ -1,9 +1,11 @@
 //! What the user asks of a run.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::digest::StageKey;
 use crate::plan::Plan;
 use crate::spec::pipeline::InstanceIndex;
 use crate::store::manifest::Manifest;
@@ -22,6 +24,8 @@ pub struct Options {
     pub until: Vec<InstanceIndex>,
     /// To be computed even if the cache has them.
     pub force: Vec<InstanceIndex>,
+    /// Results to take from the store as they are, whether or not what they were made from is here.
+    pub known: BTreeMap<InstanceIndex, StageKey>,
     /// Replace placed files that the user has edited.
     pub overwrite: bool,
     /// Bytes that stages may hold together; none: what the machine has.
@@ -69,6 +73,7 @@ impl Default for Options {
             targets: None,
             until: Vec::new(),
             force: Vec::new(),
+            known: BTreeMap::new(),
             overwrite: false,
             memory: None,
             gpus: None,

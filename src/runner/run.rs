@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::attempt::{Attempt, Failure, Note};
 use super::event::{Event, PlaceOutcome, Summary};
 use super::executor::Executor;
-use super::inspect::{Finding, Inspector, Prepared};
+use super::inspect::{Finding, Inspector, Prepared, known};
 use super::journal::Journal;
 use super::machine;
 use super::options::Options;
@@ -204,6 +204,9 @@ impl<'a> Coordinator<'a> {
     /// Settles a stage whose inputs are known, or has it run.
     fn examine(&mut self, stage: usize) {
         let index = InstanceIndex(stage);
+        if let Some(manifest) = known(self.context.store, self.context.options, index) {
+            return self.hit(stage, *manifest);
+        }
         let prepared = match self.inspector.prepare(index) {
             Ok(prepared) => prepared,
             Err(problem) => return self.failed(stage, Failure::plain(problem)),

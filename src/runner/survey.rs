@@ -1,6 +1,6 @@
 //! What a run would do, without doing it: for `pipe plan`, `pipe status` and `pipe why`.
 
-use super::inspect::{Finding, Inspector};
+use super::inspect::{Finding, Inspector, known};
 use super::options::Options;
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::InstanceIndex;
@@ -37,7 +37,7 @@ pub fn survey(plan: &Plan, store: &Store, options: &Options) -> Vec<Outlook> {
     let mut outlooks = vec![Outlook::NotAsked; plan.len()];
     for &index in plan.topological() {
         if selected[index.0] {
-            outlooks[index.0] = outlook(plan, options, &mut inspector, &outlooks, index);
+            outlooks[index.0] = outlook(plan, store, options, &mut inspector, &outlooks, index);
         }
     }
     outlooks
@@ -45,6 +45,7 @@ pub fn survey(plan: &Plan, store: &Store, options: &Options) -> Vec<Outlook> {
 
 fn outlook(
     plan: &Plan,
+    store: &Store,
     options: &Options,
     inspector: &mut Inspector,
     before: &[Outlook],
@@ -55,6 +56,10 @@ fn outlook(
     if !waits_for.is_empty() {
         waits_for.sort_unstable();
         return Outlook::MayRun { waits_for, known: inspector.known_so_far(index) };
+    }
+    if let Some(manifest) = known(store, options, index) {
+        inspector.learn(index, Manifest::clone(&manifest));
+        return Outlook::Fresh(manifest);
     }
     let prepared = match inspector.prepare(index) {
         Ok(prepared) => prepared,

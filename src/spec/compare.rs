@@ -181,7 +181,7 @@ mod tests {
     fn a_tolerance_is_absolute_or_relative_whichever_allows_more() {
         let tolerance = Tolerance { abs: 0.1, rel: 0.01 };
         assert!(
-            tolerance.allows(1.0, 1.1)
+            tolerance.allows(1.0, 1.05)
                 && tolerance.allows(100.0, 101.0)
                 && tolerance.allows(f64::NAN, f64::NAN)
         );

@@ -4,6 +4,7 @@
 
 mod architecture;
 mod browser;
+mod bundle;
 mod caching;
 mod commands;
 mod damage;
@@ -13,6 +14,7 @@ mod placing;
 mod processes;
 mod report;
 mod serve;
+mod provenance;
 mod setup;
 mod shipped;
 mod support;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::support::{PipelineTest, Ran};
+use crate::support::{PipelineTest, Ran, worker_program};
 
 /// Data, two fits with a seed, a table and a figure; the last two are placed.
 const PAPER: &str = "
@@ -199,6 +199,16 @@ fn a_result_of_another_environment_class_cannot_be_told_if_it_differs() {
 }
 
 #[test]
+fn a_result_of_another_libtorch_cannot_be_told_without_computing_it_again() {
+    worker_program();
+    let test = locked(PAPER);
+    let lock =
+        test.read("pipeline.lock").replace("class x86_64 threads=1", "class x86_64 threads=1 libtorch=1.0.0");
+    test.write("pipeline.lock", resealed(&lock));
+    verify(&test, &[]).exits_with(2).says("cannot tell  data: it was computed with libtorch 1.0.0");
+}
+
+#[test]
 fn a_policy_loosened_in_the_pipeline_only_is_drift() {
     let test = locked(PAPER);
     edit(&test, "pipeline.yaml", "  data: {", "  data: { compare: { ignore: [data] },");
@@ -302,6 +312,11 @@ fn a_single_stage_is_rerun_on_inputs_from_the_cache() {
     verify(&test, &["--rerun", "calm"]).ok().says("1 check: 1 same");
     verify(&test, &["--rerun", "sample=1", "calm"]).ok();
     verify(&test, &["--rerun", "budget=1h", "calm", "after"]).ok().says("2 same");
+    let test = locked(PAPER);
+    std::fs::remove_file(test.file("raw.csv")).unwrap();
+    verify(&test, &["--rerun", "table", "fit[seed=2]"]).ok().says("2 same");
+    verify(&test, &["--twice", "table"]).ok().says("1 same");
+    verify(&test, &["--rerun", "data"]).exits_with(2).says("raw.csv");
     verify(&test, &["--rerun", "sample=no"]).exits_with(2).says("sample=3");
     let left = std::fs::read_dir(test.file("cache")).unwrap().count();
     assert_eq!(left, 1, "what agreed is not kept");
