@@ -40,7 +40,11 @@ pub fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     let rows = readable(&args.input)?;
     // Beside its place: complete, or not there.
     let written = match &args.output {
-        Some(output) => output.with_added_extension("part"),
+        Some(output) => {
+            let mut beside = output.clone().into_os_string();
+            beside.push(".part");
+            PathBuf::from(beside)
+        }
         None => scratch.path().join("predictions"),
     };
     let ran = run(PREDICT, &body, &place, Some(rows), ("predictions", &written), scratch.path());

@@ -47,7 +47,7 @@ fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
     );
     assert!(leak["trials"][0]["changed_decisions"].as_u64().unwrap() > 0, "{leak}");
     let page = test.read("results/judged/leak/audit.md");
-    assert!(page.contains("the thresholds read the answers"), "{page}");
+    assert!(page.contains("the predictions read the labels"), "{page}");
 
     let clean = json(&test, "results/judged/clean/audit.json");
     assert_eq!(clean["passed"], true, "{clean}");
@@ -70,7 +70,7 @@ fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
 
     assert_eq!(test.run_with(&wanted).ok().computed(), [""; 0]);
     let strict = test.run_with(&["strict"]).exits_with(1);
-    strict.says("require: pass").says("the thresholds read the answers");
+    strict.says("require: pass").says("the predictions read the labels");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn predictions_for_a_file_are_the_decisions_of_its_evaluation() {
         .says("no local signal");
     test.pipe(&["explain", "train[seed=0]", "--row", "90"]).exits_with(1).says("the rows are 0 to 89");
     test.pipe(&["explain", "train[seed=0]", "--row", "0", "--label", "x"]).exits_with(1).says("no label `x`");
-    test.write("texts.csv", "text\nhello\n");
+    test.write("texts.csv", "text,labels\nhello,a\n");
     test.pipe(&["predict", "train[seed=0]", "texts.csv"]).exits_with(1).says("trained on numbers");
 }
 
@@ -180,7 +180,7 @@ name: texts
 stages:
   data: { vectorise: { files: { train: train.csv, test: test.csv } } }
   idf: { idf: { data: data } }
-  train: { train: { data: data, idf: idf, preset: honest, epochs: 40, net: { hidden: [8] } } }
+  train: { train: { data: data, idf: idf, preset: honest, epochs: 60, batch: 16, net: { hidden: [16] }, optimiser: { lr: 0.01 } } }
   eval: { evaluate: { data: data, model: train, bootstrap: { replicates: 10 } } }
 outputs: { decisions/: eval.decisions }
 ",

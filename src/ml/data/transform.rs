@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::artifact::CsrWriter;
 use super::artifact::dataset::write_json;
+use super::compress::Input;
 use super::csr::{Csr, Dense, Features};
+use super::detect::detect;
 use super::error::DataError;
 use super::read::read;
 use super::report::Format;
@@ -92,7 +94,12 @@ pub fn read_new_rows(
     let data = SplitData::open(dataset)?;
     let (meta, transform) = (data.meta(), Transform::open(dataset)?);
     let counted = matches!(meta.report.format, Format::Libsvm | Format::Xmc);
+    let vocabulary = dataset.join(VOCABULARY);
+    let texts = vocabulary.is_file();
+    let found = detect(Input::open(file, 1)?.head(), false);
     let options = ReadOptions {
+        // One column of texts has nothing to tell it from any other text.
+        format: found.or(texts.then_some(Format::Csv)),
         feature_base: how.feature_base.or(counted.then_some(meta.report.feature_base.first)),
         features: (!meta.dense).then_some(meta.features_before as u32),
         label_base: Some(0),
@@ -100,11 +107,10 @@ pub fn read_new_rows(
         unlabelled: true,
         ..ReadOptions::default()
     };
-    let vocabulary = dataset.join(VOCABULARY);
     let raw = read(&Source::file(file), &options, &scratch.join("rows"), threads)?;
     let mut writer = CsrWriter::create(&scratch.join("features.csr"), true)?;
     match raw {
-        Raw::Text(text) if vocabulary.is_file() => {
+        Raw::Text(text) if texts => {
             let vectoriser = Vectoriser::load(&vocabulary)?;
             for text in &text.texts {
                 let (mut columns, mut values) = vectoriser.transform(text);
@@ -115,7 +121,7 @@ pub fn read_new_rows(
         Raw::Text(_) => {
             return Err(DataError::file(file, "it holds texts, and the model was trained on numbers"));
         }
-        Raw::Set(_) if vocabulary.is_file() => {
+        Raw::Set(_) if texts => {
             return Err(DataError::file(
                 file,
                 "it holds numbers, and the model was trained on texts: give CSV or JSON lines",
@@ -225,7 +231,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         dataset(temp.path(), &Preparation::default());
         let fresh = temp.path().join("fresh.csv");
-        std::fs::write(&fresh, "text\nhello\n").unwrap();
+        std::fs::write(&fresh, "text,labels\nhello,a\n").unwrap();
         let how = NewRows::default();
         let error = read_new_rows(&fresh, &temp.path().join("dataset"), &how, temp.path(), 1).unwrap_err();
         assert!(error.to_string().contains("trained on numbers"), "{error}");
