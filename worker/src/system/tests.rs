@@ -79,9 +79,7 @@ fn decisions_are_the_engines_to_the_bit() {
             let block = &ours[first / 20];
             assert_eq!(block.predicted, scores.predicted());
             for row in 0..block.rows {
-                let thresholds = block.row_thresholds(row).unwrap();
-                for label in 0..LABELS {
-                    let margin = block.row_scores(row)[label] - thresholds[label];
+                for (label, margin) in block.margins(row).unwrap().enumerate() {
                     assert_eq!(margin.to_bits(), scores.score(row, label).to_bits(), "{preset:?}");
                     compared += 1;
                 }
