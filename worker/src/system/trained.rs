@@ -140,8 +140,8 @@ impl System for Trained {
         let row = asked.row - first;
         let some = Unlabelled { features: rows.features, rows: chunk };
         let local = self.local(some)?;
-        let inputs = || BatchInputs::new(&self.predictor.map, rows.features, chunk);
-        let mut batch = Batch { inputs: inputs(), targets: SparseRows::default(), local };
+        let inputs = Inputs::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
+        let mut batch = Batch { inputs, targets: SparseRows::default(), local };
         if let Local::Predicted = batch.local {
             let mut scores = Scores::default();
             batch.local = Local::Rows(SparseRows::empty(chunk.len()));
