@@ -80,7 +80,7 @@ pub fn lay_out(table: &Table) -> Sheet {
         stub: table.row_axes.iter().map(|axis| axis.title.clone()).collect(),
         heads: layout.heads(),
         rows: ours.chain(others).collect(),
-        caption: table.caption.clone(),
+        caption: table.caption.as_deref().and_then(as_sentence),
         legend: note::legend(table),
         notes: note::notes(table),
     }
@@ -336,4 +336,10 @@ fn value_head(value: &Value) -> Text {
         }
     }
     text
+}
+/// With a full stop, since sentences of ours follow; nothing if nothing is said.
+fn as_sentence(caption: &str) -> Option<String> {
+    let caption = caption.trim();
+    let ended = caption.ends_with(['.', '!', '?', ':', ';', ')']);
+    (!caption.is_empty()).then(|| format!("{caption}{}", if ended { "" } else { "." }))
 }

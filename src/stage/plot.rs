@@ -1,6 +1,6 @@
 //! `plot`: figures of trainings and evaluations, as SVG and PDF, with the numbers behind them as CSV.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -17,6 +17,7 @@ use crate::ml::data::split_data::{PartName, SplitData};
 use crate::ml::data::stats::column_counts;
 use crate::ml::history::History;
 use crate::ml::metric::curves::Curves;
+use crate::ml::metric::marked::Protocol;
 use crate::ml::metric::record::Record;
 use crate::report::figure::kind::{FigureKind, Source};
 use crate::report::figure::naming::{Axes, Naming};
@@ -51,6 +52,9 @@ pub struct Plot {
 fn seed() -> String {
     "seed".to_owned()
 }
+
+/// Where several stages feed one slot, this axis tells them apart.
+const STAGE_AXIS: &str = "stage";
 
 /// The slot of a source, and the parameter that fills it.
 fn slot(source: Source) -> (&'static str, &'static str) {
@@ -150,7 +154,9 @@ impl RunStage for Plot {
     fn run(&self, work: &mut Work) -> Result<()> {
         let histories: Vec<(Axes, History)> = self.read(work, Source::History)?;
         let records: Vec<(Axes, Record)> = self.read(work, Source::Evaluation)?;
+        let records = without_stage(records, Record::protocol);
         let curves: Vec<(Axes, Curves)> = self.read(work, Source::Curves)?;
+        let curves = without_stage(curves, |curves| curves.protocol);
         // One naming for all, so that a variant looks the same in every figure.
         let of_histories = histories.iter().map(|(axes, _)| axes);
         let of_records = records.iter().map(|(axes, _)| axes);
@@ -188,6 +194,18 @@ impl Plot {
         }
         let inputs = work.inputs(slot(source).0)?;
         inputs.iter().map(|input| Ok((input.axes.clone(), read_json(&input.path)?))).collect()
+    }
+}
+
+/// Takes the stage out of what tells results apart, if the other axes and the protocol still do: a variant that two
+/// stages judge, each under a protocol of its own, is one variant.
+fn without_stage<T>(results: Vec<(Axes, T)>, protocol: impl Fn(&T) -> Protocol) -> Vec<(Axes, T)> {
+    let others = |axes: &Axes| axes.iter().filter(|(axis, _)| axis != STAGE_AXIS).cloned().collect::<Axes>();
+    let left: BTreeSet<(Axes, Protocol)> =
+        results.iter().map(|(axes, result)| (others(axes), protocol(result))).collect();
+    match left.len() == results.len() {
+        true => results.into_iter().map(|(axes, result)| (others(&axes), result)).collect(),
+        false => results,
     }
 }
 
@@ -252,6 +270,19 @@ mod tests {
         assert_eq!(complaints("{ figures: [] }"), ["figures: no figure is asked for"]);
         let twice = "{ data: d, figures: [label-frequency, label-frequency] }";
         assert_eq!(complaints(twice), ["figures[1]: `label-frequency` is asked for twice"]);
+    }
+
+    #[test]
+    fn a_variant_judged_by_two_stages_under_two_protocols_is_one_variant() {
+        let axes =
+            |stage: &str| -> Axes { vec![("stage".into(), stage.into()), ("variant".into(), "a".into())] };
+        let told = |protocols: [Protocol; 2]| -> Vec<Axes> {
+            let results = ["x", "y"].map(axes).into_iter().zip(protocols).collect();
+            without_stage(results, |protocol| *protocol).into_iter().map(|(axes, _)| axes).collect()
+        };
+        let variant: Axes = vec![("variant".into(), "a".into())];
+        assert_eq!(told([Protocol::Honest, Protocol::Oracle]), [variant.clone(), variant]);
+        assert_eq!(told([Protocol::Honest, Protocol::Honest]), [axes("x"), axes("y")]);
     }
 
     #[test]
