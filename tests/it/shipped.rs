@@ -1,39 +1,112 @@
 //! Every pipeline that ships runs.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use crate::support::PipelineTest;
 
-fn quickstart() -> PipelineTest {
+/// A project with all the pipelines that ship.
+fn shipped() -> PipelineTest {
     crate::support::worker_program();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/quickstart.yaml");
-    PipelineTest::new(&std::fs::read_to_string(file).unwrap())
+    let test = PipelineTest::new("");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for directory in ["pipelines", "pipelines/parts"] {
+        for entry in std::fs::read_dir(root.join(directory)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "yaml") {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+                test.write(name, std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    test
+}
+
+const QUICKSTART: &str = "pipelines/quickstart.yaml";
+
+/// Table 1, Figures 1 to 3 and the page, as every pipeline of the grid leaves them.
+fn results(test: &PipelineTest, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+    let found = test.files_below(&format!("results/{name}"));
+    let table = ["tex", "md", "csv", "json"].map(|ending| format!("table1.{ending}"));
+    let figures =
+        [1, 2, 3].into_iter().flat_map(|number| ["svg", "pdf", "csv"].map(|e| format!("figure{number}.{e}")));
+    for file in table.into_iter().chain(figures).chain(["report.html".to_owned()]) {
+        let content = found.get(Path::new(&file));
+        assert!(content.is_some_and(|content| !content.is_empty()), "{name} leaves no {file}");
+    }
+    found
 }
 
 #[test]
-fn quickstart_trains_the_four_variants_and_a_second_run_computes_nothing() {
-    let test = quickstart();
-    let short = ["--set", "vars.epochs=2"];
-    let first = test.run_with(&short).ok();
+fn quickstart_leaves_a_table_figures_and_a_page_and_a_second_run_computes_nothing() {
+    let test = shipped();
+    let run = ["run", QUICKSTART, "--json", "--set", "vars.epochs=2"];
+    let first = test.pipe(&run).ok();
     let trained = first.computed().into_iter().filter(|name| name.starts_with("train[")).count();
     assert_eq!(trained, 4);
-    assert_eq!(test.run_with(&short).ok().computed(), [""; 0]);
-    let histories = test.files_below("results/quickstart/history");
-    assert_eq!(histories.len(), 4, "{:?}", histories.keys());
-    for history in histories.values() {
-        let history: serde_json::Value = serde_json::from_slice(history).unwrap();
-        assert_eq!(history["epochs"].as_array().map(Vec::len), Some(2));
-    }
+    assert_eq!(test.pipe(&run).ok().computed(), [""; 0]);
+    let found = results(&test, "quickstart");
+    let table = String::from_utf8_lossy(&found[Path::new("table1.md")]).into_owned();
+    assert!(table.contains("adaptive†") && table.contains("Recipe"), "{table}");
 }
 
 #[test]
-fn the_same_training_gives_the_same_bytes_whatever_the_number_of_jobs() {
+fn two_runs_in_two_directories_with_other_jobs_leave_the_same_bytes() {
     let run = |jobs: &str| {
-        let test = quickstart();
-        test.run_with(&["--set", "vars.epochs=2", "--jobs", jobs, "train[adaptive]"]).ok();
-        test.files_below("results/quickstart/history")
+        let test = shipped();
+        test.pipe(&["run", QUICKSTART, "--set", "vars.epochs=2", "--jobs", jobs]).ok();
+        results(&test, "quickstart")
     };
-    assert_eq!(run("1"), run("2"));
+    assert!(run("1") == run("2"));
+}
+
+/// A short run of the grid on a data set; skipped where the data is not.
+fn grid(name: &str, set: &str, smaller: &[&str]) {
+    let Some(data) = crate::support::data_directory(set) else { return };
+    let test = shipped();
+    let file = format!("pipelines/{name}.yaml");
+    let short = ["run", &file, "--set", "vars.epochs=2", "--set", "vars.seeds=[0]"];
+    let mut command = test.command(&[&short[..], smaller].concat());
+    let output = command.env("PIPE_DATA_DIR", data).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    results(&test, name);
+}
+
+#[test]
+fn the_grid_runs_on_medical() {
+    grid("medical", "medical", &[]);
+}
+
+#[test]
+fn the_grid_runs_on_bibtex() {
+    grid("bibtex", "bibtex", &[]);
+}
+
+#[test]
+fn the_grid_runs_on_delicious() {
+    grid("delicious", "delicious", &[]);
+}
+
+#[test]
+fn the_grid_runs_on_citeulike() {
+    grid("citeulike", "citeulike-t", &["--set", "vars.labels=150", "--set", "vars.features=1500"]);
+}
+
+#[test]
+fn the_grid_runs_on_generated_data_of_the_shape_of_amazoncat() {
+    let test = shipped();
+    let file = "pipelines/amazoncat-synthetic.yaml";
+    let short =
+        ["vars.epochs=2", "vars.seeds=[0]", "vars.scale=0.002"].into_iter().flat_map(|set| ["--set", set]);
+    test.pipe(&["run", file].into_iter().chain(short).collect::<Vec<_>>()).ok();
+    results(&test, "amazoncat-synthetic");
+}
+
+#[test]
+fn the_pipeline_of_amazoncat_plans_for_some_rows_and_for_all() {
+    let test = shipped();
+    test.pipe(&["plan", "pipelines/amazoncat.yaml"]).ok().says("recipe_audit");
+    test.pipe(&["plan", "pipelines/amazoncat.yaml", "--set", "vars.rows=null"]).ok().says("recipe_audit");
 }
 
 /// What needs no files of the paper audit: the data in the shape of AmazonCat-13K.

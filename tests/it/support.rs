@@ -14,6 +14,17 @@ pub fn worker_program() -> PathBuf {
     worker
 }
 
+/// Where the files of a data set are: in PIPE_DATA_DIR, or beside the project. Says so where they are not.
+pub fn data_directory(set: &str) -> Option<PathBuf> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let directory = std::env::var_os("PIPE_DATA_DIR").map_or_else(beside, PathBuf::from);
+    let there = directory.join(set).is_dir();
+    if !there {
+        println!("skipped: {set} is not in the data directory (set PIPE_DATA_DIR)");
+    }
+    there.then_some(directory)
+}
+
 pub struct PipelineTest {
     dir: tempfile::TempDir,
 }
