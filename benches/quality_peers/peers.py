@@ -84,7 +84,7 @@ def logistic(x, y):
     for label in range(y.shape[1]):
         target = y[:, label]
         if 0 < target.sum() < len(target):
-            models.append((label, LogisticRegression(solver="liblinear", C=1.0).fit(x, target)))
+            models.append((label, LogisticRegression(solver="liblinear", C=10.0).fit(x, target)))
 
     def score(rows):
         scores = np.full((rows.shape[0], y.shape[1]), UNLISTED, np.float32)
@@ -108,7 +108,7 @@ def napkinxc_plt(x, y):
 
     directory = tempfile.mkdtemp()
     model = PLT(directory, verbose=False, seed=0, threads=os.cpu_count())
-    model.fit(x, [list(np.flatnonzero(row)) for row in y])
+    model.fit(x, [[int(label) for label in np.flatnonzero(row)] for row in y])
     top = min(y.shape[1], 100)
     return lambda rows: listed(model.predict_proba(rows, top_k=top), rows.shape[0], y.shape[1])
 
