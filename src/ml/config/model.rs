@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choice::{Limit, PosWeight};
+use super::choice::{BiasInit, Limit, PosWeight};
 use super::device::Device;
 use super::method::{Method, MethodChanges, Problem};
+use super::optimiser::OptimiserKind;
 use super::preset::Preset;
 use super::schedule::ScheduleKind;
 use super::signal::{LocalSignal, Weighting};
@@ -60,18 +61,21 @@ pub enum ModelBody {
     },
 }
 
+/// Plain gradient descent. AdamW, which takes steps of the same size for rare features as for common ones, gave
+/// out-of-fold scores that were worth 0.09 less macro-F1 on BibTeX at its best setting.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogisticBody {
     pub epochs: u64,
     pub batch: usize,
+    /// Right for rows of length one.
     pub lr: f64,
     pub weight_decay: f64,
 }
 
 impl Default for LogisticBody {
     fn default() -> Self {
-        Self { epochs: 30, batch: 64, lr: 0.02, weight_decay: 0.01 }
+        Self { epochs: 20, batch: 8, lr: 4.0, weight_decay: 0.0 }
     }
 }
 
@@ -154,8 +158,11 @@ fn logistic(body: &LogisticBody, seed: u64, device: Device) -> Method {
     method.batch = body.batch;
     method.net.hidden = Vec::new();
     method.net.dropout = 0.0;
+    // Where most labels end: nothing has to be unlearned first.
+    method.net.output_bias = BiasInit::Constant(-4.0);
     method.loss.margin_weight = 0.0;
     method.loss.pos_weight = PosWeight::None;
+    method.optimiser.kind = OptimiserKind::Sgd;
     method.optimiser.lr = body.lr;
     method.optimiser.weight_decay = body.weight_decay;
     method.schedule.kind = ScheduleKind::Cosine;
