@@ -97,6 +97,20 @@ pub fn read_new_rows(
     let vocabulary = dataset.join(VOCABULARY);
     let texts = vocabulary.is_file();
     let found = detect(Input::open(file, 1)?.head(), false);
+    if found == Some(Format::Arff) {
+        // Which of its columns are labels may be said elsewhere: features would be taken for their neighbours.
+        return Err(DataError::file(
+            file,
+            "new rows are not read from ARFF: give LIBSVM text, CSV or JSON lines with texts, or a NumPy array",
+        ));
+    }
+    if found == Some(Format::Libsvm) && !counted && !texts && how.feature_base.is_none() {
+        return Err(DataError::file(
+            file,
+            "say whether its features are counted from 0 or from 1 (`--feature-base`): the model's own data was no \
+             LIBSVM text, and to guess would be to risk taking every feature for its neighbour",
+        ));
+    }
     let options = ReadOptions {
         // One column of texts has nothing to tell it from any other text.
         format: found.or(texts.then_some(Format::Csv)),
@@ -180,6 +194,7 @@ mod tests {
     use super::super::prepare::{Preparation, prepare};
     use super::super::report::ReadReport;
     use super::super::split_data::PartName;
+    use super::super::synthetic::{Synthetic, generate};
     use super::super::weight::Weight;
     use super::*;
 
@@ -205,6 +220,28 @@ mod tests {
             super::super::artifact::write_csr(&directory.join("parted/labels.csr"), &raw.labels).unwrap();
         let raw = target.complete(features, labels, summary).unwrap();
         prepare(&raw, preparation, &directory.join("dataset")).unwrap()
+    }
+
+    #[test]
+    fn rows_that_would_have_to_be_guessed_at_are_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        let sizes = (Some(60), Some(20), Some(30), Some(5));
+        let (rows, test_rows, features, labels) = sizes;
+        let made =
+            Synthetic { rows, test_rows, features, labels, features_per_row: 5.0, ..Synthetic::default() };
+        generate(&made, &made.curve(), &root.join("dataset"), |_, _| {}).unwrap();
+        let read = |text: &str, base: Option<u32>| {
+            let file = root.join("new");
+            std::fs::write(&file, text).unwrap();
+            let how = NewRows { feature_base: base, ..NewRows::default() };
+            read_new_rows(&file, &root.join("dataset"), &how, root, 1)
+        };
+        let error = read("0 1:2 3:1\n1 2:1\n", None).unwrap_err().to_string();
+        assert!(error.contains("--feature-base"), "{error}");
+        assert_eq!(read("0 1:2 3:1\n1 2:1\n", Some(1)).unwrap().row(0), [0, 2]);
+        let error = read("@relation 'x: -C 1'\n@attribute a numeric\n@data\n1\n", Some(1)).unwrap_err();
+        assert!(error.to_string().contains("ARFF"), "{error}");
     }
 
     #[test]
