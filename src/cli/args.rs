@@ -313,7 +313,7 @@ pub struct ModelArgs {
     /// The column or field of the text, in CSV and JSON lines [default: text].
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
-    /// The number of the first feature, in LIBSVM text [default: as in the model's data].
+    /// The number of the first feature, in LIBSVM text; needed where the model's own data was no such text.
     #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
     pub feature_base: Option<u32>,
     /// The local signal in place of the model's own choice: none, predicted or train-neighbours.
@@ -333,7 +333,7 @@ pub struct PredictArgs {
     pub input: PathBuf,
     #[arg(long, value_enum, default_value_t)]
     pub format: PredictFormat,
-    /// The best K labels of each row, predicted or not.
+    /// The K likeliest labels of each row, predicted or not.
     #[arg(long, value_name = "K", value_parser = positive)]
     pub top: Option<usize>,
     /// Write to this file rather than to standard output.

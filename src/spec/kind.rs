@@ -36,6 +36,16 @@ pub struct InputDecl {
     pub accepts: ArtifactType,
 }
 
+impl InputDecl {
+    pub fn one(slot: &str, from: &StageRef, accepts: ArtifactType) -> Self {
+        Self { slot: slot.to_owned(), source: SourceDecl::One(from.clone()), accepts }
+    }
+
+    pub fn many(slot: &str, from: Vec<StageRef>, accepts: ArtifactType) -> Self {
+        Self { slot: slot.to_owned(), source: SourceDecl::Many(from), accepts }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum SourceDecl {
     /// Exactly one artifact.
@@ -61,6 +71,10 @@ pub struct OutputDecl {
 }
 
 impl OutputDecl {
+    pub fn new(name: &str, artifact: ArtifactType, file_name: &str) -> Self {
+        Self { name: name.to_owned(), artifact, file_name: file_name.to_owned() }
+    }
+
     /// Whether equal inputs may give other bytes, by the nature of the thing.
     pub fn is_volatile(&self) -> bool {
         self.artifact == TIMINGS

@@ -11,7 +11,7 @@ use super::train::{HISTORY, MODEL};
 use crate::ml::config::device::Device;
 use crate::ml::config::signal::LocalSignal;
 use crate::ml::metric::marked::Protocol;
-use crate::spec::kind::{ArtifactType, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{ArtifactType, Complaint, FILE, InputDecl, OutputDecl, Program};
 use crate::spec::reference::StageRef;
 
 /// The artifact: a [`crate::ml::metric::audit::Audit`] as JSON.
@@ -55,23 +55,14 @@ impl StageKind for AuditStage {
     const PROGRAM: Program = Program::Worker;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let one = |slot: &str, from: &StageRef, accepts| InputDecl {
-            slot: slot.to_owned(),
-            source: SourceDecl::One(from.clone()),
-            accepts,
-        };
-        let mut inputs = vec![one("data", &self.data, DATASET), one("model", &self.model, MODEL)];
-        inputs.extend(self.history.as_ref().map(|from| one("history", from, HISTORY)));
+        let mut inputs =
+            vec![InputDecl::one("data", &self.data, DATASET), InputDecl::one("model", &self.model, MODEL)];
+        inputs.extend(self.history.as_ref().map(|from| InputDecl::one("history", from, HISTORY)));
         inputs
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let output = |name: &str, artifact, file_name: &str| OutputDecl {
-            name: name.to_owned(),
-            artifact,
-            file_name: file_name.to_owned(),
-        };
-        vec![output("audit", AUDIT, "audit.json"), output("text", FILE, "audit.md")]
+        vec![OutputDecl::new("audit", AUDIT, "audit.json"), OutputDecl::new("text", FILE, "audit.md")]
     }
 
     fn complaints(&self) -> Vec<Complaint> {

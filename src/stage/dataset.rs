@@ -20,7 +20,7 @@ pub const DATASET: ArtifactType = "dataset";
 
 /// The output of a stage that makes a data set.
 pub fn dataset_output() -> OutputDecl {
-    OutputDecl { name: "dataset".to_owned(), artifact: DATASET, file_name: "dataset".to_owned() }
+    OutputDecl::new("dataset", DATASET, "dataset")
 }
 
 /// Files of the user's. Either `train` and perhaps `test`, or `rows` with all rows together.

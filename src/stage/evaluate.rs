@@ -12,7 +12,7 @@ use crate::ml::config::signal::LocalSignal;
 use crate::ml::metric::bootstrap::Bootstrap;
 use crate::ml::metric::marked::Protocol;
 use crate::ml::metric::propensity::Propensity;
-use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
 use crate::spec::reference::StageRef;
 
 /// The artifact: a [`crate::ml::metric::record::Record`] as JSON.
@@ -60,25 +60,15 @@ impl StageKind for Evaluate {
     const PROGRAM: Program = Program::Worker;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let one = |slot: &str, from: &StageRef, accepts| InputDecl {
-            slot: slot.to_owned(),
-            source: SourceDecl::One(from.clone()),
-            accepts,
-        };
-        vec![one("data", &self.data, DATASET), one("model", &self.model, MODEL)]
+        vec![InputDecl::one("data", &self.data, DATASET), InputDecl::one("model", &self.model, MODEL)]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let output = |name: &str, artifact, file_name: &str| OutputDecl {
-            name: name.to_owned(),
-            artifact,
-            file_name: file_name.to_owned(),
-        };
         vec![
-            output("evaluation", EVALUATION, "evaluation.json"),
-            output("labels", LABELS, "labels.jsonl"),
-            output("decisions", DECISIONS, "decisions"),
-            output("curves", CURVES, "curves.json"),
+            OutputDecl::new("evaluation", EVALUATION, "evaluation.json"),
+            OutputDecl::new("labels", LABELS, "labels.jsonl"),
+            OutputDecl::new("decisions", DECISIONS, "decisions"),
+            OutputDecl::new("curves", CURVES, "curves.json"),
         ]
     }
 

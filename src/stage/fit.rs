@@ -11,7 +11,7 @@ use super::kind::StageKind;
 use super::train::MODEL;
 use crate::ml::config::device::Device;
 use crate::ml::config::model::{ModelBody, ModelConfig};
-use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
 use crate::spec::reference::StageRef;
 
 /// The artifact: a [`crate::ml::score::table::ScoreTable`], a directory.
@@ -76,14 +76,11 @@ impl StageKind for Fit {
     const PROGRAM: Program = Program::Worker;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let source = SourceDecl::One(self.data.clone());
-        vec![InputDecl { slot: "data".to_owned(), source, accepts: DATASET }]
+        vec![InputDecl::one("data", &self.data, DATASET)]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let output =
-            |name: &str, artifact| OutputDecl { name: name.to_owned(), artifact, file_name: name.to_owned() };
-        vec![output("model", MODEL), output("scores", SCORES)]
+        vec![OutputDecl::new("model", MODEL, "model"), OutputDecl::new("scores", SCORES, "scores")]
     }
 
     fn complaints(&self) -> Vec<Complaint> {

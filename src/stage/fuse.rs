@@ -16,7 +16,7 @@ use crate::ml::data::split_data::{PartName, SplitData};
 use crate::ml::fusion::{Floors, Fusion, PairOptions, Term};
 use crate::ml::score::table::{Purpose, ScoreTable, ScoreWriter};
 use crate::ml::score::{Made, Scale};
-use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
 use crate::spec::reference::StageRef;
 
 /// The artifact: a [`Fusion`] as JSON.
@@ -60,29 +60,18 @@ impl StageKind for Fuse {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let many = |slot: &str, accepts| InputDecl {
-            slot: slot.to_owned(),
-            source: SourceDecl::Many(self.models.clone()),
-            accepts,
-        };
-        let data = SourceDecl::One(self.data.clone());
         vec![
-            InputDecl { slot: "data".to_owned(), source: data, accepts: DATASET },
-            many("models", MODEL),
-            many("scores", SCORES),
+            InputDecl::one("data", &self.data, DATASET),
+            InputDecl::many("models", self.models.clone(), MODEL),
+            InputDecl::many("scores", self.models.clone(), SCORES),
         ]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let output = |name: &str, artifact, file_name: &str| OutputDecl {
-            name: name.to_owned(),
-            artifact,
-            file_name: file_name.to_owned(),
-        };
         vec![
-            output("model", MODEL, "model"),
-            output("scores", SCORES, "scores"),
-            output("fusion", FUSION, "fusion.json"),
+            OutputDecl::new("model", MODEL, "model"),
+            OutputDecl::new("scores", SCORES, "scores"),
+            OutputDecl::new("fusion", FUSION, "fusion.json"),
         ]
     }
 

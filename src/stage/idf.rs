@@ -9,7 +9,7 @@ use super::kind::{RunStage, StageKind};
 use super::work::Work;
 use crate::ml::data::split_data::{PartName, SplitData};
 use crate::ml::signal::idf::Idf;
-use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
 use crate::spec::reference::StageRef;
 
 /// The artifact: [`Idf`] as JSON.
@@ -36,12 +36,11 @@ impl StageKind for IdfStage {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let source = SourceDecl::One(self.data.clone());
-        vec![InputDecl { slot: "data".to_owned(), source, accepts: DATASET }]
+        vec![InputDecl::one("data", &self.data, DATASET)]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![OutputDecl { name: "idf".to_owned(), artifact: IDF, file_name: "idf.json".to_owned() }]
+        vec![OutputDecl::new("idf", IDF, "idf.json")]
     }
 
     fn complaints(&self) -> Vec<Complaint> {

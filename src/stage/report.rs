@@ -88,7 +88,7 @@ impl StageKind for Report {
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![OutputDecl { name: "page".to_owned(), artifact: PAGE, file_name: "report.html".to_owned() }]
+        vec![OutputDecl::new("page", PAGE, "report.html")]
     }
 
     fn complaints(&self) -> Vec<Complaint> {

@@ -107,14 +107,13 @@ impl StageKind for TableStage {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let many = |slot: &str, references, accepts| InputDecl {
-            slot: slot.to_owned(),
-            source: SourceDecl::Many(references),
-            accepts,
-        };
-        let mut inputs = vec![many("from", self.from.0.clone(), EVALUATION)];
+        let mut inputs = vec![InputDecl::many("from", self.from.0.clone(), EVALUATION)];
         if self.significance.is_some() {
-            inputs.push(many("decisions", self.from.0.iter().map(whole_stage).collect(), DECISIONS));
+            inputs.push(InputDecl::many(
+                "decisions",
+                self.from.0.iter().map(whole_stage).collect(),
+                DECISIONS,
+            ));
         }
         for (at, path) in self.reference_files() {
             let source = SourceDecl::Path(path.to_owned());
@@ -124,10 +123,8 @@ impl StageKind for TableStage {
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let output = |name: &str, artifact, ending: &str| OutputDecl {
-            name: name.to_owned(),
-            artifact,
-            file_name: format!("{}{ending}", self.name),
+        let output = |name: &str, artifact, ending: &str| {
+            OutputDecl::new(name, artifact, &format!("{}{ending}", self.name))
         };
         vec![
             output("tex", FILE, ".tex"),

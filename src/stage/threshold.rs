@@ -17,7 +17,7 @@ use crate::ml::score::Scale as ScoreScale;
 use crate::ml::score::table::ScoreTable;
 use crate::ml::threshold::cuts::Decision;
 use crate::ml::threshold::rule::{Objective, Rule, Scale};
-use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
 use crate::spec::reference::StageRef;
 
 /// The artifact: [`crate::ml::threshold::cuts::Cuts`] as JSON.
@@ -51,25 +51,15 @@ impl StageKind for Threshold {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let one = |slot: &str, from: &StageRef, accepts| InputDecl {
-            slot: slot.to_owned(),
-            source: SourceDecl::One(from.clone()),
-            accepts,
-        };
         vec![
-            one("data", &self.data, DATASET),
-            one("model", &self.model, MODEL),
-            one("scores", &self.model, SCORES),
+            InputDecl::one("data", &self.data, DATASET),
+            InputDecl::one("model", &self.model, MODEL),
+            InputDecl::one("scores", &self.model, SCORES),
         ]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let output = |name: &str, artifact, file_name: &str| OutputDecl {
-            name: name.to_owned(),
-            artifact,
-            file_name: file_name.to_owned(),
-        };
-        vec![output("model", MODEL, "model"), output("cuts", CUTS, "cuts.json")]
+        vec![OutputDecl::new("model", MODEL, "model"), OutputDecl::new("cuts", CUTS, "cuts.json")]
     }
 
     fn complaints(&self) -> Vec<Complaint> {

@@ -18,7 +18,7 @@ use crate::ml::config::preset::Preset;
 use crate::ml::config::schedule::{CheckpointChanges, ScheduleChanges, StoppingChanges};
 use crate::ml::config::signal::SignalChanges;
 use crate::ml::config::threshold::{ThresholdChanges, Variant};
-use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl, TIMINGS};
+use crate::spec::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, TIMINGS};
 use crate::spec::reference::StageRef;
 
 /// The artifact: a directory with `model.safetensors` and `model.json`.
@@ -108,26 +108,16 @@ impl StageKind for Train {
     const PROGRAM: Program = Program::Worker;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let one = |slot: &str, from: &StageRef, accepts| InputDecl {
-            slot: slot.to_owned(),
-            source: SourceDecl::One(from.clone()),
-            accepts,
-        };
-        vec![one("data", &self.data, DATASET), one("idf", &self.idf, IDF)]
+        vec![InputDecl::one("data", &self.data, DATASET), InputDecl::one("idf", &self.idf, IDF)]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let output = |name: &str, artifact, file_name: &str| OutputDecl {
-            name: name.to_owned(),
-            artifact,
-            file_name: file_name.to_owned(),
-        };
         vec![
-            output("model", MODEL, "model"),
-            output("history", HISTORY, "history.json"),
+            OutputDecl::new("model", MODEL, "model"),
+            OutputDecl::new("history", HISTORY, "history.json"),
             // Apart from the history: seconds are never the same twice, and a stage that reads the
             // history must not run again for their sake.
-            output("timings", TIMINGS, "timings.json"),
+            OutputDecl::new("timings", TIMINGS, "timings.json"),
         ]
     }
 

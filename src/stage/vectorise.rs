@@ -89,12 +89,7 @@ impl StageKind for Vectorise {
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let vocabulary = OutputDecl {
-            name: "vocabulary".to_owned(),
-            artifact: FILE,
-            file_name: "vocabulary.json".to_owned(),
-        };
-        vec![dataset_output(), vocabulary]
+        vec![dataset_output(), OutputDecl::new("vocabulary", FILE, "vocabulary.json")]
     }
 
     fn complaints(&self) -> Vec<Complaint> {
