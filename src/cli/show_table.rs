@@ -12,9 +12,9 @@ use super::exit::{Exit, Failure, Outcome};
 use super::look::{Survey, manifest};
 use super::print_text;
 use super::project::{Project, select};
-use crate::report::markdown::column_titles;
-use crate::report::sheet::{Piece, Sheet, Text, lay_out};
 use crate::report::table::Table;
+use crate::report::table::markdown::column_titles;
+use crate::report::table::sheet::{Piece, Sheet, Text, lay_out};
 use crate::stage::kind::StageKind;
 use crate::stage::table::TableStage;
 
@@ -137,7 +137,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::sheet::{Head, SheetRow};
+    use crate::report::table::sheet::{Head, SheetRow};
 
     #[test]
     fn columns_line_up_under_their_heads() {

@@ -82,7 +82,7 @@ fn slot(role: Role) -> &'static str {
 
 impl StageKind for Load {
     const NAME: &'static str = "load";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const SUMMARY: &'static str = "Reads a data set, splits, filters and weighs it";
     const PROGRAM: Program = Program::Pipe;
 
@@ -288,6 +288,21 @@ mod tests {
         let idf = ((5.0f64 / 3.0).ln() + 1.0) as f32;
         assert_eq!((train.row(0), train.row_values(0)), (&[0, 1][..], &[idf, 0.5 * idf][..]));
         assert_eq!(sparse(&data, PartName::Test).entries(), 0);
+    }
+
+    #[test]
+    fn cutting_off_validation_rows_changes_neither_labels_nor_features() {
+        let sizes = |validation: serde_json::Value| {
+            let trial = small(json!({
+                "files": {"train": "t", "test": "u"},
+                "filter": {"min_label_count": 2, "max_features": 2},
+                "validation": validation,
+            }));
+            (trial.dataset().meta().labels, trial.dataset().meta().features)
+        };
+        for seed in 0..8 {
+            assert_eq!(sizes(json!({"fraction": 0.25, "seed": seed})), sizes(json!(null)));
+        }
     }
 
     #[test]

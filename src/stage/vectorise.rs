@@ -80,7 +80,7 @@ struct Paths {
 
 impl StageKind for Vectorise {
     const NAME: &'static str = "vectorise";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const SUMMARY: &'static str = "Turns labelled texts into TF-IDF features";
     const PROGRAM: Program = Program::Pipe;
 

@@ -125,7 +125,7 @@ impl Method {
         require(self.batch > 0, "batch", "at least one row per batch is needed");
         require(!self.net.hidden.contains(&0), "net.hidden", "a layer of width 0 lets nothing through");
         require(share(self.net.dropout), "net.dropout", "must be at least 0 and below 1");
-        let counted = self.net.features != Features::All;
+        let counted = matches!(self.net.features, Features::Cut | Features::Hash);
         require(!counted || self.net.feature_count > 0, "net.feature_count", "must be at least 1");
         let neighbours = [self.signal.train, self.signal.predict].contains(&LocalSignal::TrainNeighbours);
         require(!neighbours || self.signal.neighbours > 0, "signal.neighbours", "must be at least 1");

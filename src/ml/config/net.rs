@@ -38,6 +38,8 @@ pub enum Features {
     Cut,
     /// Features share inputs by a signed hash of their number.
     Hash,
+    /// No feature at all: to see what thresholds do without a network that knows anything.
+    None,
 }
 
 impl NetConfig {
@@ -46,6 +48,8 @@ impl NetConfig {
         match self.features {
             Features::All => features,
             Features::Cut | Features::Hash => features.min(self.feature_count),
+            // One that no feature leads to: layers without inputs are a case of their own everywhere.
+            Features::None => 1,
         }
     }
 

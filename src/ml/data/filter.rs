@@ -1,4 +1,5 @@
-//! Leaving out labels and features. What is kept is decided on the training rows alone.
+//! Leaving out labels and features. What is kept is decided on the training rows, before any are cut
+//! off for validation; test rows have no say.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,7 +12,7 @@ use super::stats::column_counts;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
-    /// Keep labels that occur in at least so many training rows.
+    /// Keep labels that occur in at least so many training rows (those for validation among them).
     pub min_label_count: Option<u64>,
     /// Keep only the most frequent so many labels.
     pub max_labels: Option<usize>,

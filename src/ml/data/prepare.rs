@@ -102,8 +102,8 @@ pub fn prepare(
 ) -> Result<SplitData, PrepareError> {
     let parts = preparation.divide(&raw.parts, &raw.labels)?;
     let names = raw.label_names.as_deref().unwrap_or_default();
-    let labels = preparation.filter.fit_labels(&raw.labels, names, &parts.train)?;
-    let fitted = FittedFeatures::fit(&raw.features, preparation, &parts.train)?;
+    let labels = preparation.filter.fit_labels(&raw.labels, names, &parts.all_but_test())?;
+    let fitted = FittedFeatures::fit(&raw.features, preparation, &parts)?;
     let mut target = SplitDataDir::create(directory)?;
     for (part, rows) in [
         (PartName::Train, &parts.train),
@@ -145,13 +145,13 @@ enum FittedFeatures<'a> {
 }
 
 impl<'a> FittedFeatures<'a> {
-    fn fit(features: &'a Features, preparation: &Preparation, train: &[u32]) -> Result<Self, PrepareError> {
+    fn fit(features: &'a Features, preparation: &Preparation, parts: &Parts) -> Result<Self, PrepareError> {
         let Preparation { filter, weight, .. } = preparation;
         match features {
             Features::Sparse(matrix) => Ok(Self::Sparse {
                 matrix,
-                columns: filter.fit_features(matrix, train),
-                weighting: weight.fit(matrix, train),
+                columns: filter.fit_features(matrix, &parts.all_but_test()),
+                weighting: weight.fit(matrix, &parts.train),
             }),
             Features::Dense(_) if weight.tf_idf => Err(PrepareError::NotForDense("weight.tf_idf")),
             Features::Dense(_) if filter.max_features.is_some() => {

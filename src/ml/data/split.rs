@@ -50,6 +50,16 @@ pub struct Parts {
     pub test: Vec<u32>,
 }
 
+impl Parts {
+    /// Training and validation rows, ascending. Labels and features are chosen by these, so that cutting off rows
+    /// for validation does not change which there are.
+    pub fn all_but_test(&self) -> Vec<u32> {
+        let mut rows = [self.train.as_slice(), &self.validation].concat();
+        rows.sort_unstable();
+        rows
+    }
+}
+
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
     #[error("{rows} rows cannot be split: the {part} part would be empty")]

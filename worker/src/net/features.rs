@@ -1,5 +1,5 @@
 //! From the features of a data set to the inputs of a network: all of them, the most frequent
-//! ones, or a signed hash.
+//! ones, a signed hash, or none.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +22,9 @@ pub enum FeatureMap {
         features: usize,
         inputs: usize,
     },
+    None {
+        features: usize,
+    },
 }
 
 impl FeatureMap {
@@ -29,6 +32,7 @@ impl FeatureMap {
     pub fn new(config: &NetConfig, features: &Csr, rows: &[u32]) -> Self {
         let (columns, inputs) = (features.cols, config.inputs(features.cols));
         match config.features {
+            Features::None => Self::None { features: columns },
             _ if inputs == columns => Self::All { features: columns },
             Features::All => Self::All { features: columns },
             Features::Hash => Self::Hash { features: columns, inputs },
@@ -49,7 +53,10 @@ impl FeatureMap {
     /// How many features a row may have.
     pub fn features(&self) -> usize {
         match self {
-            Self::All { features } | Self::Cut { features, .. } | Self::Hash { features, .. } => *features,
+            Self::All { features }
+            | Self::Cut { features, .. }
+            | Self::Hash { features, .. }
+            | Self::None { features } => *features,
         }
     }
 
@@ -58,6 +65,7 @@ impl FeatureMap {
             Self::All { features } => *features,
             Self::Cut { kept, .. } => kept.len(),
             Self::Hash { inputs, .. } => *inputs,
+            Self::None { .. } => 1,
         }
     }
 
@@ -65,6 +73,7 @@ impl FeatureMap {
     pub fn input(&self, feature: u32) -> Option<(u32, f32)> {
         match self {
             Self::All { .. } => Some((feature, 1.0)),
+            Self::None { .. } => None,
             Self::Cut { kept, .. } => kept.binary_search(&feature).ok().map(|place| (place as u32, 1.0)),
             Self::Hash { inputs, .. } => {
                 let mixed = mix(feature);
@@ -110,6 +119,13 @@ mod tests {
         assert_eq!(map.input(0), None);
         let only_the_last = FeatureMap::new(&net(Features::Cut, 1), &data(), &[2]);
         assert_eq!(only_the_last.input(1), Some((0, 1.0)));
+    }
+
+    #[test]
+    fn none_lets_no_feature_through() {
+        let map = FeatureMap::new(&net(Features::None, 3), &data(), &[0, 1, 2]);
+        assert_eq!(map.features(), 5);
+        assert!((0..5).all(|feature| map.input(feature).is_none()));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! apostrophe in front, as does text that starts with an apostrophe: taking one away always gives back the text.
 
 use super::measured::protocol_name;
-use super::table::{Cell, METRIC, Rank, Table, Value};
+use super::{Cell, METRIC, Rank, Table, Value};
 use crate::ml::metric::marked::Protocol;
 
 pub fn csv(table: &Table) -> String {

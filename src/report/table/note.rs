@@ -1,8 +1,8 @@
 //! What a reader must be told: in the caption, and below the table.
 
 use super::sheet::{Piece, Text};
-use super::table::{Rank, Table};
 use super::title;
+use super::{Rank, Table};
 use crate::ml::metric::marked::Protocol;
 use crate::ml::metric::registry::Metric;
 

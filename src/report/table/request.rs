@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::Axis;
 use super::reference::Reference;
-use super::table::Axis;
 use super::term::Term;
 use super::title;
 use crate::ml::metric::registry::Metric;

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use super::latex::provenance;
 use super::latex_text;
 use super::number::fixed;
-use super::table::{METRIC, Table};
+use super::{METRIC, Table};
 use crate::digest::Digest;
 use crate::ml::metric::marked::Protocol;
 

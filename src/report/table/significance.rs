@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::table::{Rank, Table, Test, Tested};
+use super::{Rank, Table, Test, Tested};
 use crate::ml::metric::bootstrap::{Bootstrap, BootstrapError, Interval};
 use crate::ml::metric::marked::{Marked, MixedProtocols};
 use crate::ml::metric::outcomes::Outcomes;

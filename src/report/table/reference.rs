@@ -21,7 +21,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::build::TableError;
 use super::request::Request;
-use super::table::{Cited, Line, METRIC, OtherRow, Published, Value};
+use super::{Cited, Line, METRIC, OtherRow, Published, Value};
 use crate::ml::metric::marked::{Marked, Protocol};
 use crate::ml::metric::registry::Metric;
 

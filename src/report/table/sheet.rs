@@ -3,7 +3,7 @@
 
 use super::note;
 use super::number::{fixed, signed};
-use super::table::{Cell, Comparison, METRIC, OtherRow, Published, Rank, Table, Value};
+use super::{Cell, Comparison, METRIC, OtherRow, Published, Rank, Table, Value};
 use crate::ml::metric::marked::{Marked, Protocol};
 use crate::ml::metric::registry::{Direction, Metric};
 

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::number::fixed;
-use super::table::{Cell, Rank, Table};
+use super::{Cell, Rank, Table};
 use crate::ml::metric::registry::Direction;
 
 pub fn annotate(table: &mut Table) {

@@ -10,7 +10,7 @@ use super::reference::Reference;
 use super::request::Request;
 use super::sheet::{Piece, Sheet, lay_out};
 use super::significance::{self, Correction, Settings};
-use super::table::{Rank, Table};
+use super::{Rank, Table};
 use super::{csv, latex, latex_text, macros, markdown};
 use crate::digest::{BlobId, Digest};
 use crate::ml::data::csr::Csr;
@@ -263,7 +263,7 @@ fn a_settled_difference_gets_a_star_and_noise_does_not() {
         significance::test(&mut table, &settings, load).map(|()| table)
     };
     let differs = |table: &Table| -> Vec<Option<bool>> {
-        let test = |row: &Vec<Option<super::table::Cell>>| {
+        let test = |row: &Vec<Option<super::Cell>>| {
             row[0].as_ref().unwrap().test.as_ref().map(|test| test.as_ref().reveal().1.differs)
         };
         table.cells.iter().map(test).collect()

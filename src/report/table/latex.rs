@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use super::Table;
 use super::latex_text::{self, escape};
 use super::macros;
 use super::sheet::{Head, Piece, Sheet, Text};
-use super::table::Table;
 
 /// Names longer than this are set in a column that breaks lines.
 const WRAPPED_NAME: usize = 36;

@@ -1,5 +1,35 @@
-//! The table itself: figures with their protocol, what they rank, how they compare, and the records that they
-//! were made from. Its JSON is an output of the stage, and what `pipe table` reads.
+//! Records to a table, and the table to every format. Pure: strings come out, nothing is read or written.
+//!
+//! ```text
+//! Measured records + Request -> build         -> Table     figures with their protocol, ranks, comparisons
+//! Decisions                  -> significance  -> Table     which differences are settled
+//! Table                      -> sheet         -> Sheet     heads, marks and notes, laid out once for all formats
+//! Sheet                      -> latex, markdown (and the terminal, in `cli`)
+//! Table                      -> csv, json, macros
+//! ```
+//!
+//! Here is the [`Table`] itself: figures with their protocol, what they rank, how they compare, and the records that
+//! they were made from. Its JSON is an output of the stage, and what `pipe table` reads.
+
+pub mod build;
+pub mod csv;
+pub mod latex;
+mod latex_char;
+pub mod latex_text;
+pub mod macros;
+pub mod markdown;
+pub mod measured;
+pub mod note;
+pub mod number;
+mod rank;
+pub mod reference;
+pub mod request;
+pub mod sheet;
+pub mod significance;
+pub mod term;
+#[cfg(test)]
+mod tests;
+pub mod title;
 
 use serde::{Deserialize, Serialize};
 
