@@ -1,7 +1,9 @@
-//! Products of sparse rows with many others at once: an inverted index from feature to rows. Sums run in
-//! the order of the features, so that a product depends on nothing but the two rows.
+//! Products of sparse rows with many others at once: inverted indices from feature to rows, one for each block of
+//! rows. Sums run in the order of the features, so that a product depends on nothing but the two rows.
 
 use std::cmp::Ordering;
+
+use rayon::prelude::*;
 
 use crate::ml::data::csr::Csr;
 
@@ -13,43 +15,35 @@ pub enum Product {
     Cosine,
 }
 
+/// Rows whose sums fit the cache of a core together, whatever the size of the data set.
+const BLOCK_ROWS: usize = 1 << 15;
+
 /// The rows that others are multiplied with. It keeps no reference to the matrix they came from.
 pub struct DotIndex {
     rows: usize,
     product: Product,
-    ends: Vec<u64>,
-    /// Position among the indexed rows and the feature's value there, by feature.
-    postings: Vec<(u32, f32)>,
+    blocks: Vec<Block>,
+}
+
+/// An inverted index of consecutive rows.
+struct Block {
+    rows: usize,
+    /// Where each feature's list ends.
+    ends: Vec<u32>,
+    /// Places among the block's rows, by feature, and the features' values there.
+    places: Vec<u16>,
+    values: Vec<f32>,
 }
 
 /// Memory that a query needs, kept between queries.
 pub struct Scratch {
     sums: Vec<f32>,
-    touched: Vec<u32>,
 }
 
 impl DotIndex {
     pub fn new(features: &Csr, rows: &[u32], product: Product) -> Self {
-        let mut ends = vec![0u64; features.cols + 1];
-        for &row in rows {
-            for &feature in features.row(row as usize) {
-                ends[feature as usize + 1] += 1;
-            }
-        }
-        for feature in 0..features.cols {
-            ends[feature + 1] += ends[feature];
-        }
-        let mut next = ends.clone();
-        let mut postings = vec![(0, 0.0); ends[features.cols] as usize];
-        for (position, &row) in rows.iter().enumerate() {
-            let scale = product.scale(features, row as usize);
-            for (feature, value) in entries(features, row as usize) {
-                let slot = &mut next[feature as usize];
-                postings[*slot as usize] = (position as u32, value * scale);
-                *slot += 1;
-            }
-        }
-        Self { rows: rows.len(), product, ends, postings }
+        let blocks = rows.par_chunks(BLOCK_ROWS).map(|rows| Block::new(features, rows, product)).collect();
+        Self { rows: rows.len(), product, blocks }
     }
 
     /// How many rows are indexed.
@@ -58,16 +52,14 @@ impl DotIndex {
     }
 
     pub fn scratch(&self) -> Scratch {
-        Scratch { sums: vec![0.0; self.rows], touched: Vec::new() }
+        Scratch { sums: vec![0.0; self.rows.min(BLOCK_ROWS)] }
     }
 
     /// Adds the products of a row of `queries` with every indexed row to `sums`.
     pub fn add_products(&self, queries: &Csr, row: usize, sums: &mut [f32]) {
         let scale = self.product.scale(queries, row);
-        for (feature, value) in entries(queries, row) {
-            for &(position, other) in self.list(feature) {
-                sums[position as usize] += value * scale * other;
-            }
+        for (block, sums) in self.blocks.iter().zip(sums.chunks_mut(BLOCK_ROWS)) {
+            block.add_products(queries, row, scale, sums);
         }
     }
 
@@ -82,30 +74,107 @@ impl DotIndex {
         scratch: &mut Scratch,
     ) -> Vec<(u32, f32)> {
         let scale = self.product.scale(queries, row);
-        for (feature, value) in entries(queries, row) {
-            for &(position, other) in self.list(feature) {
-                let sum = &mut scratch.sums[position as usize];
-                if *sum == 0.0 {
-                    scratch.touched.push(position);
-                }
-                *sum += value * scale * other;
+        let mut best = Best::new(k);
+        for (number, block) in self.blocks.iter().enumerate() {
+            let sums = &mut scratch.sums[..block.rows];
+            sums.fill(0.0);
+            block.add_products(queries, row, scale, sums);
+            let start = number * BLOCK_ROWS;
+            if let Some(own) =
+                itself.and_then(|own| (own as usize).checked_sub(start)).filter(|&own| own < block.rows)
+            {
+                sums[own] = 0.0;
+            }
+            best.offer(start as u32, sums);
+        }
+        best.into_sorted()
+    }
+}
+
+impl Block {
+    fn new(features: &Csr, rows: &[u32], product: Product) -> Self {
+        let mut ends = vec![0u32; features.cols + 1];
+        for &row in rows {
+            features.row(row as usize).iter().for_each(|&feature| ends[feature as usize + 1] += 1);
+        }
+        for feature in 0..features.cols {
+            ends[feature + 1] += ends[feature];
+        }
+        let entries_in_all = ends[features.cols] as usize;
+        let (mut places, mut values) = (vec![0; entries_in_all], vec![0.0; entries_in_all]);
+        let mut next = ends.clone();
+        for (place, &row) in rows.iter().enumerate() {
+            let scale = product.scale(features, row as usize);
+            for (feature, value) in entries(features, row as usize) {
+                let slot = &mut next[feature as usize];
+                (places[*slot as usize], values[*slot as usize]) = (place as u16, value * scale);
+                *slot += 1;
             }
         }
-        // A sum that passed through zero was listed twice; the second reading finds zero.
-        let taken = scratch.touched.drain(..).map(|p| (p, std::mem::take(&mut scratch.sums[p as usize])));
-        let mut found: Vec<_> = taken.filter(|&(p, product)| product > 0.0 && Some(p) != itself).collect();
-        let nearer = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-        if found.len() > k {
-            found.select_nth_unstable_by(k - 1, nearer);
-            found.truncate(k);
-        }
-        found.sort_unstable_by(nearer);
-        found
+        Self { rows: rows.len(), ends, places, values }
     }
 
-    fn list(&self, feature: u32) -> &[(u32, f32)] {
-        &self.postings[self.ends[feature as usize] as usize..self.ends[feature as usize + 1] as usize]
+    fn add_products(&self, queries: &Csr, row: usize, scale: f32, sums: &mut [f32]) {
+        for (feature, value) in entries(queries, row) {
+            let list = self.ends[feature as usize] as usize..self.ends[feature as usize + 1] as usize;
+            for (&place, other) in self.places[list.clone()].iter().zip(&self.values[list]) {
+                sums[place as usize] += value * scale * other;
+            }
+        }
     }
+}
+
+/// The largest of many products that come in the order of their positions.
+struct Best {
+    k: usize,
+    found: Vec<(u32, f32)>,
+    /// What a product must exceed to be among them: a later one loses a tie.
+    bar: f32,
+}
+
+impl Best {
+    fn new(k: usize) -> Self {
+        Self { k, found: Vec::with_capacity(Self::room(k)), bar: 0.0 }
+    }
+
+    /// How many are collected before all but the `k` best are dropped.
+    fn room(k: usize) -> usize {
+        4 * k + 64
+    }
+
+    fn offer(&mut self, start: u32, products: &[f32]) {
+        const LANES: usize = 32;
+        for (chunk, products) in products.chunks(LANES).enumerate() {
+            // Most chunks hold nothing: one comparison that the compiler makes of all their products.
+            if !products.iter().fold(false, |any, &product| any | (product > self.bar)) {
+                continue;
+            }
+            for (place, &product) in products.iter().enumerate().filter(|&(_, &product)| product > self.bar) {
+                self.found.push((start + (chunk * LANES + place) as u32, product));
+            }
+            if self.found.len() + LANES > Self::room(self.k) {
+                self.drop_the_rest();
+            }
+        }
+    }
+
+    fn drop_the_rest(&mut self) {
+        if self.found.len() > self.k {
+            self.found.select_nth_unstable_by(self.k - 1, nearer);
+            self.found.truncate(self.k);
+            self.bar = self.found[self.k - 1].1;
+        }
+    }
+
+    fn into_sorted(mut self) -> Vec<(u32, f32)> {
+        self.drop_the_rest();
+        self.found.sort_unstable_by(nearer);
+        self.found
+    }
+}
+
+fn nearer(a: &(u32, f32), b: &(u32, f32)) -> Ordering {
+    b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
 impl Product {
@@ -136,6 +205,34 @@ pub fn inverse_norm(features: &Csr, row: usize) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ml::data::random::Random;
+
+    #[test]
+    fn the_best_are_found_across_blocks_and_ties_go_to_the_lower_position() {
+        // Row i has one feature of value v_i; products with a query of value 1 are the v_i, of which few differ.
+        let mut random = Random::new("dot index", 0);
+        let count = 2 * BLOCK_ROWS + 100;
+        let values: Vec<f32> = (0..count).map(|_| (random.unit() * 9.0).floor() as f32 - 2.0).collect();
+        let one = |values: Vec<f32>| Csr {
+            cols: 1,
+            indptr: (0..=values.len() as u64).collect::<Vec<_>>().into(),
+            indices: vec![0; values.len()].into(),
+            values: values.into(),
+        };
+        let mut expected: Vec<(u32, f32)> = values.iter().enumerate().map(|(i, &v)| (i as u32, v)).collect();
+        expected.retain(|&(_, value)| value > 0.0);
+        expected.sort_by(nearer);
+        let rows: Vec<u32> = (0..count as u32).collect();
+        let index = DotIndex::new(&one(values), &rows, Product::Dot);
+        let query = one(vec![1.0]);
+        let mut scratch = index.scratch();
+        for k in [1, 7, 1000, count] {
+            let itself = expected[k / 2].0;
+            let found = index.nearest(&query, 0, k, Some(itself), &mut scratch);
+            let wanted: Vec<_> = expected.iter().copied().filter(|&(p, _)| p != itself).take(k).collect();
+            assert_eq!(found, wanted, "{k}");
+        }
+    }
 
     #[test]
     fn products_are_of_whole_rows_or_of_rows_of_length_one() {
