@@ -50,7 +50,7 @@ pub enum Require {
 
 impl StageKind for AuditStage {
     const NAME: &'static str = "audit";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const SUMMARY: &'static str = "Tests whether a model's decisions depend on the labels they are judged by";
     const PROGRAM: Program = Program::Worker;
 

@@ -24,6 +24,8 @@ pub struct Audit {
     /// Evaluated rows that are training rows too; absent where nobody looked.
     pub duplicates: Option<Duplicates>,
     pub coverage: Coverage,
+    /// Absent where thresholds are not part of the loss.
+    pub loss: Option<LossFloor>,
     pub selection: Selection,
     /// In order of weight, each a sentence with its figures.
     pub findings: Vec<Finding>,
@@ -92,6 +94,59 @@ pub struct Coverage {
     pub learnable_cap: f64,
 }
 
+/// What is left of the cross-entropy when the scores say nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossFloor {
+    pub bce: f64,
+    /// The same with every score 0, which is the mean of a row of standardised scores.
+    pub bce_without_scores: f64,
+    pub mean_threshold: f64,
+}
+
+/// Adds up a [`LossFloor`].
+#[derive(Debug, Default)]
+pub struct LossSums {
+    entries: u64,
+    bce: f64,
+    without_scores: f64,
+    thresholds: f64,
+}
+
+impl LossSums {
+    /// `truth` are the labels of the row, ascending.
+    pub fn add_row(&mut self, scores: &[f32], thresholds: &[f32], truth: &[u32]) {
+        self.entries += scores.len() as u64;
+        for (&score, &threshold) in scores.iter().zip(thresholds) {
+            let (score, threshold) = (f64::from(score), f64::from(threshold));
+            self.bce += softplus(score - threshold);
+            self.without_scores += softplus(-threshold);
+            self.thresholds += threshold;
+        }
+        for &label in truth {
+            // softplus(-a) is softplus(a) - a.
+            let (score, threshold) =
+                (f64::from(scores[label as usize]), f64::from(thresholds[label as usize]));
+            self.bce -= score - threshold;
+            self.without_scores += threshold;
+        }
+    }
+
+    pub fn floor(&self) -> Option<LossFloor> {
+        let mean = |sum: f64| sum / self.entries as f64;
+        (self.entries > 0).then(|| LossFloor {
+            bce: mean(self.bce),
+            bce_without_scores: mean(self.without_scores),
+            mean_threshold: mean(self.thresholds),
+        })
+    }
+}
+
+/// ln(1 + e^a), without overflow.
+pub fn softplus(a: f64) -> f64 {
+    a.max(0.0) + (-a.abs()).exp().ln_1p()
+}
+
 /// What the model's own record says about how its epoch was chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -134,6 +189,7 @@ pub struct Observed {
     pub trials: Vec<Trial>,
     pub duplicates: Option<Duplicates>,
     pub coverage: Coverage,
+    pub loss: Option<LossFloor>,
     pub selection: Selection,
 }
 
@@ -170,6 +226,7 @@ impl Observed {
             trials: self.trials,
             duplicates: self.duplicates,
             coverage: self.coverage,
+            loss: self.loss,
             selection: self.selection,
             findings,
         }
@@ -254,6 +311,17 @@ impl Observed {
                     coverage.evaluated_but_unlearnt,
                     coverage.cap,
                     coverage.learnable_cap
+                ),
+            );
+        }
+        let near =
+            |loss: &LossFloor| (loss.bce - loss.bce_without_scores).abs() <= 0.1 * loss.bce_without_scores;
+        if let Some(LossFloor { bce, bce_without_scores, mean_threshold }) = self.loss.filter(near) {
+            say(
+                Weight::Caution,
+                format!(
+                    "the cross-entropy is {bce:.4}, and would be {bce_without_scores:.4} if every score were 0: it tells where \
+                     the thresholds lie ({mean_threshold:.3} on average), not how good the predictions are"
                 ),
             );
         }
@@ -365,6 +433,7 @@ mod tests {
             ],
             duplicates: None,
             coverage: Coverage::of(&[3, 0, 0, 8], [1, 2, 0, 1].into_iter()),
+            loss: None,
             selection: Selection::default(),
         }
     }
@@ -392,6 +461,24 @@ mod tests {
             Selection { known: true, by_validation: true, on_evaluated_rows: true, ..Selection::default() };
         let audit = Observed { selection, ..observed(0) }.judge();
         assert!(!audit.passed);
+    }
+
+    #[test]
+    fn a_loss_that_the_thresholds_make_alone_is_said_to_be_one() {
+        let mut sums = LossSums::default();
+        sums.add_row(&[0.0; 100], &[1.0; 100], &[]);
+        sums.add_row(&[0.1, -0.1], &[1.0, 1.0], &[0]);
+        let loss = sums.floor().unwrap();
+        let expected = (101.0 * softplus(-1.0) + softplus(1.0)) / 102.0;
+        assert!((loss.bce_without_scores - expected).abs() < 1e-12, "{loss:?}");
+        let expected = (100.0 * softplus(-1.0) + softplus(0.9) + softplus(-1.1)) / 102.0;
+        assert!((loss.bce - expected).abs() < 1e-7, "{loss:?}");
+        let page = Observed { loss: Some(loss), ..observed(0) }.judge().page();
+        assert!(page.contains("would be 0.3231 if every score were 0"), "{page}");
+        let learnt = LossFloor { bce: 0.1, ..loss };
+        assert!(
+            !Observed { loss: Some(learnt), ..observed(0) }.judge().page().contains("every score were 0")
+        );
     }
 
     #[test]

@@ -9,7 +9,10 @@ use pipe::ml::data::duplicates::{Duplicates, Rows};
 use pipe::ml::data::examples::Examples;
 use pipe::ml::data::random::Random;
 use pipe::ml::data::split_data::PartName;
-use pipe::ml::metric::audit::{Audit, Change, Coverage, Figures, Observed, Selection, Trial, Weight};
+use pipe::ml::metric::audit::{
+    Audit, Change, Coverage, Figures, LossFloor, LossSums, Observed, Selection, Trial, Weight,
+};
+use pipe::ml::metric::block::Thresholds;
 use pipe::ml::metric::counts::Counts;
 use pipe::ml::metric::label::Tally;
 use pipe::ml::metric::marked::Protocol;
@@ -28,7 +31,7 @@ pub fn run(work: &mut Work) -> Result<()> {
     let mut subject = Subject::open(work, stage.part, stage.device, stage.signal)?;
     let scratch = work.job().scratch.join("decisions.csr");
     let mut auditor = Auditor { work, subject: &mut subject, protocol: stage.protocol };
-    let (as_is, decisions) = auditor.as_is(&scratch)?;
+    let (as_is, loss, decisions) = auditor.as_is(&scratch)?;
     let trials = [Change::LabelsPermuted, Change::LabelsBlanked, Change::FeaturesBlanked];
     let trials = trials
         .into_iter()
@@ -49,6 +52,7 @@ pub fn run(work: &mut Work) -> Result<()> {
         trials,
         duplicates: Some(Duplicates::between(rows(&train), rows(&subject.evaluated))),
         coverage: Coverage::of(&positives, counts.iter().map(|count| count.actual)),
+        loss,
         selection: selection(work, &subject, stage.history.is_some())?,
     }
     .judge();
@@ -71,18 +75,26 @@ struct Auditor<'a, 'b> {
 
 impl Auditor<'_, '_> {
     /// The decisions as an evaluation makes them. They lie in a file, and are mapped.
-    fn as_is(&mut self, path: &Path) -> Result<(Figures, Csr)> {
+    fn as_is(&mut self, path: &Path) -> Result<(Figures, Option<LossFloor>, Csr)> {
         let Subject { evaluated, system, .. } = &mut *self.subject;
         let mut counts = Counts::new(evaluated.labels.cols);
+        let mut loss = LossSums::default();
         let mut writer = CsrWriter::create(path, false)?;
         judge(&mut **system, self.protocol, evaluated.examples(), &mut |block| {
             for (row, predicted) in block.predicted.iter().enumerate() {
-                counts.add(evaluated.labels.row(block.first + row), predicted);
+                let truth = evaluated.labels.row(block.first + row);
+                counts.add(truth, predicted);
+                // Cuts that were put on scores afterwards are not part of a loss.
+                if let (Thresholds::PerEntry(_), Some(thresholds)) =
+                    (&block.thresholds, block.row_thresholds(row))
+                {
+                    loss.add_row(block.row_scores(row), thresholds, truth);
+                }
                 writer.push(predicted, &[])?;
             }
             pause(self.work)
         })?;
-        Ok((figures(&counts), writer.finish(evaluated.labels.cols)?))
+        Ok((figures(&counts), loss.floor(), writer.finish(evaluated.labels.cols)?))
     }
 
     fn trial(&mut self, change: Change, seed: u64, as_is: &Csr) -> Result<Trial> {

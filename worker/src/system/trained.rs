@@ -9,6 +9,7 @@ use pipe::ml::config::threshold::{GlobalSignal, Squash};
 use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::{Examples, Unlabelled};
 use pipe::ml::explanation::{Explanation, LabelExplanation, Neighbour, Term};
+use pipe::ml::metric::audit::softplus;
 use pipe::ml::metric::top::Top;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::neighbours::NeighbourIndex;
@@ -319,9 +320,4 @@ fn losses(block: &Block, truth: &[&[u32]], config: &LossConfig, positive_weights
     let sum = |at: usize| rows.iter().map(|row| row[at]).sum::<f64>();
     let factor = config.reduction.factor(block.rows, block.labels);
     (sum(0), factor * (sum(1) + config.margin_weight * sum(2)))
-}
-
-/// ln(1 + e^a), without overflow.
-fn softplus(a: f64) -> f64 {
-    a.max(0.0) + (-a.abs()).exp().ln_1p()
 }
