@@ -90,6 +90,37 @@ pub struct Complaint {
     pub hint: Option<String>,
 }
 
+/// The axes that a stage's parameters speak of. Those of what flows in are known before anything runs,
+/// so that a word that means none of them is found then.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AxisUses {
+    /// The inputs whose artifacts have them; it is enough if one of these inputs does.
+    pub slots: Vec<&'static str>,
+    /// What every such artifact has beside the axes of its stage, with the values that there are.
+    pub given: Vec<(&'static str, Vec<&'static str>)>,
+    /// What else may stand where an axis may, if the [`AxisUse`] says so.
+    pub others: Option<Vocabulary>,
+    pub uses: Vec<AxisUse>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AxisUse {
+    /// The parameter that it is written in.
+    pub field: &'static str,
+    pub axis: String,
+    /// A value that the axis is to have.
+    pub value: Option<String>,
+    /// It might be one of [`AxisUses::others`], misspelt.
+    pub or_other: bool,
+}
+
+/// Words of one sort: metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vocabulary {
+    pub noun: &'static str,
+    pub words: Vec<&'static str>,
+}
+
 /// A stage body after its types were checked.
 #[derive(Debug, Clone)]
 pub struct CheckedBody {
@@ -101,6 +132,7 @@ pub struct CheckedBody {
     pub complaints: Vec<Complaint>,
     /// Names of environment variables whose values reach the stage and so belong to its key.
     pub environment: Vec<String>,
+    pub axes: AxisUses,
 }
 
 /// One registered stage kind.

@@ -25,6 +25,15 @@ pub(super) struct Member<'a> {
     pub checked: Option<Checked>,
 }
 
+impl Member<'_> {
+    /// Says which instance has it, where a stage has several.
+    pub fn problem(&self, span: Span, error: SelectError) -> Problem {
+        let problem = Problem::new(span, error.message).maybe_hint(error.hint);
+        let id = &self.draft.id;
+        if id.axes.is_empty() { problem } else { problem.note(format!("in the instance `{id}`")) }
+    }
+}
+
 pub(super) struct Resolver<'a> {
     pub members: &'a [Member<'a>],
     pub index: &'a Index<'a>,
@@ -102,12 +111,7 @@ impl<'a> Resolver<'a> {
                 Err(error) => {
                     complete = false;
                     let span = self.span(member, &decl.slot, reference.text());
-                    let problem = Problem::new(span, error.message).maybe_hint(error.hint);
-                    let id = &member.draft.id;
-                    problems.push(match id.axes.is_empty() {
-                        true => problem,
-                        false => problem.note(format!("in the instance `{id}`")),
-                    });
+                    problems.push(member.problem(span, error));
                 }
             }
         }
@@ -208,7 +212,7 @@ impl<'a> Resolver<'a> {
         Source::Output { producer: InstanceIndex(at), output, artifact, axes }
     }
 
-    fn id(&self, at: usize) -> &'a InstanceId {
+    pub(super) fn id(&self, at: usize) -> &'a InstanceId {
         &self.members[at].draft.id
     }
 
