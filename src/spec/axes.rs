@@ -37,6 +37,8 @@ impl<'a> Known<'a> {
 impl<'a> Resolver<'a> {
     /// Reports axes and values that nothing has which flows in.
     pub fn check_axes(&self, problems: &mut Problems) {
+        // A value that a stage with problems has on an axis may be what is wrong with it.
+        let values_known = self.members.iter().all(|member| member.checked.is_some());
         for member in self.members {
             let Some(checked) = &member.checked else { continue };
             let wanted = &checked.content.axes;
@@ -44,7 +46,7 @@ impl<'a> Resolver<'a> {
                 continue;
             }
             let Some(known) = self.known_axes(&checked.content.inputs, wanted) else { continue };
-            for named in &wanted.uses {
+            for named in wanted.uses.iter().filter(|named| values_known || named.value.is_none()) {
                 if let Some(error) = missing(named, wanted, &known, &member.draft.id.stage) {
                     problems.push(member.problem(self.axis_span(member, named), error));
                 }

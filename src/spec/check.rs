@@ -177,11 +177,11 @@ fn to_json(value: &Value) -> serde_json::Value {
 /// The place of a text among the parameters as they are written, to point at it.
 pub(super) fn place_of(
     text: &str,
-    slot: &str,
+    parameter: &str,
     node: &Node,
     scope: &mut InstanceScope,
 ) -> Option<super::source::Span> {
-    let named = node.get(slot).and_then(|node| search(text, node, scope));
+    let named = node.get(parameter).and_then(|node| search(text, node, scope));
     named.or_else(|| search(text, node, scope))
 }
 

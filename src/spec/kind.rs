@@ -34,15 +34,30 @@ pub struct InputDecl {
     pub slot: String,
     pub source: SourceDecl,
     pub accepts: ArtifactType,
+    /// The parameter that names the source, where it is not called as the slot is.
+    written_in: Option<&'static str>,
 }
 
 impl InputDecl {
+    pub fn new(slot: impl Into<String>, source: SourceDecl, accepts: ArtifactType) -> Self {
+        Self { slot: slot.into(), source, accepts, written_in: None }
+    }
+
     pub fn one(slot: &str, from: &StageRef, accepts: ArtifactType) -> Self {
-        Self { slot: slot.to_owned(), source: SourceDecl::One(from.clone()), accepts }
+        Self::new(slot, SourceDecl::One(from.clone()), accepts)
     }
 
     pub fn many(slot: &str, from: Vec<StageRef>, accepts: ArtifactType) -> Self {
-        Self { slot: slot.to_owned(), source: SourceDecl::Many(from), accepts }
+        Self::new(slot, SourceDecl::Many(from), accepts)
+    }
+
+    /// One parameter may fill several slots: a model comes with its scores.
+    pub fn written_in(self, parameter: &'static str) -> Self {
+        Self { written_in: Some(parameter), ..self }
+    }
+
+    pub fn parameter(&self) -> &str {
+        self.written_in.unwrap_or(&self.slot)
     }
 }
 

@@ -89,11 +89,11 @@ const fn fake<T: Fake>(name: &'static str) -> FakeKind {
 }
 
 fn one(slot: &str, reference: &StageRef, accepts: &'static str) -> InputDecl {
-    InputDecl { slot: slot.to_owned(), source: SourceDecl::One(reference.clone()), accepts }
+    InputDecl::one(slot, reference, accepts)
 }
 
 fn many(slot: &str, references: &[StageRef], accepts: &'static str) -> InputDecl {
-    InputDecl { slot: slot.to_owned(), source: SourceDecl::Many(references.to_vec()), accepts }
+    InputDecl::many(slot, references.to_vec(), accepts)
 }
 
 fn output(name: &str, artifact: &'static str, file_name: &str) -> OutputDecl {
@@ -112,11 +112,7 @@ struct Load {
 
 impl Fake for Load {
     fn inputs(&self) -> Vec<InputDecl> {
-        let path = |path: &String| InputDecl {
-            slot: "file".into(),
-            source: SourceDecl::Path(path.clone()),
-            accepts: FILE,
-        };
+        let path = |path: &String| InputDecl::new("file", SourceDecl::Path(path.clone()), FILE);
         self.file.iter().map(path).collect()
     }
 

@@ -104,8 +104,9 @@ impl StageKind for Plot {
                 (Source::Data, Some(data)) => SourceDecl::One(data.clone()),
                 _ => SourceDecl::Many(references),
             };
-            let slot = slot(source).0.to_owned();
-            self.asks_for(source).then_some(InputDecl { slot, source: from, accepts })
+            let (slot, parameter) = slot(source);
+            let input = InputDecl::new(slot, from, accepts).written_in(parameter);
+            self.asks_for(source).then_some(input)
         };
         SOURCES.into_iter().filter_map(input).collect()
     }

@@ -113,15 +113,12 @@ impl StageKind for TableStage {
     fn inputs(&self) -> Vec<InputDecl> {
         let mut inputs = vec![InputDecl::many("from", self.from.0.clone(), EVALUATION)];
         if self.significance.is_some() {
-            inputs.push(InputDecl::many(
-                "decisions",
-                self.from.0.iter().map(whole_stage).collect(),
-                DECISIONS,
-            ));
+            let stages = self.from.0.iter().map(whole_stage).collect();
+            inputs.push(InputDecl::many("decisions", stages, DECISIONS).written_in("from"));
         }
         for (at, path) in self.reference_files() {
             let source = SourceDecl::Path(path.to_owned());
-            inputs.push(InputDecl { slot: reference_slot(at), source, accepts: FILE });
+            inputs.push(InputDecl::new(reference_slot(at), source, FILE).written_in("reference"));
         }
         inputs
     }
@@ -147,8 +144,12 @@ impl StageKind for TableStage {
         if self.from.0.is_empty() {
             complaints.push(complaint("from", "name at least one `evaluate` stage"));
         }
-        if self.digits > MAX_DIGITS || self.digits_of.values().any(|digits| *digits > MAX_DIGITS) {
-            complaints.push(complaint("digits", format!("at most {MAX_DIGITS} decimals make sense")));
+        let of_metrics =
+            self.digits_of.iter().map(|(metric, digits)| (format!("digits_of.{metric}"), *digits));
+        for (field, digits) in [("digits".to_owned(), self.digits)].into_iter().chain(of_metrics) {
+            if digits > MAX_DIGITS {
+                complaints.push(complaint(&field, format!("at most {MAX_DIGITS} decimals make sense")));
+            }
         }
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         let letter = self.name.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -427,6 +428,8 @@ mod tests {
             ("{ from: e, rows: bce, columns: macro_f1 }", "metrics are in the rows already"),
             ("{ from: e, rows: [v, v], columns: bce }", "rows[1]: `v` is given twice"),
             ("{ from: e, rows: v, columns: bce, mean_over: v }", "averaged over"),
+            ("{ from: e, rows: v, columns: bce, digits: 16 }", "digits: at most 15"),
+            ("{ from: e, rows: v, columns: bce, digits_of: { bce: 16 } }", "digits_of.bce: at most 15"),
             ("{ from: e, rows: v, columns: bce, name: 1st }", "name: use letters"),
             ("{ from: e, rows: v, columns: bce, label: 'a}b' }", "label: use letters"),
             ("{ from: e, rows: v, columns: bce, reference: paper-table-9 }", "paper-table-1"),
