@@ -1,6 +1,7 @@
 //! The command line, as clap reads it.
 
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
@@ -19,25 +20,29 @@ pub struct Cli {
     pub command: Option<Command>,
 }
 
+/// Where the options are listed that every command has.
+const EVERYWHERE: &str = "Everywhere";
+
+// The environment is read by `Project`: what clap reads there it takes for typed, and shows it so in usage lines.
 #[derive(Debug, Args)]
 pub struct Global {
     /// Work as if started in this directory (the project directory).
-    #[arg(short = 'C', long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(short = 'C', long, global = true, help_heading = EVERYWHERE, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: Option<PathBuf>,
-    /// Where results are kept [default: cache].
-    #[arg(long, global = true, env = "PIPE_CACHE", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    /// Where results are kept [default: cache] [env: PIPE_CACHE].
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cache_dir: Option<PathBuf>,
-    /// Where data sets are looked for and downloaded to [default: data].
-    #[arg(long, global = true, env = "PIPE_DATA_DIR", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    /// Where data sets are looked for and downloaded to [default: data] [env: PIPE_DATA_DIR].
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
     /// Colour: `auto` is on for a terminal unless NO_COLOR is set.
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_enum, default_value_t, value_name = "WHEN")]
     pub color: ColorChoice,
     /// Say only what went wrong.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, help_heading = EVERYWHERE, conflicts_with = "verbose")]
     pub quiet: bool,
     /// Say more: every cached stage, every log line.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = EVERYWHERE)]
     pub verbose: bool,
 }
 
@@ -95,6 +100,9 @@ pub enum Command {
     Data(DataCommand),
     /// List the metrics that an evaluation gives, with their definitions.
     Metrics {
+        /// Only those with this name, or with this in their name.
+        name: Option<String>,
+        /// Print the same as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -103,7 +111,10 @@ pub enum Command {
     /// Write a small pipeline to start from.
     Init(InitArgs),
     /// Print a completion script for your shell.
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        /// Which shell.
+        shell: clap_complete::Shell,
+    },
     /// Run one job file (internal).
     #[command(hide = true)]
     Worker { job: PathBuf },
@@ -112,17 +123,41 @@ pub enum Command {
 /// Which pipeline, and with which variables.
 #[derive(Debug, Args)]
 pub struct PipelineArgs {
+    /// The pipeline file, wherever on the line [default: the one run last here].
+    #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub named: Option<PathBuf>,
     /// Set a variable, e.g. `--set vars.epochs=3`.
     #[arg(long = "set", value_name = "VARS.NAME=VALUE")]
     pub set: Vec<String>,
 }
 
+/// A pipeline file that has to be named, in one way or the other.
+#[derive(Debug, Args)]
+pub struct TheFile {
+    /// The pipeline file.
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "named")]
+    file: Option<PathBuf>,
+    /// The pipeline file, wherever on the line.
+    #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "file")]
+    named: Option<PathBuf>,
+}
+
+impl Deref for TheFile {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        let file = self.file.as_deref().or(self.named.as_deref());
+        file.unwrap_or_else(|| unreachable!("clap requires one of them"))
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The pipeline file.
+    /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
+    pub file: Option<PathBuf>,
     /// Only these stages and what they need: `train`, `train[adaptive]`, `eval[*]`.
+    #[arg(value_name = "STAGE")]
     pub targets: Vec<String>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
@@ -161,21 +196,23 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct LockArgs {
     /// The pipeline file.
-    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "merge")]
+    #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["merge", "named"])]
     pub file: Option<PathBuf>,
+    /// The pipeline file, wherever on the line.
+    #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "file")]
+    pub named: Option<PathBuf>,
     /// Replace a lock that differs from what the cache has.
     #[arg(long)]
     pub rebuild: bool,
     /// Merge two locks that grew from one into the second, as a merge driver of git.
-    #[arg(long, num_args = 3, value_names = ["BASE", "OURS", "THEIRS"], conflicts_with_all = ["file", "rebuild"])]
+    #[arg(long, num_args = 3, value_names = ["BASE", "OURS", "THEIRS"], conflicts_with_all = ["file", "named", "rebuild"])]
     pub merge: Option<Vec<PathBuf>>,
 }
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
-    /// The pipeline file.
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
+    #[command(flatten)]
+    pub file: TheFile,
     /// Hold the pipeline and the placed files against the lock (what is done if nothing else is asked for).
     #[arg(long)]
     pub lock: bool,
@@ -197,15 +234,15 @@ pub struct VerifyArgs {
     /// Also write the result as JUnit XML.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
+    /// Print the checks as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The pipeline file; it needs a lock.
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
+    #[command(flatten)]
+    pub file: TheFile,
     /// The file to write: `bundle.tar.zst`.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
@@ -226,9 +263,8 @@ pub struct ImportArgs {
 
 #[derive(Debug, Args)]
 pub struct ProvenanceArgs {
-    /// The pipeline file; it needs a lock.
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
+    #[command(flatten)]
+    pub file: TheFile,
     /// Write a Workflow Run RO-Crate: a new directory, or a file that ends in `.zip`.
     #[arg(long, value_name = "DIR|ZIP", value_hint = ValueHint::AnyPath)]
     pub ro_crate: PathBuf,
@@ -249,12 +285,14 @@ pub struct PlanArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// Only these stages and what they need.
+    #[arg(value_name = "STAGE")]
     pub targets: Vec<String>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
     /// Exit with 10 if anything would run.
     #[arg(long)]
     pub check: bool,
+    /// Print the outlook of every instance as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -266,30 +304,34 @@ pub struct StatusArgs {
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
+    /// Print every instance as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub struct StageArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
     /// The stage: `train`, or one instance, `train[adaptive,seed=1]`.
     pub stage: String,
-    /// The pipeline file [default: the one run last here].
-    #[arg(short, long, value_hint = ValueHint::FilePath)]
-    pub file: Option<PathBuf>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
+    /// Print the same as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub struct LogsArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
     /// The stage: `train`, or one instance, `train[adaptive,seed=1]`.
     pub stage: String,
-    /// The pipeline file [default: the one run last here].
-    #[arg(short, long, value_hint = ValueHint::FilePath)]
-    pub file: Option<PathBuf>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
     /// Only standard error.
@@ -302,9 +344,6 @@ pub struct LogsArgs {
 pub struct ModelArgs {
     /// A stage that made a model, `train[adaptive,seed=0]`, or a model's directory.
     pub model: String,
-    /// The pipeline file [default: the one run last here].
-    #[arg(short, long, value_hint = ValueHint::FilePath)]
-    pub file: Option<PathBuf>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
     /// The data set that the model was trained on, as a directory; a stage's is found by itself.
@@ -316,10 +355,10 @@ pub struct ModelArgs {
     /// The number of the first feature, in LIBSVM text; needed where the model's own data was no such text.
     #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
     pub feature_base: Option<u32>,
-    /// The local signal in place of the model's own choice: none, predicted or train-neighbours.
-    #[arg(long, value_name = "SIGNAL")]
+    /// The local signal in place of the model's own choice.
+    #[arg(long, value_name = "SIGNAL", value_parser = ["none", "predicted", "train-neighbours"])]
     pub signal: Option<String>,
-    /// Where to compute: auto, cpu or cuda.
+    /// Where to compute: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto")]
     pub device: String,
 }
@@ -331,6 +370,7 @@ pub struct PredictArgs {
     /// The rows: LIBSVM text, CSV or JSON lines with texts, or a NumPy array.
     #[arg(value_hint = ValueHint::FilePath)]
     pub input: PathBuf,
+    /// What to write: one JSON object per row, or CSV with one line per row and label.
     #[arg(long, value_enum, default_value_t)]
     pub format: PredictFormat,
     /// The K likeliest labels of each row, predicted or not.
@@ -361,6 +401,7 @@ pub struct ExplainArgs {
     /// Only this label, by name or number.
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
+    /// Print the same as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -374,13 +415,13 @@ pub struct TableArgs {
     pub stage: Option<String>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
+    /// What to print: a table for the terminal, or one of the files of the stage.
     #[arg(long, value_enum, default_value_t)]
     pub format: TableFormat,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum TableFormat {
-    /// For the terminal.
     #[default]
     Text,
     Md,
@@ -410,6 +451,7 @@ pub struct RunsArgs {
     /// How many to list.
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     pub limit: usize,
+    /// Print the list as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -421,6 +463,7 @@ pub enum RunsCommand {
         /// The id or its beginning, `latest`, or `latest~1` for the one before.
         #[arg(default_value = "latest")]
         run: String,
+        /// Print the same as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -434,6 +477,7 @@ pub struct DiffArgs {
     /// The newer side.
     #[arg(default_value = "latest")]
     pub new: String,
+    /// Print the differences as JSON.
     #[arg(long)]
     pub json: bool,
     /// Write a page, with figures side by side, to this file; `-` is standard output.
@@ -448,6 +492,7 @@ pub struct GraphArgs {
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
+    /// What to print: a tree for the terminal, or text for a program that draws.
     #[arg(long, value_enum, default_value_t)]
     pub format: GraphFormat,
     /// One node per instance rather than per stage.
@@ -474,11 +519,13 @@ pub struct InitArgs {
 pub enum CacheCommand {
     /// How much space the store takes, and what for.
     Du {
+        /// Print the sizes as JSON.
         #[arg(long)]
         json: bool,
     },
     /// List the cached results.
     Ls {
+        /// Print the list as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -493,6 +540,7 @@ pub enum CacheCommand {
         /// How many run logs to keep.
         #[arg(long, default_value_t = 50, value_name = "N")]
         keep_runs: usize,
+        /// Print what is, or would be, removed as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -501,6 +549,7 @@ pub enum CacheCommand {
         /// Drop what is damaged, so that the next run computes it again.
         #[arg(long)]
         repair: bool,
+        /// Print what is damaged as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -510,34 +559,33 @@ pub enum CacheCommand {
 pub enum DataCommand {
     /// The data sets that `load` knows by name.
     List {
+        /// Print everything that is known of them as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Size, sparsity and label tail of a data set, by name or by file.
+    /// Size, sparsity and label tail of a data set, by name or by directory.
     Info {
+        /// Its name, as `pipe data list` has it, or a directory that a `load` or `synthetic` stage made.
         dataset: String,
+        /// Print the same as JSON.
         #[arg(long)]
         json: bool,
     },
     /// Download a data set into the data directory.
-    Fetch { dataset: String },
+    Fetch {
+        /// Its name, as `pipe data list` has it.
+        dataset: String,
+    },
     /// Where the files of a data set are.
-    Path { dataset: String },
+    Path {
+        /// Its name, as `pipe data list` has it.
+        dataset: String,
+    },
 }
 
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(n) if n > 0 => Ok(n),
         _ => Err("a whole number of at least 1 is expected".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
     }
 }

@@ -227,12 +227,13 @@ pub fn import(project: &Project, args: &ImportArgs) -> Outcome {
     let refuse = |what: String| Failure::bad_input(format!("{}: {what}", args.bundle.display()));
     let broken = |error: std::io::Error| refuse(format!("it cannot be read: {error}"));
     let file = File::open(&args.bundle).map_err(broken)?;
-    let mut archive = tar::Archive::new(zstd::Decoder::new(file).map_err(broken)?);
+    let foreign = |error: std::io::Error| refuse(format!("it is no bundle of `pipe export` ({error})"));
+    let mut archive = tar::Archive::new(zstd::Decoder::new(file).map_err(foreign)?);
     let store = project.store()?;
-    let mut entries = archive.entries().map_err(broken)?;
+    let mut entries = archive.entries().map_err(foreign)?;
     let index = match entries.next() {
-        Some(entry) => read_index(entry.map_err(broken)?).map_err(refuse)?,
-        None => return Err(refuse("it is empty".into())),
+        Some(entry) => read_index(entry.map_err(foreign)?).map_err(refuse)?,
+        None => return Err(refuse("it is no bundle of `pipe export`: it is empty".into())),
     };
     let mut arrived = Arrived::default();
     for entry in entries {
@@ -275,7 +276,7 @@ type Entry<'a, R> = tar::Entry<'a, R>;
 
 fn read_index<R: Read>(entry: Entry<'_, R>) -> Result<Index, String> {
     if entry.path_bytes().as_ref() != INDEX.as_bytes() || !entry.header().entry_type().is_file() {
-        return Err(format!("its first member is not `{INDEX}`: `pipe export` did not write it"));
+        return Err(format!("it is no bundle of `pipe export`: its first member is not `{INDEX}`"));
     }
     let text = in_memory(entry)?;
     let index: Index =

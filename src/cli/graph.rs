@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::args::{GraphArgs, GraphFormat};
+use super::asked::Asked;
 use super::exit::Outcome;
 use super::print_text;
 use super::project::Project;
@@ -11,7 +12,8 @@ use crate::spec::pipeline::{Pipeline, Source};
 
 pub fn graph(project: &Project, args: &GraphArgs) -> Outcome {
     let store = project.store_to_read()?;
-    let file = project.pipeline_file(args.file.as_ref(), &store)?;
+    let named = Asked::file(&args.pipeline, args.file.as_ref())?;
+    let file = project.pipeline_file(named.as_ref(), &store)?;
     let pipeline = project.load(&file, &args.pipeline.set)?;
     let drawing = Drawing::of(&pipeline, args.instances);
     print_text(&match args.format {

@@ -25,7 +25,7 @@ pub fn lock(project: &Project, args: &LockArgs) -> Outcome {
     if let Some(files) = &args.merge {
         return merge_files(files);
     }
-    let Some(file) = &args.file else {
+    let Some(file) = args.file.as_ref().or(args.named.as_ref()) else {
         return Err(Failure::bad_input("which pipeline? `pipe lock FILE`"));
     };
     let store = project.store_to_read()?;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::args::{LogsArgs, PipelineArgs, PlanArgs, StageArgs, StatusArgs};
+use super::asked::Asked;
 use super::cache::warn_of_damage;
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
@@ -129,7 +130,8 @@ pub fn manifest(outlook: &Outlook) -> Option<&Manifest> {
 
 /// What would run, and why. Fresh instances are only counted.
 pub fn plan(project: &Project, args: &PlanArgs) -> Outcome {
-    let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &args.targets)?;
+    let asked = Asked::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
+    let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &asked.stages)?;
     let stale: Vec<InstanceIndex> =
         survey.instances().filter(|(_, _, outlook)| !outlook.is_fresh()).map(|(index, ..)| index).collect();
     if args.json {
@@ -153,7 +155,8 @@ pub fn plan(project: &Project, args: &PlanArgs) -> Outcome {
 
 /// One line per instance, fresh ones included.
 pub fn status(project: &Project, args: &StatusArgs) -> Outcome {
-    let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
+    let file = Asked::file(&args.pipeline, args.file.as_ref())?;
+    let survey = Survey::of(project, file.as_ref(), &args.pipeline, &[])?;
     if args.json {
         let records: Vec<Record> = survey.instances().map(|(index, ..)| survey.record(index)).collect();
         return print_json(&records);
@@ -170,8 +173,9 @@ pub fn status(project: &Project, args: &StatusArgs) -> Outcome {
 }
 
 pub fn why(project: &Project, args: &StageArgs) -> Outcome {
-    let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
-    let selected = select(survey.plan.pipeline(), std::slice::from_ref(&args.stage))?;
+    let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
+    let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
+    let selected = select(survey.plan.pipeline(), &asked.stages)?;
     if args.json {
         let records: Vec<Record> = selected.iter().map(|&index| survey.record(index)).collect();
         return print_json(&records);
@@ -201,8 +205,9 @@ pub fn why(project: &Project, args: &StageArgs) -> Outcome {
 }
 
 pub fn show(project: &Project, args: &StageArgs) -> Outcome {
-    let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
-    let selected = select(survey.plan.pipeline(), std::slice::from_ref(&args.stage))?;
+    let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
+    let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
+    let selected = select(survey.plan.pipeline(), &asked.stages)?;
     if args.json {
         let shown: Vec<Value> = selected.iter().map(|&index| shown_json(&survey, index)).collect();
         return print_json(&shown);
@@ -323,8 +328,9 @@ fn without_references(params: &Value) -> Value {
 
 /// What the stage wrote when it was computed; of a stage that failed, what it wrote then.
 pub fn logs(project: &Project, args: &LogsArgs) -> Outcome {
-    let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
-    let selected = select(survey.plan.pipeline(), std::slice::from_ref(&args.stage))?;
+    let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
+    let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
+    let selected = select(survey.plan.pipeline(), &asked.stages)?;
     let mut out = Vec::new();
     for &index in &selected {
         let name = survey.name(index);

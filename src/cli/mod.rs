@@ -3,6 +3,7 @@
 //! Status goes to standard error, results go to standard output.
 
 mod args;
+mod asked;
 mod bundle;
 mod cache;
 mod console;
@@ -11,6 +12,7 @@ mod data_files;
 mod diff;
 mod exit;
 mod graph;
+mod help;
 mod history;
 mod init;
 mod live;
@@ -37,7 +39,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 
 use args::{Cli, Command};
 use exit::{Exit, Failure, Outcome};
@@ -45,7 +47,8 @@ use project::Project;
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let read = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match read {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
@@ -94,7 +97,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Data(command) => data::data(&project, command),
         Command::Predict(args) => predict::predict(&project, args),
         Command::Explain(args) => predict::explain(&project, args),
-        Command::Metrics { json } => metrics::metrics(*json),
+        Command::Metrics { name, json } => metrics::metrics(name.as_deref(), *json),
         Command::Schema => {
             let schema = crate::spec::schema(crate::stage::registry::kinds());
             print_json(&schema)
@@ -102,7 +105,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Init(args) => init::init(args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "pipe", &mut script);
+            clap_complete::generate(*shell, &mut help::command(), "pipe", &mut script);
             print_text(&String::from_utf8_lossy(&script))
         }
         Command::Worker { job } => unreachable!("{}: main runs jobs", job.display()),

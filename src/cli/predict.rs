@@ -13,13 +13,14 @@ use super::look::Survey;
 use super::project::{Project, select};
 use super::{print_json, print_text};
 use crate::digest::{BlobId, Digest, StageKey};
+use crate::ml::config::device::Device;
 use crate::ml::config::signal::LocalSignal;
 use crate::ml::data::split_data::PartName;
 use crate::ml::data::transform::NewRows;
 use crate::ml::explanation::Explanation;
 use crate::protocol::{Job, JobInput, LogLevel, WorkerEvent};
 use crate::runner::local::worker_program;
-use crate::spec::pipeline::{InstanceIndex, Source};
+use crate::spec::pipeline::{Instance, InstanceIndex, Source};
 use crate::stage::dataset::DATASET;
 use crate::stage::predict::{EXPLAIN, Explain, PREDICT, Predict, PredictionFormat};
 use crate::stage::train::MODEL;
@@ -35,7 +36,7 @@ pub fn predict(project: &Project, args: &PredictArgs) -> Outcome {
         top: args.top,
         read: args.model.read(),
         signal: args.model.signal()?,
-        device: args.model.device.parse().map_err(Failure::bad_input)?,
+        device: args.model.device()?,
     };
     let rows = readable(&args.input)?;
     // Beside its place: complete, or not there.
@@ -75,7 +76,7 @@ pub fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
         label: args.label.clone(),
         read: args.model.read(),
         signal: args.model.signal()?,
-        device: args.model.device.parse().map_err(Failure::bad_input)?,
+        device: args.model.device()?,
     };
     let rows = args.input.as_deref().map(readable).transpose()?;
     let written = scratch.path().join("explanation");
@@ -90,16 +91,13 @@ impl ModelArgs {
         NewRows { input_column: self.text_column.clone(), feature_base: self.feature_base }
     }
 
+    fn device(&self) -> Result<Device, Failure> {
+        self.device.parse().map_err(|error| Failure::bad_input(format!("--device: {error}")))
+    }
+
     fn signal(&self) -> Result<Option<LocalSignal>, Failure> {
-        let parse = |word: &String| {
-            let value = serde_json::Value::String(word.clone());
-            serde_json::from_value(value).map_err(|_| {
-                Failure::bad_input(format!(
-                    "`--signal {word}` is no local signal: write none, predicted or train-neighbours"
-                ))
-            })
-        };
-        self.signal.as_ref().map(parse).transpose()
+        let parse = |word: &String| serde_json::from_value(serde_json::Value::String(word.clone()));
+        Ok(self.signal.as_ref().map(parse).transpose().map_err(anyhow::Error::from)?)
     }
 }
 
@@ -121,23 +119,15 @@ impl Place {
             })?;
             return Ok(Self { model: directory.to_owned(), data });
         }
-        let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
+        let survey = Survey::of(project, args.pipeline.named.as_ref(), &args.pipeline, &[])?;
         let chosen = select(survey.plan.pipeline(), std::slice::from_ref(&args.model))?;
-        let [index] = chosen[..] else {
-            let names: Vec<String> = chosen.iter().take(5).map(|&index| survey.name(index)).collect();
-            return Err(Failure::bad_input(format!(
-                "`{}` means {} models: {}; name one of them",
-                args.model,
-                chosen.len(),
-                names.join(", ")
-            )));
-        };
+        let makers: Vec<InstanceIndex> =
+            chosen.into_iter().filter(|&index| model_output(survey.plan.instance(index)).is_some()).collect();
+        let [index] = makers[..] else { return Err(not_one_model(&survey, &args.model, &makers)) };
         let view = scratch.join("view");
         let instance = survey.plan.instance(index);
-        let output = instance.outputs.iter().find(|output| output.artifact == MODEL).ok_or_else(|| {
-            Failure::bad_input(format!("{} makes no model: it is a `{}`", survey.name(index), instance.kind))
-        })?;
-        let model = artifact(&survey, index, &output.name, &view)?;
+        let output = model_output(instance).unwrap_or_default();
+        let model = artifact(&survey, index, output, &view)?;
         let data = match &args.data {
             Some(data) => data.clone(),
             None => {
@@ -159,6 +149,29 @@ impl Place {
     }
 }
 
+fn model_output(instance: &Instance) -> Option<&str> {
+    instance.outputs.iter().find(|output| output.artifact == MODEL).map(|output| output.name.as_str())
+}
+
+fn not_one_model(survey: &Survey, word: &str, makers: &[InstanceIndex]) -> Failure {
+    let names: Vec<String> = makers.iter().take(5).map(|&index| survey.name(index)).collect();
+    if !names.is_empty() {
+        let (count, names) = (makers.len(), names.join(", "));
+        return Failure::bad_input(format!("`{word}` means {count} models: {names}; name one of them"));
+    }
+    let mut stages: Vec<&str> = Vec::new();
+    for (_, instance, _) in survey.instances().filter(|(_, instance, _)| model_output(instance).is_some()) {
+        if !stages.contains(&instance.id.stage.as_str()) {
+            stages.push(&instance.id.stage);
+        }
+    }
+    let others = match stages.is_empty() {
+        true => "no stage of this pipeline makes one".to_owned(),
+        false => format!("these stages make one: {}", stages.join(", ")),
+    };
+    Failure::bad_input(format!("`{word}` makes no model; {others}"))
+}
+
 fn artifact(survey: &Survey, index: InstanceIndex, output: &str, view: &Path) -> Result<PathBuf, Failure> {
     let stored = survey.fresh(index).and_then(|manifest| manifest.outputs.get(output));
     let stored = stored.ok_or_else(|| {
@@ -174,7 +187,7 @@ fn readable(path: &Path) -> Result<&Path, Failure> {
     opened.map(|_| path).map_err(|error| Failure::bad_input(format!("{}: {error}", path.display())))
 }
 
-/// Has `pipe-worker` do one job, and passes on what it says.
+/// Has `pipe-worker` do one job, and passes on what it says. A reason that it gives is about what it was given.
 fn run(
     kind: &str,
     body: &impl Serialize,
@@ -226,7 +239,7 @@ fn run(
     }
     match (child.wait()?.success(), reason) {
         (true, _) => Ok(()),
-        (false, Some(reason)) => Err(Failure::new(Exit::StageFailed, reason)),
+        (false, Some(reason)) => Err(Failure::bad_input(reason)),
         (false, None) => Err(Failure::new(Exit::StageFailed, "pipe-worker ended without saying why")),
     }
 }

@@ -30,8 +30,8 @@ impl Project {
             })?;
         }
         Ok(Self {
-            cache_dir: global.cache_dir.clone().unwrap_or_else(|| PathBuf::from("cache")),
-            data_dir: global.data_dir.clone().unwrap_or_else(|| PathBuf::from("data")),
+            cache_dir: place(global.cache_dir.as_ref(), "PIPE_CACHE", "cache"),
+            data_dir: place(global.data_dir.as_ref(), "PIPE_DATA_DIR", "data"),
             verbosity: match (global.quiet, global.verbose) {
                 (true, _) => Verbosity::Quiet,
                 (_, true) => Verbosity::Verbose,
@@ -98,6 +98,12 @@ impl Project {
     fn rendered(&self, problems: &Diagnostics) -> Failure {
         Failure { exit: Exit::BadInput, text: problems.render(self.paint.0), headed: true }
     }
+}
+
+/// What the command line says, else the environment, else the usual place.
+fn place(named: Option<&PathBuf>, variable: &str, usual: &str) -> PathBuf {
+    let environment = || std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    named.cloned().or_else(environment).unwrap_or_else(|| PathBuf::from(usual))
 }
 
 /// The instances that a word on the command line means.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::args::ReportArgs;
+use super::asked::Asked;
 use super::cache::warn_of_damage;
 use super::exit::{Failure, Outcome};
 use super::history::Past;
@@ -32,7 +33,8 @@ use crate::store::manifest::{Manifest, Stored};
 const RUNS: usize = 10;
 
 pub fn report(project: &Project, args: &ReportArgs) -> Outcome {
-    let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
+    let file = Asked::file(&args.pipeline, args.file.as_ref())?;
+    let survey = Survey::of(project, file.as_ref(), &args.pipeline, &[])?;
     let pipeline = survey.plan.pipeline();
     let runs = past_runs(&survey)?;
     let page = Reported { survey: &survey, runs, set: &args.pipeline.set }.page()?;

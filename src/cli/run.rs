@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::RunArgs;
+use super::asked::Asked;
 use super::console::{Console, Style, Verbosity};
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
@@ -17,11 +18,13 @@ use crate::runner::{self, Options, RunError, Stop};
 use crate::stage::{command, registry, worker};
 
 pub fn run(project: &Project, args: &RunArgs) -> Outcome {
-    let mut pipeline = project.load(&args.file, &args.pipeline.set)?;
+    let asked = Asked::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
+    let file = project.pipeline_file(asked.file.as_ref(), &project.store_to_read()?)?;
+    let mut pipeline = project.load(&file, &args.pipeline.set)?;
     let mut options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
         keep_going: args.keep_going,
-        targets: if args.targets.is_empty() { None } else { Some(select(&pipeline, &args.targets)?) },
+        targets: if asked.stages.is_empty() { None } else { Some(select(&pipeline, &asked.stages)?) },
         until: select(&pipeline, &args.until)?,
         force: select(&pipeline, &args.force)?,
         overwrite: args.overwrite,
@@ -54,7 +57,7 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     if let Some(live) = live {
         live.end();
     }
-    let in_full = args.targets.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
+    let in_full = asked.stages.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
     if in_full && !args.locked && !summary.interrupted && summary.failed == 0 {
         lock::update(project, &plan, &store)?;
     }

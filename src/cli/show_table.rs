@@ -8,6 +8,7 @@ use tabled::settings::object::{Columns, Rows};
 use tabled::settings::{Alignment, Padding, Style, Width};
 
 use super::args::{TableArgs, TableFormat};
+use super::asked::Asked;
 use super::exit::{Exit, Failure, Outcome};
 use super::look::{Survey, manifest};
 use super::print_text;
@@ -15,6 +16,7 @@ use super::project::{Project, select};
 use crate::report::table::Table;
 use crate::report::table::markdown::column_titles;
 use crate::report::table::sheet::{Piece, Sheet, Text, lay_out};
+use crate::spec::pipeline::InstanceIndex;
 use crate::stage::kind::StageKind;
 use crate::stage::table::TableStage;
 
@@ -22,15 +24,21 @@ use crate::stage::table::TableStage;
 const NAME_WIDTH: usize = 48;
 
 pub fn table(project: &Project, args: &TableArgs) -> Outcome {
-    let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &[])?;
-    let mut wanted = match &args.stage {
-        Some(stage) => select(survey.plan.pipeline(), std::slice::from_ref(stage))?,
-        None => survey.instances().map(|(index, ..)| index).collect(),
+    let asked = Asked::stages(&args.pipeline, args.file.as_ref(), args.stage.as_slice())?;
+    let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
+    let is_table = |&index: &InstanceIndex| survey.plan.instance(index).kind == TableStage::NAME;
+    let tables: Vec<InstanceIndex> = survey.instances().map(|(index, ..)| index).filter(is_table).collect();
+    let wanted = match asked.stages.is_empty() {
+        true => tables.clone(),
+        false => select(survey.plan.pipeline(), &asked.stages)?.into_iter().filter(is_table).collect(),
     };
-    wanted.retain(|&index| survey.plan.instance(index).kind == TableStage::NAME);
     if wanted.is_empty() {
-        let what = args.stage.as_deref().map_or("the pipeline has no", |_| "this is not a");
-        return Err(Failure::bad_input(format!("{what} `table` stage")));
+        let names: Vec<String> = tables.iter().map(|&index| survey.name(index)).collect();
+        let word = asked.stages.join(" ");
+        return Err(Failure::bad_input(match names.is_empty() {
+            true => "the pipeline has no `table` stage".to_owned(),
+            false => format!("`{word}` is no `table` stage; there is {}", names.join(", ")),
+        }));
     }
     let several = wanted.len() > 1;
     let mut out = String::new();

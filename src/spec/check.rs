@@ -177,15 +177,15 @@ fn to_json(value: &Value) -> serde_json::Value {
 /// The place of a text among the parameters as they are written, to point at it.
 pub(super) fn place_of(
     text: &str,
-    slot: &str,
+    parameter: &str,
     node: &Node,
     scope: &mut InstanceScope,
 ) -> Option<super::source::Span> {
-    let named = node.get(slot).and_then(|node| search(text, node, scope));
+    let named = node.get(parameter).and_then(|node| search(text, node, scope));
     named.or_else(|| search(text, node, scope))
 }
 
-fn search(text: &str, node: &Node, scope: &mut InstanceScope) -> Option<super::source::Span> {
+pub(super) fn search(text: &str, node: &Node, scope: &mut InstanceScope) -> Option<super::source::Span> {
     match &node.data {
         Data::Map(entries) => entries.iter().find_map(|entry| search(text, &entry.value, scope)),
         Data::List(items) => items.iter().find_map(|item| search(text, item, scope)),
@@ -201,6 +201,6 @@ fn contains(value: &Value, text: &str) -> bool {
         Value::String(found) => found == text,
         Value::Sequence(items) => items.iter().any(|item| contains(item, text)),
         Value::Mapping(mapping) => mapping.values().any(|value| contains(value, text)),
-        _ => false,
+        scalar => canonical_text(scalar).is_some_and(|found| found == text),
     }
 }

@@ -34,15 +34,30 @@ pub struct InputDecl {
     pub slot: String,
     pub source: SourceDecl,
     pub accepts: ArtifactType,
+    /// The parameter that names the source, where it is not called as the slot is.
+    written_in: Option<&'static str>,
 }
 
 impl InputDecl {
+    pub fn new(slot: impl Into<String>, source: SourceDecl, accepts: ArtifactType) -> Self {
+        Self { slot: slot.into(), source, accepts, written_in: None }
+    }
+
     pub fn one(slot: &str, from: &StageRef, accepts: ArtifactType) -> Self {
-        Self { slot: slot.to_owned(), source: SourceDecl::One(from.clone()), accepts }
+        Self::new(slot, SourceDecl::One(from.clone()), accepts)
     }
 
     pub fn many(slot: &str, from: Vec<StageRef>, accepts: ArtifactType) -> Self {
-        Self { slot: slot.to_owned(), source: SourceDecl::Many(from), accepts }
+        Self::new(slot, SourceDecl::Many(from), accepts)
+    }
+
+    /// One parameter may fill several slots: a model comes with its scores.
+    pub fn written_in(self, parameter: &'static str) -> Self {
+        Self { written_in: Some(parameter), ..self }
+    }
+
+    pub fn parameter(&self) -> &str {
+        self.written_in.unwrap_or(&self.slot)
     }
 }
 
@@ -90,6 +105,37 @@ pub struct Complaint {
     pub hint: Option<String>,
 }
 
+/// The axes that a stage's parameters speak of. Those of what flows in are known before anything runs,
+/// so that a word that means none of them is found then.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AxisUses {
+    /// The inputs whose artifacts have them; it is enough if one of these inputs does.
+    pub slots: Vec<&'static str>,
+    /// What every such artifact has beside the axes of its stage, with the values that there are.
+    pub given: Vec<(&'static str, Vec<&'static str>)>,
+    /// What else may stand where an axis may, if the [`AxisUse`] says so.
+    pub others: Option<Vocabulary>,
+    pub uses: Vec<AxisUse>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AxisUse {
+    /// The parameter that it is written in.
+    pub field: &'static str,
+    pub axis: String,
+    /// A value that the axis is to have.
+    pub value: Option<String>,
+    /// It might be one of [`AxisUses::others`], misspelt.
+    pub or_other: bool,
+}
+
+/// Words of one sort: metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vocabulary {
+    pub noun: &'static str,
+    pub words: Vec<&'static str>,
+}
+
 /// A stage body after its types were checked.
 #[derive(Debug, Clone)]
 pub struct CheckedBody {
@@ -101,6 +147,7 @@ pub struct CheckedBody {
     pub complaints: Vec<Complaint>,
     /// Names of environment variables whose values reach the stage and so belong to its key.
     pub environment: Vec<String>,
+    pub axes: AxisUses,
 }
 
 /// One registered stage kind.

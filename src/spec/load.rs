@@ -100,6 +100,7 @@ fn build(
     stages.iter().for_each(|stage| index.add_empty(stage.name));
     let resolver = Resolver { members: &members, index: &index, checker: &checker };
     let inputs = resolver.inputs(problems);
+    resolver.check_axes(problems);
     let mut placements = Vec::new();
     if let (Some(node), Some(outputs)) =
         (tree.get("outputs"), header.as_ref().and_then(|h| h.outputs.as_ref()))

@@ -4,9 +4,10 @@
 //! The way of a file through the modules: [`extends`](self) reads it and lays it over what it
 //! extends, as a tree of located `node`s; `scope` gives names their values and `interpolate` puts
 //! them in; `stages` finds kinds and, with `matrix`, makes instances; `check` reads their
-//! parameters through [`kind`]; `resolve` follows references with the `index`; `outputs` places
-//! results. On the way every `problem` is collected, and [`diagnostic`] shows them all.
+//! parameters through [`kind`]; `resolve` follows references with the `index`, and `axes` are
+//! held against what they lead to; `outputs` places results. On the way every `problem` is collected, and [`diagnostic`] shows them all.
 
+mod axes;
 mod check;
 pub mod compare;
 mod cycle;

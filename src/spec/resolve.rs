@@ -25,6 +25,15 @@ pub(super) struct Member<'a> {
     pub checked: Option<Checked>,
 }
 
+impl Member<'_> {
+    /// Says which instance has it, where a stage has several.
+    pub fn problem(&self, span: Span, error: SelectError) -> Problem {
+        let problem = Problem::new(span, error.message).maybe_hint(error.hint);
+        let id = &self.draft.id;
+        if id.axes.is_empty() { problem } else { problem.note(format!("in the instance `{id}`")) }
+    }
+}
+
 pub(super) struct Resolver<'a> {
     pub members: &'a [Member<'a>],
     pub index: &'a Index<'a>,
@@ -34,8 +43,8 @@ pub(super) struct Resolver<'a> {
 /// Who needs an output, for messages.
 #[derive(Clone, Copy)]
 pub(super) enum Needs<'a> {
-    /// A stage and its slot.
-    Slot(&'a str, &'a str),
+    /// A stage, its parameter, and every type of artifact that the parameter has to bring.
+    Parameter(&'a str, &'a str, &'a [ArtifactType]),
     /// A path under `outputs`.
     Path,
 }
@@ -43,8 +52,21 @@ pub(super) enum Needs<'a> {
 impl fmt::Display for Needs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Slot(stage, slot) => write!(f, "`{stage}.{slot}`"),
+            Self::Parameter(stage, parameter, _) => write!(f, "`{stage}.{parameter}`"),
             Self::Path => f.write_str("this path"),
+        }
+    }
+}
+
+impl Needs<'_> {
+    /// "`model` and `scores`"
+    fn types(&self, accepts: ArtifactType) -> String {
+        match self {
+            Self::Parameter(_, _, types) if types.len() > 1 => {
+                let quoted: Vec<String> = types.iter().map(|artifact| format!("`{artifact}`")).collect();
+                quoted.join(" and ")
+            }
+            _ => format!("`{accepts}`"),
         }
     }
 }
@@ -59,19 +81,30 @@ impl<'a> Resolver<'a> {
             .iter()
             .map(|member| {
                 let declared = member.checked.as_ref().map(|checked| checked.content.inputs.as_slice());
-                declared
-                    .unwrap_or_default()
-                    .iter()
-                    .filter_map(|decl| self.input(member, decl, problems))
-                    .collect()
+                let declared = declared.unwrap_or_default();
+                let mut told = HashSet::new();
+                let input = |decl| self.input(member, decl, declared, &mut told, problems);
+                declared.iter().filter_map(input).collect()
             })
             .collect();
         self.report_circles(&inputs, problems);
         inputs
     }
 
-    fn input(&self, member: &Member, decl: &InputDecl, problems: &mut Problems) -> Option<Input> {
-        let needs = Needs::Slot(&member.draft.id.stage, &decl.slot);
+    /// `told` are the references, with their parameters, that problems of this member were reported of: where one
+    /// parameter fills several slots, one of them says it.
+    fn input<'d>(
+        &self,
+        member: &Member,
+        decl: &'d InputDecl,
+        declared: &[InputDecl],
+        told: &mut HashSet<(&'d str, &'d str)>,
+        problems: &mut Problems,
+    ) -> Option<Input> {
+        let parameter = decl.parameter();
+        let siblings = declared.iter().filter(|other| other.parameter() == parameter);
+        let types: Vec<ArtifactType> = siblings.map(|other| other.accepts).collect();
+        let needs = Needs::Parameter(&member.draft.id.stage, parameter, &types);
         let all = matches!(decl.source, SourceDecl::All(_));
         let (references, many) = match &decl.source {
             SourceDecl::Path(path) => {
@@ -86,7 +119,7 @@ impl<'a> Resolver<'a> {
             SourceDecl::Many(references) | SourceDecl::All(references) => (references.as_slice(), true),
         };
         if references.is_empty() {
-            let span = self.span(member, &decl.slot, "");
+            let span = self.span(member, parameter, "");
             problems.push(Problem::new(span, format!("{needs} needs at least one reference")));
             return None;
         }
@@ -101,13 +134,10 @@ impl<'a> Resolver<'a> {
                 Ok(more) => found.extend(more),
                 Err(error) => {
                     complete = false;
-                    let span = self.span(member, &decl.slot, reference.text());
-                    let problem = Problem::new(span, error.message).maybe_hint(error.hint);
-                    let id = &member.draft.id;
-                    problems.push(match id.axes.is_empty() {
-                        true => problem,
-                        false => problem.note(format!("in the instance `{id}`")),
-                    });
+                    if told.insert((parameter, reference.text())) {
+                        let span = self.span(member, parameter, reference.text());
+                        problems.push(member.problem(span, error));
+                    }
                 }
             }
         }
@@ -124,7 +154,7 @@ impl<'a> Resolver<'a> {
         many: bool,
         needs: Needs,
     ) -> Result<Found<'a>, SelectError> {
-        let positions = self.index.find(reference)?;
+        let positions = self.positions(reference)?;
         if !many && positions.len() > 1 {
             let ids: Vec<_> = positions.iter().map(|&at| self.id(at)).collect();
             let message = format!("{needs} needs one instance, but `{reference}` means {}", positions.len());
@@ -133,9 +163,50 @@ impl<'a> Resolver<'a> {
         let mut found = Vec::with_capacity(positions.len());
         for at in positions {
             let Some(checked) = &self.members[at].checked else { continue };
-            found.push((at, output(reference, &checked.content.outputs, accepts, needs)?));
+            found.push((at, self.output(reference, &checked.content.outputs, accepts, needs)?));
         }
         Ok(found)
+    }
+
+    /// What the instances of a stage are called that has problems of its own cannot be known: then there are none.
+    fn positions(&self, reference: &StageRef) -> Result<Vec<usize>, SelectError> {
+        let broken = || {
+            let mut stage = self.members.iter().filter(|member| member.stage.name == reference.stage());
+            stage.any(|member| member.checked.is_none())
+        };
+        self.index.find(reference).or_else(|error| if broken() { Ok(Vec::new()) } else { Err(error) })
+    }
+
+    /// As [`output`]; where that fails, it says which stages give what is needed.
+    fn output(
+        &self,
+        reference: &StageRef,
+        outputs: &'a [OutputDecl],
+        accepts: ArtifactType,
+        needs: Needs,
+    ) -> Result<&'a OutputDecl, SelectError> {
+        output(reference, outputs, accepts, needs).map_err(|error| match (&error.hint, needs) {
+            (None, Needs::Parameter(stage, _, types)) => {
+                SelectError { hint: Some(self.offers(types, stage)), ..error }
+            }
+            _ => error,
+        })
+    }
+
+    fn offers(&self, types: &[ArtifactType], asking: &str) -> String {
+        let gives = |checked: &Checked| {
+            let gives = |wanted: &ArtifactType| {
+                *wanted == ANY || checked.content.outputs.iter().any(|output| output.artifact == *wanted)
+            };
+            types.iter().all(gives)
+        };
+        let givers = self.members.iter().filter(|member| member.checked.as_ref().is_some_and(gives));
+        let mut names: Vec<&str> = givers.map(|member| member.stage.name).collect();
+        names.dedup();
+        match listed(names.into_iter().filter(|name| *name != asking)) {
+            Some(list) => format!("stages that give it: {list}"),
+            None => "no other stage of this pipeline gives it".to_owned(),
+        }
     }
 
     /// Every output of the accepted type, or else the only plain file, of every instance that the
@@ -147,7 +218,7 @@ impl<'a> Resolver<'a> {
         needs: Needs,
     ) -> Result<Found<'a>, SelectError> {
         let mut found = Vec::new();
-        for at in self.index.find(reference)? {
+        for at in self.positions(reference)? {
             let Some(checked) = &self.members[at].checked else { continue };
             let outputs = &checked.content.outputs;
             let meant = |output: &&OutputDecl| reference.output().is_none_or(|name| output.name == name);
@@ -157,7 +228,7 @@ impl<'a> Resolver<'a> {
                 found.extend(of_type(accepts).map(|output| (at, output)));
             } else {
                 let wanted = if of_type(FILE).next().is_some() { FILE } else { accepts };
-                found.push((at, output(reference, outputs, wanted, needs)?));
+                found.push((at, self.output(reference, outputs, wanted, needs)?));
             }
         }
         Ok(found)
@@ -168,7 +239,7 @@ impl<'a> Resolver<'a> {
         if reference.output().is_some() {
             return self.find(reference, ANY, true, Needs::Path);
         }
-        let members = self.index.find(reference)?.into_iter().map(|at| (at, &self.members[at]));
+        let members = self.positions(reference)?.into_iter().map(|at| (at, &self.members[at]));
         let outputs =
             members.filter_map(|(at, member)| Some((at, &member.checked.as_ref()?.content.outputs)));
         Ok(outputs.flat_map(|(at, outputs)| outputs.iter().map(move |output| (at, output))).collect())
@@ -208,16 +279,16 @@ impl<'a> Resolver<'a> {
         Source::Output { producer: InstanceIndex(at), output, artifact, axes }
     }
 
-    fn id(&self, at: usize) -> &'a InstanceId {
+    pub(super) fn id(&self, at: usize) -> &'a InstanceId {
         &self.members[at].draft.id
     }
 
     /// Where a reference is written.
-    fn span(&self, member: &Member, slot: &str, text: &str) -> Span {
+    fn span(&self, member: &Member, parameter: &str, text: &str) -> Span {
         let Some(content) = &member.stage.content else { return member.stage.name_span };
         let mut scope = self.checker.instance_scope(member.draft);
-        let slot_span = content.body.get(slot).map_or(content.kind_span, |node| node.span);
-        place_of(text, slot, content.body, &mut scope).unwrap_or(slot_span)
+        let whole = content.body.get(parameter).map_or(content.kind_span, |node| node.span);
+        place_of(text, parameter, content.body, &mut scope).unwrap_or(whole)
     }
 
     /// Names one circle per set of stages: a matrix would repeat it for each of its instances.
@@ -257,7 +328,7 @@ impl<'a> Resolver<'a> {
         };
         let meant = |reference: &&StageRef| self.index.find(reference).is_ok_and(|found| found.contains(&to));
         match (decl, references.iter().find(meant)) {
-            (Some(decl), Some(reference)) => self.span(member, &decl.slot, reference.text()),
+            (Some(decl), Some(reference)) => self.span(member, decl.parameter(), reference.text()),
             _ => member.stage.name_span,
         }
     }
@@ -287,8 +358,8 @@ fn output<'o>(
             return Err(SelectError { message, hint: did_you_mean(name, "its outputs are", names()) });
         };
         if !fits(&output) {
-            let message =
-                format!("`{stage}.{name}` gives `{}`, but {needs} needs `{accepts}`", output.artifact);
+            let (given, types) = (output.artifact, needs.types(accepts));
+            let message = format!("`{stage}.{name}` gives `{given}`, but {needs} needs {types}");
             return Err(SelectError { message, hint: None });
         }
         return Ok(output);
@@ -310,7 +381,7 @@ fn output<'o>(
         (None, _) => {
             let types: BTreeSet<_> = outputs.iter().map(|output| output.artifact).collect();
             let given = listed(types).unwrap_or_default();
-            let message = format!("`{stage}` gives {given}, but {needs} needs `{accepts}`");
+            let message = format!("`{stage}` gives {given}, but {needs} needs {}", needs.types(accepts));
             Err(SelectError { message, hint: None })
         }
     }

@@ -11,7 +11,8 @@ use serde_yaml::Value;
 
 use super::diagnostic::Diagnostics;
 use super::kind::{
-    ANY, CheckedBody, Complaint, FILE, InputDecl, Kind, Kinds, OutputDecl, Program, SourceDecl,
+    ANY, AxisUse, AxisUses, CheckedBody, Complaint, FILE, InputDecl, Kind, Kinds, OutputDecl, Program,
+    SourceDecl, Vocabulary,
 };
 use super::load::{Request, load_with};
 use super::pipeline::Pipeline;
@@ -28,6 +29,10 @@ trait Fake: Serialize + DeserializeOwned + JsonSchema {
 
     fn environment(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    fn axes(&self) -> AxisUses {
+        AxisUses::default()
     }
 }
 
@@ -71,6 +76,7 @@ fn check<T: Fake>(body: Value) -> Result<CheckedBody, PathError> {
         outputs: T::outputs(),
         complaints: typed.complaints(),
         environment: typed.environment(),
+        axes: typed.axes(),
     })
 }
 
@@ -83,11 +89,11 @@ const fn fake<T: Fake>(name: &'static str) -> FakeKind {
 }
 
 fn one(slot: &str, reference: &StageRef, accepts: &'static str) -> InputDecl {
-    InputDecl { slot: slot.to_owned(), source: SourceDecl::One(reference.clone()), accepts }
+    InputDecl::one(slot, reference, accepts)
 }
 
 fn many(slot: &str, references: &[StageRef], accepts: &'static str) -> InputDecl {
-    InputDecl { slot: slot.to_owned(), source: SourceDecl::Many(references.to_vec()), accepts }
+    InputDecl::many(slot, references.to_vec(), accepts)
 }
 
 fn output(name: &str, artifact: &'static str, file_name: &str) -> OutputDecl {
@@ -106,11 +112,7 @@ struct Load {
 
 impl Fake for Load {
     fn inputs(&self) -> Vec<InputDecl> {
-        let path = |path: &String| InputDecl {
-            slot: "file".into(),
-            source: SourceDecl::Path(path.clone()),
-            accepts: FILE,
-        };
+        let path = |path: &String| InputDecl::new("file", SourceDecl::Path(path.clone()), FILE);
         self.file.iter().map(path).collect()
     }
 
@@ -214,6 +216,10 @@ struct Table {
     from: Vec<StageRef>,
     #[serde(default)]
     title: Option<String>,
+    #[serde(default)]
+    rows: Vec<String>,
+    #[serde(default)]
+    only: BTreeMap<String, serde_json::Value>,
 }
 
 impl Fake for Table {
@@ -223,6 +229,24 @@ impl Fake for Table {
 
     fn outputs() -> Vec<OutputDecl> {
         vec![output("tex", FILE, "table.tex"), output("csv", FILE, "table.csv")]
+    }
+
+    /// Rows are axes or one of two metrics; `only` maps an axis to one value.
+    fn axes(&self) -> AxisUses {
+        let rows = self.rows.iter().filter(|row| !["f1", "recall"].contains(&row.as_str()));
+        let row =
+            |row: &String| AxisUse { field: "rows", axis: row.clone(), or_other: true, ..AxisUse::default() };
+        let only = |(axis, value): (&String, &serde_json::Value)| {
+            let named = |value| AxisUse { field: "only", axis: axis.clone(), value, ..AxisUse::default() };
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            [named(None), named(Some(text))]
+        };
+        AxisUses {
+            slots: vec!["from"],
+            given: vec![("part", vec!["test", "validation"])],
+            others: Some(Vocabulary { noun: "metric", words: vec!["f1", "recall"] }),
+            uses: rows.map(row).chain(self.only.iter().flat_map(only)).collect(),
+        }
     }
 }
 

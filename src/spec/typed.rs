@@ -98,7 +98,9 @@ impl Subject<'_> {
     /// A problem with the value at a path such as `optimiser.lr`.
     pub fn complaint(&self, field: &str, message: &str, hint: Option<String>) -> Problem {
         let path = parse_path(field);
-        let span = if path.is_empty() { self.span } else { self.node.locate(&path) };
+        let written =
+            |path: &[Step]| matches!(path.first(), Some(Step::Key(key)) if self.node.get(key).is_some());
+        let span = if written(&path) { self.node.locate(&path) } else { self.span };
         let message = if field.is_empty() { message.to_owned() } else { format!("`{field}`: {message}") };
         self.problem(span, message).maybe_hint(hint)
     }
@@ -134,7 +136,14 @@ impl Subject<'_> {
                     self.problem(place, format!("{field} expects {expected}, but this is {found_text}"));
                 problem.maybe_hint(type_hint(expected, found))
             }
-            Fault::Other(message) => self.problem(place, format!("{field}: {message}")),
+            Fault::Other(message) => {
+                // Of a map whose keys are words of a kind, the key itself can be wrong.
+                let named =
+                    message.split('`').nth(1).filter(|word| found.and_then(Value::as_str) != Some(word));
+                let of_key = matches!(path.last(), Some(Step::Key(key)) if named == Some(key.as_str()));
+                let place = if of_key { self.node.locate_key(path) } else { place };
+                self.problem(place, format!("{field}: {message}"))
+            }
             Fault::Missing(name) => self.missing(path, name),
         }
     }

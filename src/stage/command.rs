@@ -81,14 +81,13 @@ impl StageKind for Command {
     const PROGRAM: Program = Program::Command;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let declare = |(name, input): (&String, &CommandInput)| InputDecl {
-            slot: name.clone(),
-            accepts: ANY,
-            source: match input {
+        let declare = |(name, input): (&String, &CommandInput)| {
+            let source = match input {
                 CommandInput::One(reference) => SourceDecl::One(reference.clone()),
                 CommandInput::Many(references) => SourceDecl::Many(references.clone()),
                 CommandInput::File(path) => SourceDecl::Path(path.clone()),
-            },
+            };
+            InputDecl::new(name, source, ANY)
         };
         self.inputs.iter().map(declare).collect()
     }

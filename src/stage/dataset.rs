@@ -96,7 +96,7 @@ impl Files {
 }
 
 pub fn file_input(slot: &str, source: SourceDecl) -> InputDecl {
-    InputDecl { slot: slot.to_owned(), source, accepts: FILE }
+    InputDecl::new(slot, source, FILE)
 }
 
 pub fn complaint(field: &str, message: impl Into<String>) -> Complaint {

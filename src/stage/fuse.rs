@@ -63,7 +63,7 @@ impl StageKind for Fuse {
         vec![
             InputDecl::one("data", &self.data, DATASET),
             InputDecl::many("models", self.models.clone(), MODEL),
-            InputDecl::many("scores", self.models.clone(), SCORES),
+            InputDecl::many("scores", self.models.clone(), SCORES).written_in("models"),
         ]
     }
 

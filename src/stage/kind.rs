@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
 use super::work::Work;
-use crate::spec::kind::{CheckedBody, Complaint, InputDecl, Kind, OutputDecl, Program};
+use crate::spec::kind::{AxisUses, CheckedBody, Complaint, InputDecl, Kind, OutputDecl, Program};
 
 /// The parameters of one kind of stage. `deny_unknown_fields` on the struct is part of the
 /// contract; a test over the registry holds every kind to it.
@@ -34,6 +34,11 @@ pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// Environment variables that the stage may see.
     fn environment(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// The axes that the parameters speak of.
+    fn axes(&self) -> AxisUses {
+        AxisUses::default()
     }
 }
 
@@ -88,6 +93,7 @@ impl<T: StageKind> Kind for KindOf<T> {
             outputs: typed.outputs(),
             complaints: typed.complaints(),
             environment: typed.environment(),
+            axes: typed.axes(),
         })
     }
 

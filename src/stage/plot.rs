@@ -22,7 +22,9 @@ use crate::ml::metric::record::Record;
 use crate::report::figure::kind::{FigureKind, Source};
 use crate::report::figure::naming::{Axes, Naming};
 use crate::report::figure::{self, Figure};
-use crate::spec::kind::{ArtifactType, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{
+    ArtifactType, AxisUse, AxisUses, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl,
+};
 use crate::spec::reference::StageRef;
 
 /// The artifact: an SVG image.
@@ -102,8 +104,9 @@ impl StageKind for Plot {
                 (Source::Data, Some(data)) => SourceDecl::One(data.clone()),
                 _ => SourceDecl::Many(references),
             };
-            let slot = slot(source).0.to_owned();
-            self.asks_for(source).then_some(InputDecl { slot, source: from, accepts })
+            let (slot, parameter) = slot(source);
+            let input = InputDecl::new(slot, from, accepts).written_in(parameter);
+            self.asks_for(source).then_some(input)
         };
         SOURCES.into_iter().filter_map(input).collect()
     }
@@ -147,6 +150,21 @@ impl StageKind for Plot {
             }
         }
         complaints
+    }
+
+    /// The axis that means are taken over unless stated need not be there.
+    fn axes(&self) -> AxisUses {
+        let stated = (self.mean_over != seed()).then(|| AxisUse {
+            field: "mean_over",
+            axis: self.mean_over.clone(),
+            ..AxisUse::default()
+        });
+        let of_runs = [Source::History, Source::Evaluation, Source::Curves];
+        AxisUses {
+            slots: of_runs.map(|source| slot(source).0).to_vec(),
+            uses: stated.into_iter().collect(),
+            ..AxisUses::default()
+        }
     }
 }
 
@@ -283,6 +301,13 @@ mod tests {
         let variant: Axes = vec![("variant".into(), "a".into())];
         assert_eq!(told([Protocol::Honest, Protocol::Oracle]), [variant.clone(), variant]);
         assert_eq!(told([Protocol::Honest, Protocol::Honest]), [axes("x"), axes("y")]);
+    }
+
+    #[test]
+    fn the_axis_of_the_means_has_to_be_there_if_it_is_stated() {
+        let uses =
+            |over: &str| checked(&format!("{{ eval: [e], figures: [final-f1]{over} }}")).axes.uses.len();
+        assert_eq!((uses(""), uses(", mean_over: fold")), (0, 1));
     }
 
     #[test]

@@ -79,10 +79,9 @@ impl StageKind for Report {
             ("audits", all, &self.audits, AUDIT),
         ];
         let given = slots.into_iter().filter(|(_, _, references, _)| !references.is_empty());
-        let input = |(slot, source, references, accepts): (&str, fn(_) -> _, &Vec<StageRef>, _)| InputDecl {
-            slot: slot.to_owned(),
-            source: source(references.clone()),
-            accepts,
+        let input = |(slot, source, references, accepts): (&'static str, fn(_) -> _, &Vec<StageRef>, _)| {
+            let parameter = if slot == "labels" { "evaluations" } else { slot };
+            InputDecl::new(slot, source(references.clone()), accepts).written_in(parameter)
         };
         given.map(input).collect()
     }

@@ -14,18 +14,22 @@ use super::evaluate::{DECISIONS, EVALUATION};
 use super::kind::{RunStage, StageKind};
 use super::one_or_many::{AxisValue, OneOrMany};
 use super::work::Work;
+use crate::ml::data::split_data::PartName;
 use crate::ml::metric::bootstrap::Bootstrap;
 use crate::ml::metric::decisions::Decisions;
+use crate::ml::metric::marked::Protocol;
 use crate::ml::metric::record::Record;
 use crate::ml::metric::registry::Metric;
 use crate::report::table::build::build;
-use crate::report::table::measured::Measured;
+use crate::report::table::measured::{Measured, PART, PROTOCOL, protocol_name};
 use crate::report::table::reference::{Reference, shipped_names};
 use crate::report::table::request::{self, DEFAULT_DIGITS, Request};
 use crate::report::table::significance::{self, Correction};
 use crate::report::table::term::Term;
 use crate::report::table::{csv, latex, macros, markdown, sheet};
-use crate::spec::kind::{ArtifactType, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl};
+use crate::spec::kind::{
+    ArtifactType, AxisUse, AxisUses, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl, Vocabulary,
+};
 use crate::spec::reference::StageRef;
 
 /// The artifact: a [`crate::report::table::Table`] as JSON.
@@ -109,15 +113,12 @@ impl StageKind for TableStage {
     fn inputs(&self) -> Vec<InputDecl> {
         let mut inputs = vec![InputDecl::many("from", self.from.0.clone(), EVALUATION)];
         if self.significance.is_some() {
-            inputs.push(InputDecl::many(
-                "decisions",
-                self.from.0.iter().map(whole_stage).collect(),
-                DECISIONS,
-            ));
+            let stages = self.from.0.iter().map(whole_stage).collect();
+            inputs.push(InputDecl::many("decisions", stages, DECISIONS).written_in("from"));
         }
         for (at, path) in self.reference_files() {
             let source = SourceDecl::Path(path.to_owned());
-            inputs.push(InputDecl { slot: reference_slot(at), source, accepts: FILE });
+            inputs.push(InputDecl::new(reference_slot(at), source, FILE).written_in("reference"));
         }
         inputs
     }
@@ -139,12 +140,16 @@ impl StageKind for TableStage {
     fn complaints(&self) -> Vec<Complaint> {
         let problems = request::problems(&self.rows.0, &self.columns.0, &self.mean_over.0);
         let mut complaints: Vec<Complaint> =
-            problems.into_iter().map(|(field, message)| complaint(field, message)).collect();
+            problems.into_iter().map(|(field, message)| complaint(&field, message)).collect();
         if self.from.0.is_empty() {
             complaints.push(complaint("from", "name at least one `evaluate` stage"));
         }
-        if self.digits > MAX_DIGITS || self.digits_of.values().any(|digits| *digits > MAX_DIGITS) {
-            complaints.push(complaint("digits", format!("at most {MAX_DIGITS} decimals make sense")));
+        let of_metrics =
+            self.digits_of.iter().map(|(metric, digits)| (format!("digits_of.{metric}"), *digits));
+        for (field, digits) in [("digits".to_owned(), self.digits)].into_iter().chain(of_metrics) {
+            if digits > MAX_DIGITS {
+                complaints.push(complaint(&field, format!("at most {MAX_DIGITS} decimals make sense")));
+            }
         }
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         let letter = self.name.starts_with(|c: char| c.is_ascii_alphabetic());
@@ -177,6 +182,35 @@ impl StageKind for TableStage {
             );
         }
         complaints
+    }
+
+    fn axes(&self) -> AxisUses {
+        let named = |field, axis: &String| AxisUse { field, axis: axis.clone(), ..AxisUse::default() };
+        let shown = [("rows", &self.rows), ("columns", &self.columns)];
+        let terms = shown.into_iter().flat_map(|(field, terms)| {
+            terms.0.iter().filter_map(move |term| match term {
+                Term::Axis(axis) => Some(AxisUse { or_other: true, ..named(field, axis) }),
+                Term::Metric(_) => None,
+            })
+        });
+        let averaged = self.mean_over.0.iter().map(|axis| named("mean_over", axis));
+        let kept = self.only.iter().flat_map(|(axis, values)| {
+            let value =
+                move |value: &AxisValue| AxisUse { value: Some(value.0.clone()), ..named("where", axis) };
+            std::iter::once(named("where", axis)).chain(values.0.iter().map(value))
+        });
+        AxisUses {
+            slots: vec!["from"],
+            given: vec![
+                (PROTOCOL, [Protocol::Honest, Protocol::Oracle].map(protocol_name).to_vec()),
+                (PART, [PartName::Test, PartName::Validation].map(PartName::name).to_vec()),
+            ],
+            others: Some(Vocabulary {
+                noun: "metric",
+                words: Metric::ALL.iter().map(|metric| metric.name()).collect(),
+            }),
+            uses: terms.chain(averaged).chain(kept).collect(),
+        }
     }
 }
 
@@ -242,6 +276,9 @@ impl RunStage for TableStage {
             measured.push(Measured { axes: input.axes.clone(), blob: input.blob, record });
         }
         let mut table = build(&request, &measured)?;
+        for name in request.unused_names(&table) {
+            work.warn(format!("`names` has `{name}`, but nothing is called so"));
+        }
         if let Some(significance) = &self.significance {
             let settings = significance::Settings {
                 baseline: significance.baseline.as_ref().map(|value| value.0.clone()),
@@ -352,10 +389,8 @@ mod tests {
     use super::*;
     use crate::digest::{BlobId, Digest};
     use crate::ml::data::csr::Csr;
-    use crate::ml::data::split_data::PartName;
     use crate::ml::metric::counts::Counts;
     use crate::ml::metric::evaluation::Evaluator;
-    use crate::ml::metric::marked::Protocol;
     use crate::protocol::JobInput;
 
     fn check(yaml: &str) -> Vec<String> {
@@ -384,11 +419,17 @@ mod tests {
         let complaints = |yaml: &str| check(yaml).join("\n");
         assert_eq!(complaints("{ from: eval, rows: variant, columns: [data, macro_f1, bce] }"), "");
         for (yaml, expected) in [
-            ("{ from: e, rows: variant, columns: macro_fi }", "did you mean `macro_f1`?"),
+            (
+                "{ from: e, rows: variant, columns: macro_fi }",
+                "columns: there is no metric `macro_fi`; did you",
+            ),
+            ("{ from: e, rows: variant, columns: [seed, macro_fi] }", "columns[1]: there is no metric"),
             ("{ from: e, rows: variant, columns: seed }", "no metric is named"),
             ("{ from: e, rows: bce, columns: macro_f1 }", "metrics are in the rows already"),
-            ("{ from: e, rows: [v, v], columns: bce }", "rows: `v` is given twice"),
+            ("{ from: e, rows: [v, v], columns: bce }", "rows[1]: `v` is given twice"),
             ("{ from: e, rows: v, columns: bce, mean_over: v }", "averaged over"),
+            ("{ from: e, rows: v, columns: bce, digits: 16 }", "digits: at most 15"),
+            ("{ from: e, rows: v, columns: bce, digits_of: { bce: 16 } }", "digits_of.bce: at most 15"),
             ("{ from: e, rows: v, columns: bce, name: 1st }", "name: use letters"),
             ("{ from: e, rows: v, columns: bce, label: 'a}b' }", "label: use letters"),
             ("{ from: e, rows: v, columns: bce, reference: paper-table-9 }", "paper-table-1"),
@@ -400,6 +441,25 @@ mod tests {
         ] {
             assert!(complaints(yaml).contains(expected), "{yaml}: {}", complaints(yaml));
         }
+    }
+
+    #[test]
+    fn every_axis_that_is_named_has_to_be_one_of_the_records() {
+        let yaml = "{ from: e, rows: [v, part], columns: bce, mean_over: seed, where: { protocol: honest, lr: [0.1] } }";
+        let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
+        let shown = |named: &AxisUse| format!("{} {} {:?}", named.field, named.axis, named.value);
+        assert_eq!(
+            stage.axes().uses.iter().map(shown).collect::<Vec<_>>(),
+            [
+                "rows v None",
+                "rows part None",
+                "mean_over seed None",
+                "where lr None",
+                "where lr Some(\"0.1\")",
+                "where protocol None",
+                "where protocol Some(\"honest\")"
+            ]
+        );
     }
 
     #[test]
@@ -458,6 +518,7 @@ mod tests {
             "from": "eval", "rows": "variant", "columns": ["macro_f1", "hamming_loss"], "mean_over": "seed",
             "significance": { "baseline": "bad", "bootstrap": { "replicates": 200 } },
             "reference": { "file": "refs.yaml" },
+            "names": { "variant=good": "good", "macro_f1": "F1", "seed": "run", "god": "nobody" },
         });
         let run = || Trial::run_job::<TableStage>(body.clone(), inputs.clone()).unwrap();
         let (first, second) = (run(), run());
@@ -466,6 +527,8 @@ mod tests {
             assert_eq!(text, std::fs::read_to_string(second.output(output)).unwrap());
             assert!(!text.contains(directory.path().to_str().unwrap()), "{output} names a path");
         }
+        let unused = ["god", "seed"].map(|name| format!("`names` has `{name}`, but nothing is called so"));
+        assert_eq!(first.warnings(), unused);
         let md = std::fs::read_to_string(first.output("md")).unwrap();
         assert!(md.contains("\\* differs from bad"), "{md}");
         assert!(md.contains("| good | **0.9"), "{md}");

@@ -54,7 +54,7 @@ impl StageKind for Threshold {
         vec![
             InputDecl::one("data", &self.data, DATASET),
             InputDecl::one("model", &self.model, MODEL),
-            InputDecl::one("scores", &self.model, SCORES),
+            InputDecl::one("scores", &self.model, SCORES).written_in("model"),
         ]
     }
 

@@ -175,6 +175,46 @@ fn a_run_is_watched_until_its_end() {
 }
 
 #[test]
+fn every_row_of_a_large_run_is_followed() {
+    let Some(browser) = Browser::start() else { return };
+    let numbers: Vec<String> = (0..203).map(|number| number.to_string()).collect();
+    let test = PipelineTest::new(&format!(
+        "
+name: large
+stages:
+  first:
+    command: {{ run: \"until [ -e \\\"$GO\\\" ]; do sleep 0.05; done; echo 1 > x\", outputs: [x], env: [GO] }}
+  many:
+    matrix: {{ number: [{}] }}
+    command: {{ run: \"echo ${{matrix.number}} > x\", outputs: [x], inputs: {{ first: first }} }}
+",
+        numbers.join(", ")
+    ));
+    let (mut child, url) = start(&test);
+    browser.open(&url);
+    browser.wait_for("return document.querySelector('circle').dataset.status === 'running'");
+    // Rows that a search has taken away come back as they are by then.
+    let search = |word: &str| {
+        let typed = format!("field.value = '{word}'; field.dispatchEvent(new Event('input'))");
+        browser.run(&format!("const field = document.querySelector('.search input'); {typed}"));
+    };
+    search("first");
+    let_go(&test);
+    browser.wait_for("return document.getElementById('said').textContent.startsWith('Ended after')");
+    search("");
+    browser.click(".more button");
+    let states = browser
+        .run("return [...document.querySelectorAll('tbody .status')].map(word => word.textContent)")
+        .as_array()
+        .unwrap()
+        .clone();
+    assert_eq!(states.len(), 204);
+    assert!(states.iter().all(|state| state == "computed"), "{states:?}");
+    assert!(child.wait().unwrap().success());
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
 fn learning_curves_grow_while_a_stage_learns() {
     let Some(browser) = Browser::start() else { return };
     let test = PipelineTest::new(

@@ -193,6 +193,80 @@ fn the_schema_is_json_and_knows_every_kind() {
 }
 
 #[test]
+fn a_pipeline_is_named_in_the_same_ways_everywhere() {
+    let test = PipelineTest::new(TWO);
+    test.pipe(&["run"]).exits_with(2).says("which pipeline?");
+    test.pipe(&["run", "-f", "pipeline.yaml", "fit[static]"]).ok();
+    test.pipe(&["run", "table"]).ok();
+    for words in
+        [&["plan"][..], &["status"], &["graph"], &["why", "table"], &["show", "table"], &["logs", "table"]]
+    {
+        test.pipe(words).ok();
+        let behind: Vec<&str> = words.iter().copied().chain(["-f", "pipeline.yaml"]).collect();
+        test.pipe(&behind).ok();
+        let before: Vec<&str> = [&words[..1], &["pipeline.yaml"], &words[1..]].concat();
+        test.pipe(&before).ok();
+        let twice: Vec<&str> = before.into_iter().chain(["-f", "other.yaml"]).collect();
+        test.pipe(&twice).exits_with(2).says("named twice");
+    }
+    for words in
+        [&["lock"][..], &["verify"], &["export", "-o", "x.tar.zst"], &["provenance", "--ro-crate", "x"]]
+    {
+        let behind: Vec<&str> = words.iter().copied().chain(["-f", "pipeline.yaml"]).collect();
+        test.pipe(&behind).ok();
+    }
+    test.pipe(&["plan", "tabel"]).exits_with(2).says("did you mean `table`?");
+    test.pipe(&["status", "table"]).exits_with(2).says("no file `table`").says("pipe show table");
+    test.pipe(&["why", "pipeline.yaml"]).exits_with(2).says("name the stage");
+    test.pipe(&["table", "table"]).exits_with(2).says("the pipeline has no `table` stage");
+}
+
+#[test]
+fn a_reference_to_the_wrong_stage_says_which_ones_are_right() {
+    let yaml = "
+name: wrong
+stages:
+  data: { synthetic: { rows: 50, test_rows: 10, features: 20, labels: 5, labels_per_row: 1, features_per_row: 2 } }
+  linear: { fit: { data: data, model: { kind: ridge } } }
+  idf: { idf: { data: data } }
+  train: { matrix: { variant: [adaptiv, static] }, train: { data: data, idf: idf, variant: \"${matrix.variant}\" } }
+  cut: { threshold: { data: data, model: data } }
+  judged: { evaluate: { data: data, model: \"train[adaptive]\" } }
+  t: { table: { from: judged, rows: stage, columns: macro_f1, digits_of: { macro_f9: 2 } } }
+";
+    let said = PipelineTest::new(yaml).pipe(&["plan", "pipeline.yaml"]).exits_with(2);
+    let said = said
+        .says("`data` gives `dataset`, but `cut.model` needs `model` and `scores`")
+        .says("pipeline.yaml:8:42")
+        .says("stages that give it: `linear`")
+        .says("`variant` cannot be `adaptiv`")
+        .says("macro_f9: 2 } } }\n   |")
+        .stderr;
+    assert_eq!(said.matches("error:").count(), 3, "{said}");
+    let caret = said.lines().skip_while(|line| !line.contains("digits_of: {")).nth(1).unwrap();
+    assert!(caret.trim_end().ends_with("^^^^^^^^"), "{said}");
+}
+
+#[test]
+fn what_is_no_bundle_is_said_to_be_none() {
+    let test = PipelineTest::new(TWO);
+    test.write("notes.txt", "no archive at all");
+    test.pipe(&["import", "notes.txt"]).exits_with(2).says("notes.txt: it is no bundle of `pipe export`");
+}
+
+#[test]
+fn the_environment_does_not_show_in_usage_lines() {
+    let test = PipelineTest::new(TWO);
+    let output = test.command(&["why"]).env("PIPE_DATA_DIR", "elsewhere").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("Usage: pipe why") && !said.contains("--data-dir"), "{said}");
+    let output =
+        test.command(&["data", "path", "bibtex"]).env("PIPE_DATA_DIR", "elsewhere").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("is not in elsewhere"), "{said}");
+}
+
+#[test]
 fn bad_arguments_exit_with_2_and_help_with_0() {
     let test = PipelineTest::new(TWO);
     test.pipe(&["run"]).exits_with(2);

@@ -29,6 +29,13 @@ struct Fields<'a> {
     optional: bool,
 }
 
+impl Fields<'_> {
+    /// How to name another column of texts: new rows come by the command line, where labels are optional.
+    fn other_column(&self) -> &'static str {
+        if self.optional { " (`--text-column NAME` names another)" } else { "" }
+    }
+}
+
 /// Reads CSV or JSON lines. Labels are numbered in the order in which they first appear.
 pub fn read_table(
     source: &Source,

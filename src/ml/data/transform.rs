@@ -1,6 +1,7 @@
 //! What was done to the features of a data set, so that it can be done to new rows: the files `transform.json`
 //! and, for texts, `vocabulary.json` of the artifact `dataset`. All of it was fitted on training rows.
 
+use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use super::artifact::CsrWriter;
 use super::artifact::dataset::write_json;
 use super::compress::Input;
 use super::csr::{Csr, Dense, Features};
-use super::detect::detect;
+use super::detect::{detect, first_line};
 use super::error::DataError;
 use super::read::read;
 use super::report::Format;
@@ -96,19 +97,17 @@ pub fn read_new_rows(
     let counted = matches!(meta.report.format, Format::Libsvm | Format::Xmc);
     let vocabulary = dataset.join(VOCABULARY);
     let texts = vocabulary.is_file();
-    let found = detect(Input::open(file, 1)?.head(), false);
-    if found == Some(Format::Arff) {
-        // Which of its columns are labels may be said elsewhere: features would be taken for their neighbours.
-        return Err(DataError::file(
-            file,
-            "new rows are not read from ARFF: give LIBSVM text, CSV or JSON lines with texts, or a NumPy array",
-        ));
+    let opened = Input::open(file, 1)?;
+    let found = detect(opened.head(), false);
+    let wanted = Wanted { texts, dense: meta.dense, features: meta.features_before };
+    if let Some(found) = wanted.refuses(found, opened.head()) {
+        return Err(DataError::file(file, format!("{found}, but the model wants {wanted}")));
     }
     if found == Some(Format::Libsvm) && !counted && !texts && how.feature_base.is_none() {
         return Err(DataError::file(
             file,
-            "say whether its features are counted from 0 or from 1 (`--feature-base`): the model's own data was no \
-             LIBSVM text, and to guess would be to risk taking every feature for its neighbour",
+            "say whether its features are counted from 0 or from 1 (`--feature-base 0`, `--feature-base 1`): the model's \
+             own data was no LIBSVM text, and to guess would be to risk taking every feature for its neighbour",
         ));
     }
     let options = ReadOptions {
@@ -133,13 +132,7 @@ pub fn read_new_rows(
             }
         }
         Raw::Text(_) => {
-            return Err(DataError::file(file, "it holds texts, and the model was trained on numbers"));
-        }
-        Raw::Set(_) if texts => {
-            return Err(DataError::file(
-                file,
-                "it holds numbers, and the model was trained on texts: give CSV or JSON lines",
-            ));
+            return Err(DataError::file(file, format!("it holds texts, but the model wants {wanted}")));
         }
         Raw::Set(set) => match &set.features {
             Features::Sparse(features) if !meta.dense => sparse(features, &transform, &mut writer)?,
@@ -159,6 +152,50 @@ pub fn read_new_rows(
         },
     }
     writer.finish(meta.features as usize)
+}
+
+/// What kind of rows a model was trained on.
+struct Wanted {
+    texts: bool,
+    dense: bool,
+    features: u64,
+}
+
+impl Wanted {
+    /// What was found in place of such rows, if the beginning of a file shows it.
+    fn refuses(&self, found: Option<Format>, head: &[u8]) -> Option<String> {
+        match found {
+            _ if head.is_empty() => Some("it is empty".to_owned()),
+            // Which of its columns are labels may be said elsewhere: features would be taken for their neighbours.
+            Some(Format::Arff) => Some("it is ARFF, which new rows are not read from".to_owned()),
+            Some(format @ (Format::Csv | Format::Jsonl)) if !self.texts => {
+                Some(format!("it is {}, which is read as texts", format.name()))
+            }
+            Some(format) if self.texts && !matches!(format, Format::Csv | Format::Jsonl) => {
+                Some(format!("it is {}, which is numbers", format.name()))
+            }
+            None if !self.texts => {
+                Some(format!("it looks like text (it starts with `{}`)", first_line(head)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.texts, self.dense) {
+            (true, _) => {
+                f.write_str("texts: CSV or JSON lines with a column `text` (or `--text-column NAME`)")
+            }
+            (false, true) => {
+                write!(f, "numbers: a NumPy array with a row of {} numbers for each row", self.features)
+            }
+            (false, false) => {
+                write!(f, "numbers: LIBSVM text (`12:0.3 88:0.07`) of {} features", self.features)
+            }
+        }
+    }
 }
 
 fn sparse(features: &Csr, transform: &Transform, writer: &mut CsrWriter) -> Result<(), DataError> {
@@ -264,13 +301,30 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_refused_by_a_model_of_numbers() {
+    fn a_refusal_says_what_was_found_and_what_is_wanted() {
         let temp = tempfile::tempdir().unwrap();
         dataset(temp.path(), &Preparation::default());
-        let fresh = temp.path().join("fresh.csv");
-        std::fs::write(&fresh, "text,labels\nhello,a\n").unwrap();
-        let how = NewRows::default();
-        let error = read_new_rows(&fresh, &temp.path().join("dataset"), &how, temp.path(), 1).unwrap_err();
-        assert!(error.to_string().contains("trained on numbers"), "{error}");
+        let fresh = temp.path().join("fresh");
+        for (content, found) in [
+            ("text,labels\nhello,a\n", "it is CSV, which is read as texts"),
+            ("text\nhello\n", "it looks like text (it starts with `text`)"),
+            ("{\"text\": \"hello\"}\n", "it is JSON lines, which is read as texts"),
+            ("@relation x\n@attribute a numeric\n", "it is ARFF, which new rows are not read from"),
+            ("", "it is empty"),
+        ] {
+            std::fs::write(&fresh, content).unwrap();
+            let refused =
+                read_new_rows(&fresh, &temp.path().join("dataset"), &NewRows::default(), temp.path(), 1);
+            let wanted = "but the model wants numbers: LIBSVM text (`12:0.3 88:0.07`) of 4 features";
+            let expected = format!("{}: {found}, {wanted}", fresh.display());
+            assert_eq!(refused.unwrap_err().to_string(), expected);
+        }
+        let texts = Wanted { texts: true, dense: false, features: 9 };
+        assert_eq!(
+            texts.refuses(Some(Format::Libsvm), b"1 2:3"),
+            Some("it is LIBSVM, which is numbers".into())
+        );
+        assert_eq!(texts.refuses(None, b"text"), None, "one column of texts");
+        assert!(texts.to_string().contains("--text-column"), "{texts}");
     }
 }

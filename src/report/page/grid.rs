@@ -161,7 +161,10 @@ impl Grid {
     }
 
     pub fn html(&self) -> Html {
-        let (shown, hidden) = self.rows.split_at(self.rows.len().min(SHOWN));
+        // What a live page follows has to be an element that can be changed.
+        let followed = self.rows.iter().any(|row| row.instance.is_some());
+        let (shown, hidden) =
+            self.rows.split_at(if followed { self.rows.len() } else { self.rows.len().min(SHOWN) });
         let heading = el("tr").children(self.columns.iter().map(Column::html));
         let body = el("tbody").children(shown.iter().map(|row| self.row(row)));
         let caption = (!self.caption.is_empty()).then(|| el("caption").text(&self.caption));
@@ -185,6 +188,10 @@ impl Grid {
             grid = grid
                 .child(el("p").class("more").text(&words))
                 .child(el("script").attr("type", "application/json").class("rest").child(Html::json(&rest)));
+        }
+        if followed && shown.len() > SHOWN {
+            // Only a search makes the script put something there.
+            grid = grid.child(el("p").class("more").flag("hidden"));
         }
         grid.into()
     }
@@ -293,6 +300,15 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_a_live_page_follows_are_all_elements() {
+        let mut grid = grid(SHOWN + 3);
+        grid.rows.iter_mut().for_each(|row| row.instance = Some("train".to_owned()));
+        let html = grid.html().into_string();
+        assert_eq!(html.matches("<tr data-instance=\"train\">").count(), SHOWN + 3, "{html}");
+        assert!(html.contains("<p class=\"more\" hidden></p>") && !html.contains("class=\"rest\""), "{html}");
+    }
+
+    #[test]
     fn an_oracle_row_or_column_is_marked() {
         let mut grid = grid(0);
         grid.columns.push(Column::measured(Marked::new(Protocol::Oracle, "f1".to_owned())));
@@ -309,16 +325,20 @@ mod tests {
         #[test]
         fn no_text_breaks_out(text in hostile()) {
             let cells = || vec![Cell::text(&*text).below(&*text), Cell::code(&*text)];
-            let grid = Grid {
-                caption: text.clone(),
-                columns: vec![Column::text(&*text).help(&*text), Column::text(&*text)],
-                rows: (0..=SHOWN).map(|_| Row::plain(cells()).about(&*text)).collect(),
-            };
-            let html = grid.html().into_string();
-            prop_assert_eq!(html.matches("<script").count(), 1, "only the data");
-            prop_assert_eq!(html.matches("</script").count(), 1);
-            prop_assert!(!html.contains("<svg") && !html.contains("<!--"));
-            prop_assert_eq!(html.matches("<tr").count(), SHOWN + 1);
+            let plain = || Row::plain(cells());
+            let live = || plain().about(&*text);
+            for (row, scripts) in [(&plain as &dyn Fn() -> Row, 1), (&live, 0)] {
+                let grid = Grid {
+                    caption: text.clone(),
+                    columns: vec![Column::text(&*text).help(&*text), Column::text(&*text)],
+                    rows: (0..=SHOWN).map(|_| row()).collect(),
+                };
+                let html = grid.html().into_string();
+                prop_assert_eq!(html.matches("<script").count(), scripts, "only the data");
+                prop_assert_eq!(html.matches("</script").count(), scripts);
+                prop_assert!(!html.contains("<svg") && !html.contains("<!--"));
+                prop_assert_eq!(html.matches("<tr").count(), SHOWN + 2 - scripts);
+            }
         }
     }
 }

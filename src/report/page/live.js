@@ -3,14 +3,15 @@ addEventListener("DOMContentLoaded", () => {
   const said = document.getElementById("said");
   const say = text => { if (said) said.textContent = text; };
   say("Connecting to the run.");
-  const find = (selector, instance) =>
-    [...document.querySelectorAll(selector)].find(element => element.dataset.instance === instance);
+  /* All of them are there now; searching takes rows out of the document, but here they are still found. */
+  const all = selector => new Map([...document.querySelectorAll(selector)].map(element => [element.dataset.instance, element]));
+  const [rows, dots] = [all("tr"), all("circle")];
 
   /* By instance: the row of the table, the dot in the drawing, and what they show. */
   const stages = new Map();
   const stage = instance => {
     if (!stages.has(instance)) {
-      stages.set(instance, { row: find("tr", instance), dot: find("circle", instance), status: "waiting" });
+      stages.set(instance, { row: rows.get(instance), dot: dots.get(instance), status: "waiting" });
     }
     return stages.get(instance);
   };

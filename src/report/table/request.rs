@@ -1,11 +1,11 @@
 //! What a table is to show.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Axis;
 use super::reference::Reference;
 use super::term::Term;
 use super::title;
+use super::{Axis, Table};
 use crate::ml::metric::registry::Metric;
 
 pub const DEFAULT_DIGITS: u8 = 4;
@@ -86,50 +86,73 @@ impl Request {
         named.cloned().unwrap_or_else(|| title::value(axis, value))
     }
 
+    /// The keys of `names` that nothing in the table is called by.
+    pub fn unused_names(&self, table: &Table) -> Vec<&str> {
+        let mut used: BTreeSet<String> =
+            table.row_axes.iter().chain(&table.column_axes).map(|axis| axis.axis.clone()).collect();
+        for value in table.rows.iter().chain(&table.columns).flat_map(|line| &line.values) {
+            used.insert(format!("{}={}", value.axis, value.value));
+            used.insert(value.value.clone());
+        }
+        self.names.keys().map(String::as_str).filter(|name| !used.contains(*name)).collect()
+    }
+
     pub(super) fn metric_title(&self, metric: Metric) -> String {
         self.names.get(metric.name()).cloned().unwrap_or_else(|| title::metric(metric))
     }
 }
 
 /// Fields that make no sense together, and why.
-pub fn problems(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<(&'static str, String)> {
+pub fn problems(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<(String, String)> {
     let mut problems = Vec::new();
     for (field, terms) in [("rows", rows), ("columns", columns)] {
         if terms.is_empty() {
-            problems.push((field, "there is nothing to make them of".to_owned()));
+            problems.push((field.to_owned(), "there is nothing to make them of".to_owned()));
         }
         for (at, term) in terms.iter().enumerate() {
             let name = match term {
                 Term::Metric(metric) => metric.name(),
                 Term::Axis(axis) => axis.as_str(),
             };
-            if let Some(metric) = term.misspelt() {
-                problems.push((field, format!("there is no metric `{name}`; did you mean `{metric}`?")));
-            }
+            let mut complain = |message| problems.push((place(field, terms, at), message));
             if name == "metric" {
-                problems.push((field, "name the metrics themselves: `macro_f1`, `bce`".to_owned()));
+                complain("name the metrics themselves: `macro_f1`, `bce`".to_owned());
             }
             if terms[..at].contains(term) || (field == "columns" && rows.contains(term)) {
-                problems.push((field, format!("`{name}` is given twice")));
+                complain(format!("`{name}` is given twice"));
             }
             if mean_over.iter().any(|axis| axis == name) {
-                problems
-                    .push((field, format!("`{name}` is averaged over (`mean_over`) and cannot be shown")));
+                complain(format!("`{name}` is averaged over (`mean_over`) and cannot be shown"));
             }
         }
     }
     let has_metrics = |terms: &[Term]| terms.iter().any(|term| matches!(term, Term::Metric(_)));
     match (has_metrics(rows), has_metrics(columns)) {
-        (false, false) => {
-            problems.push(("columns", "no metric is named; `pipe metrics` lists them".to_owned()));
-        }
-        (true, true) => problems.push(("columns", "metrics are in the rows already".to_owned())),
+        (false, false) => problems.push(no_metric(rows, columns)),
+        (true, true) => problems.push(("columns".to_owned(), "metrics are in the rows already".to_owned())),
         (in_rows, _) => {
             let (field, terms) = if in_rows { ("columns", columns) } else { ("rows", rows) };
             if !terms.iter().any(|term| matches!(term, Term::Axis(_))) && !terms.is_empty() {
-                problems.push((field, "name at least one axis".to_owned()));
+                problems.push((field.to_owned(), "name at least one axis".to_owned()));
             }
         }
     }
     problems
+}
+
+/// Where one of the terms is written.
+fn place(field: &str, terms: &[Term], at: usize) -> String {
+    if terms.len() == 1 { field.to_owned() } else { format!("{field}[{at}]") }
+}
+
+fn no_metric(rows: &[Term], columns: &[Term]) -> (String, String) {
+    for (field, terms) in [("columns", columns), ("rows", rows)] {
+        for (at, term) in terms.iter().enumerate() {
+            if let (Some(metric), Term::Axis(name)) = (term.misspelt(), term) {
+                let message = format!("there is no metric `{name}`; did you mean `{metric}`?");
+                return (place(field, terms, at), message);
+            }
+        }
+    }
+    ("columns".to_owned(), "no metric is named; `pipe metrics` lists them".to_owned())
 }

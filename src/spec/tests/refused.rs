@@ -132,6 +132,17 @@ stages:
 }
 
 #[test]
+fn axes_must_be_those_of_what_flows_in() {
+    let rows = |rows: &str| ABLATION.replace("title: \"after ${vars.epochs} epochs\"", rows);
+    load_text(&rows("rows: [variant, part, f1], only: { seed: 1, part: test }")).unwrap();
+    assert_shown!(problems(&rows(
+        "rows: [varient, \"${vars.epochs}\", recal, stage], only: { sead: 1, seed: 7, part: tst }"
+    )));
+    let unknown = rows("rows: [varient]").replace("eval[*]", "evl[*]");
+    assert!(!problems(&unknown).contains("has the axis"), "what flows in cannot be known");
+}
+
+#[test]
 fn circles_name_their_members() {
     assert_shown!(problems(
         r#"

@@ -15,7 +15,8 @@ use pipe::ml::signal::supply::LocalSupply;
 pub enum PredictError {
     #[error(
         "the local signal `batch-labels` is made of the true labels of the rows that are to be predicted: \
-         choose `train-neighbours`, `predicted` or `none`, or evaluate by the oracle protocol"
+         choose `train-neighbours`, `predicted` or `none` (`--signal` of `pipe predict` and `pipe explain`, `signal` of a \
+         stage), or evaluate by the oracle protocol"
     )]
     NeedsLabels,
     #[error("the local signal `train-neighbours` needs the training rows")]

@@ -55,7 +55,9 @@ pub trait System: Send {
     /// Breaks the decisions about one of the rows down into what led to them.
     fn explain(&mut self, rows: Unlabelled, asked: Asked) -> Result<Explanation> {
         let _ = (rows, asked);
-        bail!("a model of this kind cannot say what led to its decisions")
+        bail!(
+            "this model cannot say what led to its decisions: only those of `train` stages can be explained"
+        )
     }
 
     /// What a model says of the way it was made that an audit should know.

@@ -17,7 +17,8 @@ pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault>
     let find = |name: &str| {
         columns.iter().position(|column| column.trim() == name).ok_or_else(|| {
             let names: Vec<&str> = columns.iter().map(|column| column.trim()).collect();
-            Fault::new(0, format!("there is no column `{name}`; the columns are: {}", names.join(", ")))
+            let hint = fields.other_column();
+            Fault::new(0, format!("there is no column `{name}`; the columns are: {}{hint}", names.join(", ")))
         })
     };
     let text_column = find(fields.text)?;

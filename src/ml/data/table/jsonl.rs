@@ -23,8 +23,10 @@ fn record(line: &str, fields: &Fields) -> Result<Record, Fault> {
         let reason = message.split(" at line ").next().unwrap_or_default().to_owned();
         Fault::new(e.column().saturating_sub(1).min(line.trim_end().len()), reason)
     })?;
-    let field =
-        |name: &str| value.get(name).ok_or_else(|| Fault::new(0, format!("there is no field `{name}`")));
+    let field = |name: &str| {
+        let missing = || Fault::new(0, format!("there is no field `{name}`{}", fields.other_column()));
+        value.get(name).ok_or_else(missing)
+    };
     let text = field(fields.text)?.as_str();
     let text = text.ok_or_else(|| Fault::new(0, format!("the field `{}` is not a string", fields.text)))?;
     let labels = match field(fields.labels) {

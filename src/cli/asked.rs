@@ -1,0 +1,108 @@
+//! What the words of a command mean: `[FILE] [STAGE]...`, where both may be left out, and `-f FILE` may stand anywhere.
+
+use std::path::{Path, PathBuf};
+
+use super::args::PipelineArgs;
+use super::exit::Failure;
+
+/// The pipeline file, if one is named, and stages.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub file: Option<PathBuf>,
+    pub stages: Vec<String>,
+}
+
+impl Asked {
+    /// The first word is a file, or else a stage of the pipeline that is meant anyway.
+    pub fn stages(
+        pipeline: &PipelineArgs,
+        first: Option<&PathBuf>,
+        rest: &[String],
+    ) -> Result<Self, Failure> {
+        let named = pipeline.named.clone();
+        let (file, first) = match (named, first) {
+            (Some(named), Some(first)) if is_file(first) => return Err(twice(&named, first)),
+            (None, Some(first)) if is_file(first) => (Some(first.clone()), None),
+            (named, first) => (named, first.map(|word| word.to_string_lossy().into_owned())),
+        };
+        Ok(Self { file, stages: first.into_iter().chain(rest.iter().cloned()).collect() })
+    }
+
+    /// For a command that needs a stage.
+    pub fn stage(pipeline: &PipelineArgs, file: Option<&PathBuf>, stage: &str) -> Result<Self, Failure> {
+        if let (Some(named), Some(file)) = (&pipeline.named, file) {
+            return Err(twice(named, file));
+        }
+        if file.is_none() && is_file(Path::new(stage)) {
+            return Err(Failure::bad_input(format!("`{stage}` is a file; name the stage behind it")));
+        }
+        let file = pipeline.named.as_ref().or(file).cloned();
+        Ok(Self { file, stages: vec![stage.to_owned()] })
+    }
+
+    /// For a command that is about all of a pipeline.
+    pub fn file(pipeline: &PipelineArgs, file: Option<&PathBuf>) -> Result<Option<PathBuf>, Failure> {
+        match (&pipeline.named, file) {
+            (Some(named), Some(file)) => Err(twice(named, file)),
+            (None, Some(word)) if !is_file(word) => {
+                let word = word.display();
+                Err(Failure::bad_input(format!(
+                    "there is no file `{word}`, and this command takes no stage; `pipe show {word}` shows one"
+                )))
+            }
+            (named, file) => Ok(named.as_ref().or(file).cloned()),
+        }
+    }
+}
+
+fn twice(named: &Path, file: &Path) -> Failure {
+    let (named, file) = (named.display(), file.display());
+    Failure::bad_input(format!("the pipeline is named twice: `-f {named}` and `{file}`"))
+}
+
+/// A file that is there, or a word that can only be meant as one: no stage has a slash in its name, or such an ending.
+fn is_file(word: &Path) -> bool {
+    let text = word.to_string_lossy();
+    let name = text.split('[').next().unwrap_or_default();
+    word.is_file() || name.contains('/') || text.ends_with(".yaml") || text.ends_with(".yml")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pipeline(named: Option<&str>) -> PipelineArgs {
+        PipelineArgs { named: named.map(PathBuf::from), set: Vec::new() }
+    }
+
+    fn stages(named: Option<&str>, words: &[&str]) -> Result<(Option<String>, String), String> {
+        let first = words.first().map(PathBuf::from);
+        let rest: Vec<String> = words.iter().skip(1).map(|word| (*word).to_owned()).collect();
+        let asked = Asked::stages(&pipeline(named), first.as_ref(), &rest).map_err(|failure| failure.text)?;
+        Ok((asked.file.map(|file| file.display().to_string()), asked.stages.join(" ")))
+    }
+
+    #[test]
+    fn the_first_word_is_a_file_if_it_can_be_one() {
+        let some = |file: &str, stages: &str| Ok((Some(file.to_owned()), stages.to_owned()));
+        assert_eq!(stages(None, &["p/x.yaml", "train"]), some("p/x.yaml", "train"));
+        assert_eq!(stages(None, &["missing.yml"]), some("missing.yml", ""));
+        assert_eq!(stages(None, &["Cargo.toml"]), some("Cargo.toml", ""), "it is there");
+        assert_eq!(
+            stages(None, &["train[path=a/b.yaml]", "eval"]),
+            Ok((None, "train[path=a/b.yaml] eval".to_owned()))
+        );
+        assert_eq!(stages(None, &[]), Ok((None, String::new())));
+        assert_eq!(stages(Some("x.yaml"), &["train", "eval"]), some("x.yaml", "train eval"));
+        assert!(stages(Some("x.yaml"), &["y.yaml"]).unwrap_err().contains("named twice"));
+    }
+
+    #[test]
+    fn a_word_that_a_command_cannot_use_is_said_to_be_so() {
+        let file = |word: &str| Asked::file(&pipeline(None), Some(&PathBuf::from(word)));
+        assert!(file("table1").unwrap_err().text.contains("`pipe show table1`"));
+        assert_eq!(file("x.yaml").unwrap(), Some(PathBuf::from("x.yaml")));
+        let stage = Asked::stage(&pipeline(None), None, "x.yaml").unwrap_err().text;
+        assert!(stage.contains("name the stage behind it"), "{stage}");
+    }
+}

@@ -1,0 +1,188 @@
+//! What `--help` shows beside what clap reads from `args`: the commands in groups, and examples of each.
+
+use std::fmt::Write as _;
+
+use clap::{Command, CommandFactory};
+
+use super::args::Cli;
+
+const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n\u{1b}[1m\u{1b}[4mOptions:\u{1b}[0m\n{options}";
+
+/// A heading, and the commands below it with their examples.
+type Group = (&'static str, &'static [(&'static str, &'static [&'static str])]);
+
+const GROUPS: &[Group] = &[
+    (
+        "Compute",
+        &[
+            ("init", &["pipe init pipelines/mine.yaml"]),
+            (
+                "run",
+                &[
+                    "pipe run pipelines/quickstart.yaml",
+                    "pipe run pipelines/quickstart.yaml 'train[adaptive]' --set vars.epochs=3",
+                    "pipe run table1",
+                ],
+            ),
+            ("plan", &["pipe plan pipelines/quickstart.yaml", "pipe plan --check"]),
+            ("why", &["pipe why 'train[adaptive,seed=0]'", "pipe why pipelines/quickstart.yaml table1"]),
+            ("status", &["pipe status pipelines/quickstart.yaml"]),
+            ("graph", &["pipe graph pipelines/quickstart.yaml", "pipe graph --format mermaid"]),
+        ],
+    ),
+    (
+        "Look at results",
+        &[
+            ("show", &["pipe show 'eval[adaptive,seed=0]'"]),
+            ("table", &["pipe table table1", "pipe table pipelines/quickstart.yaml table1 --format tex"]),
+            ("logs", &["pipe logs 'train[adaptive,seed=0]'"]),
+            ("metrics", &["pipe metrics macro_f1", "pipe metrics precision"]),
+            ("report", &["pipe report pipelines/quickstart.yaml -o report.html"]),
+            ("runs", &["pipe runs -n 5", "pipe runs show latest~1"]),
+            ("diff", &["pipe diff", "pipe diff HEAD~1:pipelines/quickstart.lock pipelines/quickstart.lock"]),
+        ],
+    ),
+    (
+        "Use a model",
+        &[
+            (
+                "predict",
+                &[
+                    "pipe predict 'recipe[seed=0]' new.svm --feature-base 1 > labels.jsonl",
+                    "pipe predict 'recipe[seed=0]' reports.csv --format csv --top 5 -o labels.csv",
+                ],
+            ),
+            ("explain", &["pipe explain 'train[adaptive,seed=0]' --row 12 --signal train-neighbours"]),
+        ],
+    ),
+    (
+        "Reproduce and pass on",
+        &[
+            ("lock", &["pipe lock pipelines/quickstart.yaml"]),
+            (
+                "verify",
+                &[
+                    "pipe verify pipelines/quickstart.yaml",
+                    "pipe verify -f pipelines/quickstart.yaml --rerun sample=3",
+                ],
+            ),
+            ("export", &["pipe export pipelines/quickstart.yaml -o quickstart.tar.zst"]),
+            ("import", &["pipe import quickstart.tar.zst"]),
+            ("provenance", &["pipe provenance pipelines/quickstart.yaml --ro-crate crate.zip"]),
+        ],
+    ),
+    (
+        "Around it",
+        &[
+            ("data", &["pipe data info bibtex", "pipe data fetch bibtex"]),
+            ("cache", &["pipe cache du", "pipe cache gc --yes"]),
+            ("schema", &["pipe schema > pipe.schema.json"]),
+            ("completions", &["pipe completions bash > ~/.local/share/bash-completion/completions/pipe"]),
+        ],
+    ),
+];
+
+/// The command line with its help.
+pub fn command() -> Command {
+    let mut command = Cli::command();
+    let mut listing = String::new();
+    for (heading, members) in GROUPS {
+        let _ = writeln!(listing, "\u{1b}[1m\u{1b}[4m{heading}:\u{1b}[0m");
+        for (name, examples) in *members {
+            let about = command.find_subcommand(name).and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(listing, "  \u{1b}[1m{name:<12}\u{1b}[0m {about}");
+            command = command.mut_subcommand(name, |command| command.after_help(shown(examples)));
+        }
+        listing.push('\n');
+    }
+    listing.push_str("`pipe COMMAND --help` says more of each, with examples.");
+    command.help_template(TEMPLATE).after_help(listing)
+}
+
+fn shown(examples: &[&str]) -> String {
+    let lines: String = examples.iter().map(|example| format!("\n  {example}")).collect();
+    format!("\u{1b}[1m\u{1b}[4mExamples:\u{1b}[0m{lines}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command that a user sees, with what it is called: `runs show`.
+    fn commands() -> Vec<(String, Command)> {
+        let mut all = vec![(String::new(), command())];
+        let mut at = 0;
+        while let Some((name, command)) = all.get(at).cloned() {
+            let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
+            all.extend(visible.map(|inner| {
+                (format!("{name} {}", inner.get_name()).trim_start().to_owned(), inner.clone())
+            }));
+            at += 1;
+        }
+        all
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_is_in_one_group_with_examples_that_it_can_read() {
+        let mut listed: Vec<&str> =
+            GROUPS.iter().flat_map(|(_, members)| members.iter().map(|(name, _)| *name)).collect();
+        let command = command();
+        let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut known: Vec<&str> = visible.map(Command::get_name).collect();
+        listed.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(listed, known);
+        for example in GROUPS.iter().flat_map(|(_, members)| members.iter().flat_map(|(_, all)| *all)) {
+            let typed = example.split(" > ").next().unwrap_or_default().replace('\'', "");
+            let read = command.clone().try_get_matches_from(typed.split(' '));
+            assert!(read.is_ok(), "{example}: {}", read.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn every_argument_has_help() {
+        for (name, command) in commands() {
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "`pipe {name}`: `{}`", argument.get_id());
+            }
+        }
+    }
+
+    /// What several commands have is described once; the rest in the row of its command.
+    #[test]
+    fn every_command_and_option_is_in_the_manual() {
+        const SHARED: [&str; 10] = [
+            "directory",
+            "cache-dir",
+            "data-dir",
+            "color",
+            "quiet",
+            "verbose",
+            "help",
+            "file",
+            "set",
+            "json",
+        ];
+        let manual = include_str!("../../docs/commands.md");
+        let written = |option: &str, text: &str| {
+            let after = |at: usize| text[at + option.len() + 2..].chars().next();
+            text.match_indices(&format!("--{option}"))
+                .any(|(at, _)| after(at).is_none_or(|next| !next.is_ascii_alphanumeric() && next != '-'))
+        };
+        for (name, command) in commands().into_iter().skip(1) {
+            let row =
+                manual.lines().find(|line| line.starts_with('|') && line.contains(&format!("`pipe {name}")));
+            let row = row.unwrap_or_else(|| panic!("docs/commands.md has no row for `pipe {name}`"));
+            for option in command.get_arguments().filter_map(|argument| argument.get_long()) {
+                let place = if SHARED.contains(&option) { manual } else { row };
+                assert!(written(option, place), "docs/commands.md: `pipe {name} --{option}`");
+            }
+        }
+    }
+}
