@@ -8,8 +8,10 @@ use super::args::LockArgs;
 use super::cache::warn_of_damage;
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
+use super::leftover::arguments;
 use super::project::Project;
 use super::text;
+use crate::digest::BlobId;
 use crate::lock::compare::{Verdict, class_difference, compare};
 use crate::lock::merge::merge;
 use crate::lock::report::{Check, Outcome as Found};
@@ -17,7 +19,7 @@ use crate::lock::{Lock, LockedOutput, Record, follow, path_of};
 use crate::plan::Plan;
 use crate::runner::{Judge, Options, Outlook, survey};
 use crate::spec::pipeline::{Instance, InstanceIndex};
-use crate::store::Store;
+use crate::store::{Origin, Store};
 use crate::store::manifest::{Manifest, Stored};
 
 /// Writes the lock of what the cache has. Runs nothing.
@@ -32,6 +34,7 @@ pub fn lock(project: &Project, args: &LockArgs) -> Outcome {
     let plan = planned(project, file)?;
     let new = of_cache(&plan, &store)?;
     warn_of_damage(project, &store);
+    agree_with_the_tree(&plan, &store, &new)?;
     let path = path_of(file);
     match read(&path) {
         Ok(None) => {}
@@ -114,6 +117,26 @@ fn of_cache(plan: &Plan, store: &Store) -> Result<Lock, Failure> {
     Ok(Lock::of(plan.pipeline(), manifests))
 }
 
+/// A lock that contradicts the files beside it would be drift from its first day.
+fn agree_with_the_tree(plan: &Plan, store: &Store, lock: &Lock) -> Result<(), Failure> {
+    let file = plan.pipeline().file.display();
+    let other = |(path, blob): &(&String, &BlobId)| present(store, Path::new(path)).is_some_and(|is| is != **blob);
+    let Some((path, _)) = lock.placed.iter().find(other) else { return Ok(()) };
+    let state = store.pipeline_state(&plan.pipeline().file);
+    let untouched = present(store, Path::new(path)) == state.placed.get(path).copied();
+    let (because, option) = match state.origins.get(path).filter(|_| untouched) {
+        Some(Origin { run, set }) if !set.is_empty() => {
+            (format!("run {run} left it, with{}", arguments(set)), "")
+        }
+        Some(Origin { run, .. }) => (format!("run {run} left it, of another state of the pipeline"), ""),
+        None => ("it was edited, or pipe did not put it there".to_owned(), " --overwrite"),
+    };
+    Err(Failure::bad_input(format!(
+        "`{path}` is not what {file} gives, so a lock would not match it: {because}; \
+         `pipe run {file}{option}` replaces it, then `pipe lock {file}`"
+    )))
+}
+
 /// After a run that succeeded in full: brings a lock that is there up to date.
 pub fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failure> {
     let path = path_of(&plan.pipeline().file);
@@ -190,7 +213,7 @@ pub fn stored(output: &LockedOutput) -> Stored {
 }
 
 /// The content of a file of the user's, if it is here.
-pub fn present(store: &Store, path: &Path) -> Option<crate::digest::BlobId> {
+pub fn present(store: &Store, path: &Path) -> Option<BlobId> {
     store.digest_source(path).ok().map(|source| source.blob)
 }
 

@@ -13,6 +13,7 @@ mod exit;
 mod graph;
 mod history;
 mod init;
+mod leftover;
 mod live;
 mod lock;
 mod look;

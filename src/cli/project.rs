@@ -79,7 +79,9 @@ impl Project {
             return Ok(file.clone());
         }
         if let Some(file) = store.last_pipeline_file() {
-            return Ok(file);
+            let here = std::env::current_dir().and_then(|here| here.canonicalize()).ok();
+            let inside = here.and_then(|here| Some(file.strip_prefix(here).ok()?.to_owned()));
+            return Ok(inside.unwrap_or(file));
         }
         let found: Vec<PathBuf> = std::fs::read_dir("pipelines")
             .into_iter()

@@ -8,6 +8,7 @@ use super::args::RunArgs;
 use super::console::{Console, Style, Verbosity};
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
+use super::leftover::settled;
 use super::live::{self, Live};
 use super::lock;
 use super::project::{Project, select};
@@ -21,6 +22,7 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let mut options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
         keep_going: args.keep_going,
+        set: settled(&args.pipeline.set),
         targets: if args.targets.is_empty() { None } else { Some(select(&pipeline, &args.targets)?) },
         until: select(&pipeline, &args.until)?,
         force: select(&pipeline, &args.force)?,

@@ -15,6 +15,9 @@ pub enum Event {
         pipeline: String,
         instances: usize,
         jobs: usize,
+        /// The variables that the command line set.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        set: Vec<String>,
     },
     /// Found in the cache; `saved` is what computing it took, in seconds.
     Hit {

@@ -22,12 +22,12 @@ use super::place::place;
 use super::queue::Queue;
 use super::slot::Slots;
 use super::stop::{Stop, Urgency};
-use crate::digest::StageKey;
+use crate::digest::{BlobId, StageKey};
 use crate::plan::{Plan, Why};
 use crate::protocol::WorkerEvent;
 use crate::spec::pipeline::{InstanceIndex, Resources};
 use crate::store::manifest::Manifest;
-use crate::store::{Claim, Store, StoreError, WriteRight};
+use crate::store::{Claim, Origin, Store, StoreError, WriteRight};
 
 /// What keeps a run from starting or from being recorded. A stage that fails is not among them.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +87,7 @@ pub fn run(
         pipeline: plan.pipeline().name.clone(),
         instances: selected.iter().filter(|&&selected| selected).count(),
         jobs: capacity.cpu.max(1),
+        set: options.set.clone(),
     });
     let slots = Slots::new(store);
     let context = Context { plan, store, executor, options, slots, run, environment: OnceLock::new() };
@@ -522,12 +523,24 @@ impl<'a> Coordinator<'a> {
                     "`{path}` is not as pipe left it, so it was kept; remove it, or use --overwrite, to get the new one"
                 );
                 self.journal.warn(None, message);
-            } else if before != Some(stored.blob) {
-                self.inspector.state.placed.insert(path.clone(), stored.blob);
-                self.state_changed = true;
+            } else {
+                self.remember_placed(&path, stored.blob);
             }
             self.journal.emit(Event::Placed { path, outcome });
         }
+    }
+
+    /// A run that finds its file in place leaves the record of who put it there, unless that one had other settings.
+    fn remember_placed(&mut self, path: &str, blob: BlobId) {
+        let (state, set) = (&mut self.inspector.state, &self.context.options.set);
+        let known = state.placed.get(path) == Some(&blob);
+        if known && state.origins.get(path).is_some_and(|origin| origin.set == *set) {
+            return;
+        }
+        state.placed.insert(path.to_owned(), blob);
+        let origin = Origin { run: self.context.run.clone(), set: set.clone() };
+        state.origins.insert(path.to_owned(), origin);
+        self.state_changed = true;
     }
 
     /// Results of instances that the pipeline no longer has need not be kept for it.
