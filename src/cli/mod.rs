@@ -18,6 +18,7 @@ mod live;
 mod lock;
 mod look;
 mod metrics;
+mod own_files;
 mod predict;
 mod project;
 mod provenance;

@@ -97,7 +97,7 @@ impl Project {
         }
     }
 
-    fn rendered(&self, problems: &Diagnostics) -> Failure {
+    pub fn rendered(&self, problems: &Diagnostics) -> Failure {
         Failure { exit: Exit::BadInput, text: problems.render(self.paint.0), headed: true }
     }
 }

@@ -11,6 +11,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::leftover::settled;
 use super::live::{self, Live};
 use super::lock;
+use super::own_files;
 use super::project::{Project, select};
 use crate::plan::Plan;
 use crate::runner::local::{LocalProcess, Programs};
@@ -18,7 +19,7 @@ use crate::runner::{self, Options, RunError, Stop};
 use crate::stage::{command, registry, worker};
 
 pub fn run(project: &Project, args: &RunArgs) -> Outcome {
-    let mut pipeline = project.load(&args.file, &args.pipeline.set)?;
+    let pipeline = project.load(&args.file, &args.pipeline.set)?;
     let mut options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
         keep_going: args.keep_going,
@@ -29,9 +30,11 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
         overwrite: args.overwrite,
         ..Options::default()
     };
+    let mut plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+    let selected = options.selection(&plan);
+    own_files::require(project, &plan, &selected)?;
     let store = project.store()?;
-    data_files::obtain(&mut pipeline, project, &store, args.offline)?;
-    let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+    data_files::obtain(&mut plan, &selected, project, &store, args.offline)?;
     if args.locked {
         options.judge = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
     }
@@ -40,7 +43,7 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
-    let live = args.serve.map(|port| serve(port, &plan, &options)).transpose()?;
+    let live = args.serve.map(|port| serve(port, &plan, &selected)).transpose()?;
     let mut console = Console::new(style(project, args), project.verbosity, project.paint);
     let mut listen = |event| {
         console.show(&event);
@@ -68,8 +71,8 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
 }
 
 /// The address goes to standard error, as all that is no result.
-fn serve(port: u16, plan: &Plan, options: &Options) -> Result<Live, Failure> {
-    let page = live::page(plan, &options.selection(plan));
+fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<Live, Failure> {
+    let page = live::page(plan, selected);
     let live = Live::start(port, &page).map_err(|error| {
         let hint = if port == 0 { "" } else { "; `--serve` alone takes any port that is free" };
         Failure::bad_input(format!("cannot serve on port {port} of 127.0.0.1: {error}{hint}"))

@@ -21,6 +21,7 @@ mod matrix;
 mod name;
 mod node;
 mod outputs;
+mod own_file;
 mod overrides;
 pub mod pipeline;
 mod problem;

@@ -213,7 +213,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Where a reference is written.
-    fn span(&self, member: &Member, slot: &str, text: &str) -> Span {
+    pub fn span(&self, member: &Member, slot: &str, text: &str) -> Span {
         let Some(content) = &member.stage.content else { return member.stage.name_span };
         let mut scope = self.checker.instance_scope(member.draft);
         let slot_span = content.body.get(slot).map_or(content.kind_span, |node| node.span);

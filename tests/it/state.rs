@@ -76,3 +76,83 @@ fn the_list_of_runs_says_what_was_set() {
     test.pipe(&["runs", "show"]).ok().says("--set 'vars.x=a b'");
     assert_eq!(json(&test.pipe(&["runs", "--json"]).ok())[0]["set"][0], "vars.x=a b");
 }
+
+const READS_FILES: &str = "
+name: files
+stages:
+  count:
+    command:
+      run: wc -l < in/rows > count.txt
+      inputs: { rows: { file: data/rows.csv } }
+      outputs: [count.txt]
+  other: { command: { run: echo 1 > other.txt, outputs: [other.txt] } }
+";
+
+#[test]
+fn a_file_of_the_users_that_is_not_here_is_told_at_its_place_before_anything_runs() {
+    let test = PipelineTest::new(READS_FILES);
+    for command in ["run", "plan"] {
+        let refused = test.pipe(&[command, "pipeline.yaml"]).exits_with(2);
+        let refused = refused.says("there is no directory `data`").says("pipeline.yaml:7:31").says("^^^^^^^^^^^^^");
+        assert!(!refused.stderr.contains("start"), "{}", refused.stderr);
+    }
+    assert!(!test.file("cache").exists());
+    test.write("data/other.csv", "");
+    test.pipe(&["run", "pipeline.yaml"]).exits_with(2).says("there is no file or directory `data/rows.csv`");
+    test.pipe(&["status", "pipeline.yaml"]).ok().says("cannot run");
+    assert_eq!(test.run_with(&["other"]).ok().computed(), ["other"], "only what is asked for has to be here");
+    test.pipe(&["plan", "pipeline.yaml", "other"]).ok();
+    test.write("data/rows.csv", "1\n");
+    assert_eq!(test.run().ok().computed(), ["count"]);
+}
+
+#[test]
+fn a_published_table_that_is_not_here_is_told_at_its_place() {
+    let test = PipelineTest::new(
+        "
+name: tables
+vars: { published: paper/figures.yaml }
+stages:
+  data: { synthetic: { rows: 40, test_rows: 10, features: 30, labels: 5 } }
+  ridge: { fit: { data: data, model: { kind: ridge } } }
+  score: { evaluate: { data: data, model: ridge } }
+  table:
+    table:
+      from: score
+      rows: stage
+      columns: macro_f1
+      reference: { file: \"${vars.published}\" }
+",
+    );
+    let refused = test.pipe(&["plan", "pipeline.yaml"]).exits_with(2);
+    refused.says("`paper`").says("pipeline.yaml:13:28");
+}
+
+#[test]
+fn a_file_that_the_pipeline_itself_places_may_come_later() {
+    let test = PipelineTest::new(
+        "
+name: round
+stages:
+  first: { command: { run: echo 1 > first.txt, outputs: [first.txt] } }
+  second: { command: { run: cp in/first second.txt, inputs: { first: { file: ./results/round/first.txt } }, outputs: [second.txt] } }
+outputs: [first]
+",
+    );
+    test.run_with(&["--keep-going"]).exits_with(1);
+    assert_eq!(test.run().ok().computed(), ["second"]);
+}
+
+#[test]
+fn data_sets_of_stages_that_are_not_asked_for_are_left_alone() {
+    let test = PipelineTest::new(
+        "
+name: two
+stages:
+  data: { load: { dataset: bibtex } }
+  small: { command: { run: echo 1 > small.txt, outputs: [small.txt] } }
+",
+    );
+    assert_eq!(test.run_with(&["--offline", "small"]).ok().computed(), ["small"]);
+    test.run_with(&["--offline"]).exits_with(2).says("bibtex");
+}
