@@ -55,7 +55,9 @@ pub fn sentences(leftovers: &[Leftover], plan: &Plan, set: &[String]) -> Vec<Str
             [] => "nothing was".to_owned(),
         };
         match was {
-            [] => format!("{files} left by run {run}, without --set; `{command}` puts what is meant here there"),
+            [] => {
+                format!("{files} left by run {run}, without --set; `{command}` puts what is meant here there")
+            }
             _ => format!(
                 "{files} left by run {run}, with{0}; repeat{0} here to look at that, or `{command}` to replace it",
                 arguments(was)

@@ -144,7 +144,8 @@ pub fn manifest(outlook: &Outlook) -> Option<&Manifest> {
 /// What would run, and why. Fresh instances are only counted.
 pub fn plan(project: &Project, args: &PlanArgs) -> Outcome {
     let survey = Survey::of(project, args.file.as_ref(), &args.pipeline, &args.targets)?;
-    let asked: Vec<bool> = survey.outlooks.iter().map(|outlook| !matches!(outlook, Outlook::NotAsked)).collect();
+    let asked: Vec<bool> =
+        survey.outlooks.iter().map(|outlook| !matches!(outlook, Outlook::NotAsked)).collect();
     own_files::require(project, &survey.plan, &asked)?;
     let stale: Vec<InstanceIndex> =
         survey.instances().filter(|(_, _, outlook)| !outlook.is_fresh()).map(|(index, ..)| index).collect();

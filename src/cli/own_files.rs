@@ -27,9 +27,11 @@ fn overlap(path: &Path, placement: &Placement) -> bool {
 }
 
 fn problem(file: &OwnFile) -> Diagnostic {
-    let missing = file.path.ancestors().filter(|path| !path.as_os_str().is_empty() && !path.exists()).last();
-    let what = if missing == Some(&*file.path) { "file or directory" } else { "directory" };
-    let path = missing.unwrap_or(&file.path).display();
+    let directories = file.path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
+    let because = match directories.filter(|path| !path.exists()).last() {
+        Some(directory) => format!(": the directory `{}` is missing", directory.display()),
+        None => String::new(),
+    };
     let hint = "paths are relative to the project directory: the current one, or the one that -C names";
-    file.place.problem(format!("there is no {what} `{path}`"), hint)
+    file.place.problem(format!("there is no `{}`{because}", file.path.display()), hint)
 }

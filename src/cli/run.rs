@@ -33,6 +33,11 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let mut plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
     let selected = options.selection(&plan);
     own_files::require(project, &plan, &selected)?;
+    let in_full = args.targets.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
+    let updates_lock = in_full && !args.locked;
+    if updates_lock {
+        lock::require_readable(&args.file)?;
+    }
     let store = project.store()?;
     data_files::obtain(&mut plan, &selected, project, &store, args.offline)?;
     if args.locked {
@@ -59,8 +64,7 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     if let Some(live) = live {
         live.end();
     }
-    let in_full = args.targets.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
-    if in_full && !args.locked && !summary.interrupted && summary.failed == 0 {
+    if updates_lock && !summary.interrupted && summary.failed == 0 {
         lock::update(project, &plan, &store)?;
     }
     Ok(match summary {

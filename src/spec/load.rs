@@ -51,7 +51,8 @@ pub(super) fn load_with(request: &Request, kinds: Kinds, read: ReadFile) -> Resu
     let mut sources = Sources::default();
     let mut problems = Problems::default();
     let tree = read_tree(request, read, &mut sources, &mut problems);
-    let pipeline = tree.and_then(|(tree, files)| build(request, kinds, &tree, files, &sources, &mut problems));
+    let pipeline =
+        tree.and_then(|(tree, files)| build(request, kinds, &tree, files, &sources, &mut problems));
     match (problems.into_diagnostics(&sources), pipeline) {
         (None, Some(pipeline)) => Ok(pipeline),
         (Some(diagnostics), _) => Err(diagnostics),

@@ -58,7 +58,10 @@ fn a_lock_is_not_written_of_something_else_than_what_lies_in_the_results() {
     let test = PipelineTest::new(VARIANTS);
     test.run().ok();
     test.run_with(&["--set", "vars.x=2"]).ok();
-    test.pipe(&["lock", "pipeline.yaml"]).exits_with(2).says("with --set vars.x=2").says("pipe run pipeline.yaml");
+    test.pipe(&["lock", "pipeline.yaml"])
+        .exits_with(2)
+        .says("with --set vars.x=2")
+        .says("pipe run pipeline.yaml");
     assert!(!test.file("pipeline.lock").exists());
     test.run().ok();
     test.write("results/paper/table.tex", "edited\n");
@@ -93,12 +96,15 @@ fn a_file_of_the_users_that_is_not_here_is_told_at_its_place_before_anything_run
     let test = PipelineTest::new(READS_FILES);
     for command in ["run", "plan"] {
         let refused = test.pipe(&[command, "pipeline.yaml"]).exits_with(2);
-        let refused = refused.says("there is no directory `data`").says("pipeline.yaml:7:31").says("^^^^^^^^^^^^^");
+        let refused = refused
+            .says("there is no `data/rows.csv`: the directory `data` is missing")
+            .says("pipeline.yaml:7:31")
+            .says("^^^^^^^^^^^^^");
         assert!(!refused.stderr.contains("start"), "{}", refused.stderr);
     }
     assert!(!test.file("cache").exists());
     test.write("data/other.csv", "");
-    test.pipe(&["run", "pipeline.yaml"]).exits_with(2).says("there is no file or directory `data/rows.csv`");
+    test.pipe(&["run", "pipeline.yaml"]).exits_with(2).says("error: there is no `data/rows.csv`\n");
     test.pipe(&["status", "pipeline.yaml"]).ok().says("cannot run");
     assert_eq!(test.run_with(&["other"]).ok().computed(), ["other"], "only what is asked for has to be here");
     test.pipe(&["plan", "pipeline.yaml", "other"]).ok();
@@ -113,7 +119,7 @@ fn a_published_table_that_is_not_here_is_told_at_its_place() {
 name: tables
 vars: { published: paper/figures.yaml }
 stages:
-  data: { synthetic: { rows: 40, test_rows: 10, features: 30, labels: 5 } }
+  data: { synthetic: { rows: 200, test_rows: 20, features: 300, labels: 40 } }
   ridge: { fit: { data: data, model: { kind: ridge } } }
   score: { evaluate: { data: data, model: ridge } }
   table:
@@ -125,7 +131,7 @@ stages:
 ",
     );
     let refused = test.pipe(&["plan", "pipeline.yaml"]).exits_with(2);
-    refused.says("`paper`").says("pipeline.yaml:13:28");
+    refused.says("there is no `paper/figures.yaml`").says("pipeline.yaml:13:26");
 }
 
 #[test]
@@ -155,4 +161,46 @@ stages:
     );
     assert_eq!(test.run_with(&["--offline", "small"]).ok().computed(), ["small"]);
     test.run_with(&["--offline"]).exits_with(2).says("bibtex");
+}
+
+/// A project whose lock is up to date.
+fn locked() -> PipelineTest {
+    let test = PipelineTest::new(VARIANTS);
+    test.run().ok();
+    test.pipe(&["lock", "pipeline.yaml"]).ok();
+    test
+}
+
+#[test]
+fn a_lock_that_cannot_be_read_stops_a_run_before_it_starts() {
+    let test = locked();
+    let good = test.read("pipeline.lock");
+    for (content, flaw) in
+        [("", "it is empty"), ("garbage\n", "line 1: it is no lock"), (&good[..200], "cut short")]
+    {
+        test.write("pipeline.lock", content);
+        let refused = test.run().exits_with(2).says(flaw).says("Nothing was run");
+        assert_eq!(refused.stderr.matches("pipeline.lock").count(), 1, "{}", refused.stderr);
+        assert_eq!(test.read("pipeline.lock"), content);
+        let verified = test.pipe(&["verify", "pipeline.yaml"]).exits_with(2).says(flaw);
+        assert_eq!(verified.stdout.matches("pipeline.lock").count(), 1, "{}", verified.stdout);
+    }
+    test.run_with(&["value"]).ok();
+    std::fs::remove_file(test.file("pipeline.lock")).unwrap();
+    test.run().ok();
+}
+
+#[test]
+fn a_lock_that_was_edited_is_replaced_with_a_warning_and_kept_beside() {
+    let test = locked();
+    let good = test.read("pipeline.lock");
+    let edited = good.replace("echo 1", "echo 7");
+    assert_ne!(edited, good);
+    test.write("pipeline.lock", &edited);
+    test.run()
+        .ok()
+        .says("warning: in pipeline.lock, what is recorded of `value` was edited")
+        .says("pipeline.lock.bad");
+    assert_eq!(test.read("pipeline.lock"), good);
+    assert_eq!(test.read("pipeline.lock.bad"), edited);
 }
