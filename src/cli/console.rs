@@ -105,6 +105,7 @@ impl Console {
                 if self.verbosity != Verbosity::Quiet {
                     self.line(&summary_line(summary, self.paint));
                 }
+                self.kept(&summary.kept);
             }
         }
     }
@@ -193,6 +194,15 @@ impl Console {
         if outcome != PlaceOutcome::KeptEdited && self.verbosity != Verbosity::Quiet {
             self.clear();
             let _ = writeln!(std::io::stdout(), "{path}");
+        }
+    }
+
+    /// Once more at the end, where it is seen: `results/` do not hold what the run gave.
+    fn kept(&self, files: &[String]) {
+        if !files.is_empty() {
+            let files = files.join(", ");
+            let advice = "edited by hand; `pipe run --overwrite` replaces them";
+            self.line(&format!("{} not replaced: {files} ({advice})", self.paint.yellow("warning:")));
         }
     }
 

@@ -70,6 +70,8 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     Ok(match summary {
         summary if summary.interrupted => Exit::Interrupted,
         summary if summary.failed > 0 => Exit::StageFailed,
+        // What lies there is not what the lock records.
+        summary if args.locked && !summary.kept.is_empty() => Exit::StageFailed,
         _ => Exit::Done,
     })
 }

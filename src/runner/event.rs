@@ -105,4 +105,7 @@ pub struct Summary {
     /// Seconds of computing that the cache made unnecessary.
     pub saved: f64,
     pub interrupted: bool,
+    /// Generated files that were edited since and so were left as they are.
+    #[serde(default)]
+    pub kept: Vec<String>,
 }

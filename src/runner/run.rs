@@ -523,6 +523,7 @@ impl<'a> Coordinator<'a> {
                     "`{path}` is not as pipe left it, so it was kept; remove it, or use --overwrite, to get the new one"
                 );
                 self.journal.warn(None, message);
+                self.summary.kept.push(path.clone());
             } else {
                 self.remember_placed(&path, stored.blob);
             }

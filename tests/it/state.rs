@@ -204,3 +204,17 @@ fn a_lock_that_was_edited_is_replaced_with_a_warning_and_kept_beside() {
     assert_eq!(test.read("pipeline.lock"), good);
     assert_eq!(test.read("pipeline.lock.bad"), edited);
 }
+
+#[test]
+fn a_kept_edit_is_told_at_the_end_and_fails_a_locked_run() {
+    let test = locked();
+    test.write("results/paper/table.tex", "my own\n");
+    let ran = test.pipe(&["run", "pipeline.yaml"]).ok();
+    let last = ran.stderr.lines().last().unwrap();
+    assert!(last.contains("not replaced: results/paper/table.tex"), "{}", ran.stderr);
+    test.pipe(&["run", "pipeline.yaml", "--locked"])
+        .exits_with(1)
+        .says("not replaced: results/paper/table.tex");
+    assert_eq!(test.read("results/paper/table.tex"), "my own\n");
+    test.pipe(&["run", "pipeline.yaml", "--locked", "--overwrite"]).ok();
+}
