@@ -98,7 +98,7 @@ impl Console {
             Event::Stopping { now } => self.line(if *now {
                 "stopping at once"
             } else {
-                "stopping: running stages may write a checkpoint; press Ctrl-C again to stop at once"
+                "stopping: running stages are asked to end; press Ctrl-C again to stop at once"
             }),
             Event::RunFinished { summary } => {
                 self.clear();

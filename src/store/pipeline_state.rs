@@ -22,6 +22,16 @@ pub struct PipelineState {
     /// Which run left it there.
     #[serde(default)]
     pub origins: BTreeMap<String, Origin>,
+    /// The last attempt at each instance that failed since its last success.
+    #[serde(default)]
+    pub failed: BTreeMap<String, FailedAttempt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailedAttempt {
+    pub run: String,
+    pub key: StageKey,
 }
 
 /// The run that gave a placed file.
@@ -47,7 +57,13 @@ impl Store {
                 self.warn(format!("the record of what {name} last gave is damaged: {flaw}"));
             }
         }
-        PipelineState { file, last: BTreeMap::new(), placed: BTreeMap::new(), origins: BTreeMap::new() }
+        PipelineState {
+            file,
+            last: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            origins: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        }
     }
 
     pub fn save_pipeline_state(&self, state: &PipelineState) -> Result<(), StoreError> {

@@ -218,3 +218,41 @@ fn a_kept_edit_is_told_at_the_end_and_fails_a_locked_run() {
     assert_eq!(test.read("results/paper/table.tex"), "my own\n");
     test.pipe(&["run", "pipeline.yaml", "--locked", "--overwrite"]).ok();
 }
+
+#[test]
+fn a_stage_that_failed_is_not_said_to_have_never_run() {
+    let test = PipelineTest::new(
+        "
+name: failing
+stages:
+  bad: { command: { run: test -e \"$FLAG\"; echo 1 > bad.txt, outputs: [bad.txt], env: [FLAG] } }
+  after: { command: { run: cp in/bad after.txt, inputs: { bad: bad }, outputs: [after.txt] } }
+",
+    );
+    test.run().exits_with(1);
+    let sentence = format!("it failed in run {}, and nothing is cached for it", run_id(&test));
+    test.pipe(&["plan"]).ok().says(&sentence).says("never run before");
+    let why = json(&test.pipe(&["why", "bad", "--json"]).ok());
+    assert_eq!((&why[0]["why"]["reason"], &why[0]["why"]["run"]), (&"failed".into(), &run_id(&test).into()));
+    test.pipe(&["run", "pipeline.yaml"]).exits_with(1).says(&sentence);
+    let output = test.command(&["run", "pipeline.yaml"]).env("FLAG", test.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    test.pipe(&["plan"]).ok().says("env.FLAG");
+}
+
+#[test]
+fn damage_in_the_cache_is_told_once() {
+    let test = PipelineTest::new(VARIANTS);
+    test.run().ok();
+    for (name, content) in test.files_below("cache/v1/blobs") {
+        let path = test.file("cache/v1/blobs").join(name);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, [b"x", content.as_slice()].concat()).unwrap();
+    }
+    for command in ["plan", "run"] {
+        let ran = test.pipe(&[command, "pipeline.yaml"]).ok().says("its result in the cache is damaged");
+        assert_eq!(ran.stderr.matches("the result of value").count(), 1, "{}", ran.stderr);
+        assert!(!ran.stdout.contains("blob"), "{}", ran.stdout);
+    }
+    assert_eq!(test.read("results/paper/table.tex"), "1\n");
+}
