@@ -39,6 +39,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command};
@@ -49,10 +50,7 @@ use project::Project;
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Exit::BadInput.into() } else { Exit::Done.into() };
-        }
+        Err(error) => return refuse(&error),
     };
     if let Some(Command::Worker { job }) = &cli.command {
         return run::worker(job);
@@ -60,11 +58,37 @@ pub fn main() -> ExitCode {
     match dispatch(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
+            if wants_json() {
+                let _ = writeln!(std::io::stdout(), "{}", failure.json());
+            }
             let heading = if failure.headed { "" } else { "error: " };
             let _ = writeln!(std::io::stderr(), "{heading}{}", failure.text.trim_end());
             failure.exit.into()
         }
     }
+}
+
+/// What is wrong with the command line; help is none of that.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Exit::Done.into();
+    }
+    let nothing_here = !Path::new("pipelines").exists();
+    if error.kind() == ErrorKind::MissingRequiredArgument && nothing_here {
+        eprintln!("\nThere is no pipelines/ here: `pipe init` writes a pipeline to start from.");
+    }
+    if wants_json() {
+        let text = error.render().to_string();
+        let message = text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+        let _ = writeln!(std::io::stdout(), "{}", Failure::bad_input(message).json());
+    }
+    Exit::BadInput.into()
+}
+
+/// Asked of the words themselves: a command line that clap refuses may want it too.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 fn dispatch(cli: &Cli) -> Outcome {

@@ -92,13 +92,13 @@ impl Project {
         match found.as_slice() {
             [only] => Ok(only.clone()),
             _ => Err(Failure::bad_input(
-                "which pipeline? Nothing was run here yet; name the file, e.g. `pipelines/quickstart.yaml`",
+                "which pipeline? Nothing was run here yet; name the file, or let `pipe init` write one to start from",
             )),
         }
     }
 
     pub fn rendered(&self, problems: &Diagnostics) -> Failure {
-        Failure { exit: Exit::BadInput, text: problems.render(self.paint.0), headed: true }
+        Failure::in_pipeline(problems, self.paint.0)
     }
 }
 

@@ -256,3 +256,26 @@ fn damage_in_the_cache_is_told_once() {
     }
     assert_eq!(test.read("results/paper/table.tex"), "1\n");
 }
+
+#[test]
+fn every_failure_is_one_json_object_for_who_asks_for_json() {
+    let test =
+        PipelineTest::new("name: wrong\nstages:\n  one: { command: { run: x, outputs: [x], shel: bash } }\n");
+    for command in ["run", "plan", "status"] {
+        let error = json(
+            &test.pipe(&[command, "pipeline.yaml", "--json"]).exits_with(2).says("did you mean `shell`?"),
+        );
+        assert_eq!((&error["event"], &error["code"]), (&"error".into(), &2.into()), "{error}");
+        assert_eq!((&error["file"], &error["line"]), (&"pipeline.yaml".into(), &3.into()), "{error}");
+        assert_eq!((&error["column"], &error["problems"][0]["column"]), (&43.into(), &43.into()), "{error}");
+        assert_eq!(error["hint"], "did you mean `shell`?");
+        assert_eq!(error["message"], "`command` has no parameter `shel`");
+    }
+    for words in [&["diff", "--json"][..], &["runs", "show", "--json"], &["plan", "none.yaml", "--json"]] {
+        let error = json(&test.pipe(words).exits_with(2));
+        assert!(error["message"].is_string() && error["line"].is_null(), "{error}");
+    }
+    let error = json(&test.pipe(&["run", "pipeline.yaml", "--json", "--jobs", "0"]).exits_with(2));
+    assert!(error["message"].as_str().unwrap().contains("--jobs"), "{error}");
+    assert_eq!(test.pipe(&["status", "pipeline.yaml"]).exits_with(2).stdout, "");
+}
