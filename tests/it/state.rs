@@ -279,3 +279,24 @@ fn every_failure_is_one_json_object_for_who_asks_for_json() {
     assert!(error["message"].as_str().unwrap().contains("--jobs"), "{error}");
     assert_eq!(test.pipe(&["status", "pipeline.yaml"]).exits_with(2).stdout, "");
 }
+
+#[test]
+fn who_has_no_pipeline_yet_is_told_how_to_get_one() {
+    let test = PipelineTest::new("");
+    std::fs::remove_file(test.file("pipeline.yaml")).unwrap();
+    for words in [&["plan"][..], &["run"], &["run", "pipelines/x.yaml"], &["graph"]] {
+        test.pipe(words).exits_with(2).says("`pipe init`");
+    }
+}
+
+#[test]
+fn every_placed_file_is_listed() {
+    let names: Vec<String> = (0..14).map(|n| format!("f{n}.txt")).collect();
+    let list = names.join(", ");
+    let run = names.iter().map(|name| format!("echo > {name}")).collect::<Vec<_>>().join("; ");
+    let yaml = format!(
+        "name: many\nstages:\n  all: {{ command: {{ run: \"{run}\", outputs: [{list}] }} }}\noutputs: [all]\n"
+    );
+    let test = PipelineTest::new(&yaml);
+    assert_eq!(test.pipe(&["run", "pipeline.yaml"]).ok().stdout.lines().count(), names.len());
+}
