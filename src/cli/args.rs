@@ -434,6 +434,9 @@ pub struct DiffArgs {
     /// The newer side.
     #[arg(default_value = "latest")]
     pub new: String,
+    /// Also outputs that are never the same twice, such as timings.
+    #[arg(long)]
+    pub volatile: bool,
     #[arg(long)]
     pub json: bool,
     /// Write a page, with figures side by side, to this file; `-` is standard output.

@@ -264,11 +264,13 @@ impl Attempt<'_> {
         }
         environment.extend(facts);
         warnings.extend(self.warnings.iter().cloned());
+        let volatile = self.instance.outputs.iter().filter(|output| output.is_volatile());
         Draft {
             kind: self.instance.kind.to_owned(),
             instance: self.name.to_owned(),
             parts: self.prepared.parts.clone(),
             outputs: task.job.outputs.clone(),
+            volatile: volatile.map(|output| output.name.clone()).collect(),
             stdout: not_empty(&task.stdout),
             stderr: not_empty(&task.stderr),
             metrics,

@@ -3,7 +3,7 @@
 //! A claim excludes every other process and thread from computing the same key. It is either a hit,
 //! or a [`WriteRight`], which only [`WriteRight::commit`] turns into a result; dropping it gives up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,8 @@ pub struct Draft {
     pub instance: String,
     pub parts: KeyParts,
     pub outputs: BTreeMap<String, PathBuf>,
+    /// Those of the outputs that are never the same twice.
+    pub volatile: BTreeSet<String>,
     /// An empty log is as good as none.
     pub stdout: Option<PathBuf>,
     pub stderr: Option<PathBuf>,
@@ -186,6 +188,7 @@ impl WriteRight<'_> {
         let manifest = Manifest {
             key: self.key,
             outputs,
+            volatile: draft.volatile,
             stdout: keep_log("stdout", draft.stdout)?,
             stderr: keep_log("stderr", draft.stderr)?,
             kind: draft.kind,

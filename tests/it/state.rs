@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::{PipelineTest, Ran};
+use crate::support::{PipelineTest, Ran, worker_program};
 
 const VARIANTS: &str = "
 name: paper
@@ -299,4 +299,28 @@ fn every_placed_file_is_listed() {
     );
     let test = PipelineTest::new(&yaml);
     assert_eq!(test.pipe(&["run", "pipeline.yaml"]).ok().stdout.lines().count(), names.len());
+}
+
+#[test]
+fn timings_are_no_difference_between_runs_unless_asked_for() {
+    worker_program();
+    let test = PipelineTest::new(
+        "
+name: timed
+vars: { epochs: 1 }
+stages:
+  data: { synthetic: { rows: 200, test_rows: 20, features: 300, labels: 40 } }
+  idf: { idf: { data: data } }
+  train: { train: { data: data, idf: idf, preset: paper, epochs: \"${vars.epochs}\", net: { hidden: [8] } } }
+",
+    );
+    test.run().ok();
+    test.run_with(&["--set", "vars.epochs=2"]).ok();
+    let outputs = |args: &[&str]| {
+        let difference = json(&test.pipe(&[&["diff", "--json"], args].concat()).ok());
+        let outputs = difference["changed"][0]["outputs"].as_array().unwrap().clone();
+        outputs.iter().map(|output| output["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(outputs(&[]), ["history", "model"]);
+    assert_eq!(outputs(&["--volatile"]), ["history", "model", "timings"]);
 }
