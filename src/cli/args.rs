@@ -77,6 +77,8 @@ pub enum Command {
     Table(TableArgs),
     /// What a stage printed.
     Logs(LogsArgs),
+    /// Copy or print one output of a stage.
+    Get(GetArgs),
     /// Write everything about a pipeline as one self-contained HTML page.
     Report(ReportArgs),
     /// List past runs, newest first, or show one.
@@ -295,6 +297,24 @@ pub struct LogsArgs {
     /// Only standard error.
     #[arg(long)]
     pub stderr: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// The pipeline file.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// The stage, and which of its outputs if it has several: `train[adaptive,seed=1].model`.
+    #[arg(value_name = "STAGE[.OUTPUT]")]
+    pub what: String,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// Where to put a copy; into a directory under its own name; `-` is standard output [default: -].
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub to: Option<PathBuf>,
+    /// Replace what is there.
+    #[arg(long)]
+    pub overwrite: bool,
 }
 
 /// Which model, and what it needs to know of the data that it was trained on.

@@ -10,6 +10,7 @@ mod data;
 mod data_files;
 mod diff;
 mod exit;
+mod get;
 mod graph;
 mod history;
 mod init;
@@ -112,6 +113,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Show(args) => look::show(&project, args),
         Command::Logs(args) => look::logs(&project, args),
         Command::Table(args) => show_table::table(&project, args),
+        Command::Get(args) => get::get(&project, args),
         Command::Graph(args) => graph::graph(&project, args),
         Command::Report(args) => report::report(&project, args),
         Command::Runs(args) => runs::runs(&project, args),

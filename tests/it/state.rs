@@ -324,3 +324,44 @@ stages:
     assert_eq!(outputs(&[]), ["history", "model"]);
     assert_eq!(outputs(&["--volatile"]), ["history", "model", "timings"]);
 }
+
+const GIVES: &str = "
+name: gives
+vars: { word: hello }
+stages:
+  one:
+    matrix: { n: [1, 2] }
+    command: { run: \"echo ${vars.word} ${matrix.n} > one.txt\", outputs: [one.txt] }
+  two: { command: { run: \"mkdir tree; echo a > tree/a; printf '\\\\0b' > raw.bin\", outputs: [tree, raw.bin] } }
+";
+
+#[test]
+fn get_prints_a_file_and_copies_anything() {
+    let test = PipelineTest::new(GIVES);
+    test.pipe(&["get", "pipeline.yaml", "one[n=1]"]).exits_with(1).says("pipe run pipeline.yaml 'one[n=1]'");
+    test.run().ok();
+    assert_eq!(test.pipe(&["get", "pipeline.yaml", "one[n=2]"]).ok().stdout, "hello 2\n");
+    assert_eq!(test.pipe(&["get", "pipeline.yaml", "one[n=1].one", "--to", "-"]).ok().stdout, "hello 1\n");
+    assert_eq!(test.pipe(&["get", "pipeline.yaml", "two.raw"]).ok().stdout, "\0b");
+    let copied = test.pipe(&["get", "pipeline.yaml", "two.tree", "--to", "copies/"]).ok();
+    assert_eq!(copied.stdout, "copies/tree\n");
+    assert_eq!(test.read("copies/tree/a"), "a\n");
+    test.pipe(&["get", "pipeline.yaml", "two.raw", "--to", "copies"]).ok();
+    assert_eq!(test.read("copies/raw.bin"), "\0b");
+    test.pipe(&["get", "pipeline.yaml", "one[n=1]", "--set", "vars.word=bye"]).exits_with(1);
+}
+
+#[test]
+fn get_asks_which_and_never_overwrites_unasked() {
+    let test = PipelineTest::new(GIVES);
+    test.run().ok();
+    test.pipe(&["get", "pipeline.yaml", "one"]).exits_with(2).says("one[n=1], one[n=2]");
+    test.pipe(&["get", "pipeline.yaml", "two"]).exits_with(2).says("`raw`, `tree`");
+    test.pipe(&["get", "pipeline.yaml", "two.treee"]).exits_with(2).says("`raw`, `tree`");
+    test.pipe(&["get", "pipeline.yaml", "two.tree"]).exits_with(2).says("--to PATH");
+    test.write("mine.txt", "mine\n");
+    test.pipe(&["get", "pipeline.yaml", "one[n=1]", "--to", "mine.txt"]).exits_with(2).says("--overwrite");
+    assert_eq!(test.read("mine.txt"), "mine\n");
+    test.pipe(&["get", "pipeline.yaml", "one[n=1]", "--to", "mine.txt", "--overwrite"]).ok();
+    assert_eq!(test.read("mine.txt"), "hello 1\n");
+}
