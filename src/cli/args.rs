@@ -82,6 +82,8 @@ pub enum Command {
     Table(TableArgs),
     /// What a stage printed.
     Logs(LogsArgs),
+    /// Copy or print one output of a stage.
+    Get(GetArgs),
     /// Write everything about a pipeline as one self-contained HTML page.
     Report(ReportArgs),
     /// List past runs, newest first, or show one.
@@ -339,6 +341,25 @@ pub struct LogsArgs {
     pub stderr: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
+pub struct GetArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// The stage, and which of its outputs if it has several: `train[adaptive,seed=1].model`.
+    #[arg(value_name = "STAGE[.OUTPUT]")]
+    pub what: String,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// Where to put a copy; into a directory under its own name; `-` is standard output [default: -].
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub to: Option<PathBuf>,
+    /// Replace what is there.
+    #[arg(long)]
+    pub overwrite: bool,
+}
+
 /// Which model, and what it needs to know of the data that it was trained on.
 #[derive(Debug, Args)]
 pub struct ModelArgs {
@@ -477,6 +498,9 @@ pub struct DiffArgs {
     /// The newer side.
     #[arg(default_value = "latest")]
     pub new: String,
+    /// Also outputs that are never the same twice, such as timings.
+    #[arg(long)]
+    pub volatile: bool,
     /// Print the differences as JSON.
     #[arg(long)]
     pub json: bool,

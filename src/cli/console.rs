@@ -98,13 +98,14 @@ impl Console {
             Event::Stopping { now } => self.line(if *now {
                 "stopping at once"
             } else {
-                "stopping: running stages may write a checkpoint; press Ctrl-C again to stop at once"
+                "stopping: running stages are asked to end; press Ctrl-C again to stop at once"
             }),
             Event::RunFinished { summary } => {
                 self.clear();
                 if self.verbosity != Verbosity::Quiet {
                     self.line(&summary_line(summary, self.paint));
                 }
+                self.kept(&summary.kept);
             }
         }
     }
@@ -193,6 +194,15 @@ impl Console {
         if outcome != PlaceOutcome::KeptEdited && self.verbosity != Verbosity::Quiet {
             self.clear();
             let _ = writeln!(std::io::stdout(), "{path}");
+        }
+    }
+
+    /// Once more at the end, where it is seen: `results/` do not hold what the run gave.
+    fn kept(&self, files: &[String]) {
+        if !files.is_empty() {
+            let files = files.join(", ");
+            let advice = "edited by hand; `pipe run --overwrite` replaces them";
+            self.line(&format!("{} not replaced: {files} ({advice})", self.paint.yellow("warning:")));
         }
     }
 

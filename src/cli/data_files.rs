@@ -8,6 +8,7 @@ use super::exit::Failure;
 use super::project::Project;
 use crate::ml::data::fetch::Progress;
 use crate::ml::data::locate::Locator;
+use crate::plan::Plan;
 use crate::spec::pipeline::{Pipeline, Source};
 use crate::store::Store;
 
@@ -23,24 +24,23 @@ pub fn find(pipeline: &mut Pipeline, data_dir: &Path) {
     }
 }
 
-/// For a run: every file is there afterwards, and is the one that the registry or the first use
+/// For a run: every file of a stage that takes part is there afterwards, and is the one that the registry or the first use
 /// knows. The digest comes from the store, which reads an unchanged file only once.
 pub fn obtain(
-    pipeline: &mut Pipeline,
+    plan: &mut Plan,
+    selected: &[bool],
     project: &Project,
     store: &Store,
     offline: bool,
 ) -> Result<(), Failure> {
     let locator = Locator::new(&project.data_dir, offline);
-    for source in sources(pipeline) {
-        let Source::DataFile { dataset, file } = source else { continue };
+    plan.locate_data(selected, |dataset, file| {
         let path = fetch(&locator, dataset, file)?;
         let content = store.digest_source(&path)?;
         let checked = locator.check(dataset, &path, content.blob, content.bytes);
         checked.map_err(|error| Failure::bad_input(error.to_string()))?;
-        *source = Source::Path(path);
-    }
-    Ok(())
+        Ok(path)
+    })
 }
 
 /// Finds one file, or downloads it under a bar.

@@ -19,7 +19,8 @@ use crate::store::Store;
 
 pub fn diff(project: &Project, args: &DiffArgs) -> Outcome {
     let store = project.store_to_read()?;
-    let (mut old, mut new) = (side(&store, &args.old)?, side(&store, &args.new)?);
+    let (mut old, mut new) =
+        (side(&store, &args.old, args.volatile)?, side(&store, &args.new, args.volatile)?);
     if let (Told::Run(old), Told::Run(new)) = (&mut old, &mut new) {
         old.read_evaluations(&store);
         new.read_evaluations(&store);
@@ -50,10 +51,10 @@ enum Told {
 }
 
 /// A lock file, one in a revision of git (`HEAD~1:pipelines/x.lock`), or a run.
-fn side(store: &Store, word: &str) -> Result<Told, Failure> {
+fn side(store: &Store, word: &str, volatile: bool) -> Result<Told, Failure> {
     let parsed = |text: &str| {
         let lock: Lock = text.parse().map_err(|error| Failure::bad_input(format!("{word}: {error}")))?;
-        Ok(Told::Lock(Side::of_lock(word, lock)))
+        Ok(Told::Lock(Side::of_lock(word, lock, volatile)))
     };
     if Path::new(word).is_file() {
         return parsed(&std::fs::read_to_string(word)?);
@@ -64,7 +65,7 @@ fn side(store: &Store, word: &str) -> Result<Told, Failure> {
     if word.ends_with(".lock") {
         return Err(Failure::bad_input(format!("there is no {word}; `pipe lock` writes one")));
     }
-    Ok(Told::Run(Side::of_run(store, &history::find(store, word)?)))
+    Ok(Told::Run(Side::of_run(store, &history::find(store, word)?, volatile)))
 }
 
 fn in_revision(word: &str) -> Result<String, Failure> {

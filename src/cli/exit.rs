@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
+
+use crate::spec::{Diagnostic, Diagnostics};
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Done = 0,
@@ -28,15 +32,38 @@ pub struct Failure {
     /// Complete text, rendered already; printed after `error: ` unless it brings its own heading.
     pub text: String,
     pub headed: bool,
+    /// What it says of places in a pipeline file.
+    pub problems: Vec<Diagnostic>,
 }
 
 impl Failure {
     pub fn new(exit: Exit, text: impl Into<String>) -> Self {
-        Self { exit, text: text.into(), headed: false }
+        Self { exit, text: text.into(), headed: false, problems: Vec::new() }
     }
 
     pub fn bad_input(text: impl Into<String>) -> Self {
         Self::new(Exit::BadInput, text)
+    }
+
+    pub fn in_pipeline(problems: &Diagnostics, color: bool) -> Self {
+        let problems_list = problems.iter().cloned().collect();
+        Self { exit: Exit::BadInput, text: problems.render(color), headed: true, problems: problems_list }
+    }
+
+    /// What `--json` prints of it, on one line, so that it fits among the events of a run.
+    pub fn json(&self) -> Value {
+        let first = self.problems.first();
+        let place = first.filter(|first| first.line > 0);
+        json!({
+            "event": "error",
+            "code": self.exit as u8,
+            "message": first.map_or(self.text.trim_end(), |first| &first.message),
+            "file": first.map(|first| &first.file),
+            "line": place.map(|place| place.line),
+            "column": place.map(|place| place.column),
+            "hint": first.and_then(|first| first.hint.as_ref()),
+            "problems": self.problems,
+        })
     }
 }
 

@@ -36,6 +36,7 @@ const GROUPS: &[Group] = &[
             ("show", &["pipe show 'eval[adaptive,seed=0]'"]),
             ("table", &["pipe table table1", "pipe table pipelines/quickstart.yaml table1 --format tex"]),
             ("logs", &["pipe logs 'train[adaptive,seed=0]'"]),
+            ("get", &["pipe get table1.tex", "pipe get 'train[adaptive,seed=0].model' --to model/"]),
             ("metrics", &["pipe metrics macro_f1", "pipe metrics precision"]),
             ("report", &["pipe report pipelines/quickstart.yaml -o report.html"]),
             ("runs", &["pipe runs -n 5", "pipe runs show latest~1"]),

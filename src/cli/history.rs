@@ -40,6 +40,15 @@ impl Past {
         name.unwrap_or_default()
     }
 
+    /// The variables that were set for it.
+    pub fn set(&self) -> &[String] {
+        let set = self.events.iter().find_map(|event| match event {
+            Event::RunStarted { set, .. } => Some(set.as_slice()),
+            _ => None,
+        });
+        set.unwrap_or_default()
+    }
+
     /// `2026-01-31 10:15:00 UTC`.
     pub fn started(&self) -> String {
         let time = self.record.started().map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string());

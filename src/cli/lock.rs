@@ -8,17 +8,19 @@ use super::args::LockArgs;
 use super::cache::warn_of_damage;
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
+use super::leftover::arguments;
 use super::project::Project;
 use super::text;
+use crate::digest::BlobId;
 use crate::lock::compare::{Verdict, class_difference, compare};
 use crate::lock::merge::merge;
 use crate::lock::report::{Check, Outcome as Found};
-use crate::lock::{Lock, LockedOutput, Record, follow, path_of};
+use crate::lock::{Lock, LockError, LockedOutput, Record, follow, path_of};
 use crate::plan::Plan;
 use crate::runner::{Judge, Options, Outlook, survey};
 use crate::spec::pipeline::{Instance, InstanceIndex};
-use crate::store::Store;
 use crate::store::manifest::{Manifest, Stored};
+use crate::store::{Origin, Store};
 
 /// Writes the lock of what the cache has. Runs nothing.
 pub fn lock(project: &Project, args: &LockArgs) -> Outcome {
@@ -32,6 +34,7 @@ pub fn lock(project: &Project, args: &LockArgs) -> Outcome {
     let plan = planned(project, file)?;
     let new = of_cache(&plan, &store)?;
     warn_of_damage(project, &store);
+    agree_with_the_tree(&plan, &store, &new)?;
     let path = path_of(file);
     match read(&path) {
         Ok(None) => {}
@@ -71,13 +74,28 @@ pub fn planned(project: &Project, file: &Path) -> Result<Plan, Failure> {
 
 /// Nothing if there is no such file.
 pub fn read(path: &Path) -> Result<Option<Lock>, Failure> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::bad_input(format!("cannot read {}: {error}", path.display()))),
-    };
-    let lock = text.parse().map_err(|error| Failure::bad_input(format!("{}: {error}", path.display())))?;
-    Ok(Some(lock))
+    parsed(path).map_err(|flaw| Failure::bad_input(format!("cannot read {}: {flaw}", path.display())))
+}
+
+/// As [`read`]; what is wrong with the file is told without its name.
+pub fn parsed(path: &Path) -> Result<Option<Lock>, String> {
+    match fs::read_to_string(path) {
+        Ok(text) => text.parse().map(Some).map_err(|error: LockError| error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Before a run that will update its lock: one that cannot be read is not replaced behind the user's back.
+pub fn require_readable(pipeline: &Path) -> Result<(), Failure> {
+    let path = path_of(pipeline);
+    let Err(flaw) = parsed(&path) else { return Ok(()) };
+    Err(Failure::bad_input(format!(
+        "cannot read {}, which this run would update: {flaw}; take it back from version control, or remove it \
+         and write a new one with `pipe lock {}` after the run. Nothing was run",
+        path.display(),
+        pipeline.display()
+    )))
 }
 
 /// Whole or not at all.
@@ -114,6 +132,27 @@ fn of_cache(plan: &Plan, store: &Store) -> Result<Lock, Failure> {
     Ok(Lock::of(plan.pipeline(), manifests))
 }
 
+/// A lock that contradicts the files beside it would be drift from its first day.
+fn agree_with_the_tree(plan: &Plan, store: &Store, lock: &Lock) -> Result<(), Failure> {
+    let file = plan.pipeline().file.display();
+    let other =
+        |(path, blob): &(&String, &BlobId)| present(store, Path::new(path)).is_some_and(|is| is != **blob);
+    let Some((path, _)) = lock.placed.iter().find(other) else { return Ok(()) };
+    let state = store.pipeline_state(&plan.pipeline().file);
+    let untouched = present(store, Path::new(path)) == state.placed.get(path).copied();
+    let (because, option) = match state.origins.get(path).filter(|_| untouched) {
+        Some(Origin { run, set }) if !set.is_empty() => {
+            (format!("run {run} left it, with{}", arguments(set)), "")
+        }
+        Some(Origin { run, .. }) => (format!("run {run} left it, of another state of the pipeline"), ""),
+        None => ("it was edited, or pipe did not put it there".to_owned(), " --overwrite"),
+    };
+    Err(Failure::bad_input(format!(
+        "`{path}` is not what {file} gives, so a lock would not match it: {because}; \
+         `pipe run {file}{option}` replaces it, then `pipe lock {file}`"
+    )))
+}
+
 /// After a run that succeeded in full: brings a lock that is there up to date.
 pub fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failure> {
     let path = path_of(&plan.pipeline().file);
@@ -121,14 +160,31 @@ pub fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failu
         return Ok(());
     }
     let new = of_cache(plan, store)?;
-    let changes = match read(&path) {
-        Ok(Some(old)) if old == new => return Ok(()),
-        Ok(Some(old)) => new.changes_from(&old),
-        _ => new.stages.len() + new.placed.len(),
-    };
+    // It could be read before the run began.
+    let Some(old) = read(&path)?.filter(|old| *old != new) else { return Ok(()) };
+    if !old.edited.is_empty() {
+        set_aside(project, &path, &old)?;
+    }
     write(&path, &new)?;
-    let changes = text::count(changes, "change");
+    let changes = text::count(new.changes_from(&old), "change");
     project.status(&format!("{} updated, {changes}; commit it with what caused them", path.display()));
+    Ok(())
+}
+
+/// Somebody wrote to the lock by hand, or merged it line by line: what they wrote is kept.
+fn set_aside(project: &Project, path: &Path, lock: &Lock) -> Result<(), Failure> {
+    let kept = path.with_extension("lock.bad");
+    fs::copy(path, &kept)
+        .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", kept.display())))?;
+    let records: Vec<String> = lock.edited.iter().map(|name| format!("`{name}`")).collect();
+    eprintln!(
+        "{} in {}, what is recorded of {} was edited, or merged line by line: it does not match its seal. \
+         It is replaced by what this run gave; the old file is kept as {}",
+        project.paint.yellow("warning:"),
+        path.display(),
+        records.join(", "),
+        kept.display()
+    );
     Ok(())
 }
 
@@ -190,7 +246,7 @@ pub fn stored(output: &LockedOutput) -> Stored {
 }
 
 /// The content of a file of the user's, if it is here.
-pub fn present(store: &Store, path: &Path) -> Option<crate::digest::BlobId> {
+pub fn present(store: &Store, path: &Path) -> Option<BlobId> {
     store.digest_source(path).ok().map(|source| source.blob)
 }
 

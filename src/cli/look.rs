@@ -12,6 +12,8 @@ use super::asked::Asked;
 use super::cache::warn_of_damage;
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
+use super::leftover::{Leftover, leftovers, sentences, settled};
+use super::own_files;
 use super::project::{Project, select};
 use super::table::Grid;
 use super::{print_json, print_text, text};
@@ -26,25 +28,30 @@ pub struct Survey {
     pub store: Store,
     pub plan: Plan,
     pub outlooks: Vec<Outlook>,
+    /// What other variants of the pipeline left in `results/`.
+    pub leftovers: Vec<Leftover>,
 }
 
 impl Survey {
     pub fn of(
         project: &Project,
         file: Option<&PathBuf>,
-        pipeline: &PipelineArgs,
+        PipelineArgs { set, .. }: &PipelineArgs,
         targets: &[String],
     ) -> Result<Self, Failure> {
         let store = project.store_to_read()?;
         let file = project.pipeline_file(file, &store)?;
-        let mut pipeline = project.load(&file, &pipeline.set)?;
+        let mut pipeline = project.load(&file, set)?;
         data_files::find(&mut pipeline, &project.data_dir);
         let targets = if targets.is_empty() { None } else { Some(select(&pipeline, targets)?) };
         let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
         let options = Options { targets, ..Options::default() };
         let outlooks = survey(&plan, &store, &options);
+        let (set, state) = (settled(set), store.pipeline_state(&file));
+        let leftovers = leftovers(&plan, &outlooks, &state, &set);
         warn_of_damage(project, &store);
-        Ok(Self { store, plan, outlooks })
+        sentences(&leftovers, &plan, &set).iter().for_each(|sentence| project.status(sentence));
+        Ok(Self { store, plan, outlooks, leftovers })
     }
 
     pub fn instances(&self) -> impl Iterator<Item = (InstanceIndex, &Instance, &Outlook)> {
@@ -103,7 +110,13 @@ impl Survey {
             key: manifest.map(|manifest| manifest.key.to_string()),
             finished: manifest.map(|manifest| manifest.finished.clone()),
             seconds: manifest.map(|manifest| manifest.seconds),
+            leftovers: self.leftovers(index),
         }
+    }
+
+    /// What other variants of the instance left in `results/`.
+    fn leftovers(&self, of: InstanceIndex) -> Vec<Leftover> {
+        self.leftovers.iter().filter(|leftover| leftover.instance == of).cloned().collect()
     }
 }
 
@@ -119,6 +132,7 @@ struct Record {
     key: Option<String>,
     finished: Option<String>,
     seconds: Option<f64>,
+    leftovers: Vec<Leftover>,
 }
 
 pub fn manifest(outlook: &Outlook) -> Option<&Manifest> {
@@ -132,6 +146,9 @@ pub fn manifest(outlook: &Outlook) -> Option<&Manifest> {
 pub fn plan(project: &Project, args: &PlanArgs) -> Outcome {
     let asked = Asked::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &asked.stages)?;
+    let asked: Vec<bool> =
+        survey.outlooks.iter().map(|outlook| !matches!(outlook, Outlook::NotAsked)).collect();
+    own_files::require(project, &survey.plan, &asked)?;
     let stale: Vec<InstanceIndex> =
         survey.instances().filter(|(_, _, outlook)| !outlook.is_fresh()).map(|(index, ..)| index).collect();
     if args.json {
@@ -247,6 +264,7 @@ fn shown_json(survey: &Survey, index: InstanceIndex) -> Value {
             "stored": manifest.and_then(|manifest| manifest.outputs.get(&output.name)),
         })).collect::<Vec<_>>(),
         "manifest": manifest,
+        "leftovers": survey.leftovers(index),
     })
 }
 

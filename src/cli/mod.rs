@@ -11,14 +11,17 @@ mod data;
 mod data_files;
 mod diff;
 mod exit;
+mod get;
 mod graph;
 mod help;
 mod history;
 mod init;
+mod leftover;
 mod live;
 mod lock;
 mod look;
 mod metrics;
+mod own_files;
 mod predict;
 mod project;
 mod provenance;
@@ -40,6 +43,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use clap::error::ErrorKind;
 
 use args::{Cli, Command};
 use exit::{Exit, Failure, Outcome};
@@ -50,10 +54,7 @@ pub fn main() -> ExitCode {
     let read = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { Exit::BadInput.into() } else { Exit::Done.into() };
-        }
+        Err(error) => return refuse(&error),
     };
     if let Some(Command::Worker { job }) = &cli.command {
         return run::worker(job);
@@ -61,11 +62,37 @@ pub fn main() -> ExitCode {
     match dispatch(&cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
+            if wants_json() {
+                let _ = writeln!(std::io::stdout(), "{}", failure.json());
+            }
             let heading = if failure.headed { "" } else { "error: " };
             let _ = writeln!(std::io::stderr(), "{heading}{}", failure.text.trim_end());
             failure.exit.into()
         }
     }
+}
+
+/// What is wrong with the command line; help is none of that.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return Exit::Done.into();
+    }
+    let nothing_here = !Path::new("pipelines").exists();
+    if error.kind() == ErrorKind::MissingRequiredArgument && nothing_here {
+        eprintln!("\nThere is no pipelines/ here: `pipe init` writes a pipeline to start from.");
+    }
+    if wants_json() {
+        let text = error.render().to_string();
+        let message = text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
+        let _ = writeln!(std::io::stdout(), "{}", Failure::bad_input(message).json());
+    }
+    Exit::BadInput.into()
+}
+
+/// Asked of the words themselves: a command line that clap refuses may want it too.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 fn dispatch(cli: &Cli) -> Outcome {
@@ -89,6 +116,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Show(args) => look::show(&project, args),
         Command::Logs(args) => look::logs(&project, args),
         Command::Table(args) => show_table::table(&project, args),
+        Command::Get(args) => get::get(&project, args),
         Command::Graph(args) => graph::graph(&project, args),
         Command::Report(args) => report::report(&project, args),
         Command::Runs(args) => runs::runs(&project, args),

@@ -79,7 +79,9 @@ impl Project {
             return Ok(file.clone());
         }
         if let Some(file) = store.last_pipeline_file() {
-            return Ok(file);
+            let here = std::env::current_dir().and_then(|here| here.canonicalize()).ok();
+            let inside = here.and_then(|here| Some(file.strip_prefix(here).ok()?.to_owned()));
+            return Ok(inside.unwrap_or(file));
         }
         let found: Vec<PathBuf> = std::fs::read_dir("pipelines")
             .into_iter()
@@ -90,13 +92,13 @@ impl Project {
         match found.as_slice() {
             [only] => Ok(only.clone()),
             _ => Err(Failure::bad_input(
-                "which pipeline? Nothing was run here yet; name the file, e.g. `pipelines/quickstart.yaml`",
+                "which pipeline? Nothing was run here yet; name the file, or let `pipe init` write one to start from",
             )),
         }
     }
 
-    fn rendered(&self, problems: &Diagnostics) -> Failure {
-        Failure { exit: Exit::BadInput, text: problems.render(self.paint.0), headed: true }
+    pub fn rendered(&self, problems: &Diagnostics) -> Failure {
+        Failure::in_pipeline(problems, self.paint.0)
     }
 }
 

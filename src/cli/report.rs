@@ -120,6 +120,11 @@ impl Reported<'_> {
             (Outlook::Fresh(_) | Outlook::NotAsked, _) => (Status::Fresh, String::new()),
             (_, Some(end)) => (Status::Failed, end.note),
             (Outlook::CannotRun(problem), None) => (Status::Failed, problem.clone()),
+            (
+                Outlook::WillRun(Why::Failed { .. })
+                | Outlook::MayRun { known: Some(Why::Failed { .. }), .. },
+                None,
+            ) => (Status::Failed, reason),
             (Outlook::WillRun(Why::NeverRun) | Outlook::MayRun { known: Some(Why::NeverRun), .. }, None) => {
                 (Status::Waiting, "never run".to_owned())
             }

@@ -9,8 +9,10 @@ use super::asked::Asked;
 use super::console::{Console, Style, Verbosity};
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
+use super::leftover::settled;
 use super::live::{self, Live};
 use super::lock;
+use super::own_files;
 use super::project::{Project, select};
 use crate::plan::Plan;
 use crate::runner::local::{LocalProcess, Programs};
@@ -20,19 +22,27 @@ use crate::stage::{command, registry, worker};
 pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let asked = Asked::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let file = project.pipeline_file(asked.file.as_ref(), &project.store_to_read()?)?;
-    let mut pipeline = project.load(&file, &args.pipeline.set)?;
+    let pipeline = project.load(&file, &args.pipeline.set)?;
     let mut options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
         keep_going: args.keep_going,
+        set: settled(&args.pipeline.set),
         targets: if asked.stages.is_empty() { None } else { Some(select(&pipeline, &asked.stages)?) },
         until: select(&pipeline, &args.until)?,
         force: select(&pipeline, &args.force)?,
         overwrite: args.overwrite,
         ..Options::default()
     };
+    let mut plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+    let selected = options.selection(&plan);
+    own_files::require(project, &plan, &selected)?;
+    let in_full = asked.stages.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
+    let updates_lock = in_full && !args.locked;
+    if updates_lock {
+        lock::require_readable(&file)?;
+    }
     let store = project.store()?;
-    data_files::obtain(&mut pipeline, project, &store, args.offline)?;
-    let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+    data_files::obtain(&mut plan, &selected, project, &store, args.offline)?;
     if args.locked {
         options.judge = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
     }
@@ -41,7 +51,7 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
-    let live = args.serve.map(|port| serve(port, &plan, &options)).transpose()?;
+    let live = args.serve.map(|port| serve(port, &plan, &selected)).transpose()?;
     let mut console = Console::new(style(project, args), project.verbosity, project.paint);
     let mut listen = |event| {
         console.show(&event);
@@ -57,20 +67,21 @@ pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     if let Some(live) = live {
         live.end();
     }
-    let in_full = asked.stages.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
-    if in_full && !args.locked && !summary.interrupted && summary.failed == 0 {
+    if updates_lock && !summary.interrupted && summary.failed == 0 {
         lock::update(project, &plan, &store)?;
     }
     Ok(match summary {
         summary if summary.interrupted => Exit::Interrupted,
         summary if summary.failed > 0 => Exit::StageFailed,
+        // What lies there is not what the lock records.
+        summary if args.locked && !summary.kept.is_empty() => Exit::StageFailed,
         _ => Exit::Done,
     })
 }
 
 /// The address goes to standard error, as all that is no result.
-fn serve(port: u16, plan: &Plan, options: &Options) -> Result<Live, Failure> {
-    let page = live::page(plan, &options.selection(plan));
+fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<Live, Failure> {
+    let page = live::page(plan, selected);
     let live = Live::start(port, &page).map_err(|error| {
         let hint = if port == 0 { "" } else { "; `--serve` alone takes any port that is free" };
         Failure::bad_input(format!("cannot serve on port {port} of 127.0.0.1: {error}{hint}"))

@@ -6,6 +6,7 @@ use super::args::{RunsArgs, RunsCommand};
 use super::cache::warn_of_damage;
 use super::exit::{Exit, Outcome};
 use super::history::{self, Past};
+use super::leftover::arguments;
 use super::project::Project;
 use super::table::Grid;
 use super::{print_json, print_text, text};
@@ -30,7 +31,7 @@ fn list(project: &Project, limit: usize, as_json: bool) -> Outcome {
         return Ok(Exit::Done);
     }
     let mut grid = Grid::new(&[
-        "run", "started", "pipeline", "state", "computed", "cached", "failed", "skipped", "took",
+        "run", "started", "pipeline", "state", "computed", "cached", "failed", "skipped", "took", "with",
     ])
     .right_aligned(&[4, 5, 6, 7, 8]);
     for past in &runs {
@@ -45,6 +46,7 @@ fn list(project: &Project, limit: usize, as_json: bool) -> Outcome {
             count("failed"),
             count("skipped"),
             past.summary().map(|summary| text::duration(summary.seconds)).unwrap_or_default(),
+            arguments(past.set()).trim_start().to_owned(),
         ]);
     }
     print_text(&grid.to_string())
@@ -56,6 +58,7 @@ fn record(past: &Past) -> Value {
         "run": past.record.id,
         "started": past.record.started().map(|time| time.to_string()),
         "pipeline": past.pipeline(),
+        "set": past.set(),
         "state": past.state(),
         "computed": past.count("computed"),
         "cached": past.count("cached"),
@@ -81,6 +84,10 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
         None => ", killed or still running".to_owned(),
     };
     let name = project.paint_out.bold(past.pipeline());
+    let with = match past.set() {
+        [] => String::new(),
+        set => format!(", with{}", arguments(set)),
+    };
     let mut grid = Grid::new(&["stage", "outcome", "took", "why"]).right_aligned(&[2]);
     for end in ended {
         let took = match (end.outcome, end.seconds) {
@@ -90,5 +97,5 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
         let note = end.note.lines().next().unwrap_or_default().to_owned();
         grid.row([end.instance, end.outcome.to_owned(), took, note]);
     }
-    print_text(&format!("{name}  run {}, started {}{took}\n{grid}", past.record.id, past.started()))
+    print_text(&format!("{name}  run {}, started {}{with}{took}\n{grid}", past.record.id, past.started()))
 }

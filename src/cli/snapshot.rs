@@ -34,7 +34,8 @@ impl Side {
         Self { snapshot, stored: BTreeMap::new(), forgotten: 0 }
     }
 
-    pub fn of_run(store: &Store, past: &Past) -> Self {
+    /// Outputs that are never the same twice are left out, unless `volatile`.
+    pub fn of_run(store: &Store, past: &Past, volatile: bool) -> Self {
         let mut side = Self::new(format!("{} ({}, {})", past.record.id, past.pipeline(), past.started()));
         for ended in past.ended() {
             let Some(key) = ended.key else { continue };
@@ -42,18 +43,19 @@ impl Side {
                 None => side.forgotten += 1,
                 Some(manifest) => {
                     let metrics = reported(&manifest.parts, &manifest.metrics);
-                    side.add(ended.instance, key, &manifest.parts, metrics, manifest.outputs);
+                    let mut outputs = manifest.outputs;
+                    outputs.retain(|name, _| volatile || !manifest.volatile.contains(name));
+                    side.add(ended.instance, key, &manifest.parts, metrics, outputs);
                 }
             }
         }
         side
     }
 
-    /// Outputs that are never the same twice are left out.
-    pub fn of_lock(name: &str, lock: Lock) -> Self {
+    pub fn of_lock(name: &str, lock: Lock, volatile: bool) -> Self {
         let mut side = Self::new(format!("{name} ({})", lock.pipeline));
         for (instance, record) in lock.stages {
-            let outputs = record.outputs.iter().filter(|(_, output)| !output.volatile);
+            let outputs = record.outputs.iter().filter(|(_, output)| volatile || !output.volatile);
             let outputs = outputs.map(|(name, output)| (name.clone(), stored(output))).collect();
             let metrics = reported(&record.parts, &record.metrics);
             side.add(instance, record.key, &record.parts, metrics, outputs);

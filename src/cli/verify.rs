@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::args::VerifyArgs;
 use super::exit::{Exit, Failure, Outcome};
-use super::lock::{planned, present, read, stored};
+use super::lock::{parsed, planned, present, stored};
 use super::project::Project;
 use super::{print_json, print_text, text};
 use super::{rerun, twice};
@@ -70,10 +70,10 @@ fn locked(plan: &Plan) -> Result<Lock, Check> {
     let file = &plan.pipeline().file;
     let path = path_of(file);
     let cannot = |message: String| Check::cannot_tell("lock", &path.display().to_string(), message);
-    match read(&path) {
+    match parsed(&path) {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(cannot(format!("there is none; `pipe lock {}` writes it", file.display()))),
-        Err(failure) => Err(cannot(failure.text)),
+        Err(flaw) => Err(cannot(format!("it cannot be read: {flaw}"))),
     }
 }
 

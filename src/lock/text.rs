@@ -37,8 +37,9 @@ const SEAL_DIGITS: usize = 16;
 
 /// Where a lock cannot be read, and why.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("line {line}: {problem}")]
+#[error("{}{problem}", if *line > 0 { format!("line {line}: ") } else { String::new() })]
 pub struct LockError {
+    /// Counted from 1; 0 for the file as a whole.
     pub line: usize,
     pub problem: String,
 }
@@ -150,7 +151,10 @@ impl FromStr for Lock {
                 Err(LockError { line: last, problem })
             }
             Reader { lock, .. } if named => Ok(lock),
-            _ => Err(LockError { line: last, problem: "it names no pipeline".to_owned() }),
+            _ => {
+                let problem = if last == 0 { "it is empty" } else { "it names no pipeline" };
+                Err(LockError { line: last, problem: problem.to_owned() })
+            }
         }
     }
 }
@@ -336,7 +340,8 @@ mod tests {
     fn what_cannot_be_a_lock_is_refused_with_its_line() {
         let good = lock(&[("data", record(&[("kind", "load")]))]).to_string();
         let refused = |text: &str| text.parse::<Lock>().unwrap_err().to_string();
-        assert!(refused("").contains("names no pipeline"));
+        assert_eq!(refused(""), "it is empty");
+        assert_eq!(refused(HEAD), "line 1: it names no pipeline");
         assert!(refused(&good.replace("lock 1", "lock 2")).starts_with("line 1: "));
         let cut = good.split("seal").next().unwrap();
         assert!(refused(cut).contains("no seal"), "{}", refused(cut));

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
+use std::path::PathBuf;
 
 use petgraph::Direction::{Incoming, Outgoing};
 use petgraph::algo::tarjan_scc;
@@ -54,6 +55,23 @@ impl Plan {
 
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
+    }
+
+    /// Puts paths in the place of registered data sets' files, for the instances that take part. Neither makes an
+    /// edge, so the graph stays as it was sealed.
+    pub fn locate_data<E>(
+        &mut self,
+        selected: &[bool],
+        mut locate: impl FnMut(&str, &str) -> Result<PathBuf, E>,
+    ) -> Result<(), E> {
+        let instances = self.pipeline.instances.iter_mut().zip(selected).filter(|(_, selected)| **selected);
+        let inputs = instances.flat_map(|(instance, _)| &mut instance.inputs);
+        for source in inputs.flat_map(|input| &mut input.sources) {
+            if let Source::DataFile { dataset, file } = source {
+                *source = Source::Path(locate(dataset, file)?);
+            }
+        }
+        Ok(())
     }
 
     pub fn instance(&self, index: InstanceIndex) -> &Instance {

@@ -9,7 +9,14 @@ use crate::spec::pipeline::{Input, Instance, InstanceId, InstanceIndex, Pipeline
 
 pub fn pipeline(instances: Vec<Instance>) -> Pipeline {
     let file = PathBuf::from("sample.yaml");
-    Pipeline { name: "sample".into(), files: vec![file.clone()], file, instances, placements: Vec::new() }
+    Pipeline {
+        name: "sample".into(),
+        files: vec![file.clone()],
+        file,
+        instances,
+        placements: Vec::new(),
+        own_files: Vec::new(),
+    }
 }
 
 /// A stage with one output, `out`, that takes `in<N>` from the `N`th stage of the pipeline.

@@ -11,6 +11,8 @@ use super::key::KeyParts;
 pub enum Why {
     /// No earlier run of this pipeline knows an instance of this name.
     NeverRun,
+    /// It was tried, with these ingredients or before it ever succeeded, and failed in this run.
+    Failed { run: String },
     /// Ingredients of the key differ from those of the last run; never empty.
     Changed { changes: Vec<Change> },
     /// The ingredients are those of the last run, but the cache no longer has the result.
@@ -118,6 +120,7 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NeverRun => f.write_str("never run before"),
+            Self::Failed { run } => write!(f, "it failed in run {run}, and nothing is cached for it"),
             Self::Changed { changes } => {
                 for (position, change) in changes.iter().enumerate() {
                     if position > 0 {
@@ -128,7 +131,8 @@ impl fmt::Display for Why {
                 Ok(())
             }
             Self::Missing => f.write_str("nothing changed, but its result is no longer in the cache"),
-            Self::Damaged { problem } => write!(f, "its result in the cache is damaged: {problem}"),
+            // What is wrong with it is a warning of its own.
+            Self::Damaged { .. } => f.write_str("its result in the cache is damaged"),
             Self::Forced => f.write_str("forced"),
             Self::NoRecord => f.write_str("it ran before, but the record of what went in is gone"),
         }

@@ -50,6 +50,8 @@ pub struct Failure {
     pub stderr_tail: String,
     /// It ended because we asked it to.
     pub stopped: bool,
+    /// It left something to continue from.
+    pub checkpoint: bool,
     /// Another try might succeed.
     worth_retrying: bool,
 }
@@ -57,7 +59,13 @@ pub struct Failure {
 impl Failure {
     /// A failure that has nothing to do with the stage's own program.
     pub fn plain(error: impl Into<String>) -> Self {
-        Self { error: error.into(), stderr_tail: String::new(), stopped: false, worth_retrying: false }
+        Self {
+            error: error.into(),
+            stderr_tail: String::new(),
+            stopped: false,
+            checkpoint: false,
+            worth_retrying: false,
+        }
     }
 }
 
@@ -119,7 +127,9 @@ impl Attempt<'_> {
                     // Losing a log must not hide why the stage failed.
                     let _ = self.store.keep_log(self.run, self.name, stream, path);
                 }
-                Err(Failure { error, stderr_tail, ..failure })
+                let checkpoint =
+                    self.instance.program != Program::Command && !is_empty(&task.job.checkpoints);
+                Err(Failure { error, stderr_tail, checkpoint, ..failure })
             }
         }
     }
@@ -254,11 +264,13 @@ impl Attempt<'_> {
         }
         environment.extend(facts);
         warnings.extend(self.warnings.iter().cloned());
+        let volatile = self.instance.outputs.iter().filter(|output| output.is_volatile());
         Draft {
             kind: self.instance.kind.to_owned(),
             instance: self.name.to_owned(),
             parts: self.prepared.parts.clone(),
             outputs: task.job.outputs.clone(),
+            volatile: volatile.map(|output| output.name.clone()).collect(),
             stdout: not_empty(&task.stdout),
             stderr: not_empty(&task.stderr),
             metrics,
@@ -269,6 +281,10 @@ impl Attempt<'_> {
             warnings,
         }
     }
+}
+
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none())
 }
 
 /// The last lines of a file, for a person.

@@ -15,6 +15,9 @@ pub enum Event {
         pipeline: String,
         instances: usize,
         jobs: usize,
+        /// The variables that the command line set.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        set: Vec<String>,
     },
     /// Found in the cache; `saved` is what computing it took, in seconds.
     Hit {
@@ -102,4 +105,7 @@ pub struct Summary {
     /// Seconds of computing that the cache made unnecessary.
     pub saved: f64,
     pub interrupted: bool,
+    /// Generated files that were edited since and so were left as they are.
+    #[serde(default)]
+    pub kept: Vec<String>,
 }

@@ -10,7 +10,7 @@ use crate::plan::key::{self, KeyParts};
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
 use crate::store::manifest::{Manifest, Stored};
-use crate::store::{self, Lookup, PipelineState, Store};
+use crate::store::{self, FailedAttempt, Lookup, PipelineState, Store};
 
 pub struct Inspector<'a> {
     plan: &'a Plan,
@@ -129,7 +129,8 @@ impl<'a> Inspector<'a> {
 
     fn why(&self, index: InstanceIndex, prepared: &Prepared) -> Why {
         match self.last(index) {
-            None => Why::NeverRun,
+            _ if self.failed(index).is_some_and(|failed| failed.key == prepared.key) => self.untried(index),
+            None => self.untried(index),
             Some(last) if last == prepared.key => Why::Missing,
             Some(last) => match self.store.record(last) {
                 Some(record) => Why::between(&record.parts, &prepared.parts),
@@ -140,7 +141,7 @@ impl<'a> Inspector<'a> {
 
     /// The reason that is known before the inputs are: what else than they has changed.
     pub fn known_so_far(&self, index: InstanceIndex) -> Option<Why> {
-        let Some(last) = self.last(index) else { return Some(Why::NeverRun) };
+        let Some(last) = self.last(index) else { return Some(self.untried(index)) };
         let record = self.store.record(last)?;
         let without_inputs = |parts: &KeyParts| {
             let rest = parts.iter().filter(|(name, _)| !name.starts_with("inputs."));
@@ -149,6 +150,18 @@ impl<'a> Inspector<'a> {
         let now = key::parts(self.plan.instance(index), &[]);
         let why = Why::between(&without_inputs(&record.parts), &now);
         matches!(why, Why::Changed { .. }).then_some(why)
+    }
+
+    /// Why an instance without any result runs.
+    fn untried(&self, index: InstanceIndex) -> Why {
+        match self.failed(index) {
+            Some(FailedAttempt { run, .. }) => Why::Failed { run: run.clone() },
+            None => Why::NeverRun,
+        }
+    }
+
+    fn failed(&self, index: InstanceIndex) -> Option<&FailedAttempt> {
+        self.state.failed.get(self.name(index))
     }
 
     /// How long the instance took when it last ran.

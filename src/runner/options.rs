@@ -18,6 +18,8 @@ pub struct Options {
     pub jobs: usize,
     /// Go on with what does not depend on a stage that failed.
     pub keep_going: bool,
+    /// The variables that the command line set, to be remembered with what the run gives.
+    pub set: Vec<String>,
     /// Only these and what they need; none: everything.
     pub targets: Option<Vec<InstanceIndex>>,
     /// Nothing that comes after these.
@@ -70,6 +72,7 @@ impl Default for Options {
             project: PathBuf::from("."),
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             keep_going: false,
+            set: Vec::new(),
             targets: None,
             until: Vec::new(),
             force: Vec::new(),

@@ -4,7 +4,7 @@
 //! process may be computing it: then we wait for its result, without occupying a processor) and
 //! handed to a thread, which answers through one channel. Only this thread emits events.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -22,12 +22,12 @@ use super::place::place;
 use super::queue::Queue;
 use super::slot::Slots;
 use super::stop::{Stop, Urgency};
-use crate::digest::StageKey;
+use crate::digest::{BlobId, StageKey};
 use crate::plan::{Plan, Why};
 use crate::protocol::WorkerEvent;
 use crate::spec::pipeline::{InstanceIndex, Resources};
 use crate::store::manifest::Manifest;
-use crate::store::{Claim, Store, StoreError, WriteRight};
+use crate::store::{Claim, FailedAttempt, Origin, Store, StoreError, WriteRight};
 
 /// What keeps a run from starting or from being recorded. A stage that fails is not among them.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +87,7 @@ pub fn run(
         pipeline: plan.pipeline().name.clone(),
         instances: selected.iter().filter(|&&selected| selected).count(),
         jobs: capacity.cpu.max(1),
+        set: options.set.clone(),
     });
     let slots = Slots::new(store);
     let context = Context { plan, store, executor, options, slots, run, environment: OnceLock::new() };
@@ -159,6 +160,8 @@ impl<'a> Coordinator<'a> {
             while let Some(stage) = self.queue.next_ready() {
                 self.examine(stage);
             }
+            // What is wrong with a result is told before the stage starts for that reason.
+            self.pass_on_warnings();
             while let Some((stage, holds)) = self.queue.next_to_start() {
                 self.start(scope, stage, holds, &sender);
             }
@@ -338,6 +341,9 @@ impl<'a> Coordinator<'a> {
                         self.look_again_at(waited);
                     }
                     Err(failure) => {
+                        if !failure.stopped {
+                            self.remember_failure(key, stage, &waited);
+                        }
                         self.fail_with(stage, &waited);
                         self.failed(stage, failure);
                     }
@@ -413,8 +419,9 @@ impl<'a> Coordinator<'a> {
     fn settle(&mut self, stage: usize, manifest: Manifest) {
         let index = InstanceIndex(stage);
         let name = self.inspector.name(index);
-        if self.inspector.state.last.get(name) != Some(&manifest.key) {
-            let name = name.to_owned();
+        let name = name.to_owned();
+        self.state_changed |= self.inspector.state.failed.remove(&name).is_some();
+        if self.inspector.state.last.get(&name) != Some(&manifest.key) {
             self.inspector.state.last.insert(name, manifest.key);
             self.state_changed = true;
         }
@@ -428,6 +435,15 @@ impl<'a> Coordinator<'a> {
             self.missed.remove(&stage);
             self.examine(stage);
         }
+    }
+
+    fn remember_failure(&mut self, key: StageKey, tried: usize, waited: &[usize]) {
+        for &stage in std::iter::once(&tried).chain(waited) {
+            let name = self.inspector.name(InstanceIndex(stage)).to_owned();
+            let attempt = FailedAttempt { run: self.context.run.clone(), key };
+            self.inspector.state.failed.insert(name, attempt);
+        }
+        self.state_changed = true;
     }
 
     /// Stages with a key that could not be computed fail with the one that tried.
@@ -446,7 +462,11 @@ impl<'a> Coordinator<'a> {
         let instance = self.inspector.name(InstanceIndex(stage)).to_owned();
         let because = if failure.stopped {
             self.summary.skipped += 1;
-            let because = "it was stopped; what it saved as a checkpoint is kept".to_owned();
+            let because = match failure.checkpoint {
+                true => "it was stopped; the next run continues from its checkpoint",
+                false => "it was stopped; the next run begins it again",
+            };
+            let because = because.to_owned();
             self.journal.emit(Event::Skipped { instance: instance.clone(), because });
             "the run was stopped".to_owned()
         } else {
@@ -522,24 +542,38 @@ impl<'a> Coordinator<'a> {
                     "`{path}` is not as pipe left it, so it was kept; remove it, or use --overwrite, to get the new one"
                 );
                 self.journal.warn(None, message);
-            } else if before != Some(stored.blob) {
-                self.inspector.state.placed.insert(path.clone(), stored.blob);
-                self.state_changed = true;
+                self.summary.kept.push(path.clone());
+            } else {
+                self.remember_placed(&path, stored.blob);
             }
             self.journal.emit(Event::Placed { path, outcome });
         }
     }
 
+    /// A run that finds its file in place leaves the record of who put it there, unless that one had other settings.
+    fn remember_placed(&mut self, path: &str, blob: BlobId) {
+        let (state, set) = (&mut self.inspector.state, &self.context.options.set);
+        let known = state.placed.get(path) == Some(&blob);
+        if known && state.origins.get(path).is_some_and(|origin| origin.set == *set) {
+            return;
+        }
+        state.placed.insert(path.to_owned(), blob);
+        let origin = Origin { run: self.context.run.clone(), set: set.clone() };
+        state.origins.insert(path.to_owned(), origin);
+        self.state_changed = true;
+    }
+
     /// Results of instances that the pipeline no longer has need not be kept for it.
     fn forget_what_is_gone(&mut self) {
-        let last = &self.inspector.state.last;
-        let names = (0..self.context.plan.len()).map(|index| self.inspector.name(InstanceIndex(index)));
-        let kept: BTreeMap<&str, StageKey> =
-            names.filter_map(|name| last.get(name).map(|&key| (name, key))).collect();
-        if kept.len() < last.len() {
-            let kept = kept.into_iter().map(|(name, key)| (name.to_owned(), key)).collect();
-            self.inspector.state.last = kept;
-            self.state_changed = true;
+        let state = &self.inspector.state;
+        let names: BTreeSet<&str> =
+            (0..self.context.plan.len()).map(|index| self.inspector.name(InstanceIndex(index))).collect();
+        let known = state.last.keys().chain(state.failed.keys());
+        let gone: Vec<String> = known.filter(|name| !names.contains(name.as_str())).cloned().collect();
+        self.state_changed |= !gone.is_empty();
+        for name in gone {
+            self.inspector.state.last.remove(&name);
+            self.inspector.state.failed.remove(&name);
         }
     }
 }

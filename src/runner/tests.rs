@@ -384,6 +384,7 @@ fn draft(plan: &Plan, out: PathBuf) -> Draft {
         instance: "data".into(),
         parts: crate::plan::key::parts(plan.instance(InstanceIndex(0)), &[]),
         outputs: [("out".to_owned(), out)].into(),
+        volatile: Default::default(),
         stdout: None,
         stderr: None,
         metrics: Default::default(),

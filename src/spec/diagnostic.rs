@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
 
-use super::source::Source;
+use super::source::{Source, Sources, Span};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -28,6 +28,20 @@ pub struct Diagnostic {
     pub hint: Option<String>,
     #[serde(skip)]
     excerpt: Excerpt,
+}
+
+/// A place in a pipeline file, for a problem with what stands there that shows only later.
+#[derive(Debug, Clone)]
+pub struct Place(Diagnostic);
+
+impl Place {
+    pub(super) fn new(sources: &Sources, span: Span) -> Self {
+        Self(Diagnostic::new(sources.get(span.file), span, String::new()))
+    }
+
+    pub fn problem(&self, message: impl Into<String>, hint: impl Into<String>) -> Diagnostic {
+        Diagnostic { message: message.into(), hint: Some(hint.into()), ..self.0.clone() }
+    }
 }
 
 /// The line of source, ready for a terminal, and the part of it to mark.
@@ -86,7 +100,7 @@ impl Excerpt {
 }
 
 impl Diagnostic {
-    pub(super) fn new(source: &Source, span: super::source::Span, message: String) -> Self {
+    pub(super) fn new(source: &Source, span: Span, message: String) -> Self {
         let mut excerpt = Excerpt::default();
         if span.start.line > 0 {
             let line = source.line(span.start.line);
@@ -145,7 +159,7 @@ impl Diagnostic {
 
 impl Diagnostics {
     /// `None` if there is no problem.
-    pub(super) fn new(list: Vec<Diagnostic>) -> Option<Self> {
+    pub fn new(list: Vec<Diagnostic>) -> Option<Self> {
         (!list.is_empty()).then_some(Self(list))
     }
 
@@ -206,7 +220,7 @@ impl Paint {
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::{Position, Sources, Span};
+    use super::super::source::Position;
     use super::*;
 
     fn shown(line: &str, from: usize, to: usize) -> String {

@@ -30,7 +30,10 @@ impl FileReader<'_> {
             Ok(bytes) => self.read_bytes(file, bytes, &mut Vec::new()),
             Err(error) => {
                 let id = self.sources.add(file, String::new());
-                self.problems.push(Problem::new(Span::whole(id), format!("cannot read this file: {error}")));
+                let problem = Problem::new(Span::whole(id), format!("cannot read this file: {error}"));
+                let hint = "name a pipeline that is there, or let `pipe init` write one to start from";
+                let missing = error.kind() == io::ErrorKind::NotFound;
+                self.problems.push(problem.maybe_hint(missing.then(|| hint.to_owned())));
                 None
             }
         }

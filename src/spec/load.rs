@@ -18,6 +18,7 @@ use super::name::is_dotted_name;
 use super::node::Node;
 use super::outputs::Placer;
 use super::overrides::Override;
+use super::own_file::own_files;
 use super::pipeline::{Input, Instance, Pipeline};
 use super::problem::{Problem, Problems};
 use super::resolve::{Member, Resolver};
@@ -50,7 +51,8 @@ pub(super) fn load_with(request: &Request, kinds: Kinds, read: ReadFile) -> Resu
     let mut sources = Sources::default();
     let mut problems = Problems::default();
     let tree = read_tree(request, read, &mut sources, &mut problems);
-    let pipeline = tree.and_then(|(tree, files)| build(request, kinds, &tree, files, &mut problems));
+    let pipeline =
+        tree.and_then(|(tree, files)| build(request, kinds, &tree, files, &sources, &mut problems));
     match (problems.into_diagnostics(&sources), pipeline) {
         (None, Some(pipeline)) => Ok(pipeline),
         (Some(diagnostics), _) => Err(diagnostics),
@@ -77,6 +79,7 @@ fn build(
     kinds: Kinds,
     tree: &Node,
     files: Vec<PathBuf>,
+    sources: &Sources,
     problems: &mut Problems,
 ) -> Option<Pipeline> {
     let budget = Budget::default();
@@ -112,9 +115,10 @@ fn build(
     if !problems.is_empty() {
         return None;
     }
+    let own_files = own_files(&resolver, sources);
     let instance = |(member, inputs)| instance(member, inputs, request.environment);
     let instances = members.into_iter().zip(inputs).filter_map(instance).collect();
-    Some(Pipeline { name: header?.name, file: request.file.clone(), files, instances, placements })
+    Some(Pipeline { name: header?.name, file: request.file.clone(), files, instances, placements, own_files })
 }
 
 /// The keys at the top of the file. What has a reader of its own is only looked at for its shape.

@@ -23,6 +23,7 @@ mod name;
 mod node;
 mod outputs;
 mod overrides;
+mod own_file;
 pub mod pipeline;
 mod problem;
 pub mod reference;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compare::Compare;
 use super::kind::{ArtifactType, OutputDecl, Program};
+pub use super::own_file::OwnFile;
 use super::reference::selector_value;
 use crate::protocol::Axes;
 
@@ -21,6 +22,7 @@ pub struct Pipeline {
     pub files: Vec<PathBuf>,
     pub instances: Vec<Instance>,
     pub placements: Vec<Placement>,
+    pub own_files: Vec<OwnFile>,
 }
 
 /// The name of one stage instance: `train[adaptive,seed=1]`.

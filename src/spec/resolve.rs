@@ -284,7 +284,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Where a reference is written.
-    fn span(&self, member: &Member, parameter: &str, text: &str) -> Span {
+    pub fn span(&self, member: &Member, parameter: &str, text: &str) -> Span {
         let Some(content) = &member.stage.content else { return member.stage.name_span };
         let mut scope = self.checker.instance_scope(member.draft);
         let whole = content.body.get(parameter).map_or(content.kind_span, |node| node.span);

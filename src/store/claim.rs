@@ -3,7 +3,7 @@
 //! A claim excludes every other process and thread from computing the same key. It is either a hit,
 //! or a [`WriteRight`], which only [`WriteRight::commit`] turns into a result; dropping it gives up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,8 @@ pub struct Draft {
     pub instance: String,
     pub parts: KeyParts,
     pub outputs: BTreeMap<String, PathBuf>,
+    /// Those of the outputs that are never the same twice.
+    pub volatile: BTreeSet<String>,
     /// An empty log is as good as none.
     pub stdout: Option<PathBuf>,
     pub stderr: Option<PathBuf>,
@@ -55,14 +57,23 @@ pub struct Draft {
 }
 
 impl Store {
+    /// What is damaged is warned of.
     pub fn lookup(&self, key: &StageKey) -> Lookup {
+        let found = self.find(key);
+        if let Lookup::Damaged(flaw) = &found {
+            self.warn(flaw.clone());
+        }
+        found
+    }
+
+    fn find(&self, key: &StageKey) -> Lookup {
         let manifest = match self.read_manifest(*key) {
             Ok(manifest) => manifest,
             Err(Unsealed::Missing) => return Lookup::Miss,
             Err(Unsealed::Damaged(flaw)) => {
                 let path = self.layout.action(*key);
                 self.discard(&path);
-                return self.damaged(format!("manifest `{}` is damaged: {flaw}", path.display()));
+                return Lookup::Damaged(format!("manifest `{}` is damaged: {flaw}", path.display()));
             }
         };
         let checked = manifest.stored().try_for_each(|stored| self.check_stored(stored));
@@ -70,14 +81,9 @@ impl Store {
             Ok(()) => Lookup::Hit(manifest),
             Err(flaw) => {
                 let name = &manifest.instance;
-                self.damaged(format!("the result of {name} (key {}) is damaged: {flaw}", key.short()))
+                Lookup::Damaged(format!("the result of {name} (key {}) is damaged: {flaw}", key.short()))
             }
         }
-    }
-
-    fn damaged(&self, flaw: String) -> Lookup {
-        self.warn(flaw.clone());
-        Lookup::Damaged(flaw)
     }
 
     pub(super) fn read_manifest(&self, key: StageKey) -> Result<Box<Manifest>, Unsealed> {
@@ -96,8 +102,8 @@ impl Store {
     /// Nothing if another process or thread holds the key.
     pub fn try_claim(&self, key: &StageKey) -> Result<Option<Claim<'_>>, StoreError> {
         let Some(right) = self.try_claim_anew(key)? else { return Ok(None) };
-        // Whoever held the key before may have computed it.
-        Ok(Some(match self.lookup(key) {
+        // Whoever held the key before may have computed it. Damage was told by who looked it up first.
+        Ok(Some(match self.find(key) {
             Lookup::Hit(manifest) => Claim::Hit(manifest),
             Lookup::Miss | Lookup::Damaged(_) => Claim::Miss(right),
         }))
@@ -182,6 +188,7 @@ impl WriteRight<'_> {
         let manifest = Manifest {
             key: self.key,
             outputs,
+            volatile: draft.volatile,
             stdout: keep_log("stdout", draft.stdout)?,
             stderr: keep_log("stderr", draft.stderr)?,
             kind: draft.kind,

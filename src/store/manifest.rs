@@ -1,6 +1,6 @@
 //! The record of one finished computation: what went in, what came out, and how it went.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,9 @@ pub struct Manifest {
     pub instance: String,
     pub parts: KeyParts,
     pub outputs: BTreeMap<String, Stored>,
+    /// Outputs that are never the same twice.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub volatile: BTreeSet<String>,
     pub stdout: Option<Stored>,
     pub stderr: Option<Stored>,
     #[serde(with = "metrics")]

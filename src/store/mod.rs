@@ -45,7 +45,7 @@ pub use claim::{Claim, Draft, Lookup, WriteRight};
 pub use error::StoreError;
 pub use fsck::{FsckReport, Problem};
 pub use gc::{GcReport, GcRequest};
-pub use pipeline_state::PipelineState;
+pub use pipeline_state::{FailedAttempt, Origin, PipelineState};
 pub use run_log::{RunLog, RunRecord};
 pub use source::Source;
 pub use transfer::Condition;

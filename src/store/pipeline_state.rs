@@ -19,6 +19,28 @@ pub struct PipelineState {
     pub last: BTreeMap<String, StageKey>,
     /// What was last placed at each path outside the store.
     pub placed: BTreeMap<String, BlobId>,
+    /// Which run left it there.
+    #[serde(default)]
+    pub origins: BTreeMap<String, Origin>,
+    /// The last attempt at each instance that failed since its last success.
+    #[serde(default)]
+    pub failed: BTreeMap<String, FailedAttempt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailedAttempt {
+    pub run: String,
+    pub key: StageKey,
+}
+
+/// The run that gave a placed file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    pub run: String,
+    /// The variables that were set for it, as on the command line: without them the pipeline means something else.
+    pub set: Vec<String>,
 }
 
 impl Store {
@@ -35,7 +57,13 @@ impl Store {
                 self.warn(format!("the record of what {name} last gave is damaged: {flaw}"));
             }
         }
-        PipelineState { file, last: BTreeMap::new(), placed: BTreeMap::new() }
+        PipelineState {
+            file,
+            last: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            origins: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        }
     }
 
     pub fn save_pipeline_state(&self, state: &PipelineState) -> Result<(), StoreError> {

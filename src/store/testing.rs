@@ -1,6 +1,6 @@
 //! What the store's tests share: small results, small trees, small disks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ pub(super) fn draft(name: &str) -> Draft {
         instance: name.into(),
         parts: parts(name),
         outputs: BTreeMap::new(),
+        volatile: BTreeSet::new(),
         stdout: None,
         stderr: None,
         metrics: BTreeMap::new(),

@@ -17,6 +17,7 @@ mod report;
 mod serve;
 mod setup;
 mod shipped;
+mod state;
 mod support;
 mod teacher;
 mod training;

@@ -139,6 +139,9 @@ stages:
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{stderr}");
     assert!(stderr.contains("interrupted"), "{stderr}");
+    assert!(!stderr.contains("checkpoint"), "a command writes none: {stderr}");
+    let plan = test.pipe(&["plan"]).ok();
+    assert!(!plan.stdout.contains("failed"), "to be stopped is not to fail: {}", plan.stdout);
     wait_until("the stage is gone", || !running("1000.25"));
 }
 
