@@ -130,7 +130,7 @@ fn released() -> Method {
 fn honest() -> Method {
     let paper = paper();
     Method {
-        epochs: 60,
+        epochs: 20,
         net: NetConfig { hidden: vec![256], dropout: 0.3, features: Features::All, ..paper.net },
         threshold: ThresholdConfig {
             lambda_sigmoid: true,
@@ -144,8 +144,9 @@ fn honest() -> Method {
             weighting: Weighting::CosineSquared,
             ..paper.signal
         },
-        loss: LossConfig { pos_weight: PosWeight::Sqrt, ..paper.loss },
-        optimiser: OptimiserConfig { lr: 1e-3, ..paper.optimiser },
+        loss: LossConfig { pos_weight: PosWeight::Sqrt, margin_weight: 0.0, ..paper.loss },
+        optimiser: OptimiserConfig { lr: 1e-2, ..paper.optimiser },
+        schedule: ScheduleConfig { kind: ScheduleKind::Cosine, ..paper.schedule },
         stopping: StoppingConfig { patience: Limit::At(10.0), restore_best: true, ..paper.stopping },
         ..paper
     }
