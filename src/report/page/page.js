@@ -69,7 +69,12 @@
     };
     const rows = [...body.rows].map(tr => ({ tr, cells: [...tr.cells].map(read) }));
     const rest = grid.querySelector("script.rest");
-    if (rest) rows.push(...JSON.parse(rest.textContent));
+    /* A cell that is only a text says its number itself. */
+    const whole = (cell, place) => {
+      if (typeof cell !== "string") return cell;
+      return { text: cell, key: numbers[place] && cell !== "" ? Number(cell.replaceAll("\u202f", "")) : undefined };
+    };
+    if (rest) for (const row of JSON.parse(rest.textContent)) rows.push({ ...row, cells: row.cells.map(whole) });
     rows.forEach((row, place) => { row.place = place; });
     for (const row of rows) row.words = row.cells.map(cell => cell.text).join("\n").toLowerCase();
 
