@@ -153,7 +153,9 @@ fn predictions_for_a_file_are_the_decisions_of_its_evaluation() {
     let explained: Value = serde_json::from_str(&explained).unwrap();
     let predicted = explained["labels"].as_array().unwrap().iter().filter(|label| label["predicted"] == true);
     assert_eq!(predicted.count(), decisions.predicted.row(3).len());
-    assert!(!explained["neighbours"].as_array().unwrap().is_empty());
+    let terms = explained["labels"][0]["threshold_terms"].as_array().unwrap();
+    let local = terms.iter().find(|term| !term["evidence"].is_null()).unwrap();
+    assert_eq!(local["evidence"]["causes"][0]["what"]["kind"], "training_row", "{local}");
     test.pipe(&["explain", "train[seed=0]", "--row", "3", "--input", "test.svm", "--label", "2"])
         .ok()
         .says("(1 - lambda) * beta * local")
