@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::args::{ExplainArgs, ModelArgs, PredictArgs, PredictFormat};
 use super::exit::{Exit, Failure, Outcome};
@@ -18,11 +18,14 @@ use crate::ml::config::signal::LocalSignal;
 use crate::ml::data::split_data::PartName;
 use crate::ml::data::transform::NewRows;
 use crate::ml::explanation::Explanation;
+use crate::ml::explanation::cut::CutRule;
 use crate::protocol::{Job, JobInput, LogLevel, WorkerEvent};
 use crate::runner::local::worker_program;
 use crate::spec::pipeline::{Instance, InstanceIndex, Source};
 use crate::stage::dataset::DATASET;
+use crate::stage::kind::StageKind;
 use crate::stage::predict::{EXPLAIN, Explain, PREDICT, Predict, PredictionFormat};
+use crate::stage::threshold::Threshold;
 use crate::stage::train::MODEL;
 
 pub fn predict(project: &Project, args: &PredictArgs) -> Outcome {
@@ -74,6 +77,7 @@ pub fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
         row: args.row,
         part: PartName::Test,
         label: args.label.clone(),
+        cut: place.cut.clone(),
         read: args.model.read(),
         signal: args.model.signal()?,
         device: args.model.device()?,
@@ -105,6 +109,8 @@ impl ModelArgs {
 struct Place {
     model: PathBuf,
     data: PathBuf,
+    /// What made the model's cuts, where its stage is known.
+    cut: Option<CutRule>,
 }
 
 impl Place {
@@ -117,7 +123,7 @@ impl Place {
                      trained on by `--data DIR`, or name the model by its stage",
                 )
             })?;
-            return Ok(Self { model: directory.to_owned(), data });
+            return Ok(Self { model: directory.to_owned(), data, cut: None });
         }
         let survey = Survey::of(project, args.pipeline.named.as_ref(), &args.pipeline, &[])?;
         let chosen = select(survey.plan.pipeline(), std::slice::from_ref(&args.model))?;
@@ -145,7 +151,10 @@ impl Place {
                 artifact(&survey, producer, output, &view)?
             }
         };
-        Ok(Self { model, data })
+        let cut = (instance.kind == Threshold::NAME).then(|| Threshold::deserialize(&instance.body));
+        let cut = cut.transpose().map_err(anyhow::Error::from)?;
+        let cut = cut.map(|stage| CutRule { rule: stage.rule(), objective: stage.objective });
+        Ok(Self { model, data, cut })
     }
 }
 

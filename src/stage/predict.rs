@@ -7,6 +7,7 @@ use crate::ml::config::device::Device;
 use crate::ml::config::signal::LocalSignal;
 use crate::ml::data::split_data::PartName;
 use crate::ml::data::transform::NewRows;
+use crate::ml::explanation::cut::CutRule;
 
 /// Inputs `model`, `data` and `rows` (a file); output `predictions`, a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub struct Explain {
     pub part: PartName,
     /// A name or a number; else the predicted labels and the best few others.
     pub label: Option<String>,
+    /// What made the model's cuts, where the stage that did is known.
+    pub cut: Option<CutRule>,
     pub read: NewRows,
     pub signal: Option<LocalSignal>,
     pub device: Device,

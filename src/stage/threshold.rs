@@ -36,7 +36,8 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    fn rule(&self) -> Rule {
+    /// The rule with which the objective goes unless one is stated.
+    pub fn rule(&self) -> Rule {
         self.rule.clone().unwrap_or(match self.objective {
             Objective::Macro => Rule::Soft { prior: 50.0, scale: Scale::Logit },
             Objective::Micro => Rule::Global {},

@@ -49,6 +49,12 @@ impl<'a> NeighbourIndex<'a> {
         self.search(queries, rows, k, weighting, false)
     }
 
+    /// The neighbours of one row of another matrix with their cosines, nearest first.
+    pub fn nearest(&self, queries: &Csr, row: usize, k: usize) -> Vec<(u32, f32)> {
+        let found = self.index.nearest(queries, row, k, None, &mut self.index.scratch());
+        found.into_iter().map(|(position, cosine)| (self.rows[position as usize], cosine)).collect()
+    }
+
     fn search(&self, queries: &Csr, rows: &[u32], k: usize, weighting: Weighting, own: bool) -> Neighbours {
         let lists: Vec<Vec<(u32, f32)>> = rows
             .par_iter()

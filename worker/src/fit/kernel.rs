@@ -7,12 +7,13 @@ use anyhow::{Context, Result, ensure};
 use pipe::ml::data::artifact::{Check, DenseWriter, open_csr, open_dense, write_csr};
 use pipe::ml::data::csr::{Csr, Dense};
 use pipe::ml::data::examples::Unlabelled;
+use pipe::ml::explanation::{Cause, Evidence, Subject};
 use pipe::ml::signal::dot_index::{DotIndex, Product};
 use rayon::prelude::*;
 
 use super::blocks::{self, Blocks};
 use super::tiles::Inverse;
-use super::{LeftOut, Lesson, Scorer};
+use super::{CAUSES, LeftOut, Lesson, SCORE, Scorer};
 use crate::net::gemm::{Matrix, multiply};
 
 /// Rows that one thread scores at a time.
@@ -172,13 +173,18 @@ impl KernelRidge {
     /// Places of `rows` by the block that scores them.
     fn by_block(&self, rows: Unlabelled) -> Vec<Vec<u32>> {
         let mut places = vec![Vec::new(); self.blocks.len()];
-        let near = |&row: &u32| match self.blocks.len() {
-            1 => 0,
-            _ => blocks::nearest(rows.features, row as usize, &self.centres),
-        };
+        let near = |&row: &u32| self.nearest(rows.features, row as usize);
         let blocks: Vec<usize> = rows.rows.par_iter().map(near).collect();
         blocks.into_iter().zip(0..).for_each(|(block, place)| places[block].push(place));
         places
+    }
+
+    /// The block that scores a row.
+    fn nearest(&self, features: &Csr, row: usize) -> usize {
+        match self.blocks.len() {
+            1 => 0,
+            _ => blocks::nearest(features, row, &self.centres),
+        }
     }
 }
 
@@ -213,6 +219,31 @@ impl Scorer for KernelRidge {
             }
         }
         Ok(())
+    }
+
+    /// The model keeps no labels, so that its causes do not say whether they have the label.
+    fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
+        let block = &self.blocks[self.nearest(features, row)];
+        let (rows, blocks) = (block.rows.len(), self.blocks.len());
+        let among = if blocks == 1 {
+            format!("{rows} training rows")
+        } else {
+            format!("the {rows} rows of one of {blocks} blocks")
+        };
+        let Ok(column) = block.labels.binary_search(&label) else {
+            return Evidence::none(SCORE, format!("no row has the label, among {among}"));
+        };
+        let mut cosines = vec![0f32; block.rows.len()];
+        block.index.add_products(features, row, &mut cosines);
+        let coefficient = |at: usize| f64::from(block.dual.row(at)[column]);
+        let similarity = |at: usize| f64::from(kernel(self.gamma, cosines[at]));
+        let values: Vec<f64> = (0..cosines.len()).map(|at| similarity(at) * coefficient(at)).collect();
+        let words = format!("k * coefficient, over {among}");
+        Evidence::new(SCORE, words, &values, CAUSES, |at| {
+            let inputs =
+                [("cosine", cosines[at].into()), ("k", similarity(at)), ("coefficient", coefficient(at))];
+            Cause::new(Subject::TrainingRow { row: block.rows[at] }, &inputs, values[at])
+        })
     }
 
     fn left_out(&self) -> Option<&dyn LeftOut> {

@@ -8,13 +8,14 @@ use anyhow::{Context, Result};
 use pipe::ml::data::artifact::{Check, open_dense};
 use pipe::ml::data::csr::{Csr, Dense};
 use pipe::ml::data::examples::Unlabelled;
+use pipe::ml::explanation::{Cause, Evidence, Subject};
 use pipe::ml::signal::dot_index::{DotIndex, Product, entries};
 use pipe::ml::threshold::scores::by_column;
 use rayon::prelude::*;
 
 use super::kernel::write_dense;
 use super::tiles::Inverse;
-use super::{LeftOut, Lesson, Scorer};
+use super::{CAUSES, LeftOut, Lesson, SCORE, Scorer};
 
 const WEIGHTS: &str = "weights.dense";
 
@@ -203,6 +204,21 @@ impl Scorer for Linear {
         let scored = into.par_chunks_mut(width).zip(rows.rows);
         scored.for_each(|(into, &row)| this.score_row(rows.features, row as usize, into));
         Ok(())
+    }
+
+    fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
+        let entries: Vec<(u32, f32)> = extended(features, row, self.constant).collect();
+        let weight = |feature: u32| self.weights.row(feature as usize)[label as usize];
+        let value = |&(feature, x): &(u32, f32)| f64::from(x) * f64::from(weight(feature));
+        let values: Vec<f64> = entries.iter().map(value).collect();
+        Evidence::new(SCORE, "x * weight, over the features of the row", &values, CAUSES, |at| {
+            let (feature, x) = entries[at];
+            let what = match (feature as usize) < features.cols {
+                true => Subject::Feature { feature, name: None },
+                false => Subject::Constant { name: "constant".to_owned() },
+            };
+            Cause::new(what, &[("x", x.into()), ("weight", weight(feature).into())], values[at])
+        })
     }
 
     fn left_out(&self) -> Option<&dyn LeftOut> {

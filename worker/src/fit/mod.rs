@@ -15,8 +15,15 @@ use anyhow::Result;
 use pipe::ml::config::model::ModelConfig;
 use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::Unlabelled;
+use pipe::ml::explanation::Evidence;
 
 use crate::train::host::Host;
+
+/// Causes of a score that are kept where there may be thousands.
+const CAUSES: usize = 10;
+
+/// The number that a scorer's evidence is about, as formulas name it.
+const SCORE: &str = "r";
 
 /// A fitted model.
 pub trait Scorer: Send {
@@ -26,6 +33,9 @@ pub trait Scorer: Send {
 
     /// The scores of some rows for every label, row-major. Labels of these rows are not an input.
     fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()>;
+
+    /// What makes the score of a row for a label: a sum over training rows or over features, where it is one.
+    fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence;
 
     /// Of the rows that the model was fitted on, as long as it is the one that was fitted and not one that was
     /// loaded; `None` without a closed form.

@@ -7,11 +7,12 @@ use pipe::ml::config::signal::Weighting;
 use pipe::ml::data::artifact::{Check, open_csr, write_csr};
 use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::Unlabelled;
+use pipe::ml::explanation::{Evidence, share};
 use pipe::ml::signal::dot_index::{DotIndex, Product};
 use pipe::ml::signal::neighbours::weigh;
 use rayon::prelude::*;
 
-use super::{LeftOut, Lesson, Scorer};
+use super::{LeftOut, Lesson, SCORE, Scorer};
 
 const FEATURES: &str = "features.csr";
 const LABELS: &str = "labels.csr";
@@ -71,6 +72,11 @@ impl Scorer for NearestLabels {
             },
         );
         Ok(())
+    }
+
+    fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
+        let near = self.index.nearest(features, row, self.neighbours, None, &mut self.index.scratch());
+        share::evidence(SCORE, &near, self.weighting, &self.lesson.labels, label)
     }
 
     fn left_out(&self) -> Option<&dyn LeftOut> {

@@ -5,11 +5,15 @@ use std::path::Path;
 use anyhow::Result;
 use pipe::ml::config::device::Device;
 use pipe::ml::config::method::Method;
+use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::{Examples, Unlabelled};
+use pipe::ml::explanation::{Cause, Evidence, Subject};
+use pipe::ml::signal::dot_index::entries;
 use pipe::ml::signal::idf::Idf;
 use pipe::stage::work::Stopped;
 
-use super::{LeftOut, Lesson, Means, Scorer};
+use super::{CAUSES, LeftOut, Lesson, Means, SCORE, Scorer};
+use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
 use crate::model::predict::Predictor;
 use crate::train::trainer::{Run, TrainError, train};
@@ -67,6 +71,37 @@ impl Scorer for Network {
             }
         })?;
         Ok(())
+    }
+
+    fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
+        let Model { method, map, weights, .. } = &self.model;
+        if !weights.layers.is_empty() {
+            return Evidence::none(SCORE, "a network with hidden layers, whose score is not taken apart");
+        }
+        if method.loss.standardise || method.variant.learns() {
+            return Evidence::none(SCORE, "a network whose score is more than a sum over features");
+        }
+        let weight = |input: u32| weights.table[input as usize * weights.width + label as usize];
+        let known = entries(features, row).filter_map(|(feature, x)| {
+            map.input(feature).map(|(input, sign)| (feature, sign * x, weight(input)))
+        });
+        let known: Vec<(u32, f32, f32)> = known.collect();
+        let mut values: Vec<f64> =
+            known.iter().map(|&(_, x, weight)| f64::from(x) * f64::from(weight)).collect();
+        values.push(weights.input_bias[label as usize].into());
+        values.push(-STATIC_THRESHOLD);
+        Evidence::new(SCORE, "x * weight, over the features of the row", &values, CAUSES, |at| {
+            match known.get(at) {
+                Some(&(feature, x, weight)) => {
+                    let inputs = [("x", x.into()), ("weight", weight.into())];
+                    Cause::new(Subject::Feature { feature, name: None }, &inputs, values[at])
+                }
+                None => {
+                    let name = if at == known.len() { "bias" } else { "static threshold" };
+                    Cause::new(Subject::Constant { name: name.to_owned() }, &[], values[at])
+                }
+            }
+        })
     }
 
     fn left_out(&self) -> Option<&dyn LeftOut> {

@@ -226,3 +226,32 @@ fn a_damaged_part_is_named() {
     let error = load(&model, temp.path(), Device::Cpu, 1).err().unwrap().to_string();
     assert!(error.contains("dual-0.dense"), "{error}");
 }
+
+#[test]
+fn the_evidence_of_a_score_adds_up_to_it() {
+    let lesson = lesson(60, 12, 5);
+    let others = [
+        r#"{"kind": "block_kernel_ridge", "rows_per_block": 20, "largest_block": 30}"#,
+        r#"{"kind": "logistic", "epochs": 2}"#,
+    ];
+    for yaml in CLOSED.into_iter().chain(others) {
+        let mut scorer = fitted(&model(yaml), lesson.clone());
+        for row in [0, 31] {
+            let scores = scores(&mut *scorer, &lesson.features, &[row]);
+            for (label, &score) in scores.iter().enumerate() {
+                let evidence = scorer.evidence(&lesson.features, row as usize, label as u32);
+                let total = evidence.total();
+                assert!((total - f64::from(score)).abs() < 1e-5, "{yaml} {label}: {total} {score}");
+                assert!(!evidence.causes.is_empty(), "{yaml}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_network_with_hidden_layers_says_that_it_is_not_taken_apart() {
+    let lesson = lesson(20, 6, 3);
+    let scorer = fitted(&model(r#"{"kind": "mlp", "epochs": 1, "net": {"hidden": [4]}}"#), lesson.clone());
+    let evidence = scorer.evidence(&lesson.features, 0, 1);
+    assert!(evidence.causes.is_empty() && evidence.words.contains("hidden layers"), "{evidence:?}");
+}

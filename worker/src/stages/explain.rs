@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use pipe::ml::data::examples::Unlabelled;
 use pipe::ml::data::split_data::SplitData;
 use pipe::ml::data::transform::read_new_rows;
+use pipe::ml::explanation::{LabelExplanation, Subject};
 use pipe::stage::predict::Explain;
 use pipe::stage::work::Work;
 use serde::Deserialize;
@@ -31,12 +32,25 @@ pub fn run(work: &mut Work) -> Result<()> {
         job.label.as_deref().map(|label| number(label, names.as_deref(), data.meta().labels)).transpose()?;
     let mut system = open_system(work, &data, job.device, job.signal)?;
     let rows: Vec<u32> = (0..count as u32).collect();
-    let asked = Asked { row: job.row, label };
-    let mut explanation = system.explain(Unlabelled { features: &features, rows: &rows }, asked)?;
+    let asked = Asked { row: job.row, label, rule: job.cut };
+    let mut explanation = system.explain(Unlabelled { features: &features, rows: &rows }, &asked)?;
+    let feature_names = data.feature_names()?;
     for label in &mut explanation.labels {
         label.name = names.as_ref().map(|names| names[label.label as usize].clone());
+        if let Some(names) = &feature_names {
+            name_features(label, names);
+        }
     }
     write_json(work.output("explanation")?, &explanation)
+}
+
+fn name_features(label: &mut LabelExplanation, names: &[String]) {
+    let evidence = label.score_terms.iter_mut().filter_map(|term| term.evidence.as_mut());
+    for cause in evidence.flat_map(|evidence| &mut evidence.causes) {
+        if let Subject::Feature { feature, name } = &mut cause.what {
+            *name = Some(names[*feature as usize].clone());
+        }
+    }
 }
 
 /// A label by its name, or else by its number.

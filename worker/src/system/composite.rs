@@ -4,32 +4,43 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use pipe::ml::composite::Composite;
+use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::Unlabelled;
+use pipe::ml::explanation::Explanation;
 use pipe::ml::score::candidates::Candidates;
 use pipe::ml::score::table::{Purpose, ScoreTable, ScoreWriter};
 use pipe::ml::score::{Made, Scale};
 use pipe::ml::threshold::cuts::{Cuts, Decision};
 use rayon::prelude::*;
 
-use super::{Block, Settings, System, Take, Thresholds};
+use super::{Asked, Block, Settings, System, Take, Thresholds};
 use crate::engine::pool::pool;
 use crate::fit::cross_fit::rows_at_once;
 use crate::fit::{self, Scorer};
 
 pub struct Fused {
-    card: Composite,
-    scorers: Vec<Box<dyn Scorer>>,
+    pub(super) card: Composite,
+    pub(super) scorers: Vec<Box<dyn Scorer>>,
+    /// Those that the model was fitted on: for explanations only.
+    pub(super) train_labels: Option<Csr>,
     pool: rayon::ThreadPool,
 }
 
+/// Scores of some rows by each part, as they enter the sum.
+pub(super) struct PartScores {
+    pub tables: Vec<Vec<f32>>,
+    /// The candidates of each row; `None` where the part keeps all labels.
+    pub kept: Vec<Option<Vec<Vec<u32>>>>,
+}
+
 /// Scores of some rows, and which labels of each may be predicted: `None` for all.
-struct Scored {
-    scores: Vec<f32>,
-    candidates: Option<Vec<Vec<u32>>>,
+pub(super) struct Scored {
+    pub scores: Vec<f32>,
+    pub candidates: Option<Vec<Vec<u32>>>,
 }
 
 impl Fused {
-    pub fn open(directory: &Path, settings: &Settings) -> Result<Self> {
+    pub fn open(directory: &Path, settings: Settings) -> Result<Self> {
         let card = Composite::load(directory)?;
         let open = |part: &pipe::ml::composite::Part| {
             let place = directory.join(&part.directory);
@@ -47,10 +58,27 @@ impl Fused {
             Ok(scorer)
         };
         let scorers = card.parts.iter().map(open).collect::<Result<_>>()?;
-        Ok(Self { scorers, card, pool: pool(settings.threads)? })
+        let fits =
+            |labels: &Csr| card.fusion.as_ref().is_none_or(|fusion| fusion.rows == labels.rows() as u64);
+        let train_labels = settings.train.map(|part| part.labels).filter(fits);
+        Ok(Self { scorers, card, train_labels, pool: pool(settings.threads)? })
+    }
+
+    pub(super) fn check(&self, rows: Unlabelled) -> Result<()> {
+        let (model, data) = (self.card.features, rows.features.cols);
+        ensure!(
+            model == data,
+            "the model knows {model} features, the rows have {data}: they are not of the same data set"
+        );
+        Ok(())
     }
 
     fn score(&mut self, rows: Unlabelled) -> Result<Scored> {
+        let parts = self.parts(rows)?;
+        Ok(self.joined(parts))
+    }
+
+    pub(super) fn parts(&mut self, rows: Unlabelled) -> Result<PartScores> {
         let labels = self.card.labels;
         let mut tables: Vec<Vec<f32>> = Vec::new();
         let mut kept: Vec<Option<Vec<Vec<u32>>>> = Vec::new();
@@ -66,7 +94,13 @@ impl Fused {
             }));
             tables.push(scores);
         }
-        let candidates = kept.iter().any(Option::is_some).then(|| union(&kept, rows.rows.len()));
+        Ok(PartScores { tables, kept })
+    }
+
+    pub(super) fn joined(&self, parts: PartScores) -> Scored {
+        let (labels, PartScores { mut tables, kept }) = (self.card.labels, parts);
+        let entries = tables[0].len();
+        let candidates = kept.iter().any(Option::is_some).then(|| union(&kept, entries / labels));
         let scores = match &self.card.fusion {
             None => tables.swap_remove(0),
             Some(fusion) => self.pool.install(|| {
@@ -74,14 +108,14 @@ impl Fused {
                     let scores = tables.iter().map(|table| table[at]);
                     fusion.score((at % labels) as u32, scores)
                 };
-                (0..rows.rows.len() * labels).into_par_iter().map(place).collect()
+                (0..entries).into_par_iter().map(place).collect()
             }),
         };
-        Ok(Scored { scores, candidates })
+        Scored { scores, candidates }
     }
 
     /// Everything of a block but the predictions.
-    fn block(&self, first: usize, scores: Vec<f32>) -> Block {
+    pub(super) fn block(&self, first: usize, scores: Vec<f32>) -> Block {
         let labels = self.card.labels;
         let probabilities = match self.card.scale() {
             Scale::LogOdds => scores.iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect(),
@@ -103,7 +137,7 @@ impl Fused {
         if self.card.scale() == Scale::LogOdds { 0.0 } else { 0.5 }
     }
 
-    fn predicted(&self, scored: &Scored) -> Result<Vec<Vec<u32>>> {
+    pub(super) fn predicted(&self, scored: &Scored) -> Result<Vec<Vec<u32>>> {
         let (labels, cuts, cut) = (self.card.labels, &self.card.cuts, self.plain_cut());
         let rows = scored.scores.par_chunks(labels).enumerate();
         let decide = |(row, scores): (usize, &[f32])| -> Result<Vec<u32>> {
@@ -190,11 +224,7 @@ impl System for Fused {
     }
 
     fn decide(&mut self, rows: Unlabelled, take: Take) -> Result<()> {
-        let (model, data) = (self.features(), rows.features.cols);
-        ensure!(
-            model == data,
-            "the model knows {model} features, the rows have {data}: they are not of the same data set"
-        );
+        self.check(rows)?;
         if let Some(cuts) = self.card.cuts.clone()
             && matches!(cuts.decision(), Decision::Shares { .. })
         {
@@ -208,5 +238,8 @@ impl System for Fused {
             take(&block)?;
         }
         Ok(())
+    }
+    fn explain(&mut self, rows: Unlabelled, asked: &Asked) -> Result<Explanation> {
+        self.explained(rows, asked)
     }
 }

@@ -4,8 +4,10 @@
 //! a file in here and an arm in [`open`].
 
 mod composite;
+mod composite_explanation;
 #[cfg(test)]
 mod composite_tests;
+mod telling;
 mod trained;
 
 use std::path::Path;
@@ -15,6 +17,7 @@ use pipe::ml::config::device::Device;
 use pipe::ml::config::signal::LocalSignal;
 use pipe::ml::data::examples::{Examples, Unlabelled};
 use pipe::ml::explanation::Explanation;
+use pipe::ml::explanation::cut::CutRule;
 pub use pipe::ml::metric::block::{Block, Thresholds};
 use serde::Deserialize;
 
@@ -52,13 +55,8 @@ pub trait System: Send {
         })
     }
 
-    /// Breaks the decisions about one of the rows down into what led to them.
-    fn explain(&mut self, rows: Unlabelled, asked: Asked) -> Result<Explanation> {
-        let _ = (rows, asked);
-        bail!(
-            "this model cannot say what led to its decisions: only those of `train` stages can be explained"
-        )
-    }
+    /// Breaks the decisions about one of the rows down into what led to them. They are those of [`Self::decide`].
+    fn explain(&mut self, rows: Unlabelled, asked: &Asked) -> Result<Explanation>;
 
     /// What a model says of the way it was made that an audit should know.
     fn origin(&self) -> Origin {
@@ -84,10 +82,12 @@ pub struct Origin {
 }
 
 /// What is to be explained: a row by its place, and perhaps one label only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Asked {
     pub row: usize,
     pub label: Option<u32>,
+    /// What made the cuts, where that is known: a model does not keep it.
+    pub rule: Option<CutRule>,
 }
 
 /// What a model needs beside its own directory.
@@ -115,7 +115,7 @@ pub fn open(directory: &Path, settings: Settings) -> Result<Box<dyn System>> {
     let card: Card = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
     match card.kind.as_deref() {
         None => Ok(Box::new(trained::Trained::open(directory, settings)?)),
-        Some("composite") => Ok(Box::new(composite::Fused::open(directory, &settings)?)),
+        Some("composite") => Ok(Box::new(composite::Fused::open(directory, settings)?)),
         Some(kind) => bail!("{}: this program knows no model of the kind `{kind}`", path.display()),
     }
 }

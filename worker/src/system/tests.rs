@@ -177,7 +177,7 @@ fn the_terms_of_an_explanation_add_up_to_the_decision() {
             let rows = part.examples().unlabelled();
             let decided = blocks(|take| system.decide(rows, take));
             for row in [0, 27, 44] {
-                let explanation = system.explain(rows, Asked { row, label: None }).unwrap();
+                let explanation = system.explain(rows, &Asked { row, ..Asked::default() }).unwrap();
                 let block = &decided[row / 20];
                 let predicted: Vec<_> = explanation.labels.iter().filter(|label| label.predicted).collect();
                 assert_eq!(predicted.len(), block.predicted[row % 20].len());
@@ -192,6 +192,13 @@ fn the_terms_of_an_explanation_add_up_to_the_decision() {
                     };
                     close(sum(&label.score_terms), label.score);
                     close(sum(&label.threshold_terms), label.threshold.unwrap());
+                    let local = label.threshold_terms.iter().find_map(|term| term.evidence.as_ref());
+                    let near = signal == LocalSignal::TrainNeighbours && variant.uses_local();
+                    assert_eq!(local.is_some(), near);
+                    for term in label.threshold_terms.iter().filter(|term| term.evidence.is_some()) {
+                        let knn = term.inputs.iter().find(|input| input.name == "KNN").unwrap().value;
+                        close(term.evidence.as_ref().unwrap().total(), knn);
+                    }
                 }
             }
         }

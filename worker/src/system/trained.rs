@@ -5,18 +5,19 @@ use std::path::Path;
 use anyhow::Result;
 use pipe::ml::config::loss::LossConfig;
 use pipe::ml::config::signal::LocalSignal;
-use pipe::ml::config::threshold::{GlobalSignal, Squash};
+use pipe::ml::config::threshold::{GlobalSignal, Squash, Variant};
 use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::{Examples, Unlabelled};
-use pipe::ml::explanation::{Explanation, LabelExplanation, Neighbour, Term};
+use pipe::ml::explanation::{Explanation, LabelExplanation, Term, share};
 use pipe::ml::metric::audit::softplus;
-use pipe::ml::metric::top::Top;
+use pipe::ml::metric::marked::Protocol;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::neighbours::NeighbourIndex;
 use pipe::ml::signal::sparse_rows::SparseRows;
 use pipe::ml::signal::supply::{Local, LocalSupply};
 use rayon::prelude::*;
 
+use super::telling::most_telling;
 use super::{Asked, Block, LossFunction, Losses, Origin, Settings, System, Take, Thresholds};
 use crate::engine::predicted::predicted_signal;
 use crate::engine::{Batch, Inputs, Parts, Scores};
@@ -132,7 +133,7 @@ impl System for Trained {
         })
     }
 
-    fn explain(&mut self, rows: Unlabelled, asked: Asked) -> Result<Explanation> {
+    fn explain(&mut self, rows: Unlabelled, asked: &Asked) -> Result<Explanation> {
         self.predictor.check(rows)?;
         // The batch that the row would be decided in: the signal `predicted` depends on it.
         let size = self.predictor.method.batch;
@@ -151,23 +152,22 @@ impl System for Trained {
         }
         let block = self.block(first, &batch)?;
         let Local::Rows(local) = &batch.local else { unreachable!("made above") };
+        let count = self.predictor.method.signal.neighbours;
         let near = match &self.neighbours {
-            Some((index, _)) => {
-                let config = &self.predictor.method.signal;
-                index.of(rows.features, &chunk[row..=row], config.neighbours, config.weighting).of(0).to_vec()
-            }
+            Some((index, _)) => index.nearest(rows.features, chunk[row] as usize, count),
             None => Vec::new(),
         };
         let labels = match asked.label {
             Some(label) => vec![label],
-            None => most_telling(&block, row),
+            None => most_telling(&block.ranking(row), &block.predicted[row]),
         };
         let explained: Result<Vec<_>> =
             labels.into_iter().map(|label| self.label(&block, row, label, local, &near)).collect();
         Ok(Explanation {
             row: asked.row,
+            protocol: Protocol::Honest,
+            model: model_words(self.predictor.method.variant).to_owned(),
             signal: words(self.signal).to_owned(),
-            neighbours: near.iter().map(|&(row, weight)| Neighbour { row, weight }).collect(),
             labels: explained?,
         })
     }
@@ -181,13 +181,13 @@ impl System for Trained {
     }
 }
 
-/// How many labels that are not predicted are explained beside those that are.
-const OTHERS: usize = 3;
-
-/// The predicted labels and the best of the others, best margin first.
-fn most_telling(block: &Block, row: usize) -> Vec<u32> {
-    let mut top = Top::new(block.predicted[row].len() + OTHERS);
-    top.of_dense(&block.ranking(row)).map(<[u32]>::to_vec).unwrap_or_default()
+fn model_words(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Adaptive => "a network, thresholds by eq. 1 (adaptive)",
+        Variant::KnnOnly => "a network, thresholds by eq. 1 with the local signal only (knn-only)",
+        Variant::IdfOnly => "a network, thresholds by eq. 1 with the global signal only (idf-only)",
+        Variant::Static => "a network, the same threshold everywhere (static)",
+    }
 }
 
 fn words(signal: LocalSignal) -> &'static str {
@@ -230,7 +230,12 @@ impl Trained {
             }
             if method.variant.uses_local() {
                 let inputs = [("lambda", lambda), ("beta", beta), ("KNN", knn)];
-                terms.push(Term::new("(1 - lambda) * beta * local", &inputs, (1.0 - lambda) * beta * knn));
+                let term = Term::new("(1 - lambda) * beta * local", &inputs, (1.0 - lambda) * beta * knn);
+                let evidence = self
+                    .neighbours
+                    .as_ref()
+                    .map(|(_, labels)| share::evidence("KNN", near, method.signal.weighting, labels, label));
+                terms.push(Term { evidence, ..term });
             }
             terms.push(Term::new("bias", &[], weights.bias[at].into()));
             if method.threshold.squash == Squash::Sigmoid {
@@ -247,10 +252,6 @@ impl Trained {
             score_terms.push(Term::new("standardised over the labels of the row", &inputs, score - logit));
         }
         let threshold = block.row_thresholds(row).map(|cuts| f64::from(cuts[at]));
-        let has_label = |&&(row, _): &&(u32, f32)| {
-            let labels = self.neighbours.as_ref().map(|(_, labels)| labels.row(row as usize));
-            labels.is_some_and(|labels| labels.binary_search(&label).is_ok())
-        };
         Ok(LabelExplanation {
             label,
             name: None,
@@ -261,7 +262,8 @@ impl Trained {
             margin: threshold.map(|threshold| score - threshold),
             probability: block.row_probabilities(row).get(at).map(|&p| p.into()),
             predicted: block.predicted[row].binary_search(&label).is_ok(),
-            neighbours: near.iter().filter(has_label).map(|entry| entry.0).collect(),
+            paper_form: None,
+            notes: Vec::new(),
         })
     }
 }

@@ -1,0 +1,212 @@
+//! Decisions of a [`Composite`]: its sum term by term, its cut, and both in the form of eq. 1.
+
+use super::cut::{CutRule, cut_term};
+use super::{Input, LabelExplanation, PaperForm, Term};
+use crate::ml::composite::Composite;
+use crate::ml::fusion::{self, Fusion};
+use crate::ml::score::Scale;
+use crate::ml::threshold::cuts::Decision;
+
+/// What was decided about a label of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Decided {
+    pub label: u32,
+    pub score: f32,
+    /// `None` where there is none, or it cannot be exceeded.
+    pub threshold: Option<f32>,
+    pub probability: Option<f32>,
+    pub predicted: bool,
+}
+
+/// The model in words: its parts and its cuts.
+pub fn model_words(card: &Composite, rule: Option<&CutRule>) -> String {
+    let fused = if card.fusion.is_some() { ", fused" } else { "" };
+    let cuts = match (&card.cuts, rule) {
+        (None, _) if card.scale() == Scale::LogOdds => "no cuts, log-odds above 0".to_owned(),
+        (None, _) => "no cuts, scores above 0.5".to_owned(),
+        (Some(_), Some(rule)) => rule.words(),
+        (Some(_), None) => "cuts by a rule that a model's directory does not keep".to_owned(),
+    };
+    format!("{}{fused}; {cuts}", part_names(card).join(", "))
+}
+
+pub fn signal_words(card: &Composite) -> &'static str {
+    match card.parts.iter().any(|part| part.model.scale() == Scale::Share) {
+        true => "labels of the nearest training rows",
+        false => "none",
+    }
+}
+
+/// The kinds of the parts; the second of a kind has a number.
+pub fn part_names(card: &Composite) -> Vec<String> {
+    let kinds: Vec<&str> = card.parts.iter().map(|part| part.model.name()).collect();
+    let name = |(at, kind): (usize, &&str)| match kinds[..at].iter().filter(|other| *other == kind).count() {
+        0 => (*kind).to_owned(),
+        before => format!("{kind} {}", before + 1),
+    };
+    kinds.iter().enumerate().map(name).collect()
+}
+
+/// Takes a decision apart. `scores` are the parts' as they enter the sum; `frequency` is the number of training rows
+/// with the label, where it is known.
+pub fn explain(
+    card: &Composite,
+    rule: Option<&CutRule>,
+    frequency: Option<u64>,
+    scores: &[f32],
+    decided: Decided,
+) -> LabelExplanation {
+    let names = part_names(card);
+    let score_terms = match &card.fusion {
+        Some(fusion) => sum(fusion, &names, decided.label, scores),
+        None => {
+            let score = f64::from(scores[0]);
+            let term = Term::new("r", &[("r", score)], score);
+            vec![Term { part: Some(names[0].clone()), ..term }]
+        }
+    };
+    let threshold = decided.threshold.map(f64::from);
+    let frequency = frequency.map(|frequency| frequency as f64);
+    let threshold_terms = threshold.map(|cut| match &card.cuts {
+        Some(_) => cut_term(rule, frequency, cut),
+        None => Term::new("no cut was fitted", &[], cut),
+    });
+    let paper_form =
+        card.fusion.as_ref().zip(threshold).map(|(fusion, cut)| paper_form(fusion, &score_terms, cut));
+    LabelExplanation {
+        label: decided.label,
+        name: None,
+        score_terms,
+        score: decided.score.into(),
+        threshold_terms: threshold_terms.into_iter().collect(),
+        threshold,
+        margin: threshold.map(|threshold| f64::from(decided.score) - threshold),
+        probability: decided.probability.map(f64::from),
+        predicted: decided.predicted,
+        paper_form,
+        notes: never(card, decided.label).into_iter().collect(),
+    }
+}
+
+/// Why a label is never predicted, whatever it scores.
+fn never(card: &Composite, label: u32) -> Option<String> {
+    match card.cuts.as_ref()?.decision() {
+        Decision::PerLabel { cuts } => cuts[label as usize]
+            .is_none()
+            .then(|| "the rule found no cut for this label, so it is never predicted".to_owned()),
+        Decision::Ranks { unseen, .. } => unseen
+            .binary_search(&label)
+            .is_ok()
+            .then(|| "no training row has this label, so it has no rank and is never predicted".to_owned()),
+        Decision::Shares { .. } => None,
+    }
+}
+
+/// The terms of [`Fusion::score`], those of the parts first.
+fn sum(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) -> Vec<Term> {
+    let part = |((term, name), &score): ((&fusion::Term, &String), &f32)| {
+        let (transformed, floor) = (term.of(score), term.floor);
+        let formula = match term.scale {
+            Scale::LogOdds => "w * r".to_owned(),
+            Scale::Response => format!("w * ln(max(r, 0) + {floor})"),
+            Scale::Share => format!("w * ln(r + {floor})"),
+        };
+        let mut inputs = vec![("w", term.weight), ("r", score.into())];
+        if term.scale != Scale::LogOdds {
+            inputs.push(("ln", transformed));
+        }
+        let value = term.weight * transformed;
+        Term { part: Some(name.clone()), ..Term::new(&formula, &inputs, value) }
+    };
+    let mut terms: Vec<Term> = fusion.terms.iter().zip(names).zip(scores).map(part).collect();
+    let (idf, weight, count) = (fusion.idf(label), fusion.idf_weight, fusion.counts[label as usize]);
+    let inputs = [("w", weight), ("N", fusion.rows as f64), ("f", count as f64), ("ln", idf)];
+    terms.push(Term::new("IDF: w * ln(N / max(f, 0.5))", &inputs, weight * idf));
+    terms.push(Term::new("constant", &[], fusion.constant));
+    terms
+}
+
+/// z_l > theta_l(x) = tau_l - w_0 - w_idf IDF_l - w_near ln(KNN_l(x) + floor).
+fn paper_form(fusion: &Fusion, terms: &[Term], cut: f64) -> PaperForm {
+    let of = |local: bool| {
+        let parts = fusion.terms.iter().zip(terms);
+        parts.filter(move |(term, _)| (term.scale == Scale::Share) == local).map(|(_, term)| term.value)
+    };
+    let [.., idf, constant] = terms else {
+        return PaperForm { z: 0.0, theta_terms: Vec::new(), theta: cut };
+    };
+    let mut sides = vec![("cut", cut), ("constant", -constant.value), ("IDF", -idf.value)];
+    if of(true).next().is_some() {
+        sides.push(("local", -of(true).sum::<f64>()));
+    }
+    let theta = sides.iter().map(|side| side.1).sum();
+    let theta_terms = sides.into_iter().map(|(name, value)| Input { name: name.into(), value }).collect();
+    PaperForm { z: of(false).sum(), theta_terms, theta }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::ml::composite::Part;
+    use crate::ml::config::model::ModelConfig;
+    use crate::ml::config::signal::Weighting;
+    use crate::ml::fusion::Floors;
+
+    /// Two ridges and neighbours, fused, with cuts for two of three labels.
+    fn card() -> Composite {
+        let ridge = ModelConfig::Ridge { ridge: 1.0, constant: 0.3 };
+        let near = ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::Uniform };
+        let part = |model| Part { directory: "parts/0".into(), model, keep: None, rest: 0.0 };
+        let parts = vec![part(ridge.clone()), part(near), part(ridge)];
+        let floors = Floors { response: 0.03, share: 0.005 };
+        let mut terms: Vec<fusion::Term> =
+            parts.iter().map(|part| fusion::Term::new("", part.model.scale(), floors)).collect();
+        terms.iter_mut().zip([1.5, 0.5, 0.25]).for_each(|(term, weight)| term.weight = weight);
+        let mut card = Composite::new(String::new(), 4, 3, parts);
+        card.fusion =
+            Some(Fusion { terms, idf_weight: 0.7, constant: 2.0, rows: 100, counts: vec![10, 3, 0] });
+        let decision = json!({"kind": "per_label", "cuts": [-1.0, 0.5, null]});
+        card.cuts = serde_json::from_value(json!({"labels": 3, "decision": decision})).unwrap();
+        card
+    }
+
+    fn explained(label: u32, scores: [f32; 3], threshold: Option<f32>) -> LabelExplanation {
+        let score = card().fusion.unwrap().score(label, scores);
+        let predicted = threshold.is_some_and(|threshold| score > threshold);
+        let decided = Decided { label, score, threshold, probability: None, predicted };
+        explain(&card(), None, Some(10), &scores, decided)
+    }
+
+    #[test]
+    fn the_terms_add_up_and_both_forms_agree() {
+        for (label, scores, cut) in [(0, [0.6, 0.2, -0.1], -1.0), (1, [-0.3, 0.0, 0.9], 0.5)] {
+            let label = explained(label, scores, Some(cut));
+            let sum: f64 = label.score_terms.iter().map(|term| term.value).sum();
+            assert!((sum - label.score).abs() < 1e-6, "{sum} {}", label.score);
+            let form = label.paper_form.unwrap();
+            let theta: f64 = form.theta_terms.iter().map(|term| term.value).sum();
+            assert!((theta - form.theta).abs() < 1e-12);
+            assert!((form.z - form.theta - label.margin.unwrap()).abs() < 1e-6);
+            let responses = label.score_terms[0].value + label.score_terms[2].value;
+            assert_eq!(form.z, responses, "the neighbours are on the side of the threshold");
+        }
+    }
+
+    #[test]
+    fn parts_of_one_kind_are_told_apart() {
+        assert_eq!(part_names(&card()), ["ridge", "neighbours", "ridge 2"]);
+        let words = model_words(&card(), None);
+        assert!(words.starts_with("ridge, neighbours, ridge 2, fused; cuts by a rule"), "{words}");
+        assert_eq!(signal_words(&card()), "labels of the nearest training rows");
+    }
+
+    #[test]
+    fn a_label_without_a_cut_says_that_it_is_never_predicted() {
+        let label = explained(2, [0.5; 3], None);
+        assert_eq!((label.threshold, label.margin, label.paper_form), (None, None, None));
+        assert!(label.notes[0].contains("never predicted"), "{:?}", label.notes);
+        assert!(explained(0, [0.5; 3], Some(-1.0)).notes.is_empty());
+    }
+}

@@ -1,0 +1,216 @@
+//! An explanation for a terminal, in lines of at most 100 characters as long as names are short.
+
+use std::fmt::Write as _;
+
+use super::{Cause, Evidence, Explanation, Input, LabelExplanation, PaperForm, Subject, Term};
+use crate::ml::metric::marked::Protocol;
+
+/// How many causes of a number are shown.
+const SHOWN: usize = 5;
+/// How many neighbours without the label.
+const WITHOUT: usize = 3;
+const LONGEST_NAME: usize = 30;
+
+impl Explanation {
+    pub fn text(&self) -> String {
+        let protocol = match self.protocol {
+            Protocol::Honest => "honest protocol",
+            Protocol::Oracle => "ORACLE protocol: the row's own labels were read",
+        };
+        let mut out = format!("row {}, {protocol}\n", self.row);
+        let _ = writeln!(out, "model: {}", self.model);
+        let _ = writeln!(out, "local signal: {}", self.signal);
+        self.labels.iter().for_each(|explained| label(&mut out, explained));
+        out
+    }
+}
+
+fn label(out: &mut String, label: &LabelExplanation) {
+    let decision = if label.predicted { "predicted" } else { "not predicted" };
+    let name = label.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+    let _ = writeln!(out, "\nlabel {}{name}: {decision}", label.label);
+    terms(out, "score", label.score, &label.score_terms);
+    if let Some(threshold) = label.threshold {
+        terms(out, "threshold", threshold, &label.threshold_terms);
+    }
+    let margin = label.margin.map(|margin| format!("margin {margin:+.4}"));
+    let probability = label.probability.map(|probability| format!("probability {probability:.4}"));
+    let outcome: Vec<String> = margin.into_iter().chain(probability).collect();
+    if !outcome.is_empty() {
+        let _ = writeln!(out, "  {}", outcome.join(", "));
+    }
+    for note in &label.notes {
+        let _ = writeln!(out, "  note: {note}");
+    }
+    if let Some((form, margin)) = label.paper_form.as_ref().zip(label.margin) {
+        paper_form(out, form, margin);
+    }
+    for term in label.score_terms.iter().chain(&label.threshold_terms) {
+        if let Some(evidence) = &term.evidence {
+            self::evidence(out, term, evidence);
+        }
+    }
+}
+
+fn terms(out: &mut String, what: &str, value: f64, terms: &[Term]) {
+    let _ = writeln!(out, "  {what} {value:+.4}");
+    for term in terms {
+        let part = term.part.as_ref().map(|part| format!("{part}: ")).unwrap_or_default();
+        let inputs = inputs(&term.inputs);
+        let _ = writeln!(out, "   {:>+8.4}  {part}{}{inputs}", term.value, term.formula);
+    }
+}
+
+fn paper_form(out: &mut String, form: &PaperForm, margin: f64) {
+    let sign = if margin > 0.0 { ">" } else { "<=" };
+    let _ = writeln!(out, "  in the paper's form: z {:+.4} {sign} theta {:+.4}", form.z, form.theta);
+    let terms = form.theta_terms.iter().map(|term| format!("{:+.4} {}", term.value, term.name));
+    let _ = writeln!(out, "    theta = {}", terms.collect::<Vec<_>>().join(", "));
+}
+
+fn evidence(out: &mut String, term: &Term, evidence: &Evidence) {
+    let about = term.part.as_deref().unwrap_or(&evidence.of);
+    let value = term.inputs.iter().find(|input| input.name == evidence.of);
+    let value = value.map(|input| format!(" {}", number(input.value))).unwrap_or_default();
+    let _ = writeln!(out, "  {about}{value}: {}", evidence.words);
+    let (with, without): (Vec<&Cause>, Vec<&Cause>) =
+        evidence.causes.iter().partition(|cause| cause.value != 0.0 || cause.has_label != Some(false));
+    for cause in with.iter().take(SHOWN) {
+        let has = match cause.has_label {
+            Some(true) => ", has it",
+            Some(false) => ", has it not",
+            None => "",
+        };
+        let _ =
+            writeln!(out, "   {:>+8.4}  {}{has}{}", cause.value, subject(&cause.what), inputs(&cause.inputs));
+    }
+    let hidden = with.iter().skip(SHOWN);
+    let (count, sum) = hidden
+        .fold((evidence.others, evidence.others_value), |(count, sum), cause| (count + 1, sum + cause.value));
+    if count > 0 {
+        let _ = writeln!(out, "   {sum:>+8.4}  {count} more");
+    }
+    let rows: Vec<String> = without.iter().filter_map(|cause| nearby(cause)).take(WITHOUT).collect();
+    if !rows.is_empty() {
+        let more = if without.len() > rows.len() { ", ..." } else { "" };
+        let _ = writeln!(out, "    nearest without it (cosine): training rows {}{more}", rows.join(", "));
+    }
+}
+
+/// A training row and its cosine.
+fn nearby(cause: &Cause) -> Option<String> {
+    let Subject::TrainingRow { row } = cause.what else { return None };
+    let cosine = cause.inputs.iter().find(|input| input.name == "cosine")?;
+    Some(format!("{row} ({:.4})", cosine.value))
+}
+
+fn inputs(inputs: &[Input]) -> String {
+    if inputs.is_empty() {
+        return String::new();
+    }
+    let inputs = inputs.iter().map(|input| format!("{} {}", input.name, number(input.value)));
+    format!("  ({})", inputs.collect::<Vec<_>>().join(", "))
+}
+
+/// Counts without decimals.
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.4}") }
+}
+
+fn subject(subject: &Subject) -> String {
+    match subject {
+        Subject::TrainingRow { row } => format!("training row {row}"),
+        Subject::Feature { feature, name: None } => format!("feature {feature}"),
+        Subject::Feature { feature, name: Some(name) } => format!("feature {feature} `{}`", short(name)),
+        Subject::Constant { name } => name.clone(),
+    }
+}
+
+fn short(name: &str) -> String {
+    match name.chars().count() > LONGEST_NAME {
+        true => name.chars().take(LONGEST_NAME - 3).chain("...".chars()).collect(),
+        false => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn neighbour(row: u32, weight: f64, has: bool) -> Cause {
+        let inputs = [("cosine", weight), ("weight", weight)];
+        let value = if has { weight } else { 0.0 };
+        Cause { has_label: Some(has), ..Cause::new(Subject::TrainingRow { row }, &inputs, value) }
+    }
+
+    fn explained() -> Explanation {
+        let causes = [(9, 0.25, true), (3, 0.125, true), (7, 0.5, false)];
+        let causes = causes.map(|(row, weight, has)| neighbour(row, weight, has)).to_vec();
+        let words = "the weights of 2 of 3 neighbours".to_owned();
+        let evidence = Evidence { of: "r".into(), words, causes, others: 0, others_value: 0.0 };
+        let term = Term {
+            part: Some("neighbours".into()),
+            evidence: Some(evidence),
+            ..Term::new("w * ln(r + 0.005)", &[("w", 0.5), ("r", 0.375)], -0.4838)
+        };
+        let theta = [("cut", -1.0), ("local", 0.4838)];
+        let theta_terms = theta.map(|(name, value)| Input { name: name.into(), value }).to_vec();
+        let label = LabelExplanation {
+            label: 4,
+            name: Some("chest".into()),
+            score_terms: vec![term],
+            score: -0.4838,
+            threshold_terms: vec![Term::new("soft", &[("prior", 50.0)], -1.0)],
+            threshold: Some(-1.0),
+            margin: Some(0.5162),
+            probability: Some(0.25),
+            predicted: true,
+            paper_form: Some(PaperForm { z: 0.0, theta: -0.5162, theta_terms }),
+            notes: vec!["a sentence".into()],
+        };
+        Explanation {
+            row: 2,
+            protocol: Protocol::Honest,
+            model: "neighbours".into(),
+            signal: "some".into(),
+            labels: vec![label],
+        }
+    }
+
+    #[test]
+    fn a_label_is_told_from_the_sum_to_its_causes() {
+        assert_eq!(
+            explained().text(),
+            "row 2, honest protocol\n\
+             model: neighbours\n\
+             local signal: some\n\
+             \n\
+             label 4 chest: predicted\n  \
+               score -0.4838\n    \
+                 -0.4838  neighbours: w * ln(r + 0.005)  (w 0.5000, r 0.3750)\n  \
+               threshold -1.0000\n    \
+                 -1.0000  soft  (prior 50)\n  \
+               margin +0.5162, probability 0.2500\n  \
+               note: a sentence\n  \
+               in the paper's form: z +0.0000 > theta -0.5162\n    \
+                 theta = -1.0000 cut, +0.4838 local\n  \
+               neighbours 0.3750: the weights of 2 of 3 neighbours\n    \
+                 +0.2500  training row 9, has it  (cosine 0.2500, weight 0.2500)\n    \
+                 +0.1250  training row 3, has it  (cosine 0.1250, weight 0.1250)\n    \
+                 nearest without it (cosine): training rows 7 (0.5000)\n"
+        );
+    }
+
+    #[test]
+    fn an_explanation_comes_back_from_json_as_it_was() {
+        let json = serde_json::to_string(&explained()).unwrap();
+        assert_eq!(serde_json::from_str::<Explanation>(&json).unwrap(), explained());
+    }
+
+    #[test]
+    fn long_names_of_features_are_cut() {
+        let name = Some("ä".repeat(40));
+        let text = subject(&Subject::Feature { feature: 1, name });
+        assert_eq!(text, format!("feature 1 `{}...`", "ä".repeat(27)));
+    }
+}
