@@ -105,7 +105,7 @@ const MAX_DIGITS: u8 = 15;
 
 impl StageKind for TableStage {
     const NAME: &'static str = "table";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const SUMMARY: &'static str =
         "Lays evaluation records out as a table: LaTeX, Markdown, CSV, JSON, macros";
     const PROGRAM: Program = Program::Pipe;

@@ -9,8 +9,8 @@ use super::sheet::{Head, Piece, Sheet, Text};
 
 /// Names longer than this are set in a column that breaks lines.
 const WRAPPED_NAME: usize = 36;
-/// A table of more characters than this per line is shrunk to the line, if it is too wide.
-const FITTED_WIDTH: usize = 72;
+/// Columns of a table with more characters than this per line stand closer.
+const CROWDED_WIDTH: usize = 72;
 
 /// A `table` environment, to be read by `\input`. Needs `booktabs`, `array` and `graphicx`.
 pub fn table(table: &Table, sheet: &Sheet) -> String {
@@ -60,16 +60,12 @@ fn environment(table: &Table, sheet: &Sheet) -> String {
         let _ = writeln!(out, "{caption}");
     }
     let _ = writeln!(out, "\\label{{{}}}", table.label);
-    let fitted = width(sheet) > FITTED_WIDTH;
-    if fitted {
-        out.push_str("\\setlength{\\tabcolsep}{3.5pt}\n\\sbox0{%\n");
+    if width(sheet) > CROWDED_WIDTH {
+        out.push_str("\\setlength{\\tabcolsep}{3.5pt}\n");
     }
-    out.push_str(&tabular(sheet));
-    if fitted {
-        out.push_str(
-            "}%\n\\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi\n",
-        );
-    }
+    // How wide a line is, only LaTeX knows.
+    let _ = writeln!(out, "\\sbox0{{%\n{}}}%", tabular(sheet));
+    out.push_str("\\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi\n");
     if !sheet.notes.is_empty() {
         out.push_str("\n\\vspace{0.6ex}\n\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright\n");
         let notes: Vec<String> = sheet.notes.iter().map(prose).collect();
