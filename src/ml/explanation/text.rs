@@ -42,8 +42,8 @@ fn label(out: &mut String, label: &LabelExplanation) {
     for note in &label.notes {
         let _ = writeln!(out, "  note: {note}");
     }
-    if let Some(form) = &label.paper_form {
-        paper_form(out, form);
+    if let Some((form, margin)) = label.paper_form.as_ref().zip(label.margin) {
+        paper_form(out, form, margin);
     }
     for term in label.score_terms.iter().chain(&label.threshold_terms) {
         if let Some(evidence) = &term.evidence {
@@ -57,12 +57,12 @@ fn terms(out: &mut String, what: &str, value: f64, terms: &[Term]) {
     for term in terms {
         let part = term.part.as_ref().map(|part| format!("{part}: ")).unwrap_or_default();
         let inputs = inputs(&term.inputs);
-        let _ = writeln!(out, "    {:+.4}  {part}{}{inputs}", term.value, term.formula);
+        let _ = writeln!(out, "   {:>+8.4}  {part}{}{inputs}", term.value, term.formula);
     }
 }
 
-fn paper_form(out: &mut String, form: &PaperForm) {
-    let sign = if form.z > form.theta { '>' } else { '<' };
+fn paper_form(out: &mut String, form: &PaperForm, margin: f64) {
+    let sign = if margin > 0.0 { ">" } else { "<=" };
     let _ = writeln!(out, "  in the paper's form: z {:+.4} {sign} theta {:+.4}", form.z, form.theta);
     let terms = form.theta_terms.iter().map(|term| format!("{:+.4} {}", term.value, term.name));
     let _ = writeln!(out, "    theta = {}", terms.collect::<Vec<_>>().join(", "));
@@ -82,23 +82,26 @@ fn evidence(out: &mut String, term: &Term, evidence: &Evidence) {
             None => "",
         };
         let _ =
-            writeln!(out, "    {:+.4}  {}{has}{}", cause.value, subject(&cause.what), inputs(&cause.inputs));
+            writeln!(out, "   {:>+8.4}  {}{has}{}", cause.value, subject(&cause.what), inputs(&cause.inputs));
     }
     let hidden = with.iter().skip(SHOWN);
     let (count, sum) = hidden
         .fold((evidence.others, evidence.others_value), |(count, sum), cause| (count + 1, sum + cause.value));
     if count > 0 {
-        let _ = writeln!(out, "    {sum:+.4}  {count} more");
+        let _ = writeln!(out, "   {sum:>+8.4}  {count} more");
     }
-    if !without.is_empty() {
-        let near = without.iter().take(WITHOUT).map(|cause| {
-            let cosine = cause.inputs.iter().find(|input| input.name == "cosine");
-            let cosine = cosine.map(|input| format!(" ({:.4})", input.value)).unwrap_or_default();
-            format!("{}{cosine}", subject(&cause.what))
-        });
-        let near = near.collect::<Vec<_>>().join(", ");
-        let _ = writeln!(out, "    without it: {near}{}", if without.len() > WITHOUT { ", ..." } else { "" });
+    let rows: Vec<String> = without.iter().filter_map(|cause| nearby(cause)).take(WITHOUT).collect();
+    if !rows.is_empty() {
+        let more = if without.len() > rows.len() { ", ..." } else { "" };
+        let _ = writeln!(out, "    nearest without it (cosine): training rows {}{more}", rows.join(", "));
     }
+}
+
+/// A training row and its cosine.
+fn nearby(cause: &Cause) -> Option<String> {
+    let Subject::TrainingRow { row } = cause.what else { return None };
+    let cosine = cause.inputs.iter().find(|input| input.name == "cosine")?;
+    Some(format!("{row} ({:.4})", cosine.value))
 }
 
 fn inputs(inputs: &[Input]) -> String {
@@ -194,7 +197,7 @@ mod tests {
                neighbours 0.3750: the weights of 2 of 3 neighbours\n    \
                  +0.2500  training row 9, has it  (cosine 0.2500, weight 0.2500)\n    \
                  +0.1250  training row 3, has it  (cosine 0.1250, weight 0.1250)\n    \
-                 without it: training row 7 (0.5000)\n"
+                 nearest without it (cosine): training rows 7 (0.5000)\n"
         );
     }
 

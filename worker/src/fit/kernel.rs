@@ -223,14 +223,15 @@ impl Scorer for KernelRidge {
 
     /// The model keeps no labels, so that its causes do not say whether they have the label.
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
-        let number = self.nearest(features, row);
-        let block = &self.blocks[number];
-        let among = match self.blocks.len() {
-            1 => format!("{} training rows", block.rows.len()),
-            count => format!("{} training rows, block {number} of {count}", block.rows.len()),
+        let block = &self.blocks[self.nearest(features, row)];
+        let (rows, blocks) = (block.rows.len(), self.blocks.len());
+        let among = if blocks == 1 {
+            format!("{rows} training rows")
+        } else {
+            format!("the {rows} rows of one of {blocks} blocks")
         };
         let Ok(column) = block.labels.binary_search(&label) else {
-            return Evidence::none(SCORE, format!("no row has the label, of {among}"));
+            return Evidence::none(SCORE, format!("no row has the label, among {among}"));
         };
         let mut cosines = vec![0f32; block.rows.len()];
         block.index.add_products(features, row, &mut cosines);

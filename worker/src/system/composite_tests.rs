@@ -191,7 +191,8 @@ fn explained(directory: &Path, asked: Asked) -> Explanation {
         assert_eq!(label.predicted, predicted);
         if let (Some(form), Some(margin)) = (&label.paper_form, label.margin) {
             assert!((form.z - form.theta - margin).abs() < 1e-4);
-            assert!(label.margin.unwrap() <= 0.0 || predicted);
+            let barred = label.notes.iter().any(|note| note.contains("candidate of no part"));
+            assert_eq!(predicted, margin > 0.0 && !barred);
         }
         for term in label.score_terms.iter().filter(|term| term.evidence.is_some()) {
             let score = term.inputs.iter().find(|input| input.name == "r").unwrap().value;
