@@ -222,55 +222,6 @@ fn an_explanation_of_the_recipe_adds_up_to_its_prediction() {
         .says("does not keep");
 }
 
-/// The quickstart's recipe, on rows that can be handed in again.
-const RECIPE: &str = "
-name: recipe
-stages:
-  data: { load: { files: { train: train.svm, test: test.svm }, weight: { tf_idf: true, l2: true } } }
-  linear: { fit: { data: data, model: { kind: ridge } } }
-  neighbours: { fit: { data: data, model: { kind: neighbours } } }
-  fused: { fuse: { data: data, models: [linear, neighbours] } }
-  recipe: { threshold: { data: data, model: fused, rule: { kind: soft } } }
-outputs: { recipe/: recipe.model, data/: data }
-";
-
-#[test]
-fn an_explanation_of_the_recipe_adds_up_to_its_prediction() {
-    worker_program();
-    let test = PipelineTest::new(RECIPE);
-    test.write("train.svm", rows(0, 300)).write("test.svm", rows(300, 30));
-    test.run().ok();
-    let lines = test.pipe(&["predict", "recipe", "test.svm", "--top", "13"]).ok().stdout;
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |line: &Value| line["labels"].as_array().unwrap().clone();
-    let positives = |labels: &[Value]| labels.iter().filter(|label| label["predicted"] == true).count();
-    for row in ["0", "23"] {
-        let explained = test.pipe(&["explain", "recipe", "--row", row, "--json"]).ok().stdout;
-        let explained: Value = serde_json::from_str(&explained).unwrap();
-        assert_eq!(explained["protocol"], "honest");
-        let (ours, theirs) = (of(&explained), of(&lines[row.parse::<usize>().unwrap()]));
-        assert_eq!(positives(&ours), positives(&theirs));
-        assert!(positives(&ours) > 0 && positives(&ours) < ours.len(), "{explained}");
-        for label in &ours {
-            let predicted = theirs.iter().find(|other| other["label"] == label["label"]).unwrap();
-            let terms = label["score_terms"].as_array().unwrap();
-            let sum: f64 = terms.iter().map(|term| term["value"].as_f64().unwrap()).sum();
-            assert!((sum - predicted["score"].as_f64().unwrap()).abs() < 1e-4, "{sum} {predicted}");
-            assert_eq!(label["predicted"], predicted["predicted"]);
-        }
-    }
-    let text = test.pipe(&["explain", "recipe", "--row", "0"]).ok();
-    assert!(text.stdout.lines().all(|line| line.chars().count() <= 100), "{}", text.stdout);
-    text.says("model: ridge, neighbours, fused; soft cuts, prior 50, for macro-F1")
-        .says("in the paper's form: z")
-        .says("has it  (cosine")
-        .says("x * weight, over the features of the row");
-    // A model's directory has the cuts, and not the rule that made them.
-    test.pipe(&["explain", "recipe/model", "--data", "data/dataset", "--row", "0"])
-        .ok()
-        .says("does not keep");
-}
-
 #[test]
 fn texts_are_predicted_with_the_vocabulary_of_the_training_rows() {
     worker_program();
