@@ -15,7 +15,7 @@ stages:
     synthetic: { rows: 600, test_rows: 200, features: 300, labels: 40, labels_per_row: 3, features_per_row: 20, seed: 1 }
   idf: { idf: { data: data } }
   paper: { train: { data: data, idf: idf, preset: paper, epochs: 12, net: { hidden: [16] }, optimiser: { lr: 0.02 } } }
-  honest: { train: { data: data, idf: idf, preset: honest, epochs: 4, net: { hidden: [16] } } }
+  honest: { train: { data: data, idf: idf, preset: honest, epochs: 30, batch: 16, net: { hidden: [16] } } }
   eval: { evaluate: { data: data, model: honest, bootstrap: { replicates: 50 } } }
   oracle: { evaluate: { data: data, model: paper, protocol: oracle, bootstrap: { replicates: 50 } } }
   leak: { audit: { data: data, model: paper, history: paper, protocol: oracle } }
@@ -102,7 +102,7 @@ stages:
   idf: { idf: { data: data } }
   train:
     matrix: { seed: [0, 1] }
-    train: { data: data, idf: idf, preset: honest, seed: \"${matrix.seed}\", epochs: 15, net: { hidden: [16] } }
+    train: { data: data, idf: idf, preset: honest, seed: \"${matrix.seed}\", epochs: 40, batch: 16, net: { hidden: [16] } }
   eval: { evaluate: { data: data, model: \"train[seed=0]\", bootstrap: { replicates: 10 } } }
 outputs: { decisions/: eval.decisions }
 ";

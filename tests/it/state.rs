@@ -125,7 +125,7 @@ stages:
   table:
     table:
       from: score
-      rows: stage
+      rows: protocol
       columns: macro_f1
       reference: { file: \"${vars.published}\" }
 ",
