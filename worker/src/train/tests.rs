@@ -18,6 +18,7 @@ use pipe::ml::config::method::Method;
 use pipe::ml::config::net::{Activation, Features};
 use pipe::ml::config::optimiser::OptimiserKind;
 use pipe::ml::config::preset::Preset;
+use pipe::ml::config::schedule::ScheduleKind;
 use pipe::ml::config::signal::LocalSignal;
 use pipe::ml::config::threshold::Variant;
 use pipe::ml::data::csr::Csr;
@@ -256,13 +257,15 @@ fn a_checkpoint_of_another_method_is_not_used() {
 #[test]
 fn training_stops_early_and_hands_out_a_copy_of_the_best_epoch() {
     let mut method = Method { epochs: 60, ..small(Preset::Honest) };
+    // A cosine would depend on the number of epochs.
+    method.schedule.kind = ScheduleKind::Constant;
     method.stopping.patience = Limit::At(3.0);
     let early = trained(&method);
     let kept = early.history.kept;
     assert!(early.history.epochs.len() as u64 == kept + 3 && kept < 57, "{kept}");
     method.epochs = kept;
     method.stopping.patience = Limit::None;
-    assert_eq!(bits(&trained(&method).model.weights), bits(&early.model.weights));
+    assert!(bits(&trained(&method).model.weights) == bits(&early.model.weights));
 }
 
 #[test]
