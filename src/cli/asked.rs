@@ -21,7 +21,7 @@ impl Asked {
     ) -> Result<Self, Failure> {
         let named = pipeline.named.clone();
         let (file, first) = match (named, first) {
-            (Some(named), Some(first)) if is_file(first) => return Err(twice(&named, first)),
+            (Some(named), Some(first)) if looks_like_a_file(first) => return Err(twice(&named, first)),
             (None, Some(first)) if is_file(first) => (Some(first.clone()), None),
             (named, first) => (named, first.map(|word| word.to_string_lossy().into_owned())),
         };
@@ -33,7 +33,8 @@ impl Asked {
         if let (Some(named), Some(file)) = (&pipeline.named, file) {
             return Err(twice(named, file));
         }
-        if file.is_none() && is_file(Path::new(stage)) {
+        // A file of a stage's name may well be here: what `pipe get table1.tex > table1.tex` writes.
+        if file.is_none() && looks_like_a_file(Path::new(stage)) {
             return Err(Failure::bad_input(format!("`{stage}` is a file; name the stage behind it")));
         }
         let file = pipeline.named.as_ref().or(file).cloned();
@@ -60,11 +61,16 @@ fn twice(named: &Path, file: &Path) -> Failure {
     Failure::bad_input(format!("the pipeline is named twice: `-f {named}` and `{file}`"))
 }
 
-/// A file that is there, or a word that can only be meant as one: no stage has a slash in its name, or such an ending.
+/// A file that is there, or a word that can only be meant as one.
 fn is_file(word: &Path) -> bool {
+    word.is_file() || looks_like_a_file(word)
+}
+
+/// No stage has a slash in its name, or such an ending.
+fn looks_like_a_file(word: &Path) -> bool {
     let text = word.to_string_lossy();
     let name = text.split('[').next().unwrap_or_default();
-    word.is_file() || name.contains('/') || text.ends_with(".yaml") || text.ends_with(".yml")
+    name.contains('/') || text.ends_with(".yaml") || text.ends_with(".yml")
 }
 
 #[cfg(test)]
@@ -95,6 +101,7 @@ mod tests {
         assert_eq!(stages(None, &[]), Ok((None, String::new())));
         assert_eq!(stages(Some("x.yaml"), &["train", "eval"]), some("x.yaml", "train eval"));
         assert!(stages(Some("x.yaml"), &["y.yaml"]).unwrap_err().contains("named twice"));
+        assert_eq!(stages(Some("x.yaml"), &["Cargo.toml"]), some("x.yaml", "Cargo.toml"), "-f settles it");
     }
 
     #[test]
@@ -104,5 +111,7 @@ mod tests {
         assert_eq!(file("x.yaml").unwrap(), Some(PathBuf::from("x.yaml")));
         let stage = Asked::stage(&pipeline(None), None, "x.yaml").unwrap_err().text;
         assert!(stage.contains("name the stage behind it"), "{stage}");
+        let of_that_name = Asked::stage(&pipeline(None), None, "Cargo.toml").unwrap();
+        assert_eq!(of_that_name.stages, ["Cargo.toml"], "an output that was printed into a file of its name");
     }
 }

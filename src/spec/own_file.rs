@@ -28,7 +28,7 @@ pub(super) fn own_files(resolver: &Resolver, sources: &Sources) -> Vec<OwnFile> 
         for input in declared.unwrap_or_default() {
             let SourceDecl::Path(path) = &input.source else { continue };
             let position = *known.entry((member.stage.name, path)).or_insert_with(|| {
-                let place = Place::new(sources, resolver.span(member, &input.slot, path));
+                let place = Place::new(sources, resolver.span(member, input.parameter(), path));
                 found.push(OwnFile { path: path.into(), place, readers: Vec::new() });
                 found.len() - 1
             });

@@ -60,7 +60,7 @@ fn default_title() -> String {
 
 impl StageKind for Report {
     const NAME: &'static str = "report";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const SUMMARY: &'static str = "Writes results as one self-contained HTML page";
     const PROGRAM: Program = Program::Pipe;
 

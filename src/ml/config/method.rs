@@ -127,8 +127,8 @@ impl Method {
         require(share(self.net.dropout), "net.dropout", "must be at least 0 and below 1");
         let counted = matches!(self.net.features, Features::Cut | Features::Hash);
         require(!counted || self.net.feature_count > 0, "net.feature_count", "must be at least 1");
-        let neighbours = [self.signal.train, self.signal.predict].contains(&LocalSignal::TrainNeighbours);
-        require(!neighbours || self.signal.neighbours > 0, "signal.neighbours", "must be at least 1");
+        // An evaluation may ask any model for its neighbours.
+        require(self.signal.neighbours > 0, "signal.neighbours", "must be at least 1");
         let predicted = [self.signal.train, self.signal.predict].contains(&LocalSignal::Predicted);
         let labels = self.signal.predicted_labels > 0;
         require(!predicted || labels, "signal.predicted_labels", "must be at least 1");

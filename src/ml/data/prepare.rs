@@ -102,8 +102,9 @@ pub fn prepare(
 ) -> Result<SplitData, PrepareError> {
     let parts = preparation.divide(&raw.parts, &raw.labels)?;
     let names = raw.label_names.as_deref().unwrap_or_default();
-    let labels = preparation.filter.fit_labels(&raw.labels, names, &parts.all_but_test())?;
-    let fitted = FittedFeatures::fit(&raw.features, preparation, &parts)?;
+    let all_but_test = parts.all_but_test();
+    let labels = preparation.filter.fit_labels(&raw.labels, names, &all_but_test)?;
+    let fitted = FittedFeatures::fit(&raw.features, preparation, &all_but_test, &parts.train)?;
     let mut target = SplitDataDir::create(directory)?;
     for (part, rows) in [
         (PartName::Train, &parts.train),
@@ -138,20 +139,25 @@ pub fn prepare(
     Ok(target.complete(origin)?)
 }
 
-/// Features with what was fitted on the training rows.
+/// Features with what was fitted on rows that are not for testing.
 enum FittedFeatures<'a> {
     Sparse { matrix: &'a Csr, columns: Columns, weighting: Weighting },
     Dense { matrix: &'a Dense, l2: bool },
 }
 
 impl<'a> FittedFeatures<'a> {
-    fn fit(features: &'a Features, preparation: &Preparation, parts: &Parts) -> Result<Self, PrepareError> {
+    fn fit(
+        features: &'a Features,
+        preparation: &Preparation,
+        all_but_test: &[u32],
+        train: &[u32],
+    ) -> Result<Self, PrepareError> {
         let Preparation { filter, weight, .. } = preparation;
         match features {
             Features::Sparse(matrix) => Ok(Self::Sparse {
                 matrix,
-                columns: filter.fit_features(matrix, &parts.all_but_test()),
-                weighting: weight.fit(matrix, &parts.train),
+                columns: filter.fit_features(matrix, all_but_test),
+                weighting: weight.fit(matrix, train),
             }),
             Features::Dense(_) if weight.tf_idf => Err(PrepareError::NotForDense("weight.tf_idf")),
             Features::Dense(_) if filter.max_features.is_some() => {

@@ -51,8 +51,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Training and validation rows, ascending. Labels and features are chosen by these, so that cutting off rows
-    /// for validation does not change which there are.
+    /// Training and validation rows, ascending. Filters are decided by these, so that cutting off rows for validation
+    /// does not change what they leave.
     pub fn all_but_test(&self) -> Vec<u32> {
         let mut rows = [self.train.as_slice(), &self.validation].concat();
         rows.sort_unstable();

@@ -1,5 +1,5 @@
 //! What was done to the features of a data set, so that it can be done to new rows: the files `transform.json`
-//! and, for texts, `vocabulary.json` of the artifact `dataset`. All of it was fitted on training rows.
+//! and, for texts, `vocabulary.json` of the artifact `dataset`. No test row had a say in it.
 
 use std::fmt;
 use std::path::Path;

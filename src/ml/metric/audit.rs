@@ -132,12 +132,13 @@ impl LossSums {
         }
     }
 
+    /// `None` without rows, and where a score or threshold was no finite number.
     pub fn floor(&self) -> Option<LossFloor> {
-        let mean = |sum: f64| sum / self.entries as f64;
-        (self.entries > 0).then(|| LossFloor {
-            bce: mean(self.bce),
-            bce_without_scores: mean(self.without_scores),
-            mean_threshold: mean(self.thresholds),
+        let mean = |sum: f64| Some(sum / self.entries as f64).filter(|mean| mean.is_finite());
+        Some(LossFloor {
+            bce: mean(self.bce)?,
+            bce_without_scores: mean(self.without_scores)?,
+            mean_threshold: mean(self.thresholds)?,
         })
     }
 }

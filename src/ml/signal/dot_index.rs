@@ -74,7 +74,7 @@ impl DotIndex {
         scratch: &mut Scratch,
     ) -> Vec<(u32, f32)> {
         let scale = self.product.scale(queries, row);
-        let mut best = Best::new(k);
+        let mut best = Best::new(k.min(self.rows));
         for (number, block) in self.blocks.iter().enumerate() {
             let sums = &mut scratch.sums[..block.rows];
             sums.fill(0.0);
@@ -93,6 +93,8 @@ impl DotIndex {
 
 impl Block {
     fn new(features: &Csr, rows: &[u32], product: Product) -> Self {
+        let entries_in_all: usize = rows.iter().map(|&row| features.row(row as usize).len()).sum();
+        assert!(u32::try_from(entries_in_all).is_ok(), "a block of rows has more than 2^32 features");
         let mut ends = vec![0u32; features.cols + 1];
         for &row in rows {
             features.row(row as usize).iter().for_each(|&feature| ends[feature as usize + 1] += 1);
@@ -100,7 +102,6 @@ impl Block {
         for feature in 0..features.cols {
             ends[feature + 1] += ends[feature];
         }
-        let entries_in_all = ends[features.cols] as usize;
         let (mut places, mut values) = (vec![0; entries_in_all], vec![0.0; entries_in_all]);
         let mut next = ends.clone();
         for (place, &row) in rows.iter().enumerate() {
@@ -134,7 +135,8 @@ struct Best {
 
 impl Best {
     fn new(k: usize) -> Self {
-        Self { k, found: Vec::with_capacity(Self::room(k)), bar: 0.0 }
+        let bar = if k == 0 { f32::INFINITY } else { 0.0 };
+        Self { k, found: Vec::with_capacity(Self::room(k)), bar }
     }
 
     /// How many are collected before all but the `k` best are dropped.
@@ -226,8 +228,8 @@ mod tests {
         let index = DotIndex::new(&one(values), &rows, Product::Dot);
         let query = one(vec![1.0]);
         let mut scratch = index.scratch();
-        for k in [1, 7, 1000, count] {
-            let itself = expected[k / 2].0;
+        for k in [0, 1, 7, 1000, count, usize::MAX] {
+            let itself = expected[k.min(1000) / 2].0;
             let found = index.nearest(&query, 0, k, Some(itself), &mut scratch);
             let wanted: Vec<_> = expected.iter().copied().filter(|&(p, _)| p != itself).take(k).collect();
             assert_eq!(found, wanted, "{k}");

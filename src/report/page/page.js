@@ -76,7 +76,9 @@
     };
     if (rest) for (const row of JSON.parse(rest.textContent)) rows.push({ ...row, cells: row.cells.map(whole) });
     rows.forEach((row, place) => { row.place = place; });
-    for (const row of rows) row.words = row.cells.map(cell => cell.text).join("\n").toLowerCase();
+    /* Thousands are set apart for the eye, and typed without. */
+    const plain = text => text.replaceAll("\u202f", "").toLowerCase();
+    for (const row of rows) row.words = plain(row.cells.map(cell => cell.text).join("\n"));
 
     const field = grid.querySelector("input[type=search]");
     const output = grid.querySelector("output");
@@ -85,7 +87,7 @@
     let limit = SHOWN;
 
     const show = () => {
-      const wanted = field ? field.value.trim().toLowerCase() : "";
+      const wanted = field ? plain(field.value.trim()) : "";
       let found = wanted ? rows.filter(row => row.words.includes(wanted)) : rows.slice();
       if (sorted) found.sort(compare(sorted.place, numbers[sorted.place], sorted.down));
       body.replaceChildren(...found.slice(0, limit).map(row => element(row, numbers)));
@@ -121,7 +123,7 @@
         show();
       });
     });
-    if (field) field.addEventListener("input", show);
+    if (field) field.addEventListener("input", () => { limit = SHOWN; show(); });
     if (rest) show();
   };
 

@@ -96,8 +96,13 @@ impl Fused {
             Some(margins) => margins.collect(),
             None => block.row_scores(0).to_vec(),
         };
+        let ruled_out = |label: u32| match self.card.cuts.as_ref().map(Cuts::decision) {
+            Some(Decision::Ranks { unseen, .. }) => unseen.contains(&label),
+            Some(Decision::Shares { shares }) => shares[label as usize] == 0.0,
+            _ => false,
+        };
         for (value, label) in ranking.iter_mut().zip(0..) {
-            if !row.may_be_predicted(label) {
+            if !row.may_be_predicted(label) || ruled_out(label) {
                 *value = f32::NEG_INFINITY;
             }
         }
