@@ -24,6 +24,7 @@ use crate::spec::pipeline::{Instance, InstanceIndex};
 use crate::stage::audit::AUDIT;
 use crate::stage::dataset::DATASET;
 use crate::stage::evaluate::{EVALUATION, LABELS};
+use crate::stage::fuse::FUSION;
 use crate::stage::plot::SVG;
 use crate::stage::report::Content;
 use crate::stage::table::TABLE;
@@ -211,6 +212,7 @@ impl Reported<'_> {
                     }
                     DATASET => content.add_data(&name, &path(stored)?)?,
                     AUDIT => content.add_card(&name, &path(stored)?)?,
+                    FUSION => content.add_fusion(&name, &path(stored)?)?,
                     TABLE => content.add_table(&path(stored)?)?,
                     SVG => content.add_file(&title, &path(stored)?)?,
                     FILE if self.is_shown(index, &output.name, &output.file_name) => {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::audit::AUDIT;
 use super::dataset::{DATASET, complaint};
 use super::evaluate::{EVALUATION, LABELS};
+use super::fuse::FUSION;
 use super::kind::{RunStage, StageKind};
 use super::plot::SVG;
 use super::table::TABLE;
@@ -52,6 +53,9 @@ pub struct Report {
     /// JSON files with a verdict: `passed`, and a `sentence`.
     #[serde(default)]
     pub audits: Vec<StageRef>,
+    /// `fuse` stages, of which the weights are shown.
+    #[serde(default)]
+    pub fusions: Vec<StageRef>,
 }
 
 fn default_title() -> String {
@@ -77,6 +81,7 @@ impl StageKind for Report {
             ("figures", all, &self.figures, SVG),
             ("data", many, &self.data, DATASET),
             ("audits", all, &self.audits, AUDIT),
+            ("fusions", many, &self.fusions, FUSION),
         ];
         let given = slots.into_iter().filter(|(_, _, references, _)| !references.is_empty());
         let input = |(slot, source, references, accepts): (&'static str, fn(_) -> _, &Vec<StageRef>, _)| {
@@ -91,11 +96,11 @@ impl StageKind for Report {
     }
 
     fn complaints(&self) -> Vec<Complaint> {
-        let all = [&self.evaluations, &self.tables, &self.figures, &self.data, &self.audits];
+        let all = [&self.evaluations, &self.tables, &self.figures, &self.data, &self.audits, &self.fusions];
         match all.iter().all(|references| references.is_empty()) {
             true => vec![complaint(
                 "",
-                "it shows nothing: give it `evaluations`, `tables`, `figures`, `data` or `audits`",
+                "it shows nothing: give it `evaluations`, `tables`, `figures`, `data`, `audits` or `fusions`",
             )],
             false => Vec::new(),
         }
@@ -128,6 +133,9 @@ impl RunStage for Report {
         }
         for (number, input) in work.inputs("audits").unwrap_or_default().iter().enumerate() {
             content.add_card(&name("Audit", number, input), &input.path)?;
+        }
+        for (number, input) in work.inputs("fusions").unwrap_or_default().iter().enumerate() {
+            content.add_fusion(&name("Fusion", number, input), &input.path)?;
         }
         let lead = match self.introduction.is_empty() {
             true => Html::default(),
@@ -231,6 +239,21 @@ mod tests {
         let trial = Trial::of::<Report>(json!({ "tables": ["t"] }), [("tables", path)]);
         let html = std::fs::read_to_string(trial.output("page")).unwrap();
         assert!(html.contains("Not shown: Table 1 is neither a table"), "{html}");
+    }
+
+    #[test]
+    fn the_weights_of_a_fusion_are_shown() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("x");
+        let term = json!({ "model": "ridge", "scale": "response", "floor": 0.03, "weight": -1.557 });
+        let fusion =
+            json!({ "terms": [term], "idf_weight": 0.5, "constant": 2.25, "rows": 9, "counts": [1] });
+        std::fs::write(&path, fusion.to_string()).unwrap();
+        let trial = Trial::of::<Report>(json!({ "fusions": ["f"] }), [("fusions", path)]);
+        let html = std::fs::read_to_string(trial.output("page")).unwrap();
+        for part in ["ridge", "-1.5570", "0.5000", "2.2500"] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
     }
 
     #[test]

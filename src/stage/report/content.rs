@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use crate::ml::data::describe::dataset_stats;
 use crate::ml::data::split_data::SplitData;
 use crate::ml::data::stats::{Stats, TAIL_BOUNDS};
+use crate::ml::fusion::Fusion;
 use crate::ml::metric::label::LabelRecord;
 use crate::ml::metric::record::Record;
 use crate::report::page::card::Card;
@@ -27,6 +28,7 @@ pub struct Content {
     pictures: Vec<Picture>,
     data: Vec<Described>,
     cards: Vec<Card>,
+    fusions: Vec<(String, Fusion)>,
     /// What was there and could not be shown.
     left_out: Vec<String>,
 }
@@ -77,6 +79,12 @@ impl Content {
         Ok(())
     }
 
+    /// The weights that a `fuse` stage found.
+    pub fn add_fusion(&mut self, name: &str, path: &Path) -> Result<()> {
+        self.fusions.push((name.to_owned(), read_json(path)?));
+        Ok(())
+    }
+
     /// What a `table` stage made.
     pub fn add_table(&mut self, path: &Path) -> Result<()> {
         self.tables.push(sheet::html(&read_json(path)?));
@@ -114,8 +122,15 @@ impl Content {
     }
 
     pub fn sections(&self) -> Vec<Section> {
-        let sections =
-            [self.results(), self.tables(), self.figures(), self.audits(), self.labels(), self.data()];
+        let sections = [
+            self.results(),
+            self.tables(),
+            self.figures(),
+            self.audits(),
+            self.fusions(),
+            self.labels(),
+            self.data(),
+        ];
         sections.into_iter().flatten().collect()
     }
 
@@ -152,6 +167,35 @@ impl Content {
         let mut section = Section::new("audits", "Audits");
         section.add(el("div").class("cards").children(self.cards.iter().map(Card::html)));
         (!self.cards.is_empty()).then_some(section)
+    }
+
+    fn fusions(&self) -> Option<Section> {
+        let mut models: Vec<&str> = Vec::new();
+        for term in self.fusions.iter().flat_map(|(_, fusion)| &fusion.terms) {
+            if !models.contains(&term.model.as_str()) {
+                models.push(&term.model);
+            }
+        }
+        let weight = |weight: f64| Cell::number(decimal(weight), weight);
+        let row = |(name, fusion): &(String, Fusion)| {
+            let of = |model: &&str| fusion.terms.iter().find(|term| term.model == *model);
+            let mut cells = vec![Cell::text(name)];
+            cells.extend(
+                models.iter().map(|model| of(model).map_or_else(Cell::none, |term| weight(term.weight))),
+            );
+            cells.extend([weight(fusion.idf_weight), weight(fusion.constant)]);
+            Row::plain(cells)
+        };
+        let mut columns = vec![Column::text("fusion")];
+        columns.extend(models.iter().map(|model| Column::number(*model)));
+        columns.extend([Column::number("IDF"), Column::number("constant")]);
+        let rows = self.fusions.iter().map(row).collect();
+        let mut section = Section::new("fusions", "Fusion");
+        section.add(el("p").text(
+            "What each part of a fused score weighs. Beside another that says nearly the same, a weight may be negative.",
+        ));
+        section.add(Grid { caption: "Weights of the pooled regression".into(), columns, rows }.html());
+        (!self.fusions.is_empty()).then_some(section)
     }
 
     fn labels(&self) -> Option<Section> {
