@@ -9,6 +9,7 @@ pub mod history;
 pub mod metric;
 pub mod score;
 pub mod signal;
+pub mod softplus;
 pub mod threshold;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use unicode_width::UnicodeWidthChar;
 
 use super::source::{Source, Sources, Span};
@@ -21,13 +21,19 @@ pub struct Diagnostic {
     pub message: String,
     pub file: PathBuf,
     /// Counted from 1; 0 where the file as a whole is meant.
+    #[serde(serialize_with = "null_for_none")]
     pub line: usize,
     /// Counted from 1, in characters.
+    #[serde(serialize_with = "null_for_none")]
     pub column: usize,
     pub notes: Vec<String>,
     pub hint: Option<String>,
     #[serde(skip)]
     excerpt: Excerpt,
+}
+
+fn null_for_none<S: Serializer>(number: &usize, serializer: S) -> Result<S::Ok, S::Error> {
+    Some(*number).filter(|number| *number > 0).serialize(serializer)
 }
 
 /// A place in a pipeline file, for a problem with what stands there that shows only later.

@@ -274,6 +274,8 @@ fn every_failure_is_one_json_object_for_who_asks_for_json() {
     for words in [&["diff", "--json"][..], &["runs", "show", "--json"], &["plan", "none.yaml", "--json"]] {
         let error = json(&test.pipe(words).exits_with(2));
         assert!(error["message"].is_string() && error["line"].is_null(), "{error}");
+        let problems = error["problems"].as_array().unwrap();
+        assert!(problems.iter().all(|problem| problem["line"].is_null()), "{error}");
     }
     let error = json(&test.pipe(&["run", "pipeline.yaml", "--json", "--jobs", "0"]).exits_with(2));
     assert!(error["message"].as_str().unwrap().contains("--jobs"), "{error}");

@@ -71,8 +71,11 @@ pub fn explain(
         Some(_) => cut_term(rule, frequency, cut),
         None => Term::new("no cut was fitted", &[], cut),
     });
-    let paper_form =
-        card.fusion.as_ref().zip(threshold).map(|(fusion, cut)| paper_form(fusion, &score_terms, cut));
+    let paper_form = card
+        .fusion
+        .as_ref()
+        .zip(threshold)
+        .map(|(fusion, cut)| paper_form(fusion, decided.label, &score_terms, cut));
     LabelExplanation {
         label: decided.label,
         name: None,
@@ -127,15 +130,13 @@ fn sum(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) -> Vec<Ter
 }
 
 /// z_l > theta_l(x) = tau_l - w_0 - w_idf IDF_l - w_near ln(KNN_l(x) + floor).
-fn paper_form(fusion: &Fusion, terms: &[Term], cut: f64) -> PaperForm {
+fn paper_form(fusion: &Fusion, label: u32, terms: &[Term], cut: f64) -> PaperForm {
     let of = |local: bool| {
         let parts = fusion.terms.iter().zip(terms);
         parts.filter(move |(term, _)| (term.scale == Scale::Share) == local).map(|(_, term)| term.value)
     };
-    let [.., idf, constant] = terms else {
-        return PaperForm { z: 0.0, theta_terms: Vec::new(), theta: cut };
-    };
-    let mut sides = vec![("cut", cut), ("constant", -constant.value), ("IDF", -idf.value)];
+    let idf = fusion.idf_weight * fusion.idf(label);
+    let mut sides = vec![("cut", cut), ("constant", -fusion.constant), ("IDF", -idf)];
     if of(true).next().is_some() {
         sides.push(("local", -of(true).sum::<f64>()));
     }

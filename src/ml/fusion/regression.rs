@@ -1,6 +1,7 @@
 //! Weighted logistic regression on a few columns, by Newton's method. Columns are standardised first; sums
 //! run over blocks of pairs that do not depend on the number of threads.
 
+use crate::ml::softplus::softplus;
 use rayon::prelude::*;
 
 pub struct Sample {
@@ -52,8 +53,7 @@ pub fn fit(sample: &Sample) -> Option<Vec<f64>> {
     let loss = |weights: &[f64]| {
         let sum = sample.sum(1, |sum, x, is_true, weight| {
             let s = value(weights, x);
-            let signed = if is_true { -s } else { s };
-            sum[0] += weight * (signed.max(0.0) + (-signed.abs()).exp().ln_1p());
+            sum[0] += weight * softplus(if is_true { -s } else { s });
         });
         sum[0] + 0.5 * RIDGE * weights[..columns].iter().map(|w| w * w).sum::<f64>()
     };

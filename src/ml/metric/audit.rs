@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::marked::Protocol;
 use crate::ml::data::duplicates::Duplicates;
 use crate::ml::data::split_data::PartName;
+use crate::ml::softplus::softplus;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -141,11 +142,6 @@ impl LossSums {
             mean_threshold: mean(self.thresholds)?,
         })
     }
-}
-
-/// ln(1 + e^a), without overflow.
-pub fn softplus(a: f64) -> f64 {
-    a.max(0.0) + (-a.abs()).exp().ln_1p()
 }
 
 /// What the model's own record says about how its epoch was chosen.

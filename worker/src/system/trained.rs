@@ -9,12 +9,12 @@ use pipe::ml::config::threshold::{GlobalSignal, Squash, Variant};
 use pipe::ml::data::csr::Csr;
 use pipe::ml::data::examples::{Examples, Unlabelled};
 use pipe::ml::explanation::{Explanation, LabelExplanation, Term, share};
-use pipe::ml::metric::audit::softplus;
 use pipe::ml::metric::marked::Protocol;
 use pipe::ml::signal::idf::Idf;
 use pipe::ml::signal::neighbours::NeighbourIndex;
 use pipe::ml::signal::sparse_rows::SparseRows;
 use pipe::ml::signal::supply::{Local, LocalSupply};
+use pipe::ml::softplus::softplus;
 use rayon::prelude::*;
 
 use super::telling::most_telling;
