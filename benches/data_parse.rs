@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use pipe::ml::data::compress::Input;
-use pipe::ml::data::read::read;
-use pipe::ml::data::source::{ReadOptions, Source};
+use pipe_ml::data::compress::Input;
+use pipe_ml::data::read::read;
+use pipe_ml::data::source::{ReadOptions, Source};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 

@@ -5,12 +5,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use pipe::ml::data::csr::Csr;
-use pipe::ml::data::random::Random;
-use pipe::ml::metric::bootstrap::Bootstrap;
-use pipe::ml::metric::counts::Counts;
-use pipe::ml::metric::label::Tally;
-use pipe::ml::metric::outcomes::Outcomes;
+use pipe_ml::data::csr::Csr;
+use pipe_ml::data::random::Random;
+use pipe_ml::metric::bootstrap::Bootstrap;
+use pipe_ml::metric::counts::Counts;
+use pipe_ml::metric::label::Tally;
+use pipe_ml::metric::outcomes::Outcomes;
 
 const LABELS: usize = 13_330;
 const PER_ROW: usize = 5;

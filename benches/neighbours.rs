@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use pipe::ml::config::signal::Weighting;
-use pipe::ml::data::csr::{Csr, Features, bytes_of};
-use pipe::ml::data::split_data::PartName;
-use pipe::ml::data::synthetic::{Synthetic, generate};
-use pipe::ml::signal::neighbours::NeighbourIndex;
+use pipe_ml::config::signal::Weighting;
+use pipe_ml::data::csr::{Csr, Features, bytes_of};
+use pipe_ml::data::split_data::PartName;
+use pipe_ml::data::synthetic::{Synthetic, generate};
+use pipe_ml::signal::neighbours::NeighbourIndex;
 
 const NEIGHBOURS: usize = 50;
 

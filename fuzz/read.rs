@@ -1,11 +1,11 @@
 //! What the targets share: the bytes, up to a NUL byte and behind it, become the file of rows and
 //! the file beside it, and are read on one thread.
 
-use pipe::ml::data::artifact::DataSet;
-use pipe::ml::data::csr::Features;
-use pipe::ml::data::read::read;
-use pipe::ml::data::report::Format;
-use pipe::ml::data::source::{Raw, ReadOptions, Source};
+use pipe_ml::data::artifact::DataSet;
+use pipe_ml::data::csr::Features;
+use pipe_ml::data::read::read;
+use pipe_ml::data::report::Format;
+use pipe_ml::data::source::{Raw, ReadOptions, Source};
 
 pub fn read_as(format: Format, bytes: &[u8]) {
     let temp = tempfile::tempdir().expect("a temporary directory");

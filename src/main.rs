@@ -1,7 +1,9 @@
 //! The command line program. It never loads libtorch.
 
+mod cli;
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    pipe::cli::main()
+    cli::main()
 }

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use pipe::ml::data::artifact::{Check, open_csr, open_dense};
+use pipe_ml::data::artifact::{Check, open_csr, open_dense};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let temp = tempfile::tempdir().expect("a temporary directory");

@@ -5,7 +5,7 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use pipe::ml::data::compress::Input;
+use pipe_ml::data::compress::Input;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let magic: &[u8] = match bytes.first().map(|b| b % 3) {

@@ -23,10 +23,10 @@ use super::exit::{Exit, Failure, Outcome};
 use super::lock::read;
 use super::project::{Project, select};
 use super::text;
-use crate::digest::{BlobId, Digest, StageKey};
-use crate::lock::path_of;
-use crate::spec::pipeline::{Pipeline, Source};
-use crate::store::{Condition, Store, StoreError};
+use pipe_core::digest::{BlobId, Digest, StageKey};
+use pipe_engine::lock::path_of;
+use pipe_engine::spec::pipeline::{Pipeline, Source};
+use pipe_engine::store::{Condition, Store, StoreError};
 
 const INDEX: &str = "bundle.json";
 const FORMAT: u32 = 1;

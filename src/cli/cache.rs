@@ -9,7 +9,7 @@ use super::exit::{Exit, Outcome};
 use super::project::Project;
 use super::table::Grid;
 use super::{print_json, print_text, text};
-use crate::store::{Count, FsckReport, GcReport, GcRequest, Store};
+use pipe_engine::store::{Count, FsckReport, GcReport, GcRequest, Store};
 
 pub fn cache(project: &Project, command: &CacheCommand) -> Outcome {
     match command {

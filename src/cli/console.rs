@@ -7,8 +7,8 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::text::{self, Paint};
-use crate::protocol::LogLevel;
-use crate::runner::event::{Event, PlaceOutcome, Summary};
+use pipe_core::protocol::LogLevel;
+use pipe_engine::runner::event::{Event, PlaceOutcome, Summary};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verbosity {

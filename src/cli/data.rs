@@ -9,11 +9,11 @@ use super::data_files::fetch;
 use super::exit::{Exit, Failure, Outcome};
 use super::project::Project;
 use super::{print_json, print_text};
-use crate::ml::data::describe;
-use crate::ml::data::locate::Locator;
-use crate::ml::data::registry::{self, Entry};
-use crate::ml::data::split_data::SplitData;
-use crate::ml::data::stats::Stats;
+use pipe_ml::data::describe;
+use pipe_ml::data::locate::Locator;
+use pipe_ml::data::registry::{self, Entry};
+use pipe_ml::data::split_data::SplitData;
+use pipe_ml::data::stats::Stats;
 
 pub fn data(project: &Project, command: &DataCommand) -> Outcome {
     match command {
@@ -60,7 +60,7 @@ fn print_paths(
 
 /// Of a registered data set, or of a directory that a `load` or `synthetic` stage made.
 fn info(project: &Project, dataset: &str, as_json: bool) -> Outcome {
-    let failure = |error: crate::ml::data::error::DataError| Failure::bad_input(error.to_string());
+    let failure = |error: pipe_ml::data::error::DataError| Failure::bad_input(error.to_string());
     if Path::new(dataset).join("meta.json").is_file() {
         let data = SplitData::open(Path::new(dataset)).map_err(failure)?;
         let stats = describe::dataset_stats(&data).map_err(failure)?;

@@ -6,11 +6,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::exit::Failure;
 use super::project::Project;
-use crate::ml::data::fetch::Progress;
-use crate::ml::data::locate::Locator;
-use crate::plan::Plan;
-use crate::spec::pipeline::{Pipeline, Source};
-use crate::store::Store;
+use pipe_engine::plan::Plan;
+use pipe_engine::spec::pipeline::{Pipeline, Source};
+use pipe_engine::store::Store;
+use pipe_ml::data::fetch::Progress;
+use pipe_ml::data::locate::Locator;
 
 /// For commands that only look: what is not here stays without a path, and the survey says so.
 pub fn find(pipeline: &mut Pipeline, data_dir: &Path) {

@@ -11,11 +11,11 @@ use super::history;
 use super::project::Project;
 use super::snapshot::Side;
 use super::{print_json, print_text, text, write_result};
-use crate::lock::Lock;
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::report::diff::{Difference, FigurePair, MetricChange, Verdict, page};
-use crate::report::page::picture::Picture;
-use crate::store::Store;
+use pipe_engine::lock::Lock;
+use pipe_engine::store::Store;
+use pipe_ml::metric::marked::{Marked, Protocol};
+use pipe_report::diff::{Difference, FigurePair, MetricChange, Verdict, page};
+use pipe_report::page::picture::Picture;
 
 pub fn diff(project: &Project, args: &DiffArgs) -> Outcome {
     let store = project.store_to_read()?;
@@ -105,8 +105,9 @@ fn shown(project: &Project, difference: &Difference) -> String {
             let _ = writeln!(out, "  {:<width$}  {line}", metric.name);
         }
         for output in &stage.outputs {
-            let blob =
-                |blob: Option<crate::digest::BlobId>| blob.map_or("(none)".to_owned(), |blob| blob.short());
+            let blob = |blob: Option<pipe_core::digest::BlobId>| {
+                blob.map_or("(none)".to_owned(), |blob| blob.short())
+            };
             let _ = writeln!(out, "  {:<width$}  {} -> {}", output.name, blob(output.old), blob(output.new));
         }
     }

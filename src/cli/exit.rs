@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::spec::{Diagnostic, Diagnostics};
+use pipe_engine::spec::{Diagnostic, Diagnostics};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {

@@ -10,10 +10,10 @@ use super::exit::{Exit, Failure, Outcome};
 use super::look::Survey;
 use super::print_text;
 use super::project::{Project, select};
-use crate::spec::kind::OutputDecl;
-use crate::spec::pipeline::InstanceIndex;
-use crate::spec::reference::StageRef;
-use crate::store::manifest::Stored;
+use pipe_core::kind::OutputDecl;
+use pipe_core::reference::StageRef;
+use pipe_engine::spec::pipeline::InstanceIndex;
+use pipe_engine::store::manifest::Stored;
 
 pub fn get(project: &Project, args: &GetArgs) -> Outcome {
     let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.what)?;

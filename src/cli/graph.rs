@@ -8,7 +8,7 @@ use super::asked::Asked;
 use super::exit::Outcome;
 use super::print_text;
 use super::project::Project;
-use crate::spec::pipeline::{Pipeline, Source};
+use pipe_engine::spec::pipeline::{Pipeline, Source};
 
 pub fn graph(project: &Project, args: &GraphArgs) -> Outcome {
     let store = project.store_to_read()?;

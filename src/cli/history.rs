@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::exit::Failure;
-use crate::digest::StageKey;
-use crate::runner::event::{Event, Summary};
-use crate::store::{RunRecord, Store};
+use pipe_core::digest::StageKey;
+use pipe_engine::runner::event::{Event, Summary};
+use pipe_engine::store::{RunRecord, Store};
 
 pub struct Past {
     pub record: RunRecord,
@@ -164,7 +164,7 @@ fn steps_back(word: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::Digest;
+    use pipe_core::digest::Digest;
 
     #[test]
     fn latest_counts_back() {

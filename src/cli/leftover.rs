@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::look::manifest;
-use crate::plan::Plan;
-use crate::runner::Outlook;
-use crate::spec::pipeline::InstanceIndex;
-use crate::store::{Origin, PipelineState};
+use pipe_engine::plan::Plan;
+use pipe_engine::runner::Outlook;
+use pipe_engine::spec::pipeline::InstanceIndex;
+use pipe_engine::store::{Origin, PipelineState};
 
 /// One placed file that is not of the pipeline as the command has it.
 #[derive(Debug, Clone, Serialize)]

@@ -11,16 +11,16 @@ use super::exit::{Exit, Failure, Outcome};
 use super::leftover::arguments;
 use super::project::Project;
 use super::text;
-use crate::digest::BlobId;
-use crate::lock::compare::{Verdict, class_difference, compare};
-use crate::lock::merge::merge;
-use crate::lock::report::{Check, Outcome as Found};
-use crate::lock::{Lock, LockError, LockedOutput, Record, follow, path_of};
-use crate::plan::Plan;
-use crate::runner::{Judge, Options, Outlook, survey};
-use crate::spec::pipeline::{Instance, InstanceIndex};
-use crate::store::manifest::{Manifest, Stored};
-use crate::store::{Origin, Store};
+use pipe_core::digest::BlobId;
+use pipe_engine::lock::compare::{Verdict, class_difference, compare};
+use pipe_engine::lock::merge::merge;
+use pipe_engine::lock::report::{Check, Outcome as Found};
+use pipe_engine::lock::{Lock, LockError, LockedOutput, Record, follow, path_of};
+use pipe_engine::plan::Plan;
+use pipe_engine::runner::{Judge, Options, Outlook, survey};
+use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
+use pipe_engine::store::manifest::{Manifest, Stored};
+use pipe_engine::store::{Origin, Store};
 
 /// Writes the lock of what the cache has. Runs nothing.
 pub fn lock(project: &Project, args: &LockArgs) -> Outcome {

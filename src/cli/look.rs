@@ -17,11 +17,11 @@ use super::own_files;
 use super::project::{Project, select};
 use super::table::Grid;
 use super::{print_json, print_text, text};
-use crate::plan::{Plan, Why};
-use crate::runner::{Options, Outlook, survey};
-use crate::spec::pipeline::{Instance, InstanceIndex, Source};
-use crate::store::Store;
-use crate::store::manifest::{Manifest, Stored};
+use pipe_engine::plan::{Plan, Why};
+use pipe_engine::runner::{Options, Outlook, survey};
+use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
+use pipe_engine::store::Store;
+use pipe_engine::store::manifest::{Manifest, Stored};
 
 /// A pipeline, and how each of its instances stands.
 pub struct Survey {

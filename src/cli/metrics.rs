@@ -2,7 +2,7 @@
 
 use super::exit::{Failure, Outcome};
 use super::{print_json, print_text};
-use crate::ml::metric::registry::{Description, Direction, UnknownMetric, descriptions};
+use pipe_ml::metric::registry::{Description, Direction, UnknownMetric, descriptions};
 
 pub fn metrics(name: Option<&str>, as_json: bool) -> Outcome {
     let found = found(name).map_err(|unknown| Failure::bad_input(unknown.to_string()))?;
@@ -36,7 +36,7 @@ fn listing(metrics: Vec<Description>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ml::metric::registry::Metric;
+    use pipe_ml::metric::registry::Metric;
 
     #[test]
     fn every_metric_is_listed_once() {

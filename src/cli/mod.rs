@@ -127,7 +127,7 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Explain(args) => predict::explain(&project, args),
         Command::Metrics { name, json } => metrics::metrics(name.as_deref(), *json),
         Command::Schema => {
-            let schema = crate::spec::schema(crate::stage::registry::kinds());
+            let schema = pipe_engine::spec::schema(pipe_stages::registry::kinds());
             print_json(&schema)
         }
         Command::Init(args) => init::init(args),

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::exit::Failure;
 use super::project::Project;
-use crate::plan::Plan;
-use crate::spec::pipeline::{OwnFile, Placement};
-use crate::spec::{Diagnostic, Diagnostics};
+use pipe_engine::plan::Plan;
+use pipe_engine::spec::pipeline::{OwnFile, Placement};
+use pipe_engine::spec::{Diagnostic, Diagnostics};
 
 /// Every file that a stage which takes part reads is here. One that the pipeline itself places may come later.
 pub fn require(project: &Project, plan: &Plan, selected: &[bool]) -> Result<(), Failure> {

@@ -6,10 +6,10 @@ use super::args::{ColorChoice, Global};
 use super::console::Verbosity;
 use super::exit::{Exit, Failure};
 use super::text::Paint;
-use crate::spec::pipeline::{InstanceIndex, Pipeline};
-use crate::spec::{self, Diagnostics, Request};
-use crate::stage::registry;
-use crate::store::{Store, StoreError};
+use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline};
+use pipe_engine::spec::{self, Diagnostics, Request};
+use pipe_engine::store::{Store, StoreError};
+use pipe_stages::registry;
 
 pub struct Project {
     pub cache_dir: PathBuf,

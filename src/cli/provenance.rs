@@ -10,12 +10,12 @@ use super::exit::{Exit, Failure, Outcome};
 use super::lock::{read, stored};
 use super::project::Project;
 use super::text;
-use crate::lock::ro_crate::{Agent, Crate, Included, METADATA, What, metadata};
-use crate::lock::{Lock, path_of};
-use crate::plan::Plan;
-use crate::spec::pipeline::Source;
-use crate::store::Store;
-use crate::store::manifest::Stored;
+use pipe_engine::lock::ro_crate::{Agent, Crate, Included, METADATA, What, metadata};
+use pipe_engine::lock::{Lock, path_of};
+use pipe_engine::plan::Plan;
+use pipe_engine::spec::pipeline::Source;
+use pipe_engine::store::Store;
+use pipe_engine::store::manifest::Stored;
 
 pub fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
     let to = &args.ro_crate;

@@ -7,15 +7,15 @@ use super::exit::Failure;
 use super::lock::{present, stored};
 use super::project::{Project, select};
 use super::trial::{Bench, Conditions, Trial, sides};
-use crate::digest::Digest;
-use crate::lock::compare::{Verdict, class_difference, compare};
-use crate::lock::follow::follow;
-use crate::lock::report::{Check, Outcome as Found};
-use crate::lock::{Lock, LockedOutput, Record};
-use crate::plan::{Plan, Why};
-use crate::spec::pipeline::{Instance, InstanceIndex};
-use crate::store::Store;
-use crate::store::manifest::Manifest;
+use pipe_core::digest::Digest;
+use pipe_engine::lock::compare::{Verdict, class_difference, compare};
+use pipe_engine::lock::follow::follow;
+use pipe_engine::lock::report::{Check, Outcome as Found};
+use pipe_engine::lock::{Lock, LockedOutput, Record};
+use pipe_engine::plan::{Plan, Why};
+use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
+use pipe_engine::store::Store;
+use pipe_engine::store::manifest::Manifest;
 
 /// Runs what is chosen again and holds each result against the lock.
 pub fn rerun(

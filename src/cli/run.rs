@@ -14,10 +14,11 @@ use super::live::{self, Live};
 use super::lock;
 use super::own_files;
 use super::project::{Project, select};
-use crate::plan::Plan;
-use crate::runner::local::{LocalProcess, Programs};
-use crate::runner::{self, Options, RunError, Stop};
-use crate::stage::{command, registry, worker};
+use pipe_core::harness;
+use pipe_engine::plan::Plan;
+use pipe_engine::runner::local::{LocalProcess, Programs};
+use pipe_engine::runner::{self, Options, RunError, Stop};
+use pipe_stages::{command, registry};
 
 pub fn run(project: &Project, args: &RunArgs) -> Outcome {
     let asked = Asked::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
@@ -91,7 +92,7 @@ fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<Live, Failure> {
 }
 
 pub fn worker(job: &Path) -> ExitCode {
-    worker::main(job, &[registry::light_runners()], &[])
+    harness::main(job, &[registry::light_runners()], &[])
 }
 
 fn style(project: &Project, args: &RunArgs) -> Style {

@@ -13,12 +13,12 @@ use super::exit::{Exit, Failure, Outcome};
 use super::look::{Survey, manifest};
 use super::print_text;
 use super::project::{Project, select};
-use crate::report::table::Table;
-use crate::report::table::markdown::column_titles;
-use crate::report::table::sheet::{Piece, Sheet, Text, lay_out};
-use crate::spec::pipeline::InstanceIndex;
-use crate::stage::kind::StageKind;
-use crate::stage::table::TableStage;
+use pipe_core::stage::StageKind;
+use pipe_engine::spec::pipeline::InstanceIndex;
+use pipe_report::table::Table;
+use pipe_report::table::markdown::column_titles;
+use pipe_report::table::sheet::{Piece, Sheet, Text, lay_out};
+use pipe_stages::table::TableStage;
 
 /// Longer names are broken into lines.
 const NAME_WIDTH: usize = 48;
@@ -145,7 +145,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::table::sheet::{Head, SheetRow};
+    use pipe_report::table::sheet::{Head, SheetRow};
 
     #[test]
     fn columns_line_up_under_their_heads() {

@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 
 use super::history::Past;
 use super::lock::stored;
-use crate::digest::StageKey;
-use crate::lock::Lock;
-use crate::ml::config::method::Method;
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::ml::metric::record::Record;
-use crate::plan::key::KeyParts;
-use crate::report::diff::{Snapshot, StageSnapshot};
-use crate::stage::evaluate::Evaluate;
-use crate::stage::kind::StageKind;
-use crate::store::Store;
-use crate::store::manifest::Stored;
+use pipe_core::digest::StageKey;
+use pipe_core::key::KeyParts;
+use pipe_core::stage::StageKind;
+use pipe_engine::lock::Lock;
+use pipe_engine::store::Store;
+use pipe_engine::store::manifest::Stored;
+use pipe_ml::config::method::Method;
+use pipe_ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::record::Record;
+use pipe_report::diff::{Snapshot, StageSnapshot};
+use pipe_stages::evaluate::Evaluate;
 
 /// One side of a comparison.
 pub struct Side {
@@ -136,9 +136,9 @@ fn nested(parts: &KeyParts, prefix: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::kind::Kind;
-    use crate::stage::kind::KindOf;
-    use crate::stage::train::Train;
+    use pipe_core::kind::Kind;
+    use pipe_core::stage::KindOf;
+    use pipe_stages::train::Train;
 
     fn parts(entries: &[(&str, String)]) -> KeyParts {
         KeyParts::new(entries.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())

@@ -11,17 +11,17 @@ use super::exit::{Exit, Failure};
 use super::lock::stored;
 use super::project::Project;
 use super::run::stop_on_signals;
-use crate::digest::StageKey;
-use crate::lock::difference::difference;
-use crate::lock::{LockedOutput, Record};
-use crate::plan::Plan;
-use crate::runner::event::Event;
-use crate::runner::local::{LocalProcess, Programs};
-use crate::runner::{self, Options, Outlook, RunError, Stop, survey};
-use crate::spec::pipeline::InstanceIndex;
-use crate::stage::command;
-use crate::store::Store;
-use crate::store::manifest::Manifest;
+use pipe_core::digest::StageKey;
+use pipe_engine::lock::difference::difference;
+use pipe_engine::lock::{LockedOutput, Record};
+use pipe_engine::plan::Plan;
+use pipe_engine::runner::event::Event;
+use pipe_engine::runner::local::{LocalProcess, Programs};
+use pipe_engine::runner::{self, Options, Outlook, RunError, Stop, survey};
+use pipe_engine::spec::pipeline::InstanceIndex;
+use pipe_engine::store::Store;
+use pipe_engine::store::manifest::Manifest;
+use pipe_stages::command;
 
 /// What differs between two runs, none of which may matter.
 #[derive(Clone, Copy, Default)]

@@ -7,16 +7,16 @@ use super::exit::Failure;
 use super::lock::{present, stored};
 use super::project::{Project, select};
 use super::trial::{Bench, Conditions, Trial, sides};
-use crate::digest::StageKey;
-use crate::lock::compare::{Verdict, compare};
-use crate::lock::follow::follow;
-use crate::lock::report::{Check, Outcome as Found};
-use crate::lock::{Lock, LockedOutput, Record};
-use crate::plan::Plan;
-use crate::runner::{Options, Outlook, survey};
-use crate::spec::pipeline::{Instance, InstanceIndex};
-use crate::store::Store;
-use crate::store::manifest::Manifest;
+use pipe_core::digest::StageKey;
+use pipe_engine::lock::compare::{Verdict, compare};
+use pipe_engine::lock::follow::follow;
+use pipe_engine::lock::report::{Check, Outcome as Found};
+use pipe_engine::lock::{Lock, LockedOutput, Record};
+use pipe_engine::plan::Plan;
+use pipe_engine::runner::{Options, Outlook, survey};
+use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
+use pipe_engine::store::Store;
+use pipe_engine::store::manifest::Manifest;
 
 /// Runs everything twice under conditions that must not matter, and says how equal each output is.
 pub fn twice(

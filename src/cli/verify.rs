@@ -13,16 +13,16 @@ use super::lock::{parsed, planned, present, stored};
 use super::project::Project;
 use super::{print_json, print_text, text};
 use super::{rerun, twice};
-use crate::digest::BlobId;
-use crate::lock::difference::difference;
-use crate::lock::follow::follow;
-use crate::lock::junit::junit;
-use crate::lock::report::{Check, Outcome as Found, Report};
-use crate::lock::{Lock, path_of};
-use crate::plan::Plan;
-use crate::runner::local::worker_program;
-use crate::store::manifest::Stored;
-use crate::store::{Condition, Store};
+use pipe_core::digest::BlobId;
+use pipe_engine::lock::difference::difference;
+use pipe_engine::lock::follow::follow;
+use pipe_engine::lock::junit::junit;
+use pipe_engine::lock::report::{Check, Outcome as Found, Report};
+use pipe_engine::lock::{Lock, path_of};
+use pipe_engine::plan::Plan;
+use pipe_engine::runner::local::worker_program;
+use pipe_engine::store::manifest::Stored;
+use pipe_engine::store::{Condition, Store};
 
 pub fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
     let plan = planned(project, &args.file)?;
@@ -148,7 +148,7 @@ fn worker_libtorch() -> Option<String> {
 /// Reads and hashes all that the lock names.
 fn cache_checks(lock: &Lock, store: &Store) -> Vec<Check> {
     let records: Vec<_> = lock.stages.iter().collect();
-    let check = |(name, record): &(&String, &crate::lock::Record)| {
+    let check = |(name, record): &(&String, &pipe_engine::lock::Record)| {
         let (condition, manifest) = store.examine(record.key);
         match condition {
             Condition::Damaged(what) => Check::new("cache", name, Found::Damage, what),

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::exit::{Exit, Outcome};
 use super::print_text;
-use crate::runner::local::worker_program;
+use pipe_engine::runner::local::worker_program;
 
 pub fn version() -> Outcome {
     let worker = match worker_program(&std::env::current_exe()?) {

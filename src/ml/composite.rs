@@ -20,7 +20,7 @@ use super::data::error::DataError;
 use super::fusion::Fusion;
 use super::score::Scale;
 use super::threshold::cuts::Cuts;
-use crate::digest::Digest;
+use pipe_core::digest::Digest;
 
 /// Changes whenever an older program could not read, or would misread, a model.
 const FORMAT: u32 = 1;

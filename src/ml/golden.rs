@@ -5,10 +5,7 @@ use serde_json::Value;
 use super::signal::sparse_rows::SparseRows;
 
 pub fn read(name: &str) -> Value {
-    // The worker's tests read them too, from a directory below.
-    let package = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let places = [package, package.parent().unwrap()].map(|root| root.join("tests/fixtures/golden"));
-    let directory = places.iter().find(|place| place.is_dir()).unwrap();
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/golden");
     serde_json::from_slice(&std::fs::read(directory.join(format!("{name}.json"))).unwrap()).unwrap()
 }
 

@@ -130,7 +130,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ml::config::choice::Limit;
+    use crate::config::choice::Limit;
 
     fn history(scores: &[f64]) -> History {
         let spread = Spread { mean: 0.0, std: 0.0 };

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use pipe::ml::metric::label::{LabelCount, LabelRecord};
-use pipe::ml::metric::record::Record;
-use pipe::report::page::evaluation::{self, Evaluated};
-use pipe::report::page::html::el;
-use pipe::report::page::picture::Picture;
-use pipe::report::page::{Page, Section, facts};
+use pipe_ml::metric::label::{LabelCount, LabelRecord};
+use pipe_ml::metric::record::Record;
+use pipe_report::page::evaluation::{self, Evaluated};
+use pipe_report::page::html::el;
+use pipe_report::page::picture::Picture;
+use pipe_report::page::{Page, Section, facts};
 use serde_json::json;
 
 use crate::serve::{held, let_go, start, start_as};

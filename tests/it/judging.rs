@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use pipe::ml::metric::decisions::Decisions;
+use pipe_ml::metric::decisions::Decisions;
 use serde_json::Value;
 
 use crate::support::{PipelineTest, worker_program};
@@ -63,8 +63,8 @@ fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
     // The figure of the record is that of the decisions beside it.
     let record = json(&test, "results/judged/eval/evaluation.json");
     let decisions = Decisions::open(&test.file("results/judged/eval/decisions")).unwrap();
-    let counts = pipe::ml::metric::counts::Counts::of(&decisions.truth, &decisions.predicted).unwrap();
-    let macro_f1 = pipe::ml::metric::label::Tally::over(counts.iter()).macro_f1();
+    let counts = pipe_ml::metric::counts::Counts::of(&decisions.truth, &decisions.predicted).unwrap();
+    let macro_f1 = pipe_ml::metric::label::Tally::over(counts.iter()).macro_f1();
     assert_eq!(record["evaluation"]["values"]["macro_f1"].as_f64(), Some(macro_f1));
     assert_eq!(test.read("results/judged/eval/labels.jsonl").lines().count(), 40);
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pipe::digest::{BlobId, Digest, StageKey};
-use pipe::protocol::{Job, JobInput};
+use pipe_core::digest::{BlobId, Digest, StageKey};
+use pipe_core::protocol::{Job, JobInput};
 use serde_json::{Value, json};
 
 /// One job's directory: what it reads, writes and keeps.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::runner::event::Event;
+use pipe_engine::runner::event::Event;
 
 #[derive(Default)]
 pub struct Feed {

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 pub use page::page;
 
-use crate::report::page::Page;
-use crate::runner::event::Event;
 use feed::Feed;
+use pipe_engine::runner::event::Event;
+use pipe_report::page::Page;
 use server::Server;
 
 /// How long readers may take to hear of the end.

@@ -1,12 +1,12 @@
 //! The page that a run is watched on, as it is before anything has happened.
 
-use crate::plan::Plan;
-use crate::report::page::dag::{self, Node};
-use crate::report::page::grid::{Cell, Column, Grid, Row};
-use crate::report::page::html::{Html, el};
-use crate::report::page::status::Status;
-use crate::report::page::{Live, Page, Section};
-use crate::spec::pipeline::InstanceIndex;
+use pipe_engine::plan::Plan;
+use pipe_engine::spec::pipeline::InstanceIndex;
+use pipe_report::page::dag::{self, Node};
+use pipe_report::page::grid::{Cell, Column, Grid, Row};
+use pipe_report::page::html::{Html, el};
+use pipe_report::page::status::Status;
+use pipe_report::page::{Live, Page, Section};
 
 pub fn page(plan: &Plan, selected: &[bool]) -> Page {
     let pipeline = plan.pipeline();

@@ -11,7 +11,7 @@ use super::preset::Preset;
 use super::schedule::ScheduleKind;
 use super::signal::{LocalSignal, Weighting};
 use super::threshold::Variant;
-use crate::ml::score::Scale;
+use crate::score::Scale;
 
 /// A model as a user writes it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

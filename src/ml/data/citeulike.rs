@@ -229,8 +229,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ml::data::read::read;
-    use crate::ml::data::source::Raw;
+    use crate::data::read::read;
+    use crate::data::source::Raw;
 
     fn read_pair(words: &[u8], tags: &[u8]) -> Result<DataSet, DataError> {
         let temp = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ureq::http::{Response, StatusCode, header};
 
-use crate::digest::BlobId;
+use pipe_core::digest::BlobId;
 
 /// How far a download is. `total` is what the server says, if it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

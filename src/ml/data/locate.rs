@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fetch::{Client, FetchError, Progress, digest_file};
 use super::registry::{self, DataFile, Entry, UnknownDataSet};
-use crate::digest::BlobId;
+use pipe_core::digest::BlobId;
 
 /// Looks files up, and fetches those that are missing unless it must not.
 pub struct Locator {

@@ -122,7 +122,9 @@ mod tests {
                 assert!(file.url.ends_with(&format!("/{}", file.name)), "{}", file.url);
                 assert!(!file.name.contains(['/', '\\']) && !file.name.starts_with('.'), "{}", file.name);
                 assert_eq!(file.bytes.is_some(), file.blake3.is_some(), "{}", file.name);
-                assert!(file.blake3.as_ref().is_none_or(|hex| hex.parse::<crate::digest::BlobId>().is_ok()));
+                assert!(
+                    file.blake3.as_ref().is_none_or(|hex| hex.parse::<pipe_core::digest::BlobId>().is_ok())
+                );
             }
         }
     }

@@ -81,7 +81,7 @@ impl RawText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ml::data::report::Format;
+    use crate::data::report::Format;
 
     #[test]
     fn texts_survive_the_disk() {

@@ -2,10 +2,10 @@
 
 use super::cut::{CutRule, cut_term};
 use super::{Input, LabelExplanation, PaperForm, Term};
-use crate::ml::composite::Composite;
-use crate::ml::fusion::{self, Fusion};
-use crate::ml::score::Scale;
-use crate::ml::threshold::cuts::Decision;
+use crate::composite::Composite;
+use crate::fusion::{self, Fusion};
+use crate::score::Scale;
+use crate::threshold::cuts::Decision;
 
 /// What was decided about a label of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -150,10 +150,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ml::composite::Part;
-    use crate::ml::config::model::ModelConfig;
-    use crate::ml::config::signal::Weighting;
-    use crate::ml::fusion::Floors;
+    use crate::composite::Part;
+    use crate::config::model::ModelConfig;
+    use crate::config::signal::Weighting;
+    use crate::fusion::Floors;
 
     /// Two ridges and neighbours, fused, with cuts for two of three labels.
     fn card() -> Composite {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Term;
-use crate::ml::threshold::rule::{Objective, Rule};
+use crate::threshold::rule::{Objective, Rule};
 
 /// What the stage `threshold` was told. A model keeps the cuts and not the rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! The share of neighbours that have a label, neighbour by neighbour.
 
 use super::{Cause, Evidence, Subject};
-use crate::ml::config::signal::Weighting;
-use crate::ml::data::csr::Csr;
-use crate::ml::signal::neighbours::weigh;
+use crate::config::signal::Weighting;
+use crate::data::csr::Csr;
+use crate::signal::neighbours::weigh;
 
 /// `near` are training rows with their cosines, nearest first, and `labels` those of the training rows.
 pub fn evidence(of: &str, near: &[(u32, f32)], weighting: Weighting, labels: &Csr, label: u32) -> Evidence {

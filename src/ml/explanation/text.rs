@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Cause, Evidence, Explanation, Input, LabelExplanation, PaperForm, Subject, Term};
-use crate::ml::metric::marked::Protocol;
+use crate::metric::marked::Protocol;
 
 /// How many causes of a number are shown.
 const SHOWN: usize = 5;

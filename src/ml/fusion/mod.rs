@@ -113,9 +113,9 @@ impl Fusion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ml::data::random::Random;
-    use crate::ml::score::Made;
-    use crate::ml::score::table::{Purpose, ScoreWriter};
+    use crate::data::random::Random;
+    use crate::score::Made;
+    use crate::score::table::{Purpose, ScoreWriter};
 
     const FLOORS: Floors = Floors { response: 0.03, share: 0.005 };
     const LABELS: usize = 12;

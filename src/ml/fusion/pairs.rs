@@ -5,9 +5,9 @@ use rayon::prelude::*;
 
 use super::regression::Sample;
 use super::{Fusion, FusionError};
-use crate::ml::data::csr::Csr;
-use crate::ml::data::random::Random;
-use crate::ml::score::table::ScoreTable;
+use crate::data::csr::Csr;
+use crate::data::random::Random;
+use crate::score::table::ScoreTable;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairOptions {

@@ -1,7 +1,7 @@
 //! Weighted logistic regression on a few columns, by Newton's method. Columns are standardised first; sums
 //! run over blocks of pairs that do not depend on the number of threads.
 
-use crate::ml::softplus::softplus;
+use crate::softplus::softplus;
 use rayon::prelude::*;
 
 pub struct Sample {

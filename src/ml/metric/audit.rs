@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 
 use super::marked::Protocol;
-use crate::ml::data::duplicates::Duplicates;
-use crate::ml::data::split_data::PartName;
-use crate::ml::softplus::softplus;
+use crate::data::duplicates::Duplicates;
+use crate::data::split_data::PartName;
+use crate::softplus::softplus;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::outcomes::Outcomes;
 use super::registry::Metric;
-use crate::ml::data::random::Random;
+use crate::data::random::Random;
 
 /// Replicates that are counted in one pass.
 const LANES: usize = 16;

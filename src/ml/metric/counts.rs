@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::exact::ExactSum;
 use super::label::LabelCount;
-use crate::ml::data::csr::Csr;
+use crate::data::csr::Csr;
 
 /// True and predicted labels do not describe the same table.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use super::marked::{Marked, Protocol};
 use super::outcomes::Outcomes;
-use crate::ml::data::artifact::dataset::write_json;
-use crate::ml::data::artifact::{Check, CsrWriter, open_csr, write_csr};
-use crate::ml::data::csr::Csr;
-use crate::ml::data::error::DataError;
+use crate::data::artifact::dataset::write_json;
+use crate::data::artifact::{Check, CsrWriter, open_csr, write_csr};
+use crate::data::csr::Csr;
+use crate::data::error::DataError;
 
 const CARD: &str = "decisions.json";
 const TRUTH: &str = "truth.csr";

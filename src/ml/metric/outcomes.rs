@@ -4,7 +4,7 @@
 use super::counts::{ShapeMismatch, check_shapes};
 use super::label::{LabelCount, Tally};
 use super::registry::Metric;
-use crate::ml::data::csr::Csr;
+use crate::data::csr::Csr;
 
 pub struct Outcomes {
     rows: usize,

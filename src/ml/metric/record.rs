@@ -6,7 +6,7 @@ use super::bootstrap::{Bootstrap, Interval};
 use super::evaluation::Evaluation;
 use super::marked::{Marked, Protocol};
 use super::registry::Metric;
-use crate::ml::data::split_data::PartName;
+use crate::data::split_data::PartName;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

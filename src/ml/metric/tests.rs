@@ -13,8 +13,8 @@ use super::propensity::Propensity;
 use super::ranking::{CUTOFFS, DEPTH};
 use super::registry::Metric;
 use super::top::Top;
-use crate::ml::data::csr::Csr;
-use crate::ml::data::random::Random;
+use crate::data::csr::Csr;
+use crate::data::random::Random;
 
 type Table = Vec<Vec<bool>>;
 

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::candidates::Candidates;
 use super::{Made, Scale};
-use crate::ml::data::artifact::dataset::write_json;
-use crate::ml::data::artifact::{Check, CsrWriter, DenseWriter, open_csr, open_dense};
-use crate::ml::data::csr::{Csr, Dense};
-use crate::ml::data::error::DataError;
-use crate::ml::threshold::scores::{CandidateScores, DenseScores, Layout, Scores};
+use crate::data::artifact::dataset::write_json;
+use crate::data::artifact::{Check, CsrWriter, DenseWriter, open_csr, open_dense};
+use crate::data::csr::{Csr, Dense};
+use crate::data::error::DataError;
+use crate::threshold::scores::{CandidateScores, DenseScores, Layout, Scores};
 
 /// Changes whenever an older program could not read, or would misread, a table.
 const FORMAT: u32 = 1;

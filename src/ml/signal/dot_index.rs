@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use rayon::prelude::*;
 
-use crate::ml::data::csr::Csr;
+use crate::data::csr::Csr;
 
 /// What counts as the product of two rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,7 +207,7 @@ pub fn inverse_norm(features: &Csr, row: usize) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ml::data::random::Random;
+    use crate::data::random::Random;
 
     #[test]
     fn the_best_are_found_across_blocks_and_ties_go_to_the_lower_position() {

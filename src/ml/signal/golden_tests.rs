@@ -2,7 +2,7 @@
 
 use super::idf::Idf;
 use super::propagate::{own_label_share, propagate};
-use crate::ml::golden::{assert_close, dense, flat, matrix, read, sparse, vector};
+use crate::golden::{assert_close, dense, flat, matrix, read, sparse, vector};
 
 #[test]
 fn the_global_signal_matches() {

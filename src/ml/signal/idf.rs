@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ml::config::choice::PosWeight;
-use crate::ml::data::csr::Csr;
+use crate::config::choice::PosWeight;
+use crate::data::csr::Csr;
 
 /// How often each label occurs in the training rows, and what follows from it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

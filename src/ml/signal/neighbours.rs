@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use super::dot_index::{DotIndex, Product};
 use super::sparse_rows::{LabelSums, SparseRows};
-use crate::ml::config::signal::Weighting;
-use crate::ml::data::csr::Csr;
+use crate::config::signal::Weighting;
+use crate::data::csr::Csr;
 
 /// The rows that may be neighbours.
 pub struct NeighbourIndex<'a> {

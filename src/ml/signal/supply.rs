@@ -3,9 +3,9 @@
 use super::neighbours::{NeighbourIndex, Neighbours};
 use super::propagate::propagate;
 use super::sparse_rows::SparseRows;
-use crate::ml::config::signal::{LocalSignal, SignalConfig};
-use crate::ml::data::csr::Csr;
-use crate::ml::data::examples::{Examples, Unlabelled};
+use crate::config::signal::{LocalSignal, SignalConfig};
+use crate::data::csr::Csr;
+use crate::data::examples::{Examples, Unlabelled};
 
 /// The local signal of a batch, or the order to make it from the model's own probabilities.
 pub enum Local {

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::ThresholdError;
 use super::scores::{Scores, by_column, map_labels, map_row_blocks};
-use crate::ml::data::csr::Csr;
-use crate::ml::metric::top::Top;
+use crate::data::csr::Csr;
+use crate::metric::top::Top;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

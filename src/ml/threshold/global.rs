@@ -10,8 +10,8 @@ use super::error::ThresholdError;
 use super::rule::Objective;
 use super::sample::Sample;
 use super::sweep::between;
-use crate::ml::metric::exact::ExactSum;
-use crate::ml::metric::label::LabelCount;
+use crate::metric::exact::ExactSum;
+use crate::metric::label::LabelCount;
 
 /// What lowering the cut past one candidate adds. Sums of whole numbers and maxima: threads may add their
 /// labels in any order.

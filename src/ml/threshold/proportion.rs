@@ -4,7 +4,7 @@ use super::cuts::{Cuts, cut_at};
 use super::error::ThresholdError;
 use super::rule::Objective;
 use super::sample::Sample;
-use crate::ml::metric::label::{LabelCount, Tally};
+use crate::metric::label::{LabelCount, Tally};
 
 /// The factors that are tried: from an eighth to eight times, four to an octave.
 fn factors() -> impl Iterator<Item = f64> {

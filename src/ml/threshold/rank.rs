@@ -6,9 +6,9 @@ use super::rule::Objective;
 use super::sample::Sample;
 use super::scores::map_row_blocks;
 use super::sweep::between;
-use crate::ml::metric::exact::ExactSum;
-use crate::ml::metric::label::LabelCount;
-use crate::ml::metric::top::Top;
+use crate::metric::exact::ExactSum;
+use crate::metric::label::LabelCount;
+use crate::metric::top::Top;
 
 /// A label at some rank of some row.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use super::sample::Sample;
 use super::scores::{Scores, map_labels};
 use super::sweep::Best;
 use super::{global, online, per_label, plug_in, proportion, rank};
-use crate::ml::data::csr::Csr;
+use crate::data::csr::Csr;
 
 /// The F1 that a rule is fitted for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,7 +2,7 @@
 
 use super::error::ThresholdError;
 use super::scores::{Scores, by_column, map_labels};
-use crate::ml::data::csr::Csr;
+use crate::data::csr::Csr;
 
 /// Out-of-sample scores of training rows, with the labels of those rows.
 pub struct Sample<'a> {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::error::ThresholdError;
-use crate::ml::data::csr::{Csr, Numbers};
+use crate::data::csr::{Csr, Numbers};
 
 /// A table of scores, wherever it is kept.
 pub trait Scores: Sync {

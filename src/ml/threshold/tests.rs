@@ -6,9 +6,9 @@ use super::cuts::{Cuts, Decision};
 use super::error::ThresholdError;
 use super::rule::{Objective, PoorLabel, Rule, Scale};
 use super::scores::{CandidateScores, DenseScores, Layout, Scores};
-use crate::ml::data::csr::Csr;
-use crate::ml::metric::counts::Counts;
-use crate::ml::metric::label::Tally;
+use crate::data::csr::Csr;
+use crate::metric::counts::Counts;
+use crate::metric::label::Tally;
 
 /// Rows of scores, and which entries are true.
 #[derive(Debug, Clone)]

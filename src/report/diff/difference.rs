@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::snapshot::{Snapshot, StageSnapshot};
-use crate::digest::BlobId;
-use crate::ml::metric::marked::Marked;
-use crate::ml::metric::registry::{Direction, Metric};
+use pipe_core::digest::BlobId;
+use pipe_ml::metric::marked::Marked;
+use pipe_ml::metric::registry::{Direction, Metric};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
@@ -168,8 +168,8 @@ fn pairs<'a, V: PartialEq>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::{Digest, StageKey};
-    use crate::ml::metric::marked::Protocol;
+    use pipe_core::digest::{Digest, StageKey};
+    use pipe_ml::metric::marked::Protocol;
 
     fn stage(lr: &str, metrics: &[(&str, Protocol, f64)], output: &str) -> StageSnapshot {
         StageSnapshot {

@@ -1,12 +1,12 @@
 //! A difference as a page, with the figures of both sides beside each other.
 
 use super::difference::{Difference, MetricChange, ParamChange};
-use crate::ml::metric::marked::Marked;
-use crate::report::page::grid::{Cell, Column, Grid, Row};
-use crate::report::page::html::{Html, el};
-use crate::report::page::number::decimal;
-use crate::report::page::picture::Picture;
-use crate::report::page::{Page, Section, facts};
+use crate::page::grid::{Cell, Column, Grid, Row};
+use crate::page::html::{Html, el};
+use crate::page::number::decimal;
+use crate::page::picture::Picture;
+use crate::page::{Page, Section, facts};
+use pipe_ml::metric::marked::Marked;
 
 /// One figure that changed. A side that has none of it is empty.
 #[derive(Debug, Clone)]
@@ -103,7 +103,7 @@ fn outputs(difference: &Difference) -> Option<Section> {
     let mut rows = Vec::new();
     for stage in &difference.changed {
         for output in &stage.outputs {
-            let blob = |blob: Option<crate::digest::BlobId>| {
+            let blob = |blob: Option<pipe_core::digest::BlobId>| {
                 blob.map_or_else(Cell::none, |blob| Cell::code(blob.short()))
             };
             let cells =

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::digest::{BlobId, StageKey};
-use crate::ml::metric::marked::Marked;
+use pipe_core::digest::{BlobId, StageKey};
+use pipe_ml::metric::marked::Marked;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {

@@ -1,6 +1,6 @@
 //! The numbers behind a figure, as CSV.
 
-use crate::ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::marked::{Marked, Protocol};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataTable {

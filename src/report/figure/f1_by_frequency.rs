@@ -7,8 +7,8 @@ use super::chart::curves::{Chart, Curve, Line, Panel, values};
 use super::chart::scale::{Bounds, Scale};
 use super::data_table::{Cell, DataTable};
 use super::naming::{Alike, Axes, Naming, summary};
-use crate::ml::metric::curves::{Curves, FrequencyBin};
-use crate::ml::metric::marked::Marked;
+use pipe_ml::metric::curves::{Curves, FrequencyBin};
+use pipe_ml::metric::marked::Marked;
 
 type Bin = (u32, Option<u32>);
 

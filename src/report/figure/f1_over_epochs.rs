@@ -7,9 +7,9 @@ use super::chart::curves::{Chart, Curve, Line, Panel, values};
 use super::chart::scale::{Bounds, Scale};
 use super::data_table::{Cell, DataTable};
 use super::naming::{Alike, Axes, Group, Naming, summary};
-use crate::ml::history::{History, Validation};
-use crate::ml::metric::marked::Marked;
-use crate::ml::metric::spread::SeedSpread;
+use pipe_ml::history::{History, Validation};
+use pipe_ml::metric::marked::Marked;
+use pipe_ml::metric::spread::SeedSpread;
 
 /// Epoch and macro-F1, by epoch.
 type Run = Vec<(u64, f64)>;

@@ -5,9 +5,9 @@ use super::chart::bars::{Bar, BarChart, Group as BarGroup};
 use super::chart::scale::Bounds;
 use super::data_table::{Cell, DataTable};
 use super::naming::{Alike, Axes, Group, Naming, summary};
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::ml::metric::record::Record;
-use crate::ml::metric::registry::Metric;
+use pipe_ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::record::Record;
+use pipe_ml::metric::registry::Metric;
 
 pub fn final_f1(naming: &Naming, records: &[(Axes, Record)]) -> Result<Figure, Alike> {
     let title = format!("Macro-F1 on the {} rows", parts(records));

@@ -5,7 +5,7 @@ use super::chart::curves::{Chart, Curve, Line, Panel, values};
 use super::chart::scale::Scale;
 use super::chart::style::Style;
 use super::data_table::{Cell, DataTable};
-use crate::ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// From the number of training rows of each label.
 pub fn label_frequency(counts: &[u64]) -> Figure {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::chart::style::Style;
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::ml::metric::spread::SeedSpread;
+use pipe_ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::spread::SeedSpread;
 
 /// What tells a run from its siblings: axes and their values.
 pub type Axes = Vec<(String, String)>;

@@ -7,8 +7,8 @@ use super::chart::curves::{Chart, Curve, Line, Panel, values};
 use super::chart::scale::{Bounds, Scale};
 use super::data_table::{Cell, DataTable};
 use super::naming::{Alike, Axes, Naming, summary};
-use crate::ml::metric::curves::{Curves, Shifted};
-use crate::ml::metric::marked::Marked;
+use pipe_ml::metric::curves::{Curves, Shifted};
+use pipe_ml::metric::marked::Marked;
 
 pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.tradeoff.clone());

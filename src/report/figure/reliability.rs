@@ -5,9 +5,9 @@ use super::chart::curves::{Chart, Curve, Line, Panel};
 use super::chart::scale::{Bounds, Scale};
 use super::data_table::{Cell, DataTable};
 use super::naming::{Alike, Axes, Naming};
-use crate::ml::metric::calibration::BINS;
-use crate::ml::metric::curves::{Curves, ReliabilityBin};
-use crate::ml::metric::marked::Marked;
+use pipe_ml::metric::calibration::BINS;
+use pipe_ml::metric::curves::{Curves, ReliabilityBin};
+use pipe_ml::metric::marked::Marked;
 
 pub fn reliability(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.reliability.clone());

@@ -11,10 +11,10 @@ use super::draw::Shape;
 use super::kind::FigureKind;
 use super::naming::{Axes, Naming};
 use super::*;
-use crate::ml::history::{Epoch, History, LossValue, Spread, Validation};
-use crate::ml::metric::curves::{Curves, FrequencyBin, ReliabilityBin, Shifted, ThresholdHistogram};
-use crate::ml::metric::marked::Protocol;
-use crate::ml::metric::record::Record;
+use pipe_ml::history::{Epoch, History, LossValue, Spread, Validation};
+use pipe_ml::metric::curves::{Curves, FrequencyBin, ReliabilityBin, Shifted, ThresholdHistogram};
+use pipe_ml::metric::marked::Protocol;
+use pipe_ml::metric::record::Record;
 
 #[derive(Default, Clone)]
 struct Inputs {

@@ -8,8 +8,8 @@ use super::chart::scale::{Bounds, Scale};
 use super::data_table::{Cell, DataTable};
 use super::f1_over_epochs::some_of;
 use super::naming::{Alike, Axes, Group, Naming, summary};
-use crate::ml::history::{Epoch, History, Spread};
-use crate::ml::metric::marked::{Marked, Protocol};
+use pipe_ml::history::{Epoch, History, Spread};
+use pipe_ml::metric::marked::{Marked, Protocol};
 
 struct Weight {
     name: &'static str,

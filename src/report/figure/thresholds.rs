@@ -6,8 +6,8 @@ use super::chart::scale::{Bounds, Scale};
 use super::chart::style::Style;
 use super::data_table::{Cell, DataTable};
 use super::naming::{Alike, Axes, Naming};
-use crate::ml::metric::curves::{Curves, ThresholdHistogram};
-use crate::ml::metric::marked::Marked;
+use pipe_ml::metric::curves::{Curves, ThresholdHistogram};
+use pipe_ml::metric::marked::Marked;
 
 /// Bins of the histogram that others are put together in.
 const COMMON_BINS: usize = 50;

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::html::{Element, Html, el};
 use super::{mark, table_file};
-use crate::ml::metric::marked::Protocol;
+use pipe_ml::metric::marked::Protocol;
 
 #[derive(Debug, Clone)]
 pub struct Card {

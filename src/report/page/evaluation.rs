@@ -2,10 +2,10 @@
 
 use super::grid::{Cell, Column, Grid, Row};
 use super::number::{decimal, grouped};
-use crate::ml::metric::label::LabelRecord;
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::ml::metric::record::Record;
-use crate::ml::metric::registry::{Direction, Metric};
+use pipe_ml::metric::label::LabelRecord;
+use pipe_ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::record::Record;
+use pipe_ml::metric::registry::{Direction, Metric};
 
 /// One evaluation, by what tells it from the others.
 #[derive(Debug, Clone)]
@@ -215,7 +215,7 @@ fn value_of(axes: &[(String, String)], axis: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ml::metric::label::LabelCount;
+    use pipe_ml::metric::label::LabelCount;
 
     fn evaluated(variant: &str, protocol: Protocol, macro_f1: f64) -> Evaluated {
         let protocol_name = if protocol == Protocol::Oracle { "oracle" } else { "honest" };

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::html::{Element, Html, el};
 use super::mark;
 use super::number::decimal;
-use crate::ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// Rows beyond these are in the page as data: scripts show them, and search and sort all of them.
 pub const SHOWN: usize = 200;

@@ -1,7 +1,7 @@
 //! How the oracle protocol is marked wherever its figures show.
 
 use super::html::{Element, el};
-use crate::ml::metric::marked::Protocol;
+use pipe_ml::metric::marked::Protocol;
 
 pub const MEANING: &str = "Oracle protocol: the true labels of the evaluated rows entered the thresholds. \
                            No deployed model can reach these figures.";

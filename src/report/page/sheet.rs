@@ -2,10 +2,10 @@
 
 use super::grid::{Cell, Column, Grid, Row};
 use super::html::{Html, el};
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::report::table::Table;
-use crate::report::table::markdown::column_titles;
-use crate::report::table::sheet::{Piece, Sheet, Text, lay_out};
+use crate::table::Table;
+use crate::table::markdown::column_titles;
+use crate::table::sheet::{Piece, Sheet, Text, lay_out};
+use pipe_ml::metric::marked::{Marked, Protocol};
 
 pub fn html(table: &Table) -> Html {
     let sheet = lay_out(table);
@@ -23,7 +23,7 @@ fn grid(sheet: &Sheet, name: &str) -> Grid {
         let title: Vec<String> = path.iter().map(|part| plain(&without_mark(part))).collect();
         Column::measured(Marked::new(protocol, title.join(" · ")))
     }));
-    let row = |row: &crate::report::table::sheet::SheetRow| {
+    let row = |row: &crate::table::sheet::SheetRow| {
         let heads = row.heads.iter().map(|head| Cell::text(plain(&without_mark(head))));
         let cells = heads.chain(row.cells.iter().map(cell)).collect();
         Row::measured(Marked::new(protocol(row.heads.iter()), cells))
@@ -79,7 +79,7 @@ fn plain(text: &Text) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::table::sheet::{Head, SheetRow};
+    use crate::table::sheet::{Head, SheetRow};
 
     #[test]
     fn marks_of_rows_columns_and_cells_are_kept() {

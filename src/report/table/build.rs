@@ -8,9 +8,9 @@ use super::reference::{self, Reference};
 use super::request::{Level, Request};
 use super::term::Term;
 use super::{Axis, Cell, Comparison, Line, METRIC, RecordId, Table, Value};
-use crate::ml::metric::marked::{Marked, MixedProtocols};
-use crate::ml::metric::registry::Metric;
-use crate::ml::metric::spread::SeedSpread;
+use pipe_ml::metric::marked::{Marked, MixedProtocols};
+use pipe_ml::metric::registry::Metric;
+use pipe_ml::metric::spread::SeedSpread;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TableError {

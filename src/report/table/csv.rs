@@ -6,7 +6,7 @@
 
 use super::measured::protocol_name;
 use super::{Cell, METRIC, Rank, Table, Value};
-use crate::ml::metric::marked::Protocol;
+use pipe_ml::metric::marked::Protocol;
 
 pub fn csv(table: &Table) -> String {
     let axes = || table.row_axes.iter().chain(&table.column_axes).filter(|axis| axis.axis != METRIC);

@@ -12,8 +12,8 @@ use super::latex::provenance;
 use super::latex_text;
 use super::number::fixed;
 use super::{METRIC, Table};
-use crate::digest::Digest;
-use crate::ml::metric::marked::Protocol;
+use pipe_core::digest::Digest;
+use pipe_ml::metric::marked::Protocol;
 
 struct Macro {
     name: String,

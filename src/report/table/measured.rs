@@ -1,8 +1,8 @@
 //! One evaluation record, and where it stands in the experiment.
 
-use crate::digest::BlobId;
-use crate::ml::metric::marked::Protocol;
-use crate::ml::metric::record::Record;
+use pipe_core::digest::BlobId;
+use pipe_ml::metric::marked::Protocol;
+use pipe_ml::metric::record::Record;
 
 /// Beside the axes of the matrix, records can be told apart by these.
 pub const PROTOCOL: &str = "protocol";

@@ -33,10 +33,10 @@ pub mod title;
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{BlobId, Digest};
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::ml::metric::registry::Metric;
-use crate::ml::metric::spread::SeedSpread;
+use pipe_core::digest::{BlobId, Digest};
+use pipe_ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::registry::Metric;
+use pipe_ml::metric::spread::SeedSpread;
 
 /// The name of the level that metrics make up.
 pub const METRIC: &str = "metric";

@@ -3,8 +3,8 @@
 use super::sheet::{Piece, Text};
 use super::title;
 use super::{Rank, Table};
-use crate::ml::metric::marked::Protocol;
-use crate::ml::metric::registry::Metric;
+use pipe_ml::metric::marked::Protocol;
+use pipe_ml::metric::registry::Metric;
 
 fn sentence(text: impl Into<String>) -> Text {
     vec![Piece::Text(text.into())]

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::number::fixed;
 use super::{Cell, Rank, Table};
-use crate::ml::metric::registry::Direction;
+use pipe_ml::metric::registry::Direction;
 
 pub fn annotate(table: &mut Table) {
     for contest in table.contests() {

@@ -22,8 +22,8 @@ use serde::{Deserialize, Deserializer};
 use super::build::TableError;
 use super::request::Request;
 use super::{Cited, Line, METRIC, OtherRow, Published, Value};
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::ml::metric::registry::Metric;
+use pipe_ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::registry::Metric;
 
 /// The sets that ship. Changing one changes tables: bump the stage's version.
 const SHIPPED: [(&str, &str); 2] = [

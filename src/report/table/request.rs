@@ -6,7 +6,7 @@ use super::reference::Reference;
 use super::term::Term;
 use super::title;
 use super::{Axis, Table};
-use crate::ml::metric::registry::Metric;
+use pipe_ml::metric::registry::Metric;
 
 pub const DEFAULT_DIGITS: u8 = 4;
 

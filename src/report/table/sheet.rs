@@ -4,8 +4,8 @@
 use super::note;
 use super::number::{fixed, signed};
 use super::{Cell, Comparison, METRIC, OtherRow, Published, Rank, Table, Value};
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::ml::metric::registry::{Direction, Metric};
+use pipe_ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::registry::{Direction, Metric};
 
 /// A piece of a cell; each format has its own way to write it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Rank, Table, Test, Tested};
-use crate::ml::metric::bootstrap::{Bootstrap, BootstrapError, Interval};
-use crate::ml::metric::marked::{Marked, MixedProtocols};
-use crate::ml::metric::outcomes::Outcomes;
-use crate::ml::metric::registry::{Direction, Metric};
+use pipe_ml::metric::bootstrap::{Bootstrap, BootstrapError, Interval};
+use pipe_ml::metric::marked::{Marked, MixedProtocols};
+use pipe_ml::metric::outcomes::Outcomes;
+use pipe_ml::metric::registry::{Direction, Metric};
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {

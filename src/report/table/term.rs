@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::ml::metric::registry::Metric;
+use pipe_ml::metric::registry::Metric;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Term {

@@ -12,14 +12,14 @@ use super::sheet::{Piece, Sheet, lay_out};
 use super::significance::{self, Correction, Settings};
 use super::{Rank, Table};
 use super::{csv, latex, latex_text, macros, markdown};
-use crate::digest::{BlobId, Digest};
-use crate::ml::data::csr::Csr;
-use crate::ml::data::split_data::PartName;
-use crate::ml::metric::bootstrap::Bootstrap;
-use crate::ml::metric::marked::{Marked, Protocol};
-use crate::ml::metric::outcomes::Outcomes;
-use crate::ml::metric::record::Record;
-use crate::ml::metric::registry::{Direction, Metric};
+use pipe_core::digest::{BlobId, Digest};
+use pipe_ml::data::csr::Csr;
+use pipe_ml::data::split_data::PartName;
+use pipe_ml::metric::bootstrap::Bootstrap;
+use pipe_ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::outcomes::Outcomes;
+use pipe_ml::metric::record::Record;
+use pipe_ml::metric::registry::{Direction, Metric};
 
 const AWKWARD: &str = "A&B_%$#~^\\{}|<>\"'`--";
 

@@ -1,7 +1,7 @@
 //! What things are called in print, unless the user says otherwise.
 
 use super::measured::{PART, PROTOCOL};
-use crate::ml::metric::registry::Metric;
+use pipe_ml::metric::registry::Metric;
 
 /// `macro_f1` -> `Macro F1`, `p_at_5_nonempty` -> `P@5 nonempty`, `bce` -> `BCE`.
 pub fn metric(metric: Metric) -> String {

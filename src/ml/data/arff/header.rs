@@ -1,7 +1,7 @@
 //! What an ARFF file says before `@data`: the relation and its attributes.
 
-use crate::ml::data::error::{DataError, Fault};
-use crate::ml::data::lines::Lines;
+use crate::data::error::{DataError, Fault};
+use crate::data::lines::Lines;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Header {

@@ -1,7 +1,7 @@
 //! The XML file in which Mulan names the labels: `<labels><label name="a"/>...</labels>`, nested
 //! for hierarchies. Reads what that needs of XML: tags, attributes, comments, entities.
 
-use crate::ml::data::error::Fault;
+use crate::data::error::Fault;
 
 /// The names of the labels in the order of the file.
 pub(crate) fn label_names(xml: &[u8]) -> Result<Vec<String>, Fault> {

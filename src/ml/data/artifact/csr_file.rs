@@ -9,8 +9,8 @@ use memmap2::{Mmap, MmapMut};
 
 use super::Check;
 use super::header::{Header, LENGTH, Layout, aligned};
-use crate::ml::data::csr::{Csr, Numbers, bytes_of};
-use crate::ml::data::error::DataError;
+use crate::data::csr::{Csr, Numbers, bytes_of};
+use crate::data::error::DataError;
 
 /// Rows that are to be appended together: how many entries each has, then all entries.
 #[derive(Debug, Default, Clone)]

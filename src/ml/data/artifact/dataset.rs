@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::csr_file::{CsrWriter, open_csr};
 use super::dense_file::{DenseWriter, open_dense};
 use super::{Check, DataError};
-use crate::ml::data::csr::{Csr, Features};
-use crate::ml::data::report::ReadReport;
+use crate::data::csr::{Csr, Features};
+use crate::data::report::ReadReport;
 
 /// All rows of a data set, in the order of its files.
 #[derive(Debug, Clone, PartialEq)]
@@ -260,8 +260,8 @@ pub(crate) fn read_names(path: &Path, expected: usize) -> Result<Option<Vec<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ml::data::artifact::{open_csr, write_csr};
-    use crate::ml::data::report::Format;
+    use crate::data::artifact::{open_csr, write_csr};
+    use crate::data::report::Format;
 
     fn small(directory: &Path) -> DataSet {
         let target = DataSetDir::create(directory).unwrap();

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::Check;
 use super::header::{Header, LENGTH, Layout};
-use crate::ml::data::csr::{Dense, Numbers, bytes_of};
-use crate::ml::data::error::DataError;
+use crate::data::csr::{Dense, Numbers, bytes_of};
+use crate::data::error::DataError;
 
 /// Writes a dense matrix row by row; the number of rows is known at the end.
 pub struct DenseWriter {

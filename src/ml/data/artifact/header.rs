@@ -21,7 +21,7 @@
 
 use std::path::Path;
 
-use crate::ml::data::error::DataError;
+use crate::data::error::DataError;
 
 pub(super) const LENGTH: usize = 128;
 const VERSION: u32 = 1;

@@ -3,9 +3,9 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ml::data::csr::Dense;
-use crate::ml::data::read::read;
-use crate::ml::data::source::Raw;
+use crate::data::csr::Dense;
+use crate::data::read::read;
+use crate::data::source::Raw;
 
 fn read_pair(data: &[u8], labels: Option<&[u8]>, options: &ReadOptions) -> Result<DataSet, DataError> {
     let temp = tempfile::tempdir().unwrap();

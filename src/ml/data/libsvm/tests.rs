@@ -3,9 +3,9 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ml::data::csr::Csr;
-use crate::ml::data::read::read;
-use crate::ml::data::source::Raw;
+use crate::data::csr::Csr;
+use crate::data::read::read;
+use crate::data::source::Raw;
 
 fn read_with(text: &[u8], options: &ReadOptions, threads: usize) -> Result<DataSet, DataError> {
     let temp = tempfile::tempdir().unwrap();

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
-use crate::ml::data::artifact::DataSet;
-use crate::ml::data::compress::tests::{bzip2, gzip, sample, zstd};
-use crate::ml::data::csr::Features;
-use crate::ml::data::source::SourcePart;
+use crate::data::artifact::DataSet;
+use crate::data::compress::tests::{bzip2, gzip, sample, zstd};
+use crate::data::csr::Features;
+use crate::data::source::SourcePart;
 
 /// A file of a real data set; `None`, with a sentence, where it is not at hand.
 fn real(set: &str, file: &str) -> Option<PathBuf> {
-    let fallback = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let fallback = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let directory = std::env::var_os("PIPE_DATA_DIR").map_or_else(fallback, PathBuf::from);
     let path = directory.join(set).join(file);
     if !path.exists() {
@@ -144,6 +144,6 @@ fn a_data_set_can_be_opened_after_it_was_read() {
         panic!()
     };
     assert!(matches!(set.features, Features::Sparse(_)));
-    let opened = DataSet::open(&out, crate::ml::data::artifact::Check::Deep).unwrap();
+    let opened = DataSet::open(&out, crate::data::artifact::Check::Deep).unwrap();
     assert_eq!(opened, set);
 }

@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::{Fields, Record};
-use crate::ml::data::error::Fault;
+use crate::data::error::Fault;
 
 pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault> {
     let first_line = text.lines().next().unwrap_or_default();

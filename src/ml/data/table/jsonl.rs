@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Fields, Record};
-use crate::ml::data::error::Fault;
+use crate::data::error::Fault;
 
 pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault> {
     let mut records = Vec::new();

@@ -3,8 +3,8 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ml::data::read::read;
-use crate::ml::data::source::Raw;
+use crate::data::read::read;
+use crate::data::source::Raw;
 
 fn read_with(content: &[u8], options: &ReadOptions) -> Result<RawText, DataError> {
     let temp = tempfile::tempdir().unwrap();

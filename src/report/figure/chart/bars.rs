@@ -5,7 +5,7 @@ use super::legend::{self, Sample};
 use super::scale::{Bounds, Scale};
 use super::style;
 use super::{MARGIN, ORACLE_MARK, ORACLE_NOTE, SMALL, TEXT, WIDTH};
-use crate::ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::marked::{Marked, Protocol};
 
 pub struct BarChart {
     pub title: String,

@@ -5,7 +5,7 @@ use super::legend::{self, Sample};
 use super::scale::Scale;
 use super::style::{self, Style};
 use super::{MARGIN, ORACLE_MARK, ORACLE_NOTE, SMALL, TEXT, WIDTH};
-use crate::ml::metric::marked::{Marked, Protocol};
+use pipe_ml::metric::marked::{Marked, Protocol};
 
 pub struct Chart {
     pub title: String,

@@ -1,5 +1,5 @@
 //! Charts: what is to be seen, laid out into a [`Drawing`](super::draw::Drawing). Whatever was measured comes in as
-//! [`Marked`](crate::ml::metric::marked::Marked), and the layout is the only one that opens it: figures of the oracle
+//! [`Marked`](pipe_ml::metric::marked::Marked), and the layout is the only one that opens it: figures of the oracle
 //! protocol get their mark there, on the name, on the shape and in a note.
 
 pub mod bars;

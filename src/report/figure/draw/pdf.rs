@@ -13,7 +13,7 @@ use flate2::read::ZlibEncoder;
 
 use super::subset::subset;
 use super::{Anchor, Colour, Drawing, Shape, Stroke, Text, coordinate, distinct, font};
-use crate::digest::Digest;
+use pipe_core::digest::Digest;
 
 /// Objects by number.
 const CATALOG: usize = 1;

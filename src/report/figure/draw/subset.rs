@@ -143,7 +143,7 @@ fn checksum(table: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::figure::draw::font::{FILE, glyph};
+    use crate::figure::draw::font::{FILE, glyph};
 
     /// The outline of a glyph as another reader of fonts sees it.
     fn outline(font: &[u8], glyph: u16) -> String {

@@ -1,0 +1,262 @@
+//! The harness around a stage in a process of its own: reads the job, runs the kind that it
+//! names, and speaks the protocol of [`crate::protocol`]; `docs/worker.md` describes it for people.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::getppid;
+use signal_hook::consts::SIGTERM;
+
+use crate::protocol::{Job, WorkerEvent};
+use crate::stage::Runner;
+use crate::work::{EventSink, Stopped, Work};
+
+/// How a worker process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    Done = 0,
+    /// The stage failed, panicked, or did not write what it declares.
+    Failed = 1,
+    /// The job could not be read, or names a kind that this program does not run.
+    BadJob = 2,
+    /// Stopped on request; the checkpoint is written.
+    Stopped = 3,
+}
+
+/// How often the runner hears that the process lives.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// Runs one job to its end. `runners` are what this program can run; `facts` are what it was built with, for
+/// the record.
+pub fn main(job: &Path, runners: &[&[Runner]], facts: &[(&str, &str)]) -> ExitCode {
+    ExitCode::from(run(job, runners, facts) as u8)
+}
+
+/// As [`main`], for a caller that ends the process itself.
+pub fn run(job: &Path, runners: &[&[Runner]], facts: &[(&str, &str)]) -> Exit {
+    match Wire::take_over_stdout() {
+        Ok(mut wire) => {
+            for (name, value) in facts {
+                wire.send(WorkerEvent::Fact { name: (*name).to_owned(), value: (*value).to_owned() });
+            }
+            work(job, runners, wire)
+        }
+        Err(error) => {
+            let complaint = format!("standard output cannot be used to talk to the runner: {error}\n");
+            let _ = io::stderr().write_all(complaint.as_bytes());
+            Exit::BadJob
+        }
+    }
+}
+
+fn work(job: &Path, runners: &[&[Runner]], mut wire: Wire) -> Exit {
+    let stop = Arc::new(AtomicBool::new(false));
+    // Without it a stop would be abrupt, but still a stop.
+    let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&stop));
+    wire.beat();
+    match prepare(job, runners) {
+        Ok((job, runner)) => perform(job, runner, &mut wire, stop),
+        Err(message) => {
+            wire.send(WorkerEvent::Failed { message });
+            Exit::BadJob
+        }
+    }
+}
+
+fn prepare<'r>(path: &Path, runners: &[&'r [Runner]]) -> Result<(Job, &'r Runner), String> {
+    let job =
+        Job::read(path).map_err(|error| format!("the job `{}` cannot be read: {error}", path.display()))?;
+    let runner =
+        runners.iter().copied().flatten().find(|runner| runner.kind == job.kind).ok_or_else(|| {
+            let kind = &job.kind;
+            format!("this program does not run stages of kind `{kind}`; is it of the same version as `pipe`?")
+        })?;
+    // Fails only if there is a pool already, which is then used.
+    let _ = rayon::ThreadPoolBuilder::new().num_threads(job.threads).build_global();
+    Ok((job, runner))
+}
+
+/// Runs the stage and says how it ended.
+fn perform(job: Job, runner: &Runner, events: &mut dyn EventSink, stop: Arc<AtomicBool>) -> Exit {
+    let outputs = job.outputs.clone();
+    let panic = remember_panics();
+    let mut work = Work::new(job, events).stopped_by(stop);
+    let result = catch_unwind(AssertUnwindSafe(|| (runner.run)(&mut work)));
+    drop(work);
+    let (event, exit) = match result {
+        Ok(Ok(())) => match outputs.iter().find(|(_, path)| !path.exists()) {
+            None => (WorkerEvent::Done, Exit::Done),
+            Some((name, _)) => failed(format!("the stage did not write its output `{name}`")),
+        },
+        Ok(Err(error)) if error.is::<Stopped>() => {
+            (WorkerEvent::Failed { message: error.to_string() }, Exit::Stopped)
+        }
+        Ok(Err(error)) => failed(format!("{error:#}")),
+        Err(_) => {
+            let message = panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            failed(message.unwrap_or_else(|| "it panicked".to_owned()))
+        }
+    };
+    events.send(event);
+    exit
+}
+
+fn failed(message: String) -> (WorkerEvent, Exit) {
+    (WorkerEvent::Failed { message }, Exit::Failed)
+}
+
+/// Where the last panic's message and place will be found. It is printed as ever, too.
+fn remember_panics() -> Arc<Mutex<Option<String>>> {
+    let remembered = Arc::new(Mutex::new(None));
+    let memory = Arc::clone(&remembered);
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let message = text.unwrap_or("no message");
+        let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
+        let sentence = format!("it panicked{}: {message}", place.unwrap_or_default());
+        *memory.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence);
+        print(panic);
+    }));
+    remembered
+}
+
+/// The way to the runner: what was standard output when the process started.
+#[derive(Clone)]
+struct Wire(Arc<Mutex<File>>);
+
+impl Wire {
+    /// From here on, whatever writes to descriptor 1 (a C++ library, a stray `println`) lands in
+    /// standard error and cannot garble the protocol.
+    fn take_over_stdout() -> io::Result<Self> {
+        let ours = io::stdout().as_fd().try_clone_to_owned()?;
+        rustix::stdio::dup2_stdout(io::stderr())?;
+        Ok(Self(Arc::new(Mutex::new(File::from(ours)))))
+    }
+
+    /// Says now and then that the process lives, and ends it when there is nobody to hear it.
+    fn beat(&self) {
+        let mut wire = self.clone();
+        let runner = getppid();
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(BEAT);
+                if getppid() != runner {
+                    std::process::exit(Exit::Failed as i32);
+                }
+                wire.send(WorkerEvent::Alive);
+            }
+        });
+    }
+}
+
+impl EventSink for Wire {
+    fn send(&mut self, event: WorkerEvent) {
+        let Ok(mut line) = serde_json::to_vec(&event) else { return };
+        line.push(b'\n');
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.write_all(&line).is_err() {
+            // The runner is gone: what we compute has no taker.
+            std::process::exit(Exit::Failed as i32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::digest::{Digest, StageKey};
+
+    #[derive(Default)]
+    struct Heard(Vec<WorkerEvent>);
+
+    impl EventSink for Heard {
+        fn send(&mut self, event: WorkerEvent) {
+            self.0.push(event);
+        }
+    }
+
+    /// What the test's only kind does is its body.
+    fn act(work: &mut Work) -> anyhow::Result<()> {
+        let body = work.job().body.as_str().unwrap_or_default().to_owned();
+        match body.as_str() {
+            "write" => std::fs::write(work.output("out")?, "x")?,
+            "nothing" => {}
+            "error" => return Err(anyhow::anyhow!("the disk is on fire").context("reading the data")),
+            "panic" => panic!("index 7 of 3"),
+            "wait" if work.should_stop() => return Err(Stopped.into()),
+            other => anyhow::bail!("no such act: {other}"),
+        }
+        Ok(())
+    }
+
+    const RUNNERS: &[Runner] = &[Runner { kind: "act", run: act }];
+
+    fn job(directory: &Path, act: &str) -> Job {
+        Job {
+            key: StageKey::new(Digest::of(b"key")),
+            instance: "act".into(),
+            kind: "act".into(),
+            body: act.into(),
+            inputs: BTreeMap::new(),
+            outputs: BTreeMap::from([("out".into(), directory.join("out"))]),
+            scratch: directory.to_owned(),
+            checkpoints: directory.to_owned(),
+            threads: 1,
+        }
+    }
+
+    fn perform_act(act: &str) -> (Exit, Vec<WorkerEvent>) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut heard = Heard::default();
+        let stop = Arc::new(AtomicBool::new(true));
+        let exit = perform(job(directory.path(), act), &RUNNERS[0], &mut heard, stop);
+        (exit, heard.0)
+    }
+
+    fn failed_with(message: &str) -> Vec<WorkerEvent> {
+        vec![WorkerEvent::Failed { message: message.into() }]
+    }
+
+    #[test]
+    fn the_last_event_says_how_it_ended() {
+        assert_eq!(perform_act("write"), (Exit::Done, vec![WorkerEvent::Done]));
+        let missing = failed_with("the stage did not write its output `out`");
+        assert_eq!(perform_act("nothing"), (Exit::Failed, missing));
+        let chain = failed_with("reading the data: the disk is on fire");
+        assert_eq!(perform_act("error"), (Exit::Failed, chain));
+        let (exit, events) = perform_act("wait");
+        assert_eq!((exit, events.last()), (Exit::Stopped, failed_with("stopped on request").last()));
+    }
+
+    #[test]
+    fn a_panic_is_told_with_its_message_and_place() {
+        let (exit, events) = perform_act("panic");
+        let [WorkerEvent::Failed { message }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(exit, Exit::Failed);
+        assert!(message.contains("harness.rs:") && message.ends_with("index 7 of 3"), "{message}");
+    }
+
+    #[test]
+    fn a_job_that_cannot_be_run_is_refused_with_a_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("job.json");
+        let refused = || prepare(&path, &[RUNNERS]).map(|_| ()).unwrap_err();
+        assert!(refused().contains("cannot be read"), "{}", refused());
+        let unknown = Job { kind: "train".into(), ..job(directory.path(), "") };
+        std::fs::write(&path, serde_json::to_vec(&unknown).unwrap()).unwrap();
+        assert!(refused().contains("does not run stages of kind `train`"), "{}", refused());
+    }
+}

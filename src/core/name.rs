@@ -1,0 +1,21 @@
+//! Names that a user chooses: of pipelines, stages, axes and variables.
+
+/// `[A-Za-z_][A-Za-z0-9_-]*`
+pub fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_') && bytes.all(is_name_byte)
+}
+
+/// As [`is_name`], with dots in between.
+pub fn is_dotted_name(text: &str) -> bool {
+    is_name(text.split('.').next().unwrap_or_default())
+        && text.split('.').all(|part| !part.is_empty() && part.bytes().all(is_name_byte))
+}
+
+pub fn is_name_byte(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b == b'-'
+}
+
+/// The reason that goes with a refused name.
+pub const NAME_RULE: &str =
+    "a name starts with a letter or `_` and goes on with letters, digits, `_` and `-`";

@@ -1,0 +1,248 @@
+//! Holds a second computation of a stage against the first.
+
+use std::collections::BTreeMap;
+
+use super::class::EnvironmentClass;
+use super::record::{LockedOutput, Record};
+use crate::spec::compare::{Compare, Tolerance};
+
+/// How one output, or one figure, came out the second time.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    Same,
+    /// Other bytes, which the policy allows; what allows them.
+    WithinTolerance(String),
+    /// Not compared: by the policy, or because it is never the same twice.
+    Ignored,
+    /// What differs, as a sentence.
+    Different(String),
+}
+
+/// One computation, as far as it is compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    pub outputs: &'a BTreeMap<String, LockedOutput>,
+    pub metrics: &'a BTreeMap<String, f64>,
+}
+
+impl<'a> From<&'a Record> for Side<'a> {
+    fn from(record: &'a Record) -> Self {
+        Self { outputs: &record.outputs, metrics: &record.metrics }
+    }
+}
+
+/// Reads an output of the first (`false`) or of the second side (`true`), if it is still there.
+pub type ReadOutput<'a> = &'a dyn Fn(bool, &LockedOutput) -> Option<Vec<u8>>;
+
+/// One verdict per output, by name, and one per figure that differs (`metrics.f1`).
+pub fn compare(first: Side, second: Side, policy: &Compare, read: ReadOutput) -> BTreeMap<String, Verdict> {
+    let mut verdicts = BTreeMap::new();
+    let figures = figures(first, second, policy, &mut verdicts);
+    for (name, old) in first.outputs {
+        let verdict = match second.outputs.get(name) {
+            _ if old.volatile || policy.ignore.contains(name) => Verdict::Ignored,
+            None => Verdict::Different("it is not there".into()),
+            Some(new) if new.blob == old.blob => Verdict::Same,
+            Some(new) => match policy.numbers.get(name) {
+                Some(&tolerance) => numbers(read(false, old), read(true, new), tolerance),
+                None => match &figures {
+                    Some(allowed) => Verdict::WithinTolerance(allowed.clone()),
+                    None => Verdict::Different(format!("{} -> {}", old.blob.short(), new.blob.short())),
+                },
+            },
+        };
+        verdicts.insert(name.clone(), verdict);
+    }
+    for name in second.outputs.keys().filter(|name| !first.outputs.contains_key(*name)) {
+        verdicts.insert(name.clone(), Verdict::Different("it is new".into()));
+    }
+    verdicts
+}
+
+/// Compares the figures; says what allows outputs to differ, if all that the policy names agree.
+fn figures(
+    first: Side,
+    second: Side,
+    policy: &Compare,
+    verdicts: &mut BTreeMap<String, Verdict>,
+) -> Option<String> {
+    let mut within = Vec::new();
+    let mut named = 0;
+    let names = first.metrics.keys().chain(second.metrics.keys()).chain(policy.metrics.keys());
+    for name in names.collect::<std::collections::BTreeSet<_>>() {
+        let tolerance = policy.metrics.get(name);
+        let (old, new) = (first.metrics.get(name), second.metrics.get(name));
+        let different = |text: String| (format!("metrics.{name}"), Verdict::Different(text));
+        match (old, new) {
+            (Some(old), Some(new)) if tolerance.copied().unwrap_or_default().allows(*old, *new) => {
+                if let Some(tolerance) = tolerance {
+                    named += 1;
+                    within.push(format!("{name} {old} -> {new} within {tolerance}"));
+                }
+            }
+            // With a policy for figures, the others are free, as the bytes are.
+            (Some(_), Some(_)) if tolerance.is_none() && !policy.metrics.is_empty() => {}
+            (Some(old), Some(new)) => verdicts.extend([different(format!("{old} -> {new}"))]),
+            (None, None) => verdicts.extend([different("the stage reports no such figure".into())]),
+            (Some(old), None) => verdicts.extend([different(format!("{old} is gone"))]),
+            (None, Some(new)) => verdicts.extend([different(format!("{new} is new"))]),
+        }
+    }
+    let all_agree = named > 0 && named == policy.metrics.len();
+    all_agree.then(|| within.join(", "))
+}
+
+fn numbers(old: Option<Vec<u8>>, new: Option<Vec<u8>>, tolerance: Tolerance) -> Verdict {
+    let (Some(old), Some(new)) = (old, new) else {
+        return Verdict::Different(
+            "its bytes differ, and the first version is not here to compare numbers".into(),
+        );
+    };
+    let (Ok(old), Ok(new)) = (String::from_utf8(old), String::from_utf8(new)) else {
+        return Verdict::Different("its bytes differ, and it is not text".into());
+    };
+    let (old, new) = (tokens(&old), tokens(&new));
+    if old.len() != new.len() {
+        return Verdict::Different("the text around its numbers differs".into());
+    }
+    for (old, new) in old.iter().zip(&new) {
+        match (old, new) {
+            (Token::Number(_, a), Token::Number(_, b)) if tolerance.allows(*a, *b) => {}
+            (Token::Number(a, _), Token::Number(b, _)) => return Verdict::Different(format!("{a} -> {b}")),
+            (old, new) if old == new => {}
+            _ => return Verdict::Different("the text around its numbers differs".into()),
+        }
+    }
+    Verdict::WithinTolerance(format!("all numbers within {tolerance}"))
+}
+
+#[derive(Debug, PartialEq)]
+enum Token<'a> {
+    Number(&'a str, f64),
+    Text(&'a str),
+}
+
+/// Numbers, and what is between them. A sign belongs to a number that does not follow a word.
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let bytes = text.as_bytes();
+    let mut tokens = Vec::new();
+    let (mut begin, mut at) = (0, 0);
+    while at < bytes.len() {
+        let in_word = at > 0
+            && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_' || bytes[at - 1] == b'.');
+        let length = if in_word { 0 } else { number_length(&bytes[at..]) };
+        let number = text.get(at..at + length).filter(|text| !text.is_empty());
+        match number.and_then(|text| Some((text, text.parse::<f64>().ok()?))) {
+            Some((number, value)) => {
+                if begin < at {
+                    tokens.push(Token::Text(&text[begin..at]));
+                }
+                tokens.push(Token::Number(number, value));
+                at += length;
+                begin = at;
+            }
+            None => at += 1,
+        }
+    }
+    if begin < bytes.len() {
+        tokens.push(Token::Text(&text[begin..]));
+    }
+    tokens
+}
+
+fn number_length(bytes: &[u8]) -> usize {
+    let digits =
+        |from: usize| bytes[from.min(bytes.len())..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let mut at = usize::from(matches!(bytes.first(), Some(b'-' | b'+')));
+    let whole = digits(at);
+    at += whole;
+    let mut fraction = 0;
+    if bytes.get(at) == Some(&b'.') {
+        fraction = digits(at + 1);
+        at += if whole + fraction > 0 { 1 + fraction } else { 0 };
+    }
+    if whole + fraction == 0 {
+        return 0;
+    }
+    if matches!(bytes.get(at), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(at + 1), Some(b'-' | b'+')));
+        let exponent = digits(at + 1 + sign);
+        at += if exponent > 0 { 1 + sign + exponent } else { 0 };
+    }
+    at
+}
+
+/// The words in which two classes differ, for people; nothing if they are one class.
+pub fn class_difference(then: &EnvironmentClass, now: &EnvironmentClass) -> Option<String> {
+    (then != now).then(|| format!("it was computed on `{then}`, and here it is `{now}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipe_core::digest::{BlobId, Digest};
+
+    fn outputs(pairs: &[(&str, &str)]) -> BTreeMap<String, LockedOutput> {
+        let output = |content: &str| LockedOutput {
+            blob: BlobId::new(Digest::of(content.as_bytes())),
+            bytes: 1,
+            directory: false,
+            volatile: false,
+        };
+        pairs.iter().map(|(name, content)| (name.to_string(), output(content))).collect()
+    }
+
+    fn metrics(f1: f64) -> BTreeMap<String, f64> {
+        BTreeMap::from([("f1".to_owned(), f1)])
+    }
+
+    fn judge(policy: &str, first: (&str, f64), second: (&str, f64)) -> BTreeMap<String, Verdict> {
+        let policy: Compare = serde_yaml::from_str(policy).unwrap();
+        let (a, b) = (outputs(&[("t", first.0)]), outputs(&[("t", second.0)]));
+        let (x, y) = (metrics(first.1), metrics(second.1));
+        let read = |second_side: bool, _: &LockedOutput| {
+            Some(if second_side { second.0 } else { first.0 }.as_bytes().to_vec())
+        };
+        compare(Side { outputs: &a, metrics: &x }, Side { outputs: &b, metrics: &y }, &policy, &read)
+    }
+
+    #[test]
+    fn exact_means_bytes_and_figures() {
+        assert_eq!(judge("exact", ("a", 0.5), ("a", 0.5))["t"], Verdict::Same);
+        assert!(matches!(judge("exact", ("a", 0.5), ("b", 0.5))["t"], Verdict::Different(_)));
+        let verdicts = judge("exact", ("a", 0.5), ("a", 0.6));
+        assert_eq!(verdicts["metrics.f1"], Verdict::Different("0.5 -> 0.6".into()));
+    }
+
+    #[test]
+    fn a_tolerance_for_a_figure_frees_the_bytes_but_only_as_far_as_it_goes() {
+        let policy = "{ metrics: { f1: { abs: 0.01 } } }";
+        assert!(matches!(judge(policy, ("a", 0.5), ("b", 0.505))["t"], Verdict::WithinTolerance(_)));
+        let far = judge(policy, ("a", 0.5), ("b", 0.6));
+        assert!(matches!(far["t"], Verdict::Different(_)) && far.contains_key("metrics.f1"));
+        let misspelt = judge("{ metrics: { f2: { abs: 1 } } }", ("a", 0.5), ("b", 0.5));
+        assert!(matches!(misspelt["metrics.f2"], Verdict::Different(_)), "a figure that is not there");
+        assert!(matches!(misspelt["t"], Verdict::Different(_)));
+    }
+
+    #[test]
+    fn numbers_in_text_may_differ_and_the_text_may_not() {
+        let policy = "{ numbers: { t: { abs: 0.01 } } }";
+        let verdict = |a, b| judge(policy, (a, 0.0), (b, 0.0))["t"].clone();
+        assert!(matches!(verdict("f1,0.500\nx2 -3e-2", "f1,0.501\nx2 -3e-2"), Verdict::WithinTolerance(_)));
+        assert_eq!(verdict("f1,0.5", "f1,0.6"), Verdict::Different("0.5 -> 0.6".into()));
+        assert!(matches!(verdict("f1,0.5", "f2,0.5"), Verdict::Different(_)), "a digit in a word is text");
+        assert!(matches!(verdict("0.5,", "0.5;"), Verdict::Different(_)));
+    }
+
+    #[test]
+    fn what_is_volatile_or_ignored_is_not_compared() {
+        assert_eq!(judge("{ ignore: [t] }", ("a", 0.0), ("b", 0.0))["t"], Verdict::Ignored);
+        let mut volatile = outputs(&[("t", "a")]);
+        volatile.get_mut("t").unwrap().volatile = true;
+        let (other, none) = (outputs(&[("t", "b")]), BTreeMap::new());
+        let side = |outputs| Side { outputs, metrics: &none };
+        let verdicts = compare(side(&volatile), side(&other), &Compare::default(), &|_, _| None);
+        assert_eq!(verdicts["t"], Verdict::Ignored);
+    }
+}

@@ -1,0 +1,241 @@
+//! Whether a pipeline, as it is written now, still gives the keys that its lock records. Needs no
+//! data and no cache: the content of an input is what the lock records as its producer's output.
+
+use std::path::Path;
+
+use super::record::{Lock, Record};
+use super::report::Check;
+use pipe_core::digest::BlobId;
+use pipe_core::key::KeyParts;
+
+use crate::plan::key;
+use crate::plan::{Change, Plan, Why};
+use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
+
+/// One check per instance, in an order in which what is needed comes first, then one per record
+/// that the pipeline no longer has, then the placed paths. `present` gives the content of a file of
+/// the user's that is here; for one that is not, the lock's word is taken.
+pub fn follow(plan: &Plan, lock: &Lock, present: &dyn Fn(&Path) -> Option<BlobId>) -> Vec<Check> {
+    let follower = Follower { plan, lock, present };
+    let instances = plan.topological().iter().map(|&index| follower.instance(index));
+    let mut checks: Vec<Check> = instances.collect();
+    let names: std::collections::BTreeSet<String> =
+        plan.pipeline().instances.iter().map(|instance| instance.id.to_string()).collect();
+    for name in lock.stages.keys().filter(|name| !names.contains(*name)) {
+        checks.push(Check::drift("stage", name, "the lock has it, and the pipeline no longer does"));
+    }
+    checks.extend(follower.placements());
+    checks
+}
+
+struct Follower<'a> {
+    plan: &'a Plan,
+    lock: &'a Lock,
+    present: &'a dyn Fn(&Path) -> Option<BlobId>,
+}
+
+impl Follower<'_> {
+    fn instance(&self, index: InstanceIndex) -> Check {
+        let instance = self.plan.instance(index);
+        let name = instance.id.to_string();
+        let Some(record) = self.lock.stages.get(&name) else {
+            return Check::drift(
+                "stage",
+                &name,
+                "it is not in the lock; run the pipeline, or `pipe lock --rebuild`",
+            );
+        };
+        if self.lock.edited.contains(&name) {
+            let message =
+                "its record in the lock was edited, or merged line by line: it does not match its seal";
+            return Check::drift("stage", &name, message);
+        }
+        match self.flaw(instance, record) {
+            None => Check::same("stage", &name),
+            Some(flaw) => Check::drift("stage", &name, flaw),
+        }
+    }
+
+    fn flaw(&self, instance: &Instance, record: &Record) -> Option<String> {
+        if record.parts.key() != record.key {
+            return Some(
+                "in the lock, its key does not follow from the ingredients that stand beside it".into(),
+            );
+        }
+        let now = match self.parts(instance, record) {
+            Ok(parts) => parts,
+            Err(flaw) => return Some(flaw),
+        };
+        if let Why::Changed { changes } = Why::between(&record.parts, &now) {
+            let told: Vec<String> = changes.iter().map(|change| self.told(instance, change)).collect();
+            return Some(told.join(", "));
+        }
+        let policy = instance.compare.to_string();
+        (policy != record.compare)
+            .then(|| format!("`compare` is `{policy}` in the pipeline and `{}` in the lock", record.compare))
+    }
+
+    fn parts(&self, instance: &Instance, record: &Record) -> Result<KeyParts, String> {
+        let mut found = Vec::with_capacity(instance.inputs.len());
+        for input in &instance.inputs {
+            let contents: Result<Vec<BlobId>, String> =
+                input.sources.iter().map(|source| self.content(input, source, record)).collect();
+            found.push(contents?);
+        }
+        Ok(key::parts(instance, &key::contents(instance, &found)))
+    }
+
+    fn content(&self, input: &Input, source: &Source, record: &Record) -> Result<BlobId, String> {
+        let slot = &input.slot;
+        let recorded = || {
+            let content = record.parts.get(&format!("inputs.{slot}")).and_then(|digest| digest.parse().ok());
+            content.ok_or_else(|| format!("the lock does not record the content of its input `{slot}`"))
+        };
+        match source {
+            Source::Output { producer, output, .. } => {
+                let producer = self.plan.instance(*producer).id.to_string();
+                let locked = self.lock.stages.get(&producer).and_then(|record| record.outputs.get(output));
+                locked.map(|output| output.blob).ok_or_else(|| {
+                    format!("its input `{slot}` is `{output}` of `{producer}`, which the lock does not have")
+                })
+            }
+            Source::Path(path) => (self.present)(path).map_or_else(recorded, Ok),
+            Source::DataFile { .. } => recorded(),
+        }
+    }
+
+    /// A change with the name of the file or the stage that it comes from.
+    fn told(&self, instance: &Instance, change: &Change) -> String {
+        let input = instance.inputs.iter().find(|input| {
+            let slot = change.name.strip_prefix("inputs.").and_then(|rest| rest.strip_prefix(&input.slot));
+            slot.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
+        });
+        match input.and_then(|input| input.sources.first()) {
+            Some(Source::Path(path)) => format!("{change}: the file `{}` is another", path.display()),
+            Some(Source::Output { producer, .. }) if change.new.is_some() && change.old.is_some() => {
+                let producer = &self.plan.instance(*producer).id.stage;
+                format!("{change}: it is not what the lock records of `{producer}`")
+            }
+            _ => change.to_string(),
+        }
+    }
+
+    fn placements(&self) -> Vec<Check> {
+        let mut checks = Vec::new();
+        let pipeline = self.plan.pipeline();
+        let mut wanted = std::collections::BTreeSet::new();
+        for placement in &pipeline.placements {
+            let path = placement.path.display().to_string();
+            let producer = pipeline.instances[placement.instance.0].id.to_string();
+            let given =
+                self.lock.stages.get(&producer).and_then(|record| record.outputs.get(&placement.output));
+            let problem = match (self.lock.placed.get(&path), given) {
+                (None, _) => Some("the pipeline places it, and the lock does not know it".to_owned()),
+                (Some(placed), Some(given)) if *placed != given.blob => {
+                    Some(format!("in the lock it is not the output `{}` of `{producer}`", placement.output))
+                }
+                _ => None,
+            };
+            checks.extend(problem.map(|problem| Check::drift("file", &path, problem)));
+            wanted.insert(path);
+        }
+        for path in self.lock.placed.keys().filter(|path| !wanted.contains(*path)) {
+            checks.push(Check::drift("file", path, "the lock has it, and the pipeline no longer places it"));
+        }
+        checks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::report::Outcome;
+    use super::super::{EnvironmentClass, LockedOutput};
+    use super::*;
+    use crate::plan::sample;
+    use crate::spec::pipeline::Pipeline;
+    use pipe_core::digest::Digest;
+
+    fn blob(content: &str) -> BlobId {
+        BlobId::new(Digest::of(content.as_bytes()))
+    }
+
+    fn pipeline() -> Pipeline {
+        sample::pipeline(vec![sample::stage("data", &[]), sample::stage("train", &[0])])
+    }
+
+    /// What a run of the pipeline would record, had each stage given its own name.
+    fn locked(pipeline: &Pipeline) -> Lock {
+        let mut lock = Lock { pipeline: pipeline.name.clone(), ..Lock::default() };
+        for instance in &pipeline.instances {
+            let found: Vec<Vec<BlobId>> = instance.inputs.iter().map(|_| vec![blob("data")]).collect();
+            let parts = key::parts(instance, &key::contents(instance, &found));
+            let output =
+                LockedOutput { blob: blob(&instance.id.stage), bytes: 1, directory: false, volatile: false };
+            let record = Record {
+                key: parts.key(),
+                class: EnvironmentClass::from_text("x86_64"),
+                compare: instance.compare.to_string(),
+                parts,
+                outputs: BTreeMap::from([("out".to_owned(), output)]),
+                metrics: BTreeMap::new(),
+            };
+            lock.stages.insert(instance.id.to_string(), record);
+        }
+        lock
+    }
+
+    fn drifts(pipeline: Pipeline, lock: &Lock) -> Vec<(String, String)> {
+        let checks = follow(&Plan::new(pipeline).unwrap(), lock, &|_| None);
+        let drifted = checks.into_iter().filter(|check| check.outcome != Outcome::Same);
+        drifted.map(|check| (check.name, check.message)).collect()
+    }
+
+    #[test]
+    fn what_was_locked_follows() {
+        assert_eq!(drifts(pipeline(), &locked(&pipeline())), []);
+    }
+
+    #[test]
+    fn an_edited_parameter_and_a_new_version_name_their_stage_and_not_those_after_it() {
+        let mut edited = pipeline();
+        edited.instances[0].params["name"] = "other".into();
+        let [(name, message)] = &drifts(edited, &locked(&pipeline()))[..] else { panic!() };
+        assert_eq!((name.as_str(), message.as_str()), ("data", "params.name \"data\" -> \"other\""));
+        let mut bumped = pipeline();
+        bumped.instances[1].version = 2;
+        assert_eq!(drifts(bumped, &locked(&pipeline())), [("train".to_owned(), "version 1 -> 2".to_owned())]);
+    }
+
+    #[test]
+    fn another_policy_is_drift_so_that_loosening_it_shows_in_the_lock() {
+        let mut loose = pipeline();
+        loose.instances[1].compare.ignore.insert("out".into());
+        let [(_, message)] = &drifts(loose, &locked(&pipeline()))[..] else { panic!() };
+        assert_eq!(message, "`compare` is `ignore=out` in the pipeline and `exact` in the lock");
+    }
+
+    #[test]
+    fn a_lock_that_contradicts_itself_is_drift() {
+        let mut lock = locked(&pipeline());
+        lock.stages.get_mut("data").unwrap().outputs.get_mut("out").unwrap().blob = blob("swapped");
+        let [(name, message)] = &drifts(pipeline(), &lock)[..] else { panic!() };
+        assert!(name == "train" && message.contains("not what the lock records of `data`"), "{message}");
+        let mut lock = locked(&pipeline());
+        lock.stages.get_mut("train").unwrap().key = lock.stages["data"].key;
+        assert!(drifts(pipeline(), &lock)[0].1.contains("does not follow"));
+        let mut lock = locked(&pipeline());
+        lock.edited.insert("data".into());
+        assert!(drifts(pipeline(), &lock)[0].1.contains("seal"));
+    }
+
+    #[test]
+    fn stages_that_came_and_went_are_both_told() {
+        let shorter = sample::pipeline(vec![sample::stage("data", &[])]);
+        assert_eq!(drifts(shorter, &locked(&pipeline()))[0].0, "train");
+        let mut lock = locked(&pipeline());
+        lock.stages.remove("train");
+        assert!(drifts(pipeline(), &lock)[0].1.contains("not in the lock"));
+    }
+}

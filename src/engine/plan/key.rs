@@ -1,0 +1,276 @@
+//! Gathers the ingredients of an instance's key; [`pipe_core::key`] says which there are and why.
+
+use std::collections::BTreeMap;
+
+use pipe_core::key::KeyParts;
+use serde_json::Value;
+
+use crate::spec::pipeline::{Instance, Source};
+use pipe_core::digest::BlobId;
+use pipe_core::protocol::Axes;
+
+/// The content of one input artifact, under the name by which the stage asks for it.
+#[derive(Debug, Clone, Copy)]
+pub struct InputContent<'a> {
+    pub slot: &'a str,
+    /// For a member of a fan-in: what tells it from its siblings.
+    pub member: Option<&'a Axes>,
+    pub blob: BlobId,
+}
+
+/// The instance's inputs with the content that was found for each of their sources, in its order.
+pub fn contents<'a>(instance: &'a Instance, found: &[Vec<BlobId>]) -> Vec<InputContent<'a>> {
+    let mut contents = Vec::with_capacity(found.len());
+    for (input, found) in instance.inputs.iter().zip(found) {
+        for (source, &blob) in input.sources.iter().zip(found) {
+            let member = match source {
+                Source::Output { axes, .. } if input.many => Some(axes),
+                _ => None,
+            };
+            contents.push(InputContent { slot: &input.slot, member, blob });
+        }
+    }
+    contents
+}
+
+/// All that can change what the instance gives, once the content of its inputs is known. The
+/// members of a fan-in are handed over in the order in which the stage will see them.
+pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
+    let mut parts = BTreeMap::new();
+    parts.insert("kind".to_owned(), instance.kind.to_owned());
+    parts.insert("version".to_owned(), instance.version.to_string());
+    flatten("params".to_owned(), &instance.params, &mut parts);
+    for (name, value) in &instance.environment {
+        let value = value.as_deref().map_or_else(|| "unset".to_owned(), |text| Value::from(text).to_string());
+        parts.insert(format!("env.{name}"), value);
+    }
+    for input in inputs {
+        let content = input.blob.to_string();
+        let Some(axes) = input.member else {
+            parts.insert(format!("inputs.{}", input.slot), content);
+            continue;
+        };
+        let member = member_name(axes);
+        let order = parts.entry(format!("inputs.{}.order", input.slot)).or_default();
+        order.push_str(&member);
+        // The same artifact named twice is two members.
+        let mut name = format!("inputs.{}{member}", input.slot);
+        while parts.contains_key(&name) {
+            name.push_str("[again]");
+        }
+        parts.insert(name, content);
+    }
+    KeyParts::new(parts)
+}
+
+fn member_name(axes: &Axes) -> String {
+    let pairs: Vec<String> = axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
+    format!("[{}]", pairs.join(","))
+}
+
+/// Objects become dotted names; everything else is one canonical text.
+fn flatten(name: String, value: &Value, parts: &mut BTreeMap<String, String>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (field, value) in fields {
+                let plain = field.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+                let field = if plain { field.clone() } else { Value::from(field.as_str()).to_string() };
+                flatten(format!("{name}.{field}"), value, parts);
+            }
+        }
+        _ => {
+            let mut text = String::new();
+            canonical(value, &mut text);
+            parts.insert(name, text);
+        }
+    }
+}
+
+/// JSON without spaces and with sorted keys, however the value was put together.
+fn canonical(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            let sorted: BTreeMap<_, _> = fields.iter().collect();
+            text.push('{');
+            for (position, (field, value)) in sorted.into_iter().enumerate() {
+                if position > 0 {
+                    text.push(',');
+                }
+                text.push_str(&Value::from(field.as_str()).to_string());
+                text.push(':');
+                canonical(value, text);
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (position, value) in items.iter().enumerate() {
+                if position > 0 {
+                    text.push(',');
+                }
+                canonical(value, text);
+            }
+            text.push(']');
+        }
+        leaf => text.push_str(&leaf.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use pipe_core::digest::{Digest, StageKey};
+
+    use super::*;
+    use crate::plan::sample;
+    use crate::spec::pipeline::{InstanceId, Resources};
+
+    fn blob(content: &[u8]) -> BlobId {
+        BlobId::new(Digest::of(content))
+    }
+
+    fn train() -> Instance {
+        let mut instance = sample::stage("train", &[]);
+        instance.kind = "train";
+        instance.version = 3;
+        instance.params = json!({
+            "optimiser": { "lr": 1e-4, "name": "adam" }, "epochs": 150, "layers": [64, { "b": 1, "a": 2 }],
+            "data": null, "extra": {}
+        });
+        instance.environment = vec![("OMP_WAIT_POLICY".into(), None), ("TOKEN".into(), Some("a\"b".into()))];
+        instance
+    }
+
+    fn key_of(instance: &Instance) -> StageKey {
+        let axes = vec![("seed".to_owned(), "1".to_owned())];
+        let inputs = [
+            InputContent { slot: "data", member: None, blob: blob(b"data") },
+            InputContent { slot: "from", member: Some(&axes), blob: blob(b"one") },
+        ];
+        parts(instance, &inputs).key()
+    }
+
+    #[test]
+    fn ingredients_are_named_as_people_read_them() {
+        let axes = vec![("variant".to_owned(), "adaptive".to_owned()), ("seed".to_owned(), "1".to_owned())];
+        let inputs = [
+            InputContent { slot: "data", member: None, blob: blob(b"data") },
+            InputContent { slot: "from", member: Some(&axes), blob: blob(b"one") },
+        ];
+        let parts = parts(&train(), &inputs);
+        let names: Vec<&str> = parts.iter().map(|(name, _)| name).collect();
+        assert_eq!(
+            names,
+            [
+                "env.OMP_WAIT_POLICY",
+                "env.TOKEN",
+                "inputs.data",
+                "inputs.from.order",
+                "inputs.from[variant=adaptive,seed=1]",
+                "kind",
+                "params.data",
+                "params.epochs",
+                "params.extra",
+                "params.layers",
+                "params.optimiser.lr",
+                "params.optimiser.name",
+                "version",
+            ]
+        );
+        assert_eq!(parts.get("params.optimiser.lr"), Some("0.0001"));
+        assert_eq!(parts.get("params.layers"), Some(r#"[64,{"a":2,"b":1}]"#));
+        assert_eq!(parts.get("env.TOKEN"), Some(r#""a\"b""#));
+        assert_eq!(parts.get("env.OMP_WAIT_POLICY"), Some("unset"));
+    }
+
+    /// Whoever changes these forgets everyone's cache; do it on purpose, with a new `FORMAT`.
+    #[test]
+    fn digests_are_pinned() {
+        assert_eq!(
+            KeyParts::new(BTreeMap::new()).key().to_string(),
+            "f890d5e4c96f8c6de1774241ebe709ce09ffca9b44e24cad0532043c2f2aa20b"
+        );
+        assert_eq!(
+            key_of(&train()).to_string(),
+            "766b76d71e17f1861067787577fea4367efb14211ec081f32d25d92d75dcafc2"
+        );
+    }
+
+    #[test]
+    fn what_does_not_reach_the_result_does_not_reach_the_key() {
+        let key = key_of(&train());
+        let mut twin = train();
+        twin.id = InstanceId { stage: "renamed".into(), axes: vec![("seed".into(), "7".into())] };
+        twin.resources = Resources { cpu: 8, mem: 1 << 30, gpu: 1 };
+        twin.retries = 5;
+        twin.compare.ignore.insert("out".into());
+        twin.body = json!({ "data": "another-stage" });
+        assert_eq!(key_of(&twin), key);
+        twin.params = serde_json::from_str(
+            r#"{ "extra": {}, "data": null, "layers": [64, {"a": 2, "b": 1}], "epochs": 150,
+                 "optimiser": { "name": "adam", "lr": 0.0001 } }"#,
+        )
+        .unwrap();
+        assert_eq!(key_of(&twin), key, "key order and the way a number is written");
+    }
+
+    #[test]
+    fn every_ingredient_reaches_the_key() {
+        type Edit = fn(&mut Instance);
+        let edits: [(&str, Edit); 10] = [
+            ("kind", |i| i.kind = "evaluate"),
+            ("version", |i| i.version += 1),
+            ("a nested parameter", |i| i.params["optimiser"]["lr"] = json!(3e-4)),
+            ("an element of a list", |i| i.params["layers"][0] = json!(65)),
+            ("the order of a list", |i| i.params["layers"] = json!([{ "b": 1, "a": 2 }, 64])),
+            ("a parameter more", |i| i.params["more"] = json!(false)),
+            ("text instead of a number", |i| i.params["epochs"] = json!("150")),
+            ("a dotted name instead of nesting", |i| {
+                i.params = json!({ "optimiser.lr": 1e-4, "optimiser.name": "adam", "epochs": 150,
+                    "layers": [64, { "b": 1, "a": 2 }], "data": null, "extra": {} });
+            }),
+            ("a variable that is set", |i| i.environment[0].1 = Some(String::new())),
+            ("a variable's value", |i| i.environment[1].1 = Some("other".into())),
+        ];
+        let mut seen = vec![("unchanged", key_of(&train()))];
+        for (what, edit) in edits {
+            let mut instance = train();
+            edit(&mut instance);
+            let key = key_of(&instance);
+            let same = seen.iter().find(|(_, other)| *other == key);
+            assert!(same.is_none(), "{what} gives the same key as {same:?}");
+            seen.push((what, key));
+        }
+    }
+
+    #[test]
+    fn the_inputs_reach_the_key_by_slot_content_member_and_order() {
+        let (one, two) =
+            (vec![("seed".to_owned(), "1".to_owned())], vec![("seed".to_owned(), "2".to_owned())]);
+        let single = |slot, content: &[u8]| {
+            parts(&train(), &[InputContent { slot, member: None, blob: blob(content) }]).key()
+        };
+        let fan_in = |members: &[(&Axes, &[u8])]| {
+            let inputs: Vec<_> = members
+                .iter()
+                .map(|(axes, content)| InputContent { slot: "from", member: Some(axes), blob: blob(content) })
+                .collect();
+            parts(&train(), &inputs).key()
+        };
+        let keys = [
+            single("data", b"a"),
+            single("data", b"b"),
+            single("idf", b"a"),
+            single("from", b"a"),
+            fan_in(&[(&one, b"a")]),
+            fan_in(&[(&two, b"a")]),
+            fan_in(&[(&one, b"a"), (&two, b"b")]),
+            fan_in(&[(&two, b"b"), (&one, b"a")]),
+            fan_in(&[(&one, b"a"), (&one, b"a")]),
+        ];
+        for (position, key) in keys.iter().enumerate() {
+            assert!(!keys[..position].contains(key), "input set {position} repeats an earlier key");
+        }
+    }
+}

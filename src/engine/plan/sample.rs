@@ -1,0 +1,48 @@
+//! Small pipelines for the tests of `plan` and `runner`.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::spec::pipeline::{Input, Instance, InstanceId, InstanceIndex, Pipeline, Resources, Source};
+use pipe_core::kind::{FILE, OutputDecl, Program};
+
+pub fn pipeline(instances: Vec<Instance>) -> Pipeline {
+    let file = PathBuf::from("sample.yaml");
+    Pipeline {
+        name: "sample".into(),
+        files: vec![file.clone()],
+        file,
+        instances,
+        placements: Vec::new(),
+        own_files: Vec::new(),
+    }
+}
+
+/// A stage with one output, `out`, that takes `in<N>` from the `N`th stage of the pipeline.
+pub fn stage(name: &str, needs: &[usize]) -> Instance {
+    let input = |&producer: &usize| Input {
+        slot: format!("in{producer}"),
+        many: false,
+        sources: vec![Source::Output {
+            producer: InstanceIndex(producer),
+            output: "out".into(),
+            artifact: FILE,
+            axes: Vec::new(),
+        }],
+    };
+    Instance {
+        id: InstanceId { stage: name.into(), axes: Vec::new() },
+        kind: "sample",
+        version: 1,
+        program: Program::Pipe,
+        params: serde_json::json!({ "name": name }),
+        body: Value::Null,
+        inputs: needs.iter().map(input).collect(),
+        outputs: vec![OutputDecl { name: "out".into(), artifact: FILE, file_name: "out".into() }],
+        environment: Vec::new(),
+        resources: Resources::default(),
+        retries: 0,
+        compare: Default::default(),
+    }
+}

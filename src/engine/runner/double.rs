@@ -1,0 +1,73 @@
+//! An executor without processes, for tests: what a stage does is a function of its task.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use super::executor::{Broken, Ended, Executor, Task, Usage};
+use super::stop::Urgency;
+use pipe_core::protocol::WorkerEvent;
+
+type Act = Box<dyn Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), Broken> + Sync>;
+
+#[derive(Default)]
+pub struct Double {
+    acts: BTreeMap<String, Act>,
+    ran: Mutex<Vec<String>>,
+    pub stopped: Arc<Mutex<Option<Urgency>>>,
+}
+
+impl Double {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Has the instance of this name do something else than write its text.
+    pub fn with(
+        mut self,
+        name: &str,
+        act: impl Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), Broken> + Sync + 'static,
+    ) -> Self {
+        self.acts.insert(name.to_owned(), Box::new(act));
+        self
+    }
+
+    /// What ran, in the order in which it started.
+    pub fn ran(&self) -> Vec<String> {
+        self.ran.lock().unwrap().clone()
+    }
+}
+
+/// The stage's text, or else its name, followed by the content of its inputs in brackets.
+pub fn write_text(task: &Task) -> Result<(), Broken> {
+    let params = &task.instance.params;
+    let text = params.get("text").or(params.get("name")).and_then(|text| text.as_str()).unwrap_or_default();
+    let inputs: String = task
+        .job
+        .inputs
+        .values()
+        .flatten()
+        .map(|input| fs::read_to_string(&input.path).unwrap_or_else(|e| e.to_string()))
+        .collect();
+    let constant = params.get("text").is_some();
+    for path in task.job.outputs.values() {
+        let content = if constant { text.to_owned() } else { format!("{text}({inputs})") };
+        fs::write(path, content).map_err(|error| Broken::Failed(error.to_string()))?;
+    }
+    Ok(())
+}
+
+impl Executor for Double {
+    fn execute(&self, task: &Task, report: &mut dyn FnMut(WorkerEvent)) -> Ended {
+        self.ran.lock().unwrap().push(task.job.instance.clone());
+        let outcome = match self.acts.get(&task.job.instance) {
+            Some(act) => act(task, report),
+            None => write_text(task),
+        };
+        Ended { outcome, usage: Usage { seconds: 2.0, cpu_seconds: 1.0, max_rss_bytes: 1 << 20 } }
+    }
+
+    fn stop(&self, urgency: Urgency) {
+        *self.stopped.lock().unwrap() = Some(urgency);
+    }
+}

@@ -1,0 +1,191 @@
+//! Finds out what an instance's key is and whether the store has its result, as soon as the
+//! content of its inputs is known. Shared by the run and by the survey.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use super::options::Options;
+use pipe_core::digest::{BlobId, StageKey};
+use pipe_core::key::KeyParts;
+
+use crate::plan::key;
+use crate::plan::{Plan, Why};
+use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
+use crate::store::manifest::{Manifest, Stored};
+use crate::store::{self, FailedAttempt, Lookup, PipelineState, Store};
+
+pub struct Inspector<'a> {
+    plan: &'a Plan,
+    store: &'a Store,
+    project: &'a Path,
+    pub state: PipelineState,
+    /// Each of the user's files is hashed once per run, so that all stages of a run mean the
+    /// same content by it.
+    sources: HashMap<&'a Path, Result<store::Source, String>>,
+    outputs: Vec<Option<BTreeMap<String, Stored>>>,
+    names: Vec<String>,
+}
+
+/// An instance with the content of its inputs and what follows from it.
+pub struct Prepared {
+    pub parts: KeyParts,
+    pub key: StageKey,
+    /// By input and by source, in the instance's order.
+    pub inputs: Vec<Vec<Content>>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Content {
+    Stored(Stored),
+    Source(store::Source),
+}
+
+impl Content {
+    pub fn blob(&self) -> BlobId {
+        match self {
+            Self::Stored(stored) => stored.blob,
+            Self::Source(source) => source.blob,
+        }
+    }
+}
+
+/// What the store says of an instance.
+pub enum Finding {
+    Hit(Box<Manifest>),
+    Miss(Why),
+}
+
+impl<'a> Inspector<'a> {
+    pub fn new(plan: &'a Plan, store: &'a Store, project: &'a Path) -> Self {
+        Self {
+            plan,
+            store,
+            project,
+            state: store.pipeline_state(&plan.pipeline().file),
+            sources: HashMap::new(),
+            outputs: vec![None; plan.len()],
+            names: plan.pipeline().instances.iter().map(|instance| instance.id.to_string()).collect(),
+        }
+    }
+
+    pub fn name(&self, index: InstanceIndex) -> &str {
+        &self.names[index.0]
+    }
+
+    pub fn outputs(&self, index: InstanceIndex) -> Option<&BTreeMap<String, Stored>> {
+        self.outputs[index.0].as_ref()
+    }
+
+    /// The instance has a result: what needs it can be prepared.
+    pub fn learn(&mut self, index: InstanceIndex, manifest: Manifest) {
+        self.outputs[index.0] = Some(manifest.outputs);
+    }
+
+    /// The key of an instance whose inputs are all known; a sentence where one cannot be read.
+    pub fn prepare(&mut self, index: InstanceIndex) -> Result<Prepared, String> {
+        let instance = self.plan.instance(index);
+        let mut inputs = Vec::with_capacity(instance.inputs.len());
+        for input in &instance.inputs {
+            let contents: Result<Vec<Content>, String> =
+                input.sources.iter().map(|source| self.content(input, source)).collect();
+            inputs.push(contents?);
+        }
+        let parts = parts(instance, &inputs);
+        Ok(Prepared { key: parts.key(), parts, inputs })
+    }
+
+    fn content(&mut self, input: &Input, source: &'a Source) -> Result<Content, String> {
+        match source {
+            Source::Output { producer, output, .. } => {
+                let known = self.outputs[producer.0].as_ref().and_then(|outputs| outputs.get(output));
+                known.copied().map(Content::Stored).ok_or_else(|| {
+                    let producer = self.name(*producer);
+                    format!(
+                        "`{producer}` has no output `{output}`, which the input `{}` asks for",
+                        input.slot
+                    )
+                })
+            }
+            Source::DataFile { dataset, file } => {
+                Err(format!("`{file}` of the data set `{dataset}` is not here yet; `pipe run` fetches it"))
+            }
+            Source::Path(path) => {
+                let digest = || self.store.digest_source(&self.project.join(path));
+                let known =
+                    self.sources.entry(path).or_insert_with(|| digest().map_err(|error| error.to_string()));
+                match known {
+                    Ok(source) => Ok(Content::Source(source.clone())),
+                    Err(problem) => Err(format!("the input `{}` cannot be used: {problem}", input.slot)),
+                }
+            }
+        }
+    }
+
+    pub fn look_up(&self, index: InstanceIndex, prepared: &Prepared) -> Finding {
+        match self.store.lookup(&prepared.key) {
+            Lookup::Hit(manifest) => Finding::Hit(manifest),
+            Lookup::Miss => Finding::Miss(self.why(index, prepared)),
+            Lookup::Damaged(problem) => Finding::Miss(Why::Damaged { problem }),
+        }
+    }
+
+    fn why(&self, index: InstanceIndex, prepared: &Prepared) -> Why {
+        match self.last(index) {
+            _ if self.failed(index).is_some_and(|failed| failed.key == prepared.key) => self.untried(index),
+            None => self.untried(index),
+            Some(last) if last == prepared.key => Why::Missing,
+            Some(last) => match self.store.record(last) {
+                Some(record) => Why::between(&record.parts, &prepared.parts),
+                None => Why::NoRecord,
+            },
+        }
+    }
+
+    /// The reason that is known before the inputs are: what else than they has changed.
+    pub fn known_so_far(&self, index: InstanceIndex) -> Option<Why> {
+        let Some(last) = self.last(index) else { return Some(self.untried(index)) };
+        let record = self.store.record(last)?;
+        let without_inputs = |parts: &KeyParts| {
+            let rest = parts.iter().filter(|(name, _)| !name.starts_with("inputs."));
+            KeyParts::new(rest.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        };
+        let now = key::parts(self.plan.instance(index), &[]);
+        let why = Why::between(&without_inputs(&record.parts), &now);
+        matches!(why, Why::Changed { .. }).then_some(why)
+    }
+
+    /// Why an instance without any result runs.
+    fn untried(&self, index: InstanceIndex) -> Why {
+        match self.failed(index) {
+            Some(FailedAttempt { run, .. }) => Why::Failed { run: run.clone() },
+            None => Why::NeverRun,
+        }
+    }
+
+    fn failed(&self, index: InstanceIndex) -> Option<&FailedAttempt> {
+        self.state.failed.get(self.name(index))
+    }
+
+    /// How long the instance took when it last ran.
+    pub fn last_seconds(&self, index: InstanceIndex) -> Option<f64> {
+        self.store.record(self.last(index)?).map(|record| record.seconds)
+    }
+
+    fn last(&self, index: InstanceIndex) -> Option<StageKey> {
+        self.state.last.get(self.name(index)).copied()
+    }
+}
+
+/// The result that the caller wants to be taken for an instance, if the store has it.
+pub fn known(store: &Store, options: &Options, index: InstanceIndex) -> Option<Box<Manifest>> {
+    match store.lookup(options.known.get(&index)?) {
+        Lookup::Hit(manifest) => Some(manifest),
+        Lookup::Miss | Lookup::Damaged(_) => None,
+    }
+}
+
+fn parts(instance: &Instance, inputs: &[Vec<Content>]) -> KeyParts {
+    let blobs: Vec<Vec<BlobId>> =
+        inputs.iter().map(|contents| contents.iter().map(Content::blob).collect()).collect();
+    key::parts(instance, &key::contents(instance, &blobs))
+}

@@ -1,0 +1,239 @@
+//! Hears what a process says on its two streams, until both are closed or it has died.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{ChildStderr, ChildStdout};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::child::ChildProcess;
+use pipe_core::protocol::{LogLevel, WorkerEvent};
+
+/// What becomes of the bytes of a stream.
+pub trait Ear {
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Nothing has come for so long.
+    fn wait(&mut self, _silence: Duration) {}
+}
+
+/// How long a dead process whose streams are still held open by a stranger goes unnoticed.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// What Linux gives a pipe.
+const PIPE_CAPACITY: usize = 64 << 10;
+
+/// Listens to both streams of a child that was started with pipes for them.
+pub fn until_the_end(
+    child: &mut ChildProcess<'_>,
+    stdout: &mut dyn Ear,
+    stderr: &mut dyn Ear,
+) -> io::Result<()> {
+    let mut out: Option<ChildStdout> = child.process.stdout.take();
+    let mut err: Option<ChildStderr> = child.process.stderr.take();
+    let mut buffer = [0; 8 << 10];
+    let mut heard = Instant::now();
+    let mut dead = false;
+    // What a dead process wrote is in the pipes already; a stranger may write on for ever.
+    let mut left = 2 * PIPE_CAPACITY / buffer.len();
+    while (out.is_some() || err.is_some()) && left > 0 {
+        let patience = if dead { Duration::ZERO } else { LOOK_AGAIN };
+        left -= usize::from(dead);
+        let [out_ready, err_ready] = wait_for_data(&out, &err, patience)?;
+        if out_ready {
+            heard = Instant::now();
+            pass_on(&mut out, &mut buffer, stdout)?;
+        }
+        if err_ready {
+            pass_on(&mut err, &mut buffer, stderr)?;
+        }
+        if !out_ready {
+            stdout.wait(heard.elapsed());
+        }
+        if !out_ready && !err_ready {
+            if dead {
+                break;
+            }
+            dead = child.has_ended()?;
+            if dead {
+                child.kill();
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pass_on<S: Read>(stream: &mut Option<S>, buffer: &mut [u8], ear: &mut dyn Ear) -> io::Result<()> {
+    let Some(open) = stream else { return Ok(()) };
+    match open.read(buffer) {
+        Ok(0) => *stream = None,
+        Ok(count) => ear.hear(&buffer[..count])?,
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Which of the two can be read from without waiting.
+fn wait_for_data(
+    out: &Option<ChildStdout>,
+    err: &Option<ChildStderr>,
+    at_most: Duration,
+) -> io::Result<[bool; 2]> {
+    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+    let streams = [out.as_ref().map(AsFd::as_fd), err.as_ref().map(AsFd::as_fd)];
+    let mut waiting: Vec<PollFd> =
+        streams.iter().flatten().map(|stream| PollFd::from_borrowed_fd(*stream, PollFlags::IN)).collect();
+    match poll(&mut waiting, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut answers = waiting.iter().map(|stream| !stream.revents().is_empty());
+    Ok(streams.map(|stream| stream.is_some() && answers.next().unwrap_or(false)))
+}
+
+/// Keeps a stream in a file, which is not made before there is something to keep.
+pub struct Kept<'a> {
+    path: &'a Path,
+    file: Option<File>,
+}
+
+impl<'a> Kept<'a> {
+    pub fn at(path: &'a Path) -> Self {
+        Self { path, file: None }
+    }
+}
+
+impl Ear for Kept<'_> {
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.file {
+            Some(file) => file.write_all(bytes),
+            none => none.insert(File::create(self.path)?).write_all(bytes),
+        }
+    }
+}
+
+/// A line longer than this is no event of ours; it is cut, so that it cannot fill the memory.
+const LONGEST_LINE: usize = 1 << 20;
+
+/// Puts the bytes of a worker together into lines, and lines into events.
+pub struct Events<'a> {
+    report: &'a mut dyn FnMut(WorkerEvent),
+    line: Vec<u8>,
+    /// Silence that is worth a warning, unless there has been one.
+    tolerated: Option<Duration>,
+    /// How the worker says it ended.
+    pub done: bool,
+    pub failed: Option<String>,
+}
+
+impl<'a> Events<'a> {
+    pub fn new(report: &'a mut dyn FnMut(WorkerEvent), tolerated: Duration) -> Self {
+        Self { report, line: Vec::new(), tolerated: Some(tolerated), done: false, failed: None }
+    }
+
+    /// Understands what came last, even without the end of its line.
+    pub fn end(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        match serde_json::from_slice(&line) {
+            Ok(WorkerEvent::Alive) => {}
+            Ok(WorkerEvent::Done) => self.done = true,
+            Ok(WorkerEvent::Failed { message }) => self.failed = Some(message),
+            Ok(event) => (self.report)(event),
+            Err(_) => {
+                let message = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if !message.is_empty() {
+                    (self.report)(WorkerEvent::Log { level: LogLevel::Info, message });
+                }
+            }
+        }
+    }
+}
+
+impl Ear for Events<'_> {
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || self.line.len() > LONGEST_LINE {
+                self.end();
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, silence: Duration) {
+        if self.tolerated.is_some_and(|tolerated| silence >= tolerated) {
+            self.tolerated = None;
+            let message = format!(
+                "its worker has said nothing for {:.0} s, not even that it lives; \
+                 the machine may be out of memory, or the process stopped",
+                silence.as_secs_f64()
+            );
+            (self.report)(WorkerEvent::Log { level: LogLevel::Warning, message });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(1000);
+
+    #[test]
+    fn events_survive_being_cut_anywhere_and_garbage_becomes_log_lines() {
+        let text = concat!(
+            "{\"event\":\"alive\"}\n",
+            "{\"event\":\"metric\",\"name\":\"f1\",\"value\":0.5}\n",
+            "hello from C++\n",
+            "{\"event\":\"unheard of\"}\n",
+            "\n",
+            "{\"event\":\"done\"}",
+        );
+        for size in 1..text.len() {
+            let mut heard = Vec::new();
+            let mut report = |event| heard.push(event);
+            let mut events = Events::new(&mut report, LONG);
+            for piece in text.as_bytes().chunks(size) {
+                events.hear(piece).unwrap();
+            }
+            events.end();
+            assert!(events.done && events.failed.is_none());
+            let log = |message: &str| WorkerEvent::Log { level: LogLevel::Info, message: message.into() };
+            assert_eq!(
+                heard,
+                [
+                    WorkerEvent::Metric { name: "f1".into(), value: 0.5 },
+                    log("hello from C++"),
+                    log("{\"event\":\"unheard of\"}"),
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn an_endless_line_does_not_fill_the_memory() {
+        let mut lines = 0;
+        let mut report = |_| lines += 1;
+        let mut events = Events::new(&mut report, LONG);
+        for _ in 0..5 {
+            events.hear(&vec![b'x'; LONGEST_LINE / 2 + 1]).unwrap();
+            assert!(events.line.len() <= LONGEST_LINE);
+        }
+        assert_eq!(lines, 2);
+    }
+
+    #[test]
+    fn a_silent_stream_makes_no_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("stdout");
+        let mut kept = Kept::at(&path);
+        assert!(!path.exists());
+        kept.hear(b"one ").unwrap();
+        kept.hear(b"two").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one two");
+    }
+}

@@ -1,0 +1,33 @@
+//! Runs a plan: the ready queue, resources, executors, events. No ML, no terminal.
+
+mod attempt;
+mod child;
+#[cfg(test)]
+mod command_tests;
+#[cfg(test)]
+mod double;
+pub mod event;
+pub mod executor;
+mod exit;
+mod inspect;
+mod journal;
+mod listen;
+pub mod local;
+pub mod machine;
+mod options;
+mod outputs;
+mod place;
+pub mod queue;
+mod run;
+mod slot;
+mod stop;
+mod survey;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod worker_tests;
+
+pub use options::{Judge, Options};
+pub use run::{RunError, run};
+pub use stop::{Stop, Urgency};
+pub use survey::{Outlook, survey};

@@ -1,0 +1,120 @@
+//! The runner and the worker's harness together, as two processes.
+
+#![allow(clippy::print_stdout, reason = "chatter on standard output is what is tested")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use pipe_core::digest::{Digest, StageKey};
+use pipe_core::harness;
+use pipe_core::protocol::{Job, LogLevel, WorkerEvent};
+use pipe_core::stage::Runner;
+use pipe_core::work::{Stopped, Work};
+
+use super::Urgency;
+use super::executor::{Broken, Executor, Task};
+use super::local::{LocalProcess, Programs};
+use crate::plan::sample;
+use crate::spec::pipeline::Instance;
+
+/// What the test's only kind does is its body.
+fn act(work: &mut Work) -> anyhow::Result<()> {
+    match work.job().body.as_str() {
+        Some("chatter") => {
+            // As a C++ library would: past Rust's own standard output.
+            std::fs::write("/proc/self/fd/1", "noise without a line end")?;
+            println!("more noise");
+            work.metric("f1", 0.5);
+            std::fs::write(work.output("out")?, "x")?;
+            Ok(())
+        }
+        Some("wait") => {
+            work.info("waiting");
+            while !work.should_stop() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::fs::write(work.job().checkpoints.join("epoch"), "3").context("checkpoint")?;
+            Err(Stopped.into())
+        }
+        other => anyhow::bail!("no such act: {other:?}"),
+    }
+}
+
+/// Not a test by itself: the body of the worker processes below.
+#[test]
+#[ignore = "started by other tests as a worker process"]
+fn as_a_process() {
+    let Some(job) = std::env::var_os("PIPE_TEST_JOB") else { return };
+    let runners: &[Runner] = &[Runner { kind: "act", run: act }];
+    let exit = harness::run(Path::new(&job), &[runners], &[]);
+    std::process::exit(exit as i32);
+}
+
+/// A `pipe` whose `pipe worker JOB` is the function above.
+fn executor(directory: &Path) -> LocalProcess {
+    use std::os::unix::fs::PermissionsExt;
+    let pipe = directory.join("pipe");
+    let test = std::env::current_exe().unwrap();
+    let script = format!(
+        "#!/bin/sh\nPIPE_TEST_JOB=\"$2\" exec '{}' --exact runner::worker_tests::as_a_process --ignored --nocapture -q\n",
+        test.display()
+    );
+    std::fs::write(&pipe, script).unwrap();
+    std::fs::set_permissions(&pipe, std::fs::Permissions::from_mode(0o755)).unwrap();
+    LocalProcess::new(Programs { pipe, command: pipe_stages::command::argv })
+}
+
+fn task<'a>(instance: &'a Instance, directory: &Path, act: &str) -> Task<'a> {
+    let path = |name: &str| -> PathBuf { directory.join(name) };
+    let job = Job {
+        key: StageKey::new(Digest::of(b"key")),
+        instance: "act".into(),
+        kind: "act".into(),
+        body: act.into(),
+        inputs: BTreeMap::new(),
+        outputs: BTreeMap::from([("out".into(), path("out"))]),
+        scratch: directory.to_owned(),
+        checkpoints: directory.to_owned(),
+        threads: 1,
+    };
+    Task {
+        instance,
+        job,
+        directory: directory.to_owned(),
+        stdout: path("stdout"),
+        stderr: path("stderr"),
+        gpus: Vec::new(),
+    }
+}
+
+#[test]
+fn chatter_on_standard_output_cannot_garble_the_protocol() {
+    let directory = tempfile::tempdir().unwrap();
+    let instance = sample::stage("act", &[]);
+    let task = task(&instance, directory.path(), "chatter");
+    let mut heard = Vec::new();
+    let ended = executor(directory.path()).execute(&task, &mut |event| heard.push(event));
+    assert_eq!(ended.outcome, Ok(()), "{}", std::fs::read_to_string(&task.stderr).unwrap());
+    assert!(heard.contains(&WorkerEvent::Metric { name: "f1".into(), value: 0.5 }), "{heard:?}");
+    let said =
+        |event: &WorkerEvent| matches!(event, WorkerEvent::Log { message, .. } if message.contains("noise"));
+    assert!(!heard.iter().any(said), "{heard:?}");
+    assert!(std::fs::read_to_string(&task.stderr).unwrap().contains("more noise"));
+}
+
+#[test]
+fn a_gentle_stop_lets_the_stage_write_its_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let instance = sample::stage("act", &[]);
+    let task = task(&instance, directory.path(), "wait");
+    let executor = executor(directory.path());
+    let ended = executor.execute(&task, &mut |event| {
+        if event == (WorkerEvent::Log { level: LogLevel::Info, message: "waiting".into() }) {
+            executor.stop(Urgency::Gently);
+        }
+    });
+    assert_eq!(ended.outcome, Err(Broken::Stopped));
+    assert_eq!(std::fs::read_to_string(directory.path().join("epoch")).unwrap(), "3");
+}

@@ -1,0 +1,131 @@
+//! Holds the axes that parameters speak of against those of what flows in.
+
+use std::collections::BTreeSet;
+
+use super::check::search;
+use super::index::SelectError;
+use super::problem::Problems;
+use super::resolve::{Member, Resolver};
+use super::source::Span;
+use pipe_core::kind::{AxisUse, AxisUses, InputDecl, SourceDecl};
+use pipe_core::reference::StageRef;
+use pipe_core::suggest::{closest, did_you_mean, listed};
+
+const STAGE: &str = "stage";
+
+/// Axes with their values, each once.
+#[derive(Default)]
+struct Known<'a>(Vec<(&'a str, BTreeSet<&'a str>)>);
+
+impl<'a> Known<'a> {
+    fn add(&mut self, axis: &'a str, values: impl IntoIterator<Item = &'a str>) {
+        match self.0.iter_mut().find(|(known, _)| *known == axis) {
+            Some((_, known)) => known.extend(values),
+            None => self.0.push((axis, values.into_iter().collect())),
+        }
+    }
+
+    fn values(&self, axis: &str) -> Option<&BTreeSet<&'a str>> {
+        self.0.iter().find(|(known, _)| *known == axis).map(|(_, values)| values)
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'a str> + Clone {
+        self.0.iter().map(|(axis, _)| *axis)
+    }
+}
+
+impl<'a> Resolver<'a> {
+    /// Reports axes and values that nothing has which flows in.
+    pub fn check_axes(&self, problems: &mut Problems) {
+        // A value that a stage with problems has on an axis may be what is wrong with it.
+        let values_known = self.members.iter().all(|member| member.checked.is_some());
+        for member in self.members {
+            let Some(checked) = &member.checked else { continue };
+            let wanted = &checked.content.axes;
+            if wanted.uses.is_empty() {
+                continue;
+            }
+            let Some(known) = self.known_axes(&checked.content.inputs, wanted) else { continue };
+            for named in wanted.uses.iter().filter(|named| values_known || named.value.is_none()) {
+                if let Some(error) = missing(named, wanted, &known, &member.draft.id.stage) {
+                    problems.push(member.problem(self.axis_span(member, named), error));
+                }
+            }
+        }
+    }
+
+    /// `None` if they cannot be known because of a problem that was reported elsewhere.
+    fn known_axes(&self, inputs: &[InputDecl], wanted: &'a AxisUses) -> Option<Known<'a>> {
+        let mut known = Known::default();
+        let mut found = false;
+        for input in inputs.iter().filter(|input| wanted.slots.contains(&input.slot.as_str())) {
+            let references = match &input.source {
+                SourceDecl::One(reference) => std::slice::from_ref(reference),
+                SourceDecl::Many(references) | SourceDecl::All(references) => references.as_slice(),
+                SourceDecl::Path(_) | SourceDecl::DataFile { .. } => return None,
+            };
+            self.add_axes(references, &mut known)?;
+            found = true;
+        }
+        for (axis, values) in &wanted.given {
+            known.add(axis, values.iter().copied());
+        }
+        found.then_some(known)
+    }
+
+    fn add_axes(&self, references: &[StageRef], known: &mut Known<'a>) -> Option<()> {
+        let mut stages = BTreeSet::new();
+        for reference in references {
+            let positions = self.index.find(reference).ok().filter(|positions| !positions.is_empty())?;
+            for id in positions.into_iter().map(|at| self.id(at)) {
+                stages.insert(id.stage.as_str());
+                id.axes.iter().for_each(|(axis, value)| known.add(axis, [value.as_str()]));
+            }
+        }
+        if stages.len() > 1 {
+            known.add(STAGE, stages);
+        }
+        Some(())
+    }
+
+    fn axis_span(&self, member: &Member, named: &AxisUse) -> Span {
+        let Some(content) = &member.stage.content else { return member.stage.name_span };
+        let Some(field) = content.body.get(named.field) else { return content.kind_span };
+        let mut scope = self.checker.instance_scope(member.draft);
+        let place = match &named.value {
+            Some(value) => search(value, field.get(&named.axis).unwrap_or(field), &mut scope),
+            None => {
+                let key = field.entry(&named.axis).map(|entry| entry.key_span);
+                key.or_else(|| search(&named.axis, field, &mut scope))
+            }
+        };
+        place.unwrap_or(field.span)
+    }
+}
+
+fn missing(named: &AxisUse, wanted: &AxisUses, known: &Known, stage: &str) -> Option<SelectError> {
+    let AxisUse { axis, value, .. } = named;
+    match (known.values(axis), value) {
+        (Some(values), Some(value)) if !values.contains(value.as_str()) => Some(SelectError {
+            message: format!("no input of `{stage}` has the value `{value}` on the axis `{axis}`"),
+            hint: did_you_mean(value, "its values are", values.iter().copied()),
+        }),
+        // Of an unknown axis everything is said where it is named.
+        (Some(_), _) | (None, Some(_)) => None,
+        (None, None) => {
+            let others = wanted.others.as_ref().filter(|_| named.or_other);
+            let noun = others.map(|others| format!(", and there is no {} of that name", others.noun));
+            let message = format!("no input of `{stage}` has the axis `{axis}`{}", noun.unwrap_or_default());
+            let words = others.into_iter().flat_map(|others| others.words.iter().copied());
+            let close = closest(axis, known.names().chain(words));
+            let hint = match (close, listed(known.names())) {
+                _ if axis == STAGE => Some(
+                    "`stage` tells the results of several stages apart; these are of one stage".to_owned(),
+                ),
+                (Some(close), _) => Some(format!("did you mean `{close}`?")),
+                (None, list) => list.map(|list| format!("the axes are: {list}")),
+            };
+            Some(SelectError { message, hint })
+        }
+    }
+}

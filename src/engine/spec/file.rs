@@ -1,0 +1,383 @@
+//! What a pipeline file may contain, apart from the stage kinds: the typed form that the reader
+//! checks against and that the JSON Schema is generated from.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZero;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::compare::Compare;
+use super::pipeline::Resources;
+use pipe_core::reference::StageRef;
+
+/// A pipeline for `pipe`.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineFile {
+    /// The name of the pipeline; its results go to `results/<name>/`.
+    pub name: String,
+    /// A file, or a list of files, that this one builds on. Relative to this file.
+    pub extends: Option<OneOrMany>,
+    /// Values to use as `${vars.name}`; `--set vars.name=value` overrides them.
+    pub vars: Option<AnyMap>,
+    /// Environment variables to use as `${env.NAME}`, each with its default. One without a
+    /// default must be set.
+    pub env: Option<BTreeMap<String, Option<PlainValue>>>,
+    /// The stages by name.
+    pub stages: AnyMap,
+    /// What to place outside the cache: a list of stages, or a map from path to reference.
+    pub outputs: Option<Outputs>,
+}
+
+/// One stage: exactly one kind with its parameters, and these keys beside it.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageSettings {
+    /// One instance per combination of the axes' values.
+    pub matrix: Option<Matrix>,
+    /// One instance per instance of another stage, which is `${each}`.
+    pub each: Option<StageRef>,
+    /// What an instance occupies while it runs.
+    pub resources: Option<ResourceRequest>,
+    /// How often to try again after a failure.
+    pub retries: Option<u32>,
+    /// How equal a second computation has to be; `exact` unless stated.
+    pub compare: Option<Compare>,
+    /// For people.
+    pub description: Option<String>,
+}
+
+/// The keys of [`StageSettings`]: every other key of a stage is meant as its kind.
+pub(super) const STAGE_SETTINGS: [&str; 6] =
+    ["matrix", "each", "resources", "retries", "compare", "description"];
+
+/// What an instance occupies while it runs.
+#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResourceRequest {
+    /// Threads. 1 unless stated.
+    pub cpu: Option<NonZero<usize>>,
+    /// Memory, such as `500MB` or `4GB`.
+    pub mem: Option<Memory>,
+    /// Graphics cards. 0 unless stated.
+    pub gpu: Option<usize>,
+}
+
+impl ResourceRequest {
+    pub fn resources(&self) -> Resources {
+        let Resources { cpu, mem, gpu } = Resources::default();
+        Resources {
+            cpu: self.cpu.map_or(cpu, NonZero::get),
+            mem: self.mem.map_or(mem, |memory| memory.bytes),
+            gpu: self.gpu.unwrap_or(gpu),
+        }
+    }
+}
+
+/// An amount of memory: a number and its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    pub bytes: u64,
+}
+
+impl Memory {
+    fn parse(text: &str) -> Option<Self> {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, unit) = text.split_at(end);
+        let factor: f64 = match unit.trim_start().to_ascii_lowercase().as_str() {
+            "b" => 1.0,
+            "kb" => 1e3,
+            "mb" => 1e6,
+            "gb" => 1e9,
+            "tb" => 1e12,
+            "kib" => 1024.0,
+            "mib" => 1024f64.powi(2),
+            "gib" => 1024f64.powi(3),
+            "tib" => 1024f64.powi(4),
+            _ => return None,
+        };
+        let bytes = (number.parse::<f64>().ok()? * factor).round();
+        (1.0..1e18).contains(&bytes).then_some(Self { bytes: bytes as u64 })
+    }
+}
+
+impl<'de> Deserialize<'de> for Memory {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MemoryVisitor;
+        impl Visitor<'_> for MemoryVisitor {
+            type Value = Memory;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an amount of memory with its unit, such as `4GB`")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Memory, E> {
+                Memory::parse(text).ok_or_else(|| {
+                    E::custom(format_args!(
+                        "`{text}` is not an amount of memory; write it like `500MB` or `4GB`"
+                    ))
+                })
+            }
+        }
+        deserializer.deserialize_any(MemoryVisitor)
+    }
+}
+
+impl JsonSchema for Memory {
+    fn schema_name() -> Cow<'static, str> {
+        "Memory".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[0-9.]+ *([kKmMgGtT]i?)?[bB]$|\\$\\{" })
+    }
+}
+
+/// A map whose content is read elsewhere.
+#[derive(Debug)]
+pub struct AnyMap;
+
+impl<'de> Deserialize<'de> for AnyMap {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyMapVisitor;
+        impl<'de> Visitor<'de> for AnyMapVisitor {
+            type Value = AnyMap;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a map")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyMap, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(AnyMap)
+            }
+        }
+        deserializer.deserialize_any(AnyMapVisitor)
+    }
+}
+
+impl JsonSchema for AnyMap {
+    fn schema_name() -> Cow<'static, str> {
+        "AnyMap".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}
+
+/// The axes of a stage, with `include` and `exclude`; [`super::matrix`] reads its content.
+#[derive(Debug)]
+pub struct Matrix;
+
+impl<'de> Deserialize<'de> for Matrix {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        AnyMap::deserialize(deserializer).map(|AnyMap| Matrix)
+    }
+}
+
+impl JsonSchema for Matrix {
+    fn schema_name() -> Cow<'static, str> {
+        "Matrix".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let value = generator.subschema_for::<PlainValue>();
+        let combination = json_schema!({ "type": "object", "additionalProperties": value });
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "include": {
+                    "description": "Further combinations; each names every axis.",
+                    "type": "array",
+                    "items": combination,
+                },
+                "exclude": {
+                    "description": "Combinations to leave out; each names some of the axes.",
+                    "type": "array",
+                    "items": combination,
+                },
+            },
+            "additionalProperties": {
+                "description": "An axis and its values.",
+                "type": "array",
+                "items": value,
+                "minItems": 1,
+            },
+        })
+    }
+}
+
+/// Text, a number, true or false.
+#[derive(Debug)]
+pub struct PlainValue;
+
+impl<'de> Deserialize<'de> for PlainValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct PlainVisitor;
+        impl Visitor<'_> for PlainVisitor {
+            type Value = PlainValue;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("text, a number, true or false")
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<PlainValue, E> {
+                Ok(PlainValue)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<PlainValue, E> {
+                Ok(PlainValue)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<PlainValue, E> {
+                Ok(PlainValue)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<PlainValue, E> {
+                Ok(PlainValue)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<PlainValue, E> {
+                Ok(PlainValue)
+            }
+        }
+        deserializer.deserialize_any(PlainVisitor)
+    }
+}
+
+impl JsonSchema for PlainValue {
+    fn schema_name() -> Cow<'static, str> {
+        "PlainValue".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "number", "boolean"] })
+    }
+}
+
+/// A text or a list of texts.
+#[derive(Debug)]
+pub struct OneOrMany(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for OneOrMany {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OneOrManyVisitor;
+        impl<'de> Visitor<'de> for OneOrManyVisitor {
+            type Value = OneOrMany;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("the path of a file, or a list of them")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<OneOrMany, E> {
+                Ok(OneOrMany(vec![text.to_owned()]))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(text) = list.next_element()? {
+                    texts.push(text);
+                }
+                Ok(OneOrMany(texts))
+            }
+        }
+        deserializer.deserialize_any(OneOrManyVisitor)
+    }
+}
+
+impl JsonSchema for OneOrMany {
+    fn schema_name() -> Cow<'static, str> {
+        "OneOrMany".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
+    }
+}
+
+/// What is placed outside the cache.
+#[derive(Debug)]
+pub enum Outputs {
+    /// Every output of these, under its own name.
+    List(Vec<StageRef>),
+    /// A path, or a directory that ends in `/`, and what goes there.
+    Map(Vec<(String, StageRef)>),
+}
+
+impl<'de> Deserialize<'de> for Outputs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct OutputsVisitor;
+        impl<'de> Visitor<'de> for OutputsVisitor {
+            type Value = Outputs;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a list of stages, or a map from path to stage")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Outputs, A::Error> {
+                let mut references = Vec::new();
+                while let Some(reference) = list.next_element()? {
+                    references.push(reference);
+                }
+                Ok(Outputs::List(references))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outputs, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Outputs::Map(pairs))
+            }
+        }
+        deserializer.deserialize_any(OutputsVisitor)
+    }
+}
+
+impl JsonSchema for Outputs {
+    fn schema_name() -> Cow<'static, str> {
+        "Outputs".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let reference = generator.subschema_for::<StageRef>();
+        json_schema!({
+            "anyOf": [
+                { "type": "array", "items": reference },
+                { "type": "object", "additionalProperties": reference },
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_a_unit() {
+        let bytes = |text| Memory::parse(text).map(|memory| memory.bytes);
+        assert_eq!(bytes("4GB"), Some(4_000_000_000));
+        assert_eq!(bytes("1.5 KiB"), Some(1536));
+        assert_eq!(bytes("500mb"), Some(500_000_000));
+        for bad in ["", "4", "GB", "4 apples", "-4GB", "0GB", "1..5GB", "99999999TB"] {
+            assert_eq!(bytes(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Variables from the command line: `--set vars.epochs=3`.
+
+use std::str::FromStr;
+
+use super::node::{Data, Node, parse};
+use super::problem::{Problem, Problems};
+use super::source::{Sources, Span};
+use pipe_core::name::is_name;
+use pipe_core::suggest::did_you_mean;
+
+/// A new value for a variable that the pipeline has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Override {
+    /// Below `vars`.
+    path: Vec<String>,
+    /// YAML.
+    value: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadOverride {
+    #[error("`{0}` has no `=`; write `vars.name=value`")]
+    NoValue(String),
+    #[error("`{0}` cannot be set; only variables can: `vars.name=value`")]
+    NotAVariable(String),
+}
+
+impl FromStr for Override {
+    type Err = BadOverride;
+
+    fn from_str(text: &str) -> Result<Self, BadOverride> {
+        let (name, value) = text.split_once('=').ok_or_else(|| BadOverride::NoValue(text.to_owned()))?;
+        let mut path = name.trim().split('.').map(str::to_owned);
+        let root = path.next();
+        let path: Vec<_> = path.collect();
+        if root.as_deref() != Some("vars") || path.is_empty() || !is_name(&path[0]) {
+            return Err(BadOverride::NotAVariable(name.trim().to_owned()));
+        }
+        Ok(Self { path, value: value.to_owned() })
+    }
+}
+
+impl Override {
+    /// Puts the value into the tree of a whole pipeline.
+    pub(super) fn apply(&self, pipeline: &mut Node, sources: &mut Sources, problems: &mut Problems) {
+        let source = format!("--set vars.{}={}", self.path.join("."), self.value);
+        let file = sources.add(source, self.value.clone());
+        let Some(value) = parse(&self.value, file, problems) else { return };
+        let mut node = match &mut pipeline.data {
+            Data::Map(entries) => {
+                entries.iter_mut().find(|entry| entry.key == "vars").map(|entry| &mut entry.value)
+            }
+            _ => None,
+        };
+        let mut so_far = "vars".to_owned();
+        for key in &self.path {
+            let entries = match node.map(|node| &mut node.data) {
+                Some(Data::Map(entries)) => entries.as_mut_slice(),
+                Some(_) => {
+                    problems.push(Problem::new(
+                        Span::whole(file),
+                        format!("`{so_far}` is not a map; it has no key `{key}`"),
+                    ));
+                    return;
+                }
+                None => &mut [],
+            };
+            let Some(at) = entries.iter().position(|entry| entry.key == *key) else {
+                let problem =
+                    Problem::new(Span::whole(file), format!("there is no variable `{so_far}.{key}` to set"));
+                let names: Vec<_> = entries.iter().map(|entry| entry.key.as_str()).collect();
+                problems.push(problem.maybe_hint(did_you_mean(key, "there is", names)));
+                return;
+            };
+            so_far = format!("{so_far}.{key}");
+            node = Some(&mut entries[at].value);
+        }
+        if let Some(node) = node {
+            *node = value;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_variables_can_be_set() {
+        for bad in ["vars.x", "x=1", "vars=1", "vars.=1", "stages.train.lr=1"] {
+            assert!(bad.parse::<Override>().is_err(), "{bad}");
+        }
+        let parsed: Override = "vars.a.b=x=1".parse().unwrap();
+        assert_eq!(parsed, Override { path: vec!["a".into(), "b".into()], value: "x=1".into() });
+    }
+}

@@ -1,0 +1,276 @@
+//! The stages as they are written, and the instances that `matrix` and `each` make of them.
+
+use std::collections::HashMap;
+
+use serde_yaml::Value;
+
+use super::file::{STAGE_SETTINGS, StageSettings};
+use super::index::Index;
+use super::interpolate::{Budget, interpolate};
+use super::matrix::{self, Expansion, MOST_INSTANCES};
+use super::node::{Data, Entry, Node};
+use super::pipeline::InstanceId;
+use super::problem::{Problem, Problems};
+use super::scope::Scope;
+use super::source::Span;
+use super::typed::{Subject, read};
+use pipe_core::kind::{Kind, Kinds};
+use pipe_core::name::{NAME_RULE, is_name};
+use pipe_core::reference::{Selector, StageRef};
+use pipe_core::suggest::{did_you_mean, listed};
+
+/// One stage as written, its kind found.
+pub(super) struct Stage<'a> {
+    pub name: &'a str,
+    pub name_span: Span,
+    /// `None`: something is wrong with it that has been reported.
+    pub content: Option<Content<'a>>,
+}
+
+pub(super) struct Content<'a> {
+    pub kind: &'a dyn Kind,
+    pub kind_span: Span,
+    pub body: &'a Node,
+    /// The settings whose values may differ from instance to instance.
+    pub varying: Node,
+    each: Option<(StageRef, Span)>,
+    matrix: Option<(Expansion, Span)>,
+}
+
+/// A kind and the entry that names it.
+type Found<'a> = (&'a dyn Kind, &'a Entry);
+
+/// One instance before its parameters are read.
+#[derive(Debug, Clone)]
+pub(super) struct InstanceDraft {
+    pub id: InstanceId,
+    /// The typed values of `id.axes`.
+    pub values: Vec<Value>,
+    /// The reference that `${each}` stands for.
+    pub each: Option<Value>,
+}
+
+pub(super) struct StageReader<'a, 'p> {
+    pub kinds: Kinds<'a>,
+    pub scope: &'p Scope<'a>,
+    pub budget: &'p Budget,
+    pub problems: &'p mut Problems,
+}
+
+impl<'a> StageReader<'a, '_> {
+    pub fn read(&mut self, stages: &'a Node) -> Vec<Stage<'a>> {
+        let mut read = Vec::with_capacity(stages.entries().len());
+        for entry in stages.entries() {
+            if !is_name(&entry.key) {
+                let message = format!("`{}` cannot be the name of a stage", entry.key);
+                self.problems.push(Problem::new(entry.key_span, message).hint(NAME_RULE));
+            }
+            let content = self.content(entry);
+            read.push(Stage { name: &entry.key, name_span: entry.key_span, content });
+        }
+        read
+    }
+
+    fn content(&mut self, stage: &'a Entry) -> Option<Content<'a>> {
+        let Data::Map(entries) = &stage.value.data else {
+            let problem = Problem::new(
+                stage.value.span,
+                format!("the stage `{}` must be a map with its kind as a key", stage.key),
+            );
+            self.problems.push(problem.hint(self.kinds_hint()));
+            return None;
+        };
+        let (kind, others) = self.kind(stage, entries)?;
+        let (fixed, varying): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|entry| ["matrix", "each", "description"].contains(&entry.key.as_str()));
+        let node = |entries: Vec<&Entry>| Node {
+            span: stage.value.span,
+            data: Data::Map(entries.into_iter().cloned().collect()),
+        };
+        let varying = node(varying);
+        let (mut each, mut matrix) = (None, None);
+        if !fixed.is_empty() {
+            let fixed = node(fixed);
+            let value = interpolate(&fixed, &mut { self.scope }, self.budget, self.problems)?;
+            let settings: StageSettings =
+                read(value.clone(), &settings_subject(&fixed, stage.key_span), self.problems)?;
+            let span = |key| fixed.get(key).map_or(stage.key_span, |node| node.span);
+            each = settings.each.map(|reference| (reference, span("each")));
+            if let (Some(node), Some(value)) =
+                (fixed.get("matrix"), value.get("matrix").filter(|value| !value.is_null()))
+            {
+                matrix = Some((matrix::expand(value, node, self.problems)?, node.span));
+            }
+        }
+        let (kind, entry) = kind;
+        Some(Content { kind, kind_span: entry.key_span, body: &entry.value, varying, each, matrix })
+    }
+
+    /// The one kind of a stage, and its other keys.
+    fn kind(&mut self, stage: &Entry, entries: &'a [Entry]) -> Option<(Found<'a>, Vec<&'a Entry>)> {
+        let mut found: Option<Found<'a>> = None;
+        let mut others = Vec::new();
+        let mut wrong = false;
+        for entry in entries {
+            if STAGE_SETTINGS.contains(&entry.key.as_str()) {
+                others.push(entry);
+            } else if let Some(kind) = self.kinds.iter().find(|kind| kind.name() == entry.key) {
+                if let Some((first, earlier)) = &found {
+                    wrong = true;
+                    let message = format!(
+                        "the stage `{}` has two kinds, `{}` and `{}`",
+                        stage.key,
+                        first.name(),
+                        kind.name()
+                    );
+                    let problem =
+                        Problem::new(entry.key_span, message).earlier("the first is at", earlier.key_span);
+                    self.problems.push(problem.hint("make it two stages"));
+                } else {
+                    found = Some((*kind, entry));
+                }
+            } else {
+                wrong = true;
+                let known = STAGE_SETTINGS.into_iter().chain(self.kinds.iter().map(|kind| kind.name()));
+                let problem = Problem::new(
+                    entry.key_span,
+                    format!("`{}` is neither a stage kind nor a key of a stage", entry.key),
+                );
+                self.problems.push(problem.maybe_hint(did_you_mean(&entry.key, "there is", known)));
+            }
+        }
+        if found.is_none() && !wrong {
+            let problem = Problem::new(stage.key_span, format!("the stage `{}` has no kind", stage.key));
+            self.problems.push(problem.hint(self.kinds_hint()));
+        }
+        found.filter(|_| !wrong).map(|kind| (kind, others))
+    }
+
+    fn kinds_hint(&self) -> String {
+        let kinds = listed(self.kinds.iter().map(|kind| kind.name())).unwrap_or_default();
+        format!("its kind is one of {kinds}")
+    }
+}
+
+pub(super) fn settings_subject(node: &Node, span: Span) -> Subject<'_> {
+    Subject { name: "a stage".to_owned(), key: "key", span, node, note: None }
+}
+
+/// Makes the instances of every stage, in the order of the stages. A stage that `each` cannot
+/// be worked out for gets none.
+pub(super) fn instances(stages: &[Stage], problems: &mut Problems) -> Vec<Vec<InstanceDraft>> {
+    let by_name: HashMap<&str, usize> =
+        stages.iter().enumerate().map(|(at, stage)| (stage.name, at)).collect();
+    let mut drafts: Vec<Option<Vec<InstanceDraft>>> = vec![None; stages.len()];
+    for start in 0..stages.len() {
+        // The way from a stage to what it goes through, and so on, up to one that is known.
+        let mut path = vec![start];
+        while let Some(&at) = path.last() {
+            if drafts[at].is_some() {
+                path.pop();
+                continue;
+            }
+            let Some((reference, span)) =
+                stages[at].content.as_ref().and_then(|content| content.each.as_ref())
+            else {
+                drafts[at] = Some(expand(&stages[at], None, problems));
+                continue;
+            };
+            let Some(&target) = by_name.get(reference.stage()) else {
+                let problem = Problem::new(*span, format!("there is no stage `{}`", reference.stage()));
+                let names: Vec<_> = stages.iter().map(|stage| stage.name).collect();
+                problems.push(problem.maybe_hint(did_you_mean(reference.stage(), "the stages are", names)));
+                drafts[at] = Some(Vec::new());
+                continue;
+            };
+            if let Some(from) = path.iter().position(|&member| member == target) {
+                let members = path[from..].iter().chain([&target]);
+                let members: Vec<_> = members.map(|&member| stages[member].name).collect();
+                problems
+                    .push(Problem::new(*span, format!("`each` goes in a circle: {}", members.join(" -> "))));
+                drafts[at] = Some(Vec::new());
+                continue;
+            }
+            match &drafts[target] {
+                None => path.push(target),
+                Some(through) => {
+                    let chosen = choose(through, reference, *span, problems);
+                    drafts[at] = Some(expand(&stages[at], Some((&chosen, *span)), problems));
+                }
+            }
+        }
+    }
+    drafts.into_iter().map(Option::unwrap_or_default).collect()
+}
+
+fn choose<'d>(
+    through: &'d [InstanceDraft],
+    reference: &StageRef,
+    span: Span,
+    problems: &mut Problems,
+) -> Vec<&'d InstanceDraft> {
+    if let Some(output) = reference.output() {
+        let problem = Problem::new(span, "`each` names a stage, not one of its outputs");
+        problems.push(problem.hint(format!("write `${{each}}.{output}` where the output is needed")));
+        return Vec::new();
+    }
+    if *reference.selector() == Selector::All {
+        return through.iter().collect();
+    }
+    match Index::new(through.iter().map(|draft| &draft.id)).find(reference) {
+        Ok(chosen) => chosen.into_iter().map(|at| &through[at]).collect(),
+        Err(_) if through.is_empty() => Vec::new(),
+        Err(error) => {
+            problems.push(Problem::new(span, error.message).maybe_hint(error.hint));
+            Vec::new()
+        }
+    }
+}
+
+/// The product of what `each` goes through and of the stage's own matrix.
+fn expand(
+    stage: &Stage,
+    each: Option<(&[&InstanceDraft], Span)>,
+    problems: &mut Problems,
+) -> Vec<InstanceDraft> {
+    let Some(content) = &stage.content else { return Vec::new() };
+    let id = |axes| InstanceId { stage: stage.name.to_owned(), axes };
+    let start: Vec<InstanceDraft> = match each {
+        None => vec![InstanceDraft { id: id(Vec::new()), values: Vec::new(), each: None }],
+        Some((through, _)) => through
+            .iter()
+            .map(|draft| InstanceDraft {
+                id: id(draft.id.axes.clone()),
+                values: draft.values.clone(),
+                each: Some(Value::String(draft.id.to_string())),
+            })
+            .collect(),
+    };
+    let Some((Expansion { axes, combinations }, span)) = &content.matrix else { return start };
+    if let Some(first) = start.first() {
+        let inherited = |axis: &&String| first.id.axes.iter().any(|(name, _)| name == *axis);
+        if let Some(axis) = axes.iter().find(inherited) {
+            let problem = Problem::new(*span, format!("the axis `{axis}` comes with `each` already"));
+            problems.push(problem.hint("remove it here, or give it another name"));
+            return Vec::new();
+        }
+    }
+    if start.len() * combinations.len() > MOST_INSTANCES {
+        problems
+            .push(Problem::new(*span, format!("`{}` has more than {MOST_INSTANCES} instances", stage.name)));
+        return Vec::new();
+    }
+    let mut instances = Vec::with_capacity(start.len() * combinations.len());
+    for draft in &start {
+        for combination in combinations {
+            let mut instance = draft.clone();
+            for (axis, value) in axes.iter().zip(combination) {
+                instance.id.axes.push((axis.clone(), value.text.clone()));
+                instance.values.push(value.value.clone());
+            }
+            instances.push(instance);
+        }
+    }
+    instances
+}

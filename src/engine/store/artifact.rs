@@ -1,0 +1,260 @@
+//! Getting things out: as a path for a stage to read, as bytes, or as a copy for a person.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use super::Store;
+use super::error::StoreError;
+use super::hash;
+use super::manifest::Stored;
+use super::session::{new_directory, remove_tree};
+use super::tree::{Node, Tree};
+use pipe_core::digest::BlobId;
+
+impl Store {
+    /// A path where a stage can read it. A file: the blob itself. A directory: a tree of symbolic
+    /// links below `view`, whose life is the caller's business.
+    pub fn artifact(&self, stored: &Stored, view: &Path) -> Result<PathBuf, StoreError> {
+        if !stored.directory {
+            self.check_blob(stored.blob, Some(stored.bytes)).map_err(|what| self.lost(what))?;
+            return Ok(self.layout.blob(stored.blob));
+        }
+        self.check_stored(stored).map_err(|what| self.lost(what))?;
+        let directory = view.join(&stored.blob.digest().to_hex()[..16]);
+        fs::create_dir_all(view).map_err(|e| StoreError::writing(view, e))?;
+        match fs::create_dir(&directory) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(directory),
+            Err(error) => return Err(StoreError::writing(&directory, error)),
+        }
+        let tree = self.read_tree(stored.blob).map_err(|what| self.lost(what))?;
+        let made = self.build(&tree, &directory, |blob, executable, to| {
+            if executable {
+                // Blobs are not executable, so a link will not do.
+                self.copy(blob, to)?;
+                fs::set_permissions(to, Permissions::from_mode(0o555)).map_err(|e| StoreError::writing(to, e))
+            } else {
+                symlink(self.layout.blob(blob), to).map_err(|e| StoreError::writing(to, e))
+            }
+        });
+        made.inspect_err(|_| drop(remove_tree(&directory)))?;
+        Ok(directory)
+    }
+
+    /// The bytes of a file that is small enough to be held in memory, checked.
+    pub fn read(&self, stored: &Stored) -> Result<Vec<u8>, StoreError> {
+        self.read_blob(stored.blob).map_err(|what| self.lost(what))
+    }
+
+    /// Puts a copy at `to`, replacing what is there, whole or not at all. The copy is hashed, so that
+    /// it is what the manifest says whatever the disk did meanwhile.
+    pub fn place(&self, stored: &Stored, to: &Path) -> Result<(), StoreError> {
+        let writing = |e| StoreError::writing(to, e);
+        let parent = match to.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        fs::create_dir_all(parent).map_err(writing)?;
+        // In the store, where a killed process's leftovers are swept, if a rename can leave it.
+        match self.place_by_way_of(&self.session()?.temp(&self.layout)?, stored, to)? {
+            Placed::Done => Ok(()),
+            Placed::OnAnotherFileSystem => {
+                let beside = new_directory(parent).map_err(writing)?;
+                let placed = self.place_by_way_of(&beside.join("new"), stored, to);
+                remove_tree(&beside).map_err(writing)?;
+                placed.map(drop)
+            }
+        }
+    }
+
+    /// A power loss must not leave half a table where a person looks for it.
+    fn copy_and_flush(&self, blob: BlobId, to: &Path) -> Result<(), StoreError> {
+        self.copy(blob, to)?.sync_data().map_err(|e| StoreError::writing(to, e))
+    }
+
+    fn place_by_way_of(&self, temp: &Path, stored: &Stored, to: &Path) -> Result<Placed, StoreError> {
+        let made = if stored.directory {
+            let tree = self.read_tree(stored.blob).map_err(|what| self.lost(what))?;
+            fs::create_dir(temp).map_err(|e| StoreError::writing(temp, e)).and_then(|()| {
+                self.build(&tree, temp, |blob, executable, to| {
+                    self.copy_and_flush(blob, to)?;
+                    if executable { add_executable(to) } else { Ok(()) }
+                })
+            })
+        } else {
+            self.copy_and_flush(stored.blob, temp)
+        };
+        let swapped = made.and_then(|()| match swap(temp, to, stored.directory) {
+            Ok(()) => Ok(Placed::Done),
+            Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(Placed::OnAnotherFileSystem),
+            Err(error) => Err(StoreError::writing(to, error)),
+        });
+        // What is left here now is either our unfinished copy or what was replaced.
+        if temp.is_dir() {
+            let _ = remove_tree(temp);
+        } else {
+            let _ = fs::remove_file(temp);
+        }
+        swapped
+    }
+
+    /// A verified copy; shares the blob's blocks where the file system can.
+    fn copy(&self, blob: BlobId, to: &Path) -> Result<File, StoreError> {
+        let writing = |e| StoreError::writing(to, e);
+        let from = self.layout.blob(blob);
+        let mut source =
+            File::open(&from).map_err(|e| self.lost(format!("blob {} cannot be read: {e}", blob.short())))?;
+        let mut copy =
+            OpenOptions::new().read(true).write(true).create_new(true).open(to).map_err(writing)?;
+        let length = io::copy(&mut source, &mut copy).map_err(writing)?;
+        if hash::file(&copy, length).map_err(writing)? != blob.digest() {
+            return Err(self.lost(self.bad_blob(&from, "does not have the content that its name says")));
+        }
+        Ok(copy)
+    }
+
+    fn build(
+        &self,
+        tree: &Tree,
+        root: &Path,
+        mut file: impl FnMut(BlobId, bool, &Path) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        for entry in tree.entries() {
+            let to = root.join(&entry.path);
+            let writing = |e| StoreError::writing(&to, e);
+            if let Some(parent) = to.parent().filter(|parent| *parent != root) {
+                fs::create_dir_all(parent).map_err(writing)?;
+            }
+            match &entry.node {
+                Node::File { executable, blob, .. } => file(*blob, *executable, &to)?,
+                Node::Link { target } => symlink(target, &to).map_err(writing)?,
+                Node::EmptyDirectory => fs::create_dir(&to).map_err(writing)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn lost(&self, what: String) -> StoreError {
+        self.warn(what.clone());
+        StoreError::Damaged { what }
+    }
+}
+
+enum Placed {
+    Done,
+    OnAnotherFileSystem,
+}
+
+/// Puts `new` at `to`. A directory that is in the way changes places with it.
+fn swap(new: &Path, to: &Path, directory: bool) -> io::Result<()> {
+    if !directory || !to.exists() {
+        return fs::rename(new, to);
+    }
+    match renameat_with(CWD, new, CWD, to, RenameFlags::EXCHANGE) {
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            remove_tree(to)?;
+            fs::rename(new, to)
+        }
+        result => Ok(result?),
+    }
+}
+
+/// Executable by whoever may read it.
+fn add_executable(path: &Path) -> Result<(), StoreError> {
+    let add = |path: &Path| {
+        let mode = path.metadata()?.permissions().mode();
+        fs::set_permissions(path, Permissions::from_mode(mode | (mode & 0o444) >> 2))
+    };
+    add(path).map_err(|e| StoreError::writing(path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use std::process::Command;
+
+    fn store_with(make: impl FnOnce(&Path)) -> (tempfile::TempDir, Store, Stored) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("cache")).unwrap();
+        let stored = commit(&store, "a", make).outputs["out"];
+        (dir, store, stored)
+    }
+
+    #[test]
+    fn a_directory_comes_back_as_it_was() {
+        let (dir, store, stored) = store_with(make_tree);
+        let original = dir.path().join("original");
+        make_tree(&original);
+        assert!(stored.directory);
+        assert_eq!(store.digest_source(&original).unwrap().blob, stored.blob);
+
+        let placed = dir.path().join("results/placed");
+        store.place(&stored, &placed).unwrap();
+        let source = store.digest_source(&placed).unwrap();
+        assert_eq!((source.blob, source.bytes), (stored.blob, stored.bytes));
+        assert!(placed.join("empty/inside").is_dir());
+        let mode = placed.join("plain").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o200, 0o200, "a person may write to it");
+    }
+
+    #[test]
+    fn a_view_of_a_directory_reads_like_it() {
+        let (dir, store, stored) = store_with(make_tree);
+        let view = store.artifact(&stored, &dir.path().join("views")).unwrap();
+        assert_eq!(fs::read_to_string(view.join("deep/link")).unwrap(), "plain");
+        assert_eq!(fs::read_to_string(view.join("deep/er/a file\nwith \\ odd names")).unwrap(), "odd");
+        assert!(view.join("empty/inside").is_dir());
+        let output = Command::new(view.join("run.sh")).output().unwrap();
+        assert_eq!(output.stdout, b"ran\n");
+        assert!(fs::symlink_metadata(view.join("plain")).unwrap().is_symlink(), "nothing is copied");
+        assert_eq!(store.artifact(&stored, &dir.path().join("views")).unwrap(), view);
+    }
+
+    #[test]
+    fn placing_replaces_files_and_directories() {
+        let (dir, store, tree) = store_with(make_tree);
+        let text = commit_text(&store, "text", "new").outputs["out"];
+        let (file, directory) = (dir.path().join("file"), dir.path().join("directory"));
+        fs::write(&file, "old and longer").unwrap();
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("stale"), "").unwrap();
+        store.place(&text, &file).unwrap();
+        store.place(&tree, &directory).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        assert_eq!(store.digest_source(&directory).unwrap().blob, tree.blob);
+        assert_eq!(store.usage().unwrap().temporary.items, 1, "only the owner's lock is left");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "the store and what was placed");
+    }
+
+    #[test]
+    fn placing_on_another_disk_works_too() {
+        let Some(disk) = SmallDisk::mount("1m") else { return };
+        let (_dir, store, tree) = store_with(make_tree);
+        let text = commit_text(&store, "text", "new").outputs["out"];
+        for _ in 0..2 {
+            store.place(&text, &disk.path().join("file")).unwrap();
+            store.place(&tree, &disk.path().join("directory")).unwrap();
+        }
+        assert_eq!(fs::read_to_string(disk.path().join("file")).unwrap(), "new");
+        assert_eq!(store.digest_source(&disk.path().join("directory")).unwrap().blob, tree.blob);
+        assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn bad_content_is_never_placed() {
+        let (dir, store, stored) = store_with(|out| fs::write(out, "good").unwrap());
+        let to = dir.path().join("file");
+        fs::write(&to, "what was there").unwrap();
+        flip_bit(&store.layout.blob(stored.blob), 1);
+        assert!(matches!(store.place(&stored, &to), Err(StoreError::Damaged { .. })));
+        assert_eq!(fs::read_to_string(&to).unwrap(), "what was there");
+        assert!(matches!(store.artifact(&stored, dir.path()), Err(StoreError::Damaged { .. })));
+        assert!(matches!(store.read(&stored), Err(StoreError::Damaged { .. })));
+        assert!(!store.warnings().is_empty());
+    }
+}

@@ -1,0 +1,146 @@
+//! What can go wrong with the store, as sentences: what, where, what to do next.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::Store;
+use pipe_core::digest::StageKey;
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("cannot write to `{path}`: {source}; use --cache-dir or PIPE_CACHE to keep the cache elsewhere")]
+    NotWritable { path: PathBuf, source: io::Error },
+
+    #[error(
+        "no space left while writing `{path}`: the file system at `{mount}` has {free} of {total} free; \
+         free some space (`pipe cache gc` shows what the cache can spare), or use --cache-dir or PIPE_CACHE \
+         to keep the cache elsewhere"
+    )]
+    Full { path: PathBuf, mount: PathBuf, free: String, total: String },
+
+    #[error("cannot {doing} `{path}`: {source}")]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+
+    #[error("the cache at `{root}` was opened for reading only")]
+    ReadOnly { root: PathBuf },
+
+    #[error("the cache at `{root}` is in use by another `pipe`; wait until it has finished, then try again")]
+    Busy { root: PathBuf },
+
+    /// Whoever asked may recompute: what is bad has been dropped.
+    #[error("the cache is damaged: {what}; run the pipeline again to compute it anew")]
+    Damaged { what: String },
+
+    /// What was to be taken in is not what it claims to be.
+    #[error("{what}")]
+    Foreign { what: String },
+
+    #[error("the stage did not write its output `{output}` (expected at `{path}`)")]
+    MissingOutput { output: String, path: PathBuf },
+
+    #[error("cannot use `{path}`: {problem}")]
+    Unusable { path: PathBuf, problem: String },
+
+    #[error("`{path}` was written to while it was being read; run again when nothing writes to it")]
+    Changing { path: PathBuf },
+
+    #[error("the result was computed for key {computed}, but the claim is for {claimed}")]
+    WrongKey { claimed: StageKey, computed: StageKey },
+}
+
+impl StoreError {
+    pub(super) fn unusable(path: &Path, problem: impl Into<String>) -> Self {
+        Self::Unusable { path: path.to_owned(), problem: problem.into() }
+    }
+
+    pub(super) fn reading(path: &Path, source: io::Error) -> Self {
+        Self::Io { doing: "read", path: path.to_owned(), source }
+    }
+
+    /// A failed write says whether the disk is full or closed to us.
+    pub(super) fn writing(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                let space = Space::of(&path);
+                Self::Full { path, mount: space.mount, free: space.free, total: space.total }
+            }
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Self::NotWritable { path, source },
+            _ => Self::Io { doing: "write", path, source },
+        }
+    }
+}
+
+impl Store {
+    /// A sentence where the store's file system has no room left: what fails then fails for that
+    /// reason, whatever it says itself.
+    pub fn lack_of_space(&self) -> Option<String> {
+        const NOTHING: u64 = 64 << 10;
+        let root = self.root();
+        let room = rustix::fs::statvfs(root).ok()?;
+        if room.f_bavail * room.f_frsize > NOTHING {
+            return None;
+        }
+        Some(StoreError::writing(root, ErrorKind::StorageFull.into()).to_string())
+    }
+}
+
+/// The file system that a path is on, and its room.
+struct Space {
+    mount: PathBuf,
+    free: String,
+    total: String,
+}
+
+impl Space {
+    fn of(path: &Path) -> Self {
+        let existing = path.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
+        let (free, total) = match rustix::fs::statvfs(existing) {
+            Ok(fs) => (bytes(fs.f_bavail * fs.f_frsize), bytes(fs.f_blocks * fs.f_frsize)),
+            Err(_) => ("an unknown part".into(), "its size".into()),
+        };
+        Self { mount: mount_point(existing), free, total }
+    }
+}
+
+/// The topmost ancestor that is still on the same device.
+fn mount_point(path: &Path) -> PathBuf {
+    use std::os::unix::fs::MetadataExt;
+    let device = |p: &Path| p.metadata().map(|m| m.dev()).ok();
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let own = device(&path);
+    path.ancestors().take_while(|p| device(p) == own).last().unwrap_or(&path).to_owned()
+}
+
+/// `12.0 KB`: binary multiples, one decimal.
+fn bytes(count: u64) -> String {
+    let mut value = count as f64;
+    for unit in ["bytes", "KB", "MB", "GB"] {
+        if value < 1024.0 {
+            return if unit == "bytes" { format!("{count} bytes") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!(bytes(0), "0 bytes");
+        assert_eq!(bytes(1536), "1.5 KB");
+        assert_eq!(bytes(3 << 40), "3.0 TB");
+    }
+
+    #[test]
+    fn a_full_disk_names_the_file_system() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = StoreError::writing(&dir.path().join("not/there"), ErrorKind::StorageFull.into());
+        let StoreError::Full { mount, .. } = &error else { panic!("{error}") };
+        assert!(dir.path().canonicalize().unwrap().starts_with(mount));
+        assert!(error.to_string().contains("free"), "{error}");
+    }
+}

@@ -1,0 +1,340 @@
+//! Dropping what no pipeline needs any more.
+//!
+//! Kept: the results that registered pipelines last had, as long as the pipeline's file exists; what
+//! is younger than a minimum age; and every blob that one of these refers to. The rest is moved to the
+//! trash, under its old name, and deleted when the grace period is over.
+//!
+//! Every open store holds `locks/gc` shared; moving needs it exclusively, so no run can lose what it
+//! has just found or is about to refer to.
+
+use std::collections::BTreeSet;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::Store;
+use super::census::{Count, count, files};
+use super::error::StoreError;
+use super::layout::{id_of_blob, key_of_action};
+use super::lock::Lock;
+use super::pipeline_state::PipelineState;
+use super::sealed;
+use super::session::{remove_tree, time_of};
+use super::stamp::{self, Stamp};
+use pipe_core::digest::{BlobId, StageKey};
+
+#[derive(Debug, Clone)]
+pub struct GcRequest {
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// What is younger is kept whoever needs it.
+    pub min_age: Duration,
+    /// How long the trash keeps what was dropped, and the store the checkpoints of a key that no
+    /// pipeline has.
+    pub grace: Duration,
+    /// How many run logs to keep.
+    pub keep_runs: usize,
+}
+
+impl Default for GcRequest {
+    fn default() -> Self {
+        const HOUR: Duration = Duration::from_secs(3600);
+        Self { dry_run: true, min_age: HOUR, grace: 7 * 24 * HOUR, keep_runs: 100 }
+    }
+}
+
+/// What was dropped, or would be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct GcReport {
+    pub dry_run: bool,
+    /// Results and blobs that stay.
+    pub kept: Count,
+    pub results: Count,
+    pub blobs: Count,
+    pub checkpoints: Count,
+    pub runs: Count,
+    /// Records of pipelines whose file is gone.
+    pub pipelines: Count,
+    /// Deleted from the trash for good; `items` are files.
+    pub purged: Count,
+}
+
+impl Store {
+    /// Takes the store mutably: nothing borrowed from it, no claim above all, may be open.
+    pub fn collect_garbage(&mut self, request: &GcRequest) -> Result<GcReport, StoreError> {
+        if request.dry_run {
+            let mut report = GcReport { dry_run: true, ..self.garbage(request)?.report };
+            report.purged = self.purge_trash(request)?;
+            return Ok(report);
+        }
+        let session = self.session()?;
+        let mut report = session.alone(&self.layout, || {
+            let garbage = self.garbage(request)?;
+            for path in &garbage.paths {
+                session.discard(&self.layout, path)?;
+            }
+            self.remove_stale_locks();
+            Ok(garbage.report)
+        })?;
+        report.purged = self.purge_trash(request)?;
+        Ok(report)
+    }
+
+    fn garbage(&self, request: &GcRequest) -> Result<Garbage, StoreError> {
+        let mut garbage = Garbage::default();
+        let roots = self.roots(&mut garbage)?;
+        let old = |metadata: &Metadata, age: Duration| {
+            let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
+            // A blob's modification time says nothing; see `stamp`.
+            Stamp::of(metadata).changed < stamp::now().saturating_sub(age)
+        };
+
+        let mut needed = BTreeSet::new();
+        for (path, metadata) in files(&self.layout.actions())? {
+            let Some(key) = key_of_action(&path) else { continue };
+            if old(&metadata, request.min_age) && !roots.contains(&key) {
+                garbage.report.results.add(metadata.len());
+                garbage.paths.push(path);
+            } else {
+                garbage.report.kept.add(metadata.len());
+                self.mark(key, &mut needed);
+            }
+        }
+        for (path, metadata) in files(&self.layout.blobs())? {
+            let Some(id) = id_of_blob(&path) else { continue };
+            if old(&metadata, request.min_age) && !needed.contains(&id) {
+                garbage.report.blobs.add(metadata.len());
+                garbage.paths.push(path);
+            } else {
+                garbage.report.kept.add(metadata.len());
+            }
+        }
+        for path in entries(&self.layout.all_checkpoints())? {
+            let key = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+            let metadata = path.metadata().map_err(|e| StoreError::reading(&path, e))?;
+            if old(&metadata, request.grace.max(request.min_age))
+                && key.is_some_and(|key| !roots.contains(&key))
+            {
+                garbage.report.checkpoints += Count { items: 1, bytes: count(&path)?.bytes };
+                garbage.paths.push(path);
+            }
+        }
+        for run in self.runs()?.into_iter().skip(request.keep_runs) {
+            garbage.report.runs.add(run.bytes);
+            garbage.paths.push(self.layout.runs().join(run.id));
+        }
+        Ok(garbage)
+    }
+
+    /// The keys that registered pipelines need. Pipelines whose file is gone are garbage.
+    fn roots(&self, garbage: &mut Garbage) -> Result<BTreeSet<StageKey>, StoreError> {
+        let mut roots = BTreeSet::new();
+        for (path, metadata) in files(&self.layout.pipelines())? {
+            match sealed::read::<PipelineState>(&path) {
+                Ok(state) if state.file.exists() => roots.extend(state.last.into_values()),
+                Ok(_) => {
+                    garbage.report.pipelines.add(metadata.len());
+                    garbage.paths.push(path);
+                }
+                Err(_) => {
+                    let problem = "it says what a pipeline needs, but it is damaged, so nothing can be \
+                        dropped safely; repair the cache (`pipe cache fsck`) first";
+                    return Err(StoreError::unusable(&path, problem));
+                }
+            }
+        }
+        Ok(roots)
+    }
+
+    fn mark(&self, key: StageKey, needed: &mut BTreeSet<BlobId>) {
+        let Ok(manifest) = self.read_manifest(key) else { return };
+        for stored in manifest.stored() {
+            let is_new = needed.insert(stored.blob);
+            if stored.directory
+                && is_new
+                && let Ok(tree) = self.peek_tree(stored.blob)
+            {
+                needed.extend(tree.files().map(|(_, blob, _)| blob));
+            }
+        }
+    }
+
+    /// Lock files of processes that died. Their keys can be claimed all the same.
+    fn remove_stale_locks(&self) {
+        for path in entries(&self.layout.locks()).unwrap_or_default() {
+            if path != self.layout.gc_lock() {
+                drop(Lock::try_acquire(&path));
+            }
+        }
+    }
+
+    fn purge_trash(&self, request: &GcRequest) -> Result<Count, StoreError> {
+        let mut purged = Count::default();
+        for path in entries(&self.layout.trash())? {
+            let age = time_of(&path).map(|time| jiff::Timestamp::now().duration_since(time).unsigned_abs());
+            if age.is_some_and(|age| age >= request.grace) {
+                purged += count(&path)?;
+                if !request.dry_run {
+                    remove_tree(&path).map_err(|e| StoreError::writing(&path, e))?;
+                }
+            }
+        }
+        Ok(purged)
+    }
+}
+
+#[derive(Default)]
+struct Garbage {
+    report: GcReport,
+    paths: Vec<PathBuf>,
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    match fs::read_dir(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        entries => {
+            let entries = entries.map_err(|e| StoreError::reading(directory, e))?;
+            Ok(entries.flatten().map(|entry| entry.path()).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    /// `used` is what the pipeline last had, `unused` is not; both have an output of their own, and
+    /// share one.
+    struct Setting {
+        dir: tempfile::TempDir,
+        store: Store,
+        pipeline: PathBuf,
+    }
+
+    fn setting() -> Setting {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("cache")).unwrap();
+        let pipeline = dir.path().join("pipeline.yaml");
+        fs::write(&pipeline, "").unwrap();
+        for name in ["used", "unused"] {
+            commit(&store, name, |out| {
+                make_tree(out);
+                fs::write(out.join("own"), name).unwrap();
+            });
+        }
+        let mut state = store.pipeline_state(&pipeline);
+        state.last.insert("stage".into(), key("used"));
+        store.save_pipeline_state(&state).unwrap();
+        Setting { dir, store, pipeline }
+    }
+
+    fn now(request: GcRequest) -> GcRequest {
+        std::thread::sleep(Duration::from_millis(20));
+        GcRequest { dry_run: false, min_age: Duration::ZERO, ..request }
+    }
+
+    #[test]
+    fn what_a_pipeline_needs_is_kept_and_the_rest_goes_to_the_trash() {
+        let mut s = setting();
+        let report = s.store.collect_garbage(&now(GcRequest::default())).unwrap();
+        assert_eq!((report.results.items, report.blobs.items), (1, 2), "its manifest, listing and own file");
+        assert!(hit(&s.store, "used").is_some());
+        assert!(matches!(s.store.lookup(&key("unused")), crate::store::Lookup::Miss));
+        assert_eq!(s.store.usage().unwrap().trash.items, 3);
+        assert_eq!(s.store.check(false).unwrap().problems, []);
+        assert_eq!(s.store.check(false).unwrap().orphans, Count::default());
+        assert_eq!(s.store.warnings(), [""; 0]);
+    }
+
+    #[test]
+    fn the_trash_can_be_put_back_until_the_grace_period_ends() {
+        let mut s = setting();
+        s.store.collect_garbage(&now(GcRequest::default())).unwrap();
+        let base = s.dir.path().join("cache/v1");
+        let trash = entries(&base.join("trash")).unwrap().remove(0);
+        let copied = std::process::Command::new("cp").arg("-rT").arg(&trash).arg(&base).status().unwrap();
+        assert!(copied.success());
+        assert!(hit(&s.store, "unused").is_some());
+
+        let purged =
+            s.store.collect_garbage(&now(GcRequest { grace: Duration::ZERO, ..GcRequest::default() }));
+        assert!(purged.unwrap().purged.items >= 3);
+        assert_eq!(s.store.usage().unwrap().trash, Count::default());
+        assert!(hit(&s.store, "used").is_some() && hit(&s.store, "unused").is_none());
+    }
+
+    #[test]
+    fn a_dry_run_says_the_same_and_changes_nothing() {
+        let mut s = setting();
+        let request = now(GcRequest::default());
+        let dry = s.store.collect_garbage(&GcRequest { dry_run: true, ..request.clone() }).unwrap();
+        assert!(hit(&s.store, "unused").is_some());
+        assert_eq!(s.store.usage().unwrap().trash, Count::default());
+        let wet = s.store.collect_garbage(&request).unwrap();
+        assert_eq!(GcReport { dry_run: false, ..dry }, wet);
+    }
+
+    #[test]
+    fn the_young_are_kept() {
+        let mut s = setting();
+        let request = GcRequest { dry_run: false, ..GcRequest::default() };
+        let report = s.store.collect_garbage(&request).unwrap();
+        assert_eq!((report.results, report.blobs), (Count::default(), Count::default()));
+        assert!(hit(&s.store, "unused").is_some());
+    }
+
+    #[test]
+    fn a_pipeline_whose_file_is_gone_needs_nothing() {
+        let mut s = setting();
+        fs::remove_file(&s.pipeline).unwrap();
+        let report = s.store.collect_garbage(&now(GcRequest::default())).unwrap();
+        assert_eq!((report.pipelines.items, report.results.items, report.kept.items), (1, 2, 0));
+    }
+
+    #[test]
+    fn a_store_in_use_is_left_alone() {
+        let mut s = setting();
+        let other = Store::open(&s.dir.path().join("cache")).unwrap();
+        let busy = s.store.collect_garbage(&now(GcRequest::default()));
+        assert!(matches!(busy, Err(StoreError::Busy { .. })));
+        assert!(hit(&other, "unused").is_some());
+        drop(other);
+        s.store.collect_garbage(&now(GcRequest::default())).unwrap();
+        assert!(hit(&s.store, "unused").is_none());
+        Store::open(&s.dir.path().join("cache")).expect("others may come in again");
+    }
+
+    #[test]
+    fn nothing_is_dropped_while_a_pipeline_s_record_is_unreadable() {
+        let mut s = setting();
+        let record = s.store.pipeline_path(&s.store.pipeline_state(&s.pipeline).file);
+        flip_bit(&record, 80);
+        assert!(s.store.collect_garbage(&now(GcRequest::default())).is_err());
+        assert!(hit(&s.store, "used").is_some());
+        s.store.check(true).unwrap();
+        assert!(s.store.collect_garbage(&now(GcRequest::default())).is_ok());
+    }
+
+    #[test]
+    fn old_runs_old_checkpoints_and_dead_locks_go() {
+        let mut s = setting();
+        for _ in 0..3 {
+            s.store.new_run().unwrap().finish(&"done").unwrap();
+        }
+        for name in ["used", "unused"] {
+            let checkpoints = s.store.layout.checkpoints(key(name));
+            fs::create_dir(&checkpoints).unwrap();
+            fs::write(checkpoints.join("epoch-1"), "12345").unwrap();
+        }
+        fs::write(s.store.layout.key_lock(key("unused")), "").unwrap();
+        let request = GcRequest { grace: Duration::ZERO, keep_runs: 1, ..GcRequest::default() };
+        let report = s.store.collect_garbage(&now(request)).unwrap();
+        assert_eq!((report.runs.items, s.store.runs().unwrap().len()), (2, 1));
+        assert_eq!(report.checkpoints, Count { items: 1, bytes: 5 });
+        assert!(s.store.layout.checkpoints(key("used")).exists());
+        assert!(!s.store.layout.key_lock(key("unused")).exists());
+    }
+}

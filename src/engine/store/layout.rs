@@ -1,0 +1,142 @@
+//! The tree under the cache directory, drawn once. Nothing else in the program spells these names.
+//!
+//! ```text
+//! cache/                            chosen by --cache-dir or PIPE_CACHE; other files in it are not ours
+//!   v1/                             the format's version: another format is another directory
+//!     CACHEDIR.TAG                  tells backup programs that this can be made again
+//!     blobs/ab/<blob id>            content, named by its blake3, read-only
+//!     actions/ab/<stage key>.json   manifests (sealed): the only thing that is looked up
+//!     checkpoints/<stage key>/      what a stage keeps between attempts; removed by its commit
+//!     pipelines/<digest>.json       what each pipeline file last gave (sealed): roots of gc, memory of `why`
+//!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end;
+//!                                   what failed stages printed: <instance>.stdout, <instance>.stderr
+//!     stat                          digests of files by their stat; see `stat_cache`
+//!     locks/<stage key>             held while the key is being computed; becomes its manifest
+//!     locks/gc                      shared by every open store; exclusive while things are dropped
+//!     tmp/<owner>/                  scratch of one process; `lock` in it is held while it lives
+//!     trash/<time>-<random>/        dropped things under their old names, until the grace period ends
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use pipe_core::digest::{BlobId, Digest, StageKey};
+
+const VERSION: &str = "v1";
+
+pub(super) const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+    # This directory holds results of `pipe` that can be computed again.\n";
+
+/// Where things are. Paths are absolute, so that they can be handed to other processes.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    root: PathBuf,
+    base: PathBuf,
+}
+
+impl Layout {
+    pub(super) fn new(root: PathBuf) -> Self {
+        Self { base: root.join(VERSION), root }
+    }
+
+    /// The directory that the user named.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// Every directory that an open store may count on.
+    pub(super) fn directories(&self) -> [PathBuf; 8] {
+        [
+            self.blobs(),
+            self.actions(),
+            self.all_checkpoints(),
+            self.pipelines(),
+            self.runs(),
+            self.locks(),
+            self.tmp(),
+            self.trash(),
+        ]
+    }
+
+    pub(super) fn tag(&self) -> PathBuf {
+        self.base.join("CACHEDIR.TAG")
+    }
+
+    pub(super) fn blobs(&self) -> PathBuf {
+        self.base.join("blobs")
+    }
+
+    pub(super) fn blob(&self, id: BlobId) -> PathBuf {
+        let hex = id.digest().to_hex();
+        self.base.join("blobs").join(&hex[..2]).join(hex)
+    }
+
+    pub(super) fn actions(&self) -> PathBuf {
+        self.base.join("actions")
+    }
+
+    pub(super) fn action(&self, key: StageKey) -> PathBuf {
+        let hex = key.digest().to_hex();
+        let mut path = self.base.join("actions");
+        path.push(&hex[..2]);
+        path.push(hex + ".json");
+        path
+    }
+
+    pub(super) fn all_checkpoints(&self) -> PathBuf {
+        self.base.join("checkpoints")
+    }
+
+    pub(super) fn checkpoints(&self, key: StageKey) -> PathBuf {
+        self.all_checkpoints().join(key.digest().to_hex())
+    }
+
+    pub(super) fn pipelines(&self) -> PathBuf {
+        self.base.join("pipelines")
+    }
+
+    pub(super) fn pipeline(&self, id: Digest) -> PathBuf {
+        self.pipelines().join(id.to_hex() + ".json")
+    }
+
+    pub(super) fn runs(&self) -> PathBuf {
+        self.base.join("runs")
+    }
+
+    pub(super) fn stat_cache(&self) -> PathBuf {
+        self.base.join("stat")
+    }
+
+    pub(super) fn locks(&self) -> PathBuf {
+        self.base.join("locks")
+    }
+
+    pub(super) fn key_lock(&self, key: StageKey) -> PathBuf {
+        self.locks().join(key.digest().to_hex())
+    }
+
+    pub(super) fn gc_lock(&self) -> PathBuf {
+        self.locks().join("gc")
+    }
+
+    pub(super) fn tmp(&self) -> PathBuf {
+        self.base.join("tmp")
+    }
+
+    pub(super) fn trash(&self) -> PathBuf {
+        self.base.join("trash")
+    }
+}
+
+/// The key that a manifest's file name stands for.
+pub(super) fn key_of_action(path: &Path) -> Option<StageKey> {
+    path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()
+}
+
+/// The id that a blob's file name stands for.
+pub(super) fn id_of_blob(path: &Path) -> Option<BlobId> {
+    path.file_name()?.to_str()?.parse().ok()
+}

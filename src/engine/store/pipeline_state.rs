@@ -1,0 +1,148 @@
+//! What each pipeline file last gave: the memory of `pipe why`, and the roots of garbage collection.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Store;
+use super::error::StoreError;
+use super::sealed::{self, Unsealed};
+use pipe_core::digest::{BlobId, Digest, StageKey};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PipelineState {
+    /// The pipeline file's canonical path.
+    pub file: PathBuf,
+    /// The key that each instance last had, by its name.
+    pub last: BTreeMap<String, StageKey>,
+    /// What was last placed at each path outside the store.
+    pub placed: BTreeMap<String, BlobId>,
+    /// Which run left it there.
+    #[serde(default)]
+    pub origins: BTreeMap<String, Origin>,
+    /// The last attempt at each instance that failed since its last success.
+    #[serde(default)]
+    pub failed: BTreeMap<String, FailedAttempt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailedAttempt {
+    pub run: String,
+    pub key: StageKey,
+}
+
+/// The run that gave a placed file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    pub run: String,
+    /// The variables that were set for it, as on the command line: without them the pipeline means something else.
+    pub set: Vec<String>,
+}
+
+impl Store {
+    /// Empty if the pipeline was never run, or if its record is damaged.
+    pub fn pipeline_state(&self, pipeline: &Path) -> PipelineState {
+        let file = canonical(pipeline);
+        let path = self.pipeline_path(&file);
+        match sealed::read::<PipelineState>(&path) {
+            Ok(state) if state.file == file => return state,
+            Ok(_) | Err(Unsealed::Missing) => {}
+            Err(Unsealed::Damaged(flaw)) => {
+                self.discard(&path);
+                let name = file.display();
+                self.warn(format!("the record of what {name} last gave is damaged: {flaw}"));
+            }
+        }
+        PipelineState {
+            file,
+            last: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            origins: BTreeMap::new(),
+            failed: BTreeMap::new(),
+        }
+    }
+
+    pub fn save_pipeline_state(&self, state: &PipelineState) -> Result<(), StoreError> {
+        let path = self.pipeline_path(&state.file);
+        let text = sealed::encode(state).map_err(|e| StoreError::writing(&path, e))?;
+        if std::fs::read(&path).is_ok_and(|there| there == text) {
+            return Ok(());
+        }
+        self.write(&path, &text)
+    }
+
+    /// The pipeline that was run last and whose file still exists.
+    pub fn last_pipeline_file(&self) -> Option<PathBuf> {
+        let mut newest = None;
+        for entry in std::fs::read_dir(self.layout.pipelines()).ok()?.flatten() {
+            let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+            if modified > newest.as_ref().and_then(|(time, _)| *time)
+                && let Ok(state) = sealed::read::<PipelineState>(&entry.path())
+                && state.file.exists()
+            {
+                newest = Some((modified, state.file));
+            }
+        }
+        newest.map(|(_, file)| file)
+    }
+
+    /// Remembers that this pipeline was run last, where its state has not changed.
+    pub fn mark_as_last(&self, state: &PipelineState) -> Result<(), StoreError> {
+        let path = self.pipeline_path(&state.file);
+        match std::fs::File::options().write(true).open(&path) {
+            Ok(file) => file
+                .set_modified(std::time::SystemTime::now())
+                .map_err(|error| StoreError::writing(&path, error)),
+            Err(_) => self.save_pipeline_state(state),
+        }
+    }
+
+    pub(super) fn pipeline_path(&self, file: &Path) -> PathBuf {
+        self.layout.pipeline(Digest::of(file.as_os_str().as_encoded_bytes()))
+    }
+}
+
+fn canonical(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_state_is_found_by_its_pipeline_however_it_is_spelled() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(&dir.path().join("cache")).unwrap();
+        let file = dir.path().join("pipeline.yaml");
+        fs::write(&file, "").unwrap();
+        let mut state = store.pipeline_state(&file);
+        assert!(state.last.is_empty() && state.placed.is_empty());
+        state.last.insert("train[adaptive,seed=1]".into(), key("train"));
+        state.placed.insert("results/table.tex".into(), BlobId::new(Digest::of(b"table")));
+        store.save_pipeline_state(&state).unwrap();
+        let spelled = dir.path().join("cache/../pipeline.yaml");
+        assert_eq!(store.pipeline_state(&spelled), state);
+        assert!(store.pipeline_state(&dir.path().join("other.yaml")).last.is_empty());
+    }
+
+    #[test]
+    fn a_damaged_state_is_a_warning_and_starts_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let mut state = store.pipeline_state(&dir.path().join("pipeline.yaml"));
+        state.last.insert("a".into(), key("a"));
+        store.save_pipeline_state(&state).unwrap();
+        flip_bit(&store.pipeline_path(&state.file), 90);
+        assert!(store.pipeline_state(&state.file).last.is_empty());
+        assert_eq!(store.warnings().len(), 1);
+        store.save_pipeline_state(&state).unwrap();
+        assert_eq!(store.pipeline_state(&state.file), state);
+    }
+}

@@ -1,0 +1,74 @@
+//! Small JSON files whose first line carries the blake3 of the rest, so that any flipped bit and
+//! any torn write is noticed. The first line is JSON too: `jq` reads such a file as two values.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use pipe_core::digest::Digest;
+
+const BEFORE: &str = "{\"blake3\":\"";
+const AFTER: &str = "\"}\n";
+const BODY: usize = BEFORE.len() + 64 + AFTER.len();
+
+/// Why a sealed file gives no value.
+#[derive(Debug)]
+pub(super) enum Unsealed {
+    Missing,
+    Damaged(String),
+}
+
+pub(super) fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut body = serde_json::to_vec(value)?;
+    body.push(b'\n');
+    let mut text = format!("{BEFORE}{}{AFTER}", Digest::of(&body)).into_bytes();
+    text.append(&mut body);
+    Ok(text)
+}
+
+pub(super) fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
+    let (seal, body) = text.split_at_checked(BODY).ok_or("it is cut short")?;
+    let digest = seal
+        .strip_prefix(BEFORE.as_bytes())
+        .and_then(|rest| rest.strip_suffix(AFTER.as_bytes()))
+        .ok_or("its first line is not a seal")?;
+    if Digest::of(body).to_hex().as_bytes() != digest {
+        return Err("its content does not match its seal".into());
+    }
+    serde_json::from_slice(body).map_err(|error| format!("it cannot be read: {error}"))
+}
+
+pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Unsealed> {
+    match fs::read(path) {
+        Ok(text) => decode(&text).map_err(Unsealed::Damaged),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unsealed::Missing),
+        Err(error) => Err(Unsealed::Damaged(format!("it cannot be read: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let good = encode(&vec!["some", "text"]).unwrap();
+        assert_eq!(decode::<Vec<String>>(&good).unwrap(), ["some", "text"]);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode::<Vec<String>>(&bad).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn every_torn_write_is_noticed() {
+        let good = encode(&vec!["some", "text"]).unwrap();
+        for length in 0..good.len() {
+            assert!(decode::<Vec<String>>(&good[..length]).is_err(), "{length} bytes");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What one process has of a store that it may write to: its share of the store-wide lock, a
+//! directory for temporary files, and a directory in the trash.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::ops::Deref;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::error::StoreError;
+use super::layout::{CACHEDIR_TAG, Layout};
+use super::lock::{self, Lock};
+use super::stamp;
+use pipe_core::digest::Digest;
+
+/// How long to wait for a garbage collection in another process; it holds the lock only while it
+/// renames things.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) struct Session {
+    owner: Mutex<Option<Owner>>,
+    trash: Mutex<Option<PathBuf>>,
+    /// Released last.
+    gc_lock: GcLock,
+}
+
+struct GcLock(File);
+
+impl Drop for GcLock {
+    /// Closing alone would not do: a child that is just being started has a copy of the descriptor.
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+impl Session {
+    /// Makes what is missing and removes what dead processes left behind.
+    pub(super) fn begin(layout: &Layout) -> Result<Self, StoreError> {
+        for directory in layout.directories() {
+            fs::create_dir_all(&directory).map_err(|e| StoreError::writing(&directory, e))?;
+        }
+        let path = layout.gc_lock();
+        let gc_lock = lock::open(&path).map_err(|e| StoreError::writing(&path, e))?;
+        if !layout.tag().exists() {
+            fs::write(layout.tag(), CACHEDIR_TAG).map_err(|e| StoreError::writing(&layout.tag(), e))?;
+        }
+        let session = Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: GcLock(gc_lock) };
+        session.share(layout)?;
+        sweep(&layout.tmp());
+        Ok(session)
+    }
+
+    fn share(&self, layout: &Layout) -> Result<(), StoreError> {
+        let start = Instant::now();
+        loop {
+            match self.gc_lock.0.try_lock_shared() {
+                Ok(()) => return Ok(()),
+                Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::Busy { root: layout.root().to_owned() });
+                }
+                Err(TryLockError::Error(error)) => {
+                    return Err(StoreError::writing(&layout.gc_lock(), error));
+                }
+            }
+        }
+    }
+
+    /// Runs `work` while no other process has the store open for writing.
+    pub(super) fn alone<T>(
+        &self,
+        layout: &Layout,
+        work: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let result = match self.gc_lock.0.try_lock() {
+            Ok(()) => work(),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Busy { root: layout.root().to_owned() }),
+            Err(TryLockError::Error(error)) => Err(StoreError::writing(&layout.gc_lock(), error)),
+        };
+        // Either way the shared lock was given up for the exclusive one.
+        self.share(layout)?;
+        result
+    }
+
+    /// A path for a temporary file or directory, on the file system of the store. Never given twice.
+    pub(super) fn temp(&self, layout: &Layout) -> Result<PathBuf, StoreError> {
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = match &mut *owner {
+            Some(owner) => owner,
+            none => {
+                let new = Owner::new(&layout.tmp()).map_err(|e| StoreError::writing(&layout.tmp(), e))?;
+                none.insert(new)
+            }
+        };
+        owner.given += 1;
+        Ok(owner.directory.join(owner.given.to_string()))
+    }
+
+    /// Moves something of ours out of the way, under its old name below a directory of the trash.
+    pub(super) fn discard(&self, layout: &Layout, path: &Path) -> Result<(), StoreError> {
+        let error = |e| StoreError::writing(path, e);
+        let relative = path.strip_prefix(layout.base()).unwrap_or(path);
+        let to = self.trash(layout).map_err(error)?.join(relative);
+        fs::create_dir_all(to.parent().unwrap_or(&to)).map_err(error)?;
+        match fs::rename(path, &to) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(error(e)),
+            _ => Ok(()),
+        }
+    }
+
+    fn trash(&self, layout: &Layout) -> io::Result<PathBuf> {
+        let mut trash = self.trash.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*trash {
+            Some(path) => Ok(path.clone()),
+            None => Ok(trash.insert(new_directory(&layout.trash())?).clone()),
+        }
+    }
+}
+
+/// A temporary file that is gone when this is dropped, unless it was renamed before.
+pub(super) struct Temp(pub(super) PathBuf);
+
+impl Deref for Temp {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Temp {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// A directory for work in progress, with all that is in it.
+#[derive(Debug)]
+pub struct Scratch(pub(super) PathBuf);
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = remove_tree(&self.0);
+    }
+}
+
+/// `tmp/<owner>/`: removed when its process ends, by whoever comes next if that was too sudden.
+struct Owner {
+    directory: PathBuf,
+    given: u64,
+    lock: Option<Lock>,
+}
+
+impl Owner {
+    fn new(tmp: &Path) -> io::Result<Self> {
+        loop {
+            let directory = new_directory(tmp)?;
+            // A sweep may take the directory for a dead one before we hold its lock; then again.
+            match Lock::try_acquire(&directory.join("lock")) {
+                Ok(Some(lock)) => return Ok(Self { directory, given: 0, lock: Some(lock) }),
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ = remove_tree(&self.directory);
+        drop(self.lock.take());
+    }
+}
+
+fn sweep(tmp: &Path) {
+    for entry in fs::read_dir(tmp).into_iter().flatten().flatten() {
+        let directory = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Ok(Some(_dead)) = Lock::try_acquire(&directory.join("lock"))
+        {
+            let _ = remove_tree(&directory);
+        }
+    }
+}
+
+/// Removes a directory and all in it, also where a stage left directories that it may not write to.
+pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            open_up(path)?;
+            fs::remove_dir_all(path)
+        }
+        other => other,
+    }
+}
+
+fn open_up(directory: &Path) -> io::Result<()> {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// A new directory named by the time, so that names sort by age.
+pub(super) fn new_directory(parent: &Path) -> io::Result<PathBuf> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let salt = Digest::of(format!("{} {} {count}", stamp::now(), std::process::id()).as_bytes());
+        let time = jiff::Timestamp::now().strftime(TIME_FORMAT);
+        let path = parent.join(format!("{time}-{}", &salt.to_hex()[..8]));
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            result => return result.map(|()| path),
+        }
+    }
+}
+
+const TIME_FORMAT: &str = "%Y%m%dT%H%M%SZ";
+
+/// When a directory made by [`new_directory`] was made, by its name.
+pub(super) fn time_of(directory: &Path) -> Option<jiff::Timestamp> {
+    let (time, _) = directory.file_name()?.to_str()?.split_once('-')?;
+    let time = jiff::civil::DateTime::strptime(TIME_FORMAT, time).ok()?;
+    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dead_are_swept_and_the_living_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let living = Owner::new(dir.path()).unwrap();
+        fs::write(living.directory.join("1"), "at work").unwrap();
+        let dead = dir.path().join("20200101T000000Z-dead");
+        fs::create_dir_all(dead.join("7/deep")).unwrap();
+        fs::write(dead.join("lock"), "").unwrap();
+        let killed_at_once = dir.path().join("20200101T000000Z-killed");
+        fs::create_dir(&killed_at_once).unwrap();
+        sweep(dir.path());
+        assert!(living.directory.join("1").exists());
+        assert!(!dead.exists() && !killed_at_once.exists());
+        let directory = living.directory.clone();
+        drop(living);
+        assert!(!directory.exists());
+    }
+
+    #[test]
+    fn directories_carry_their_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = new_directory(dir.path()).unwrap();
+        let age = jiff::Timestamp::now().duration_since(time_of(&made).unwrap());
+        assert!(age.as_secs() < 5, "{age:?}");
+        assert_eq!(time_of(Path::new("something-else")), None);
+    }
+}

@@ -1,0 +1,301 @@
+//! Digests of files by their stat, so that an unchanged file is not read again. Only a cache:
+//! losing it costs time, and a damaged one is thrown away.
+//!
+//! An entry is believed when device, inode, size, mtime and ctime are all as they were, and
+//! - the stamp was settled when the content was read (see [`Stamp::settled`]);
+//! - since a reboot, only if the file was a minute old when the entry was saved. After a power loss
+//!   a file may have kept its stat and lost its content, but not if the kernel had a minute to
+//!   write it out (it takes half of that). This is why a commit need not wait for the disk.
+//!
+//! The file is one sorted array of fixed records behind a checksum: loading it is one read, and a
+//! lookup a binary search in what was read. What is new waits in memory and is merged into the
+//! file, as it then is, once per process. Two processes may save at the same time: the last one wins.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::stamp::{self, Stamp};
+use pipe_core::digest::Digest;
+
+const MAGIC: &[u8; 16] = b"pipe stat cache\n";
+const HEADER: usize = MAGIC.len() + 32;
+const PRELUDE: usize = 8 + 32;
+const RECORD: usize = 5 * 8 + 4 + 32;
+
+const DAY: i64 = 86_400 * 1_000_000_000;
+const MINUTE: i64 = 60 * 1_000_000_000;
+
+/// Entries that nobody asked for in this many days are left out when the file is written.
+const FORGET_AFTER_DAYS: u32 = 90;
+
+type FileId = (u64, u64);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    stamp: Stamp,
+    /// The last day on which it was asked for, counted from 1970.
+    seen: u32,
+    digest: Digest,
+}
+
+pub(super) struct StatCache {
+    path: PathBuf,
+    saved: OnceLock<Saved>,
+    fresh: Mutex<BTreeMap<FileId, Entry>>,
+}
+
+impl StatCache {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, saved: OnceLock::new(), fresh: Mutex::default() }
+    }
+
+    pub(super) fn get(&self, stamp: &Stamp) -> Option<Digest> {
+        let id = (stamp.device, stamp.inode);
+        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = fresh.get(&id) {
+            return (entry.stamp == *stamp).then_some(entry.digest);
+        }
+        let entry = self.saved.get_or_init(|| Saved::load(&self.path)).get(id)?;
+        if entry.stamp != *stamp {
+            return None;
+        }
+        let today = today();
+        if entry.seen != today {
+            fresh.insert(id, Entry { seen: today, ..entry });
+        }
+        Some(entry.digest)
+    }
+
+    /// `read_at`: when reading the content began, after `stamp` was taken.
+    pub(super) fn insert(&self, stamp: Stamp, digest: Digest, read_at: i64) {
+        if stamp.settled(read_at) {
+            let entry = Entry { stamp, seen: today(), digest };
+            let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+            fresh.insert((stamp.device, stamp.inode), entry);
+        }
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        !self.fresh.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Merges the news into the file through `temp`, which must be on the same file system.
+    pub(super) fn save(&self, temp: &Path) -> io::Result<()> {
+        let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries: BTreeMap<FileId, Entry> = Saved::load(&self.path)
+            .entries()
+            .filter(|entry| entry.seen + FORGET_AFTER_DAYS >= today())
+            .map(|entry| ((entry.stamp.device, entry.stamp.inode), entry))
+            .collect();
+        entries.append(&mut fresh);
+        fs::write(temp, encode(entries.values(), stamp::now(), boot()))?;
+        fs::rename(temp, &self.path)
+    }
+
+    /// Whether the file is whole; a missing one is.
+    pub(super) fn is_sound(path: &Path) -> bool {
+        fs::read(path).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |bytes| is_whole(&bytes))
+    }
+}
+
+/// The file as it was read. Empty if there is none or it is damaged.
+struct Saved {
+    bytes: Vec<u8>,
+    /// Entries that changed after this are not believed.
+    horizon: i64,
+}
+
+impl Saved {
+    fn load(path: &Path) -> Self {
+        Self::decode(fs::read(path).unwrap_or_default(), boot())
+    }
+
+    fn decode(bytes: Vec<u8>, boot: Option<Digest>) -> Self {
+        if !is_whole(&bytes) {
+            return Self { bytes: Vec::new(), horizon: i64::MIN };
+        }
+        let saved_at = i64_at(&bytes, HEADER);
+        let same_boot = boot.is_some_and(|boot| boot.as_bytes() == &bytes[HEADER + 8..HEADER + PRELUDE]);
+        Self { bytes, horizon: if same_boot { i64::MAX } else { saved_at.saturating_sub(MINUTE) } }
+    }
+
+    fn records(&self) -> &[[u8; RECORD]] {
+        self.bytes.get(HEADER + PRELUDE..).unwrap_or_default().as_chunks().0
+    }
+
+    fn get(&self, id: FileId) -> Option<Entry> {
+        let records = self.records();
+        let position = records.binary_search_by_key(&id, |r| (u64_at(r, 0), u64_at(r, 8))).ok()?;
+        Some(decode_record(&records[position])).filter(|entry| entry.stamp.changed <= self.horizon)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry> {
+        self.records().iter().map(decode_record).filter(|entry| entry.stamp.changed <= self.horizon)
+    }
+}
+
+fn is_whole(bytes: &[u8]) -> bool {
+    bytes.len() >= HEADER + PRELUDE
+        && bytes.starts_with(MAGIC)
+        && &bytes[MAGIC.len()..HEADER] == Digest::of(&bytes[HEADER..]).as_bytes()
+        && (bytes.len() - HEADER - PRELUDE).is_multiple_of(RECORD)
+}
+
+fn encode<'a>(entries: impl Iterator<Item = &'a Entry>, now: i64, boot: Option<Digest>) -> Vec<u8> {
+    let mut rest = Vec::new();
+    rest.extend(now.to_le_bytes());
+    rest.extend(boot.map_or([0; 32], |boot| *boot.as_bytes()));
+    for Entry { stamp, seen, digest } in entries {
+        rest.extend(stamp.device.to_le_bytes());
+        rest.extend(stamp.inode.to_le_bytes());
+        rest.extend(stamp.size.to_le_bytes());
+        rest.extend(stamp.modified.to_le_bytes());
+        rest.extend(stamp.changed.to_le_bytes());
+        rest.extend(seen.to_le_bytes());
+        rest.extend(digest.as_bytes());
+    }
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(Digest::of(&rest).as_bytes());
+    bytes.append(&mut rest);
+    bytes
+}
+
+fn decode_record(record: &[u8; RECORD]) -> Entry {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(&record[44..]);
+    Entry {
+        stamp: Stamp {
+            device: u64_at(record, 0),
+            inode: u64_at(record, 8),
+            size: u64_at(record, 16),
+            modified: i64_at(record, 24),
+            changed: i64_at(record, 32),
+        },
+        seen: u32::from_le_bytes([record[40], record[41], record[42], record[43]]),
+        digest: Digest::from_bytes(digest),
+    }
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[offset..offset + 8]);
+    u64::from_le_bytes(word)
+}
+
+fn i64_at(bytes: &[u8], offset: usize) -> i64 {
+    u64_at(bytes, offset).cast_signed()
+}
+
+fn today() -> u32 {
+    u32::try_from(stamp::now() / DAY).unwrap_or(0)
+}
+
+/// What tells this start of the machine from others; unknown where the kernel does not say.
+fn boot() -> Option<Digest> {
+    static BOOT: OnceLock<Option<Digest>> = OnceLock::new();
+    *BOOT.get_or_init(|| fs::read("/proc/sys/kernel/random/boot_id").ok().map(|id| Digest::of(&id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(inode: u64, changed: i64) -> Entry {
+        let stamp = Stamp { device: 7, inode, size: 5, modified: changed, changed };
+        Entry { stamp, seen: today(), digest: Digest::of(&inode.to_le_bytes()) }
+    }
+
+    fn cache_in(dir: &tempfile::TempDir) -> StatCache {
+        StatCache::new(dir.path().join("stat"))
+    }
+
+    #[test]
+    fn what_was_saved_is_found_by_the_next_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = stamp::now();
+        let entries: Vec<Entry> = (0..100).map(|i| entry(i * 31 % 100, now - 3 * MINUTE)).collect();
+        for half in entries.chunks(50) {
+            let cache = cache_in(&dir);
+            half.iter().for_each(|e| cache.insert(e.stamp, e.digest, now));
+            cache.save(&dir.path().join("temp")).unwrap();
+        }
+        let next = cache_in(&dir);
+        for e in &entries {
+            assert_eq!(next.get(&e.stamp), Some(e.digest));
+        }
+        assert!(!next.has_news(), "looking changes nothing");
+        assert_eq!(next.get(&entry(100, now).stamp), None);
+    }
+
+    #[test]
+    fn any_change_of_the_stat_is_a_miss() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache_in(&dir);
+        let known = entry(1, 5);
+        cache.insert(known.stamp, known.digest, stamp::now());
+        let twins = [
+            Stamp { device: 8, ..known.stamp },
+            Stamp { inode: 2, ..known.stamp },
+            Stamp { size: 6, ..known.stamp },
+            Stamp { modified: 6, ..known.stamp },
+            Stamp { changed: 6, ..known.stamp },
+        ];
+        for twin in twins {
+            assert_eq!(cache.get(&twin), None, "{twin:?}");
+        }
+        assert_eq!(cache.get(&known.stamp), Some(known.digest));
+    }
+
+    #[test]
+    fn an_unsettled_file_is_not_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = cache_in(&dir);
+        let now = stamp::now();
+        let young = entry(1, now);
+        cache.insert(young.stamp, young.digest, now);
+        assert_eq!(cache.get(&young.stamp), None);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let good = encode([entry(1, 5), entry(2, 6)].iter(), 9, boot());
+        assert_eq!(Saved::decode(good.clone(), boot()).entries().count(), 2);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Saved::decode(bad, boot()).entries().count(), 0, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn after_a_reboot_only_files_that_had_reached_the_disk_are_believed() {
+        let (this, other) = (Digest::of(b"this"), Digest::of(b"other"));
+        let now = stamp::now();
+        let bytes = encode([entry(1, now - 2 * MINUTE), entry(2, now - 1)].iter(), now, Some(this));
+        let found = |boot| {
+            let saved = Saved::decode(bytes.clone(), boot);
+            [saved.get((7, 1)).is_some(), saved.get((7, 2)).is_some()]
+        };
+        assert_eq!(found(Some(this)), [true, true]);
+        assert_eq!(found(Some(other)), [true, false]);
+        assert_eq!(found(None), [true, false]);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = Entry { seen: today() - FORGET_AFTER_DAYS - 1, ..entry(1, 5) };
+        fs::write(dir.path().join("stat"), encode([old].iter(), 9, boot())).unwrap();
+        cache_in(&dir).save(&dir.path().join("temp")).unwrap();
+        assert_eq!(cache_in(&dir).get(&old.stamp), None);
+
+        fs::write(dir.path().join("stat"), encode([old].iter(), 9, boot())).unwrap();
+        let asking = cache_in(&dir);
+        assert_eq!(asking.get(&old.stamp), Some(old.digest));
+        asking.save(&dir.path().join("temp")).unwrap();
+        assert_eq!(cache_in(&dir).get(&old.stamp), Some(old.digest));
+    }
+}

@@ -1,0 +1,220 @@
+//! Results on their way from one store to another: nothing arrives that does not match its digest.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+
+use rayon::prelude::*;
+
+use super::Store;
+use super::blob::Durability;
+use super::error::StoreError;
+use super::lock::Lock;
+use super::manifest::{Manifest, Stored};
+use super::sealed::{self, Unsealed};
+use super::source::read_and_hash;
+use pipe_core::digest::{BlobId, StageKey};
+
+/// What became of a result when everything that belongs to it was read again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    Sound,
+    /// A sentence: what is not here.
+    Missing(String),
+    /// A sentence: what is not what it should be.
+    Damaged(String),
+}
+
+impl Store {
+    /// A manifest as it is kept, with its seal.
+    pub fn sealed_record(&self, key: StageKey) -> Option<Vec<u8>> {
+        let text = fs::read(self.layout.action(key)).ok()?;
+        sealed::decode::<Manifest>(&text).is_ok_and(|manifest| manifest.key == key).then_some(text)
+    }
+
+    /// Every blob that a result's outputs and logs consist of, listings of directories included, each once.
+    pub fn blobs_of(&self, manifest: &Manifest) -> Result<BTreeSet<BlobId>, StoreError> {
+        let mut blobs = BTreeSet::new();
+        for stored in manifest.stored() {
+            blobs.insert(stored.blob);
+            if stored.directory {
+                let tree = self.peek_tree(stored.blob).map_err(|what| StoreError::Damaged { what })?;
+                blobs.extend(tree.files().map(|(_, blob, _)| blob));
+            }
+        }
+        Ok(blobs)
+    }
+
+    /// A blob to read from, and its size. What comes out has to be hashed by whoever reads it.
+    pub fn open_blob(&self, id: BlobId) -> Result<(File, u64), StoreError> {
+        let path = self.layout.blob(id);
+        let open = || {
+            let file = File::open(&path)?;
+            let length = file.metadata()?.len();
+            Ok((file, length))
+        };
+        open().map_err(|error: io::Error| match error.kind() {
+            ErrorKind::NotFound => StoreError::Damaged { what: format!("blob {} is missing", id.short()) },
+            _ => StoreError::reading(&path, error),
+        })
+    }
+
+    /// Takes in a blob that must have the content that its name says.
+    pub fn adopt_blob(&self, id: BlobId, content: &mut dyn Read) -> Result<(), StoreError> {
+        let temp = self.temp()?;
+        let writing = |e| StoreError::writing(&temp, e);
+        let mut file = File::create_new(&temp).map_err(writing)?;
+        io::copy(content, &mut file).map_err(writing)?;
+        drop(file);
+        let found = read_and_hash(&temp).map_err(|e| StoreError::reading(&temp, e))?;
+        if found.is_none_or(|(digest, _)| digest != id.digest()) {
+            let what = format!("what claims to be blob {} has another content", id.short());
+            return Err(StoreError::Foreign { what });
+        }
+        self.keep(&temp, Durability::Eventually).map(drop)
+    }
+
+    /// Takes in a sealed manifest whose blobs are all here. Nothing if some are not.
+    pub fn adopt_record(&self, text: &[u8]) -> Result<Option<Manifest>, StoreError> {
+        let foreign = |what: String| StoreError::Foreign { what };
+        let manifest: Manifest =
+            sealed::decode(text).map_err(|flaw| foreign(format!("a manifest cannot be used: {flaw}")))?;
+        if manifest.parts.key() != manifest.key {
+            let what =
+                format!("the manifest of {} does not have the key that follows from it", manifest.instance);
+            return Err(foreign(what));
+        }
+        if manifest.stored().any(|stored| self.check_stored(stored).is_err()) {
+            return Ok(None);
+        }
+        let path = self.layout.action(manifest.key);
+        if !path.exists() {
+            let lock = self.layout.key_lock(manifest.key);
+            let writing = |e| StoreError::writing(&path, e);
+            // Whoever holds the key is computing it, and its result is as good.
+            if let Some(mut held) = Lock::try_acquire(&lock).map_err(writing)? {
+                held.become_file(&path, text, false).map_err(writing)?;
+            }
+        }
+        Ok(Some(manifest))
+    }
+
+    /// Takes a result over from another store. Nothing if that one does not have all of it.
+    pub fn adopt(&self, key: StageKey, from: &Self) -> Result<Option<Manifest>, StoreError> {
+        let (Some(text), Some(manifest)) = (from.sealed_record(key), from.record(key)) else {
+            return Ok(None);
+        };
+        let Ok(blobs) = from.blobs_of(&manifest) else { return Ok(None) };
+        for id in blobs {
+            if self.layout.blob(id).exists() {
+                continue;
+            }
+            let Ok((mut file, _)) = from.open_blob(id) else { return Ok(None) };
+            match self.adopt_blob(id, &mut file) {
+                Err(StoreError::Foreign { .. }) => return Ok(None),
+                other => other?,
+            }
+        }
+        self.adopt_record(&text)
+    }
+
+    /// Reads and hashes all that belongs to a result, whatever is remembered of it.
+    pub fn examine(&self, key: StageKey) -> (Condition, Option<Box<Manifest>>) {
+        let manifest = match self.read_manifest(key) {
+            Ok(manifest) => manifest,
+            Err(Unsealed::Missing) => {
+                return (Condition::Missing("its result is not in the cache".into()), None);
+            }
+            Err(Unsealed::Damaged(flaw)) => {
+                return (Condition::Damaged(format!("its manifest is damaged: {flaw}")), None);
+            }
+        };
+        let stored: Vec<&Stored> = manifest.stored().collect();
+        let mut conditions = stored.iter().map(|stored| self.examine_stored(stored));
+        let worst = conditions.find(|condition| *condition != Condition::Sound).unwrap_or(Condition::Sound);
+        (worst, Some(manifest))
+    }
+
+    fn examine_stored(&self, stored: &Stored) -> Condition {
+        let mut blobs = vec![stored.blob];
+        if stored.directory {
+            match self.examine_blob(stored.blob) {
+                Condition::Sound => {}
+                bad => return bad,
+            }
+            match self.peek_tree(stored.blob) {
+                Ok(tree) => blobs = tree.files().map(|(_, blob, _)| blob).collect(),
+                Err(flaw) => return Condition::Damaged(flaw),
+            }
+        }
+        let bad = blobs.par_iter().map(|blob| self.examine_blob(*blob));
+        bad.find_any(|condition| *condition != Condition::Sound).unwrap_or(Condition::Sound)
+    }
+
+    fn examine_blob(&self, id: BlobId) -> Condition {
+        let path = self.layout.blob(id);
+        match read_and_hash(&path) {
+            Ok(Some((digest, _))) if digest == id.digest() => Condition::Sound,
+            Ok(_) => {
+                let flaw = "does not have the content that its name says";
+                Condition::Damaged(format!("blob `{}` {flaw}", path.display()))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Condition::Missing(format!("blob {} is not in the cache", id.short()))
+            }
+            Err(error) => Condition::Damaged(format!("blob `{}` cannot be read: {error}", path.display())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    fn stores() -> (tempfile::TempDir, Store, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        let [a, b] = ["a", "b"].map(|name| Store::open(&dir.path().join(name)).unwrap());
+        (dir, a, b)
+    }
+
+    #[test]
+    fn a_result_moves_to_another_store_whole() {
+        let (_dir, a, b) = stores();
+        let manifest = commit(&a, "tree", make_tree);
+        assert_eq!(b.adopt(manifest.key, &a).unwrap(), Some(manifest.clone()));
+        assert_eq!(hit(&b, "tree"), Some(manifest.clone()));
+        assert_eq!(b.examine(manifest.key).0, Condition::Sound);
+        assert_eq!(b.adopt(key("nothing"), &a).unwrap(), None);
+    }
+
+    #[test]
+    fn what_does_not_match_its_digest_never_arrives() {
+        let (_dir, a, b) = stores();
+        let manifest = commit_text(&a, "a", "text");
+        let id = manifest.outputs["out"].blob;
+        assert!(matches!(b.adopt_blob(id, &mut &b"other"[..]), Err(StoreError::Foreign { .. })));
+        let sealed = a.sealed_record(manifest.key).unwrap();
+        assert_eq!(b.adopt_record(&sealed).unwrap(), None, "its blob is not here");
+        let mut torn = sealed.clone();
+        *torn.last_mut().unwrap() = b'x';
+        assert!(b.adopt_record(&torn).is_err());
+        flip_bit(&a.layout.blob(id), 0);
+        assert_eq!(b.adopt(manifest.key, &a).unwrap(), None);
+        assert!(hit(&b, "a").is_none());
+    }
+
+    #[test]
+    fn an_examination_believes_no_stat() {
+        let (_dir, a, _) = stores();
+        let manifest = commit_text(&a, "a", "text");
+        let path = a.layout.blob(manifest.outputs["out"].blob);
+        let modified = path.metadata().unwrap().modified().unwrap();
+        flip_bit(&path, 0);
+        File::open(&path).unwrap().set_modified(modified).unwrap();
+        assert!(matches!(a.examine(manifest.key).0, Condition::Damaged(_)));
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(a.examine(manifest.key).0, Condition::Missing(_)));
+        assert!(matches!(a.examine(key("b")).0, Condition::Missing(_)));
+    }
+}

@@ -1,0 +1,245 @@
+//! A directory as an artifact: a listing, itself a blob, that names the blob of every file.
+//!
+//! ```text
+//! pipe tree 1
+//! -<TAB>12<TAB><blob id><TAB>data/part.csv      a file, its size in bytes
+//! x<TAB>40<TAB><blob id><TAB>run.sh             an executable file
+//! l<TAB>data/part.csv<TAB>latest                a symbolic link, its target first
+//! d<TAB>empty                                   a directory with nothing in it
+//! ```
+//!
+//! Sorted by path, component by component, one line each; directories that hold something follow from the paths. Control
+//! characters, backslashes and bytes that are not UTF-8 are written as `\xNN`.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use pipe_core::digest::BlobId;
+
+const HEAD: &str = "pipe tree 1\n";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Relative to the directory.
+    pub(super) path: PathBuf,
+    pub(super) node: Node,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Node {
+    File { executable: bool, bytes: u64, blob: BlobId },
+    Link { target: PathBuf },
+    EmptyDirectory,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Tree {
+    entries: Vec<Entry>,
+}
+
+impl Tree {
+    pub(super) fn new(mut entries: Vec<Entry>) -> Self {
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        Self { entries }
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    pub(super) fn files(&self) -> impl Iterator<Item = (&Path, BlobId, u64)> {
+        self.entries.iter().filter_map(|entry| match entry.node {
+            Node::File { bytes, blob, .. } => Some((entry.path.as_path(), blob, bytes)),
+            _ => None,
+        })
+    }
+
+    /// Of all files together.
+    pub(super) fn bytes(&self) -> u64 {
+        self.files().map(|(_, _, bytes)| bytes).sum()
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut text = String::from(HEAD);
+        for Entry { path, node } in &self.entries {
+            match node {
+                Node::File { executable, bytes, blob } => {
+                    let mode = if *executable { 'x' } else { '-' };
+                    // Writing to a String cannot fail.
+                    let _ = write!(text, "{mode}\t{bytes}\t{blob}\t");
+                }
+                Node::Link { target } => {
+                    text.push_str("l\t");
+                    escape(target, &mut text);
+                    text.push('\t');
+                }
+                Node::EmptyDirectory => text.push_str("d\t"),
+            }
+            escape(path, &mut text);
+            text.push('\n');
+        }
+        text.into_bytes()
+    }
+
+    /// Refuses anything that [`Tree::encode`] does not write, paths that leave the directory above all.
+    pub(super) fn decode(text: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(text).map_err(|_| "the listing is not text")?;
+        let lines = text.strip_prefix(HEAD).ok_or("the listing's first line is unknown")?;
+        if !lines.is_empty() && !lines.ends_with('\n') {
+            return Err("the listing is cut short".into());
+        }
+        let entries: Vec<Entry> = lines
+            .lines()
+            .map(|line| decode_line(line).ok_or_else(|| format!("`{line}` is no entry of a listing")))
+            .collect::<Result<_, _>>()?;
+        for pair in entries.windows(2) {
+            let (before, after) = (&pair[0].path, &pair[1].path);
+            if before >= after || after.starts_with(before) {
+                return Err(format!("`{}` is not in order", after.display()));
+            }
+        }
+        Ok(Self { entries })
+    }
+}
+
+fn decode_line(line: &str) -> Option<Entry> {
+    let (kind, rest) = line.split_once('\t')?;
+    let (node, path) = match kind {
+        "-" | "x" => {
+            let (bytes, rest) = rest.split_once('\t')?;
+            let (blob, path) = rest.split_once('\t')?;
+            let (bytes, blob) = (bytes.parse().ok()?, blob.parse().ok()?);
+            (Node::File { executable: kind == "x", bytes, blob }, path)
+        }
+        "l" => {
+            let (target, path) = rest.split_once('\t')?;
+            (Node::Link { target: unescape(target)? }, path)
+        }
+        "d" => (Node::EmptyDirectory, rest),
+        _ => return None,
+    };
+    let path = unescape(path)?;
+    is_plain(&path).then_some(Entry { path, node })
+}
+
+/// Relative, not empty, without `.` or `..`, spelled in the one normal way.
+fn is_plain(path: &Path) -> bool {
+    let rebuilt: PathBuf = path.components().filter(|c| matches!(c, Component::Normal(_))).collect();
+    path_bytes(&rebuilt) == path_bytes(path) && !path.as_os_str().is_empty()
+}
+
+fn path_bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+fn escape(path: &Path, text: &mut String) {
+    let hex = |bytes: &[u8], text: &mut String| {
+        for byte in bytes {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    };
+    for chunk in path_bytes(path).utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() || character == '\\' {
+                hex(character.encode_utf8(&mut [0; 4]).as_bytes(), text);
+            } else {
+                text.push(character);
+            }
+        }
+        hex(chunk.invalid(), text);
+    }
+}
+
+fn unescape(text: &str) -> Option<PathBuf> {
+    let mut parts = text.split('\\');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let digits = part.strip_prefix('x')?;
+        bytes.push(u8::from_str_radix(digits.get(..2)?, 16).ok()?);
+        bytes.extend(&digits.as_bytes()[2..]);
+    }
+    Some(OsString::from_vec(bytes).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipe_core::digest::Digest;
+    use proptest::prelude::*;
+
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        proptest::collection::vec(any::<u8>().prop_filter("a name", |b| *b != 0 && *b != b'/'), 1..8)
+            .prop_filter("not special", |name| name != b"." && name != b"..")
+    }
+
+    fn node() -> impl Strategy<Value = Node> {
+        prop_oneof![
+            (any::<bool>(), any::<u64>(), any::<[u8; 32]>()).prop_map(|(executable, bytes, id)| {
+                Node::File { executable, bytes, blob: BlobId::new(Digest::from_bytes(id)) }
+            }),
+            name().prop_map(|name| Node::Link { target: OsString::from_vec(name).into() }),
+            Just(Node::EmptyDirectory),
+        ]
+    }
+
+    /// Leaves below one or two directories, so that no path is the directory of another.
+    fn tree() -> impl Strategy<Value = Tree> {
+        let entry = (name(), name(), node());
+        proptest::collection::btree_map(name(), proptest::collection::vec(entry, 0..4), 0..6).prop_map(
+            |directories| {
+                let mut seen = std::collections::BTreeSet::new();
+                let entries = directories.iter().flat_map(|(top, leaves)| {
+                    leaves.iter().map(move |(middle, leaf, node)| {
+                        let path = [top.as_slice(), middle, leaf].join(&b'/');
+                        Entry { path: OsString::from_vec(path).into(), node: node.clone() }
+                    })
+                });
+                Tree::new(entries.filter(|entry| seen.insert(entry.path.clone())).collect())
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_listing_survives_its_text(tree in tree()) {
+            let text = tree.encode();
+            prop_assert_eq!(Tree::decode(&text), Ok(tree));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(text: Vec<u8>) {
+            let _ = Tree::decode(&[HEAD.as_bytes(), text.as_slice()].concat());
+        }
+    }
+
+    #[test]
+    fn the_text_is_pinned() {
+        let file = |path: &str, executable| Entry {
+            path: path.into(),
+            node: Node::File { executable, bytes: 3, blob: BlobId::new(Digest::of(b"abc")) },
+        };
+        let tree = Tree::new(vec![
+            file("run.sh", true),
+            Entry { path: "latest".into(), node: Node::Link { target: "a b".into() } },
+            file("a b", false),
+            Entry { path: "empty\n".into(), node: Node::EmptyDirectory },
+        ]);
+        let id = Digest::of(b"abc");
+        let expected =
+            format!("pipe tree 1\n-\t3\t{id}\ta b\nd\tempty\\x0a\nl\ta b\tlatest\nx\t3\t{id}\trun.sh\n");
+        assert_eq!(String::from_utf8(tree.encode()).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_path_that_leaves_the_directory_is_refused() {
+        for path in ["../x", "/x", "a/../x", "./x", "", "a//x", "a/", "a\\x2", "\\y00"] {
+            assert!(Tree::decode(format!("{HEAD}d\t{path}\n").as_bytes()).is_err(), "{path}");
+        }
+        for lines in ["d\tb\nd\ta\n", "d\ta\nd\ta\n", "d\ta\nd\ta/b\n", "d\ta\nd\ta/b\nd\ta b\n", "d\ta"] {
+            assert!(Tree::decode(format!("{HEAD}{lines}").as_bytes()).is_err(), "{lines:?}");
+        }
+        assert_eq!(Tree::decode(HEAD.as_bytes()), Ok(Tree::default()));
+    }
+}

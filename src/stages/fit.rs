@@ -1,0 +1,124 @@
+//! `fit`: a model on the training rows, and for each of those rows a score made without its own label.
+//! `pipe-worker` runs it; these are its parameters.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+
+use super::dataset::{DATASET, complaint};
+use super::train::MODEL;
+use pipe_core::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
+use pipe_core::reference::StageRef;
+use pipe_core::stage::StageKind;
+use pipe_ml::config::device::Device;
+use pipe_ml::config::model::{ModelBody, ModelConfig};
+
+/// The artifact: a [`pipe_ml::score::table::ScoreTable`], a directory.
+pub const SCORES: ArtifactType = "scores";
+
+/// Folds of a model that cannot leave out one row at a time.
+const FOLDS: usize = 5;
+
+/// The resolved parameters, which are what the key holds; written as a [`FitBody`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "FitBody")]
+pub struct Fit {
+    pub data: StageRef,
+    pub model: ModelConfig,
+    /// `None`: one row is left out at a time.
+    pub folds: Option<usize>,
+    pub seed: u64,
+    pub keep: Option<usize>,
+    pub device: Device,
+}
+
+/// What a user writes.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FitBody {
+    data: StageRef,
+    model: ModelBody,
+    /// Make the scores of training rows by so many folds. Unless stated, models with a closed form leave out one
+    /// row at a time, and the others use 5.
+    folds: Option<usize>,
+    #[serde(default)]
+    seed: u64,
+    /// Keep the scores of so many labels per training row. Unless stated, all of a table of up to 40 million
+    /// entries, else 200.
+    keep: Option<usize>,
+    #[serde(default)]
+    device: Device,
+}
+
+impl From<FitBody> for Fit {
+    fn from(body: FitBody) -> Self {
+        let model = body.model.resolve(body.seed, body.device);
+        let folds = body.folds.or((!model.leaves_one_out()).then_some(FOLDS));
+        Self { data: body.data, model, folds, seed: body.seed, keep: body.keep, device: body.device }
+    }
+}
+
+impl JsonSchema for Fit {
+    fn schema_name() -> Cow<'static, str> {
+        "Fit".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        FitBody::json_schema(generator)
+    }
+}
+
+impl StageKind for Fit {
+    const NAME: &'static str = "fit";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "Fits a model, and scores each training row without its own label";
+    const PROGRAM: Program = Program::Worker;
+
+    fn inputs(&self) -> Vec<InputDecl> {
+        vec![InputDecl::one("data", &self.data, DATASET)]
+    }
+
+    fn outputs(&self) -> Vec<OutputDecl> {
+        vec![OutputDecl::new("model", MODEL, "model"), OutputDecl::new("scores", SCORES, "scores")]
+    }
+
+    fn complaints(&self) -> Vec<Complaint> {
+        let problems = self.model.problems().into_iter();
+        let mut found: Vec<_> =
+            problems.map(|problem| complaint(&format!("model.{}", problem.field), problem.message)).collect();
+        if self.folds.is_some_and(|folds| folds < 2) {
+            found.push(complaint("folds", "at least 2 folds are needed"));
+        }
+        if self.keep == Some(0) {
+            found.push(complaint("keep", "at least 1 label per row is needed"));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipe_core::kind::Kind;
+    use pipe_core::stage::KindOf;
+
+    fn checked(yaml: &str) -> pipe_core::kind::CheckedBody {
+        KindOf::<Fit>::new().check(serde_yaml::from_str(yaml).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_key_holds_resolved_parameters() {
+        let short = checked("{ data: a, model: { kind: ridge } }").params;
+        assert_eq!(short, checked("{ data: b, seed: 0, model: { kind: ridge, ridge: 1e0 } }").params);
+        assert_eq!(short["folds"], serde_json::Value::Null);
+        assert_eq!(checked("{ data: a, model: { kind: logistic } }").params["folds"], 5);
+    }
+
+    #[test]
+    fn senseless_values_are_named() {
+        let yaml = "{ data: a, folds: 1, keep: 0, model: { kind: kernel_ridge, gamma: 0 } }";
+        let fields: Vec<_> = checked(yaml).complaints.into_iter().map(|c| c.field).collect();
+        assert_eq!(fields, ["model.gamma", "folds", "keep"]);
+    }
+}

@@ -1,0 +1,291 @@
+//! `fuse`: the scores of several models, and how rare a label is, as one score.
+
+use anyhow::{Context, Result, ensure};
+use rayon::prelude::*;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::dataset::{DATASET, complaint};
+use super::fit::SCORES;
+use super::train::MODEL;
+use pipe_core::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
+use pipe_core::reference::StageRef;
+use pipe_core::stage::{RunStage, StageKind};
+use pipe_core::work::Work;
+use pipe_ml::composite::{Composite, mark, save_label_names, take_part};
+use pipe_ml::data::csr::Csr;
+use pipe_ml::data::split_data::{PartName, SplitData};
+use pipe_ml::fusion::{Floors, Fusion, PairOptions, Term};
+use pipe_ml::score::table::{Purpose, ScoreTable, ScoreWriter};
+use pipe_ml::score::{Made, Scale};
+
+/// The artifact: a [`Fusion`] as JSON.
+pub const FUSION: ArtifactType = "fusion";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fuse {
+    pub data: StageRef,
+    /// Stages of the kind `fit`, on the same data.
+    pub models: Vec<StageRef>,
+    /// Added to a model's response before the logarithm.
+    #[serde(default = "default_response_floor")]
+    pub response_floor: f64,
+    /// Added to a share of neighbours before the logarithm.
+    #[serde(default = "default_share_floor")]
+    pub share_floor: f64,
+    /// How many pairs of row and label to draw, beside all true ones, to fit the weights on.
+    #[serde(default = "default_pairs")]
+    pub pairs: usize,
+    #[serde(default)]
+    pub seed: u64,
+}
+
+fn default_response_floor() -> f64 {
+    0.03
+}
+
+fn default_share_floor() -> f64 {
+    0.005
+}
+
+fn default_pairs() -> usize {
+    300_000
+}
+
+impl StageKind for Fuse {
+    const NAME: &'static str = "fuse";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "Joins the scores of models, neighbours and rarity into one";
+    const PROGRAM: Program = Program::Pipe;
+
+    fn inputs(&self) -> Vec<InputDecl> {
+        vec![
+            InputDecl::one("data", &self.data, DATASET),
+            InputDecl::many("models", self.models.clone(), MODEL),
+            InputDecl::many("scores", self.models.clone(), SCORES).written_in("models"),
+        ]
+    }
+
+    fn outputs(&self) -> Vec<OutputDecl> {
+        vec![
+            OutputDecl::new("model", MODEL, "model"),
+            OutputDecl::new("scores", SCORES, "scores"),
+            OutputDecl::new("fusion", FUSION, "fusion.json"),
+        ]
+    }
+
+    fn complaints(&self) -> Vec<Complaint> {
+        let mut found = Vec::new();
+        let floors = [("response_floor", self.response_floor), ("share_floor", self.share_floor)];
+        for (field, _) in floors.into_iter().filter(|(_, floor)| !(*floor > 0.0 && floor.is_finite())) {
+            found.push(complaint(field, "must be above 0"));
+        }
+        if self.pairs == 0 {
+            found.push(complaint("pairs", "must be at least 1"));
+        }
+        found
+    }
+}
+
+impl RunStage for Fuse {
+    fn run(&self, work: &mut Work) -> Result<()> {
+        let data = SplitData::open(&work.input("data")?.path)?;
+        let labels = data.labels(PartName::Train)?;
+        let (models, scores) = (work.inputs("models")?, work.inputs("scores")?);
+        ensure!(models.len() == scores.len(), "there are not as many scores as models");
+        let mut parts = Vec::new();
+        let mut tables = Vec::new();
+        for (model, scores) in models.iter().zip(scores) {
+            let (card, table) = (Composite::load(&model.path)?, ScoreTable::open(&scores.path)?);
+            check(&card, &table, &data, &labels)?;
+            ensure!(
+                card.fusion.is_none() && card.cuts.is_none(),
+                "only models of `fit` can be fused, and one of these is fused or cut already"
+            );
+            parts.push((model.path.clone(), card));
+            tables.push(table);
+        }
+        let floors = Floors { response: self.response_floor, share: self.share_floor };
+        let part = |card: &Composite| card.parts[0].model.clone();
+        let terms =
+            parts.iter().map(|(_, card)| Term::new(part(card).name(), part(card).scale(), floors)).collect();
+        let options = PairOptions { pairs: self.pairs, seed: self.seed };
+        let fusion = Fusion::fit(terms, &tables, &labels, options)?;
+        for (term, at) in fusion.terms.iter().zip(1..) {
+            work.metric(&format!("weight_{at}_{}", term.model), term.weight);
+        }
+        work.metric("weight_idf", fusion.idf_weight);
+
+        let output = work.output("model")?.to_owned();
+        let taken = parts.iter().enumerate();
+        let taken = taken.map(|(number, (from, card))| take_part(from, &card.parts[0], &output, number));
+        let taken = taken.collect::<Result<Vec<_>, _>>()?;
+        let marks: Vec<&str> = parts.iter().map(|(_, card)| card.mark.as_str()).collect();
+        let mark = mark(&(&fusion, marks));
+        let mut model = Composite::new(mark.clone(), data.meta().features as usize, labels.cols, taken);
+        write_scores(work, &fusion, &tables, mark)?;
+        let path = work.output("fusion")?;
+        std::fs::write(path, serde_json::to_vec_pretty(&fusion)?).context("the weights cannot be written")?;
+        model.fusion = Some(fusion);
+        save_label_names(&output, data.label_names()?.as_deref())?;
+        model.save(&output)?;
+        Ok(())
+    }
+}
+
+/// Whether a model, its scores and the data belong together.
+pub fn check(card: &Composite, table: &ScoreTable, data: &SplitData, labels: &Csr) -> Result<()> {
+    ensure!(
+        card.mark == table.card().mark,
+        "the scores are of another model: both must come from the same stage"
+    );
+    let (rows, of_data) = (table.card().rows, labels.rows());
+    ensure!(
+        rows == of_data && table.card().labels == labels.cols && card.labels == labels.cols,
+        "the scores are of {rows} rows and {} labels, the data has {of_data} training rows and {}: the model must be \
+         fitted on the same data",
+        table.card().labels,
+        labels.cols
+    );
+    let features = data.meta().features as usize;
+    ensure!(
+        card.features == features,
+        "the model knows {} features, the data has {features}: it must be fitted on the same data",
+        card.features
+    );
+    Ok(())
+}
+
+/// Rows that are fused at a time.
+const ROWS: usize = 256;
+
+fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: String) -> Result<()> {
+    let (rows, labels) = (tables[0].card().rows, fusion.labels());
+    let sparse = tables.iter().any(ScoreTable::is_sparse);
+    // The union of the tables' candidates may be as large as all of them together.
+    let keep = sparse.then(|| tables.iter().filter_map(|table| table.card().keep).sum());
+    let purpose = Purpose { mark, labels, scale: Scale::LogOdds, made: Made::Fused {}, keep };
+    let mut writer = ScoreWriter::create(work.output("scores")?, purpose)?;
+    for first in (0..rows).step_by(ROWS) {
+        let block: Vec<usize> = (first..rows.min(first + ROWS)).collect();
+        let fused: Vec<(Vec<u32>, Vec<f32>)> =
+            block.par_iter().map(|&row| fused_row(fusion, tables, row, sparse)).collect();
+        for (labels, scores) in fused {
+            writer.push_kept(&labels, &scores)?;
+        }
+        work.progress(block[block.len() - 1] as u64 + 1, Some(rows as u64), "rows", "fusing");
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+fn fused_row(fusion: &Fusion, tables: &[ScoreTable], row: usize, sparse: bool) -> (Vec<u32>, Vec<f32>) {
+    let mut labels: Vec<u32> = match sparse {
+        true => tables.iter().filter_map(|table| table.kept(row)).flatten().copied().collect(),
+        false => (0..fusion.labels() as u32).collect(),
+    };
+    if sparse {
+        labels.sort_unstable();
+        labels.dedup();
+    }
+    let score = |&label: &u32| fusion.score(label, tables.iter().map(|table| table.score(row, label)));
+    let scores = labels.iter().map(score).collect();
+    (labels, scores)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::json;
+
+    use super::super::scored::Scored;
+    use super::super::trial::Trial;
+    use super::*;
+    use pipe_ml::config::model::ModelConfig;
+    use pipe_ml::config::signal::Weighting;
+
+    const NEIGHBOURS: ModelConfig =
+        ModelConfig::Neighbours { neighbours: 50, weighting: Weighting::CosineSquared };
+
+    fn inputs(scored: &Scored, names: &[&str]) -> Vec<(&'static str, PathBuf)> {
+        let mut inputs = vec![("data", scored.data())];
+        for name in names {
+            inputs.extend([("models", scored.model(name)), ("scores", scored.scores(name))]);
+        }
+        inputs
+    }
+
+    fn body() -> serde_json::Value {
+        json!({"data": "data", "models": ["a", "b"], "pairs": 2000})
+    }
+
+    fn fusion(trial: &Trial) -> Fusion {
+        serde_json::from_slice(&std::fs::read(trial.output("fusion")).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_better_model_gets_the_larger_weight_and_both_parts_are_kept() {
+        let scored = Scored::new();
+        scored.add("sharp", Scored::ridge(), 0.5, None);
+        scored.add("dull", NEIGHBOURS, 0.95, None);
+        let trial = Trial::of::<Fuse>(body(), inputs(&scored, &["sharp", "dull"]));
+        let fusion = fusion(&trial);
+        assert!(fusion.terms[0].weight > fusion.terms[1].weight.abs(), "{fusion:?}");
+        assert_eq!((fusion.terms[0].floor, fusion.terms[1].floor), (0.03, 0.005));
+        let model = Composite::load(&trial.output("model")).unwrap();
+        assert_eq!((model.parts.len(), model.fusion.as_ref()), (2, Some(&fusion)));
+        for (part, name) in model.parts.iter().zip(["sharp", "dull"]) {
+            let file = trial.output("model").join(&part.directory).join("weights");
+            assert_eq!(std::fs::read_to_string(file).unwrap(), name);
+        }
+        let table = ScoreTable::open(&trial.output("scores")).unwrap();
+        assert_eq!((table.card().rows, &table.card().mark, table.is_sparse()), (200, &model.mark, false));
+        let parts =
+            [scored.scores("sharp"), scored.scores("dull")].map(|path| ScoreTable::open(&path).unwrap());
+        let expected = fusion.score(3, parts.iter().map(|part| part.score(17, 3)));
+        assert_eq!(table.score(17, 3), expected);
+    }
+
+    #[test]
+    fn candidates_of_any_part_are_candidates_of_the_whole() {
+        let scored = Scored::new();
+        scored.add("a", Scored::ridge(), 0.6, Some(2));
+        scored.add("b", Scored::ridge(), 0.6, Some(3));
+        let trial = Trial::of::<Fuse>(body(), inputs(&scored, &["a", "b"]));
+        let table = ScoreTable::open(&trial.output("scores")).unwrap();
+        let parts = ["a", "b"].map(|name| ScoreTable::open(&scored.scores(name)).unwrap());
+        for row in 0..200 {
+            let mut union: Vec<u32> =
+                parts.iter().flat_map(|part| part.kept(row).unwrap()).copied().collect();
+            union.sort_unstable();
+            union.dedup();
+            assert_eq!(table.kept(row).unwrap(), union);
+        }
+    }
+
+    #[test]
+    fn one_model_alone_is_calibrated() {
+        let scored = Scored::new();
+        scored.add("a", Scored::ridge(), 0.6, None);
+        let trial = Trial::of::<Fuse>(body(), inputs(&scored, &["a"]));
+        assert_eq!(fusion(&trial).terms.len(), 1);
+        assert_eq!(Composite::load(&trial.output("model")).unwrap().scale(), Scale::LogOdds);
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let scored = Scored::new();
+        scored.add("a", Scored::ridge(), 0.6, None);
+        scored.add("b", Scored::ridge(), 0.6, None);
+        let mixed = [("data", scored.data()), ("models", scored.model("a")), ("scores", scored.scores("b"))];
+        let error = Trial::failure::<Fuse>(body(), mixed);
+        assert!(error.contains("of another model"), "{error}");
+        let fused = Trial::of::<Fuse>(body(), inputs(&scored, &["a"]));
+        let again =
+            [("data", scored.data()), ("models", fused.output("model")), ("scores", fused.output("scores"))];
+        let error = Trial::failure::<Fuse>(body(), again);
+        assert!(error.contains("fused or cut already"), "{error}");
+    }
+}

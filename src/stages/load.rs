@@ -1,0 +1,367 @@
+//! `load`: files, or a data set that `pipe` knows by name, into a data set with its parts.
+
+use anyhow::{Result, bail};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::dataset::{
+    Files, announce, complaint, complaints, dataset_output, file_input, on_threads, source,
+};
+use pipe_core::kind::{Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use pipe_core::stage::{RunStage, StageKind};
+use pipe_core::work::Work;
+use pipe_ml::data::filter::Filter;
+use pipe_ml::data::prepare::{Preparation, prepare};
+use pipe_ml::data::read::read;
+use pipe_ml::data::registry::{self, Entry, Role};
+use pipe_ml::data::report::Format;
+use pipe_ml::data::source::{Raw, ReadOptions};
+use pipe_ml::data::split::{Split, Validation};
+use pipe_ml::data::split_data::{PartName, SplitData};
+use pipe_ml::data::weight::Weight;
+
+/// Exactly one of `dataset` and `files` says what is loaded.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Load {
+    /// A data set that `pipe data list` names.
+    pub dataset: Option<String>,
+    pub files: Option<Files>,
+    /// What is not to be guessed from the files.
+    pub read: ReadOptions,
+    pub split: Split,
+    pub validation: Option<Validation>,
+    pub filter: Filter,
+    pub weight: Weight,
+}
+
+impl Load {
+    fn preparation(&self) -> Preparation {
+        Preparation {
+            split: self.split.clone(),
+            validation: self.validation.clone(),
+            filter: self.filter.clone(),
+            weight: self.weight,
+        }
+    }
+
+    /// The given test rows are left alone by a split that has no use for them.
+    fn reads_test(&self) -> bool {
+        self.split.is_given() || self.split.pool
+    }
+
+    fn entry(&self) -> Option<&'static Entry> {
+        self.dataset.as_deref().and_then(|name| registry::find(name).ok())
+    }
+
+    /// The registry knows more than the files say; what the user says wins.
+    fn read_options(&self) -> ReadOptions {
+        let mut options = self.read.clone();
+        if let Some(entry) = self.entry() {
+            options.format = options.format.or(Some(entry.format));
+            if entry.format == Format::Libsvm {
+                options.labels = options.labels.or(u32::try_from(entry.expected.labels).ok());
+                options.features = options.features.or(u32::try_from(entry.expected.features).ok());
+            }
+        }
+        options
+    }
+}
+
+fn slot(role: Role) -> &'static str {
+    match role {
+        Role::Train => "train",
+        Role::Test => "test",
+        Role::All => "rows",
+        Role::Labels => "labels",
+        Role::LabelXml => "label_xml",
+        Role::LabelNames => "label_names",
+        Role::FeatureNames => "feature_names",
+    }
+}
+
+impl StageKind for Load {
+    const NAME: &'static str = "load";
+    const VERSION: u32 = 3;
+    const SUMMARY: &'static str = "Reads a data set, splits, filters and weighs it";
+    const PROGRAM: Program = Program::Pipe;
+
+    fn inputs(&self) -> Vec<InputDecl> {
+        let Some(entry) = self.entry() else {
+            return self.files.iter().flat_map(|files| files.inputs(self.reads_test())).collect();
+        };
+        let read = entry.files.iter().filter(|file| file.role != Role::Test || self.reads_test());
+        let declare = |file: &registry::DataFile| {
+            let from = SourceDecl::DataFile { dataset: entry.name.clone(), file: file.name.clone() };
+            file_input(slot(file.role), from)
+        };
+        read.map(declare).collect()
+    }
+
+    fn outputs(&self) -> Vec<OutputDecl> {
+        vec![dataset_output()]
+    }
+
+    fn complaints(&self) -> Vec<Complaint> {
+        let mut found = complaints(self.preparation().problems());
+        match (&self.dataset, &self.files) {
+            (Some(name), None) => {
+                if let Err(unknown) = registry::find(name) {
+                    found.push(complaint("dataset", unknown.to_string()));
+                }
+                if self.entry().is_some_and(|entry| entry.expected.test_rows == 0) && self.split.is_given() {
+                    found.push(Complaint {
+                        hint: Some("for example `split: { holdout: 0.2, seed: 0 }`".to_owned()),
+                        ..complaint("split", format!("{name} comes without a split of its own"))
+                    });
+                }
+            }
+            (None, Some(files)) => found.extend(files.complaints()),
+            _ => found.push(complaint("", "exactly one of `dataset` and `files` says what is loaded")),
+        }
+        found
+    }
+}
+
+impl RunStage for Load {
+    fn run(&self, work: &mut Work) -> Result<()> {
+        let (source, options) = (source(work), self.read_options());
+        let (scratch, output) = (work.job().scratch.join("rows"), work.output("dataset")?.to_owned());
+        let threads = work.job().threads.max(1);
+        work.progress(0, Some(2), "steps", "reading");
+        let raw = on_threads(threads, || read(&source, &options, &scratch, threads))??;
+        let Raw::Set(raw) = raw else {
+            bail!("these files hold raw text: the stage `vectorise` turns words into features");
+        };
+        work.progress(1, Some(2), "steps", "splitting");
+        let data = on_threads(threads, || prepare(&raw, &self.preparation(), &output))??;
+        if let Some(entry) = self.entry() {
+            compare_with_published(
+                work,
+                entry,
+                &data,
+                self.split == Split::default() && self.validation.is_none(),
+            );
+        }
+        announce(work, &data)?;
+        work.progress(2, Some(2), "steps", "done");
+        Ok(())
+    }
+}
+
+fn compare_with_published(work: &mut Work, entry: &Entry, data: &SplitData, given_split: bool) {
+    let (meta, expected) = (data.meta(), entry.expected);
+    let mut pairs = vec![
+        ("features", meta.features_before, expected.features),
+        ("labels", meta.labels_before, expected.labels),
+    ];
+    if given_split {
+        pairs.push(("training rows", data.rows(PartName::Train) as u64, expected.rows));
+        pairs.push(("test rows", data.rows(PartName::Test) as u64, expected.test_rows));
+    }
+    for (what, is, published) in pairs.into_iter().filter(|(_, is, published)| is != published) {
+        work.warn(format!("{} has {is} {what} here, published are {published}", entry.name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use serde_json::json;
+
+    use super::super::trial::Trial;
+    use super::*;
+    use pipe_core::kind::Kind;
+    use pipe_core::stage::KindOf;
+    use pipe_ml::data::csr::Features;
+    use pipe_ml::data::locate::Locator;
+
+    fn checked(yaml: &str) -> (Load, Vec<Complaint>) {
+        let load: Load = serde_yaml::from_str(yaml).unwrap();
+        let complaints = KindOf::<Load>::new().check(serde_yaml::from_str(yaml).unwrap()).unwrap().complaints;
+        (load, complaints)
+    }
+
+    fn complaints(yaml: &str) -> Vec<String> {
+        checked(yaml).1.into_iter().map(|complaint| complaint.field).collect()
+    }
+
+    fn slots(yaml: &str) -> Vec<String> {
+        checked(yaml).0.inputs().into_iter().map(|input| input.slot).collect()
+    }
+
+    #[test]
+    fn a_known_data_set_declares_its_files() {
+        assert_eq!(slots("dataset: bibtex"), ["train", "test", "label_xml"]);
+        let from = SourceDecl::DataFile { dataset: "bibtex".into(), file: "bibtex-train.arff".into() };
+        assert_eq!(checked("dataset: bibtex").0.inputs()[0].source, from);
+        assert_eq!(complaints("dataset: bibtex"), [""; 0]);
+    }
+
+    #[test]
+    fn test_files_are_not_even_fetched_for_a_split_that_leaves_them_out() {
+        assert_eq!(slots("{dataset: amazoncat-13k, split: {first: 50000, holdout: 0.2}}"), ["train"]);
+        assert_eq!(slots("{dataset: amazoncat-13k, split: {holdout: 0.2, pool: true}}"), ["train", "test"]);
+        assert_eq!(slots("{files: {train: a, test: b}, split: {folds: 5}}"), ["train"]);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_complained_about_where_it_stands() {
+        assert_eq!(complaints("{}"), [""]);
+        assert_eq!(complaints("dataset: bibtxe"), ["dataset"]);
+        assert_eq!(complaints("dataset: citeulike-t"), ["split"]);
+        assert_eq!(complaints("{files: {test: b}}"), ["files", "files.test"]);
+        assert_eq!(complaints("{dataset: bibtex, split: {holdout: 2}}"), ["split.holdout"]);
+        assert_eq!(complaints("{dataset: bibtex, validation: {fraction: 0}}"), ["validation.fraction"]);
+        assert!(serde_yaml::from_str::<Load>("{dataset: bibtex, splits: {}}").is_err());
+    }
+
+    #[test]
+    fn where_a_file_lies_is_not_part_of_the_parameters() {
+        let params = |yaml| serde_json::to_string(&checked(yaml).0).unwrap();
+        assert_eq!(params("{files: {train: a.svm, test: b.svm}}"), params("{files: {train: x/c, test: d}}"));
+    }
+
+    const TRAIN: &str = "0,2 0:1 3:0.5\n1 1:2\n 0:1\n0 3:1 4:1\n";
+    const TEST: &str = "2 1:2\n0 4:0.25\n";
+
+    fn write(directory: &Path, name: &str, text: &str) -> PathBuf {
+        let path = directory.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn small(body: serde_json::Value) -> Trial {
+        let temp = tempfile::tempdir().unwrap();
+        let files =
+            [("train", TRAIN), ("test", TEST)].map(|(slot, text)| (slot, write(temp.path(), slot, text)));
+        Trial::of::<Load>(body, files)
+    }
+
+    fn sparse(data: &SplitData, part: PartName) -> pipe_ml::data::csr::Csr {
+        match data.features(part).unwrap() {
+            Features::Sparse(features) => features,
+            Features::Dense(_) => panic!("dense"),
+        }
+    }
+
+    #[test]
+    fn rows_reach_their_parts_as_they_were() {
+        let trial = small(json!({"files": {"train": "t", "test": "u"}}));
+        let data = trial.dataset();
+        assert_eq!(PartName::ALL.map(|part| data.rows(part)), [4, 0, 2]);
+        let (train, labels) = (sparse(&data, PartName::Train), data.labels(PartName::Train).unwrap());
+        assert_eq!(
+            (train.row(0), train.row_values(0), labels.row(0)),
+            (&[0, 3][..], &[1.0, 0.5][..], &[0, 2][..])
+        );
+        assert_eq!((labels.row(2), sparse(&data, PartName::Test).cols), (&[][..], 5));
+        assert!(data.labels(PartName::Validation).unwrap_err().to_string().contains("no validation part"));
+    }
+
+    #[test]
+    fn duplicates_and_sizes_are_told() {
+        let trial = small(json!({"files": {"train": "t", "test": "u"}}));
+        assert_eq!(trial.metric("train_rows"), Some(4.0));
+        assert_eq!(trial.metric("labels_per_row"), Some(1.0));
+        assert_eq!(trial.metric("test_rows_in_train"), Some(1.0));
+        assert_eq!(
+            trial.warnings(),
+            ["1 of 2 test rows have the features of a training row, 0 of them its labels too"]
+        );
+    }
+
+    #[test]
+    fn filters_and_weights_are_fitted_on_training_rows() {
+        let trial = small(json!({
+            "files": {"train": "t", "test": "u"},
+            "filter": {"min_label_count": 2, "max_features": 2},
+            "weight": {"tf_idf": true},
+        }));
+        let data = trial.dataset();
+        // Label 0 occurs twice in training. Features 0 and 3 do too; 4 does only with the test rows.
+        assert_eq!((data.meta().labels_before, data.meta().labels, data.meta().features), (3, 1, 2));
+        assert_eq!(data.labels(PartName::Test).unwrap().row(1), [0]);
+        let train = sparse(&data, PartName::Train);
+        let idf = ((5.0f64 / 3.0).ln() + 1.0) as f32;
+        assert_eq!((train.row(0), train.row_values(0)), (&[0, 1][..], &[idf, 0.5 * idf][..]));
+        assert_eq!(sparse(&data, PartName::Test).entries(), 0);
+    }
+
+    #[test]
+    fn cutting_off_validation_rows_changes_neither_labels_nor_features() {
+        let sizes = |validation: serde_json::Value| {
+            let trial = small(json!({
+                "files": {"train": "t", "test": "u"},
+                "filter": {"min_label_count": 2, "max_features": 2},
+                "validation": validation,
+            }));
+            (trial.dataset().meta().labels, trial.dataset().meta().features)
+        };
+        for seed in 0..8 {
+            assert_eq!(sizes(json!({"fraction": 0.25, "seed": seed})), sizes(json!(null)));
+        }
+    }
+
+    #[test]
+    fn raw_text_is_sent_to_the_stage_for_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = write(temp.path(), "a.jsonl", "{\"text\": \"a b\", \"labels\": [\"x\"]}\n");
+        let error = Trial::failure::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
+        assert!(error.contains("`vectorise`"), "{error}");
+    }
+
+    #[test]
+    fn one_file_without_a_split_asks_for_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = write(temp.path(), "a", TRAIN);
+        let error = Trial::failure::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
+        assert!(error.contains("holdout"), "{error}");
+    }
+
+    /// A data set out of the data directory; `None`, with a sentence, where it is not at hand.
+    fn real(name: &str, body: serde_json::Value) -> Option<Trial> {
+        let fallback = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+        let directory = std::env::var_os("PIPE_DATA_DIR").map_or_else(fallback, PathBuf::from);
+        let locator = Locator::new(directory, true);
+        let load: Load = serde_json::from_value(body.clone()).unwrap();
+        let mut files = Vec::new();
+        for input in load.inputs() {
+            let SourceDecl::DataFile { dataset, file } = &input.source else { panic!("{input:?}") };
+            let Some(path) = locator.find(dataset, file).unwrap() else {
+                println!("skipped: {name} is not in the data directory (set PIPE_DATA_DIR)");
+                return None;
+            };
+            let (digest, bytes) = pipe_ml::data::fetch::digest_file(&path).unwrap();
+            locator.check(dataset, &path, digest, bytes).unwrap();
+            files.push((input.slot, path));
+        }
+        Some(Trial::of::<Load>(body, files))
+    }
+
+    #[test]
+    fn real_sets_have_their_published_counts() {
+        for (name, train, test, features, labels) in [
+            ("bibtex", 4880, 2515, 1836, 159),
+            ("delicious", 12_920, 3185, 500, 983),
+            ("medical", 333, 645, 1449, 45),
+        ] {
+            let Some(trial) = real(name, json!({"dataset": name})) else { continue };
+            let data = trial.dataset();
+            assert_eq!(PartName::ALL.map(|part| data.rows(part)), [train, 0, test], "{name}");
+            assert_eq!((data.meta().features, data.meta().labels), (features, labels), "{name}");
+            assert!(trial.warnings().iter().all(|warning| !warning.contains("published")), "{name}");
+        }
+    }
+
+    #[test]
+    fn citeulike_has_its_published_counts_and_its_long_tail() {
+        let body = json!({"dataset": "citeulike-t", "split": {"holdout": 0.2}});
+        let Some(trial) = real("citeulike-t", body) else { return };
+        let meta = trial.dataset().meta().clone();
+        assert_eq!(meta.rows.values().sum::<u64>(), 25_975);
+        assert_eq!((meta.features, meta.labels), (20_000, 52_946));
+    }
+}

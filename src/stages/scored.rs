@@ -1,0 +1,84 @@
+//! Fitted models and their scores, made up for tests of the stages that read them.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::trial::Trial;
+use crate::synthetic::SyntheticStage;
+use pipe_ml::composite::{Composite, Part};
+use pipe_ml::config::model::ModelConfig;
+use pipe_ml::data::random::Random;
+use pipe_ml::data::split_data::{PartName, SplitData};
+use pipe_ml::score::table::{Purpose, ScoreWriter};
+use pipe_ml::score::{Made, Scale};
+use pipe_ml::signal::sparse_rows::SparseRows;
+
+/// A data set, and models of it.
+pub struct Scored {
+    data: Trial,
+    temp: tempfile::TempDir,
+}
+
+impl Scored {
+    pub fn new() -> Self {
+        let body = json!({
+            "rows": 200, "test_rows": 20, "features": 60, "labels": 12, "labels_per_row": 2.0, "features_per_row": 8,
+        });
+        let none: [(&str, PathBuf); 0] = [];
+        Self { data: Trial::of::<SyntheticStage>(body, none), temp: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.data.output("dataset")
+    }
+
+    pub fn model(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name).join("model")
+    }
+
+    pub fn scores(&self, name: &str) -> PathBuf {
+        self.temp.path().join(name).join("scores")
+    }
+
+    /// A model whose scores are the labels, blurred: 0 is the truth itself, 1 is hardly better than chance.
+    pub fn add(&self, name: &str, model: ModelConfig, blur: f64, keep: Option<usize>) {
+        let data = SplitData::open(&self.data()).unwrap();
+        let labels = data.labels(PartName::Train).unwrap();
+        let mut random = Random::new(name, 1);
+        let purpose = Purpose {
+            mark: name.to_owned(),
+            labels: labels.cols,
+            scale: model.scale(),
+            made: Made::LeaveOneOut {},
+            keep,
+        };
+        let mut writer = ScoreWriter::create(&self.scores(name), purpose).unwrap();
+        let truth = SparseRows::ones((0..labels.rows()).map(|row| labels.row(row)));
+        for row in 0..labels.rows() {
+            let mut scores: Vec<f32> = (0..labels.cols).map(|_| (blur * random.unit()) as f32).collect();
+            truth.row(row).iter().for_each(|&(label, _)| scores[label as usize] += (1.0 - blur) as f32);
+            if model.scale() == Scale::LogOdds {
+                scores.iter_mut().for_each(|score| *score = 8.0 * *score - 4.0);
+            }
+            writer.push(&scores).unwrap();
+        }
+        let rest = writer.finish().unwrap().card().rest;
+        let directory = self.model(name);
+        let part = directory.join(Composite::part_directory(0));
+        std::fs::create_dir_all(&part).unwrap();
+        std::fs::write(part.join("weights"), name).unwrap();
+        let part = Part { directory: Composite::part_directory(0), model, keep, rest };
+        let features = data.meta().features as usize;
+        Composite::new(name.to_owned(), features, labels.cols, vec![part]).save(&directory).unwrap();
+    }
+
+    pub fn ridge() -> ModelConfig {
+        ModelConfig::Ridge { ridge: 1.0, constant: 0.3 }
+    }
+}
+
+/// The inputs of a stage that reads one model.
+pub fn one(scored: &Scored, model: &Path, scores: &Path) -> [(&'static str, PathBuf); 3] {
+    [("data", scored.data()), ("model", model.to_owned()), ("scores", scores.to_owned())]
+}

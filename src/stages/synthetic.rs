@@ -1,0 +1,111 @@
+//! `synthetic`: a generated data set with the shape of a real one.
+
+use anyhow::Result;
+
+use super::dataset::{announce, complaints, dataset_output, file_input, on_threads};
+use pipe_core::kind::{Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use pipe_core::stage::{RunStage, StageKind};
+use pipe_core::work::Work;
+use pipe_ml::data::synthetic::frequency::Curve;
+use pipe_ml::data::synthetic::{Synthetic, generate};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The parameters of the generator, as a stage.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct SyntheticStage(Synthetic);
+
+impl StageKind for SyntheticStage {
+    const NAME: &'static str = "synthetic";
+    const VERSION: u32 = 2;
+    const SUMMARY: &'static str = "Generates a data set with a long tail of labels";
+    const PROGRAM: Program = Program::Pipe;
+
+    fn inputs(&self) -> Vec<InputDecl> {
+        let counts = self.0.counts.iter();
+        counts.map(|path| file_input("counts", SourceDecl::Path(path.0.clone()))).collect()
+    }
+
+    fn outputs(&self) -> Vec<OutputDecl> {
+        vec![dataset_output()]
+    }
+
+    fn complaints(&self) -> Vec<Complaint> {
+        complaints(self.0.problems())
+    }
+}
+
+impl RunStage for SyntheticStage {
+    fn run(&self, work: &mut Work) -> Result<()> {
+        let curve = match self.0.counts {
+            Some(_) => Curve::read(&work.input("counts")?.path)?,
+            None => self.0.curve(),
+        };
+        let output = work.output("dataset")?.to_owned();
+        let (progress, heard) = std::sync::mpsc::channel();
+        let data = std::thread::scope(|scope| {
+            let threads = work.job().threads;
+            let generated = scope.spawn(move || {
+                on_threads(threads, || {
+                    generate(&self.0, &curve, &output, |done, total| {
+                        let _ = progress.send((done, total));
+                    })
+                })
+            });
+            for (done, total) in heard {
+                work.progress(done, Some(total), "rows", "generating");
+            }
+            generated.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })??;
+        announce(work, &data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::trial::Trial;
+    use super::*;
+    use pipe_ml::data::split_data::PartName;
+    use pipe_ml::data::stats::column_counts;
+
+    #[test]
+    fn label_counts_may_come_from_a_file() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("counts.csv");
+        std::fs::write(&file, "1,300\n2,150\n3,90\n4,60\n").unwrap();
+        let body = json!({
+            "rows": 1000, "test_rows": 100, "features": 400, "labels": 4, "labels_per_row": 0.6,
+            "features_per_row": 10, "counts": "counts.csv",
+        });
+        let trial = Trial::of::<SyntheticStage>(body, [("counts", file)]);
+        let labels = trial.dataset().labels(PartName::Train).unwrap();
+        let mut counts = column_counts(&labels, 0..1000);
+        counts.sort_unstable();
+        let wanted = [60, 90, 150, 300];
+        assert!(counts.iter().zip(wanted).all(|(is, wanted)| is.abs_diff(wanted) <= 3), "{counts:?}");
+        assert_eq!(trial.metric("train_rows"), Some(1000.0));
+        assert!(trial.progress() > 0);
+    }
+
+    #[test]
+    fn the_quickstart_generates_its_long_tail() {
+        let text = include_str!("../../pipelines/quickstart.yaml");
+        let pipeline: serde_json::Value = serde_yaml::from_str(text).unwrap();
+        let body = pipeline["stages"]["data"]["synthetic"].clone();
+        let trial = Trial::of::<SyntheticStage>(body, [] as [(&str, std::path::PathBuf); 0]);
+        let data = trial.dataset();
+        assert_eq!(PartName::ALL.map(|part| data.rows(part)), [3600, 400, 1000]);
+        assert!(trial.metric("labels_under_10").unwrap() > 0.2);
+    }
+
+    #[test]
+    fn complaints_name_their_field() {
+        let stage: SyntheticStage =
+            serde_yaml::from_str("{difficulty: 2, validation: {fraction: 1}}").unwrap();
+        let fields: Vec<String> = stage.complaints().into_iter().map(|complaint| complaint.field).collect();
+        assert_eq!(fields, ["difficulty", "validation.fraction"]);
+    }
+}

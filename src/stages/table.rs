@@ -1,0 +1,537 @@
+//! `table`: evaluation records to a table for a paper. See `docs/tables.md`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use anyhow::{Context, Result};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::dataset::complaint;
+use super::evaluate::{DECISIONS, EVALUATION};
+use super::one_or_many::{AxisValue, OneOrMany};
+use pipe_core::kind::{
+    ArtifactType, AxisUse, AxisUses, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl, Vocabulary,
+};
+use pipe_core::reference::StageRef;
+use pipe_core::stage::{RunStage, StageKind};
+use pipe_core::work::Work;
+use pipe_ml::data::split_data::PartName;
+use pipe_ml::metric::bootstrap::Bootstrap;
+use pipe_ml::metric::decisions::Decisions;
+use pipe_ml::metric::marked::Protocol;
+use pipe_ml::metric::record::Record;
+use pipe_ml::metric::registry::Metric;
+use pipe_report::table::build::build;
+use pipe_report::table::measured::{Measured, PART, PROTOCOL, protocol_name};
+use pipe_report::table::reference::{Reference, shipped_names};
+use pipe_report::table::request::{self, DEFAULT_DIGITS, Request};
+use pipe_report::table::significance::{self, Correction};
+use pipe_report::table::term::Term;
+use pipe_report::table::{csv, latex, macros, markdown, sheet};
+
+/// The artifact: a [`pipe_report::table::Table`] as JSON.
+pub const TABLE: ArtifactType = "table";
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TableStage {
+    /// `evaluate` stages; records of several stages are told apart by the axis `stage`.
+    pub from: OneOrMany<StageRef>,
+    /// Axes of the matrix, `stage`, `protocol`, `part`; or metrics, if they are not in the columns.
+    pub rows: OneOrMany<Term>,
+    /// Metrics; axes before them make groups of columns.
+    pub columns: OneOrMany<Term>,
+    /// Axes whose values are averaged over.
+    #[serde(default)]
+    pub mean_over: OneOrMany<String>,
+    /// For an axis, the values that are shown, in that order.
+    #[serde(default, rename = "where")]
+    pub only: BTreeMap<String, OneOrMany<AxisValue>>,
+    /// What to call axes, values (`adaptive`, or `variant=adaptive` where two axes have it) and metrics.
+    #[serde(default)]
+    pub names: BTreeMap<String, String>,
+    /// Decimals.
+    #[serde(default = "default_digits")]
+    pub digits: u8,
+    /// Decimals of single metrics.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, u8>")]
+    pub digits_of: BTreeMap<Metric, u8>,
+    pub caption: Option<String>,
+    /// For `\ref`; `tab:` and the name, unless stated.
+    pub label: Option<String>,
+    /// Files are called `NAME.tex`, `NAME.md` and so on; macros start with it.
+    #[serde(default = "default_name")]
+    pub name: String,
+    /// Across both columns of the page (`table*`).
+    #[serde(default)]
+    pub wide: bool,
+    pub significance: Option<Significance>,
+    /// Published figures to print beside ours: a set that ships, or `{ file: PATH }`.
+    #[serde(default)]
+    pub reference: OneOrMany<ReferenceSource>,
+}
+
+/// Marks figures that differ from the best one, or from the baseline's, by a paired bootstrap over the evaluated rows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Significance {
+    /// The value of the compared axis to test against; the best one unless stated.
+    pub baseline: Option<AxisValue>,
+    #[serde(default)]
+    pub bootstrap: Bootstrap,
+    #[serde(default)]
+    pub correction: Correction,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum ReferenceSource {
+    Shipped(String),
+    File(String),
+}
+
+fn default_digits() -> u8 {
+    DEFAULT_DIGITS
+}
+
+fn default_name() -> String {
+    "table".to_owned()
+}
+
+const MAX_DIGITS: u8 = 15;
+
+impl StageKind for TableStage {
+    const NAME: &'static str = "table";
+    const VERSION: u32 = 2;
+    const SUMMARY: &'static str =
+        "Lays evaluation records out as a table: LaTeX, Markdown, CSV, JSON, macros";
+    const PROGRAM: Program = Program::Pipe;
+
+    fn inputs(&self) -> Vec<InputDecl> {
+        let mut inputs = vec![InputDecl::many("from", self.from.0.clone(), EVALUATION)];
+        if self.significance.is_some() {
+            let stages = self.from.0.iter().map(whole_stage).collect();
+            inputs.push(InputDecl::many("decisions", stages, DECISIONS).written_in("from"));
+        }
+        for (at, path) in self.reference_files() {
+            let source = SourceDecl::Path(path.to_owned());
+            inputs.push(InputDecl::new(reference_slot(at), source, FILE).written_in("reference"));
+        }
+        inputs
+    }
+
+    fn outputs(&self) -> Vec<OutputDecl> {
+        let output = |name: &str, artifact, ending: &str| {
+            OutputDecl::new(name, artifact, &format!("{}{ending}", self.name))
+        };
+        vec![
+            output("tex", FILE, ".tex"),
+            output("standalone", FILE, "-standalone.tex"),
+            output("md", FILE, ".md"),
+            output("csv", FILE, ".csv"),
+            output("json", TABLE, ".json"),
+            output("macros", FILE, "-macros.tex"),
+        ]
+    }
+
+    fn complaints(&self) -> Vec<Complaint> {
+        let problems = request::problems(&self.rows.0, &self.columns.0, &self.mean_over.0);
+        let mut complaints: Vec<Complaint> =
+            problems.into_iter().map(|(field, message)| complaint(&field, message)).collect();
+        if self.from.0.is_empty() {
+            complaints.push(complaint("from", "name at least one `evaluate` stage"));
+        }
+        let of_metrics =
+            self.digits_of.iter().map(|(metric, digits)| (format!("digits_of.{metric}"), *digits));
+        for (field, digits) in [("digits".to_owned(), self.digits)].into_iter().chain(of_metrics) {
+            if digits > MAX_DIGITS {
+                complaints.push(complaint(&field, format!("at most {MAX_DIGITS} decimals make sense")));
+            }
+        }
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+        let letter = self.name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !letter || !self.name.bytes().all(plain) {
+            let message = "use letters, digits, `_` and `-`, and start with a letter: files and macros are named after it";
+            complaints.push(complaint("name", message));
+        }
+        let in_label = |b: u8| plain(b) || matches!(b, b':' | b'.' | b'/' | b'+');
+        if self.label.as_ref().is_some_and(|label| label.is_empty() || !label.bytes().all(in_label)) {
+            complaints.push(complaint("label", "use letters, digits and `:` `.` `/` `+` `_` `-`"));
+        }
+        if let Some((axis, _)) = self.only.iter().find(|(_, values)| values.0.is_empty()) {
+            complaints.push(complaint(&format!("where.{axis}"), "no value is left to show"));
+        }
+        for reference in &self.reference.0 {
+            if let ReferenceSource::Shipped(name) = reference
+                && let Err(error) = Reference::shipped(name)
+            {
+                complaints.push(complaint(
+                    "reference",
+                    format!("{error}, and `{{ file: PATH }}` names one of yours"),
+                ));
+            }
+        }
+        if let Some(significance) = &self.significance {
+            let problems = significance.bootstrap.problems().into_iter();
+            complaints.extend(
+                problems
+                    .map(|(field, message)| complaint(&format!("significance.bootstrap.{field}"), message)),
+            );
+        }
+        complaints
+    }
+
+    fn axes(&self) -> AxisUses {
+        let named = |field, axis: &String| AxisUse { field, axis: axis.clone(), ..AxisUse::default() };
+        let shown = [("rows", &self.rows), ("columns", &self.columns)];
+        let terms = shown.into_iter().flat_map(|(field, terms)| {
+            terms.0.iter().filter_map(move |term| match term {
+                Term::Axis(axis) => Some(AxisUse { or_other: true, ..named(field, axis) }),
+                Term::Metric(_) => None,
+            })
+        });
+        let averaged = self.mean_over.0.iter().map(|axis| named("mean_over", axis));
+        let kept = self.only.iter().flat_map(|(axis, values)| {
+            let value =
+                move |value: &AxisValue| AxisUse { value: Some(value.0.clone()), ..named("where", axis) };
+            std::iter::once(named("where", axis)).chain(values.0.iter().map(value))
+        });
+        AxisUses {
+            slots: vec!["from"],
+            given: vec![
+                (PROTOCOL, [Protocol::Honest, Protocol::Oracle].map(protocol_name).to_vec()),
+                (PART, [PartName::Test, PartName::Validation].map(PartName::name).to_vec()),
+            ],
+            others: Some(Vocabulary {
+                noun: "metric",
+                words: Metric::ALL.iter().map(|metric| metric.name()).collect(),
+            }),
+            uses: terms.chain(averaged).chain(kept).collect(),
+        }
+    }
+}
+
+impl TableStage {
+    fn reference_files(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.reference.0.iter().enumerate().filter_map(|(at, reference)| match reference {
+            ReferenceSource::File(path) => Some((at, path.as_str())),
+            ReferenceSource::Shipped(_) => None,
+        })
+    }
+
+    fn request(&self, work: &Work) -> Result<Request> {
+        let values = |values: &OneOrMany<AxisValue>| values.0.iter().map(|value| value.0.clone()).collect();
+        let mut references = Vec::new();
+        for (at, reference) in self.reference.0.iter().enumerate() {
+            references.push(match reference {
+                ReferenceSource::Shipped(name) => Reference::shipped(name)?,
+                ReferenceSource::File(path) => {
+                    let text = std::fs::read_to_string(&work.input(&reference_slot(at))?.path)
+                        .with_context(|| format!("cannot read `{path}`"))?;
+                    Reference::parse(path, &text)?
+                }
+            });
+        }
+        Ok(Request {
+            name: self.name.clone(),
+            rows: self.rows.0.clone(),
+            columns: self.columns.0.clone(),
+            mean_over: self.mean_over.0.clone(),
+            only: self.only.iter().map(|(axis, wanted)| (axis.clone(), values(wanted))).collect(),
+            names: self.names.clone(),
+            digits: self.digits,
+            digits_of: self.digits_of.clone(),
+            caption: self.caption.clone(),
+            label: self.label.clone(),
+            wide: self.wide,
+            references,
+        })
+    }
+}
+
+/// `eval[*].evaluation` -> `eval[*]`: its decisions are another output of the same instances.
+fn whole_stage(reference: &StageRef) -> StageRef {
+    let text = match reference.output() {
+        Some(output) => reference.text().strip_suffix(&format!(".{output}")).unwrap_or(reference.text()),
+        None => reference.text(),
+    };
+    text.parse().unwrap_or_else(|_| reference.clone())
+}
+
+fn reference_slot(at: usize) -> String {
+    if at == 0 { "reference".to_owned() } else { format!("reference_{}", at + 1) }
+}
+
+impl RunStage for TableStage {
+    fn run(&self, work: &mut Work) -> Result<()> {
+        let request = self.request(work)?;
+        let mut measured = Vec::new();
+        for input in work.inputs("from")? {
+            let bytes = std::fs::read(&input.path)?;
+            let record: Record = serde_json::from_slice(&bytes)
+                .with_context(|| format!("{}: not an evaluation record", input.path.display()))?;
+            measured.push(Measured { axes: input.axes.clone(), blob: input.blob, record });
+        }
+        let mut table = build(&request, &measured)?;
+        for name in request.unused_names(&table) {
+            work.warn(format!("`names` has `{name}`, but nothing is called so"));
+        }
+        if let Some(significance) = &self.significance {
+            let settings = significance::Settings {
+                baseline: significance.baseline.as_ref().map(|value| value.0.clone()),
+                bootstrap: significance.bootstrap,
+                correction: significance.correction,
+            };
+            let axes: Vec<_> = table.records.iter().map(|record| record.axes.clone()).collect();
+            let mut paths = Vec::with_capacity(axes.len());
+            for axes in axes {
+                let found = work.inputs("decisions")?.iter().find(|input| input.axes == axes);
+                paths.push(found.context("an evaluation has no decisions beside it")?.path.clone());
+            }
+            let load =
+                |record: usize| -> Result<_, LoadError> { Ok(Decisions::open(&paths[record])?.outcomes()?) };
+            significance::test(&mut table, &settings, load)?;
+        }
+        let sheet = sheet::lay_out(&table);
+        let tex = latex::table(&table, &sheet);
+        for (output, text) in [
+            ("standalone", latex::standalone(&tex)),
+            ("tex", tex),
+            ("md", markdown::markdown(&sheet)),
+            ("csv", csv::csv(&table)),
+            ("json", table.json()),
+            ("macros", macros::macros(&table)),
+        ] {
+            std::fs::write(work.output(output)?, text)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LoadError {
+    #[error(transparent)]
+    Data(#[from] pipe_ml::data::error::DataError),
+    #[error(transparent)]
+    Shape(#[from] pipe_ml::metric::counts::ShapeMismatch),
+}
+
+/// The path of a file is not part of the key; its content is, as an input.
+impl Serialize for ReferenceSource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Shipped(name) => serializer.serialize_str(name),
+            Self::File(_) => serializer.serialize_unit(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ReferenceSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Source;
+        impl<'de> Visitor<'de> for Source {
+            type Value = ReferenceSource;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a reference, or `{ file: PATH }`")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<ReferenceSource, E> {
+                Ok(ReferenceSource::Shipped(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<ReferenceSource, A::Error> {
+                let mut file = None;
+                while let Some(field) = fields.next_key::<String>()? {
+                    if field != "file" {
+                        return Err(A::Error::unknown_field(&field, &["file"]));
+                    }
+                    file = Some(fields.next_value()?);
+                }
+                file.map(ReferenceSource::File).ok_or_else(|| A::Error::missing_field("file"))
+            }
+        }
+        deserializer.deserialize_any(Source)
+    }
+}
+
+impl JsonSchema for ReferenceSource {
+    fn schema_name() -> Cow<'static, str> {
+        "TableReference".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let shipped: Vec<_> = shipped_names().collect();
+        json_schema!({
+            "anyOf": [
+                { "enum": shipped },
+                {
+                    "type": "object",
+                    "properties": { "file": { "type": "string" } },
+                    "required": ["file"],
+                    "additionalProperties": false,
+                },
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use serde_json::json;
+
+    use super::super::trial::Trial;
+    use super::*;
+    use pipe_core::digest::{BlobId, Digest};
+    use pipe_core::protocol::JobInput;
+    use pipe_ml::data::csr::Csr;
+    use pipe_ml::metric::counts::Counts;
+    use pipe_ml::metric::evaluation::Evaluator;
+
+    fn check(yaml: &str) -> Vec<String> {
+        let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
+        stage.complaints().into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
+    }
+
+    #[test]
+    fn one_value_and_a_list_of_one_are_the_same_key() {
+        let params = |yaml: &str| {
+            let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
+            serde_json::to_value(&stage).unwrap()
+        };
+        let one =
+            "{ from: eval, rows: variant, columns: macro_f1, where: { seed: 1 }, reference: paper-table-1 }";
+        let many = "{ from: ['eval[*]'], rows: [variant], columns: [macro_f1], where: { seed: ['1'] }, reference: [paper-table-1] }";
+        assert_eq!(params(one), params(many));
+        let file = |path: &str| {
+            params(&format!("{{ from: e, rows: v, columns: bce, reference: {{ file: {path} }} }}"))
+        };
+        assert_eq!(file("a.yaml"), file("b.yaml"), "the path of a file is not part of the key");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_a_complaint() {
+        let complaints = |yaml: &str| check(yaml).join("\n");
+        assert_eq!(complaints("{ from: eval, rows: variant, columns: [data, macro_f1, bce] }"), "");
+        for (yaml, expected) in [
+            (
+                "{ from: e, rows: variant, columns: macro_fi }",
+                "columns: there is no metric `macro_fi`; did you",
+            ),
+            ("{ from: e, rows: variant, columns: [seed, macro_fi] }", "columns[1]: there is no metric"),
+            ("{ from: e, rows: variant, columns: seed }", "no metric is named"),
+            ("{ from: e, rows: bce, columns: macro_f1 }", "metrics are in the rows already"),
+            ("{ from: e, rows: [v, v], columns: bce }", "rows[1]: `v` is given twice"),
+            ("{ from: e, rows: v, columns: bce, mean_over: v }", "averaged over"),
+            ("{ from: e, rows: v, columns: bce, digits: 16 }", "digits: at most 15"),
+            ("{ from: e, rows: v, columns: bce, digits_of: { bce: 16 } }", "digits_of.bce: at most 15"),
+            ("{ from: e, rows: v, columns: bce, name: 1st }", "name: use letters"),
+            ("{ from: e, rows: v, columns: bce, label: 'a}b' }", "label: use letters"),
+            ("{ from: e, rows: v, columns: bce, reference: paper-table-9 }", "paper-table-1"),
+            ("{ from: e, rows: v, columns: bce, where: { v: [] } }", "where.v: no value is left"),
+            (
+                "{ from: e, rows: v, columns: bce, significance: { bootstrap: { replicates: 1 } } }",
+                "replicates",
+            ),
+        ] {
+            assert!(complaints(yaml).contains(expected), "{yaml}: {}", complaints(yaml));
+        }
+    }
+
+    #[test]
+    fn every_axis_that_is_named_has_to_be_one_of_the_records() {
+        let yaml = "{ from: e, rows: [v, part], columns: bce, mean_over: seed, where: { protocol: honest, lr: [0.1] } }";
+        let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
+        let shown = |named: &AxisUse| format!("{} {} {:?}", named.field, named.axis, named.value);
+        assert_eq!(
+            stage.axes().uses.iter().map(shown).collect::<Vec<_>>(),
+            [
+                "rows v None",
+                "rows part None",
+                "mean_over seed None",
+                "where lr None",
+                "where lr Some(\"0.1\")",
+                "where protocol None",
+                "where protocol Some(\"honest\")"
+            ]
+        );
+    }
+
+    #[test]
+    fn decisions_are_asked_for_only_where_they_are_needed() {
+        let slots = |yaml: &str| -> Vec<String> {
+            let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
+            stage.inputs().into_iter().map(|input| format!("{}: {:?}", input.slot, input.source)).collect()
+        };
+        assert_eq!(slots("{ from: e, rows: v, columns: bce }").len(), 1);
+        let both = slots("{ from: 'e[*].evaluation', rows: v, columns: bce, significance: {} }");
+        let [from, decisions] = both.as_slice() else { panic!("{both:?}") };
+        assert!(from.contains("e[*].evaluation") && decisions.starts_with("decisions"), "{both:?}");
+        assert!(!decisions.contains(".evaluation"), "{decisions}");
+    }
+
+    /// Writes what an `evaluate` stage leaves: rows of five labels of which every n-th is wrong.
+    fn evaluate(directory: &Path, wrong_every: usize) -> (PathBuf, PathBuf) {
+        let truth: Vec<Vec<u32>> = (0..150).map(|row| vec![row % 5]).collect();
+        let guess = |(at, row): (usize, &Vec<u32>)| vec![(row[0] + u32::from(at % wrong_every == 0)) % 5];
+        let predicted: Vec<Vec<u32>> = truth.iter().enumerate().map(guess).collect();
+        let [truth, predicted] = [truth, predicted].map(|rows| Csr::from_rows(5, &rows));
+        let mut evaluator = Evaluator::new(5, None);
+        evaluator.add_counts(&Counts::of(&truth, &predicted).unwrap());
+        let evaluation = evaluator.finish(Protocol::Honest);
+        let record = Record { part: PartName::Test, evaluation, intervals: None };
+        std::fs::create_dir_all(directory).unwrap();
+        let file = directory.join("evaluation.json");
+        std::fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
+        Decisions::write(&directory.join("decisions"), Protocol::Honest, &truth, &predicted).unwrap();
+        (file, directory.join("decisions"))
+    }
+
+    #[test]
+    fn the_stage_writes_every_format_the_same_each_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut inputs = BTreeMap::<String, Vec<JobInput>>::new();
+        for (variant, seed, wrong_every) in
+            [("good", "0", 40), ("good", "1", 50), ("bad", "0", 2), ("bad", "1", 3)]
+        {
+            let (evaluation, decisions) =
+                evaluate(&directory.path().join(format!("{variant}{seed}")), wrong_every);
+            let axes = vec![("variant".to_owned(), variant.to_owned()), ("seed".to_owned(), seed.to_owned())];
+            let blob = BlobId::new(Digest::of(&std::fs::read(&evaluation).unwrap()));
+            for (slot, path) in [("from", evaluation), ("decisions", decisions)] {
+                let input = JobInput { axes: axes.clone(), artifact: slot.to_owned(), path, blob };
+                inputs.entry(slot.to_owned()).or_default().push(input);
+            }
+        }
+        let refs = directory.path().join("refs.yaml");
+        let yaml = "{heading: Theirs, citation: A. Nonymous, protocol: honest, rows: [{name: Good, match: {variant: good}, values: {macro_f1: 0.5}}]}";
+        std::fs::write(&refs, yaml).unwrap();
+        let blob = BlobId::new(Digest::of(yaml.as_bytes()));
+        let file = JobInput { axes: Vec::new(), artifact: "file".to_owned(), path: refs, blob };
+        inputs.insert("reference".to_owned(), vec![file]);
+        let body = json!({
+            "from": "eval", "rows": "variant", "columns": ["macro_f1", "hamming_loss"], "mean_over": "seed",
+            "significance": { "baseline": "bad", "bootstrap": { "replicates": 200 } },
+            "reference": { "file": "refs.yaml" },
+            "names": { "variant=good": "good", "macro_f1": "F1", "seed": "run", "god": "nobody" },
+        });
+        let run = || Trial::run_job::<TableStage>(body.clone(), inputs.clone()).unwrap();
+        let (first, second) = (run(), run());
+        for output in ["tex", "standalone", "md", "csv", "json", "macros"] {
+            let text = std::fs::read_to_string(first.output(output)).unwrap();
+            assert_eq!(text, std::fs::read_to_string(second.output(output)).unwrap());
+            assert!(!text.contains(directory.path().to_str().unwrap()), "{output} names a path");
+        }
+        let unused = ["god", "seed"].map(|name| format!("`names` has `{name}`, but nothing is called so"));
+        assert_eq!(first.warnings(), unused);
+        let md = std::fs::read_to_string(first.output("md")).unwrap();
+        assert!(md.contains("\\* differs from bad"), "{md}");
+        assert!(md.contains("| good | **0.9"), "{md}");
+        assert!(md.contains("Theirs: A. Nonymous."), "{md}");
+    }
+}

@@ -1,0 +1,127 @@
+//! Runs one stage in a test, without the runner.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use pipe_core::digest::{BlobId, Digest, StageKey};
+use pipe_core::protocol::{Axes, Job, JobInput, LogLevel, WorkerEvent};
+use pipe_core::stage::RunStage;
+use pipe_core::work::{EventSink, Work};
+use pipe_ml::data::split_data::SplitData;
+
+/// A stage that has run, with what it wrote and said.
+pub struct Trial {
+    directory: tempfile::TempDir,
+    events: Vec<WorkerEvent>,
+}
+
+struct Collect(Vec<WorkerEvent>);
+
+impl EventSink for Collect {
+    fn send(&mut self, event: WorkerEvent) {
+        self.0.push(event);
+    }
+}
+
+fn slots(
+    inputs: impl IntoIterator<Item = (impl Into<String>, Axes, PathBuf)>,
+) -> BTreeMap<String, Vec<JobInput>> {
+    let blob = BlobId::new(Digest::of(b""));
+    let mut slots: BTreeMap<String, Vec<JobInput>> = BTreeMap::new();
+    for (slot, axes, path) in inputs {
+        let input = JobInput { axes, artifact: "file".to_owned(), path, blob };
+        slots.entry(slot.into()).or_default().push(input);
+    }
+    slots
+}
+
+impl Trial {
+    pub fn of<T: RunStage>(
+        body: serde_json::Value,
+        inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
+    ) -> Self {
+        Self::run::<T>(body, inputs).unwrap()
+    }
+
+    /// With slots that take many artifacts: each input comes with what tells it from its siblings.
+    pub fn of_many<T: RunStage>(body: serde_json::Value, inputs: Vec<(&str, Axes, PathBuf)>) -> Self {
+        Self::run_job::<T>(body, slots(inputs)).unwrap()
+    }
+
+    /// The message of a stage that is expected to fail.
+    pub fn failure<T: RunStage>(
+        body: serde_json::Value,
+        inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
+    ) -> String {
+        match Self::run::<T>(body, inputs) {
+            Ok(_) => panic!("the stage did not fail"),
+            Err(error) => format!("{error:#}"),
+        }
+    }
+
+    fn run<T: RunStage>(
+        body: serde_json::Value,
+        inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
+    ) -> anyhow::Result<Self> {
+        let one = |(slot, path): (_, PathBuf)| (Into::<String>::into(slot), Axes::new(), path);
+        Self::run_job::<T>(body, slots(inputs.into_iter().map(one)))
+    }
+
+    /// With several artifacts in a slot.
+    pub fn run_job<T: RunStage>(
+        body: serde_json::Value,
+        inputs: BTreeMap<String, Vec<JobInput>>,
+    ) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let at = |name: &str| directory.path().join(name);
+        std::fs::create_dir(at("scratch"))?;
+        let stage: T = serde_json::from_value(body.clone())?;
+        assert_eq!(stage.complaints(), []);
+        let job = Job {
+            key: StageKey::new(Digest::of(b"")),
+            instance: "trial".to_owned(),
+            kind: T::NAME.to_owned(),
+            body,
+            inputs,
+            outputs: stage
+                .outputs()
+                .into_iter()
+                .map(|output| (output.name.clone(), at(&output.name)))
+                .collect(),
+            scratch: at("scratch"),
+            checkpoints: at("checkpoints"),
+            threads: 2,
+        };
+        let mut events = Collect(Vec::new());
+        stage.run(&mut Work::new(job, &mut events))?;
+        Ok(Self { directory, events: events.0 })
+    }
+
+    pub fn output(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn dataset(&self) -> SplitData {
+        SplitData::open(&self.output("dataset")).unwrap()
+    }
+
+    pub fn metric(&self, wanted: &str) -> Option<f64> {
+        self.events.iter().rev().find_map(|event| match event {
+            WorkerEvent::Metric { name, value } if name == wanted => Some(*value),
+            _ => None,
+        })
+    }
+
+    pub fn warnings(&self) -> Vec<&str> {
+        let warning = |event| match event {
+            &WorkerEvent::Log { level: LogLevel::Warning, ref message } => Some(message.as_str()),
+            _ => None,
+        };
+        self.events.iter().filter_map(warning).collect()
+    }
+
+    /// How often the stage told how far it was.
+    pub fn progress(&self) -> usize {
+        self.events.iter().filter(|event| matches!(event, WorkerEvent::Progress { .. })).count()
+    }
+}

@@ -1,0 +1,153 @@
+//! `vectorise`: texts with labels, from CSV or JSON lines, into a data set of TF-IDF features. The
+//! vocabulary and the document frequencies come from the training rows alone.
+
+use anyhow::{Result, bail};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::dataset::{Files, announce, complaints, dataset_output, on_threads, source};
+use pipe_core::kind::{Complaint, FILE, InputDecl, OutputDecl, Program};
+use pipe_core::stage::{RunStage, StageKind};
+use pipe_core::work::Work;
+use pipe_ml::data::artifact::{DataSetDir, Summary};
+use pipe_ml::data::csr::Features;
+use pipe_ml::data::filter::Filter;
+use pipe_ml::data::prepare::{Preparation, PrepareError, prepare};
+use pipe_ml::data::read::read;
+use pipe_ml::data::source::{Raw, ReadOptions};
+use pipe_ml::data::split::{Split, Validation};
+use pipe_ml::data::split_data::SplitData;
+use pipe_ml::data::text::RawText;
+use pipe_ml::data::transform::write_vocabulary;
+use pipe_ml::data::vectorise::{VectoriseOptions, Vectoriser};
+use pipe_ml::data::weight::Weight;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Vectorise {
+    pub files: Files,
+    /// Which columns hold the text and the labels, and what else is not to be guessed.
+    #[serde(default)]
+    pub read: ReadOptions,
+    #[serde(default)]
+    pub words: VectoriseOptions,
+    #[serde(default)]
+    pub split: Split,
+    #[serde(default)]
+    pub validation: Option<Validation>,
+    #[serde(default)]
+    pub filter: Filter,
+}
+
+impl Vectorise {
+    /// The words are weighted as they are counted, so nothing is left for [`Weight`] to do.
+    fn preparation(&self) -> Preparation {
+        Preparation {
+            split: self.split.clone(),
+            validation: self.validation.clone(),
+            filter: self.filter.clone(),
+            weight: Weight::default(),
+        }
+    }
+
+    fn vectorised(&self, text: RawText, work: &Paths) -> Result<SplitData, PrepareError> {
+        let preparation = self.preparation();
+        let parts = preparation.divide(&text.parts, &text.labels)?;
+        let vectoriser = Vectoriser::fit(&text.texts, &parts.train, &self.words);
+        vectoriser.save(&work.vocabulary)?;
+        let directory = DataSetDir::create(&work.scratch)?;
+        let mut features = directory.sparse_features()?;
+        vectoriser.transform_all(&text.texts, &mut features)?;
+        let features = Features::Sparse(features.finish(vectoriser.words().len())?);
+        let summary = Summary {
+            label_names: Some(text.label_names),
+            feature_names: Some(vectoriser.words().to_vec()),
+            parts: text.parts,
+            report: text.report,
+        };
+        let raw = directory.complete(features, text.labels, summary)?;
+        let data = prepare(&raw, &preparation, &work.dataset)?;
+        write_vocabulary(&work.dataset, &vectoriser)?;
+        Ok(data)
+    }
+}
+
+struct Paths {
+    scratch: std::path::PathBuf,
+    dataset: std::path::PathBuf,
+    vocabulary: std::path::PathBuf,
+}
+
+impl StageKind for Vectorise {
+    const NAME: &'static str = "vectorise";
+    const VERSION: u32 = 3;
+    const SUMMARY: &'static str = "Turns labelled texts into TF-IDF features";
+    const PROGRAM: Program = Program::Pipe;
+
+    fn inputs(&self) -> Vec<InputDecl> {
+        self.files.inputs(self.split.is_given() || self.split.pool)
+    }
+
+    fn outputs(&self) -> Vec<OutputDecl> {
+        vec![dataset_output(), OutputDecl::new("vocabulary", FILE, "vocabulary.json")]
+    }
+
+    fn complaints(&self) -> Vec<Complaint> {
+        let mut found = complaints(self.preparation().problems());
+        found.extend(self.files.complaints());
+        found
+    }
+}
+
+impl RunStage for Vectorise {
+    fn run(&self, work: &mut Work) -> Result<()> {
+        let (source, threads) = (source(work), work.job().threads.max(1));
+        let scratch = work.job().scratch.join("rows");
+        let paths = Paths {
+            dataset: work.output("dataset")?.to_owned(),
+            vocabulary: work.output("vocabulary")?.to_owned(),
+            scratch,
+        };
+        work.progress(0, Some(2), "steps", "reading");
+        let raw = on_threads(threads, || read(&source, &self.read, &paths.scratch, threads))??;
+        let Raw::Text(text) = raw else {
+            bail!("these files hold features already: the stage `load` reads them");
+        };
+        work.progress(1, Some(2), "steps", "counting words");
+        let data = on_threads(threads, || self.vectorised(text, &paths))??;
+        announce(work, &data)?;
+        work.progress(2, Some(2), "steps", "done");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::super::trial::Trial;
+    use super::*;
+    use pipe_ml::data::split_data::PartName;
+
+    #[test]
+    fn words_of_test_rows_are_not_in_the_vocabulary() {
+        let temp = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = temp.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let train = write("train.csv", "text,labels\nred apple,fruit;food\nblue sky,weather\n");
+        let test = write("test.csv", "text,labels\ngreen apple,fruit\n");
+        let body = json!({"files": {"train": "a", "test": "b"}});
+        let trial = Trial::of::<Vectorise>(body, [("train", train), ("test", test)]);
+        let data = trial.dataset();
+        assert_eq!(data.feature_names().unwrap().unwrap(), ["apple", "blue", "red", "sky"]);
+        assert_eq!((data.rows(PartName::Train), data.rows(PartName::Test)), (2, 1));
+        let Features::Sparse(features) = data.features(PartName::Test).unwrap() else { panic!("dense") };
+        assert_eq!((features.row(0), features.row_values(0)), (&[0][..], &[1.0][..]));
+        assert!(fs::read_to_string(trial.output("vocabulary")).unwrap().contains("apple"));
+    }
+}

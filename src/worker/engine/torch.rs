@@ -1,0 +1,382 @@
+//! Training and scoring by plain libtorch expressions, on any device: the path for CUDA, and what
+//! the engine of the CPU is compared with. The training rows' features lie on the device where they fit;
+//! then a batch is a list of rows and its labels going out, and the loss coming back.
+
+use std::borrow::Cow;
+
+use tch::{Device, Kind, TchError, Tensor};
+
+use super::bags::Bags;
+use super::held::Held;
+use super::{Batch, Engine, Inputs, Parts, Scores, State};
+use crate::loss::fused::stride;
+use crate::loss::reference::{self, SignalTensors, ThresholdTensors};
+use crate::loss::terms::LossValue;
+use crate::net::activation::{DropoutDraw, dropout_mask};
+use crate::net::buffer::Buffer;
+use crate::net::features::FeatureMap;
+use crate::net::weights::Weights;
+use pipe_ml::config::device::Precision;
+use pipe_ml::config::method::Method;
+use pipe_ml::config::net::Activation;
+use pipe_ml::config::optimiser::OptimiserKind;
+use pipe_ml::data::csr::Csr;
+use pipe_ml::signal::idf::Idf;
+use pipe_ml::signal::sparse_rows::SparseRows;
+use pipe_ml::signal::supply::Local;
+
+/// Where the thresholds' parameters are, counted from the end of [`Weights::named`].
+const THRESHOLDS: usize = 4;
+/// `embedding_bag` in the mode that sums.
+const SUM: i64 = 0;
+
+pub struct TorchEngine {
+    method: Method,
+    device: Device,
+    kind: Kind,
+    widths: Vec<usize>,
+    /// In the order of [`Weights::named`].
+    parameters: Vec<Tensor>,
+    /// First and second moments of each.
+    moments: Option<Vec<(Tensor, Tensor)>>,
+    steps: u64,
+    idf: Tensor,
+    positive_weights: Tensor,
+    held: Option<Held>,
+}
+
+impl TorchEngine {
+    pub fn new(method: &Method, idf: &Idf, state: State, device: Device) -> Result<Self, TchError> {
+        Self::of_kind(method, idf, state, device, Kind::Float)
+    }
+
+    /// Tests compute in f64.
+    pub(crate) fn of_kind(
+        method: &Method,
+        idf: &Idf,
+        state: State,
+        device: Device,
+        kind: Kind,
+    ) -> Result<Self, TchError> {
+        let vector = |values: &[f64]| Tensor::f_from_slice(values)?.f_to_kind(kind)?.f_to_device(device);
+        let mut engine = Self {
+            method: method.clone(),
+            device,
+            kind,
+            widths: state.weights.widths(),
+            parameters: Vec::new(),
+            moments: None,
+            steps: 0,
+            idf: vector(&idf.values)?,
+            positive_weights: vector(&idf.positive_weights(method.loss.pos_weight))?,
+            held: None,
+        };
+        engine.restore(state)?;
+        Ok(engine)
+    }
+
+    fn upload(&self, weights: &Weights) -> Result<Vec<Tensor>, TchError> {
+        let upload = |(_, shape, values): (String, Vec<usize>, &Buffer)| {
+            let shape: Vec<i64> = shape.into_iter().map(|side| side as i64).collect();
+            Tensor::f_from_slice(values)?.f_reshape(shape)?.f_to_kind(self.kind)?.f_to_device(self.device)
+        };
+        weights.named().into_iter().map(upload).collect()
+    }
+
+    fn download<'a>(&self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<Weights, TchError> {
+        let mut weights = Weights::zeros(&self.widths, self.parameters[self.parameters.len() - 1].numel());
+        for (buffer, tensor) in weights.buffers_mut().into_iter().zip(tensors) {
+            let tensor =
+                tensor.f_detach()?.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_reshape([-1])?;
+            let len = buffer.len();
+            tensor.f_copy_data(buffer, len)?;
+        }
+        Ok(weights)
+    }
+
+    fn thresholds(&self) -> ThresholdTensors {
+        let at = |place: usize| self.parameters[self.parameters.len() - THRESHOLDS + place].shallow_clone();
+        ThresholdTensors { alpha: at(0), beta: at(1), bias: at(2), lambda: at(3) }
+    }
+
+    fn bags(&self, batch: &Batch) -> Result<Bags, TchError> {
+        match (&batch.inputs, &self.held) {
+            (Inputs::Held(rows), Some(held)) => held.gather(rows),
+            (Inputs::Held(_), None) => Err(TchError::Torch("the training rows are not on the device".into())),
+            (Inputs::Gathered(inputs), _) => Bags::upload(inputs, self.kind, self.device),
+        }
+    }
+
+    /// A sparse matrix written out; rows that are not given are zero.
+    fn dense(&self, rows: &SparseRows, count: usize) -> Result<Tensor, TchError> {
+        let labels = self.labels();
+        let flat = rows.iter().enumerate().flat_map(|(row, entries)| {
+            entries.iter().map(move |&(label, _)| (row * labels) as i64 + i64::from(label))
+        });
+        let places = Tensor::f_from_slice(&flat.collect::<Vec<_>>())?.f_to_device(self.device)?;
+        let values: Vec<f64> = rows.iter().flatten().map(|entry| entry.1).collect();
+        let values = Tensor::f_from_slice(&values)?.f_to_kind(self.kind)?.f_to_device(self.device)?;
+        let mut dense = Tensor::f_zeros([(count * labels) as i64], (self.kind, self.device))?;
+        let _ = dense.f_index_put_(&[Some(places)], &values, false)?;
+        dense.f_reshape([count as i64, labels as i64])
+    }
+
+    fn product(&self, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor, TchError> {
+        match self.method.precision {
+            Precision::Bf16 => {
+                let weight = weight.f_to_kind(Kind::BFloat16)?.f_tr()?;
+                x.f_to_kind(Kind::BFloat16)?.f_matmul(&weight)?.f_to_kind(self.kind)?.f_add(bias)
+            }
+            Precision::F32 | Precision::Tf32 => bias.f_addmm(x, &weight.f_tr()?),
+        }
+    }
+
+    /// The sums of the table's rows; a leaf of the graph, whose gradient goes to the table by hand.
+    fn bag_sums(&self, bags: &Bags) -> Result<Tensor, TchError> {
+        let _guard = tch::no_grad_guard();
+        let (table, values) = (&self.parameters[0], Some(&bags.values));
+        let found =
+            Tensor::f_embedding_bag(table, &bags.inputs, &bags.starts, false, SUM, false, values, false)?;
+        Ok(found.0)
+    }
+
+    /// Logits, rows x labels.
+    fn logits(&self, sums: &Tensor, rows: usize, step: Option<u64>) -> Result<Tensor, TchError> {
+        let mut x = sums.f_add(&self.parameters[1])?;
+        for (layer, &width) in self.method.net.hidden.iter().enumerate() {
+            x = match self.method.net.activation {
+                Activation::Relu => x.f_relu()?,
+                Activation::Gelu => x.f_gelu("none")?,
+            };
+            if let (Some(step), true) = (step, self.method.net.dropout > 0.0) {
+                let (share, seed) = (self.method.net.dropout, self.method.seed);
+                let stride = stride(rows);
+                let draw = DropoutDraw { share, seed, step, layer };
+                let mask: Vec<f32> = dropout_mask(draw, width * stride).collect();
+                let mask = Tensor::f_from_slice(&mask)?.f_reshape([width as i64, stride as i64])?;
+                let mask = mask.f_narrow(1, 0, rows as i64)?.f_tr()?.f_to_kind(self.kind)?;
+                x = x.f_mul(&mask.f_to_device(self.device)?)?;
+            }
+            let (weight, bias) = (&self.parameters[2 + 2 * layer], &self.parameters[3 + 2 * layer]);
+            x = self.product(&x, weight, bias)?;
+        }
+        Ok(x)
+    }
+
+    /// Standardised logits and thresholds.
+    fn thresholded(&self, batch: &Batch, z: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor), TchError> {
+        let config = &self.method.signal;
+        let hat = reference::standardised(z, &self.method.loss)?;
+        let mut signals = SignalTensors {
+            idf: self.idf.shallow_clone(),
+            own: Some(reference::own_label_share(y, config.eps)?),
+            local: None,
+        };
+        let theta = |signals: &SignalTensors| {
+            reference::thresholds(self.method.variant, &self.method.threshold, &self.thresholds(), signals)
+        };
+        signals.local = match &batch.local {
+            Local::Rows(rows) => Some(self.dense(rows, batch.inputs.rows())?),
+            Local::Predicted => {
+                let _guard = tch::no_grad_guard();
+                let own = signals.own.replace(y.f_zeros_like()?);
+                let likely = hat.f_sub(&theta(&signals)?)?.f_sigmoid()?;
+                signals.own = own;
+                let count = config.predicted_labels.min(self.labels()) as i64;
+                let (top, places) = likely.f_topk(count, 1, true, false)?;
+                let kept = likely.f_zeros_like()?.f_scatter(1, &places, &top)?;
+                Some(reference::propagate(&kept, config.leave_self_out, config.eps)?)
+            }
+        };
+        let theta = theta(&signals)?;
+        Ok((hat, theta))
+    }
+
+    /// Logits, standardised logits and thresholds of a batch that is not learned from.
+    fn predicted_parts(&self, batch: &Batch) -> Result<(Tensor, Tensor, Tensor), TchError> {
+        let rows = batch.inputs.rows();
+        let bags = self.bags(batch)?;
+        let y = self.dense(&batch.targets, rows)?;
+        let z = self.logits(&self.bag_sums(&bags)?, rows, None)?;
+        let (hat, theta) = self.thresholded(batch, &z, &y)?;
+        Ok((z, hat, theta))
+    }
+
+    /// The gradient by the table's rows that occur.
+    fn table_gradient(&self, bags: &Bags, sums: &Tensor) -> Result<Tensor, TchError> {
+        let by_entry = sums.f_grad()?.f_index_select(0, &bags.rows)?.f_mul(&bags.values.f_unsqueeze(1)?)?;
+        let size = [bags.distinct.size1()?, self.widths[1] as i64];
+        let mut gradient = Tensor::f_zeros(size, (self.kind, self.device))?;
+        let _ = gradient.f_index_add_(0, &bags.places, &by_entry)?;
+        Ok(gradient)
+    }
+
+    fn optimise(&mut self, lr: f64, bags: &Bags, table: Tensor) -> Result<(), TchError> {
+        self.steps += 1;
+        let learning = self.parameters.len() - if self.method.variant.learns() { 0 } else { THRESHOLDS };
+        let mut gradients = vec![table];
+        for parameter in &self.parameters[1..learning] {
+            let gradient = parameter.f_grad()?;
+            gradients.push(if gradient.defined() { gradient } else { parameter.f_zeros_like()? });
+        }
+        if let Some(limit) = self.method.optimiser.clip.value() {
+            let mut total = Tensor::f_zeros([1], (self.kind, self.device))?;
+            for gradient in &gradients {
+                total = total.f_add(&gradient.f_square()?.f_sum(self.kind)?)?;
+            }
+            let scale = (total.f_sqrt()? + 1e-6).f_reciprocal()?.f_mul_scalar(limit)?.f_clamp_max(1.0)?;
+            for gradient in &mut gradients {
+                *gradient = gradient.f_mul(&scale)?;
+            }
+        }
+        let lazy = self.method.optimiser.kind == OptimiserKind::LazyAdamw;
+        for (place, gradient) in gradients.into_iter().enumerate() {
+            match (place, lazy) {
+                (0, true) => self.update_rows(lr, bags, &gradient)?,
+                (0, false) => {
+                    let mut whole = self.parameters[0].f_zeros_like()?;
+                    let _ = whole.f_index_copy_(0, &bags.distinct, &gradient)?;
+                    self.update(0, lr, &whole)?;
+                }
+                _ => self.update(place, lr, &gradient)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, place: usize, lr: f64, gradient: &Tensor) -> Result<(), TchError> {
+        let moments = self.moments.as_mut().map(|moments| &mut moments[place]);
+        let config = &self.method.optimiser;
+        descend(config, lr, self.steps, &mut self.parameters[place], gradient, moments)
+    }
+
+    /// The table's rows that occur, and only those.
+    fn update_rows(&mut self, lr: f64, bags: &Bags, gradient: &Tensor) -> Result<(), TchError> {
+        let Some(moments) = &mut self.moments else { return Ok(()) };
+        let (table, (first, second)) = (&mut self.parameters[0], &mut moments[0]);
+        let mut rows = table.f_index_select(0, &bags.distinct)?;
+        let mut both = (first.f_index_select(0, &bags.distinct)?, second.f_index_select(0, &bags.distinct)?);
+        let config = &self.method.optimiser;
+        descend(config, lr, self.steps, &mut rows, gradient, Some(&mut both))?;
+        for (whole, part) in [(table, rows), (first, both.0), (second, both.1)] {
+            let _ = whole.f_index_copy_(0, &bags.distinct, &part)?;
+        }
+        Ok(())
+    }
+}
+
+/// AdamW as PyTorch computes it, or plain descent where there are no moments.
+fn descend(
+    config: &pipe_ml::config::optimiser::OptimiserConfig,
+    lr: f64,
+    step: u64,
+    parameters: &mut Tensor,
+    gradient: &Tensor,
+    moments: Option<&mut (Tensor, Tensor)>,
+) -> Result<(), TchError> {
+    let _ = parameters.f_mul_scalar_(1.0 - lr * config.weight_decay)?;
+    let change = match moments {
+        None => gradient.f_mul_scalar(lr)?,
+        Some((first, second)) => {
+            let _ = first.f_lerp_(gradient, 1.0 - config.beta1)?;
+            let squares = gradient.f_square()?.f_mul_scalar(1.0 - config.beta2)?;
+            let _ = second.f_mul_scalar_(config.beta2)?.f_add_(&squares)?;
+            let correction = (1.0 - config.beta2.powi(step as i32)).sqrt();
+            let below = second.f_sqrt()?.f_div_scalar(correction)? + config.eps;
+            first.f_div(&below)?.f_mul_scalar(lr / (1.0 - config.beta1.powi(step as i32)))?
+        }
+    };
+    let _ = parameters.f_sub_(&change)?;
+    Ok(())
+}
+
+impl Engine for TorchEngine {
+    fn labels(&self) -> usize {
+        self.widths[self.widths.len() - 1]
+    }
+
+    /// Rows that do not fit on the device go there batch by batch.
+    fn hold(&mut self, map: &FeatureMap, features: &Csr) -> bool {
+        self.held = Held::new(map, features, self.kind, self.device).ok();
+        self.held.is_some()
+    }
+
+    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, TchError> {
+        for parameter in &mut self.parameters[1..] {
+            *parameter = parameter.f_detach()?.f_set_requires_grad(true)?;
+        }
+        let rows = batch.inputs.rows();
+        let bags = self.bags(batch)?;
+        let y = self.dense(&batch.targets, rows)?;
+        let sums = self.bag_sums(&bags)?.f_set_requires_grad(true)?;
+        let z = self.logits(&sums, rows, Some(step))?;
+        let (hat, theta) = self.thresholded(batch, &z, &y)?;
+        let loss = reference::loss(&hat, &theta, &y, &self.positive_weights, &self.method.loss)?;
+        loss.total.f_backward()?;
+        let _guard = tch::no_grad_guard();
+        let table = self.table_gradient(&bags, &sums)?;
+        self.optimise(lr, &bags, table)?;
+        Ok(LossValue {
+            bce: loss.bce.f_double_value(&[])?,
+            margin: loss.margin.f_double_value(&[])?,
+            total: loss.total.f_double_value(&[])?,
+        })
+    }
+
+    fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), TchError> {
+        let _guard = tch::no_grad_guard();
+        let rows = batch.inputs.rows();
+        let (_, hat, theta) = self.predicted_parts(batch)?;
+        let adjusted = hat.f_sub(&theta)?.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
+        scores.rows = rows;
+        scores.stride = rows;
+        scores.values.resize(rows * self.labels());
+        let len = scores.values.len();
+        adjusted.f_contiguous()?.f_copy_data(&mut scores.values, len)
+    }
+
+    fn parts(&mut self, batch: &Batch, parts: &mut Parts) -> Result<(), TchError> {
+        let _guard = tch::no_grad_guard();
+        let (rows, labels) = (batch.inputs.rows(), self.labels());
+        let (z, hat, theta) = self.predicted_parts(batch)?;
+        let theta = theta.f_expand([rows as i64, labels as i64], false)?;
+        parts.resize(labels, rows, rows);
+        let Parts { logits, standardised, thresholds, .. } = parts;
+        for (tensor, buffer) in [(z, logits), (hat, standardised), (theta, thresholds)] {
+            let by_label = tensor.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
+            let len = buffer.len();
+            by_label.f_contiguous()?.f_copy_data(buffer, len)?;
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> Result<Cow<'_, State>, TchError> {
+        let moments = match &self.moments {
+            None => None,
+            Some(moments) => {
+                let first = self.download(moments.iter().map(|pair| &pair.0))?;
+                let second = self.download(moments.iter().map(|pair| &pair.1))?;
+                Some(Box::new((first, second)))
+            }
+        };
+        let weights = self.download(self.parameters.iter())?;
+        Ok(Cow::Owned(State { weights, moments, steps: self.steps }))
+    }
+
+    fn restore(&mut self, state: State) -> Result<(), TchError> {
+        self.parameters = self.upload(&state.weights)?;
+        self.moments = match &state.moments {
+            None => None,
+            Some(moments) => {
+                let (first, second) = (self.upload(&moments.0)?, self.upload(&moments.1)?);
+                Some(first.into_iter().zip(second).collect())
+            }
+        };
+        self.steps = state.steps;
+        Ok(())
+    }
+
+    fn into_state(self: Box<Self>) -> Result<State, TchError> {
+        Ok(self.state()?.into_owned())
+    }
+}

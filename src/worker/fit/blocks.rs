@@ -1,0 +1,128 @@
+//! Blocks of similar rows, by spherical k-means on the features. Labels play no part, so that a row's
+//! block says nothing of its own.
+
+use rayon::prelude::*;
+
+use pipe_ml::data::csr::{Csr, Dense};
+use pipe_ml::data::random::Random;
+use pipe_ml::signal::dot_index::{entries, inverse_norm};
+
+/// Which rows are together, and where each block's centre is.
+pub struct Blocks {
+    /// Of length one, one row per block.
+    pub centres: Dense,
+    /// The rows of each block, ascending. None is empty.
+    pub rows: Vec<Vec<u32>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub rows_per_block: usize,
+    pub largest: usize,
+    pub rounds: usize,
+    pub seed: u64,
+}
+
+impl Blocks {
+    /// All rows together.
+    pub fn one(features: &Csr) -> Self {
+        let rows: Vec<u32> = (0..features.rows() as u32).collect();
+        Self {
+            centres: Dense { rows: 1, cols: features.cols, values: centre(features, &rows).into() },
+            rows: vec![rows],
+        }
+    }
+
+    pub fn by_similarity(features: &Csr, plan: Plan) -> Self {
+        let rows = features.rows();
+        let count = ((rows as f64 / plan.rows_per_block as f64).round() as usize)
+            .max(rows.div_ceil(plan.largest.max(1)));
+        if count <= 1 {
+            return Self::one(features);
+        }
+        let starts = Random::new("block centres", plan.seed).permutation(rows);
+        let mut centres: Vec<f32> =
+            starts[..count].iter().flat_map(|&row| centre(features, &[row])).collect();
+        let mut members = Vec::new();
+        for _ in 0..plan.rounds {
+            members = assigned(features, &centres, count, rows);
+            let moved: Vec<Vec<f32>> = members.par_iter().map(|rows| centre(features, rows)).collect();
+            for (number, moved) in
+                moved.into_iter().enumerate().filter(|(number, _)| !members[*number].is_empty())
+            {
+                centres[number * features.cols..][..features.cols].copy_from_slice(&moved);
+            }
+        }
+        if members.iter().any(|rows| rows.len() > plan.largest) {
+            members = assigned(features, &centres, count, plan.largest);
+        }
+        let cols = features.cols;
+        let kept: Vec<usize> = (0..count).filter(|&number| !members[number].is_empty()).collect();
+        let values: Vec<f32> =
+            kept.iter().flat_map(|&number| centres[number * cols..][..cols].to_vec()).collect();
+        let rows = kept.iter().map(|&number| std::mem::take(&mut members[number])).collect();
+        Self { centres: Dense { rows: kept.len(), cols, values: values.into() }, rows }
+    }
+}
+
+/// The centre that a row is nearest to; of equally near ones the first.
+pub fn nearest(features: &Csr, row: usize, centres: &Dense) -> usize {
+    let mut best = (0, f32::NEG_INFINITY);
+    for (number, similarity) in
+        similarities(features, row, &centres.values, centres.rows).into_iter().enumerate()
+    {
+        if similarity > best.1 {
+            best = (number, similarity);
+        }
+    }
+    best.0
+}
+
+fn similarities(features: &Csr, row: usize, centres: &[f32], count: usize) -> Vec<f32> {
+    let cols = features.cols;
+    let similarity = |number: usize| -> f32 {
+        entries(features, row).map(|(feature, value)| value * centres[number * cols + feature as usize]).sum()
+    };
+    (0..count).map(similarity).collect()
+}
+
+/// Each row goes to its nearest centre, the nearest rows first; a full block sends the rest to the next one.
+fn assigned(features: &Csr, centres: &[f32], count: usize, largest: usize) -> Vec<Vec<u32>> {
+    let rows = features.rows() as u32;
+    let choices = |row: u32| {
+        let scale = inverse_norm(features, row as usize);
+        let near = similarities(features, row as usize, centres, count);
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        order.sort_by(|&a, &b| near[b as usize].total_cmp(&near[a as usize]).then(a.cmp(&b)));
+        (near[order[0] as usize] * scale, row, order)
+    };
+    let mut members = vec![Vec::new(); count];
+    if largest >= features.rows() {
+        let first: Vec<u32> = (0..rows).into_par_iter().map(|row| choices(row).2[0]).collect();
+        first.iter().zip(0..).for_each(|(&block, row)| members[block as usize].push(row));
+        return members;
+    }
+    let mut queue: Vec<_> = (0..rows).into_par_iter().map(choices).collect();
+    queue.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    for (_, row, order) in queue {
+        // There is room for every row: blocks are at least rows / largest.
+        if let Some(&block) = order.iter().find(|&&block| members[block as usize].len() < largest) {
+            members[block as usize].push(row);
+        }
+    }
+    members.iter_mut().for_each(|rows| rows.sort_unstable());
+    members
+}
+
+/// The mean of rows of length one, scaled to length one itself.
+fn centre(features: &Csr, rows: &[u32]) -> Vec<f32> {
+    let mut sums = vec![0f64; features.cols];
+    for &row in rows {
+        let scale = f64::from(inverse_norm(features, row as usize));
+        entries(features, row as usize)
+            .for_each(|(feature, value)| sums[feature as usize] += scale * f64::from(value));
+    }
+    let norm = sums.iter().map(|sum| sum * sum).sum::<f64>().sqrt();
+    let scale = if norm > 0.0 { 1.0 / norm } else { 0.0 };
+    sums.into_iter().map(|sum| (sum * scale) as f32).collect()
+}

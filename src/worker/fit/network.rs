@@ -1,0 +1,114 @@
+//! The network of `train`, or the one without hidden layers that is logistic regression: log-odds.
+
+use std::path::Path;
+
+use anyhow::Result;
+use pipe_core::work::Stopped;
+use pipe_ml::config::device::Device;
+use pipe_ml::config::method::Method;
+use pipe_ml::data::csr::Csr;
+use pipe_ml::data::examples::{Examples, Unlabelled};
+use pipe_ml::explanation::{Cause, Evidence, Subject};
+use pipe_ml::signal::dot_index::entries;
+use pipe_ml::signal::idf::Idf;
+
+use super::{CAUSES, LeftOut, Lesson, Means, SCORE, Scorer};
+use crate::loss::terms::STATIC_THRESHOLD;
+use crate::model::Model;
+use crate::model::predict::Predictor;
+use crate::train::trainer::{Run, TrainError, train};
+
+pub struct Network {
+    model: Model,
+    predictor: Predictor,
+}
+
+impl Network {
+    pub fn fit(lesson: &Lesson, method: &Method, means: &mut Means) -> Result<Self> {
+        let rows: Vec<u32> = (0..lesson.features.rows() as u32).collect();
+        let idf = Idf::of_rows(&lesson.labels, &rows, 1.0);
+        let run = Run {
+            method,
+            train: Examples { features: &lesson.features, labels: &lesson.labels, rows: &rows },
+            validation: None,
+            idf: &idf,
+            checkpoints: means.checkpoints,
+            threads: means.threads,
+        };
+        let trained = match train(run, means.host) {
+            Err(TrainError::Stopped { .. }) => return Err(Stopped.into()),
+            other => other?,
+        };
+        Self::new(trained.model, method.device, means.threads)
+    }
+
+    pub fn load(directory: &Path, device: Device, threads: usize) -> Result<Self> {
+        Self::new(Model::load(directory)?, device, threads)
+    }
+
+    fn new(model: Model, device: Device, threads: usize) -> Result<Self> {
+        Ok(Self { predictor: Predictor::new(model.clone(), device, threads)?, model })
+    }
+}
+
+impl Scorer for Network {
+    fn features(&self) -> usize {
+        self.model.features()
+    }
+
+    fn labels(&self) -> usize {
+        self.model.labels()
+    }
+
+    fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()> {
+        let labels = self.labels();
+        let signal = self.model.method.local_in_prediction();
+        self.predictor.predict(rows, signal, None, |first, scores| {
+            for label in 0..labels {
+                for (row, &score) in scores.of_label(label).iter().enumerate() {
+                    into[(first + row) * labels + label] = score;
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
+        let Model { method, map, weights, .. } = &self.model;
+        if !weights.layers.is_empty() {
+            return Evidence::none(SCORE, "a network with hidden layers, whose score is not taken apart");
+        }
+        if method.loss.standardise || method.variant.learns() {
+            return Evidence::none(SCORE, "a network whose score is more than a sum over features");
+        }
+        let weight = |input: u32| weights.table[input as usize * weights.width + label as usize];
+        let known = entries(features, row).filter_map(|(feature, x)| {
+            map.input(feature).map(|(input, sign)| (feature, sign * x, weight(input)))
+        });
+        let known: Vec<(u32, f32, f32)> = known.collect();
+        let mut values: Vec<f64> =
+            known.iter().map(|&(_, x, weight)| f64::from(x) * f64::from(weight)).collect();
+        values.push(weights.input_bias[label as usize].into());
+        values.push(-STATIC_THRESHOLD);
+        Evidence::new(SCORE, "x * weight, over the features of the row", &values, CAUSES, |at| {
+            match known.get(at) {
+                Some(&(feature, x, weight)) => {
+                    let inputs = [("x", x.into()), ("weight", weight.into())];
+                    Cause::new(Subject::Feature { feature, name: None }, &inputs, values[at])
+                }
+                None => {
+                    let name = if at == known.len() { "bias" } else { "static threshold" };
+                    Cause::new(Subject::Constant { name: name.to_owned() }, &[], values[at])
+                }
+            }
+        })
+    }
+
+    fn left_out(&self) -> Option<&dyn LeftOut> {
+        None
+    }
+
+    fn save(&self, directory: &Path) -> Result<()> {
+        Ok(self.model.save(directory)?)
+    }
+}

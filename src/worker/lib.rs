@@ -1,0 +1,20 @@
+//! What needs libtorch: networks, losses, optimisers, training, models. `pipe` never links this
+//! package; it starts the `pipe-worker` program.
+
+pub mod engine;
+pub mod fit;
+pub mod loss;
+pub mod model;
+pub mod net;
+pub mod optim;
+pub mod part;
+pub mod stages;
+pub mod system;
+pub mod train;
+
+#[cfg(test)]
+use pipe_ml::signal;
+
+#[cfg(test)]
+#[path = "../ml/golden.rs"]
+mod golden;

@@ -1,0 +1,183 @@
+//! A trained model: weights, and everything that is needed to predict with them. Saved as
+//! `model.safetensors` with `model.json` beside it.
+
+pub mod oracle;
+pub mod predict;
+pub mod tensors;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tensors::TensorsError;
+
+use crate::net::features::FeatureMap;
+use crate::net::weights::Weights;
+use pipe_ml::config::method::Method;
+use pipe_ml::signal::idf::Idf;
+
+/// Changes whenever an older program could not read, or would misread, a model.
+const FORMAT: u32 = 1;
+const WEIGHTS: &str = "model.safetensors";
+const CARD: &str = "model.json";
+
+#[derive(Clone)]
+pub struct Model {
+    pub method: Method,
+    pub map: FeatureMap,
+    pub idf: Idf,
+    pub weights: Weights,
+}
+
+/// `model.json`, beside the weights.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Card {
+    format: u32,
+    features: usize,
+    labels: usize,
+    parameters: usize,
+    method: Method,
+    map: FeatureMap,
+    idf: Idf,
+}
+
+#[derive(Deserialize)]
+struct CardFormat {
+    format: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    #[error("{}: {source}", path.display())]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("{}: {message}", path.display())]
+    Card { path: PathBuf, message: String },
+    #[error(
+        "{} was written in format {found}, this program reads format {FORMAT}: train it again, or use the \
+         program that wrote it", path.display()
+    )]
+    Format { path: PathBuf, found: u32 },
+    #[error(transparent)]
+    Weights(#[from] TensorsError),
+}
+
+impl Model {
+    pub fn features(&self) -> usize {
+        self.map.features()
+    }
+
+    pub fn labels(&self) -> usize {
+        self.weights.labels()
+    }
+
+    /// Writes the model into a directory, which is made.
+    pub fn save(&self, directory: &Path) -> Result<(), ModelError> {
+        let card = Card {
+            format: FORMAT,
+            features: self.features(),
+            labels: self.labels(),
+            parameters: self.method.parameters(self.features(), self.labels()),
+            method: self.method.clone(),
+            map: self.map.clone(),
+            idf: self.idf.clone(),
+        };
+        let path = directory.join(CARD);
+        let io = |source| ModelError::Io { path: path.clone(), source };
+        std::fs::create_dir_all(directory).map_err(io)?;
+        tensors::save(&directory.join(WEIGHTS), &[("", &self.weights)])?;
+        let text = serde_json::to_vec_pretty(&card)
+            .map_err(|error| ModelError::Card { path: path.clone(), message: error.to_string() })?;
+        std::fs::write(&path, text).map_err(io)
+    }
+
+    pub fn load(directory: &Path) -> Result<Self, ModelError> {
+        let path = directory.join(CARD);
+        let text = std::fs::read(&path).map_err(|source| ModelError::Io { path: path.clone(), source })?;
+        let complain = |message: String| ModelError::Card { path: path.clone(), message };
+        let CardFormat { format } =
+            serde_json::from_slice(&text).map_err(|error| complain(format!("no model: {error}")))?;
+        if format != FORMAT {
+            return Err(ModelError::Format { path, found: format });
+        }
+        let card: Card = serde_json::from_slice(&text).map_err(|error| complain(error.to_string()))?;
+        let widths = card.method.net.widths(card.features, card.labels);
+        if card.map.features() != card.features || card.map.inputs() != widths[0] {
+            return Err(complain("the feature map does not fit the network".into()));
+        }
+        if card.idf.counts.len() != card.labels || card.idf.values.len() != card.labels {
+            return Err(complain("the IDF does not have one value per label".into()));
+        }
+        let mut weights = Weights::zeros(&widths, card.method.threshold.lambdas(card.labels));
+        tensors::load(&directory.join(WEIGHTS), &mut [("", &mut weights)])?;
+        Ok(Self { method: card.method, map: card.map, idf: card.idf, weights })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pipe_ml::config::preset::Preset;
+
+    fn model() -> Model {
+        let mut method = Preset::Paper.method();
+        method.net.hidden = vec![3];
+        let idf = Idf::new(100, vec![3, 50, 0, 7], 1e-8);
+        let weights = Weights::initial(&method, 6, 4);
+        Model { method, map: FeatureMap::All { features: 6 }, idf, weights }
+    }
+
+    fn saved() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        model().save(directory.path()).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_model_survives_being_saved_to_the_bit() {
+        let back = Model::load(saved().path()).unwrap();
+        let model = model();
+        assert_eq!(back.method, model.method);
+        assert_eq!(back.idf, model.idf);
+        for (ours, theirs) in back.weights.named().iter().zip(model.weights.named()) {
+            assert_eq!((&ours.0, &ours.1, &ours.2[..]), (&theirs.0, &theirs.1, &theirs.2[..]));
+        }
+    }
+
+    #[test]
+    fn saving_twice_gives_the_same_bytes() {
+        for file in [WEIGHTS, CARD] {
+            let read = || std::fs::read(saved().path().join(file)).unwrap();
+            assert_eq!(read(), read(), "{file}");
+        }
+    }
+
+    fn change_card(change: impl FnOnce(&mut serde_json::Value)) -> String {
+        let directory = saved();
+        let path = directory.path().join(CARD);
+        let mut card = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        change(&mut card);
+        std::fs::write(&path, card.to_string()).unwrap();
+        Model::load(directory.path()).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn another_format_is_refused_with_a_way_out() {
+        let error = change_card(|card| card["format"] = 99.into());
+        assert!(error.contains("format 99") && error.contains("train it again"), "{error}");
+    }
+
+    #[test]
+    fn a_shape_that_does_not_fit_is_named() {
+        let error = change_card(|card| card["method"]["net"]["hidden"] = vec![5].into());
+        assert!(error.contains("input.weight") && error.contains("[6, 5]"), "{error}");
+    }
+
+    #[test]
+    fn a_truncated_weights_file_is_refused() {
+        let directory = saved();
+        let path = directory.path().join(WEIGHTS);
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 10]).unwrap();
+        assert!(Model::load(directory.path()).is_err());
+    }
+}

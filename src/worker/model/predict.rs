@@ -1,0 +1,88 @@
+//! Scores of rows whose labels are not known: there is no way to pass them in.
+
+use super::Model;
+use crate::engine::device::{DeviceError, engine};
+use crate::engine::pool::pool;
+use crate::engine::{Engine, Scores, State, score};
+use crate::net::features::FeatureMap;
+use pipe_ml::config::device::Device;
+use pipe_ml::config::method::Method;
+use pipe_ml::config::signal::LocalSignal;
+use pipe_ml::data::examples::{Examples, Unlabelled};
+use pipe_ml::signal::supply::LocalSupply;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PredictError {
+    #[error(
+        "the local signal `batch-labels` is made of the true labels of the rows that are to be predicted: \
+         choose `train-neighbours`, `predicted` or `none` (`--signal` of `pipe predict` and `pipe explain`, `signal` of a \
+         stage), or evaluate by the oracle protocol"
+    )]
+    NeedsLabels,
+    #[error("the local signal `train-neighbours` needs the training rows")]
+    NeedsTrainingRows,
+    #[error("the model knows {model} features, the rows have {rows}: they are not of the same data set")]
+    Features { model: usize, rows: usize },
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    #[error("libtorch: {0}")]
+    Torch(#[from] tch::TchError),
+    #[error("cannot start {threads} threads: {source}")]
+    Threads { threads: usize, source: rayon::ThreadPoolBuildError },
+}
+
+/// A model ready to score.
+pub struct Predictor {
+    pub(crate) method: Method,
+    pub(crate) map: FeatureMap,
+    pub(crate) engine: Box<dyn Engine + Send>,
+    pub(crate) pool: rayon::ThreadPool,
+}
+
+impl Predictor {
+    pub fn new(model: Model, device: Device, threads: usize) -> Result<Self, PredictError> {
+        let pool = pool(threads).map_err(|source| PredictError::Threads { threads, source })?;
+        let method = Method { device, ..model.method };
+        let state = State { weights: model.weights, moments: None, steps: 0 };
+        let engine = engine(&method, &model.idf, state)?;
+        Ok(Self { method, map: model.map, engine, pool })
+    }
+
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    pub fn labels(&self) -> usize {
+        self.engine.labels()
+    }
+
+    /// Hands the scores of each batch, with the position of its first row, to `take`. `signal` is the
+    /// local signal to use; the model's own choice is [`Method::local_in_prediction`].
+    pub fn predict(
+        &mut self,
+        rows: Unlabelled,
+        signal: LocalSignal,
+        train: Option<Examples>,
+        take: impl FnMut(usize, &Scores) + Send,
+    ) -> Result<(), PredictError> {
+        self.check(rows)?;
+        let Self { method, map, engine, pool } = self;
+        pool.install(|| {
+            let supply = match (signal, train) {
+                (LocalSignal::BatchLabels, _) => return Err(PredictError::NeedsLabels),
+                (LocalSignal::TrainNeighbours, None) => return Err(PredictError::NeedsTrainingRows),
+                (LocalSignal::TrainNeighbours, Some(train)) => {
+                    LocalSupply::neighbours(&method.signal, train, rows)
+                }
+                (LocalSignal::Predicted, _) => LocalSupply::Predicted,
+                (LocalSignal::None, _) => LocalSupply::None,
+            };
+            Ok(score::score(&mut **engine, map, &supply, rows, method.batch, take)?)
+        })
+    }
+
+    pub(crate) fn check(&self, rows: Unlabelled) -> Result<(), PredictError> {
+        let (model, rows) = (self.map.features(), rows.features.cols);
+        if model == rows { Ok(()) } else { Err(PredictError::Features { model, rows }) }
+    }
+}

@@ -1,0 +1,194 @@
+//! The input layer: each row of a batch sums the table rows of its features.
+
+use rayon::prelude::*;
+
+use super::buffer::Buffer;
+use super::features::FeatureMap;
+use crate::loss::widest::widest;
+use pipe_ml::data::csr::Csr;
+
+/// The features of a batch.
+pub struct BatchInputs {
+    row_ends: Vec<u32>,
+    /// Input and value, row by row.
+    entries: Vec<(u32, f32)>,
+}
+
+/// The features of a batch the other way round, which the backward pass and the optimiser need.
+pub struct InputGroups {
+    /// The inputs that occur, ascending, and where the entries of each end.
+    inputs: Vec<(u32, u32)>,
+    /// Row and value, input by input. Where features share an input, a row may come twice.
+    entries: Vec<(u32, f32)>,
+}
+
+impl BatchInputs {
+    pub fn new(map: &FeatureMap, features: &Csr, rows: &[u32]) -> Self {
+        let mut row_ends = vec![0];
+        let mut entries = Vec::new();
+        for &row in rows {
+            let values = features.row_values(row as usize);
+            for (place, &feature) in features.row(row as usize).iter().enumerate() {
+                if let Some((input, sign)) = map.input(feature) {
+                    entries.push((input, sign * values.get(place).copied().unwrap_or(1.0)));
+                }
+            }
+            row_ends.push(entries.len() as u32);
+        }
+        Self { row_ends, entries }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.row_ends.len() - 1
+    }
+
+    /// Input and value of every entry, row by row.
+    pub fn entries(&self) -> &[(u32, f32)] {
+        &self.entries
+    }
+
+    /// Where a row's entries start.
+    pub fn start(&self, row: usize) -> u32 {
+        self.row_ends[row]
+    }
+
+    pub fn row(&self, row: usize) -> &[(u32, f32)] {
+        &self.entries[self.row_ends[row] as usize..self.row_ends[row + 1] as usize]
+    }
+
+    /// `out` (unit-major, `stride` values per unit) = bias + the sum of each row's table rows.
+    pub fn forward(&self, table: &[f32], bias: &[f32], stride: usize, out: &mut [f32], scratch: &mut Buffer) {
+        let width = bias.len();
+        scratch.resize(self.rows() * width);
+        scratch.par_chunks_mut(width).enumerate().for_each(|(row, sums)| {
+            sums.copy_from_slice(bias);
+            for &(input, value) in self.row(row) {
+                let start = input as usize * width;
+                add_scaled(sums, &table[start..start + width], value);
+            }
+        });
+        transpose(scratch, self.rows(), width, stride, out);
+    }
+}
+
+impl InputGroups {
+    pub fn new(batch: &BatchInputs) -> Self {
+        let mut sorted: Vec<(u64, f32)> = Vec::with_capacity(batch.entries.len());
+        for row in 0..batch.rows() {
+            let key = |input: u32| u64::from(input) << 32 | row as u64;
+            sorted.extend(batch.row(row).iter().map(|&(input, value)| (key(input), value)));
+        }
+        sorted.sort_by_key(|entry| entry.0);
+        let mut groups = Self { inputs: Vec::new(), entries: Vec::with_capacity(sorted.len()) };
+        for (key, value) in sorted {
+            let input = (key >> 32) as u32;
+            groups.entries.push((key as u32, value));
+            let end = groups.entries.len() as u32;
+            match groups.inputs.last_mut() {
+                Some(last) if last.0 == input => last.1 = end,
+                _ => groups.inputs.push((input, end)),
+            }
+        }
+        groups
+    }
+
+    /// How many different inputs occur.
+    pub fn distinct(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// One of the inputs that occur; they ascend.
+    pub fn input(&self, place: usize) -> u32 {
+        self.inputs[place].0
+    }
+
+    /// The places of the inputs in a range.
+    pub fn places(&self, from: usize, to: usize) -> std::ops::Range<usize> {
+        let place = |bound: usize| self.inputs.partition_point(|entry| (entry.0 as usize) < bound);
+        place(from)..place(to)
+    }
+
+    fn of_input(&self, place: usize) -> &[(u32, f32)] {
+        let start = if place == 0 { 0 } else { self.inputs[place - 1].1 };
+        &self.entries[start as usize..self.inputs[place].1 as usize]
+    }
+
+    /// The gradient by the table rows that occur, by place, from the
+    /// gradient by the layer's output (unit-major).
+    pub fn backward(
+        &self,
+        g: &[f32],
+        width: usize,
+        stride: usize,
+        gradient: &mut Buffer,
+        scratch: &mut Buffer,
+    ) {
+        scratch.resize(stride * width);
+        transpose(g, width, stride, width, scratch);
+        let by_row: &[f32] = scratch;
+        gradient.resize(self.distinct() * width);
+        gradient.par_chunks_mut(width).with_min_len(64).enumerate().for_each(|(place, sums)| {
+            sums.fill(0.0);
+            for &(row, value) in self.of_input(place) {
+                let start = row as usize * width;
+                add_scaled(sums, &by_row[start..start + width], value);
+            }
+        });
+    }
+}
+
+widest! {
+    fn add_scaled(sums: &mut [f32], values: &[f32], factor: f32) {
+        for (sum, &value) in sums.iter_mut().zip(values) {
+            *sum = factor.mul_add(value, *sum);
+        }
+    }
+}
+
+/// `out[column * stride + row] = values[row * columns + column]`; what fills `stride` up is zero.
+fn transpose(values: &[f32], rows: usize, columns: usize, stride: usize, out: &mut [f32]) {
+    const TILE: usize = 32;
+    out.par_chunks_mut(TILE * stride).enumerate().for_each(|(tile, out)| {
+        let first = tile * TILE;
+        for (offset, run) in out.chunks_exact_mut(stride).enumerate() {
+            let column = first + offset;
+            for (row, slot) in run[..rows].iter_mut().enumerate() {
+                *slot = values[row * columns + column];
+            }
+            run[rows..].fill(0.0);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch() -> BatchInputs {
+        let features = Csr {
+            cols: 4,
+            indptr: vec![0, 2, 2, 4].into(),
+            indices: vec![0, 3, 1, 3].into(),
+            values: vec![2.0, 1.0, 0.5, -1.0].into(),
+        };
+        BatchInputs::new(&FeatureMap::All { features: 4 }, &features, &[2, 1, 0])
+    }
+
+    #[test]
+    fn a_row_sums_the_table_rows_of_its_features() {
+        let table = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0, 4.0, 40.0];
+        let mut out = [9.0; 8];
+        batch().forward(&table, &[100.0, 200.0], 4, &mut out, &mut Buffer::default());
+        assert_eq!(out, [97.0, 100.0, 106.0, 0.0, 170.0, 200.0, 260.0, 0.0]);
+    }
+
+    #[test]
+    fn the_gradient_reaches_only_the_inputs_that_occur() {
+        let groups = InputGroups::new(&batch());
+        let g = [1.0, 2.0, 4.0, 0.0, 10.0, 20.0, 40.0, 0.0];
+        let mut gradient = Buffer::default();
+        groups.backward(&g, 2, 4, &mut gradient, &mut Buffer::default());
+        assert_eq!((0..groups.distinct()).map(|place| groups.input(place)).collect::<Vec<_>>(), [0, 1, 3]);
+        assert_eq!(&gradient[..], [8.0, 80.0, 0.5, 5.0, 3.0, 30.0]);
+    }
+}

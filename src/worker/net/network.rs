@@ -1,0 +1,175 @@
+//! One training step's forward and backward pass, and the forward pass of prediction.
+
+use rayon::prelude::*;
+
+use super::activation::{DropoutDraw, Hidden};
+use super::buffer::Buffer;
+use super::dense::sum_partials;
+use super::input::{BatchInputs, InputGroups};
+use super::weights::Weights;
+use crate::loss::fused::{Pass, ThresholdGradients, stride};
+use crate::loss::kernel::run_sums;
+use crate::loss::terms::LossValue;
+use pipe_ml::config::net::NetConfig;
+
+/// Memory that is used again from batch to batch.
+#[derive(Default)]
+pub struct Workspace {
+    hidden: Vec<Hidden>,
+    /// Logits, label-major.
+    z: Buffer,
+    /// Gradient by the logits.
+    g: Buffer,
+    partial: Buffer,
+    scratch: Buffer,
+    /// Gradients by the outside of hidden layers.
+    back: Vec<Buffer>,
+    thresholds: ThresholdGradients<f32>,
+}
+
+/// Gradients of a step. The table's are those of the inputs that occur in the batch, in order.
+pub struct Gradients {
+    /// Every parameter but the table, whose place here is empty.
+    pub rest: Weights,
+    pub table: Buffer,
+}
+
+impl Gradients {
+    pub fn new(weights: &Weights) -> Self {
+        let mut widths = weights.widths();
+        widths[0] = 0;
+        Self { rest: Weights::zeros(&widths, weights.lambda.len()), table: Buffer::default() }
+    }
+}
+
+/// A step's draws; without them nothing is dropped.
+pub type Dropout = Option<(u64, u64)>;
+
+impl Workspace {
+    /// Computes the logits of a batch, label-major with [`stride`] values per label.
+    pub fn forward(&mut self, config: &NetConfig, weights: &Weights, inputs: &BatchInputs, dropout: Dropout) {
+        let stride = stride(inputs.rows());
+        self.hidden.resize_with(config.hidden.len(), Hidden::default);
+        self.z.resize(weights.labels() * stride);
+        let Some(last) = weights.layers.last() else {
+            inputs.forward(&weights.table, &weights.input_bias, stride, &mut self.z, &mut self.scratch);
+            return;
+        };
+        for layer in 0..config.hidden.len() {
+            let (before, after) = self.hidden.split_at_mut(layer);
+            let hidden = &mut after[0];
+            hidden.resize(config.hidden[layer] * stride);
+            match before.last() {
+                None => inputs.forward(
+                    &weights.table,
+                    &weights.input_bias,
+                    stride,
+                    &mut hidden.inside,
+                    &mut self.scratch,
+                ),
+                Some(below) => weights.layers[layer - 1].forward(&below.outside, stride, &mut hidden.inside),
+            }
+            let draw = dropout.filter(|_| config.dropout > 0.0);
+            let draw = draw.map(|(seed, step)| DropoutDraw { share: config.dropout, seed, step, layer });
+            hidden.forward(config.activation, draw);
+        }
+        let x = &self.hidden[config.hidden.len() - 1].outside;
+        last.forward(x, stride, &mut self.z);
+    }
+
+    /// The logits of the last forward pass.
+    pub fn logits(&self) -> &[f32] {
+        &self.z
+    }
+
+    /// Loss and gradients of the batch whose logits were computed last.
+    pub fn backward(
+        &mut self,
+        config: &NetConfig,
+        weights: &Weights,
+        groups: &InputGroups,
+        rows: usize,
+        pass: &Pass<f32>,
+        gradients: &mut Gradients,
+    ) -> LossValue {
+        let stride = stride(rows);
+        self.thresholds.resize(weights.labels());
+        self.g.resize(self.z.len());
+        let rest = &mut gradients.rest;
+        let value = if weights.layers.is_empty() {
+            let value = pass.run(&self.z, &mut self.g, &mut self.thresholds, &mut rest.input_bias);
+            groups.backward(&self.g, weights.width, stride, &mut gradients.table, &mut self.scratch);
+            value
+        } else {
+            let value = self.backward_output(weights, pass, rest, stride);
+            self.backward_hidden(config, weights, rest, stride);
+            let g = &self.back[0];
+            run_sums(g, stride, &mut rest.input_bias);
+            groups.backward(g, weights.width, stride, &mut gradients.table, &mut self.scratch);
+            value
+        };
+        rest.alpha.copy_from_slice(&self.thresholds.alpha);
+        rest.beta.copy_from_slice(&self.thresholds.beta);
+        rest.bias.copy_from_slice(&self.thresholds.bias);
+        pass.lambda_gradient(&self.thresholds.lambda, &mut rest.lambda);
+        value
+    }
+
+    /// The loss, and back through the output layer: each block of labels goes from its logits to
+    /// its weights' gradient while it is in the cache.
+    fn backward_output(
+        &mut self,
+        weights: &Weights,
+        pass: &Pass<f32>,
+        rest: &mut Weights,
+        stride: usize,
+    ) -> LossValue {
+        let last = weights.layers.len() - 1;
+        let (layer, gradient) = (&weights.layers[last], &mut rest.layers[last]);
+        let size = layer.block_outputs();
+        let run = size * stride;
+        let x: &[f32] = &self.hidden[last].outside;
+        let z: &[f32] = &self.z;
+
+        let rows = pass.rows(z);
+        let sums: Vec<_> = z
+            .par_chunks(run)
+            .zip(self.g.par_chunks_mut(run))
+            .zip(self.thresholds.blocks(size))
+            .enumerate()
+            .map(|(block, ((z, g), gradients))| pass.block(block * size, z, g, &rows, gradients))
+            .collect();
+        let back = pass.standardises().then(|| pass.way_back(&sums, &rows));
+        self.back.resize_with(weights.layers.len(), Buffer::default);
+        let x_gradient = &mut self.back[last];
+        x_gradient.resize(x.len());
+        self.partial.resize(layer.outputs.div_ceil(size) * x.len());
+        layer
+            .blocks()
+            .zip(z.par_chunks(run).zip(self.g.par_chunks_mut(run)))
+            .zip(gradient.weight.par_chunks_mut(size * layer.inputs).zip(gradient.bias.par_chunks_mut(size)))
+            .zip(self.partial.par_chunks_mut(x.len()))
+            .for_each(|(((block, (z, g)), (weight, bias)), partial)| {
+                match &back {
+                    Some(back) => pass.finish_block(z, g, &rows, back, bias),
+                    None => pass.finish_plain_block(g, bias),
+                }
+                block.backward(x, g, stride, weight, partial);
+            });
+        sum_partials(&self.partial, x_gradient);
+        pass.value(&sums)
+    }
+
+    fn backward_hidden(&mut self, config: &NetConfig, weights: &Weights, rest: &mut Weights, stride: usize) {
+        for layer in (0..self.hidden.len()).rev() {
+            let (below, from) = self.back.split_at_mut(layer);
+            self.hidden[layer].backward(config.activation, &mut from[0]);
+            if let Some(x_gradient) = below.last_mut() {
+                let x = &self.hidden[layer - 1].outside;
+                x_gradient.resize(x.len());
+                let (layer, gradient) = (&weights.layers[layer - 1], &mut rest.layers[layer - 1]);
+                layer.backward(x, &from[0], stride, gradient, x_gradient, &mut self.partial);
+            }
+        }
+    }
+}

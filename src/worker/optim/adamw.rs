@@ -1,0 +1,70 @@
+//! AdamW as PyTorch computes it: decoupled decay, then the moments, then the step.
+
+use crate::loss::widest::widest;
+use pipe_ml::config::optimiser::OptimiserConfig;
+
+/// The constants of one step.
+#[derive(Debug, Clone, Copy)]
+pub struct AdamwStep {
+    decay: f32,
+    beta1: f32,
+    beta2: f32,
+    /// lr / (1 - beta1^t).
+    rate: f32,
+    /// 1 / sqrt(1 - beta2^t).
+    correction: f32,
+    eps: f32,
+    /// On every gradient: clipping.
+    scale: f32,
+}
+
+impl AdamwStep {
+    /// `step` counts from 1.
+    pub fn new(config: &OptimiserConfig, lr: f64, step: u64, scale: f64) -> Self {
+        let t = step as i32;
+        Self {
+            decay: (1.0 - lr * config.weight_decay) as f32,
+            beta1: config.beta1 as f32,
+            beta2: config.beta2 as f32,
+            rate: (lr / (1.0 - config.beta1.powi(t))) as f32,
+            correction: (1.0 / (1.0 - config.beta2.powi(t)).sqrt()) as f32,
+            eps: config.eps as f32,
+            scale: scale as f32,
+        }
+    }
+}
+
+widest! {
+    /// Updates parameters and their two moments.
+    pub fn adamw(step: AdamwStep, parameters: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32]) {
+        let (new1, new2) = (1.0 - step.beta1, 1.0 - step.beta2);
+        for (((p, &g), m), v) in parameters.iter_mut().zip(gradient).zip(first).zip(second) {
+            let g = g * step.scale;
+            *m = new1.mul_add(g - *m, *m);
+            *v = step.beta2.mul_add(*v, new2 * (g * g));
+            let change = step.rate * *m / v.sqrt().mul_add(step.correction, step.eps);
+            *p = p.mul_add(step.decay, -change);
+        }
+    }
+}
+
+widest! {
+    /// The same for parameters whose gradient is zero.
+    pub fn adamw_without_gradient(step: AdamwStep, parameters: &mut [f32], first: &mut [f32], second: &mut [f32]) {
+        for ((p, m), v) in parameters.iter_mut().zip(first).zip(second) {
+            *m *= step.beta1;
+            *v *= step.beta2;
+            let change = step.rate * *m / v.sqrt().mul_add(step.correction, step.eps);
+            *p = p.mul_add(step.decay, -change);
+        }
+    }
+}
+
+widest! {
+    /// Plain gradient descent with decoupled decay.
+    pub fn descend(decay: f32, rate: f32, parameters: &mut [f32], gradient: &[f32]) {
+        for (p, &g) in parameters.iter_mut().zip(gradient) {
+            *p = p.mul_add(decay, -(rate * g));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! One part of a data set, as what trains and predicts takes it: sparse rows.
+
+use anyhow::Result;
+use pipe_ml::data::csr::{Csr, Features};
+use pipe_ml::data::examples::Examples;
+use pipe_ml::data::split_data::{PartName, SplitData};
+
+/// All rows of a part, with their labels.
+pub struct Part {
+    pub features: Csr,
+    pub labels: Csr,
+    pub rows: Vec<u32>,
+}
+
+impl Part {
+    pub fn open(data: &SplitData, part: PartName) -> Result<Self> {
+        let features = sparse(data.features(part)?);
+        let rows = (0..features.rows() as u32).collect();
+        Ok(Self { features, labels: data.labels(part)?, rows })
+    }
+
+    pub fn examples(&self) -> Examples<'_> {
+        Examples { features: &self.features, labels: &self.labels, rows: &self.rows }
+    }
+}
+
+/// Dense features as sparse rows without their zeros.
+pub fn sparse(features: Features) -> Csr {
+    let dense = match features {
+        Features::Sparse(csr) => return csr,
+        Features::Dense(dense) => dense,
+    };
+    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+    for row in 0..dense.rows {
+        for (column, &value) in dense.row(row).iter().enumerate().filter(|(_, value)| **value != 0.0) {
+            indices.push(column as u32);
+            values.push(value);
+        }
+        indptr.push(indices.len() as u64);
+    }
+    Csr { cols: dense.cols, indptr: indptr.into(), indices: indices.into(), values: values.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use pipe_ml::data::csr::Dense;
+
+    use super::*;
+
+    #[test]
+    fn dense_features_lose_only_their_zeros() {
+        let dense = Dense { rows: 2, cols: 3, values: vec![0.0, 1.5, 0.0, 2.0, 0.0, -1.0].into() };
+        let csr = sparse(Features::Dense(dense));
+        assert_eq!((csr.row(0), csr.row_values(0)), (&[1][..], &[1.5][..]));
+        assert_eq!((csr.row(1), csr.row_values(1)), (&[0, 2][..], &[2.0, -1.0][..]));
+    }
+}

@@ -1,0 +1,244 @@
+//! `audit`, as the worker runs it: the path of an evaluation, taken again with labels and features changed.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use pipe_core::work::{Stopped, Work};
+use pipe_ml::data::artifact::CsrWriter;
+use pipe_ml::data::csr::Csr;
+use pipe_ml::data::duplicates::{Duplicates, Rows};
+use pipe_ml::data::examples::Examples;
+use pipe_ml::data::random::Random;
+use pipe_ml::data::split_data::PartName;
+use pipe_ml::metric::audit::{
+    Audit, Change, Coverage, Figures, LossFloor, LossSums, Observed, Selection, Trial, Weight,
+};
+use pipe_ml::metric::block::Thresholds;
+use pipe_ml::metric::counts::Counts;
+use pipe_ml::metric::label::Tally;
+use pipe_ml::metric::marked::Protocol;
+use pipe_stages::audit::{AuditStage, Require};
+use serde::Deserialize;
+
+use super::evaluate::write_json;
+use super::subject::{Subject, judge};
+use crate::part::Part;
+use crate::system::Block;
+use pipe_ml::history::History;
+
+pub fn run(work: &mut Work) -> Result<()> {
+    let stage = AuditStage::deserialize(&work.job().body)?;
+    let mut subject = Subject::open(work, stage.part, stage.device, stage.signal)?;
+    let scratch = work.job().scratch.join("decisions.csr");
+    let mut auditor = Auditor { work, subject: &mut subject, protocol: stage.protocol };
+    let (as_is, loss, decisions) = auditor.as_is(&scratch)?;
+    let trials = [Change::LabelsPermuted, Change::LabelsBlanked, Change::FeaturesBlanked];
+    let trials = trials
+        .into_iter()
+        .map(|change| auditor.trial(change, stage.seed, &decisions))
+        .collect::<Result<_>>()?;
+
+    let train = Part::open(&subject.data, PartName::Train)?;
+    let (_, positives) = subject.training_positives()?;
+    let mut counts = Counts::new(positives.len());
+    (0..subject.evaluated.rows.len()).for_each(|row| {
+        counts.add(subject.evaluated.labels.row(row), &[]);
+    });
+    let audit = Observed {
+        protocol: stage.protocol,
+        part: subject.part,
+        rows: subject.evaluated.rows.len() as u64,
+        as_is,
+        trials,
+        duplicates: Some(Duplicates::between(rows(&train), rows(&subject.evaluated))),
+        coverage: Coverage::of(&positives, counts.iter().map(|count| count.actual)),
+        loss,
+        selection: selection(work, &subject, stage.history.is_some())?,
+    }
+    .judge();
+    announce(work, &audit);
+    if stage.require == Require::Pass && !audit.passed {
+        let leaks = audit.findings.iter().filter(|finding| finding.weight == Weight::Leak);
+        let leaks: Vec<_> = leaks.map(|finding| finding.text.as_str()).collect();
+        bail!("the audit failed, and `require: pass` is set: {}", leaks.join("; "));
+    }
+    write_json(work.output("audit")?, &audit)?;
+    let path = work.output("text")?;
+    std::fs::write(path, audit.page()).with_context(|| path.display().to_string())
+}
+
+struct Auditor<'a, 'b> {
+    work: &'a mut Work<'b>,
+    subject: &'a mut Subject,
+    protocol: Protocol,
+}
+
+impl Auditor<'_, '_> {
+    /// The decisions as an evaluation makes them. They lie in a file, and are mapped.
+    fn as_is(&mut self, path: &Path) -> Result<(Figures, Option<LossFloor>, Csr)> {
+        let Subject { evaluated, system, .. } = &mut *self.subject;
+        let mut counts = Counts::new(evaluated.labels.cols);
+        let mut loss = LossSums::default();
+        let mut writer = CsrWriter::create(path, false)?;
+        judge(&mut **system, self.protocol, evaluated.examples(), &mut |block| {
+            for (row, predicted) in block.predicted.iter().enumerate() {
+                let truth = evaluated.labels.row(block.first + row);
+                counts.add(truth, predicted);
+                // Cuts that were put on scores afterwards are not part of a loss.
+                if let (Thresholds::PerEntry(_), Some(thresholds)) =
+                    (&block.thresholds, block.row_thresholds(row))
+                {
+                    loss.add_row(block.row_scores(row), thresholds, truth);
+                }
+                writer.push(predicted, &[])?;
+            }
+            pause(self.work)
+        })?;
+        Ok((figures(&counts), loss.floor(), writer.finish(evaluated.labels.cols)?))
+    }
+
+    fn trial(&mut self, change: Change, seed: u64, as_is: &Csr) -> Result<Trial> {
+        let Subject { evaluated, system, .. } = &mut *self.subject;
+        self.work.info(format!("the same rows with {}", words(change)));
+        let labels = match change {
+            Change::LabelsPermuted => permuted(&evaluated.labels, seed),
+            Change::LabelsBlanked => blank(&evaluated.labels),
+            Change::FeaturesBlanked => evaluated.labels.clone(),
+        };
+        let features = match change {
+            Change::FeaturesBlanked => blank(&evaluated.features),
+            _ => evaluated.features.clone(),
+        };
+        let changed = Examples { features: &features, labels: &labels, rows: &evaluated.rows };
+        let mut counts = Counts::new(labels.cols);
+        let mut of_given = Counts::new(labels.cols);
+        let (mut changed_decisions, mut changed_rows) = (0, 0);
+        let mut take = |block: &Block| {
+            for (row, predicted) in block.predicted.iter().enumerate() {
+                let row = block.first + row;
+                counts.add(evaluated.labels.row(row), predicted);
+                of_given.add(labels.row(row), predicted);
+                let differing = differing(as_is.row(row), predicted);
+                changed_decisions += differing;
+                changed_rows += u64::from(differing > 0);
+            }
+            pause(self.work)
+        };
+        judge(&mut **system, self.protocol, changed, &mut take)?;
+        let given = (change == Change::LabelsPermuted).then(|| Tally::over(of_given.iter()).macro_f1());
+        let figures = figures(&counts);
+        Ok(Trial { change, changed_decisions, changed_rows, figures, macro_f1_of_given: given })
+    }
+}
+
+fn words(change: Change) -> &'static str {
+    match change {
+        Change::LabelsPermuted => "each other's labels",
+        Change::LabelsBlanked => "no labels",
+        Change::FeaturesBlanked => "no features",
+    }
+}
+
+fn pause(work: &Work) -> Result<()> {
+    if work.should_stop() { Err(Stopped.into()) } else { Ok(()) }
+}
+
+fn figures(counts: &Counts) -> Figures {
+    let tally = Tally::over(counts.iter());
+    let predicted = counts.iter().map(|count| u64::from(count.predicted)).sum();
+    Figures { macro_f1: tally.macro_f1(), micro_f1: tally.micro_f1(), predicted }
+}
+
+/// Labels that are in one of two ascending lists only.
+fn differing(a: &[u32], b: &[u32]) -> u64 {
+    let shared = a.iter().filter(|label| b.binary_search(label).is_ok()).count();
+    (a.len() + b.len() - 2 * shared) as u64
+}
+
+fn permuted(labels: &Csr, seed: u64) -> Csr {
+    let order = Random::new("audit", seed).permutation(labels.rows());
+    let rows: Vec<&[u32]> = order.iter().map(|&row| labels.row(row as usize)).collect();
+    Csr::from_rows(labels.cols, &rows)
+}
+
+fn blank(matrix: &Csr) -> Csr {
+    let indptr = vec![0u64; matrix.rows() + 1];
+    Csr { cols: matrix.cols, indptr: indptr.into(), indices: vec![].into(), values: vec![].into() }
+}
+
+fn rows(part: &Part) -> Rows<'_> {
+    Rows { features: &part.features, labels: &part.labels, rows: &part.rows }
+}
+
+/// How the epoch was chosen, as the training history tells.
+fn selection(work: &Work, subject: &Subject, with_history: bool) -> Result<Selection> {
+    if !with_history {
+        return Ok(Selection::default());
+    }
+    let path = &work.input("history")?.path;
+    let text = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let history: History = serde_json::from_slice(&text).context("the training history cannot be read")?;
+    let compared = history.epochs.iter().any(|epoch| epoch.validation.is_some());
+    let by_validation = compared && subject.system.origin().epoch_by_validation;
+    let validation = (by_validation && subject.part == PartName::Test)
+        .then(|| Part::open(&subject.data, PartName::Validation))
+        .transpose()?;
+    let shared = validation.map(|part| Duplicates::between(rows(&part), rows(&subject.evaluated)).in_train);
+    Ok(Selection {
+        known: true,
+        by_validation,
+        by_oracle: by_validation && history.oracle,
+        on_evaluated_rows: by_validation && subject.part == PartName::Validation,
+        evaluated_in_validation: shared,
+    })
+}
+
+fn announce(work: &mut Work, audit: &Audit) {
+    let prefix = match audit.protocol {
+        Protocol::Honest => "",
+        Protocol::Oracle => "oracle_",
+    };
+    work.metric("passed", f64::from(u8::from(audit.passed)));
+    work.metric(&format!("{prefix}macro_f1"), audit.as_is.macro_f1);
+    for trial in &audit.trials {
+        let what = match trial.change {
+            Change::LabelsPermuted => "labels_permuted",
+            Change::LabelsBlanked => "labels_blanked",
+            Change::FeaturesBlanked => "features_blanked",
+        };
+        work.metric(&format!("{prefix}macro_f1_{what}"), trial.figures.macro_f1);
+        work.metric(&format!("changed_by_{what}"), trial.changed_decisions as f64);
+    }
+    for finding in &audit.findings {
+        match finding.weight {
+            Weight::Leak => work.warn(finding.text.clone()),
+            Weight::Caution | Weight::Note => work.info(finding.text.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differing_decisions_are_counted_both_ways() {
+        assert_eq!(differing(&[1, 3, 5], &[1, 3, 5]), 0);
+        assert_eq!(differing(&[1, 3], &[3, 7, 9]), 3);
+        assert_eq!(differing(&[], &[2]), 1);
+    }
+
+    #[test]
+    fn permuting_keeps_the_rows_and_blanking_keeps_the_shape() {
+        let labels = Csr::from_rows(9, &[vec![1, 2], vec![], vec![8], vec![0], vec![4, 5]]);
+        let permuted = permuted(&labels, 1);
+        let sorted = |matrix: &Csr| {
+            let mut rows: Vec<_> = (0..matrix.rows()).map(|row| matrix.row(row).to_vec()).collect();
+            rows.sort();
+            rows
+        };
+        assert_ne!(permuted, labels);
+        assert_eq!(sorted(&permuted), sorted(&labels));
+        assert_eq!((blank(&labels).rows(), blank(&labels).cols, blank(&labels).entries()), (5, 9, 0));
+    }
+}

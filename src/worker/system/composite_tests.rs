@@ -1,0 +1,305 @@
+//! Composites as systems, against their parts.
+
+use pipe_ml::composite::{Composite, Part as ModelPart};
+use pipe_ml::config::model::{ModelBody, ModelConfig};
+use pipe_ml::config::signal::Weighting;
+use pipe_ml::explanation::{Explanation, Subject};
+use pipe_ml::fusion::{Floors, Fusion, Term};
+use pipe_ml::score::Scale;
+use pipe_ml::threshold::cuts::Cuts;
+use pipe_ml::threshold::scores::{DenseScores, Layout};
+use serde_json::json;
+
+use super::*;
+use crate::fit::tests::lesson;
+use crate::fit::{self, Means};
+use crate::train::host::Quiet;
+
+const ROWS: usize = 40;
+const LABELS: usize = 5;
+
+fn settings(threads: usize) -> Settings {
+    Settings { device: Device::Cpu, threads, signal: None, train: None }
+}
+
+fn model(kind: &str) -> ModelConfig {
+    let body: ModelBody = serde_json::from_value(json!({"kind": kind})).unwrap();
+    body.resolve(0, Device::Cpu)
+}
+
+/// A directory with a ridge model and neighbours, and what `change` makes of its card.
+fn saved(keep: Option<usize>, change: impl FnOnce(&mut Composite)) -> tempfile::TempDir {
+    let neighbours = ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::CosineSquared };
+    saved_of([model("ridge"), neighbours], keep, change)
+}
+
+fn saved_of(
+    models: [ModelConfig; 2],
+    keep: Option<usize>,
+    change: impl FnOnce(&mut Composite),
+) -> tempfile::TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    let mut parts = Vec::new();
+    for model in models {
+        let directory = Composite::part_directory(parts.len());
+        let mut host = Quiet;
+        let mut means =
+            Means { seed: 0, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
+        let fitted = fit::fit(&model, lesson(ROWS, 12, LABELS), &mut means).unwrap();
+        fitted.save(&temp.path().join(&directory)).unwrap();
+        parts.push(ModelPart { directory, model, keep, rest: 0.0 });
+    }
+    let mut card = Composite::new("m".into(), 12, LABELS, parts);
+    card.fusion = Some(fusion());
+    change(&mut card);
+    card.save(temp.path()).unwrap();
+    temp
+}
+
+fn fusion() -> Fusion {
+    let floors = Floors { response: 0.03, share: 0.005 };
+    let mut terms = vec![Term::new("a", Scale::Response, floors), Term::new("b", Scale::Share, floors)];
+    (terms[0].weight, terms[1].weight) = (1.5, 0.5);
+    Fusion { terms, idf_weight: 0.2, constant: 1.0, rows: ROWS as u64, counts: vec![9, 8, 7, 6, 0] }
+}
+
+fn cuts(decision: serde_json::Value) -> Option<Cuts> {
+    serde_json::from_value(json!({"labels": LABELS, "decision": decision})).unwrap()
+}
+
+/// All decisions as one block.
+fn decided(directory: &Path, threads: usize) -> Block {
+    let features = lesson(ROWS, 12, LABELS).features;
+    let rows: Vec<u32> = (0..ROWS as u32).collect();
+    let mut system = open(directory, settings(threads)).unwrap();
+    assert_eq!((system.features(), system.labels()), (12, LABELS));
+    let mut whole = Block::default();
+    let take: Take = &mut |block| {
+        assert_eq!(block.first, whole.rows);
+        whole.rows += block.rows;
+        whole.labels = block.labels;
+        whole.scores.extend(&block.scores);
+        whole.probabilities.extend(&block.probabilities);
+        whole.predicted.extend(block.predicted.clone());
+        whole.thresholds = block.thresholds.clone();
+        Ok(())
+    };
+    system.decide(Unlabelled { features: &features, rows: &rows }, take).unwrap();
+    whole
+}
+
+#[test]
+fn scores_are_fused_from_the_parts_and_compared_with_the_cuts() {
+    let per_label = json!({"kind": "per_label", "cuts": [-1.0, 0.0, null, 0.5, -2.0]});
+    let temp = saved(None, |card| card.cuts = cuts(per_label));
+    let block = decided(temp.path(), 2);
+    let card = Composite::load(temp.path()).unwrap();
+    let features = lesson(ROWS, 12, LABELS).features;
+    let rows: Vec<u32> = (0..ROWS as u32).collect();
+    let tables = card.parts.iter().map(|part| {
+        let place = temp.path().join(&part.directory);
+        let mut scores = vec![0.0; ROWS * LABELS];
+        let mut scorer = fit::load(&part.model, &place, Device::Cpu, 1).unwrap();
+        scorer.score(Unlabelled { features: &features, rows: &rows }, &mut scores).unwrap();
+        scores
+    });
+    let tables: Vec<Vec<f32>> = tables.collect();
+    for at in 0..ROWS * LABELS {
+        let expected = fusion().score((at % LABELS) as u32, tables.iter().map(|table| table[at]));
+        assert_eq!(block.scores[at], expected);
+        assert!((block.probabilities[at] - 1.0 / (1.0 + (-expected).exp())).abs() < 1e-6);
+    }
+    let cut = [-1.0, 0.0, f32::INFINITY, 0.5, -2.0];
+    assert_eq!(block.thresholds, Thresholds::PerLabel(cut.to_vec()));
+    for (row, predicted) in block.predicted.iter().enumerate() {
+        let above = |label: &u32| block.scores[row * LABELS + *label as usize] > cut[*label as usize];
+        assert_eq!(*predicted, (0..LABELS as u32).filter(above).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_rule_over_all_rows_decides_as_on_the_whole_table() {
+    let shares = json!({"kind": "shares", "shares": [0.5, 0.25, 0.1, 0.0, 1.0]});
+    let temp = saved(None, |card| card.cuts = cuts(shares.clone()));
+    let block = decided(temp.path(), 2);
+    let scores = DenseScores::new(ROWS, LABELS, Layout::RowMajor, block.scores.clone().into()).unwrap();
+    let expected = cuts(shares).unwrap().predict(&scores).unwrap();
+    for row in 0..ROWS {
+        assert_eq!(block.predicted[row], expected.row(row), "row {row}");
+    }
+    assert_eq!(block.thresholds, Thresholds::None);
+}
+
+#[test]
+fn labels_beyond_the_candidates_have_a_score_and_are_never_predicted() {
+    let everything = json!({"kind": "per_label", "cuts": [-99.0, -99.0, -99.0, -99.0, -99.0]});
+    let temp = saved(Some(1), |card| card.cuts = cuts(everything));
+    let block = decided(temp.path(), 1);
+    assert!(block.scores.iter().all(|score| score.is_finite()));
+    assert!(block.predicted.iter().all(|predicted| predicted.len() <= 2), "one candidate of each part");
+    assert!(block.predicted.iter().any(|predicted| !predicted.is_empty()));
+}
+
+#[test]
+fn a_model_without_fusion_and_cuts_is_cut_at_a_half() {
+    let temp = saved(None, |card| {
+        card.fusion = None;
+        card.parts.truncate(1);
+    });
+    let block = decided(temp.path(), 1);
+    assert!(block.probabilities.is_empty());
+    assert_eq!(block.thresholds, Thresholds::PerLabel(vec![0.5; LABELS]));
+    for (row, predicted) in block.predicted.iter().enumerate() {
+        let above = (0..LABELS as u32).filter(|&label| block.row_scores(row)[label as usize] > 0.5);
+        assert_eq!(*predicted, above.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn decisions_do_not_depend_on_the_number_of_threads() {
+    let temp = saved(None, |_| ());
+    assert_eq!(decided(temp.path(), 1), decided(temp.path(), 3));
+}
+
+#[test]
+fn rows_of_another_width_and_parts_of_another_size_are_refused() {
+    let temp = saved(None, |_| ());
+    let features = lesson(ROWS, 9, LABELS).features;
+    let mut system = open(temp.path(), settings(1)).unwrap();
+    let rows = Unlabelled { features: &features, rows: &[0] };
+    let error = system.decide(rows, &mut |_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("12 features") && error.contains("have 9"), "{error}");
+    let temp = saved(None, |card| card.features = 13);
+    let error = open(temp.path(), settings(1)).err().unwrap().to_string();
+    assert!(error.contains("parts/0") && error.contains("12 features"), "{error}");
+}
+
+/// The explanation of a row, which must be what is decided about it.
+fn explained(directory: &Path, asked: Asked) -> Explanation {
+    let lesson = lesson(ROWS, 12, LABELS);
+    let rows: Vec<u32> = (0..ROWS as u32).collect();
+    let train = Part { features: lesson.features.clone(), labels: lesson.labels, rows: rows.clone() };
+    let settings = Settings { train: Some(train), ..settings(2) };
+    let mut system = open(directory, settings).unwrap();
+    let explanation = system.explain(Unlabelled { features: &lesson.features, rows: &rows }, &asked).unwrap();
+    let block = decided(directory, 1);
+    for label in &explanation.labels {
+        let sum: f64 = label.score_terms.iter().map(|term| term.value).sum();
+        assert!((sum - label.score).abs() < 1e-4, "{sum} {}", label.score);
+        assert_eq!(label.score, f64::from(block.row_scores(asked.row)[label.label as usize]));
+        let predicted = block.predicted[asked.row].binary_search(&label.label).is_ok();
+        assert_eq!(label.predicted, predicted);
+        if let (Some(form), Some(margin)) = (&label.paper_form, label.margin) {
+            assert!((form.z - form.theta - margin).abs() < 1e-4);
+            let barred = label.notes.iter().any(|note| note.contains("candidate of no part"));
+            assert_eq!(predicted, margin > 0.0 && !barred);
+        }
+        for term in label.score_terms.iter().filter(|term| term.evidence.is_some()) {
+            let score = term.inputs.iter().find(|input| input.name == "r").unwrap().value;
+            let total = term.evidence.as_ref().unwrap().total();
+            assert!((total - score).abs() < 1e-4, "{:?}: {total} {score}", term.part);
+        }
+    }
+    if asked.label.is_none() {
+        let predicted = explanation.labels.iter().filter(|label| label.predicted).count();
+        assert_eq!(predicted, block.predicted[asked.row].len(), "no predicted label is left out");
+    }
+    explanation
+}
+
+fn about(row: usize) -> Asked {
+    Asked { row, ..Asked::default() }
+}
+
+const CUTS: [f32; LABELS] = [-1.0, 0.0, -0.5, 0.5, -2.0];
+
+#[test]
+fn an_explanation_adds_up_to_the_decision() {
+    let temp = saved(None, |card| card.cuts = cuts(json!({"kind": "per_label", "cuts": CUTS})));
+    let mut misses = 0;
+    for row in [0, 7, ROWS - 1] {
+        let explanation = explained(temp.path(), about(row));
+        assert_eq!(explanation.signal, "labels of the nearest training rows");
+        misses += explanation.labels.iter().filter(|label| !label.predicted).count();
+        for label in &explanation.labels {
+            let near = label.score_terms[1].evidence.as_ref().unwrap();
+            assert_eq!(near.causes.len(), 5, "every neighbour is named");
+        }
+    }
+    assert!(misses > 0, "labels that are not predicted are explained too");
+}
+
+#[test]
+fn a_kernels_rows_say_whether_they_have_the_label() {
+    let temp = saved_of([model("kernel_ridge"), model("neighbours")], None, |_| ());
+    let labels = lesson(ROWS, 12, LABELS).labels;
+    let explanation = explained(temp.path(), Asked { row: 3, label: Some(1), rule: None });
+    let evidence = explanation.labels[0].score_terms[0].evidence.as_ref().unwrap();
+    assert_eq!((evidence.causes.len(), evidence.others), (10, ROWS - 10));
+    for cause in &evidence.causes {
+        let Subject::TrainingRow { row } = cause.what else { panic!("{cause:?}") };
+        assert_eq!(cause.has_label, Some(labels.row(row as usize).contains(&1)));
+    }
+}
+
+#[test]
+fn a_rule_is_named_where_it_is_known() {
+    let temp = saved(None, |card| card.cuts = cuts(json!({"kind": "per_label", "cuts": CUTS})));
+    let rule = serde_json::from_value(json!({"kind": "soft"})).unwrap();
+    let rule = Some(CutRule { rule, objective: Default::default() });
+    let told = explained(temp.path(), Asked { row: 0, label: Some(3), rule });
+    assert!(told.model.ends_with("soft cuts, prior 50, for macro-F1"), "{}", told.model);
+    let [cut] = &told.labels[0].threshold_terms[..] else { panic!("{told:?}") };
+    assert_eq!(cut.inputs[0].value, 6.0, "what the fusion counted: {cut:?}");
+    let untold = explained(temp.path(), about(0));
+    assert!(untold.model.contains("does not keep"), "{}", untold.model);
+}
+
+#[test]
+fn what_is_no_candidate_is_told_with_what_it_counts_as() {
+    let everything = json!({"kind": "per_label", "cuts": [-99.0, -99.0, -99.0, -99.0, -99.0]});
+    let temp = saved(Some(1), |card| card.cuts = cuts(everything));
+    let predicted = &decided(temp.path(), 1).predicted[0];
+    for label in 0..LABELS as u32 {
+        let explanation = explained(temp.path(), Asked { row: 0, label: Some(label), rule: None });
+        let label = &explanation.labels[0];
+        let notes = label.notes.join("\n");
+        let never = !predicted.contains(&label.label);
+        assert_eq!(notes.contains("candidate of no part"), never, "{notes}");
+        let without = label.score_terms[..2].iter().filter(|term| term.evidence.is_none()).count();
+        assert_eq!(notes.matches("among the best 1 labels").count(), without, "{notes}");
+    }
+}
+
+#[test]
+fn ranks_and_shares_are_told_in_a_note() {
+    let ranks = json!({"kind": "ranks", "sure": 2, "cut": null, "unseen": [4]});
+    let temp = saved(None, |card| card.cuts = cuts(ranks));
+    let explanation = explained(temp.path(), about(5));
+    // Of five labels one is in no training row.
+    assert_eq!(explanation.labels.len(), 2 + 2);
+    let notes = |at: usize| explanation.labels[at].notes.join("\n");
+    assert!(notes(0).contains("ranks 1; the first 2 labels"), "{}", notes(0));
+    assert_eq!(explanation.labels[0].threshold, None);
+    let unseen = explained(temp.path(), Asked { row: 5, label: Some(4), rule: None });
+    assert!(unseen.labels[0].notes.join("").contains("no training row has this label"));
+
+    let shares = json!({"kind": "shares", "shares": [0.5, 0.25, 0.1, 0.0, 1.0]});
+    let temp = saved(None, |card| card.cuts = cuts(shares));
+    let explanation = explained(temp.path(), about(5));
+    let note = explanation.labels[0].notes.join("");
+    assert!(note.contains(&format!("of the {ROWS} rows")), "{note}");
+}
+
+#[test]
+fn a_model_alone_is_explained_without_a_sum() {
+    let temp = saved(None, |card| {
+        card.fusion = None;
+        card.parts.truncate(1);
+    });
+    let explanation = explained(temp.path(), about(2));
+    assert_eq!(explanation.model, "ridge; no cuts, scores above 0.5");
+    assert_eq!(explanation.signal, "none");
+    let label = &explanation.labels[0];
+    assert_eq!((label.score_terms.len(), label.threshold, &label.paper_form), (1, Some(0.5), &None));
+}

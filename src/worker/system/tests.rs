@@ -1,0 +1,206 @@
+//! A trained model as a system, against the engine and the reference loss.
+
+use pipe_ml::config::method::Method;
+use pipe_ml::config::preset::Preset;
+use pipe_ml::config::threshold::Variant;
+use pipe_ml::data::csr::Csr;
+use pipe_ml::data::random::Random;
+use pipe_ml::signal::idf::Idf;
+use tch::{Kind, Tensor};
+
+use super::*;
+use crate::loss::reference;
+use crate::model::Model;
+use crate::model::predict::Predictor;
+use crate::net::features::FeatureMap;
+use crate::net::weights::Weights;
+
+const FEATURES: usize = 12;
+const LABELS: usize = 70;
+const ROWS: usize = 45;
+
+fn matrix(purpose: &str, cols: usize, per_row: usize) -> Csr {
+    let mut random = Random::new(purpose, 3);
+    let rows: Vec<Vec<u32>> =
+        (0..ROWS).map(|_| (0..per_row).map(|_| random.below(cols) as u32).collect()).collect();
+    Csr::from_rows(cols, &rows)
+}
+
+fn part() -> Part {
+    let (features, labels) = (matrix("features", FEATURES, 4), matrix("labels", LABELS, 3));
+    Part { features, labels, rows: (0..ROWS as u32).collect() }
+}
+
+fn model(preset: Preset, variant: Variant) -> Model {
+    let base = preset.method();
+    let mut method = Method { variant, batch: 20, device: Device::Cpu, ..base };
+    method.net.hidden = vec![8];
+    let part = part();
+    let idf = Idf::of_rows(&part.labels, &part.rows, 1.0);
+    let map = FeatureMap::new(&method.net, &part.features, &part.rows);
+    let weights = Weights::initial(&method, map.inputs(), LABELS);
+    Model { method, map, idf, weights }
+}
+
+fn system(model: &Model, signal: Option<LocalSignal>) -> Box<dyn System> {
+    let directory = tempfile::tempdir().unwrap();
+    model.save(directory.path()).unwrap();
+    let settings = Settings { device: Device::Cpu, threads: 2, signal, train: Some(part()) };
+    open(directory.path(), settings).unwrap()
+}
+
+fn blocks(run: impl FnOnce(Take) -> Result<()>) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    run(&mut |block| {
+        blocks.push(block.clone());
+        Ok(())
+    })
+    .unwrap();
+    blocks
+}
+
+#[test]
+fn decisions_are_the_engines_to_the_bit() {
+    for (preset, signal) in [
+        (Preset::Honest, LocalSignal::TrainNeighbours),
+        (Preset::Paper, LocalSignal::Predicted),
+        (Preset::Released, LocalSignal::None),
+    ] {
+        let (model, part) = (model(preset, Variant::Adaptive), part());
+        let rows = part.examples().unlabelled();
+        let ours = blocks(|take| system(&model, Some(signal)).decide(rows, take));
+        assert_eq!(
+            ours.iter().map(|block| (block.first, block.rows)).collect::<Vec<_>>(),
+            [(0, 20), (20, 20), (40, 5)]
+        );
+        let mut predictor = Predictor::new(model, Device::Cpu, 1).unwrap();
+        let mut compared = 0;
+        let compare = |first: usize, scores: &crate::engine::Scores| {
+            let block = &ours[first / 20];
+            assert_eq!(block.predicted, scores.predicted());
+            for row in 0..block.rows {
+                for (label, margin) in block.margins(row).unwrap().enumerate() {
+                    assert_eq!(margin.to_bits(), scores.score(row, label).to_bits(), "{preset:?}");
+                    compared += 1;
+                }
+            }
+        };
+        predictor.predict(rows, signal, Some(part.examples()), compare).unwrap();
+        assert_eq!(compared, ROWS * LABELS);
+    }
+}
+
+#[test]
+fn losses_are_those_of_the_reference_expression() {
+    for preset in [Preset::Paper, Preset::Released, Preset::Honest] {
+        let (model, part) = (model(preset, Variant::Adaptive), part());
+        let mut system = system(&model, None);
+        let weights = Tensor::from_slice(&model.idf.positive_weights(model.method.loss.pos_weight));
+        for block in blocks(|take| system.decide_by_oracle(part.examples(), take)) {
+            let truth: Vec<&[u32]> = (0..block.rows).map(|row| part.labels.row(block.first + row)).collect();
+            let size = [block.rows as i64, LABELS as i64];
+            let table = |values: &[f32]| Tensor::from_slice(values).to_kind(Kind::Double).reshape(size);
+            let Thresholds::PerEntry(thresholds) = &block.thresholds else { panic!("no thresholds") };
+            let mut dense = vec![0f32; block.rows * LABELS];
+            for (row, labels) in truth.iter().enumerate() {
+                labels.iter().for_each(|&label| dense[row * LABELS + label as usize] = 1.0);
+            }
+            let (z, theta, y) = (table(&block.scores), table(thresholds), table(&dense));
+            let theirs = reference::loss(&z, &theta, &y, &weights, &model.method.loss).unwrap();
+            let ours = system.losses()(&block, &truth);
+            let close = |ours: f64, theirs: f64| {
+                assert!((ours - theirs).abs() < 1e-9 * theirs.abs(), "{ours} {theirs}")
+            };
+            close(ours.training.unwrap(), theirs.total.double_value(&[]));
+            let bare =
+                (z - theta).binary_cross_entropy_with_logits::<Tensor>(&y, None, None, tch::Reduction::Sum);
+            close(ours.bce.unwrap(), bare.double_value(&[]));
+            // What a system without margins would say of the same probabilities.
+            assert!((cross_entropy(&block, &truth) / ours.bce.unwrap() - 1.0).abs() < 1e-3);
+        }
+    }
+}
+
+#[test]
+fn only_the_oracle_depends_on_labels_and_only_where_a_signal_reads_them() {
+    let part = part();
+    let turned: Vec<&[u32]> = (0..ROWS).map(|row| part.labels.row(ROWS - 1 - row)).collect();
+    let turned = Csr::from_rows(LABELS, &turned);
+    let examples = part.examples();
+    let changed = Examples { labels: &turned, ..examples };
+    for preset in [Preset::Paper, Preset::Released] {
+        for variant in [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static] {
+            let mut system = system(&model(preset, variant), None);
+            let before = blocks(|take| system.decide_by_oracle(examples, take));
+            let after = blocks(|take| system.decide_by_oracle(changed, take));
+            let own = preset == Preset::Released && variant.uses_global();
+            assert_eq!(before != after, variant.uses_local() || own, "{preset:?} {variant:?}");
+        }
+    }
+}
+
+#[test]
+fn a_model_that_needs_labels_or_training_rows_says_so() {
+    let model = model(Preset::Paper, Variant::Adaptive);
+    let part = part();
+    let mut own_choice = system(&model, None);
+    let error = own_choice.decide(part.examples().unlabelled(), &mut |_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("oracle protocol"), "{error}");
+    let directory = tempfile::tempdir().unwrap();
+    model.save(directory.path()).unwrap();
+    let signal = Some(LocalSignal::TrainNeighbours);
+    let settings = Settings { device: Device::Cpu, threads: 1, signal, train: None };
+    let mut alone = open(directory.path(), settings).unwrap();
+    let error = alone.decide(part.examples().unlabelled(), &mut |_| Ok(())).unwrap_err().to_string();
+    assert!(error.contains("training rows"), "{error}");
+}
+
+#[test]
+fn an_unknown_kind_of_model_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("model.json"), r#"{ "kind": "oracle-of-delphi" }"#).unwrap();
+    let settings = Settings { device: Device::Cpu, threads: 1, signal: None, train: None };
+    let error = open(directory.path(), settings).err().unwrap().to_string();
+    assert!(error.contains("oracle-of-delphi"), "{error}");
+}
+
+#[test]
+fn the_terms_of_an_explanation_add_up_to_the_decision() {
+    for (preset, signal) in [
+        (Preset::Honest, LocalSignal::TrainNeighbours),
+        (Preset::Paper, LocalSignal::Predicted),
+        (Preset::Released, LocalSignal::None),
+    ] {
+        for variant in [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static] {
+            let (model, part) = (model(preset, variant), part());
+            let mut system = system(&model, Some(signal));
+            let rows = part.examples().unlabelled();
+            let decided = blocks(|take| system.decide(rows, take));
+            for row in [0, 27, 44] {
+                let explanation = system.explain(rows, &Asked { row, ..Asked::default() }).unwrap();
+                let block = &decided[row / 20];
+                let predicted: Vec<_> = explanation.labels.iter().filter(|label| label.predicted).collect();
+                assert_eq!(predicted.len(), block.predicted[row % 20].len());
+                for label in &explanation.labels {
+                    let sum = |terms: &[pipe_ml::explanation::Term]| {
+                        terms.iter().map(|term| term.value).sum::<f64>()
+                    };
+                    let at = label.label as usize;
+                    assert_eq!(label.score, f64::from(block.row_scores(row % 20)[at]));
+                    let close = |a: f64, b: f64| {
+                        assert!((a - b).abs() < 1e-4 * (1.0 + b.abs()), "{a} {b} {preset:?}")
+                    };
+                    close(sum(&label.score_terms), label.score);
+                    close(sum(&label.threshold_terms), label.threshold.unwrap());
+                    let local = label.threshold_terms.iter().find_map(|term| term.evidence.as_ref());
+                    let near = signal == LocalSignal::TrainNeighbours && variant.uses_local();
+                    assert_eq!(local.is_some(), near);
+                    for term in label.threshold_terms.iter().filter(|term| term.evidence.is_some()) {
+                        let knn = term.inputs.iter().find(|input| input.name == "KNN").unwrap().value;
+                        close(term.evidence.as_ref().unwrap().total(), knn);
+                    }
+                }
+            }
+        }
+    }
+}

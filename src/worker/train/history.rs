@@ -1,0 +1,60 @@
+//! What an epoch leaves in the history.
+
+use crate::loss::real::Real;
+use crate::loss::terms::STATIC_THRESHOLD;
+use crate::net::weights::Weights;
+use pipe_ml::config::method::Method;
+use pipe_ml::config::threshold::{GlobalSignal, Squash};
+use pipe_ml::history::{Epoch, LossValue, Spread, Validation};
+use pipe_ml::signal::idf::Idf;
+
+/// The figures of one epoch.
+pub fn epoch_record(
+    epoch: u64,
+    loss: LossValue,
+    validation: Option<Validation>,
+    method: &Method,
+    weights: &Weights,
+    idf: &Idf,
+    lr: f64,
+) -> Epoch {
+    let spread = |values: &[f32]| Spread::of(&values.iter().map(|&v| v.into()).collect::<Vec<f64>>());
+    let lambda = effective_lambda(method, weights);
+    Epoch {
+        epoch,
+        loss,
+        validation,
+        alpha: spread(&weights.alpha),
+        beta: spread(&weights.beta),
+        theta: Spread::of(&base_thresholds(method, weights, idf)),
+        lambda: Spread::of(&lambda),
+        lr,
+    }
+}
+
+fn effective_lambda(method: &Method, weights: &Weights) -> Vec<f64> {
+    let effective = |&raw: &f32| {
+        let raw = f64::from(raw);
+        if method.threshold.lambda_sigmoid { raw.sigmoid() } else { raw }
+    };
+    weights.lambda.iter().map(effective).collect()
+}
+
+/// Eq. 1 where the local signal is zero and the row's own labels say nothing.
+pub fn base_thresholds(method: &Method, weights: &Weights, idf: &Idf) -> Vec<f64> {
+    if !method.variant.learns() {
+        return vec![STATIC_THRESHOLD; weights.labels()];
+    }
+    let lambda = effective_lambda(method, weights);
+    let global = method.variant.uses_global() && method.threshold.global == GlobalSignal::Idf;
+    let theta = |label: usize| {
+        let lambda = lambda[if lambda.len() == 1 { 0 } else { label }];
+        let signal = if global { idf.values[label] } else { 0.0 };
+        let inside = lambda * f64::from(weights.alpha[label]) * signal + f64::from(weights.bias[label]);
+        match method.threshold.squash {
+            Squash::None => inside,
+            Squash::Sigmoid => inside.sigmoid(),
+        }
+    };
+    (0..weights.labels()).map(theta).collect()
+}

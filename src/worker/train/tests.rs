@@ -1,0 +1,531 @@
+//! Small runs to the end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::host::{Host, Progress, Quiet};
+use super::trainer::{Run, TrainError, Trained, train};
+use crate::engine::cpu::CpuEngine;
+use crate::engine::score::count;
+use crate::engine::torch::TorchEngine;
+use crate::engine::{Batch, Engine, Scores, State};
+use crate::model::Model;
+use crate::model::predict::{PredictError, Predictor};
+use crate::net::features::FeatureMap;
+use crate::net::weights::Weights;
+use pipe_ml::config::choice::{Limit, PosWeight};
+use pipe_ml::config::device::{Device, Precision};
+use pipe_ml::config::method::Method;
+use pipe_ml::config::net::{Activation, Features};
+use pipe_ml::config::optimiser::OptimiserKind;
+use pipe_ml::config::preset::Preset;
+use pipe_ml::config::schedule::ScheduleKind;
+use pipe_ml::config::signal::LocalSignal;
+use pipe_ml::config::threshold::Variant;
+use pipe_ml::data::csr::Csr;
+use pipe_ml::data::examples::{Examples, Unlabelled};
+use pipe_ml::data::random::Random;
+use pipe_ml::history::{History, Validation};
+use pipe_ml::metric::counts::Counts;
+use pipe_ml::metric::label::LabelCount;
+use pipe_ml::signal::idf::Idf;
+use pipe_ml::signal::supply::LocalSupply;
+
+const LABELS: usize = 12;
+const FEATURES: usize = 40;
+
+/// Rows whose labels can be read off their features.
+struct Data {
+    features: Csr,
+    labels: Csr,
+    train: Vec<u32>,
+    validation: Vec<u32>,
+}
+
+fn csr(rows: &[Vec<(u32, f32)>], cols: usize, ones: bool) -> Csr {
+    let mut indptr = vec![0u64];
+    indptr.extend(rows.iter().scan(0, |end, row| {
+        *end += row.len() as u64;
+        Some(*end)
+    }));
+    let entries = rows.concat();
+    let values = if ones { vec![] } else { entries.iter().map(|entry| entry.1).collect::<Vec<_>>() };
+    let indices = entries.iter().map(|entry| entry.0).collect::<Vec<_>>();
+    Csr { cols, indptr: indptr.into(), indices: indices.into(), values: values.into() }
+}
+
+fn data() -> Data {
+    let mut random = Random::new("test data", 11);
+    let (mut features, mut labels) = (Vec::new(), Vec::new());
+    for _ in 0..300 {
+        let mut own: Vec<u32> = (0..random.below(4)).map(|_| random.below(LABELS) as u32).collect();
+        own.sort_unstable();
+        own.dedup();
+        let mut row: Vec<(u32, f32)> = own.iter().map(|&label| (label * 3, 1.0)).collect();
+        row.push((36 + random.below(4) as u32, random.unit() as f32));
+        features.push(row);
+        labels.push(own.iter().map(|&label| (label, 1.0)).collect());
+    }
+    Data {
+        features: csr(&features, FEATURES, false),
+        labels: csr(&labels, LABELS, true),
+        train: (0..240).collect(),
+        validation: (240..300).collect(),
+    }
+}
+
+impl Data {
+    fn train(&self) -> Examples<'_> {
+        Examples { features: &self.features, labels: &self.labels, rows: &self.train }
+    }
+
+    fn validation(&self) -> Examples<'_> {
+        Examples { features: &self.features, labels: &self.labels, rows: &self.validation }
+    }
+
+    fn idf(&self) -> Idf {
+        Idf::of_rows(&self.labels, &self.train, 1.0)
+    }
+}
+
+fn small(preset: Preset) -> Method {
+    let mut method = preset.method();
+    method.device = Device::Cpu;
+    method.net.hidden = vec![16];
+    method.epochs = 6;
+    method.batch = 32;
+    method.optimiser.lr = 0.01;
+    method.signal.neighbours = 5;
+    method.signal.predicted_labels = 4;
+    method
+}
+
+fn run<'a>(data: &'a Data, idf: &'a Idf, method: &'a Method) -> Run<'a> {
+    let (train, validation) = (data.train(), Some(data.validation()));
+    Run { method, train, validation, idf, checkpoints: None, threads: 2 }
+}
+
+fn bits(weights: &Weights) -> Vec<u32> {
+    weights
+        .named()
+        .into_iter()
+        .flat_map(|part| part.2.iter().map(|v| v.to_bits()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn trained(method: &Method) -> Trained {
+    let data = data();
+    train(run(&data, &data.idf(), method), &mut Quiet).unwrap()
+}
+
+#[test]
+fn every_preset_and_variant_learns() {
+    for preset in [Preset::Paper, Preset::Released, Preset::Honest] {
+        for variant in [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static] {
+            let done = trained(&Method { variant, ..small(preset) });
+            let losses: Vec<f64> = done.history.epochs.iter().map(|epoch| epoch.loss.total).collect();
+            assert!(losses[losses.len() - 1] < losses[0], "{preset:?} {variant:?}: {losses:?}");
+        }
+    }
+}
+
+#[test]
+fn the_honest_preset_finds_labels_that_can_be_read_off_the_features() {
+    let done = trained(&Method { epochs: 40, ..small(Preset::Honest) });
+    let best = done.history.best(&done.model.method.stopping).unwrap();
+    assert!(best.1 > 0.9, "{best:?}");
+    assert!(!done.history.oracle);
+    assert_eq!(done.history.kept, best.0);
+}
+
+#[test]
+fn the_papers_validation_is_marked_as_an_oracle() {
+    assert!(trained(&small(Preset::Paper)).history.oracle);
+    assert!(trained(&small(Preset::Released)).history.oracle);
+}
+
+#[test]
+fn weights_have_the_same_bits_for_any_number_of_threads() {
+    let data = data();
+    let idf = data.idf();
+    for preset in [Preset::Released, Preset::Honest] {
+        let method = small(preset);
+        let with = |threads| {
+            let done = train(Run { threads, ..run(&data, &idf, &method) }, &mut Quiet).unwrap();
+            (bits(&done.model.weights), done.history)
+        };
+        assert_eq!(with(1), with(3));
+    }
+}
+
+/// Stops after a number of batches.
+struct StopAfter(u64);
+
+impl Host for StopAfter {
+    fn progress(&mut self, _: Progress) {}
+
+    fn warn(&mut self, message: String) {
+        panic!("{message}");
+    }
+
+    fn should_stop(&mut self) -> bool {
+        self.0 -= 1;
+        self.0 == 0
+    }
+}
+
+#[test]
+fn a_run_stopped_again_and_again_ends_with_the_same_bits() {
+    let data = data();
+    let idf = data.idf();
+    for kind in [OptimiserKind::Adamw, OptimiserKind::LazyAdamw, OptimiserKind::Sgd] {
+        let mut method = small(Preset::Released);
+        method.optimiser.kind = kind;
+        let whole = train(run(&data, &idf, &method), &mut Quiet).unwrap();
+
+        let directory = tempfile::tempdir().unwrap();
+        let resumable = Run { checkpoints: Some(directory.path()), ..run(&data, &idf, &method) };
+        let mut stops = 0;
+        let resumed = loop {
+            match train(resumable, &mut StopAfter(7)) {
+                Ok(done) => break done,
+                Err(TrainError::Stopped { saved: true, .. }) => stops += 1,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert!(stops > 5, "{stops}");
+        assert_eq!(resumed.history, whole.history);
+        assert_eq!(bits(&resumed.model.weights), bits(&whole.model.weights));
+        assert_eq!(resumed.seconds.len(), whole.seconds.len());
+    }
+}
+
+/// Counts warnings.
+#[derive(Default)]
+struct Warned(Vec<String>);
+
+impl Host for Warned {
+    fn progress(&mut self, _: Progress) {}
+
+    fn warn(&mut self, message: String) {
+        self.0.push(message);
+    }
+
+    fn should_stop(&mut self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_is_noticed_and_training_starts_anew() {
+    let data = data();
+    let idf = data.idf();
+    let method = small(Preset::Paper);
+    let whole = train(run(&data, &idf, &method), &mut Quiet).unwrap();
+    let is_state = |name: &str| name.starts_with("state-");
+    for damages_state in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let resumable = Run { checkpoints: Some(directory.path()), ..run(&data, &idf, &method) };
+        train(resumable, &mut StopAfter(20)).err().unwrap();
+        for entry in std::fs::read_dir(directory.path()).unwrap().flatten() {
+            if is_state(&entry.file_name().to_string_lossy()) == damages_state {
+                let mut bytes = std::fs::read(entry.path()).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                std::fs::write(entry.path(), bytes).unwrap();
+            }
+        }
+        let mut host = Warned::default();
+        let again = train(resumable, &mut host).unwrap();
+        assert_eq!(host.0.len(), 1, "{:?}", host.0);
+        assert_eq!(bits(&again.model.weights), bits(&whole.model.weights));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_method_is_not_used() {
+    let data = data();
+    let idf = data.idf();
+    let directory = tempfile::tempdir().unwrap();
+    let (one, other) = (small(Preset::Paper), Method { seed: 1, ..small(Preset::Paper) });
+    let at = |method| Run { checkpoints: Some(directory.path()), ..run(&data, &idf, method) };
+    train(at(&one), &mut StopAfter(9)).err().unwrap();
+    let mut host = Warned::default();
+    train(at(&other), &mut host).unwrap();
+    assert!(host.0[0].contains("another run"), "{:?}", host.0);
+}
+
+#[test]
+fn training_stops_early_and_hands_out_a_copy_of_the_best_epoch() {
+    let mut method = Method { epochs: 60, ..small(Preset::Honest) };
+    // A cosine would depend on the number of epochs.
+    method.schedule.kind = ScheduleKind::Constant;
+    method.stopping.patience = Limit::At(3.0);
+    let early = trained(&method);
+    let kept = early.history.kept;
+    assert!(early.history.epochs.len() as u64 == kept + 3 && kept < 57, "{kept}");
+    method.epochs = kept;
+    method.stopping.patience = Limit::None;
+    assert!(bits(&trained(&method).model.weights) == bits(&early.model.weights));
+}
+
+#[test]
+fn a_loss_that_is_no_number_names_epoch_batch_and_cause() {
+    let mut method = small(Preset::Paper);
+    method.optimiser.kind = OptimiserKind::Sgd;
+    method.optimiser.lr = 1e30;
+    let data = data();
+    let error = train(run(&data, &data.idf(), &method), &mut Quiet).err().unwrap().to_string();
+    for part in ["epoch 1", "batch", "learning rate 1e30", "optimiser.clip"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_feature_that_is_no_number_is_named() {
+    let mut data = data();
+    let mut values = data.features.values.to_vec();
+    let row = data.features.indptr[5] as usize;
+    values[row] = f32::NAN;
+    data.features.values = values.into();
+    let error = train(run(&data, &data.idf(), &small(Preset::Paper)), &mut Quiet).err().unwrap().to_string();
+    assert!(error.contains("row 5") && error.contains("NaN"), "{error}");
+}
+
+#[test]
+fn clipping_bounds_the_step() {
+    let mut method = Method { epochs: 1, batch: 240, ..small(Preset::Paper) };
+    method.optimiser.kind = OptimiserKind::Sgd;
+    method.optimiser.lr = 1.0;
+    method.optimiser.weight_decay = 0.0;
+    method.optimiser.clip = Limit::At(0.01);
+    let start = Weights::initial(&method, FEATURES, LABELS);
+    let end = trained(&method).model.weights;
+    let mut square = 0.0;
+    for (a, b) in start.named().iter().zip(end.named()) {
+        square += a.2.iter().zip(b.2.iter()).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>();
+    }
+    assert!((square.sqrt() - 0.01).abs() < 1e-4, "{}", square.sqrt());
+}
+
+/// One batch for both engines.
+fn batch(data: &Data, map: &FeatureMap, supply: &LocalSupply, positions: &[u32]) -> Batch {
+    let rows: Vec<u32> = (0..300).collect();
+    let examples = Examples { features: &data.features, labels: &data.labels, rows: &rows };
+    Batch::labelled(map, supply, examples, positions)
+}
+
+#[test]
+fn the_engine_of_the_cpu_and_plain_libtorch_take_the_same_steps() {
+    tch::set_num_threads(1);
+    let data = data();
+    let idf = data.idf();
+    let mut methods = Vec::new();
+    for preset in [Preset::Paper, Preset::Released, Preset::Honest] {
+        methods.push(small(preset));
+        let mut other = small(preset);
+        other.net.hidden = vec![24, 16];
+        other.net.activation = Activation::Gelu;
+        other.net.dropout = 0.25;
+        other.net.features = Features::Hash;
+        other.net.feature_count = 20;
+        other.optimiser.kind = OptimiserKind::LazyAdamw;
+        other.optimiser.clip = Limit::At(0.5);
+        other.signal.train = LocalSignal::Predicted;
+        other.loss.pos_weight = PosWeight::Log;
+        methods.push(other);
+        let mut linear = small(preset);
+        linear.net.hidden = vec![];
+        linear.optimiser.kind = OptimiserKind::Sgd;
+        linear.threshold.lambda_per_label = true;
+        methods.push(linear);
+    }
+    for method in methods {
+        let map = FeatureMap::new(&method.net, &data.features, &data.train);
+        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let start = State::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
+        let mut ours = CpuEngine::new(&method, &idf, start.clone());
+        let mut theirs = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
+        for step in 0..4 {
+            let positions: Vec<u32> = (0..31).map(|i| (i * 7 + step as u32 * 50) % 240).collect();
+            let batch = batch(&data, &map, &supply, &positions);
+            let a = ours.step(&batch, 0.01, step).unwrap();
+            let b = theirs.step(&batch, 0.01, step).unwrap();
+            assert!((a.total - b.total).abs() < 1e-4 * b.total.abs(), "{method:?}: {a:?} {b:?}");
+        }
+        let (a, b) = (ours.state().unwrap(), theirs.state().unwrap());
+        for (ours, theirs) in a.weights.named().iter().zip(b.weights.named()) {
+            for (a, b) in ours.2.iter().zip(theirs.2.iter()) {
+                assert!((a - b).abs() < 2e-3 * (0.1 + b.abs()), "{}: {a} {b} in {method:?}", ours.0);
+            }
+        }
+        let batch = batch(&data, &map, &LocalSupply::None, &[250, 260, 299]);
+        let (mut a, mut b) = (Scores::default(), Scores::default());
+        ours.scores(&batch, &mut a).unwrap();
+        theirs.scores(&batch, &mut b).unwrap();
+        for (row, label) in (0..3).flat_map(|row| (0..LABELS).map(move |label| (row, label))) {
+            let (a, b) = (a.score(row, label), b.score(row, label));
+            assert!((a - b).abs() < 2e-3 * (1.0 + b.abs()), "{a} {b}");
+        }
+    }
+}
+
+#[test]
+fn rows_gathered_on_the_device_train_as_rows_sent_there() {
+    let data = data();
+    let idf = Idf::of_rows(&data.labels, &data.train, 1.0);
+    for features in [Features::All, Features::Hash, Features::Cut] {
+        let mut method = small(Preset::Paper);
+        method.net.features = features;
+        method.net.feature_count = 20;
+        let map = FeatureMap::new(&method.net, &data.features, &data.train);
+        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let start = State::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
+        let mut sent = TorchEngine::new(&method, &idf, start.clone(), tch::Device::Cpu).unwrap();
+        let mut held = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
+        assert!(held.hold(&map, &data.features));
+        for step in 0..3 {
+            let positions: Vec<u32> = (0..31).map(|i| (i * 7 + step as u32 * 50) % 240).collect();
+            let whole = sent.step(&batch(&data, &map, &supply, &positions), 0.01, step).unwrap();
+            let listed = held.step(&Batch::of_held(&supply, data.train(), &positions), 0.01, step).unwrap();
+            assert_eq!(whole, listed);
+        }
+        let (sent, held) = (sent.state().unwrap(), held.state().unwrap());
+        for (sent, held) in sent.weights.named().iter().zip(held.weights.named()) {
+            assert_eq!(sent.2[..], held.2[..], "{}", sent.0);
+        }
+    }
+}
+
+#[test]
+fn half_width_products_change_a_step_by_no_more_than_their_rounding() {
+    let data = data();
+    let idf = Idf::of_rows(&data.labels, &data.train, 1.0);
+    let full = small(Preset::Paper);
+    let mut half = full.clone();
+    half.precision = Precision::Bf16;
+    let [full, half] = [full, half].map(|method| {
+        let map = FeatureMap::new(&method.net, &data.features, &data.train);
+        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let start = State::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
+        let mut engine = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
+        let positions: Vec<u32> = (0..32).collect();
+        engine.step(&batch(&data, &map, &supply, &positions), 0.01, 0).unwrap().total
+    });
+    assert!(full != half && (full - half).abs() < 0.01 * full.abs(), "{full} {half}");
+}
+
+#[test]
+fn a_host_hears_of_the_end_of_every_epoch() {
+    static HEARD: AtomicBool = AtomicBool::new(false);
+    struct Listening;
+    impl Host for Listening {
+        fn progress(&mut self, progress: Progress) {
+            let last = progress.epoch == 6 && progress.macro_f1.is_some() && progress.loss.is_finite();
+            HEARD.fetch_or(last, Ordering::Relaxed);
+        }
+
+        fn warn(&mut self, _: String) {}
+
+        fn should_stop(&mut self) -> bool {
+            false
+        }
+    }
+    let (data, method) = (data(), small(Preset::Paper));
+    let history: History = train(run(&data, &data.idf(), &method), &mut Listening).unwrap().history;
+    assert!(HEARD.load(Ordering::Relaxed));
+    assert_eq!(history.epochs.len(), 6);
+}
+
+/// Scores of the validation rows, row by row.
+fn predicted(done: &Trained, data: &Data, signal: LocalSignal) -> Result<Vec<Vec<u32>>, PredictError> {
+    let mut predictor = Predictor::new(done.model.clone(), Device::Cpu, 2)?;
+    let mut all = Vec::new();
+    predictor.predict(data.validation().unlabelled(), signal, Some(data.train()), |first, scores| {
+        assert_eq!(first, all.len());
+        all.extend(scores.predicted());
+    })?;
+    Ok(all)
+}
+
+#[test]
+fn a_saved_model_predicts_what_validation_saw() {
+    let data = data();
+    let done = trained(&Method { epochs: 10, ..small(Preset::Honest) });
+    let directory = tempfile::tempdir().unwrap();
+    done.model.save(directory.path()).unwrap();
+    let loaded = Trained { model: Model::load(directory.path()).unwrap(), ..done };
+    let mut counts = Counts::new(LABELS);
+    for (row, labels) in predicted(&loaded, &data, LocalSignal::TrainNeighbours).unwrap().iter().enumerate() {
+        counts.add(data.labels.row(data.validation[row] as usize), labels);
+    }
+    let kept = &loaded.history.epochs[loaded.history.kept as usize - 1];
+    let labels: Vec<LabelCount> = counts.iter().collect();
+    assert_eq!(Some(Validation::of(data.validation.len(), &labels)), kept.validation);
+}
+
+#[test]
+fn labels_of_the_rows_being_predicted_are_asked_for_only_on_the_oracle_path() {
+    let data = data();
+    let done = trained(&small(Preset::Released));
+    let refused = predicted(&done, &data, LocalSignal::BatchLabels).unwrap_err().to_string();
+    assert!(refused.contains("true labels") && refused.contains("oracle"), "{refused}");
+
+    let mut predictor = Predictor::new(done.model.clone(), Device::Cpu, 1).unwrap();
+    let mut counts = [LabelCount::default(); LABELS];
+    predictor
+        .oracle_scores_from_true_labels(data.validation(), |first, scores| {
+            count(&mut counts, scores, data.validation(), first);
+        })
+        .unwrap();
+    let kept = &done.history.epochs[done.history.kept as usize - 1];
+    assert_eq!(Some(Validation::of(data.validation.len(), &counts)), kept.validation);
+}
+
+#[test]
+fn rows_of_another_data_set_are_refused() {
+    let done = trained(&Method { epochs: 1, ..small(Preset::Honest) });
+    let other = csr(&[vec![(0, 1.0)]], FEATURES + 1, false);
+    let rows = Unlabelled { features: &other, rows: &[0] };
+    let mut predictor = Predictor::new(done.model, Device::Cpu, 1).unwrap();
+    let error = predictor.predict(rows, LocalSignal::None, None, |_, _| {}).unwrap_err().to_string();
+    assert!(error.contains("40 features") && error.contains("41"), "{error}");
+}
+
+const WIDE: usize = 3000;
+
+/// Rows of a few labels out of many, to be learned by heart.
+fn wide() -> Data {
+    let mut random = Random::new("wide", 2);
+    let (mut features, mut labels) = (Vec::new(), Vec::new());
+    for row in 0..64u32 {
+        features.push(vec![(row, 1.0)]);
+        let mut own = [random.below(WIDE) as u32, random.below(WIDE) as u32];
+        own.sort_unstable();
+        labels.push(if own[0] == own[1] { vec![(own[0], 1.0)] } else { own.map(|l| (l, 1.0)).to_vec() });
+    }
+    Data {
+        features: csr(&features, 64, false),
+        labels: csr(&labels, WIDE, true),
+        train: (0..64).collect(),
+        validation: vec![],
+    }
+}
+
+#[test]
+fn the_papers_bce_column_is_the_softplus_of_its_thresholds() {
+    let data = wide();
+    let idf = data.idf();
+    for variant in [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static] {
+        let mut method = Method { variant, epochs: 400, batch: 64, ..small(Preset::Released) };
+        method.net.hidden = vec![64];
+        method.net.dropout = 0.0;
+        method.optimiser.lr = 0.02;
+        let run = Run { validation: None, ..run(&data, &idf, &method) };
+        let history = train(run, &mut Quiet).unwrap().history;
+        let last = &history.epochs[history.epochs.len() - 1];
+        let floor = (-last.theta.mean).exp().ln_1p();
+        assert!((last.loss.bce - floor).abs() < 0.03 * floor, "{variant:?}: {} {floor}", last.loss.bce);
+        let saturated = if variant == Variant::Static { 0.5 } else { 1.0 };
+        assert!((last.theta.mean - saturated).abs() < 0.05, "{variant:?}: {:?}", last.theta);
+    }
+}

@@ -1,0 +1,338 @@
+//! The training loop.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::checkpoint::{Checkpoint, CheckpointError, Checkpoints, Position};
+use super::divergence::likely_cause;
+use super::history::epoch_record;
+use super::host::{Host, Progress};
+use crate::engine::score::{count, score, score_with_labels};
+use crate::engine::{self, Batch, Engine, State};
+use crate::loss::terms::LossValue;
+use crate::model::Model;
+use crate::net::features::FeatureMap;
+use crate::net::weights::Weights;
+use pipe_ml::config::method::Method;
+use pipe_ml::data::examples::Examples;
+use pipe_ml::data::random::Streams;
+use pipe_ml::history::{History, Validation};
+use pipe_ml::metric::label::LabelCount;
+use pipe_ml::signal::idf::Idf;
+use pipe_ml::signal::supply::LocalSupply;
+
+/// How often a host hears of progress.
+const PROGRESS: Duration = Duration::from_millis(500);
+
+/// One training run.
+#[derive(Clone, Copy)]
+pub struct Run<'a> {
+    pub method: &'a Method,
+    pub train: Examples<'a>,
+    pub validation: Option<Examples<'a>>,
+    pub idf: &'a Idf,
+    /// A directory that outlives a killed run; without one nothing is kept.
+    pub checkpoints: Option<&'a Path>,
+    /// How many threads to use; the result does not depend on it.
+    pub threads: usize,
+}
+
+pub struct Trained {
+    pub model: Model,
+    pub history: History,
+    /// Seconds per epoch; apart from the history, which is the same for the same key.
+    pub seconds: Vec<f64>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    #[error("there are no training rows")]
+    NoRows,
+    #[error("the training rows have {features} features and {labels} labels: nothing can be learned")]
+    Empty { features: usize, labels: usize },
+    #[error("the IDF is of {idf} labels, the data has {data}: both must come from the same data set")]
+    Idf { idf: usize, data: usize },
+    #[error("the loss became {loss} in epoch {epoch}, batch {batch}: {cause}")]
+    Diverged { loss: f64, epoch: u64, batch: u64, cause: String },
+    #[error("stopped in epoch {epoch}, batch {batch}{}", if *.saved { "; a checkpoint was written" } else { "" })]
+    Stopped { epoch: u64, batch: u64, saved: bool },
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Device(#[from] engine::device::DeviceError),
+    #[error("libtorch: {0}")]
+    Torch(#[from] tch::TchError),
+    #[error("cannot start {threads} threads: {source}")]
+    Threads { threads: usize, source: rayon::ThreadPoolBuildError },
+}
+
+/// Trains a model, from the last checkpoint of the same run if there is one.
+pub fn train(run: Run, host: &mut dyn Host) -> Result<Trained, TrainError> {
+    let labels = run.train.labels.cols;
+    if run.train.is_empty() {
+        return Err(TrainError::NoRows);
+    }
+    if labels == 0 || run.train.features.cols == 0 {
+        return Err(TrainError::Empty { features: run.train.features.cols, labels });
+    }
+    if run.idf.values.len() != labels {
+        return Err(TrainError::Idf { idf: run.idf.values.len(), data: labels });
+    }
+    let pool = engine::pool::pool(run.threads);
+    let pool = pool.map_err(|source| TrainError::Threads { threads: run.threads, source })?;
+    pool.install(|| Trainer::new(run, host)?.run())
+}
+
+struct Trainer<'a> {
+    run: Run<'a>,
+    host: &'a mut dyn Host,
+    map: FeatureMap,
+    /// The engine has the training rows: batches are lists of them.
+    held: bool,
+    engine: Box<dyn Engine + Send>,
+    supply: LocalSupply<'a>,
+    validation_supply: Option<LocalSupply<'a>>,
+    checkpoints: Option<Checkpoints<'a>>,
+    position: Position,
+    best: Option<Weights>,
+    saved_at: Instant,
+}
+
+impl<'a> Trainer<'a> {
+    fn new(run: Run<'a>, host: &'a mut dyn Host) -> Result<Self, TrainError> {
+        let method = run.method;
+        let (features, labels) = (run.train.features.cols, run.train.labels.cols);
+        let map = FeatureMap::new(&method.net, run.train.features, run.train.rows);
+        let fresh = || State::new(Weights::initial(method, features, labels), method.optimiser.kind);
+        let checkpoints = run.checkpoints.map(|directory| Checkpoints::new(directory, run_digest(&run)));
+        let found = match checkpoints.as_ref().map(|checkpoints| checkpoints.load(fresh)) {
+            Some(Err(reason)) => {
+                host.warn(format!("the checkpoint is not used, training starts anew: {reason}"));
+                None
+            }
+            Some(Ok(found)) => found,
+            None => None,
+        };
+        let found =
+            found.unwrap_or_else(|| Checkpoint { position: Position::start(), state: fresh(), best: None });
+        let signal = &method.signal;
+        let supply = LocalSupply::in_training(method.local_in_training(), signal, run.train);
+        let validation_supply = run.validation.map(|rows| {
+            LocalSupply::in_prediction(method.local_in_prediction(), signal, run.train, rows.unlabelled())
+        });
+        let mut engine = engine::device::engine(method, run.idf, found.state)?;
+        let held = engine.hold(&map, run.train.features);
+        Ok(Self {
+            run,
+            host,
+            map,
+            held,
+            engine,
+            supply,
+            validation_supply,
+            checkpoints,
+            position: found.position,
+            best: found.best,
+            saved_at: Instant::now(),
+        })
+    }
+
+    fn run(mut self) -> Result<Trained, TrainError> {
+        let method = self.run.method;
+        self.position.history.oracle = self.run.validation.is_some() && method.predicts_from_true_labels();
+        while self.position.epoch < method.epochs && !self.position.history.says_stop(&method.stopping) {
+            self.epoch()?;
+        }
+        let state = self.engine.into_state()?;
+        let mut history = self.position.history;
+        let best = history.best(&method.stopping).filter(|_| method.stopping.restore_best);
+        let (weights, kept) = match (self.best, best) {
+            (Some(weights), Some((epoch, _))) => (weights, epoch),
+            _ => (state.weights, history.epochs.len() as u64),
+        };
+        history.kept = kept;
+        let mut seconds = self.position.seconds;
+        seconds.truncate(history.epochs.len());
+        let model = Model { method: method.clone(), map: self.map, idf: self.run.idf.clone(), weights };
+        Ok(Trained { model, history, seconds })
+    }
+
+    /// What is left of an epoch, then its figures.
+    fn epoch(&mut self) -> Result<(), TrainError> {
+        let method = self.run.method;
+        let order = order(method.seed, self.position.epoch, self.run.train.len());
+        let batches = order.chunks(method.batch).len() as u64;
+        let lr = |step: u64| method.optimiser.lr * method.schedule.share(step, batches, method.epochs);
+        let mut told = Instant::now();
+        let mut left = order.chunks(method.batch).skip(self.position.batch as usize).peekable();
+        let mut next = left.peek().map(|positions| self.batch(positions));
+        while let (Some(positions), Some(batch)) = (left.next(), next.take()) {
+            let started = Instant::now();
+            let rate = lr(self.position.step);
+            next = self.step(&batch, positions, left.peek().copied(), rate)?;
+            self.add_seconds(started);
+            if told.elapsed() >= PROGRESS {
+                told = Instant::now();
+                self.tell(batches);
+            }
+            self.pause()?;
+        }
+        let started = Instant::now();
+        let number = self.position.epoch + 1;
+        self.finish_epoch(number, lr(self.position.step - 1))?;
+        self.add_seconds(started);
+        self.position.start_epoch(number);
+        self.tell(batches);
+        let every = method.checkpoint.epochs.value();
+        if every.is_some_and(|every| number.is_multiple_of(every.max(1.0) as u64)) {
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// The figures of an epoch, and a copy of its weights if it is the best so far.
+    fn finish_epoch(&mut self, number: u64, lr: f64) -> Result<(), TrainError> {
+        let method = self.run.method;
+        let validation = self.validate()?;
+        let loss = scaled(self.position.loss, 1.0 / self.position.rows as f64);
+        let state = self.engine.state()?;
+        let record = epoch_record(number, loss, validation, method, &state.weights, self.run.idf, lr);
+        self.position.history.epochs.push(record);
+        let best = self.position.history.best(&method.stopping);
+        if method.stopping.restore_best && best.is_some_and(|(epoch, _)| epoch == number) {
+            self.best = Some(state.weights.clone());
+        }
+        Ok(())
+    }
+
+    fn batch(&self, positions: &[u32]) -> Batch {
+        make_batch(self.held, &self.map, &self.supply, self.run.train, positions)
+    }
+
+    /// One step on a batch, while the next one is put together.
+    fn step(
+        &mut self,
+        batch: &Batch,
+        positions: &[u32],
+        following: Option<&[u32]>,
+        lr: f64,
+    ) -> Result<Option<Batch>, TrainError> {
+        let train = self.run.train;
+        let (engine, step) = (&mut self.engine, self.position.step);
+        let (held, map, supply) = (self.held, &self.map, &self.supply);
+        let (loss, next) = rayon::join(
+            || engine.step(batch, lr, step),
+            || following.map(|positions| make_batch(held, map, supply, train, positions)),
+        );
+        let loss = loss?;
+        let position = &mut self.position;
+        position.batch += 1;
+        position.step += 1;
+        if !loss.total.is_finite() {
+            let (epoch, batch) = (position.epoch + 1, position.batch);
+            let rows: Vec<u32> = positions.iter().map(|&place| train.rows[place as usize]).collect();
+            let cause = likely_cause(self.run.method, train, &rows, &*self.engine.state()?);
+            return Err(TrainError::Diverged { loss: loss.total, epoch, batch, cause });
+        }
+        position.loss = sum(position.loss, scaled(loss, positions.len() as f64));
+        position.rows += positions.len() as u64;
+        Ok(next)
+    }
+
+    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+        let (Some(examples), Some(supply)) = (self.run.validation, &self.validation_supply) else {
+            return Ok(None);
+        };
+        let mut counts = vec![LabelCount::default(); examples.labels.cols];
+        let (engine, map, batch) = (&mut *self.engine, &self.map, self.run.method.batch);
+        if self.position.history.oracle {
+            score_with_labels(engine, map, supply, examples, batch, |first, scores| {
+                count(&mut counts, scores, examples, first);
+            })?;
+        } else {
+            score(engine, map, supply, examples.unlabelled(), batch, |first, scores| {
+                count(&mut counts, scores, examples, first);
+            })?;
+        }
+        Ok(Some(Validation::of(examples.rows.len(), &counts)))
+    }
+
+    /// Between two batches: is a checkpoint due, or the end?
+    fn pause(&mut self) -> Result<(), TrainError> {
+        if self.host.should_stop() {
+            let saved = self.checkpoints.is_some();
+            self.save()?;
+            let (epoch, batch) = (self.position.epoch + 1, self.position.batch);
+            return Err(TrainError::Stopped { epoch, batch, saved });
+        }
+        let minutes = self.run.method.checkpoint.minutes.value();
+        if minutes.is_some_and(|minutes| self.saved_at.elapsed().as_secs_f64() >= 60.0 * minutes) {
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    fn save(&mut self) -> Result<(), TrainError> {
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.save(&self.position, &*self.engine.state()?, self.best.as_ref())?;
+        }
+        self.saved_at = Instant::now();
+        Ok(())
+    }
+
+    fn add_seconds(&mut self, since: Instant) {
+        if let Some(last) = self.position.seconds.last_mut() {
+            *last += since.elapsed().as_secs_f64();
+        }
+    }
+
+    fn tell(&mut self, batches: u64) {
+        let position = &self.position;
+        let last = position.history.epochs.last();
+        let so_far = position.loss.total / position.rows.max(1) as f64;
+        self.host.progress(Progress {
+            epoch: position.epoch,
+            epochs: self.run.method.epochs,
+            batch: position.batch,
+            batches,
+            loss: if position.rows > 0 { so_far } else { last.map_or(0.0, |epoch| epoch.loss.total) },
+            macro_f1: last.and_then(|epoch| epoch.validation).map(|validation| validation.macro_f1),
+        });
+    }
+}
+
+fn make_batch(
+    held: bool,
+    map: &FeatureMap,
+    supply: &LocalSupply,
+    train: Examples,
+    positions: &[u32],
+) -> Batch {
+    match held {
+        true => Batch::of_held(supply, train, positions),
+        false => Batch::labelled(map, supply, train, positions),
+    }
+}
+
+/// The order of the training rows in an epoch: of the seed and the epoch, nothing else.
+fn order(seed: u64, epoch: u64, rows: usize) -> Vec<u32> {
+    Streams::new("order", seed).get(epoch).permutation(rows)
+}
+
+fn scaled(loss: LossValue, factor: f64) -> LossValue {
+    LossValue { bce: loss.bce * factor, margin: loss.margin * factor, total: loss.total * factor }
+}
+
+fn sum(a: LossValue, b: LossValue) -> LossValue {
+    LossValue { bce: a.bce + b.bce, margin: a.margin + b.margin, total: a.total + b.total }
+}
+
+/// What must be the same for a checkpoint to be of use: parameters, rows, label counts.
+fn run_digest(run: &Run) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(serde_json::to_string(run.method).unwrap_or_default().as_bytes());
+    hasher.update(bytemuck::cast_slice(run.train.rows));
+    hasher.update(bytemuck::cast_slice(&run.idf.counts));
+    hasher.update(&(run.train.features.entries() as u64).to_le_bytes());
+    hasher.finalize().to_hex().to_string()
+}
