@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 /// A YAML file describes a graph of stages; only what changed is computed again.
 #[derive(Debug, Parser)]
 #[command(name = "pipe", disable_version_flag = true, arg_required_else_help = true, max_term_width = 100)]
-pub struct Cli {
+pub(super) struct Cli {
     #[command(flatten)]
     pub global: Global,
     /// Print the versions of `pipe` and `pipe-worker`.
@@ -25,7 +25,7 @@ const EVERYWHERE: &str = "Everywhere";
 
 // The environment is read by `Project`: what clap reads there it takes for typed, and shows it so in usage lines.
 #[derive(Debug, Args)]
-pub struct Global {
+pub(super) struct Global {
     /// Work as if started in this directory (the project directory).
     #[arg(short = 'C', long, global = true, help_heading = EVERYWHERE, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub struct Global {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum ColorChoice {
+pub(super) enum ColorChoice {
     #[default]
     Auto,
     Always,
@@ -55,7 +55,7 @@ pub enum ColorChoice {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(super) enum Command {
     /// Bring a pipeline, or some of its stages, up to date.
     Run(RunArgs),
     /// Show what would run, and why.
@@ -124,7 +124,7 @@ pub enum Command {
 
 /// Which pipeline, and with which variables.
 #[derive(Debug, Args)]
-pub struct PipelineArgs {
+pub(super) struct PipelineArgs {
     /// The pipeline file, wherever on the line [default: the one run last here].
     #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub named: Option<PathBuf>,
@@ -135,7 +135,7 @@ pub struct PipelineArgs {
 
 /// A pipeline file that has to be named, in one way or the other.
 #[derive(Debug, Args)]
-pub struct TheFile {
+pub(super) struct TheFile {
     /// The pipeline file.
     #[arg(value_hint = ValueHint::FilePath, required_unless_present = "named")]
     file: Option<PathBuf>,
@@ -154,7 +154,7 @@ impl Deref for TheFile {
 }
 
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub(super) struct RunArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -196,7 +196,7 @@ pub struct RunArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct LockArgs {
+pub(super) struct LockArgs {
     /// The pipeline file.
     #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["merge", "named"])]
     pub file: Option<PathBuf>,
@@ -212,7 +212,7 @@ pub struct LockArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct VerifyArgs {
+pub(super) struct VerifyArgs {
     #[command(flatten)]
     pub file: TheFile,
     /// Hold the pipeline and the placed files against the lock (what is done if nothing else is asked for).
@@ -242,7 +242,7 @@ pub struct VerifyArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ExportArgs {
+pub(super) struct ExportArgs {
     #[command(flatten)]
     pub file: TheFile,
     /// The file to write: `bundle.tar.zst`.
@@ -254,7 +254,7 @@ pub struct ExportArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ImportArgs {
+pub(super) struct ImportArgs {
     /// What `pipe export` wrote.
     #[arg(value_hint = ValueHint::FilePath)]
     pub bundle: PathBuf,
@@ -264,7 +264,7 @@ pub struct ImportArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct ProvenanceArgs {
+pub(super) struct ProvenanceArgs {
     #[command(flatten)]
     pub file: TheFile,
     /// Write a Workflow Run RO-Crate: a new directory, or a file that ends in `.zip`.
@@ -282,7 +282,7 @@ pub struct ProvenanceArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct PlanArgs {
+pub(super) struct PlanArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -300,7 +300,7 @@ pub struct PlanArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct StatusArgs {
+pub(super) struct StatusArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -313,7 +313,7 @@ pub struct StatusArgs {
 
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
-pub struct StageArgs {
+pub(super) struct StageArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -328,7 +328,7 @@ pub struct StageArgs {
 
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
-pub struct LogsArgs {
+pub(super) struct LogsArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -343,7 +343,7 @@ pub struct LogsArgs {
 
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
-pub struct GetArgs {
+pub(super) struct GetArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -362,7 +362,7 @@ pub struct GetArgs {
 
 /// Which model, and what it needs to know of the data that it was trained on.
 #[derive(Debug, Args)]
-pub struct ModelArgs {
+pub(super) struct ModelArgs {
     /// A stage that made a model, `train[adaptive,seed=0]`, or a model's directory.
     pub model: String,
     #[command(flatten)]
@@ -385,7 +385,7 @@ pub struct ModelArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct PredictArgs {
+pub(super) struct PredictArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     /// The rows: LIBSVM text, CSV or JSON lines with texts, or a NumPy array.
@@ -403,14 +403,14 @@ pub struct PredictArgs {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum PredictFormat {
+pub(super) enum PredictFormat {
     #[default]
     Jsonl,
     Csv,
 }
 
 #[derive(Debug, Args)]
-pub struct ExplainArgs {
+pub(super) struct ExplainArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     /// The row, counted from 0.
@@ -428,7 +428,7 @@ pub struct ExplainArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct TableArgs {
+pub(super) struct TableArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -442,7 +442,7 @@ pub struct TableArgs {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum TableFormat {
+pub(super) enum TableFormat {
     #[default]
     Text,
     Md,
@@ -453,7 +453,7 @@ pub enum TableFormat {
 }
 
 #[derive(Debug, Args)]
-pub struct ReportArgs {
+pub(super) struct ReportArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -466,7 +466,7 @@ pub struct ReportArgs {
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct RunsArgs {
+pub(super) struct RunsArgs {
     #[command(subcommand)]
     pub command: Option<RunsCommand>,
     /// How many to list.
@@ -478,7 +478,7 @@ pub struct RunsArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum RunsCommand {
+pub(super) enum RunsCommand {
     /// What became of every stage in one run.
     Show {
         /// The id or its beginning, `latest`, or `latest~1` for the one before.
@@ -491,7 +491,7 @@ pub enum RunsCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct DiffArgs {
+pub(super) struct DiffArgs {
     /// The older side: a run (`latest~1`, an id, or its beginning), a lock file, or one in git (`HEAD~1:pipelines/x.lock`).
     #[arg(default_value = "latest~1")]
     pub old: String,
@@ -510,7 +510,7 @@ pub struct DiffArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct GraphArgs {
+pub(super) struct GraphArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
@@ -525,7 +525,7 @@ pub struct GraphArgs {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum GraphFormat {
+pub(super) enum GraphFormat {
     #[default]
     Tree,
     Mermaid,
@@ -533,14 +533,14 @@ pub enum GraphFormat {
 }
 
 #[derive(Debug, Args)]
-pub struct InitArgs {
+pub(super) struct InitArgs {
     /// Where to write it.
     #[arg(default_value = "pipelines/example.yaml", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum CacheCommand {
+pub(super) enum CacheCommand {
     /// How much space the store takes, and what for.
     Du {
         /// Print the sizes as JSON.
@@ -580,7 +580,7 @@ pub enum CacheCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum DataCommand {
+pub(super) enum DataCommand {
     /// The data sets that `load` knows by name.
     List {
         /// Print everything that is known of them as JSON.

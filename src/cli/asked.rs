@@ -7,14 +7,14 @@ use super::exit::Failure;
 
 /// The pipeline file, if one is named, and stages.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Asked {
+pub(super) struct Asked {
     pub file: Option<PathBuf>,
     pub stages: Vec<String>,
 }
 
 impl Asked {
     /// The first word is a file, or else a stage of the pipeline that is meant anyway.
-    pub fn stages(
+    pub(super) fn stages(
         pipeline: &PipelineArgs,
         first: Option<&PathBuf>,
         rest: &[String],
@@ -29,7 +29,11 @@ impl Asked {
     }
 
     /// For a command that needs a stage.
-    pub fn stage(pipeline: &PipelineArgs, file: Option<&PathBuf>, stage: &str) -> Result<Self, Failure> {
+    pub(super) fn stage(
+        pipeline: &PipelineArgs,
+        file: Option<&PathBuf>,
+        stage: &str,
+    ) -> Result<Self, Failure> {
         if let (Some(named), Some(file)) = (&pipeline.named, file) {
             return Err(twice(named, file));
         }
@@ -42,7 +46,7 @@ impl Asked {
     }
 
     /// For a command that is about all of a pipeline.
-    pub fn file(pipeline: &PipelineArgs, file: Option<&PathBuf>) -> Result<Option<PathBuf>, Failure> {
+    pub(super) fn file(pipeline: &PipelineArgs, file: Option<&PathBuf>) -> Result<Option<PathBuf>, Failure> {
         match (&pipeline.named, file) {
             (Some(named), Some(file)) => Err(twice(named, file)),
             (None, Some(word)) if !is_file(word) => {

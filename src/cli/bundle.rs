@@ -69,7 +69,7 @@ impl ProjectFile {
     }
 }
 
-pub fn export(project: &Project, args: &ExportArgs) -> Outcome {
+pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
     let pipeline = project.load(&args.file, &[])?;
     let store = project.store_to_read()?;
     let path = path_of(&args.file);
@@ -223,7 +223,7 @@ fn header(length: u64) -> tar::Header {
 }
 
 /// Nothing of the project is touched before everything has arrived and matches its digest.
-pub fn import(project: &Project, args: &ImportArgs) -> Outcome {
+pub(super) fn import(project: &Project, args: &ImportArgs) -> Outcome {
     let refuse = |what: String| Failure::bad_input(format!("{}: {what}", args.bundle.display()));
     let broken = |error: std::io::Error| refuse(format!("it cannot be read: {error}"));
     let file = File::open(&args.bundle).map_err(broken)?;

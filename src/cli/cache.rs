@@ -11,7 +11,7 @@ use super::table::Grid;
 use super::{print_json, print_text, text};
 use pipe_engine::store::{Count, FsckReport, GcReport, GcRequest, Store};
 
-pub fn cache(project: &Project, command: &CacheCommand) -> Outcome {
+pub(super) fn cache(project: &Project, command: &CacheCommand) -> Outcome {
     match command {
         CacheCommand::Du { json } => du(&project.store_to_read()?, *json),
         CacheCommand::Ls { json } => ls(project, *json),
@@ -134,7 +134,7 @@ fn checked(report: &FsckReport) -> String {
     out
 }
 
-pub fn warn_of_damage(project: &Project, store: &Store) {
+pub(super) fn warn_of_damage(project: &Project, store: &Store) {
     for warning in store.warnings() {
         eprintln!("{} {warning}", project.paint.yellow("warning:"));
     }

@@ -11,21 +11,21 @@ use pipe_core::protocol::LogLevel;
 use pipe_engine::runner::event::{Event, PlaceOutcome, Summary};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verbosity {
+pub(super) enum Verbosity {
     Quiet,
     Normal,
     Verbose,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
+pub(super) enum Style {
     /// One line per running stage, redrawn.
     Live,
     Lines,
     Json,
 }
 
-pub struct Console {
+pub(super) struct Console {
     style: Style,
     verbosity: Verbosity,
     paint: Paint,
@@ -42,11 +42,11 @@ struct Live {
 }
 
 impl Console {
-    pub fn new(style: Style, verbosity: Verbosity, paint: Paint) -> Self {
+    pub(super) fn new(style: Style, verbosity: Verbosity, paint: Paint) -> Self {
         Self { style, verbosity, paint, live: None, total: 0, finished: 0 }
     }
 
-    pub fn show(&mut self, event: &Event) {
+    pub(super) fn show(&mut self, event: &Event) {
         if self.style == Style::Json {
             print_json(event);
             return;

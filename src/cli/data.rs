@@ -15,7 +15,7 @@ use pipe_ml::data::registry::{self, Entry};
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::stats::Stats;
 
-pub fn data(project: &Project, command: &DataCommand) -> Outcome {
+pub(super) fn data(project: &Project, command: &DataCommand) -> Outcome {
     match command {
         DataCommand::List { json: true } => print_json(&registry::entries()),
         DataCommand::List { json: false } => print_text(&describe::list(&offline(project))),

@@ -13,7 +13,7 @@ use pipe_ml::data::fetch::Progress;
 use pipe_ml::data::locate::Locator;
 
 /// For commands that only look: what is not here stays without a path, and the survey says so.
-pub fn find(pipeline: &mut Pipeline, data_dir: &Path) {
+pub(super) fn find(pipeline: &mut Pipeline, data_dir: &Path) {
     let locator = Locator::new(data_dir, true);
     for source in sources(pipeline) {
         if let Source::DataFile { dataset, file } = source
@@ -26,7 +26,7 @@ pub fn find(pipeline: &mut Pipeline, data_dir: &Path) {
 
 /// For a run: every file of a stage that takes part is there afterwards, and is the one that the registry or the first use
 /// knows. The digest comes from the store, which reads an unchanged file only once.
-pub fn obtain(
+pub(super) fn obtain(
     plan: &mut Plan,
     selected: &[bool],
     project: &Project,
@@ -44,7 +44,7 @@ pub fn obtain(
 }
 
 /// Finds one file, or downloads it under a bar.
-pub fn fetch(locator: &Locator, dataset: &str, file: &str) -> Result<std::path::PathBuf, Failure> {
+pub(super) fn fetch(locator: &Locator, dataset: &str, file: &str) -> Result<std::path::PathBuf, Failure> {
     let mut bar: Option<ProgressBar> = None;
     let path = locator.obtain(dataset, file, &mut |Progress { done, total }| {
         let bar = bar.get_or_insert_with(|| download_bar(file));

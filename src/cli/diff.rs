@@ -17,7 +17,7 @@ use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_report::diff::{Difference, FigurePair, MetricChange, Verdict, page};
 use pipe_report::page::picture::Picture;
 
-pub fn diff(project: &Project, args: &DiffArgs) -> Outcome {
+pub(super) fn diff(project: &Project, args: &DiffArgs) -> Outcome {
     let store = project.store_to_read()?;
     let (mut old, mut new) =
         (side(&store, &args.old, args.volatile)?, side(&store, &args.new, args.volatile)?);

@@ -27,7 +27,7 @@ impl From<Exit> for ExitCode {
 
 /// An error on its way to the terminal: what to say, and how to exit.
 #[derive(Debug)]
-pub struct Failure {
+pub(super) struct Failure {
     pub exit: Exit,
     /// Complete text, rendered already; printed after `error: ` unless it brings its own heading.
     pub text: String,
@@ -37,21 +37,21 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub fn new(exit: Exit, text: impl Into<String>) -> Self {
+    pub(super) fn new(exit: Exit, text: impl Into<String>) -> Self {
         Self { exit, text: text.into(), headed: false, problems: Vec::new() }
     }
 
-    pub fn bad_input(text: impl Into<String>) -> Self {
+    pub(super) fn bad_input(text: impl Into<String>) -> Self {
         Self::new(Exit::BadInput, text)
     }
 
-    pub fn in_pipeline(problems: &Diagnostics, color: bool) -> Self {
+    pub(super) fn in_pipeline(problems: &Diagnostics, color: bool) -> Self {
         let problems_list = problems.iter().cloned().collect();
         Self { exit: Exit::BadInput, text: problems.render(color), headed: true, problems: problems_list }
     }
 
     /// What `--json` prints of it, on one line, so that it fits among the events of a run.
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let first = self.problems.first();
         let place = first.filter(|first| first.line > 0);
         json!({
@@ -80,4 +80,4 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-pub type Outcome = Result<Exit, Failure>;
+pub(super) type Outcome = Result<Exit, Failure>;

@@ -15,7 +15,7 @@ use pipe_core::reference::StageRef;
 use pipe_engine::spec::pipeline::InstanceIndex;
 use pipe_engine::store::manifest::Stored;
 
-pub fn get(project: &Project, args: &GetArgs) -> Outcome {
+pub(super) fn get(project: &Project, args: &GetArgs) -> Outcome {
     let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.what)?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
     let (index, output) = meant(&survey, &args.what)?;

@@ -10,7 +10,7 @@ use super::print_text;
 use super::project::Project;
 use pipe_engine::spec::pipeline::{Pipeline, Source};
 
-pub fn graph(project: &Project, args: &GraphArgs) -> Outcome {
+pub(super) fn graph(project: &Project, args: &GraphArgs) -> Outcome {
     let store = project.store_to_read()?;
     let named = Asked::file(&args.pipeline, args.file.as_ref())?;
     let file = project.pipeline_file(named.as_ref(), &store)?;

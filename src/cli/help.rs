@@ -84,7 +84,7 @@ const GROUPS: &[Group] = &[
 ];
 
 /// The command line with its help.
-pub fn command() -> Command {
+pub(super) fn command() -> Command {
     let mut command = Cli::command();
     let mut listing = String::new();
     for (heading, members) in GROUPS {

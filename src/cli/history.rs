@@ -7,14 +7,14 @@ use pipe_core::digest::StageKey;
 use pipe_engine::runner::event::{Event, Summary};
 use pipe_engine::store::{RunRecord, Store};
 
-pub struct Past {
+pub(super) struct Past {
     pub record: RunRecord,
     pub events: Vec<Event>,
 }
 
 /// What became of one instance in a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Ended {
+pub(super) struct Ended {
     pub instance: String,
     pub outcome: &'static str,
     pub key: Option<StageKey>,
@@ -25,14 +25,14 @@ pub struct Ended {
 }
 
 impl Past {
-    pub fn read(store: &Store, record: RunRecord) -> Result<Self, Failure> {
+    pub(super) fn read(store: &Store, record: RunRecord) -> Result<Self, Failure> {
         let text = store.run_events(&record.id)?;
         // The last line of a run that was killed may be torn.
         let events = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok(Self { record, events })
     }
 
-    pub fn pipeline(&self) -> &str {
+    pub(super) fn pipeline(&self) -> &str {
         let name = self.events.iter().find_map(|event| match event {
             Event::RunStarted { pipeline, .. } => Some(pipeline.as_str()),
             _ => None,
@@ -41,7 +41,7 @@ impl Past {
     }
 
     /// The variables that were set for it.
-    pub fn set(&self) -> &[String] {
+    pub(super) fn set(&self) -> &[String] {
         let set = self.events.iter().find_map(|event| match event {
             Event::RunStarted { set, .. } => Some(set.as_slice()),
             _ => None,
@@ -50,17 +50,17 @@ impl Past {
     }
 
     /// `2026-01-31 10:15:00 UTC`.
-    pub fn started(&self) -> String {
+    pub(super) fn started(&self) -> String {
         let time = self.record.started().map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string());
         time.unwrap_or_default()
     }
 
     /// `None`: it was killed, or is still going on.
-    pub fn summary(&self) -> Option<Summary> {
+    pub(super) fn summary(&self) -> Option<Summary> {
         serde_json::from_value(self.record.summary.clone()?).ok()
     }
 
-    pub fn state(&self) -> &'static str {
+    pub(super) fn state(&self) -> &'static str {
         match self.summary() {
             None => "no end",
             Some(summary) if summary.interrupted => "interrupted",
@@ -70,7 +70,7 @@ impl Past {
     }
 
     /// In the order in which they ended; what has not ended comes last.
-    pub fn ended(&self) -> Vec<Ended> {
+    pub(super) fn ended(&self) -> Vec<Ended> {
         let mut ended: Vec<Ended> = Vec::new();
         let mut started: Vec<(&str, &str)> = Vec::new();
         for event in &self.events {
@@ -113,14 +113,14 @@ impl Past {
         ended
     }
 
-    pub fn count(&self, outcome: &str) -> usize {
+    pub(super) fn count(&self, outcome: &str) -> usize {
         self.ended().iter().filter(|ended| ended.outcome == outcome).count()
     }
 }
 
 /// A run by its id, by the beginning of its id, or as `latest` and `latest~N`: the newest, and the
 /// one N runs of the same pipeline before it.
-pub fn find(store: &Store, word: &str) -> Result<Past, Failure> {
+pub(super) fn find(store: &Store, word: &str) -> Result<Past, Failure> {
     let runs = store.runs()?;
     if runs.is_empty() {
         return Err(Failure::bad_input("nothing was run here yet"));

@@ -9,7 +9,7 @@ use super::exit::{Exit, Failure, Outcome};
 const EXAMPLE: &str = include_str!("init.yaml");
 
 /// Never overwrites: the file is created, or the command fails.
-pub fn init(args: &InitArgs) -> Outcome {
+pub(super) fn init(args: &InitArgs) -> Outcome {
     let file = &args.file;
     let failure = |error: std::io::Error| {
         let hint = match error.kind() {

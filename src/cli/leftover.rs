@@ -13,7 +13,7 @@ use pipe_engine::store::{Origin, PipelineState};
 
 /// One placed file that is not of the pipeline as the command has it.
 #[derive(Debug, Clone, Serialize)]
-pub struct Leftover {
+pub(super) struct Leftover {
     #[serde(skip)]
     pub instance: InstanceIndex,
     pub file: String,
@@ -25,7 +25,12 @@ pub struct Leftover {
 
 /// The placed files that are here and were left by a run with other settings than `set`. Where the cache knows that
 /// these settings give the same content, they do not matter.
-pub fn leftovers(plan: &Plan, outlooks: &[Outlook], state: &PipelineState, set: &[String]) -> Vec<Leftover> {
+pub(super) fn leftovers(
+    plan: &Plan,
+    outlooks: &[Outlook],
+    state: &PipelineState,
+    set: &[String],
+) -> Vec<Leftover> {
     let mut found = Vec::new();
     for placement in &plan.pipeline().placements {
         let file = placement.path.display().to_string();
@@ -42,7 +47,7 @@ pub fn leftovers(plan: &Plan, outlooks: &[Outlook], state: &PipelineState, set: 
 }
 
 /// A line for each run that left something.
-pub fn sentences(leftovers: &[Leftover], plan: &Plan, set: &[String]) -> Vec<String> {
+pub(super) fn sentences(leftovers: &[Leftover], plan: &Plan, set: &[String]) -> Vec<String> {
     let mut by_run: BTreeMap<(&str, &[String]), Vec<&str>> = BTreeMap::new();
     for Leftover { file, run, set, .. } in leftovers {
         by_run.entry((run, set)).or_default().push(file);
@@ -68,7 +73,7 @@ pub fn sentences(leftovers: &[Leftover], plan: &Plan, set: &[String]) -> Vec<Str
 }
 
 /// ` --set vars.x=1 --set 'vars.y=[a, b]'`, as a shell reads it.
-pub fn arguments(set: &[String]) -> String {
+pub(super) fn arguments(set: &[String]) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-+=.,:/@%".contains(c);
     let quoted = |word: &String| match word.chars().all(plain) {
         true => word.clone(),
@@ -78,7 +83,7 @@ pub fn arguments(set: &[String]) -> String {
 }
 
 /// What `--set` says in the end: of two values for one variable the last counts, and the order does not matter.
-pub fn settled(set: &[String]) -> Vec<String> {
+pub(super) fn settled(set: &[String]) -> Vec<String> {
     let pairs = set.iter().map(|word| word.split_once('=').unwrap_or((word, "")));
     let last: BTreeMap<&str, &str> = pairs.map(|(name, value)| (name.trim(), value.trim())).collect();
     last.into_iter().map(|(name, value)| format!("{name}={value}")).collect()

@@ -23,7 +23,7 @@ use pipe_engine::store::manifest::{Manifest, Stored};
 use pipe_engine::store::{Origin, Store};
 
 /// Writes the lock of what the cache has. Runs nothing.
-pub fn lock(project: &Project, args: &LockArgs) -> Outcome {
+pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
     if let Some(files) = &args.merge {
         return merge_files(files);
     }
@@ -66,19 +66,19 @@ fn contents(lock: &Lock) -> String {
 }
 
 /// A pipeline whose data files are found where they are, but not fetched.
-pub fn planned(project: &Project, file: &Path) -> Result<Plan, Failure> {
+pub(super) fn planned(project: &Project, file: &Path) -> Result<Plan, Failure> {
     let mut pipeline = project.load(file, &[])?;
     data_files::find(&mut pipeline, &project.data_dir);
     Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))
 }
 
 /// Nothing if there is no such file.
-pub fn read(path: &Path) -> Result<Option<Lock>, Failure> {
+pub(super) fn read(path: &Path) -> Result<Option<Lock>, Failure> {
     parsed(path).map_err(|flaw| Failure::bad_input(format!("cannot read {}: {flaw}", path.display())))
 }
 
 /// As [`read`]; what is wrong with the file is told without its name.
-pub fn parsed(path: &Path) -> Result<Option<Lock>, String> {
+pub(super) fn parsed(path: &Path) -> Result<Option<Lock>, String> {
     match fs::read_to_string(path) {
         Ok(text) => text.parse().map(Some).map_err(|error: LockError| error.to_string()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -87,7 +87,7 @@ pub fn parsed(path: &Path) -> Result<Option<Lock>, String> {
 }
 
 /// Before a run that will update its lock: one that cannot be read is not replaced behind the user's back.
-pub fn require_readable(pipeline: &Path) -> Result<(), Failure> {
+pub(super) fn require_readable(pipeline: &Path) -> Result<(), Failure> {
     let path = path_of(pipeline);
     let Err(flaw) = parsed(&path) else { return Ok(()) };
     Err(Failure::bad_input(format!(
@@ -99,7 +99,7 @@ pub fn require_readable(pipeline: &Path) -> Result<(), Failure> {
 }
 
 /// Whole or not at all.
-pub fn write(path: &Path, lock: &Lock) -> Result<(), Failure> {
+pub(super) fn write(path: &Path, lock: &Lock) -> Result<(), Failure> {
     let temp = path.with_extension(format!("lock.{}", std::process::id()));
     let written = || {
         let mut file = fs::File::create(&temp)?;
@@ -154,7 +154,7 @@ fn agree_with_the_tree(plan: &Plan, store: &Store, lock: &Lock) -> Result<(), Fa
 }
 
 /// After a run that succeeded in full: brings a lock that is there up to date.
-pub fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failure> {
+pub(super) fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failure> {
     let path = path_of(&plan.pipeline().file);
     if !path.exists() {
         return Ok(());
@@ -189,7 +189,7 @@ fn set_aside(project: &Project, path: &Path, lock: &Lock) -> Result<(), Failure>
 }
 
 /// Before `pipe run --locked`: what the pipeline would compute is what the lock records.
-pub fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Judge, Failure> {
+pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Judge, Failure> {
     let path = path_of(&plan.pipeline().file);
     let Some(lock) = read(&path)? else {
         let sentence = format!("there is no {}; `pipe lock` writes it", path.display());
@@ -241,12 +241,12 @@ fn object(instance: &Instance, record: &Record, manifest: &Manifest, cache_dir: 
     Ok(())
 }
 
-pub fn stored(output: &LockedOutput) -> Stored {
+pub(super) fn stored(output: &LockedOutput) -> Stored {
     Stored { blob: output.blob, bytes: output.bytes, directory: output.directory }
 }
 
 /// The content of a file of the user's, if it is here.
-pub fn present(store: &Store, path: &Path) -> Option<BlobId> {
+pub(super) fn present(store: &Store, path: &Path) -> Option<BlobId> {
     store.digest_source(path).ok().map(|source| source.blob)
 }
 

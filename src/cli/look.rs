@@ -24,7 +24,7 @@ use pipe_engine::store::Store;
 use pipe_engine::store::manifest::{Manifest, Stored};
 
 /// A pipeline, and how each of its instances stands.
-pub struct Survey {
+pub(super) struct Survey {
     pub store: Store,
     pub plan: Plan,
     pub outlooks: Vec<Outlook>,
@@ -33,7 +33,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    pub fn of(
+    pub(super) fn of(
         project: &Project,
         file: Option<&PathBuf>,
         PipelineArgs { set, .. }: &PipelineArgs,
@@ -54,17 +54,17 @@ impl Survey {
         Ok(Self { store, plan, outlooks, leftovers })
     }
 
-    pub fn instances(&self) -> impl Iterator<Item = (InstanceIndex, &Instance, &Outlook)> {
+    pub(super) fn instances(&self) -> impl Iterator<Item = (InstanceIndex, &Instance, &Outlook)> {
         let instances = self.plan.pipeline().instances.iter().zip(&self.outlooks).enumerate();
         instances.map(|(index, (instance, outlook))| (InstanceIndex(index), instance, outlook))
     }
 
     /// The result of an instance that is up to date.
-    pub fn fresh(&self, index: InstanceIndex) -> Option<&Manifest> {
+    pub(super) fn fresh(&self, index: InstanceIndex) -> Option<&Manifest> {
         manifest(&self.outlooks[index.0])
     }
 
-    pub fn name(&self, index: InstanceIndex) -> String {
+    pub(super) fn name(&self, index: InstanceIndex) -> String {
         self.plan.instance(index).id.to_string()
     }
 
@@ -75,7 +75,7 @@ impl Survey {
     }
 
     /// One word and, where there is one, the reason.
-    pub fn words(&self, outlook: &Outlook) -> (&'static str, String) {
+    pub(super) fn words(&self, outlook: &Outlook) -> (&'static str, String) {
         match outlook {
             Outlook::Fresh(_) => ("fresh", String::new()),
             Outlook::WillRun(why) => ("will run", why.to_string()),
@@ -135,7 +135,7 @@ struct Record {
     leftovers: Vec<Leftover>,
 }
 
-pub fn manifest(outlook: &Outlook) -> Option<&Manifest> {
+pub(super) fn manifest(outlook: &Outlook) -> Option<&Manifest> {
     match outlook {
         Outlook::Fresh(manifest) => Some(manifest),
         _ => None,
@@ -143,7 +143,7 @@ pub fn manifest(outlook: &Outlook) -> Option<&Manifest> {
 }
 
 /// What would run, and why. Fresh instances are only counted.
-pub fn plan(project: &Project, args: &PlanArgs) -> Outcome {
+pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
     let asked = Asked::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &asked.stages)?;
     let asked: Vec<bool> =
@@ -171,7 +171,7 @@ pub fn plan(project: &Project, args: &PlanArgs) -> Outcome {
 }
 
 /// One line per instance, fresh ones included.
-pub fn status(project: &Project, args: &StatusArgs) -> Outcome {
+pub(super) fn status(project: &Project, args: &StatusArgs) -> Outcome {
     let file = Asked::file(&args.pipeline, args.file.as_ref())?;
     let survey = Survey::of(project, file.as_ref(), &args.pipeline, &[])?;
     if args.json {
@@ -189,7 +189,7 @@ pub fn status(project: &Project, args: &StatusArgs) -> Outcome {
     print_text(&grid.to_string())
 }
 
-pub fn why(project: &Project, args: &StageArgs) -> Outcome {
+pub(super) fn why(project: &Project, args: &StageArgs) -> Outcome {
     let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
     let selected = select(survey.plan.pipeline(), &asked.stages)?;
@@ -221,7 +221,7 @@ pub fn why(project: &Project, args: &StageArgs) -> Outcome {
     print_text(&out)
 }
 
-pub fn show(project: &Project, args: &StageArgs) -> Outcome {
+pub(super) fn show(project: &Project, args: &StageArgs) -> Outcome {
     let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
     let selected = select(survey.plan.pipeline(), &asked.stages)?;
@@ -345,7 +345,7 @@ fn without_references(params: &Value) -> Value {
 }
 
 /// What the stage wrote when it was computed; of a stage that failed, what it wrote then.
-pub fn logs(project: &Project, args: &LogsArgs) -> Outcome {
+pub(super) fn logs(project: &Project, args: &LogsArgs) -> Outcome {
     let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
     let selected = select(survey.plan.pipeline(), &asked.stages)?;

@@ -4,7 +4,7 @@ use super::exit::{Failure, Outcome};
 use super::{print_json, print_text};
 use pipe_ml::metric::registry::{Description, Direction, UnknownMetric, descriptions};
 
-pub fn metrics(name: Option<&str>, as_json: bool) -> Outcome {
+pub(super) fn metrics(name: Option<&str>, as_json: bool) -> Outcome {
     let found = found(name).map_err(|unknown| Failure::bad_input(unknown.to_string()))?;
     if as_json { print_json(&found) } else { print_text(&listing(found)) }
 }

@@ -50,7 +50,7 @@ use exit::{Exit, Failure, Outcome};
 use project::Project;
 
 /// The whole program.
-pub fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let read = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,

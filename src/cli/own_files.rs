@@ -9,7 +9,7 @@ use pipe_engine::spec::pipeline::{OwnFile, Placement};
 use pipe_engine::spec::{Diagnostic, Diagnostics};
 
 /// Every file that a stage which takes part reads is here. One that the pipeline itself places may come later.
-pub fn require(project: &Project, plan: &Plan, selected: &[bool]) -> Result<(), Failure> {
+pub(super) fn require(project: &Project, plan: &Plan, selected: &[bool]) -> Result<(), Failure> {
     let pipeline = plan.pipeline();
     let takes_part = |file: &&OwnFile| file.readers.iter().any(|reader| selected[reader.0]);
     let missing = pipeline.own_files.iter().filter(takes_part).filter(|file| {

@@ -28,7 +28,7 @@ use pipe_stages::predict::{EXPLAIN, Explain, PREDICT, Predict, PredictionFormat}
 use pipe_stages::threshold::Threshold;
 use pipe_stages::train::MODEL;
 
-pub fn predict(project: &Project, args: &PredictArgs) -> Outcome {
+pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let place = Place::find(project, &args.model, scratch.path())?;
     let body = Predict {
@@ -70,7 +70,7 @@ pub fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-pub fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
+pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let place = Place::find(project, &args.model, scratch.path())?;
     let body = Explain {

@@ -11,7 +11,7 @@ use pipe_engine::spec::{self, Diagnostics, Request};
 use pipe_engine::store::{Store, StoreError};
 use pipe_stages::registry;
 
-pub struct Project {
+pub(super) struct Project {
     pub cache_dir: PathBuf,
     pub data_dir: PathBuf,
     pub verbosity: Verbosity,
@@ -23,7 +23,7 @@ pub struct Project {
 
 impl Project {
     /// Enters the project directory: every path from here on is relative to it.
-    pub fn enter(global: &Global) -> Result<Self, Failure> {
+    pub(super) fn enter(global: &Global) -> Result<Self, Failure> {
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| {
                 Failure::bad_input(format!("cannot work in {}: {error}", directory.display()))
@@ -43,26 +43,26 @@ impl Project {
     }
 
     /// Status: a line on standard error, unless the user wants quiet.
-    pub fn status(&self, sentence: &str) {
+    pub(super) fn status(&self, sentence: &str) {
         if self.verbosity != Verbosity::Quiet {
             eprintln!("{sentence}");
         }
     }
 
-    pub fn is_verbose(&self) -> bool {
+    pub(super) fn is_verbose(&self) -> bool {
         self.verbosity == Verbosity::Verbose
     }
 
-    pub fn store(&self) -> Result<Store, Failure> {
+    pub(super) fn store(&self) -> Result<Store, Failure> {
         Store::open(&self.cache_dir).map_err(Failure::from)
     }
 
     /// For commands that only look: works on a store that cannot be written, or does not exist.
-    pub fn store_to_read(&self) -> Result<Store, Failure> {
+    pub(super) fn store_to_read(&self) -> Result<Store, Failure> {
         Store::open_read_only(&self.cache_dir).map_err(Failure::from)
     }
 
-    pub fn load(&self, file: &Path, set: &[String]) -> Result<Pipeline, Failure> {
+    pub(super) fn load(&self, file: &Path, set: &[String]) -> Result<Pipeline, Failure> {
         let overrides = set
             .iter()
             .map(|text| text.parse())
@@ -74,7 +74,7 @@ impl Project {
     }
 
     /// The file that was named, else the one that was run last, else the only one there is.
-    pub fn pipeline_file(&self, named: Option<&PathBuf>, store: &Store) -> Result<PathBuf, Failure> {
+    pub(super) fn pipeline_file(&self, named: Option<&PathBuf>, store: &Store) -> Result<PathBuf, Failure> {
         if let Some(file) = named {
             return Ok(file.clone());
         }
@@ -97,7 +97,7 @@ impl Project {
         }
     }
 
-    pub fn rendered(&self, problems: &Diagnostics) -> Failure {
+    pub(super) fn rendered(&self, problems: &Diagnostics) -> Failure {
         Failure::in_pipeline(problems, self.paint.0)
     }
 }
@@ -109,7 +109,7 @@ fn place(named: Option<&PathBuf>, variable: &str, usual: &str) -> PathBuf {
 }
 
 /// The instances that a word on the command line means.
-pub fn select(pipeline: &Pipeline, words: &[String]) -> Result<Vec<InstanceIndex>, Failure> {
+pub(super) fn select(pipeline: &Pipeline, words: &[String]) -> Result<Vec<InstanceIndex>, Failure> {
     let mut selected = Vec::new();
     for word in words {
         let matches = spec::select(pipeline, word).map_err(|error| Failure::bad_input(error.to_string()))?;

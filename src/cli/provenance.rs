@@ -17,7 +17,7 @@ use pipe_engine::spec::pipeline::Source;
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Stored;
 
-pub fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
+pub(super) fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
     let to = &args.ro_crate;
     if to.symlink_metadata().is_ok() {
         let sentence = format!("{} is there already; name one that is not", to.display());

@@ -33,7 +33,7 @@ use pipe_stages::table::TABLE;
 /// Past runs that are listed.
 const RUNS: usize = 10;
 
-pub fn report(project: &Project, args: &ReportArgs) -> Outcome {
+pub(super) fn report(project: &Project, args: &ReportArgs) -> Outcome {
     let file = Asked::file(&args.pipeline, args.file.as_ref())?;
     let survey = Survey::of(project, file.as_ref(), &args.pipeline, &[])?;
     let pipeline = survey.plan.pipeline();

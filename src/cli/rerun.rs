@@ -18,7 +18,7 @@ use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
 
 /// Runs what is chosen again and holds each result against the lock.
-pub fn rerun(
+pub(super) fn rerun(
     project: &Project,
     args: &VerifyArgs,
     lock: &Lock,

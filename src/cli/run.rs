@@ -20,7 +20,7 @@ use pipe_engine::runner::local::{LocalProcess, Programs};
 use pipe_engine::runner::{self, Options, RunError, Stop};
 use pipe_stages::{command, registry};
 
-pub fn run(project: &Project, args: &RunArgs) -> Outcome {
+pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     let asked = Asked::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let file = project.pipeline_file(asked.file.as_ref(), &project.store_to_read()?)?;
     let pipeline = project.load(&file, &args.pipeline.set)?;
@@ -91,7 +91,7 @@ fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<Live, Failure> {
     Ok(live)
 }
 
-pub fn worker(job: &Path) -> ExitCode {
+pub(super) fn worker(job: &Path) -> ExitCode {
     harness::main(job, &[registry::light_runners()], &[])
 }
 
@@ -105,7 +105,7 @@ fn style(project: &Project, args: &RunArgs) -> Style {
 }
 
 /// The handler is one atomic operation; the run notices.
-pub fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
+pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         let stop = stop.clone();
         // SAFETY: the handler only does one atomic update, which is allowed in a signal handler.

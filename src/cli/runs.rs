@@ -11,7 +11,7 @@ use super::project::Project;
 use super::table::Grid;
 use super::{print_json, print_text, text};
 
-pub fn runs(project: &Project, args: &RunsArgs) -> Outcome {
+pub(super) fn runs(project: &Project, args: &RunsArgs) -> Outcome {
     match &args.command {
         None => list(project, args.limit, args.json),
         Some(RunsCommand::Show { run, json }) => show(project, run, *json),

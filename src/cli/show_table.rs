@@ -23,7 +23,7 @@ use pipe_stages::table::TableStage;
 /// Longer names are broken into lines.
 const NAME_WIDTH: usize = 48;
 
-pub fn table(project: &Project, args: &TableArgs) -> Outcome {
+pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
     let asked = Asked::stages(&args.pipeline, args.file.as_ref(), args.stage.as_slice())?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
     let is_table = |&index: &InstanceIndex| survey.plan.instance(index).kind == TableStage::NAME;

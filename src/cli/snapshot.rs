@@ -20,7 +20,7 @@ use pipe_report::diff::{Snapshot, StageSnapshot};
 use pipe_stages::evaluate::Evaluate;
 
 /// One side of a comparison.
-pub struct Side {
+pub(super) struct Side {
     pub snapshot: Snapshot,
     /// What of it the cache has, by instance and output.
     stored: BTreeMap<(String, String), Stored>,
@@ -35,7 +35,7 @@ impl Side {
     }
 
     /// Outputs that are never the same twice are left out, unless `volatile`.
-    pub fn of_run(store: &Store, past: &Past, volatile: bool) -> Self {
+    pub(super) fn of_run(store: &Store, past: &Past, volatile: bool) -> Self {
         let mut side = Self::new(format!("{} ({}, {})", past.record.id, past.pipeline(), past.started()));
         for ended in past.ended() {
             let Some(key) = ended.key else { continue };
@@ -52,7 +52,7 @@ impl Side {
         side
     }
 
-    pub fn of_lock(name: &str, lock: Lock, volatile: bool) -> Self {
+    pub(super) fn of_lock(name: &str, lock: Lock, volatile: bool) -> Self {
         let mut side = Self::new(format!("{name} ({})", lock.pipeline));
         for (instance, record) in lock.stages {
             let outputs = record.outputs.iter().filter(|(_, output)| volatile || !output.volatile);
@@ -86,7 +86,7 @@ impl Side {
 
     /// Of evaluations all that they measured, not only what they reported. A lock has no more than that, so this is
     /// for comparing runs.
-    pub fn read_evaluations(&mut self, store: &Store) {
+    pub(super) fn read_evaluations(&mut self, store: &Store) {
         for (instance, stage) in &mut self.snapshot.stages {
             let evaluates = stage.params.get("kind").is_some_and(|kind| kind == Evaluate::NAME);
             let stored = self.stored.get(&(instance.clone(), "evaluation".to_owned())).filter(|_| evaluates);
@@ -98,7 +98,7 @@ impl Side {
         }
     }
 
-    pub fn stored(&self, instance: &str, output: &str) -> Option<&Stored> {
+    pub(super) fn stored(&self, instance: &str, output: &str) -> Option<&Stored> {
         self.stored.get(&(instance.to_owned(), output.to_owned()))
     }
 }
@@ -110,7 +110,7 @@ fn reported(parts: &KeyParts, metrics: &BTreeMap<String, f64>) -> BTreeMap<Strin
 
 /// The protocol by which a stage measured, as its parameters say: evaluations name it, and a model that predicts from
 /// true labels validates by the oracle's.
-pub fn protocol_of(parts: &KeyParts) -> Protocol {
+pub(super) fn protocol_of(parts: &KeyParts) -> Protocol {
     let from_true_labels = match serde_json::from_value::<Method>(nested(parts, "params.method.")) {
         Ok(method) => method.predicts_from_true_labels(),
         // Of another version of `pipe`: better marked for nothing than not marked.

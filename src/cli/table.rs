@@ -7,14 +7,14 @@ use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
 
 /// Rows under a heading. Without rows it prints nothing.
-pub struct Grid {
+pub(super) struct Grid {
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
     right: Vec<usize>,
 }
 
 impl Grid {
-    pub fn new(heading: &[&str]) -> Self {
+    pub(super) fn new(heading: &[&str]) -> Self {
         Self {
             heading: heading.iter().map(|cell| (*cell).to_owned()).collect(),
             rows: Vec::new(),
@@ -23,12 +23,12 @@ impl Grid {
     }
 
     /// Columns of numbers, by position.
-    pub fn right_aligned(mut self, columns: &[usize]) -> Self {
+    pub(super) fn right_aligned(mut self, columns: &[usize]) -> Self {
         self.right = columns.to_vec();
         self
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// `0.4 s`, `41 s`, `3 min 20 s`, `2 h 05 min`.
-pub fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     if seconds < 0.0995 {
         format!("{:.0} ms", seconds * 1e3)
     } else if seconds < 9.95 {
@@ -20,7 +20,7 @@ pub fn duration(seconds: f64) -> String {
 }
 
 /// `512 B`, `1.5 MB`: powers of ten, three digits.
-pub fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let mut value = count as f64;
     let mut unit = 0;
@@ -37,13 +37,13 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// `1 stage`, `3 stages`.
-pub fn count(n: usize, noun: &str) -> String {
+pub(super) fn count(n: usize, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{plural}")
 }
 
 /// A number as a person would write it: short, but never rounded to something else at 4 digits.
-pub fn figure(value: f64) -> String {
+pub(super) fn figure(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e15 {
         return format!("{value:.0}");
     }
@@ -53,7 +53,7 @@ pub fn figure(value: f64) -> String {
 
 /// Terminal colours, or none of them.
 #[derive(Debug, Clone, Copy)]
-pub struct Paint(pub bool);
+pub(super) struct Paint(pub bool);
 
 impl Paint {
     fn wrap(self, code: &str, text: &str) -> String {
@@ -66,23 +66,23 @@ impl Paint {
         out
     }
 
-    pub fn bold(self, text: &str) -> String {
+    pub(super) fn bold(self, text: &str) -> String {
         self.wrap("1", text)
     }
 
-    pub fn dim(self, text: &str) -> String {
+    pub(super) fn dim(self, text: &str) -> String {
         self.wrap("2", text)
     }
 
-    pub fn red(self, text: &str) -> String {
+    pub(super) fn red(self, text: &str) -> String {
         self.wrap("1;31", text)
     }
 
-    pub fn green(self, text: &str) -> String {
+    pub(super) fn green(self, text: &str) -> String {
         self.wrap("32", text)
     }
 
-    pub fn yellow(self, text: &str) -> String {
+    pub(super) fn yellow(self, text: &str) -> String {
         self.wrap("33", text)
     }
 }

@@ -25,14 +25,14 @@ use pipe_stages::command;
 
 /// What differs between two runs, none of which may matter.
 #[derive(Clone, Copy, Default)]
-pub struct Conditions {
+pub(super) struct Conditions {
     pub jobs: Option<usize>,
     pub threads: Option<usize>,
     pub perturbed: bool,
 }
 
 /// A run in a store of its own.
-pub struct Trial {
+pub(super) struct Trial {
     directory: PathBuf,
     pub store: Store,
     pub results: BTreeMap<InstanceIndex, Manifest>,
@@ -42,7 +42,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    pub fn failure(&self, instance: &str) -> String {
+    pub(super) fn failure(&self, instance: &str) -> String {
         match self.failures.get(instance) {
             Some(error) => format!("it could not be computed again: {error}"),
             None => "it was not computed again, because something that it needs was not".to_owned(),
@@ -50,7 +50,7 @@ impl Trial {
     }
 }
 
-pub struct Bench<'a> {
+pub(super) struct Bench<'a> {
     project: &'a Project,
     real: &'a Store,
     pub plan: Plan,
@@ -60,7 +60,7 @@ pub struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    pub fn new(project: &'a Project, args: &VerifyArgs, real: &'a Store) -> Result<Self, Failure> {
+    pub(super) fn new(project: &'a Project, args: &VerifyArgs, real: &'a Store) -> Result<Self, Failure> {
         let mut pipeline = project.load(&args.file, &[])?;
         // What is computed for a comparison is nobody's result.
         pipeline.placements.clear();
@@ -84,7 +84,7 @@ impl<'a> Bench<'a> {
         Ok(Self { project, real, plan, jobs, stop, root })
     }
 
-    pub fn trial(
+    pub(super) fn trial(
         &self,
         label: &str,
         targets: &[InstanceIndex],
@@ -94,7 +94,7 @@ impl<'a> Bench<'a> {
         self.trial_from(label, targets, seeds, conditions, self.real)
     }
 
-    pub fn trial_from(
+    pub(super) fn trial_from(
         &self,
         label: &str,
         targets: &[InstanceIndex],
@@ -165,7 +165,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Both sides of a difference stay for whoever wants to look at them.
-    pub fn end(self, keep: bool) {
+    pub(super) fn end(self, keep: bool) {
         if keep {
             let kept: &Path = &self.root.keep();
             self.project.status(&format!("both sides are kept for you to look at: {}", kept.display()));
@@ -174,7 +174,7 @@ impl<'a> Bench<'a> {
 }
 
 /// Where both versions can be looked at, and what differs where that can be shown.
-pub fn sides(
+pub(super) fn sides(
     different: &[(&String, &String)],
     record: &Record,
     now: &Record,

@@ -19,7 +19,7 @@ use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
 
 /// Runs everything twice under conditions that must not matter, and says how equal each output is.
-pub fn twice(
+pub(super) fn twice(
     project: &Project,
     args: &VerifyArgs,
     lock: Option<&Lock>,

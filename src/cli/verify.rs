@@ -24,7 +24,7 @@ use pipe_engine::runner::local::worker_program;
 use pipe_engine::store::manifest::Stored;
 use pipe_engine::store::{Condition, Store};
 
-pub fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
+pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
     let plan = planned(project, &args.file)?;
     let store = project.store_to_read()?;
     let mut report = Report::default();
@@ -79,7 +79,7 @@ fn locked(plan: &Plan) -> Result<Lock, Check> {
 
 /// Without data and without the cache: the pipeline gives the recorded keys, and the files that are
 /// here are the recorded ones.
-pub fn static_checks(plan: &Plan, lock: &Lock, store: &Store) -> Vec<Check> {
+pub(super) fn static_checks(plan: &Plan, lock: &Lock, store: &Store) -> Vec<Check> {
     let mut checks = follow(plan, lock, &|path| present(store, path));
     let told: Vec<String> =
         checks.iter().filter(|check| check.what == "file").map(|c| c.name.clone()).collect();

@@ -6,7 +6,7 @@ use super::exit::{Exit, Outcome};
 use super::print_text;
 use pipe_engine::runner::local::worker_program;
 
-pub fn version() -> Outcome {
+pub(super) fn version() -> Outcome {
     let worker = match worker_program(&std::env::current_exe()?) {
         None => "pipe-worker not found beside pipe nor in PATH; `make build` builds both".to_owned(),
         Some(program) => match Command::new(&program).arg("--version").output() {

@@ -15,13 +15,13 @@ use pipe_ml::score::{Made, Scale};
 use pipe_ml::signal::sparse_rows::SparseRows;
 
 /// A data set, and models of it.
-pub struct Scored {
+pub(crate) struct Scored {
     data: Trial,
     temp: tempfile::TempDir,
 }
 
 impl Scored {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let body = json!({
             "rows": 200, "test_rows": 20, "features": 60, "labels": 12, "labels_per_row": 2.0, "features_per_row": 8,
         });
@@ -29,20 +29,20 @@ impl Scored {
         Self { data: Trial::of::<SyntheticStage>(body, none), temp: tempfile::tempdir().unwrap() }
     }
 
-    pub fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.data.output("dataset")
     }
 
-    pub fn model(&self, name: &str) -> PathBuf {
+    pub(crate) fn model(&self, name: &str) -> PathBuf {
         self.temp.path().join(name).join("model")
     }
 
-    pub fn scores(&self, name: &str) -> PathBuf {
+    pub(crate) fn scores(&self, name: &str) -> PathBuf {
         self.temp.path().join(name).join("scores")
     }
 
     /// A model whose scores are the labels, blurred: 0 is the truth itself, 1 is hardly better than chance.
-    pub fn add(&self, name: &str, model: ModelConfig, blur: f64, keep: Option<usize>) {
+    pub(crate) fn add(&self, name: &str, model: ModelConfig, blur: f64, keep: Option<usize>) {
         let data = SplitData::open(&self.data()).unwrap();
         let labels = data.labels(PartName::Train).unwrap();
         let mut random = Random::new(name, 1);
@@ -73,12 +73,12 @@ impl Scored {
         Composite::new(name.to_owned(), features, labels.cols, vec![part]).save(&directory).unwrap();
     }
 
-    pub fn ridge() -> ModelConfig {
+    pub(crate) fn ridge() -> ModelConfig {
         ModelConfig::Ridge { ridge: 1.0, constant: 0.3 }
     }
 }
 
 /// The inputs of a stage that reads one model.
-pub fn one(scored: &Scored, model: &Path, scores: &Path) -> [(&'static str, PathBuf); 3] {
+pub(crate) fn one(scored: &Scored, model: &Path, scores: &Path) -> [(&'static str, PathBuf); 3] {
     [("data", scored.data()), ("model", model.to_owned()), ("scores", scores.to_owned())]
 }

@@ -10,7 +10,7 @@ use pipe_core::work::{EventSink, Work};
 use pipe_ml::data::split_data::SplitData;
 
 /// A stage that has run, with what it wrote and said.
-pub struct Trial {
+pub(crate) struct Trial {
     directory: tempfile::TempDir,
     events: Vec<WorkerEvent>,
 }
@@ -36,7 +36,7 @@ fn slots(
 }
 
 impl Trial {
-    pub fn of<T: RunStage>(
+    pub(crate) fn of<T: RunStage>(
         body: serde_json::Value,
         inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
     ) -> Self {
@@ -44,12 +44,12 @@ impl Trial {
     }
 
     /// With slots that take many artifacts: each input comes with what tells it from its siblings.
-    pub fn of_many<T: RunStage>(body: serde_json::Value, inputs: Vec<(&str, Axes, PathBuf)>) -> Self {
+    pub(crate) fn of_many<T: RunStage>(body: serde_json::Value, inputs: Vec<(&str, Axes, PathBuf)>) -> Self {
         Self::run_job::<T>(body, slots(inputs)).unwrap()
     }
 
     /// The message of a stage that is expected to fail.
-    pub fn failure<T: RunStage>(
+    pub(crate) fn failure<T: RunStage>(
         body: serde_json::Value,
         inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
     ) -> String {
@@ -68,7 +68,7 @@ impl Trial {
     }
 
     /// With several artifacts in a slot.
-    pub fn run_job<T: RunStage>(
+    pub(crate) fn run_job<T: RunStage>(
         body: serde_json::Value,
         inputs: BTreeMap<String, Vec<JobInput>>,
     ) -> anyhow::Result<Self> {
@@ -97,22 +97,22 @@ impl Trial {
         Ok(Self { directory, events: events.0 })
     }
 
-    pub fn output(&self, name: &str) -> PathBuf {
+    pub(crate) fn output(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    pub fn dataset(&self) -> SplitData {
+    pub(crate) fn dataset(&self) -> SplitData {
         SplitData::open(&self.output("dataset")).unwrap()
     }
 
-    pub fn metric(&self, wanted: &str) -> Option<f64> {
+    pub(crate) fn metric(&self, wanted: &str) -> Option<f64> {
         self.events.iter().rev().find_map(|event| match event {
             WorkerEvent::Metric { name, value } if name == wanted => Some(*value),
             _ => None,
         })
     }
 
-    pub fn warnings(&self) -> Vec<&str> {
+    pub(crate) fn warnings(&self) -> Vec<&str> {
         let warning = |event| match event {
             &WorkerEvent::Log { level: LogLevel::Warning, ref message } => Some(message.as_str()),
             _ => None,
@@ -121,7 +121,7 @@ impl Trial {
     }
 
     /// How often the stage told how far it was.
-    pub fn progress(&self) -> usize {
+    pub(crate) fn progress(&self) -> usize {
         self.events.iter().filter(|event| matches!(event, WorkerEvent::Progress { .. })).count()
     }
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::support::PipelineTest;
 
 /// Starts a run and gives the address that it names.
-pub fn start(test: &PipelineTest) -> (Child, String) {
+pub(crate) fn start(test: &PipelineTest) -> (Child, String) {
     start_as(test, test.command(&[]))
 }
 
 /// The same with a command that has no arguments yet.
-pub fn start_as(test: &PipelineTest, mut pipe: Command) -> (Child, String) {
+pub(crate) fn start_as(test: &PipelineTest, mut pipe: Command) -> (Child, String) {
     pipe.args(["run", "pipeline.yaml", "--serve"]).env("GO", test.file("go"));
     let mut child = pipe.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -23,7 +23,7 @@ pub fn start_as(test: &PipelineTest, mut pipe: Command) -> (Child, String) {
 }
 
 /// A stage that runs until it is let go, and one after it that fails.
-pub fn held() -> PipelineTest {
+pub(crate) fn held() -> PipelineTest {
     PipelineTest::new(
         "
 name: held
@@ -35,7 +35,7 @@ stages:
     )
 }
 
-pub fn let_go(test: &PipelineTest) {
+pub(crate) fn let_go(test: &PipelineTest) {
     test.write("go", "");
 }
 

@@ -8,14 +8,14 @@ use serde_json::Value;
 
 /// `pipe-worker` is another package's program, which cargo does not build for these tests.
 #[track_caller]
-pub fn worker_program() -> PathBuf {
+pub(crate) fn worker_program() -> PathBuf {
     let worker = Path::new(env!("CARGO_BIN_EXE_pipe")).with_file_name("pipe-worker");
     assert!(worker.is_file(), "build it first, as `make test` does: cargo build --release");
     worker
 }
 
 /// Where the files of a data set are: in PIPE_DATA_DIR, or beside the project. Says so where they are not.
-pub fn data_directory(set: &str) -> Option<PathBuf> {
+pub(crate) fn data_directory(set: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let directory = std::env::var_os("PIPE_DATA_DIR").map_or_else(beside, PathBuf::from);
     let there = directory.join(set).is_dir();
@@ -25,46 +25,46 @@ pub fn data_directory(set: &str) -> Option<PathBuf> {
     there.then_some(directory)
 }
 
-pub struct PipelineTest {
+pub(crate) struct PipelineTest {
     dir: tempfile::TempDir,
 }
 
 impl PipelineTest {
     /// A project whose `pipeline.yaml` has this text.
-    pub fn new(yaml: &str) -> Self {
+    pub(crate) fn new(yaml: &str) -> Self {
         let test = Self { dir: tempfile::tempdir().unwrap() };
         test.write("pipeline.yaml", yaml);
         test
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
         let path = self.file(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
         self
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
     /// A `pipe` command that has not been started: a clean environment, this project.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pipe"));
         command.current_dir(self.path()).args(args).stdin(Stdio::null());
         command.env_remove("PIPE_CACHE").env_remove("PIPE_DATA_DIR").env("NO_COLOR", "1");
         command
     }
 
-    pub fn pipe(&self, args: &[&str]) -> Ran {
+    pub(crate) fn pipe(&self, args: &[&str]) -> Ran {
         let output = self.command(args).output().unwrap();
         Ran {
             code: output.status.code(),
@@ -74,16 +74,16 @@ impl PipelineTest {
     }
 
     /// `pipe run pipeline.yaml --json` and further arguments.
-    pub fn run_with(&self, args: &[&str]) -> Ran {
+    pub(crate) fn run_with(&self, args: &[&str]) -> Ran {
         self.pipe(&[&["run", "pipeline.yaml", "--json"], args].concat())
     }
 
-    pub fn run(&self) -> Ran {
+    pub(crate) fn run(&self) -> Ran {
         self.run_with(&[])
     }
 
     /// Every regular file below a directory, by relative path.
-    pub fn files_below(&self, directory: &str) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn files_below(&self, directory: &str) -> BTreeMap<PathBuf, Vec<u8>> {
         let root = self.file(directory);
         let mut found = BTreeMap::new();
         let mut pending = vec![root.clone()];
@@ -104,7 +104,7 @@ impl PipelineTest {
 }
 
 #[derive(Debug)]
-pub struct Ran {
+pub(crate) struct Ran {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -112,7 +112,7 @@ pub struct Ran {
 
 impl Ran {
     #[track_caller]
-    pub fn exits_with(self, code: i32) -> Self {
+    pub(crate) fn exits_with(self, code: i32) -> Self {
         assert_eq!(
             self.code,
             Some(code),
@@ -124,12 +124,12 @@ impl Ran {
     }
 
     #[track_caller]
-    pub fn ok(self) -> Self {
+    pub(crate) fn ok(self) -> Self {
         self.exits_with(0)
     }
 
     #[track_caller]
-    pub fn says(self, text: &str) -> Self {
+    pub(crate) fn says(self, text: &str) -> Self {
         let said = self.stdout.contains(text) || self.stderr.contains(text);
         assert!(
             said,
@@ -139,20 +139,20 @@ impl Ran {
         self
     }
 
-    pub fn events(&self) -> Vec<Value> {
+    pub(crate) fn events(&self) -> Vec<Value> {
         let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         self.stdout.lines().map(parse).collect()
     }
 
     /// The instances for which this event was reported, in order.
-    pub fn instances(&self, event: &str) -> Vec<String> {
+    pub(crate) fn instances(&self, event: &str) -> Vec<String> {
         let of_kind = |value: &Value| value["event"] == event;
         let name = |value: Value| value["instance"].as_str().unwrap_or_default().to_owned();
         self.events().into_iter().filter(of_kind).map(name).collect()
     }
 
     /// What was computed, sorted.
-    pub fn computed(&self) -> Vec<String> {
+    pub(crate) fn computed(&self) -> Vec<String> {
         let mut done = self.instances("done");
         done.sort();
         done

@@ -30,12 +30,12 @@ print(json.dumps({"event": "done"}), flush=True)
 "#;
 
 /// `pipe` takes the worker that lies beside it, so it is put beside this one.
-pub struct Teacher {
+pub(crate) struct Teacher {
     programs: tempfile::TempDir,
 }
 
 impl Teacher {
-    pub fn of(test: &PipelineTest) -> Self {
+    pub(crate) fn of(test: &PipelineTest) -> Self {
         let programs = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::hard_link(env!("CARGO_BIN_EXE_pipe"), programs.path().join("pipe")).unwrap();
         let worker = programs.path().join("pipe-worker");
@@ -45,7 +45,7 @@ impl Teacher {
         Self { programs }
     }
 
-    pub fn command(&self, test: &PipelineTest, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, test: &PipelineTest, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.programs.path().join("pipe"));
         command.current_dir(test.path()).args(arguments).env_remove("PIPE_CACHE").env_remove("PIPE_DATA_DIR");
         command

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-pub struct Browser {
+pub(crate) struct Browser {
     driver: Child,
     session: String,
     _profile: tempfile::TempDir,
@@ -18,11 +18,11 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 impl Browser {
     /// `None` where there is no browser; with `PIPE_CI=1` that is a failure.
-    pub fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         Self::start_with(true)
     }
 
-    pub fn start_without_scripts() -> Option<Self> {
+    pub(crate) fn start_without_scripts() -> Option<Self> {
         Self::start_with(false)
     }
 
@@ -79,34 +79,34 @@ impl Browser {
         Some(Self { driver, session: format!("{root}/{id}"), _profile: profile })
     }
 
-    pub fn open(&self, url: &str) -> &Self {
+    pub(crate) fn open(&self, url: &str) -> &Self {
         self.post("url", &json!({ "url": url }));
         self
     }
 
-    pub fn open_file(&self, path: &Path) -> &Self {
+    pub(crate) fn open_file(&self, path: &Path) -> &Self {
         self.open(&format!("file://{}", path.display()))
     }
 
     /// The value of a function's body.
     #[track_caller]
-    pub fn run(&self, script: &str) -> Value {
+    pub(crate) fn run(&self, script: &str) -> Value {
         self.post("execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    pub fn click(&self, selector: &str) -> &Self {
+    pub(crate) fn click(&self, selector: &str) -> &Self {
         let element = self.find(selector);
         self.post(&format!("element/{element}/click"), &json!({}));
         self
     }
 
-    pub fn type_into(&self, selector: &str, text: &str) -> &Self {
+    pub(crate) fn type_into(&self, selector: &str, text: &str) -> &Self {
         let element = self.find(selector);
         self.post(&format!("element/{element}/value"), &json!({ "text": text }));
         self
     }
 
-    pub fn text(&self, selector: &str) -> String {
+    pub(crate) fn text(&self, selector: &str) -> String {
         let element = self.find(selector);
         let text = call("GET", &format!("{}/element/{element}/text", self.session), &Value::Null);
         text.as_str().unwrap_or_default().to_owned()
@@ -114,7 +114,7 @@ impl Browser {
 
     /// Waits until a script's value is true.
     #[track_caller]
-    pub fn wait_for(&self, script: &str) {
+    pub(crate) fn wait_for(&self, script: &str) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.run(script) != Value::Bool(true) {
             assert!(
@@ -127,7 +127,7 @@ impl Browser {
     }
 
     /// What the browser complained of since it was last asked.
-    pub fn complaints(&self) -> Vec<String> {
+    pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.post("se/log", &json!({ "type": "browser" }));
         let entries = log.as_array().cloned().unwrap_or_default();
         entries.iter().map(|entry| entry["message"].as_str().unwrap_or_default().to_owned()).collect()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pipe_engine::runner::event::Event;
 
 #[derive(Default)]
-pub struct Feed {
+pub(super) struct Feed {
     state: Mutex<State>,
     news: Condvar,
 }
@@ -24,13 +24,13 @@ struct State {
 }
 
 /// One reader's place.
-pub struct Reader<'a> {
+pub(super) struct Reader<'a> {
     feed: &'a Feed,
     told: usize,
     number: u64,
 }
 
-pub enum News {
+pub(super) enum News {
     Lines(Vec<Arc<str>>),
     /// Nothing happened for as long as the reader would wait.
     Nothing,
@@ -38,7 +38,7 @@ pub enum News {
 }
 
 impl Feed {
-    pub fn tell(&self, event: &Event) {
+    pub(super) fn tell(&self, event: &Event) {
         let Ok(json) = serde_json::to_string(event) else { return };
         let json: Arc<str> = json.into();
         let mut state = self.lock();
@@ -59,7 +59,7 @@ impl Feed {
     }
 
     /// Nothing more will come. Waits for readers to have heard everything, but not long.
-    pub fn end(&self, patience: Duration) {
+    pub(super) fn end(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         let mut state = self.lock();
         state.ended = true;
@@ -74,7 +74,7 @@ impl Feed {
     }
 
     /// From the beginning.
-    pub fn reader(&self) -> Reader<'_> {
+    pub(super) fn reader(&self) -> Reader<'_> {
         self.lock().readers += 1;
         Reader { feed: self, told: 0, number: 0 }
     }
@@ -86,7 +86,7 @@ impl Feed {
 
 impl Reader<'_> {
     /// What happened since the last call.
-    pub fn next(&mut self, patience: Duration) -> News {
+    pub(super) fn next(&mut self, patience: Duration) -> News {
         let state = self.feed.lock();
         let waiting = |state: &mut State| !state.ended && state.number == self.number;
         let (state, _) = self

@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use page::page;
+pub(super) use page::page;
 
 use feed::Feed;
 use pipe_engine::runner::event::Event;
@@ -22,14 +22,14 @@ use server::Server;
 /// How long readers may take to hear of the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-pub struct Live {
+pub(super) struct Live {
     feed: Arc<Feed>,
     url: String,
 }
 
 impl Live {
     /// Listens on the loopback address only. Port 0: any that is free.
-    pub fn start(port: u16, page: &Page) -> std::io::Result<Self> {
+    pub(super) fn start(port: u16, page: &Page) -> std::io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
         let port = listener.local_addr()?.port();
         let token = token()?;
@@ -42,16 +42,16 @@ impl Live {
     }
 
     /// It holds the token that whoever looks at the page needs.
-    pub fn url(&self) -> &str {
+    pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    pub fn tell(&self, event: &Event) {
+    pub(super) fn tell(&self, event: &Event) {
         self.feed.tell(event);
     }
 
     /// Waits a moment, so that open pages hear how the run ended.
-    pub fn end(self) {
+    pub(super) fn end(self) {
         self.feed.end(FAREWELL);
     }
 }

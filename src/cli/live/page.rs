@@ -8,7 +8,7 @@ use pipe_report::page::html::{Html, el};
 use pipe_report::page::status::Status;
 use pipe_report::page::{Live, Page, Section};
 
-pub fn page(plan: &Plan, selected: &[bool]) -> Page {
+pub(crate) fn page(plan: &Plan, selected: &[bool]) -> Page {
     let pipeline = plan.pipeline();
     let asked: Vec<usize> = (0..plan.len()).filter(|&index| selected[index]).collect();
     let place = |index: usize| asked.iter().position(|&other| other == index);

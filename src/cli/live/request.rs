@@ -2,14 +2,14 @@
 
 /// The head of a request: all of it that matters here.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Request<'a> {
+pub(super) struct Request<'a> {
     method: &'a str,
     target: &'a str,
     host: &'a str,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub(super) enum Answer {
     Page,
     Events,
     Refused(&'static str),
@@ -17,7 +17,7 @@ pub enum Answer {
 
 impl<'a> Request<'a> {
     /// `None` if this is no request, or one that is not clear about its host.
-    pub fn parse(head: &'a str) -> Option<Self> {
+    pub(super) fn parse(head: &'a str) -> Option<Self> {
         let mut lines = head.split("\r\n");
         let mut words = lines.next()?.split(' ');
         let (method, target, version) = (words.next()?, words.next()?, words.next()?);
@@ -34,7 +34,7 @@ impl<'a> Request<'a> {
     }
 
     /// The host is looked at first: a page elsewhere whose name was made to lead here (DNS rebinding) sends its own.
-    pub fn judge(&self, token: &str, port: u16) -> Answer {
+    pub(super) fn judge(&self, token: &str, port: u16) -> Answer {
         let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         if !ours.iter().any(|host| host == self.host) {
             return Answer::Refused("421 Misdirected Request");

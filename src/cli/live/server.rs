@@ -18,7 +18,7 @@ const ALIVE: Duration = Duration::from_secs(10);
 /// Events go out in bundles, at most this often.
 const BUNDLE: Duration = Duration::from_millis(100);
 
-pub struct Server {
+pub(super) struct Server {
     pub feed: Arc<Feed>,
     pub html: String,
     pub policy: String,
@@ -28,7 +28,7 @@ pub struct Server {
 
 impl Server {
     /// Until the process ends.
-    pub fn run(self, listener: &TcpListener) {
+    pub(super) fn run(self, listener: &TcpListener) {
         let server = Arc::new(self);
         let open = Arc::new(AtomicUsize::new(0));
         for stream in listener.incoming() {

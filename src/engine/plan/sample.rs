@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::spec::pipeline::{Input, Instance, InstanceId, InstanceIndex, Pipeline, Resources, Source};
 use pipe_core::kind::{FILE, OutputDecl, Program};
 
-pub fn pipeline(instances: Vec<Instance>) -> Pipeline {
+pub(crate) fn pipeline(instances: Vec<Instance>) -> Pipeline {
     let file = PathBuf::from("sample.yaml");
     Pipeline {
         name: "sample".into(),
@@ -20,7 +20,7 @@ pub fn pipeline(instances: Vec<Instance>) -> Pipeline {
 }
 
 /// A stage with one output, `out`, that takes `in<N>` from the `N`th stage of the pipeline.
-pub fn stage(name: &str, needs: &[usize]) -> Instance {
+pub(crate) fn stage(name: &str, needs: &[usize]) -> Instance {
     let input = |&producer: &usize| Input {
         slot: format!("in{producer}"),
         many: false,

@@ -17,7 +17,7 @@ use pipe_core::kind::{FILE, Program};
 use pipe_core::protocol::{Job, JobInput, WorkerEvent};
 
 /// All that is needed to compute one instance.
-pub struct Attempt<'a> {
+pub(super) struct Attempt<'a> {
     pub instance: &'a Instance,
     pub name: &'a str,
     pub store: &'a Store,
@@ -34,7 +34,7 @@ pub struct Attempt<'a> {
 }
 
 /// What an attempt tells while it goes on.
-pub enum Note {
+pub(super) enum Note {
     Worker(WorkerEvent),
     /// It failed, and the next try begins.
     Retry {
@@ -45,7 +45,7 @@ pub enum Note {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Failure {
+pub(super) struct Failure {
     pub error: String,
     pub stderr_tail: String,
     /// It ended because we asked it to.
@@ -58,7 +58,7 @@ pub struct Failure {
 
 impl Failure {
     /// A failure that has nothing to do with the stage's own program.
-    pub fn plain(error: impl Into<String>) -> Self {
+    pub(super) fn plain(error: impl Into<String>) -> Self {
         Self {
             error: error.into(),
             stderr_tail: String::new(),
@@ -75,7 +75,11 @@ const TAIL_BYTES: u64 = 16 << 10;
 
 impl Attempt<'_> {
     /// Tries as often as the stage asks for. The right is consumed by the commit of a success.
-    pub fn perform(self, right: WriteRight<'_>, tell: &mut dyn FnMut(Note)) -> Result<Manifest, Failure> {
+    pub(super) fn perform(
+        self,
+        right: WriteRight<'_>,
+        tell: &mut dyn FnMut(Note),
+    ) -> Result<Manifest, Failure> {
         let mut attempt = 1;
         loop {
             let slot = self.slots.take().map_err(Failure::plain)?;

@@ -18,7 +18,7 @@ use super::stop::Urgency;
 /// The groups that run now. A group's number is removed before its leader is reaped, so that a
 /// signal can never reach a stranger to whom the number was given afterwards.
 #[derive(Debug, Default)]
-pub struct Children {
+pub(super) struct Children {
     running: Mutex<Running>,
 }
 
@@ -29,7 +29,7 @@ struct Running {
 }
 
 /// A child that has been started and must be waited for.
-pub struct ChildProcess<'a> {
+pub(super) struct ChildProcess<'a> {
     children: &'a Children,
     pub process: Child,
     pid: Pid,
@@ -38,7 +38,7 @@ pub struct ChildProcess<'a> {
 
 impl Children {
     /// Starts the command. It dies with the calling thread, which therefore has to wait for it.
-    pub fn spawn(&self, command: &mut Command) -> io::Result<ChildProcess<'_>> {
+    pub(super) fn spawn(&self, command: &mut Command) -> io::Result<ChildProcess<'_>> {
         let runner = getpid();
         command.process_group(0);
         // SAFETY: between fork and exec only two system calls are made, without allocation and
@@ -65,7 +65,7 @@ impl Children {
         Ok(ChildProcess { children: self, process, pid, started })
     }
 
-    pub fn stop(&self, urgency: Urgency) {
+    pub(super) fn stop(&self, urgency: Urgency) {
         let mut running = self.lock();
         running.stopping = Some(urgency);
         for &group in &running.groups {
@@ -75,7 +75,7 @@ impl Children {
         }
     }
 
-    pub fn is_stopping(&self) -> bool {
+    pub(super) fn is_stopping(&self) -> bool {
         self.lock().stopping.is_some()
     }
 
@@ -95,18 +95,18 @@ fn signal(group: Pid, urgency: Urgency) {
 
 impl ChildProcess<'_> {
     /// Whether it has ended; it stays a zombie until [`ChildProcess::wait`].
-    pub fn has_ended(&self) -> io::Result<bool> {
+    pub(super) fn has_ended(&self) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         Ok(waitid(WaitId::Pid(self.pid), options)?.is_some())
     }
 
     /// Ends its whole group, also after it has ended itself.
-    pub fn kill(&self) {
+    pub(super) fn kill(&self) {
         signal(self.pid, Urgency::Now);
     }
 
     /// Waits for its end, ends what it left running in its group, and says what it used.
-    pub fn wait(self) -> io::Result<(Exit, Usage)> {
+    pub(super) fn wait(self) -> io::Result<(Exit, Usage)> {
         while let Err(error) = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             if error != rustix::io::Errno::INTR {
                 return Err(error.into());

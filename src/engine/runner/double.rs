@@ -11,19 +11,19 @@ use pipe_core::protocol::WorkerEvent;
 type Act = Box<dyn Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), Broken> + Sync>;
 
 #[derive(Default)]
-pub struct Double {
+pub(super) struct Double {
     acts: BTreeMap<String, Act>,
     ran: Mutex<Vec<String>>,
     pub stopped: Arc<Mutex<Option<Urgency>>>,
 }
 
 impl Double {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::default()
     }
 
     /// Has the instance of this name do something else than write its text.
-    pub fn with(
+    pub(super) fn with(
         mut self,
         name: &str,
         act: impl Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), Broken> + Sync + 'static,
@@ -33,13 +33,13 @@ impl Double {
     }
 
     /// What ran, in the order in which it started.
-    pub fn ran(&self) -> Vec<String> {
+    pub(super) fn ran(&self) -> Vec<String> {
         self.ran.lock().unwrap().clone()
     }
 }
 
 /// The stage's text, or else its name, followed by the content of its inputs in brackets.
-pub fn write_text(task: &Task) -> Result<(), Broken> {
+pub(super) fn write_text(task: &Task) -> Result<(), Broken> {
     let params = &task.instance.params;
     let text = params.get("text").or(params.get("name")).and_then(|text| text.as_str()).unwrap_or_default();
     let inputs: String = task

@@ -5,14 +5,14 @@ use rustix::process::Signal;
 use super::executor::Usage;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
+pub(super) enum Exit {
     Code(i32),
     Signal(i32),
 }
 
 impl Exit {
     /// From the status that `wait` gives.
-    pub fn from_wait_status(status: i32) -> Self {
+    pub(super) fn from_wait_status(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             Self::Signal(libc::WTERMSIG(status))
         } else {
@@ -20,13 +20,13 @@ impl Exit {
         }
     }
 
-    pub fn is_success(self) -> bool {
+    pub(super) fn is_success(self) -> bool {
         self == Self::Code(0)
     }
 
     /// Why the process failed. `out_of_memory` says whether the kernel counted an out-of-memory
     /// kill meanwhile; `None` where it does not tell.
-    pub fn explain(self, usage: Usage, out_of_memory: Option<bool>) -> String {
+    pub(super) fn explain(self, usage: Usage, out_of_memory: Option<bool>) -> String {
         match self {
             Self::Code(127) => "it ended with exit code 127: the shell did not find a program".to_owned(),
             Self::Code(126) => "it ended with exit code 126: a program could not be executed".to_owned(),

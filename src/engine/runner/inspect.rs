@@ -14,7 +14,7 @@ use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
 use crate::store::manifest::{Manifest, Stored};
 use crate::store::{self, FailedAttempt, Lookup, PipelineState, Store};
 
-pub struct Inspector<'a> {
+pub(super) struct Inspector<'a> {
     plan: &'a Plan,
     store: &'a Store,
     project: &'a Path,
@@ -27,7 +27,7 @@ pub struct Inspector<'a> {
 }
 
 /// An instance with the content of its inputs and what follows from it.
-pub struct Prepared {
+pub(super) struct Prepared {
     pub parts: KeyParts,
     pub key: StageKey,
     /// By input and by source, in the instance's order.
@@ -35,13 +35,13 @@ pub struct Prepared {
 }
 
 #[derive(Debug, Clone)]
-pub enum Content {
+pub(super) enum Content {
     Stored(Stored),
     Source(store::Source),
 }
 
 impl Content {
-    pub fn blob(&self) -> BlobId {
+    pub(super) fn blob(&self) -> BlobId {
         match self {
             Self::Stored(stored) => stored.blob,
             Self::Source(source) => source.blob,
@@ -50,13 +50,13 @@ impl Content {
 }
 
 /// What the store says of an instance.
-pub enum Finding {
+pub(super) enum Finding {
     Hit(Box<Manifest>),
     Miss(Why),
 }
 
 impl<'a> Inspector<'a> {
-    pub fn new(plan: &'a Plan, store: &'a Store, project: &'a Path) -> Self {
+    pub(super) fn new(plan: &'a Plan, store: &'a Store, project: &'a Path) -> Self {
         Self {
             plan,
             store,
@@ -68,21 +68,21 @@ impl<'a> Inspector<'a> {
         }
     }
 
-    pub fn name(&self, index: InstanceIndex) -> &str {
+    pub(super) fn name(&self, index: InstanceIndex) -> &str {
         &self.names[index.0]
     }
 
-    pub fn outputs(&self, index: InstanceIndex) -> Option<&BTreeMap<String, Stored>> {
+    pub(super) fn outputs(&self, index: InstanceIndex) -> Option<&BTreeMap<String, Stored>> {
         self.outputs[index.0].as_ref()
     }
 
     /// The instance has a result: what needs it can be prepared.
-    pub fn learn(&mut self, index: InstanceIndex, manifest: Manifest) {
+    pub(super) fn learn(&mut self, index: InstanceIndex, manifest: Manifest) {
         self.outputs[index.0] = Some(manifest.outputs);
     }
 
     /// The key of an instance whose inputs are all known; a sentence where one cannot be read.
-    pub fn prepare(&mut self, index: InstanceIndex) -> Result<Prepared, String> {
+    pub(super) fn prepare(&mut self, index: InstanceIndex) -> Result<Prepared, String> {
         let instance = self.plan.instance(index);
         let mut inputs = Vec::with_capacity(instance.inputs.len());
         for input in &instance.inputs {
@@ -121,7 +121,7 @@ impl<'a> Inspector<'a> {
         }
     }
 
-    pub fn look_up(&self, index: InstanceIndex, prepared: &Prepared) -> Finding {
+    pub(super) fn look_up(&self, index: InstanceIndex, prepared: &Prepared) -> Finding {
         match self.store.lookup(&prepared.key) {
             Lookup::Hit(manifest) => Finding::Hit(manifest),
             Lookup::Miss => Finding::Miss(self.why(index, prepared)),
@@ -142,7 +142,7 @@ impl<'a> Inspector<'a> {
     }
 
     /// The reason that is known before the inputs are: what else than they has changed.
-    pub fn known_so_far(&self, index: InstanceIndex) -> Option<Why> {
+    pub(super) fn known_so_far(&self, index: InstanceIndex) -> Option<Why> {
         let Some(last) = self.last(index) else { return Some(self.untried(index)) };
         let record = self.store.record(last)?;
         let without_inputs = |parts: &KeyParts| {
@@ -167,7 +167,7 @@ impl<'a> Inspector<'a> {
     }
 
     /// How long the instance took when it last ran.
-    pub fn last_seconds(&self, index: InstanceIndex) -> Option<f64> {
+    pub(super) fn last_seconds(&self, index: InstanceIndex) -> Option<f64> {
         self.store.record(self.last(index)?).map(|record| record.seconds)
     }
 
@@ -177,7 +177,7 @@ impl<'a> Inspector<'a> {
 }
 
 /// The result that the caller wants to be taken for an instance, if the store has it.
-pub fn known(store: &Store, options: &Options, index: InstanceIndex) -> Option<Box<Manifest>> {
+pub(super) fn known(store: &Store, options: &Options, index: InstanceIndex) -> Option<Box<Manifest>> {
     match store.lookup(options.known.get(&index)?) {
         Lookup::Hit(manifest) => Some(manifest),
         Lookup::Miss | Lookup::Damaged(_) => None,

@@ -7,7 +7,7 @@ use super::event::{Event, Summary};
 use crate::store::{RunLog, StoreError};
 use pipe_core::protocol::LogLevel;
 
-pub struct Journal<'a> {
+pub(super) struct Journal<'a> {
     log: RunLog<'a>,
     consumer: &'a mut dyn FnMut(Event),
     /// When an instance's progress was last written down; the consumer hears all of it.
@@ -19,15 +19,15 @@ pub struct Journal<'a> {
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl<'a> Journal<'a> {
-    pub fn new(log: RunLog<'a>, consumer: &'a mut dyn FnMut(Event)) -> Self {
+    pub(super) fn new(log: RunLog<'a>, consumer: &'a mut dyn FnMut(Event)) -> Self {
         Self { log, consumer, noted: HashMap::new(), broken: false }
     }
 
-    pub fn run(&self) -> &str {
+    pub(super) fn run(&self) -> &str {
         self.log.id()
     }
 
-    pub fn emit(&mut self, event: Event) {
+    pub(super) fn emit(&mut self, event: Event) {
         if self.worth_keeping(&event) {
             let written = self.log.append(&event);
             self.complain(written);
@@ -36,16 +36,16 @@ impl<'a> Journal<'a> {
     }
 
     /// Before waiting for anything: what has happened is to be seen in the log.
-    pub fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         let written = self.log.flush();
         self.complain(written);
     }
 
-    pub fn warn(&mut self, instance: Option<&str>, message: String) {
+    pub(super) fn warn(&mut self, instance: Option<&str>, message: String) {
         self.emit(Event::Log { instance: instance.map(str::to_owned), level: LogLevel::Warning, message });
     }
 
-    pub fn finish(mut self, summary: &Summary) {
+    pub(super) fn finish(mut self, summary: &Summary) {
         self.emit(Event::RunFinished { summary: summary.clone() });
         if let Err(error) = self.log.finish(summary) {
             let message = format!("the end of this run could not be written down: {error}");

@@ -13,7 +13,7 @@ use super::child::ChildProcess;
 use pipe_core::protocol::{LogLevel, WorkerEvent};
 
 /// What becomes of the bytes of a stream.
-pub trait Ear {
+pub(super) trait Ear {
     fn hear(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Nothing has come for so long.
@@ -27,7 +27,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const PIPE_CAPACITY: usize = 64 << 10;
 
 /// Listens to both streams of a child that was started with pipes for them.
-pub fn until_the_end(
+pub(super) fn until_the_end(
     child: &mut ChildProcess<'_>,
     stdout: &mut dyn Ear,
     stderr: &mut dyn Ear,
@@ -96,13 +96,13 @@ fn wait_for_data(
 }
 
 /// Keeps a stream in a file, which is not made before there is something to keep.
-pub struct Kept<'a> {
+pub(super) struct Kept<'a> {
     path: &'a Path,
     file: Option<File>,
 }
 
 impl<'a> Kept<'a> {
-    pub fn at(path: &'a Path) -> Self {
+    pub(super) fn at(path: &'a Path) -> Self {
         Self { path, file: None }
     }
 }
@@ -120,7 +120,7 @@ impl Ear for Kept<'_> {
 const LONGEST_LINE: usize = 1 << 20;
 
 /// Puts the bytes of a worker together into lines, and lines into events.
-pub struct Events<'a> {
+pub(super) struct Events<'a> {
     report: &'a mut dyn FnMut(WorkerEvent),
     line: Vec<u8>,
     /// Silence that is worth a warning, unless there has been one.
@@ -131,12 +131,12 @@ pub struct Events<'a> {
 }
 
 impl<'a> Events<'a> {
-    pub fn new(report: &'a mut dyn FnMut(WorkerEvent), tolerated: Duration) -> Self {
+    pub(super) fn new(report: &'a mut dyn FnMut(WorkerEvent), tolerated: Duration) -> Self {
         Self { report, line: Vec::new(), tolerated: Some(tolerated), done: false, failed: None }
     }
 
     /// Understands what came last, even without the end of its line.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         let line = std::mem::take(&mut self.line);
         match serde_json::from_slice(&line) {
             Ok(WorkerEvent::Alive) => {}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A sentence if a declared output is not there, or is a link. `directory` is where a command
 /// works: if something else is there, the sentence names it.
-pub fn check(outputs: &BTreeMap<String, PathBuf>, directory: &Path) -> Result<(), String> {
+pub(super) fn check(outputs: &BTreeMap<String, PathBuf>, directory: &Path) -> Result<(), String> {
     let mut missing = Vec::new();
     for (name, path) in outputs {
         match path.symlink_metadata() {
@@ -33,7 +33,7 @@ pub fn check(outputs: &BTreeMap<String, PathBuf>, directory: &Path) -> Result<()
 
 /// Files and directories in a command's working directory that it did not declare, by name;
 /// directories end with `/`. `in/` is ours.
-pub fn undeclared(outputs: &BTreeMap<String, PathBuf>, directory: &Path) -> Vec<String> {
+pub(super) fn undeclared(outputs: &BTreeMap<String, PathBuf>, directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     collect(outputs, directory, directory, &mut found);
     found.sort_unstable();
@@ -59,7 +59,7 @@ fn collect(outputs: &BTreeMap<String, PathBuf>, root: &Path, directory: &Path, f
 }
 
 /// What to tell the user of undeclared files.
-pub fn warning(undeclared: &[String]) -> Option<String> {
+pub(super) fn warning(undeclared: &[String]) -> Option<String> {
     (!undeclared.is_empty()).then(|| {
         format!(
             "it also wrote {}, which it does not declare and which was not kept; \

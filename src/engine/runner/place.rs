@@ -9,7 +9,7 @@ use pipe_core::digest::BlobId;
 
 /// Makes `path` hold the artifact. `placed` is what we put there last: if something else is there
 /// now, it is the user's, and stays unless `overwrite`.
-pub fn place(
+pub(super) fn place(
     store: &Store,
     stored: &Stored,
     path: &Path,

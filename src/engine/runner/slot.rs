@@ -13,13 +13,13 @@ use std::sync::{Mutex, PoisonError};
 use crate::store::{Scratch, Store};
 
 /// The slots that nobody uses at the moment.
-pub struct Slots<'a> {
+pub(super) struct Slots<'a> {
     store: &'a Store,
     free: Mutex<Vec<Slot>>,
 }
 
 #[derive(Debug)]
-pub struct Slot {
+pub(super) struct Slot {
     scratch: Scratch,
     mode: u32,
 }
@@ -29,12 +29,12 @@ const KEPT: [&str; 2] = ["work", "tmp"];
 const INPUTS: &str = "in";
 
 impl<'a> Slots<'a> {
-    pub fn new(store: &'a Store) -> Self {
+    pub(super) fn new(store: &'a Store) -> Self {
         Self { store, free: Mutex::default() }
     }
 
     /// An empty slot; a sentence if there can be none.
-    pub fn take(&self) -> Result<Slot, String> {
+    pub(super) fn take(&self) -> Result<Slot, String> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match free {
             Some(slot) => Ok(slot),
@@ -43,7 +43,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Takes back a slot whose stage ended well.
-    pub fn put_back(&self, slot: Slot) {
+    pub(super) fn put_back(&self, slot: Slot) {
         if slot.empty().unwrap_or(false) {
             self.free.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
         }
@@ -63,12 +63,12 @@ impl Slot {
         }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.scratch
     }
 
     /// The working directory: empty, or with an empty `in`.
-    pub fn work(&self) -> PathBuf {
+    pub(super) fn work(&self) -> PathBuf {
         self.scratch.join("work")
     }
 

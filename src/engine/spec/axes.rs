@@ -36,7 +36,7 @@ impl<'a> Known<'a> {
 
 impl<'a> Resolver<'a> {
     /// Reports axes and values that nothing has which flows in.
-    pub fn check_axes(&self, problems: &mut Problems) {
+    pub(super) fn check_axes(&self, problems: &mut Problems) {
         // A value that a stage with problems has on an axis may be what is wrong with it.
         let values_known = self.members.iter().all(|member| member.checked.is_some());
         for member in self.members {

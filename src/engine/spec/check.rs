@@ -31,7 +31,7 @@ pub(super) struct Checker<'a> {
 impl Checker<'_> {
     /// `None` after problems. `texts` are the parameters of this stage that were found to take
     /// interpolated numbers as text; it is shared by the instances of a stage.
-    pub fn check(
+    pub(super) fn check(
         &self,
         content: &Content,
         draft: &InstanceDraft,
@@ -50,7 +50,7 @@ impl Checker<'_> {
         Some(Checked { body, content: checked, resources, retries: settings.retries.unwrap_or(0), compare })
     }
 
-    pub fn instance_scope<'s>(&'s self, draft: &'s InstanceDraft) -> InstanceScope<'s> {
+    pub(super) fn instance_scope<'s>(&'s self, draft: &'s InstanceDraft) -> InstanceScope<'s> {
         InstanceScope {
             pipeline: self.scope,
             id: &draft.id,

@@ -25,7 +25,7 @@ pub(super) struct FileReader<'a> {
 impl FileReader<'_> {
     /// The file with everything that it extends under it. `None` if a file has no content to
     /// work with; then the problems say why.
-    pub fn read(&mut self, file: &Path) -> Option<Node> {
+    pub(super) fn read(&mut self, file: &Path) -> Option<Node> {
         match (self.read)(file) {
             Ok(bytes) => self.read_bytes(file, bytes, &mut Vec::new()),
             Err(error) => {

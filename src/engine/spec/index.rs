@@ -39,7 +39,7 @@ struct Axis<'a> {
 
 impl<'a> Index<'a> {
     /// The instances of one stage must stand together.
-    pub fn new(ids: impl IntoIterator<Item = &'a InstanceId>) -> Self {
+    pub(super) fn new(ids: impl IntoIterator<Item = &'a InstanceId>) -> Self {
         let mut index = Self::default();
         for (position, id) in ids.into_iter().enumerate() {
             index.push(position, id);
@@ -48,7 +48,7 @@ impl<'a> Index<'a> {
     }
 
     /// Makes a stage known that has no instances because something is wrong with it.
-    pub fn add_empty(&mut self, name: &'a str) {
+    pub(super) fn add_empty(&mut self, name: &'a str) {
         self.by_name.entry(name).or_insert_with(|| {
             self.stages.push(Stage { name, first: 0, count: 0, axes: Vec::new() });
             self.stages.len() - 1
@@ -75,13 +75,13 @@ impl<'a> Index<'a> {
         stage.count += 1;
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &'a str> + Clone {
+    pub(super) fn names(&self) -> impl Iterator<Item = &'a str> + Clone {
         self.stages.iter().map(|stage| stage.name)
     }
 
     /// The positions of the instances that a reference means, ascending. Empty only for a stage
     /// that was made known by [`Self::add_empty`].
-    pub fn find(&self, reference: &StageRef) -> Result<Vec<usize>, SelectError> {
+    pub(super) fn find(&self, reference: &StageRef) -> Result<Vec<usize>, SelectError> {
         let Some(stage) = self.by_name.get(reference.stage()).map(|&stage| &self.stages[stage]) else {
             return Err(SelectError {
                 message: format!("there is no stage `{}`", reference.stage()),

@@ -44,33 +44,33 @@ pub(super) enum Step {
 }
 
 impl Node {
-    pub fn entries(&self) -> &[Entry] {
+    pub(super) fn entries(&self) -> &[Entry] {
         match &self.data {
             Data::Map(entries) => entries,
             _ => &[],
         }
     }
 
-    pub fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
-    pub fn get(&self, key: &str) -> Option<&Node> {
+    pub(super) fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    pub fn as_text(&self) -> Option<&str> {
+    pub(super) fn as_text(&self) -> Option<&str> {
         match &self.data {
             Data::Scalar(Scalar::Text(text)) => Some(text),
             _ => None,
         }
     }
 
-    pub fn is_null(&self) -> bool {
+    pub(super) fn is_null(&self) -> bool {
         self.data == Data::Scalar(Scalar::Null)
     }
 
-    pub fn is_map(&self) -> bool {
+    pub(super) fn is_map(&self) -> bool {
         matches!(self.data, Data::Map(_))
     }
 
@@ -94,23 +94,23 @@ impl Node {
         node
     }
 
-    pub fn locate(&self, path: &[Step]) -> Span {
+    pub(super) fn locate(&self, path: &[Step]) -> Span {
         self.follow(path).span
     }
 
     /// As [`Self::locate`], but the key rather than its value.
-    pub fn locate_key(&self, path: &[Step]) -> Span {
+    pub(super) fn locate_key(&self, path: &[Step]) -> Span {
         let Some((Step::Key(key), parent)) = path.split_last() else { return self.locate(path) };
         let parent = self.follow(parent);
         parent.entry(key).map_or(parent.span, |entry| entry.key_span)
     }
 
     /// Whether what stands at a path came in by `${...}`.
-    pub fn is_interpolated(&self, path: &[Step]) -> bool {
+    pub(super) fn is_interpolated(&self, path: &[Step]) -> bool {
         self.follow(path).as_text().is_some_and(|text| text.contains("${"))
     }
 
-    pub fn to_value(&self) -> Value {
+    pub(super) fn to_value(&self) -> Value {
         match &self.data {
             Data::Scalar(scalar) => scalar.into(),
             Data::List(items) => Value::Sequence(items.iter().map(Node::to_value).collect()),

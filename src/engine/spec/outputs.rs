@@ -23,7 +23,7 @@ pub(super) struct Placer<'a> {
 }
 
 impl Placer<'_> {
-    pub fn place(&mut self, outputs: &Outputs, node: &Node) -> Vec<Placement> {
+    pub(super) fn place(&mut self, outputs: &Outputs, node: &Node) -> Vec<Placement> {
         let mut placed = Vec::new();
         match outputs {
             Outputs::List(references) => {

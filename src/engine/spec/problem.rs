@@ -18,27 +18,27 @@ pub(super) struct Problem {
 }
 
 impl Problem {
-    pub fn new(span: Span, message: impl Into<String>) -> Self {
+    pub(super) fn new(span: Span, message: impl Into<String>) -> Self {
         Self { span, message: message.into(), hint: None, notes: Vec::new(), earlier: None }
     }
 
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    pub fn maybe_hint(mut self, hint: Option<String>) -> Self {
+    pub(super) fn maybe_hint(mut self, hint: Option<String>) -> Self {
         self.hint = self.hint.or(hint);
         self
     }
 
-    pub fn note(mut self, note: impl Into<String>) -> Self {
+    pub(super) fn note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
     /// Points at another place that has to do with it: "first given at".
-    pub fn earlier(mut self, what: &'static str, span: Span) -> Self {
+    pub(super) fn earlier(mut self, what: &'static str, span: Span) -> Self {
         self.earlier = Some((what, span));
         self
     }
@@ -54,7 +54,7 @@ pub(super) struct Problems {
 }
 
 impl Problems {
-    pub fn push(&mut self, problem: Problem) {
+    pub(super) fn push(&mut self, problem: Problem) {
         if !self.seen.insert((problem.span, problem.message.clone())) {
             return;
         }
@@ -66,17 +66,17 @@ impl Problems {
     }
 
     /// [`Self::push`] at the end of a function that then has nothing to give.
-    pub fn refuse<T>(&mut self, problem: Problem) -> Option<T> {
+    pub(super) fn refuse<T>(&mut self, problem: Problem) -> Option<T> {
         self.push(problem);
         None
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// `None` if nothing was collected.
-    pub fn into_diagnostics(mut self, sources: &Sources) -> Option<Diagnostics> {
+    pub(super) fn into_diagnostics(mut self, sources: &Sources) -> Option<Diagnostics> {
         self.list.sort_by_key(|problem| problem.span);
         let last = self.list.len().saturating_sub(1);
         let diagnostics = self.list.into_iter().enumerate().map(|(position, problem)| {

@@ -27,7 +27,7 @@ pub(super) struct Member<'a> {
 
 impl Member<'_> {
     /// Says which instance has it, where a stage has several.
-    pub fn problem(&self, span: Span, error: SelectError) -> Problem {
+    pub(super) fn problem(&self, span: Span, error: SelectError) -> Problem {
         let problem = Problem::new(span, error.message).maybe_hint(error.hint);
         let id = &self.draft.id;
         if id.axes.is_empty() { problem } else { problem.note(format!("in the instance `{id}`")) }
@@ -75,7 +75,7 @@ type Found<'a> = Vec<(usize, &'a OutputDecl)>;
 
 impl<'a> Resolver<'a> {
     /// The inputs of every member. After problems they are incomplete.
-    pub fn inputs(&self, problems: &mut Problems) -> Vec<Vec<Input>> {
+    pub(super) fn inputs(&self, problems: &mut Problems) -> Vec<Vec<Input>> {
         let inputs: Vec<Vec<Input>> = self
             .members
             .iter()
@@ -147,7 +147,7 @@ impl<'a> Resolver<'a> {
 
     /// The outputs that a reference means. Empty if that cannot be known because of a problem
     /// that was reported elsewhere.
-    pub fn find(
+    pub(super) fn find(
         &self,
         reference: &StageRef,
         accepts: ArtifactType,
@@ -235,7 +235,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// The output that a reference names, or else all outputs, of every instance that it means.
-    pub fn all_outputs(&self, reference: &StageRef) -> Result<Found<'a>, SelectError> {
+    pub(super) fn all_outputs(&self, reference: &StageRef) -> Result<Found<'a>, SelectError> {
         if reference.output().is_some() {
             return self.find(reference, ANY, true, Needs::Path);
         }
@@ -284,7 +284,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Where a reference is written.
-    pub fn span(&self, member: &Member, parameter: &str, text: &str) -> Span {
+    pub(super) fn span(&self, member: &Member, parameter: &str, text: &str) -> Span {
         let Some(content) = &member.stage.content else { return member.stage.name_span };
         let mut scope = self.checker.instance_scope(member.draft);
         let whole = content.body.get(parameter).map_or(content.kind_span, |node| node.span);

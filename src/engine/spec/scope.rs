@@ -49,7 +49,7 @@ struct Declared<'a> {
 
 impl<'a> Scope<'a> {
     /// Resolves every variable, so that a mistake in one that nobody uses is found too.
-    pub fn new(
+    pub(super) fn new(
         vars: Option<&'a Node>,
         env: Option<&'a Node>,
         environment: &'a dyn Fn(&str) -> Option<String>,

@@ -23,12 +23,12 @@ pub(super) struct Span {
 
 impl Span {
     /// The text as a whole: line 0.
-    pub fn whole(file: FileId) -> Self {
+    pub(super) fn whole(file: FileId) -> Self {
         let nowhere = Position { line: 0, column: 0 };
         Self { file, start: nowhere, end: nowhere }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }
 }
@@ -42,7 +42,7 @@ pub(super) struct Source {
 
 impl Source {
     /// The text of a line, counted from 1, without its line break.
-    pub fn line(&self, number: usize) -> &str {
+    pub(super) fn line(&self, number: usize) -> &str {
         let mut rest = self.text.as_str();
         for _ in 1..number {
             let Some(at) = rest.find(['\n', '\r']) else { return "" };
@@ -59,20 +59,20 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub fn add(&mut self, path: impl Into<PathBuf>, text: String) -> FileId {
+    pub(super) fn add(&mut self, path: impl Into<PathBuf>, text: String) -> FileId {
         self.sources.push(Source { path: path.into(), text });
         FileId(self.sources.len() as u32 - 1)
     }
 
-    pub fn get(&self, file: FileId) -> &Source {
+    pub(super) fn get(&self, file: FileId) -> &Source {
         &self.sources[file.0 as usize]
     }
 
-    pub fn paths(&self) -> Vec<PathBuf> {
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
         self.sources.iter().map(|source| source.path.clone()).collect()
     }
 
-    pub fn path(&self, file: FileId) -> &Path {
+    pub(super) fn path(&self, file: FileId) -> &Path {
         &self.get(file).path
     }
 }

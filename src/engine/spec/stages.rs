@@ -58,7 +58,7 @@ pub(super) struct StageReader<'a, 'p> {
 }
 
 impl<'a> StageReader<'a, '_> {
-    pub fn read(&mut self, stages: &'a Node) -> Vec<Stage<'a>> {
+    pub(super) fn read(&mut self, stages: &'a Node) -> Vec<Stage<'a>> {
         let mut read = Vec::with_capacity(stages.entries().len());
         for entry in stages.entries() {
             if !is_name(&entry.key) {

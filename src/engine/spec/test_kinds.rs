@@ -299,7 +299,7 @@ pub(super) struct Project<'a> {
 }
 
 impl Project<'_> {
-    pub fn load(&self) -> Result<Pipeline, Diagnostics> {
+    pub(super) fn load(&self) -> Result<Pipeline, Diagnostics> {
         let environment = |name: &str| {
             self.env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };

@@ -96,7 +96,7 @@ impl Subject<'_> {
     }
 
     /// A problem with the value at a path such as `optimiser.lr`.
-    pub fn complaint(&self, field: &str, message: &str, hint: Option<String>) -> Problem {
+    pub(super) fn complaint(&self, field: &str, message: &str, hint: Option<String>) -> Problem {
         let path = parse_path(field);
         let written =
             |path: &[Step]| matches!(path.first(), Some(Step::Key(key)) if self.node.get(key).is_some());

@@ -307,13 +307,13 @@ pub(super) mod tests {
     use super::*;
 
     /// Answers each request with what `answer` makes of its number and its head, then closes.
-    pub struct Server {
+    pub(crate) struct Server {
         pub address: String,
         pub requests: Arc<Mutex<Vec<String>>>,
     }
 
     impl Server {
-        pub fn start(answer: impl Fn(usize, &str) -> Vec<u8> + Send + 'static) -> Self {
+        pub(crate) fn start(answer: impl Fn(usize, &str) -> Vec<u8> + Send + 'static) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = format!("http://{}", listener.local_addr().unwrap());
             let requests = Arc::new(Mutex::new(Vec::new()));
@@ -334,7 +334,7 @@ pub(super) mod tests {
         }
     }
 
-    pub fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    pub(crate) fn answer(status: &str, headers: &str, body: &[u8]) -> Vec<u8> {
         let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}\r\n");
         [head.as_bytes(), body].concat()
     }

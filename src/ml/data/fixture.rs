@@ -3,11 +3,11 @@
 use super::csr::Csr;
 
 /// A matrix of ones from the column numbers of each row.
-pub fn ones(cols: usize, rows: &[Vec<u32>]) -> Csr {
+pub(super) fn ones(cols: usize, rows: &[Vec<u32>]) -> Csr {
     Csr::from_rows(cols, rows)
 }
 
-pub fn weighted(cols: usize, rows: &[Vec<(u32, f32)>]) -> Csr {
+pub(super) fn weighted(cols: usize, rows: &[Vec<(u32, f32)>]) -> Csr {
     let mut indptr = vec![0u64];
     indptr.extend(rows.iter().scan(0, |end, row| {
         *end += row.len() as u64;

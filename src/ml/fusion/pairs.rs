@@ -16,7 +16,7 @@ pub struct PairOptions {
     pub seed: u64,
 }
 
-pub fn sample(
+pub(super) fn sample(
     fusion: &Fusion,
     tables: &[ScoreTable],
     labels: &Csr,

@@ -4,7 +4,7 @@
 use crate::softplus::softplus;
 use rayon::prelude::*;
 
-pub struct Sample {
+pub(super) struct Sample {
     pub columns: usize,
     /// One row of columns per pair.
     pub x: Vec<f64>,
@@ -37,7 +37,7 @@ impl Sample {
 }
 
 /// The weights of the columns, then the constant. `None` if some number is not finite.
-pub fn fit(sample: &Sample) -> Option<Vec<f64>> {
+pub(super) fn fit(sample: &Sample) -> Option<Vec<f64>> {
     let columns = sample.columns;
     let (means, deviations) = moments(sample);
     let standard = |x: f64, column: usize| match deviations[column] > 0.0 {

@@ -8,7 +8,7 @@ use super::curves::ThresholdHistogram;
 const BINS: usize = 50;
 
 #[derive(Debug, Clone)]
-pub struct ThresholdBins {
+pub(super) struct ThresholdBins {
     low: f32,
     high: f32,
     least: f32,
@@ -19,7 +19,7 @@ pub struct ThresholdBins {
 
 impl ThresholdBins {
     /// From thresholds of the first rows; `None` if no threshold is finite.
-    pub fn spanning<'a>(thresholds: impl Iterator<Item = &'a f32>) -> Option<Self> {
+    pub(super) fn spanning<'a>(thresholds: impl Iterator<Item = &'a f32>) -> Option<Self> {
         let finite = thresholds.copied().filter(|threshold| threshold.is_finite());
         let (low, high) = finite.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), threshold| {
             (low.min(threshold), high.max(threshold))
@@ -36,7 +36,7 @@ impl ThresholdBins {
     }
 
     /// One row: its true labels, ascending, and every label's threshold. Infinite ones are left out.
-    pub fn add(&mut self, truth: &[u32], thresholds: &[f32]) {
+    pub(super) fn add(&mut self, truth: &[u32], thresholds: &[f32]) {
         let bins = self.of_true.len();
         let scale = if self.low < self.high { bins as f32 / (self.high - self.low) } else { 0.0 };
         let mut truth = truth.iter().copied().peekable();
@@ -53,14 +53,14 @@ impl ThresholdBins {
     }
 
     /// Adds the counts of other rows, which were put into the same bins.
-    pub fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.least = self.least.min(other.least);
         self.most = self.most.max(other.most);
         self.of_true.iter_mut().zip(&other.of_true).for_each(|(a, b)| *a += b);
         self.of_false.iter_mut().zip(&other.of_false).for_each(|(a, b)| *a += b);
     }
 
-    pub fn histogram(&self) -> ThresholdHistogram {
+    pub(super) fn histogram(&self) -> ThresholdHistogram {
         let bins = self.of_true.len();
         let (low, high) = (f64::from(self.low), f64::from(self.high));
         let mut edges: Vec<f64> =

@@ -15,7 +15,7 @@ const SIZES: [f32; 20] = [
 const SHIFTS: usize = 2 * SIZES.len() + 1;
 
 #[derive(Debug, Clone)]
-pub struct Tradeoff {
+pub(super) struct Tradeoff {
     shifts: [f32; SHIFTS],
     /// By label, then by how many shifts an entry's margin exceeds, less one.
     all: Vec<u32>,
@@ -25,7 +25,7 @@ pub struct Tradeoff {
 }
 
 impl Tradeoff {
-    pub fn new(labels: usize) -> Self {
+    pub(super) fn new(labels: usize) -> Self {
         let mut shifts = [0.0; SHIFTS];
         for (at, &size) in SIZES.iter().enumerate() {
             shifts[SIZES.len() + 1 + at] = size;
@@ -36,7 +36,7 @@ impl Tradeoff {
     }
 
     /// One row: its true labels, ascending, and by how much each score exceeds its threshold.
-    pub fn add(&mut self, truth: &[u32], margins: impl Iterator<Item = f32>) {
+    pub(super) fn add(&mut self, truth: &[u32], margins: impl Iterator<Item = f32>) {
         self.seen = true;
         truth.iter().for_each(|&label| self.actual[label as usize] += 1);
         let mut truth = truth.iter().copied().peekable();
@@ -51,7 +51,7 @@ impl Tradeoff {
         }
     }
 
-    pub fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.seen |= other.seen;
         let add = |into: &mut Vec<u32>, from: &Vec<u32>| into.iter_mut().zip(from).for_each(|(a, b)| *a += b);
         add(&mut self.all, &other.all);
@@ -60,7 +60,7 @@ impl Tradeoff {
     }
 
     /// By shift; nothing where no row had thresholds.
-    pub fn curve(&self) -> Vec<Shifted> {
+    pub(super) fn curve(&self) -> Vec<Shifted> {
         let at = |place: usize| {
             let count = |(label, &actual): (usize, &u32)| {
                 let above = label * SHIFTS + place..(label + 1) * SHIFTS;

@@ -37,7 +37,7 @@ impl Step {
 }
 
 /// `None` if no true entry has a score to cut at.
-pub fn fit(sample: &Sample, objective: Objective) -> Result<Option<f32>, ThresholdError> {
+pub(super) fn fit(sample: &Sample, objective: Objective) -> Result<Option<f32>, ThresholdError> {
     let candidates = candidates(sample)?;
     // One more than candidates: the last is for the scores below all of them.
     let steps = Mutex::new(vec![NOTHING; candidates.len() + 1]);

@@ -7,7 +7,7 @@ use super::scores::tidy;
 
 /// tau = a / b is half of the F1 so far: a counts hits, b predictions and positives.
 #[derive(Debug, Clone, Copy)]
-pub struct Running {
+pub(super) struct Running {
     pub a: f64,
     pub b: f64,
 }
@@ -25,7 +25,7 @@ impl Running {
 
 /// Rows are seen in their order, `epochs` times. The macro objective follows every label by itself, the micro objective
 /// all of them together, row by row.
-pub fn fit(
+pub(super) fn fit(
     sample: &Sample,
     objective: Objective,
     start: Running,

@@ -10,7 +10,7 @@ use super::sweep::{Best, Worth, best_cut};
 type Targets<'a> = &'a (dyn Fn(usize, &[f32]) -> Vec<(f32, f64)> + Sync);
 
 /// SCut: the cut with the best F1 of the label; for the micro objective, the cuts with the best pooled F1.
-pub fn scut(sample: &Sample, objective: Objective) -> Result<Vec<Option<Best>>, ThresholdError> {
+pub(super) fn scut(sample: &Sample, objective: Objective) -> Result<Vec<Option<Best>>, ThresholdError> {
     fit(sample, objective, &|label, column| hard_targets(sample.positives(label), column))
 }
 
@@ -35,7 +35,7 @@ fn hard_targets(positives: &[u32], column: &[f32]) -> Vec<(f32, f64)> {
 
 /// Soft cuts: with p = sigmoid(s), c = f / sum p and rho = prior / (prior + f), the target of a row is
 /// (1 - rho) y + rho min(1, c p): the rarer the label, the more the scores count and the less its few labels.
-pub fn soft(
+pub(super) fn soft(
     sample: &Sample,
     objective: Objective,
     prior: f64,
@@ -90,7 +90,7 @@ fn fit(sample: &Sample, objective: Objective, targets: Targets) -> Result<Vec<Op
 }
 
 /// SCutFBR: labels whose best F1 on the fitting rows is below `fbr` cannot be trusted to have a cut.
-pub fn scut_fbr(
+pub(super) fn scut_fbr(
     sample: &Sample,
     objective: Objective,
     fbr: f64,
@@ -114,7 +114,11 @@ pub fn scut_fbr(
 }
 
 /// SCut shrunk to the global cut: (f cut + kappa global) / (f + kappa) for a label with f positives.
-pub fn shrunk(sample: &Sample, objective: Objective, kappa: f64) -> Result<Vec<Option<f32>>, ThresholdError> {
+pub(super) fn shrunk(
+    sample: &Sample,
+    objective: Objective,
+    kappa: f64,
+) -> Result<Vec<Option<f32>>, ThresholdError> {
     let Some(global) = global::fit(sample, objective)? else {
         return Ok(vec![None; sample.labels.cols]);
     };

@@ -35,7 +35,11 @@ impl Promise {
     }
 }
 
-pub fn fit(sample: &Sample, objective: Objective, scale: Scale) -> Result<Vec<Option<f32>>, ThresholdError> {
+pub(super) fn fit(
+    sample: &Sample,
+    objective: Objective,
+    scale: Scale,
+) -> Result<Vec<Option<f32>>, ThresholdError> {
     scale.check(sample.scores)?;
     let cut = |f1: f64| if f1 > 0.0 { scale.cut(f1 / 2.0) } else { None };
     match objective {

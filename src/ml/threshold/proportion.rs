@@ -11,7 +11,11 @@ fn factors() -> impl Iterator<Item = f64> {
     (-12..=12).map(|step| 2f64.powf(f64::from(step) / 4.0))
 }
 
-pub fn fit(sample: &Sample, objective: Objective, factor: Option<f64>) -> Result<Cuts, ThresholdError> {
+pub(super) fn fit(
+    sample: &Sample,
+    objective: Objective,
+    factor: Option<f64>,
+) -> Result<Cuts, ThresholdError> {
     let factor = match factor {
         Some(factor) => factor,
         None => best_factor(sample, objective)?,

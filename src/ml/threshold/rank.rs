@@ -77,7 +77,7 @@ impl Progress {
 }
 
 /// RCut: the number of labels per row with the best objective.
-pub fn rcut(sample: &Sample, objective: Objective, max_k: usize) -> Result<Cuts, ThresholdError> {
+pub(super) fn rcut(sample: &Sample, objective: Objective, max_k: usize) -> Result<Cuts, ThresholdError> {
     let mut progress = Progress::new(sample, objective);
     let (mut best, mut best_worth) = (0, 0.0);
     for (rank, places) in places(sample, max_k)?.into_iter().enumerate() {
@@ -90,7 +90,7 @@ pub fn rcut(sample: &Sample, objective: Objective, max_k: usize) -> Result<Cuts,
 }
 
 /// RTCut: entries are ordered by rank and, within a rank, by score; one cut through that order.
-pub fn rtcut(sample: &Sample, objective: Objective, max_k: usize) -> Result<Cuts, ThresholdError> {
+pub(super) fn rtcut(sample: &Sample, objective: Objective, max_k: usize) -> Result<Cuts, ThresholdError> {
     let mut progress = Progress::new(sample, objective);
     let (mut best, mut best_worth) = ((0, None), 0.0);
     for (rank, mut places) in places(sample, max_k)?.into_iter().enumerate() {

@@ -5,7 +5,7 @@ use super::scores::{Scores, by_column, map_labels};
 use crate::data::csr::Csr;
 
 /// Out-of-sample scores of training rows, with the labels of those rows.
-pub struct Sample<'a> {
+pub(super) struct Sample<'a> {
     pub scores: &'a dyn Scores,
     pub labels: &'a Csr,
     /// Row `l` lists the rows that have label `l`.
@@ -13,7 +13,7 @@ pub struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    pub fn new(scores: &'a dyn Scores, labels: &'a Csr) -> Result<Self, ThresholdError> {
+    pub(super) fn new(scores: &'a dyn Scores, labels: &'a Csr) -> Result<Self, ThresholdError> {
         let shape = (scores.rows(), scores.labels());
         if shape != (labels.rows(), labels.cols) {
             let expected = format!("the labels are {} x {}", labels.rows(), labels.cols);
@@ -23,25 +23,25 @@ impl<'a> Sample<'a> {
     }
 
     /// The rows that have the label.
-    pub fn positives(&self, label: usize) -> &[u32] {
+    pub(super) fn positives(&self, label: usize) -> &[u32] {
         self.positives.row(label)
     }
 
-    pub fn is_seen(&self, label: usize) -> bool {
+    pub(super) fn is_seen(&self, label: usize) -> bool {
         !self.positives(label).is_empty()
     }
 
-    pub fn unseen(&self) -> Vec<u32> {
+    pub(super) fn unseen(&self) -> Vec<u32> {
         (0..self.labels.cols as u32).filter(|&label| !self.is_seen(label as usize)).collect()
     }
 
     /// All true entries.
-    pub fn entries(&self) -> usize {
+    pub(super) fn entries(&self) -> usize {
         self.labels.entries()
     }
 
     /// Calls `visit` for every label that some row has; the others give `None`.
-    pub fn map_seen<T: Send>(
+    pub(super) fn map_seen<T: Send>(
         &self,
         visit: impl Fn(usize, &[f32]) -> T + Sync,
     ) -> Result<Vec<Option<T>>, ThresholdError> {

@@ -2,7 +2,7 @@
 
 /// What a cut through one label's scores is worth.
 #[derive(Debug, Clone, Copy)]
-pub enum Worth {
+pub(super) enum Worth {
     /// Its F1: 2 hits / (predicted + positives).
     F1,
     /// Its part in a pooled F1 that is known to be at least this: 2 hits - F predicted (Dinkelbach 1967).
@@ -11,7 +11,7 @@ pub enum Worth {
 
 /// The outcome for one label.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Best {
+pub(super) struct Best {
     /// `None`: predicting nothing is best.
     pub cut: Option<f32>,
     /// Targets above the cut, summed.
@@ -20,14 +20,14 @@ pub struct Best {
 }
 
 impl Best {
-    pub fn f1(&self, positives: usize) -> f64 {
+    pub(super) fn f1(&self, positives: usize) -> f64 {
         if self.hits == 0.0 { 0.0 } else { 2.0 * self.hits / (self.predicted + positives) as f64 }
     }
 }
 
 /// Tries a cut after every distinct score of `(score, target)` pairs; of equally good cuts the highest wins.
 /// Pairs that score minus infinity are to be left out.
-pub fn best_cut(pairs: &mut [(f32, f64)], positives: usize, worth: Worth) -> Best {
+pub(super) fn best_cut(pairs: &mut [(f32, f64)], positives: usize, worth: Worth) -> Best {
     pairs.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
     let mut best = Best::default();
     let mut best_worth = 0.0;
@@ -52,7 +52,7 @@ pub fn best_cut(pairs: &mut [(f32, f64)], positives: usize, worth: Worth) -> Bes
 }
 
 /// A cut that tells `above` from the next lower score: half-way, or just below if there is none.
-pub fn between(above: f32, below: Option<f32>) -> f32 {
+pub(super) fn between(above: f32, below: Option<f32>) -> f32 {
     match below {
         Some(below) if below.is_finite() => {
             let middle = ((f64::from(above) + f64::from(below)) / 2.0) as f32;

@@ -145,7 +145,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Text that tries to get out of wherever it is put.
-    pub fn hostile() -> impl Strategy<Value = String> {
+    pub(crate) fn hostile() -> impl Strategy<Value = String> {
         let pieces = prop_oneof![
             Just("<script>alert(1)</script>".to_owned()),
             Just("</script>".to_owned()),

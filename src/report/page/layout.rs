@@ -14,7 +14,7 @@ struct Slot {
 
 /// The finished drawing, in the units of the boxes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Layout {
+pub(super) struct Layout {
     pub width: f64,
     pub height: f64,
     /// The top left corner of each node.
@@ -23,7 +23,7 @@ pub struct Layout {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Edge {
+pub(super) struct Edge {
     pub from: usize,
     pub to: usize,
     /// From the bottom of a box to the top of another; where it passes a layer, in at its top and out at its bottom.
@@ -31,7 +31,7 @@ pub struct Edge {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Sizes {
+pub(super) struct Sizes {
     pub box_width: f64,
     pub box_height: f64,
     pub gap: f64,
@@ -42,7 +42,7 @@ const PASSING: f64 = 14.0;
 const SWEEPS: usize = 8;
 
 /// `needs[n]` are the nodes that `n` needs. They must not form a circle.
-pub fn layout(needs: &[Vec<usize>], sizes: Sizes) -> Layout {
+pub(super) fn layout(needs: &[Vec<usize>], sizes: Sizes) -> Layout {
     let depths = depths(needs);
     let mut graph = Layers::new(needs, &depths, sizes);
     for sweep in 0..SWEEPS {

@@ -6,7 +6,7 @@ use super::number::fixed;
 use super::{Cell, Rank, Table};
 use pipe_ml::metric::registry::Direction;
 
-pub fn annotate(table: &mut Table) {
+pub(super) fn annotate(table: &mut Table) {
     for contest in table.contests() {
         let mut shown: Vec<f64> = Vec::new();
         let mut direction = Direction::Neither;

@@ -2,7 +2,7 @@
 
 use super::super::random::Random;
 
-pub struct Alias {
+pub(super) struct Alias {
     /// Keep the slot with this probability, else take its alias.
     keep: Vec<f64>,
     alias: Vec<u32>,
@@ -10,7 +10,7 @@ pub struct Alias {
 
 impl Alias {
     /// Probabilities proportional to `weights`, of which at least one is positive.
-    pub fn new(weights: &[f64]) -> Self {
+    pub(super) fn new(weights: &[f64]) -> Self {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
         let mut keep: Vec<f64> = weights.iter().map(|weight| weight * scale).collect();
         let mut alias: Vec<u32> = (0..weights.len() as u32).collect();
@@ -30,7 +30,7 @@ impl Alias {
         Self { keep, alias }
     }
 
-    pub fn draw(&self, random: &mut Random) -> usize {
+    pub(super) fn draw(&self, random: &mut Random) -> usize {
         let slot = random.below(self.keep.len());
         if random.unit() < self.keep[slot] { slot } else { self.alias[slot] as usize }
     }

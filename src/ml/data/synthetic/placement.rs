@@ -12,14 +12,14 @@ use super::super::random::{Random, Streams};
 const DENSITY: f64 = 0.5;
 
 /// The labels of one part's rows, and where on the circle, in `[0, 1)`, each row lies.
-pub struct Placement {
+pub(super) struct Placement {
     pub labels: Csr,
     pub topic: Vec<f32>,
 }
 
 /// Puts each label on exactly `counts[label]` of the `rows`. `centres` says where on the circle its
 /// arc lies.
-pub fn place(counts: &[u64], centres: &[f64], rows: usize, purpose: &str, seed: u64) -> Placement {
+pub(super) fn place(counts: &[u64], centres: &[f64], rows: usize, purpose: &str, seed: u64) -> Placement {
     let row_at = Random::new(&format!("{purpose} order"), seed).permutation(rows);
     let streams = Streams::new(&format!("{purpose} labels"), seed);
     let mut on_rows: Vec<Vec<u32>> = Vec::with_capacity(counts.len());

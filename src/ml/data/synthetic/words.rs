@@ -12,7 +12,7 @@ const LABEL_SHARE: f64 = 0.75;
 const PATIENCE: usize = 16;
 
 /// Draws the words of rows.
-pub struct Words {
+pub(super) struct Words {
     features: usize,
     mean_per_row: f64,
     /// The share of words that tell nothing.
@@ -29,7 +29,7 @@ pub struct Words {
 }
 
 /// What a thread needs to build rows; reused from row to row.
-pub struct Desk {
+pub(super) struct Desk {
     times: Vec<u16>,
     words: Vec<u32>,
     values: Vec<f32>,
@@ -37,7 +37,7 @@ pub struct Desk {
 
 impl Words {
     /// `counts`: how often each label occurs in the training rows.
-    pub fn new(
+    pub(super) fn new(
         features: usize,
         mean_per_row: f64,
         difficulty: f64,
@@ -64,13 +64,13 @@ impl Words {
         words
     }
 
-    pub fn desk(&self) -> Desk {
+    pub(super) fn desk(&self) -> Desk {
         Desk { times: vec![0; self.features], words: Vec::new(), values: Vec::new() }
     }
 
     /// The features of one row, in ascending order, and their values: TF-IDF, of length one. Depends
     /// on nothing but the seed, the row's number, its labels and its topic.
-    pub fn row<'d>(
+    pub(super) fn row<'d>(
         &self,
         number: u64,
         labels: &[u32],

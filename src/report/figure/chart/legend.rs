@@ -9,10 +9,10 @@ const GAP: f64 = 8.0;
 const NOTE_ROW: f64 = 8.5;
 
 /// Draws the sample of an entry between two points on one height.
-pub type Sample<'a> = Box<dyn Fn(&mut Drawing, Point, Point) + 'a>;
+pub(super) type Sample<'a> = Box<dyn Fn(&mut Drawing, Point, Point) + 'a>;
 
 /// The names, in as many columns as they fit into. Gives where they end.
-pub fn draw(drawing: &mut Drawing, entries: &[(String, Sample)]) -> f64 {
+pub(super) fn draw(drawing: &mut Drawing, entries: &[(String, Sample)]) -> f64 {
     if entries.is_empty() {
         return MARGIN;
     }
@@ -34,7 +34,7 @@ pub fn draw(drawing: &mut Drawing, entries: &[(String, Sample)]) -> f64 {
 }
 
 /// Notes below a chart whose lowest part is at that height. Gives where they end.
-pub fn notes(drawing: &mut Drawing, notes: &[String], mut y: f64) -> f64 {
+pub(super) fn notes(drawing: &mut Drawing, notes: &[String], mut y: f64) -> f64 {
     for line in notes.iter().flat_map(|note| font::wrap(note, SMALL, WIDTH - 2.0 * MARGIN)) {
         y += NOTE_ROW;
         drawing.tinted_text((MARGIN, y), Anchor::Start, SMALL, Colour::DIM, &line);

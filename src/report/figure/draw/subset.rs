@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 const TABLES: [&[u8; 4]; 6] = [b"glyf", b"head", b"hhea", b"hmtx", b"loca", b"maxp"];
 
 /// `None` if the font is damaged.
-pub fn subset(font: &[u8], glyphs: &BTreeSet<u16>) -> Option<Vec<u8>> {
+pub(super) fn subset(font: &[u8], glyphs: &BTreeSet<u16>) -> Option<Vec<u8>> {
     let table = |tag: &[u8; 4]| table(font, tag);
     let (glyf, loca, mut head) =
         (table(b"glyf")?, Offsets::read(table(b"head")?, table(b"loca")?)?, table(b"head")?.to_vec());
