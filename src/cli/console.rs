@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::text::{self, Paint};
-use pipe_core::protocol::LogLevel;
+use pipe_core::event::LogLevel;
 use pipe_engine::runner::event::{Event, PlaceOutcome, Summary};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

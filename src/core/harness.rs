@@ -1,5 +1,5 @@
 //! The harness around a stage in a process of its own: reads the job, runs the kind that it
-//! names, and speaks the protocol of [`crate::protocol`]; `docs/worker.md` describes it for people.
+//! names, and sends [events](crate::event); `docs/worker.md` describes the format for people.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,7 +14,8 @@ use std::time::Duration;
 use rustix::process::getppid;
 use signal_hook::consts::SIGTERM;
 
-use crate::protocol::{Job, WorkerEvent};
+use crate::event::WorkerEvent;
+use crate::job::Job;
 use crate::stage::Runner;
 use crate::work::{EventSink, Stopped, Work};
 

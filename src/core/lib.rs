@@ -2,7 +2,10 @@
 //! other, and the interface of a stage kind.
 
 pub mod digest;
+pub mod event;
+pub mod float;
 pub mod harness;
+pub mod job;
 pub mod key;
 pub mod kind;
 pub mod name;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 
-use crate::protocol::{Job, JobInput, LogLevel, WorkerEvent};
+use crate::event::{LogLevel, WorkerEvent};
+use crate::job::{Job, JobInput};
 
 /// Sends events to the runner. A stage under test gets one that collects them.
 pub trait EventSink: Send {

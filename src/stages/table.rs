@@ -388,7 +388,7 @@ mod tests {
     use super::super::trial::Trial;
     use super::*;
     use pipe_core::digest::{BlobId, Digest};
-    use pipe_core::protocol::JobInput;
+    use pipe_core::job::JobInput;
     use pipe_ml::data::csr::Csr;
     use pipe_ml::metric::counts::Counts;
     use pipe_ml::metric::evaluation::Evaluator;

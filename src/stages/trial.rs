@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use pipe_core::digest::{BlobId, Digest, StageKey};
-use pipe_core::protocol::{Axes, Job, JobInput, LogLevel, WorkerEvent};
+use pipe_core::event::{LogLevel, WorkerEvent};
+use pipe_core::job::{Axes, Job, JobInput};
 use pipe_core::stage::RunStage;
 use pipe_core::work::{EventSink, Work};
 use pipe_ml::data::split_data::SplitData;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use pipe_core::harness;
-use pipe_core::protocol::Job;
+use pipe_core::job::Job;
 use pipe_stages::registry;
 use pipe_worker::engine::device::TF32;
 use pipe_worker::stages::RUNNERS;

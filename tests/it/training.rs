@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pipe_core::digest::{BlobId, Digest, StageKey};
-use pipe_core::protocol::{Job, JobInput};
+use pipe_core::job::{Job, JobInput};
 use serde_json::{Value, json};
 
 /// One job's directory: what it reads, writes and keeps.

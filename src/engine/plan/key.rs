@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::spec::pipeline::{Instance, Source};
 use pipe_core::digest::BlobId;
-use pipe_core::protocol::Axes;
+use pipe_core::job::Axes;
 
 /// The content of one input artifact, under the name by which the stage asks for it.
 #[derive(Debug, Clone, Copy)]

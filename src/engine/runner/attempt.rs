@@ -13,8 +13,9 @@ use crate::spec::pipeline::{Instance, Source};
 use crate::store::manifest::Manifest;
 use crate::store::{Draft, Store, WriteRight};
 use pipe_core::digest::StageKey;
+use pipe_core::event::WorkerEvent;
+use pipe_core::job::{Job, JobInput};
 use pipe_core::kind::{FILE, Program};
-use pipe_core::protocol::{Job, JobInput, WorkerEvent};
 
 /// All that is needed to compute one instance.
 pub(super) struct Attempt<'a> {

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::spec::{self, Request};
 use crate::store::Store;
 use crate::store::manifest::Manifest;
-use pipe_core::protocol::LogLevel;
+use pipe_core::event::LogLevel;
 use pipe_stages::{command, registry};
 
 struct Project {

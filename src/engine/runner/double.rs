@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::executor::{Broken, Ended, Executor, Task, Usage};
 use super::stop::Urgency;
-use pipe_core::protocol::WorkerEvent;
+use pipe_core::event::WorkerEvent;
 
 type Act = Box<dyn Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), Broken> + Sync>;
 

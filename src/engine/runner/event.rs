@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use pipe_core::digest::StageKey;
-use pipe_core::protocol::LogLevel;
+use pipe_core::event::LogLevel;
 
 /// What happened, in the order in which it happened. Serialised, one per line, it is both the
 /// run log (`events.jsonl`) and the output of `pipe run --json`.
@@ -46,7 +46,7 @@ pub enum Event {
     Metric {
         instance: String,
         name: String,
-        #[serde(with = "pipe_core::protocol::figure")]
+        #[serde(with = "pipe_core::float")]
         value: f64,
     },
     Log {

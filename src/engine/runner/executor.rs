@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::stop::Urgency;
 use crate::spec::pipeline::Instance;
-use pipe_core::protocol::{Job, WorkerEvent};
+use pipe_core::event::WorkerEvent;
+use pipe_core::job::Job;
 
 /// One attempt at one stage instance.
 pub struct Task<'a> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::event::{Event, Summary};
 use crate::store::{RunLog, StoreError};
-use pipe_core::protocol::LogLevel;
+use pipe_core::event::LogLevel;
 
 pub(super) struct Journal<'a> {
     log: RunLog<'a>,

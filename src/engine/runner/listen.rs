@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::child::ChildProcess;
-use pipe_core::protocol::{LogLevel, WorkerEvent};
+use pipe_core::event::{LogLevel, WorkerEvent};
 
 /// What becomes of the bytes of a stream.
 pub(super) trait Ear {

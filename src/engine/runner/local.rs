@@ -20,8 +20,9 @@ use super::exit::Exit;
 use super::listen::{self, Ear, Events, Kept};
 use super::machine;
 use super::stop::Urgency;
+use pipe_core::event::WorkerEvent;
+use pipe_core::job::Axes;
 use pipe_core::kind::Program;
-use pipe_core::protocol::{Axes, WorkerEvent};
 
 /// How the programs that stages run in are found.
 pub struct Programs {
@@ -289,7 +290,8 @@ mod tests {
     use crate::plan::sample;
     use crate::spec::pipeline::{Input, Instance};
     use pipe_core::digest::{BlobId, Digest, StageKey};
-    use pipe_core::protocol::{Job, JobInput, LogLevel};
+    use pipe_core::event::LogLevel;
+    use pipe_core::job::{Job, JobInput};
 
     struct Bench {
         directory: tempfile::TempDir,

@@ -27,7 +27,7 @@ use crate::spec::pipeline::{InstanceIndex, Resources};
 use crate::store::manifest::Manifest;
 use crate::store::{Claim, FailedAttempt, Origin, Store, StoreError, WriteRight};
 use pipe_core::digest::{BlobId, StageKey};
-use pipe_core::protocol::WorkerEvent;
+use pipe_core::event::WorkerEvent;
 
 /// What keeps a run from starting or from being recorded. A stage that fails is not among them.
 #[derive(Debug, thiserror::Error)]

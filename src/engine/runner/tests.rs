@@ -16,7 +16,7 @@ use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{Input, Instance, InstanceIndex, Pipeline, Placement, Resources, Source};
 use crate::store::{Claim, Draft, Store};
 use pipe_core::digest::StageKey;
-use pipe_core::protocol::{LogLevel, WorkerEvent};
+use pipe_core::event::{LogLevel, WorkerEvent};
 
 /// A project directory with a store, and the pipeline that is run in it.
 struct Lab {

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use pipe_core::digest::{Digest, StageKey};
+use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::harness;
-use pipe_core::protocol::{Job, LogLevel, WorkerEvent};
+use pipe_core::job::Job;
 use pipe_core::stage::Runner;
 use pipe_core::work::{Stopped, Work};
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::compare::Compare;
 pub use super::own_file::OwnFile;
+use pipe_core::job::Axes;
 use pipe_core::kind::{ArtifactType, OutputDecl, Program};
-use pipe_core::protocol::Axes;
 use pipe_core::reference::selector_value;
 
 /// A whole pipeline, its instances in file order and, within a stage, in matrix order.

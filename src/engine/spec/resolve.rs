@@ -12,8 +12,8 @@ use super::pipeline::{Input, InstanceId, InstanceIndex, Source};
 use super::problem::{Problem, Problems};
 use super::source::Span;
 use super::stages::{InstanceDraft, Stage};
+use pipe_core::job::Axes;
 use pipe_core::kind::{ANY, ArtifactType, FILE, InputDecl, OutputDecl, SourceDecl};
-use pipe_core::protocol::Axes;
 use pipe_core::reference::StageRef;
 use pipe_core::suggest::{did_you_mean, listed};
 

@@ -4,20 +4,9 @@
 //! rows whose labels are unknown. A [`Marked`] value gives its content away only together with the mark
 //! ([`Marked::reveal`]), or as an honest one ([`Marked::honest`]); values are combined only within one protocol.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Protocol {
-    /// Predictions do not depend on the labels of the evaluated rows.
-    #[default]
-    Honest,
-    /// They do: the paper's protocol, and the released code's.
-    Oracle,
-}
+pub use pipe_core::protocol::Protocol;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

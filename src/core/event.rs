@@ -1,0 +1,68 @@
+//! What a worker process tells the runner while it computes a [job](crate::job).
+//!
+//! The worker writes one [`WorkerEvent`] per line to standard output, as JSON. It exits with 0 after
+//! [`WorkerEvent::Done`] and with another code after [`WorkerEvent::Failed`]. Standard error is free text, which the
+//! runner keeps. A line on standard output that is not an event is kept as a log line.
+
+use serde::{Deserialize, Serialize};
+
+/// One message from a worker to the runner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum WorkerEvent {
+    /// Sent every few seconds by a separate thread: the process is alive.
+    Alive,
+    /// `done` of `total` `unit`s are done; the message is for people (`epoch 3, macro-F1 0.38`).
+    Progress {
+        done: u64,
+        total: Option<u64>,
+        unit: String,
+        message: String,
+    },
+    /// A value to keep in the manifest; the last one of a name wins.
+    Metric {
+        name: String,
+        #[serde(with = "crate::float")]
+        value: f64,
+    },
+    /// What the result was computed with (`libtorch`, `device`). Kept in the manifest, never part of a key.
+    Fact {
+        name: String,
+        value: String,
+    },
+    Log {
+        level: LogLevel,
+        message: String,
+    },
+    Done,
+    Failed {
+        message: String,
+    },
+}
+
+/// How important a log line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLevel {
+    Debug,
+    Info,
+    Warning,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_json_has_no_number_for_survive() {
+        for value in [0.1, f64::INFINITY, f64::NEG_INFINITY] {
+            let event = WorkerEvent::Metric { name: "loss".into(), value };
+            let text = serde_json::to_string(&event).unwrap();
+            assert_eq!(serde_json::from_str::<WorkerEvent>(&text).unwrap(), event, "{text}");
+        }
+        let nan =
+            serde_json::to_string(&WorkerEvent::Metric { name: "loss".into(), value: f64::NAN }).unwrap();
+        let back = serde_json::from_str(&nan).unwrap();
+        assert!(matches!(back, WorkerEvent::Metric { value, .. } if value.is_nan()), "{nan}");
+    }
+}
