@@ -3,6 +3,7 @@
 
 pub mod digest;
 pub mod harness;
+pub mod issue;
 pub mod key;
 pub mod kind;
 pub mod name;
