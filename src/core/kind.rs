@@ -4,6 +4,7 @@
 use schemars::{Schema, SchemaGenerator};
 use serde_yaml::Value;
 
+use super::issue::Issue;
 use super::reference::StageRef;
 
 /// Where a stage's work is done.
@@ -96,15 +97,6 @@ impl OutputDecl {
     }
 }
 
-/// A parameter that has the right type but a wrong value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
-    /// Path inside the stage's body, in the form `optimiser.lr`; empty for the body itself.
-    pub field: String,
-    pub message: String,
-    pub hint: Option<String>,
-}
-
 /// The axes that a stage's parameters speak of. Those of what flows in are known before anything runs,
 /// so that a word that means none of them is found then.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -144,7 +136,7 @@ pub struct CheckedBody {
     pub params: serde_json::Value,
     pub inputs: Vec<InputDecl>,
     pub outputs: Vec<OutputDecl>,
-    pub complaints: Vec<Complaint>,
+    pub issues: Vec<Issue>,
     /// Names of environment variables whose values reach the stage and so belong to its key.
     pub environment: Vec<String>,
     pub axes: AxisUses,

@@ -5,6 +5,7 @@ pub mod digest;
 pub mod event;
 pub mod float;
 pub mod harness;
+pub mod issue;
 pub mod job;
 pub mod key;
 pub mod kind;

@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
 use super::work::Work;
-use crate::kind::{AxisUses, CheckedBody, Complaint, InputDecl, Kind, OutputDecl, Program};
+use crate::issue::Issue;
+use crate::kind::{AxisUses, CheckedBody, InputDecl, Kind, OutputDecl, Program};
 
 /// The parameters of one kind of stage. `deny_unknown_fields` on the struct is part of the
 /// contract; a test over the registry holds every kind to it.
@@ -26,8 +27,8 @@ pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
     fn inputs(&self) -> Vec<InputDecl>;
     fn outputs(&self) -> Vec<OutputDecl>;
 
-    /// Values that have the right type and make no sense all the same.
-    fn complaints(&self) -> Vec<Complaint> {
+    /// Returns the parameters whose values cannot be used although their types are right.
+    fn issues(&self) -> Vec<Issue> {
         Vec::new()
     }
 
@@ -91,7 +92,7 @@ impl<T: StageKind> Kind for KindOf<T> {
             params,
             inputs: typed.inputs(),
             outputs: typed.outputs(),
-            complaints: typed.complaints(),
+            issues: typed.issues(),
             environment: typed.environment(),
             axes: typed.axes(),
         })

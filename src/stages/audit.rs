@@ -5,9 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::dataset::DATASET;
-use super::evaluate::{EvaluatedPart, signal_complaint};
+use super::evaluate::{EvaluatedPart, signal_issue};
 use super::train::{HISTORY, MODEL};
-use pipe_core::kind::{ArtifactType, Complaint, FILE, InputDecl, OutputDecl, Program};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ArtifactType, FILE, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::StageKind;
 use pipe_ml::config::device::Device;
@@ -65,7 +66,7 @@ impl StageKind for AuditStage {
         vec![OutputDecl::new("audit", AUDIT, "audit.json"), OutputDecl::new("text", FILE, "audit.md")]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        signal_complaint(self.protocol, self.signal).into_iter().collect()
+    fn issues(&self) -> Vec<Issue> {
+        signal_issue(self.protocol, self.signal).into_iter().collect()
     }
 }

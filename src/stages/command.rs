@@ -29,7 +29,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use pipe_core::kind::{ANY, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ANY, FILE, InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::StageKind;
 
@@ -101,10 +102,10 @@ impl StageKind for Command {
         self.outputs.0.iter().map(declare).collect()
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let mut complaints = Vec::new();
+    fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
         let mut complain = |field: String, message: String, hint: &str| {
-            complaints.push(Complaint { field, message, hint: Some(hint.to_owned()) });
+            issues.push(Issue::new(field, message).hint(hint));
         };
         match &self.run {
             Run::Shell(text) if text.trim().is_empty() => {
@@ -160,7 +161,7 @@ impl StageKind for Command {
                 complain("env".into(), format!("`{name}` is set by pipe itself"), "leave it out");
             }
         }
-        complaints
+        issues
     }
 
     fn environment(&self) -> Vec<String> {
@@ -387,8 +388,8 @@ mod tests {
         KindOf::<Command>::new().check(body).map_err(|error| error.to_string())
     }
 
-    fn complaints(yaml: &str) -> Vec<String> {
-        check(yaml).unwrap().complaints.into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
+    fn issues(yaml: &str) -> Vec<String> {
+        check(yaml).unwrap().issues.into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
     }
 
     #[test]
@@ -440,36 +441,33 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_said_before_anything_runs() {
-        assert_eq!(complaints("{ run: ' ', outputs: [a] }"), ["run: there is nothing to run"]);
-        assert_eq!(complaints("{ run: [], outputs: [a] }"), ["run: there is no program to run"]);
+        assert_eq!(issues("{ run: ' ', outputs: [a] }"), ["run: there is nothing to run"]);
+        assert_eq!(issues("{ run: [], outputs: [a] }"), ["run: there is no program to run"]);
         assert_eq!(
-            complaints("{ run: [x], shell: bash, outputs: [a] }"),
+            issues("{ run: [x], shell: bash, outputs: [a] }"),
             ["shell: a list is run without a shell"]
         );
         assert_eq!(
-            complaints("{ run: x, outputs: {} }"),
+            issues("{ run: x, outputs: {} }"),
             ["outputs: a command without outputs leaves nothing to keep"]
         );
         for path in ["/etc/passwd", "../up", "in/data", "a/../../b", ""] {
-            let complaints = complaints(&format!("{{ run: x, outputs: {{ a: '{path}' }} }}"));
-            assert_eq!(
-                complaints,
-                [format!("outputs.a: `{path}` is not a path inside the working directory")]
-            );
+            let issues = issues(&format!("{{ run: x, outputs: {{ a: '{path}' }} }}"));
+            assert_eq!(issues, [format!("outputs.a: `{path}` is not a path inside the working directory")]);
         }
         assert_eq!(
-            complaints("{ run: x, outputs: { a: d, b: d/e } }"),
+            issues("{ run: x, outputs: { a: d, b: d/e } }"),
             ["outputs.b: `d/e` is also (part of) the output `a`"]
         );
         assert_eq!(
-            complaints("{ run: x, outputs: [a], inputs: { a-b: s, a_b: s, ../c: s } }"),
+            issues("{ run: x, outputs: [a], inputs: { a-b: s, a_b: s, ../c: s } }"),
             [
                 "inputs.../c: `../c` cannot name a file under `in/`",
                 "inputs.a_b: `a_b` and `a-b` would share the variable PIPE_IN_A_B",
             ]
         );
         assert_eq!(
-            complaints("{ run: x, outputs: [a], env: [A=1, PIPE_X, OK_1] }"),
+            issues("{ run: x, outputs: [a], env: [A=1, PIPE_X, OK_1] }"),
             ["env: `A=1` cannot name an environment variable", "env: `PIPE_X` is set by pipe itself"]
         );
     }

@@ -7,7 +7,8 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use pipe_core::kind::{ArtifactType, Complaint, FILE, InputDecl, OutputDecl, SourceDecl};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ArtifactType, FILE, InputDecl, OutputDecl, SourceDecl};
 use pipe_core::work::Work;
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::source::{Source, SourcePart};
@@ -74,10 +75,11 @@ impl Files {
         slots.filter_map(path).collect()
     }
 
-    pub fn complaints(&self) -> Vec<Complaint> {
-        let mut complaints = Vec::new();
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
         if self.train.is_some() == self.rows.is_some() {
-            complaints.push(complaint("files", "exactly one of `train` and `rows` is needed"));
+            issues.push(Issue::new("files", "exactly one of `train` and `rows` is needed"));
         }
         for (field, path, needs, needed) in [
             ("test", &self.test, "train", &self.train),
@@ -88,24 +90,15 @@ impl Files {
             ("test_split", &self.test_split, "rows", &self.rows),
         ] {
             if path.is_some() && needed.is_none() {
-                complaints.push(complaint(&format!("files.{field}"), format!("`{field}` needs `{needs}`")));
+                issues.push(Issue::new(format!("files.{field}"), format!("`{field}` needs `{needs}`")));
             }
         }
-        complaints
+        issues
     }
 }
 
 pub fn file_input(slot: &str, source: SourceDecl) -> InputDecl {
     InputDecl::new(slot, source, FILE)
-}
-
-pub fn complaint(field: &str, message: impl Into<String>) -> Complaint {
-    Complaint { field: field.to_owned(), message: message.into(), hint: None }
-}
-
-/// Problems of a domain type as complaints about the stage.
-pub fn complaints<F: AsRef<str>>(problems: Vec<(F, String)>) -> Vec<Complaint> {
-    problems.into_iter().map(|(field, message)| complaint(field.as_ref(), message)).collect()
 }
 
 /// The files of a job, by the slots that [`Files`] and the registry use.

@@ -4,9 +4,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, complaint};
+use super::dataset::DATASET;
 use super::train::MODEL;
-use pipe_core::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::StageKind;
 use pipe_ml::config::device::Device;
@@ -72,18 +73,15 @@ impl StageKind for Evaluate {
         ]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let problems = self.bootstrap.problems().into_iter();
-        let mut complaints: Vec<_> =
-            problems.map(|(field, message)| complaint(&format!("bootstrap.{field}"), message)).collect();
-        complaints.extend(signal_complaint(self.protocol, self.signal));
-        complaints
+    fn issues(&self) -> Vec<Issue> {
+        let bootstrap = self.bootstrap.issues().into_iter().map(|issue| issue.within("bootstrap"));
+        bootstrap.chain(signal_issue(self.protocol, self.signal)).collect()
     }
 }
 
-/// Whether a local signal goes with a protocol. Saying what the oracle does anyway is allowed: so one
-/// matrix can have rows of both protocols.
-pub(super) fn signal_complaint(protocol: Protocol, signal: Option<LocalSignal>) -> Option<Complaint> {
+/// Returns the issue of a local signal that the protocol does not allow. Naming the signal that the oracle protocol uses
+/// anyway is allowed, so that one matrix can have rows of both protocols.
+pub(super) fn signal_issue(protocol: Protocol, signal: Option<LocalSignal>) -> Option<Issue> {
     let message = match (protocol, signal?) {
         (Protocol::Oracle, LocalSignal::BatchLabels) => return None,
         (Protocol::Oracle, _) => "the oracle protocol's local signal is the true labels: leave it out",
@@ -92,7 +90,7 @@ pub(super) fn signal_complaint(protocol: Protocol, signal: Option<LocalSignal>) 
         }
         (Protocol::Honest, _) => return None,
     };
-    Some(complaint("signal", message))
+    Some(Issue::new("signal", message))
 }
 
 #[cfg(test)]
@@ -101,7 +99,7 @@ mod tests {
 
     #[test]
     fn only_the_oracle_may_read_the_labels_of_the_batch() {
-        let fine = |protocol, signal| signal_complaint(protocol, signal).is_none();
+        let fine = |protocol, signal| signal_issue(protocol, signal).is_none();
         assert!(fine(Protocol::Oracle, None) && fine(Protocol::Oracle, Some(LocalSignal::BatchLabels)));
         assert!(fine(Protocol::Honest, None) && fine(Protocol::Honest, Some(LocalSignal::None)));
         assert!(!fine(Protocol::Oracle, Some(LocalSignal::None)));

@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, complaint};
+use super::dataset::DATASET;
 use super::train::MODEL;
-use pipe_core::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::StageKind;
 use pipe_ml::config::device::Device;
@@ -83,17 +84,16 @@ impl StageKind for Fit {
         vec![OutputDecl::new("model", MODEL, "model"), OutputDecl::new("scores", SCORES, "scores")]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let problems = self.model.problems().into_iter();
-        let mut found: Vec<_> =
-            problems.map(|problem| complaint(&format!("model.{}", problem.field), problem.message)).collect();
+    fn issues(&self) -> Vec<Issue> {
+        let model = self.model.issues().into_iter();
+        let mut issues: Vec<_> = model.map(|issue| issue.within("model")).collect();
         if self.folds.is_some_and(|folds| folds < 2) {
-            found.push(complaint("folds", "at least 2 folds are needed"));
+            issues.push(Issue::new("folds", "at least 2 folds are needed"));
         }
         if self.keep == Some(0) {
-            found.push(complaint("keep", "at least 1 label per row is needed"));
+            issues.push(Issue::new("keep", "at least 1 label per row is needed"));
         }
-        found
+        issues
     }
 }
 
@@ -116,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn senseless_values_are_named() {
+    fn values_that_cannot_be_used_are_named() {
         let yaml = "{ data: a, folds: 1, keep: 0, model: { kind: kernel_ridge, gamma: 0 } }";
-        let fields: Vec<_> = checked(yaml).complaints.into_iter().map(|c| c.field).collect();
+        let fields: Vec<_> = checked(yaml).issues.into_iter().map(|issue| issue.field).collect();
         assert_eq!(fields, ["model.gamma", "folds", "keep"]);
     }
 }

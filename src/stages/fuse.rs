@@ -5,10 +5,11 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, complaint};
+use super::dataset::DATASET;
 use super::fit::SCORES;
 use super::train::MODEL;
-use pipe_core::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
@@ -75,16 +76,16 @@ impl StageKind for Fuse {
         ]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let mut found = Vec::new();
+    fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
         let floors = [("response_floor", self.response_floor), ("share_floor", self.share_floor)];
         for (field, _) in floors.into_iter().filter(|(_, floor)| !(*floor > 0.0 && floor.is_finite())) {
-            found.push(complaint(field, "must be above 0"));
+            issues.push(Issue::new(field, "must be above 0"));
         }
         if self.pairs == 0 {
-            found.push(complaint("pairs", "must be at least 1"));
+            issues.push(Issue::new("pairs", "must be at least 1"));
         }
-        found
+        issues
     }
 }
 

@@ -4,8 +4,9 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, complaint};
-use pipe_core::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
+use super::dataset::DATASET;
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
@@ -43,9 +44,9 @@ impl StageKind for IdfStage {
         vec![OutputDecl::new("idf", IDF, "idf.json")]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
+    fn issues(&self) -> Vec<Issue> {
         let fine = self.eps > 0.0 && self.eps.is_finite();
-        if fine { Vec::new() } else { vec![complaint("eps", "must be above 0")] }
+        if fine { Vec::new() } else { vec![Issue::new("eps", "must be above 0")] }
     }
 }
 

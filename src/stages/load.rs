@@ -4,10 +4,9 @@ use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{
-    Files, announce, complaint, complaints, dataset_output, file_input, on_threads, source,
-};
-use pipe_core::kind::{Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use super::dataset::{Files, announce, dataset_output, file_input, on_threads, source};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::filter::Filter;
@@ -102,24 +101,22 @@ impl StageKind for Load {
         vec![dataset_output()]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let mut found = complaints(self.preparation().problems());
+    fn issues(&self) -> Vec<Issue> {
+        let mut issues = self.preparation().issues();
         match (&self.dataset, &self.files) {
             (Some(name), None) => {
                 if let Err(unknown) = registry::find(name) {
-                    found.push(complaint("dataset", unknown.to_string()));
+                    issues.push(Issue::new("dataset", unknown.to_string()));
                 }
                 if self.entry().is_some_and(|entry| entry.expected.test_rows == 0) && self.split.is_given() {
-                    found.push(Complaint {
-                        hint: Some("for example `split: { holdout: 0.2, seed: 0 }`".to_owned()),
-                        ..complaint("split", format!("{name} comes without a split of its own"))
-                    });
+                    let issue = Issue::new("split", format!("{name} comes without a split of its own"));
+                    issues.push(issue.hint("for example `split: { holdout: 0.2, seed: 0 }`"));
                 }
             }
-            (None, Some(files)) => found.extend(files.complaints()),
-            _ => found.push(complaint("", "exactly one of `dataset` and `files` says what is loaded")),
+            (None, Some(files)) => issues.extend(files.issues()),
+            _ => issues.push(Issue::new("", "exactly one of `dataset` and `files` says what is loaded")),
         }
-        found
+        issues
     }
 }
 
@@ -178,14 +175,14 @@ mod tests {
     use pipe_ml::data::csr::Features;
     use pipe_ml::data::locate::Locator;
 
-    fn checked(yaml: &str) -> (Load, Vec<Complaint>) {
+    fn checked(yaml: &str) -> (Load, Vec<Issue>) {
         let load: Load = serde_yaml::from_str(yaml).unwrap();
-        let complaints = KindOf::<Load>::new().check(serde_yaml::from_str(yaml).unwrap()).unwrap().complaints;
-        (load, complaints)
+        let issues = KindOf::<Load>::new().check(serde_yaml::from_str(yaml).unwrap()).unwrap().issues;
+        (load, issues)
     }
 
-    fn complaints(yaml: &str) -> Vec<String> {
-        checked(yaml).1.into_iter().map(|complaint| complaint.field).collect()
+    fn issues(yaml: &str) -> Vec<String> {
+        checked(yaml).1.into_iter().map(|issue| issue.field).collect()
     }
 
     fn slots(yaml: &str) -> Vec<String> {
@@ -197,7 +194,7 @@ mod tests {
         assert_eq!(slots("dataset: bibtex"), ["train", "test", "label_xml"]);
         let from = SourceDecl::DataFile { dataset: "bibtex".into(), file: "bibtex-train.arff".into() };
         assert_eq!(checked("dataset: bibtex").0.inputs()[0].source, from);
-        assert_eq!(complaints("dataset: bibtex"), [""; 0]);
+        assert_eq!(issues("dataset: bibtex"), [""; 0]);
     }
 
     #[test]
@@ -208,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_complained_about_where_it_stands() {
-        assert_eq!(complaints("{}"), [""]);
-        assert_eq!(complaints("dataset: bibtxe"), ["dataset"]);
-        assert_eq!(complaints("dataset: citeulike-t"), ["split"]);
-        assert_eq!(complaints("{files: {test: b}}"), ["files", "files.test"]);
-        assert_eq!(complaints("{dataset: bibtex, split: {holdout: 2}}"), ["split.holdout"]);
-        assert_eq!(complaints("{dataset: bibtex, validation: {fraction: 0}}"), ["validation.fraction"]);
+    fn a_value_that_cannot_be_used_is_an_issue_of_its_field() {
+        assert_eq!(issues("{}"), [""]);
+        assert_eq!(issues("dataset: bibtxe"), ["dataset"]);
+        assert_eq!(issues("dataset: citeulike-t"), ["split"]);
+        assert_eq!(issues("{files: {test: b}}"), ["files", "files.test"]);
+        assert_eq!(issues("{dataset: bibtex, split: {holdout: 2}}"), ["split.holdout"]);
+        assert_eq!(issues("{dataset: bibtex, validation: {fraction: 0}}"), ["validation.fraction"]);
         assert!(serde_yaml::from_str::<Load>("{dataset: bibtex, splits: {}}").is_err());
     }
 

@@ -8,12 +8,11 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, complaint};
+use super::dataset::DATASET;
 use super::evaluate::{CURVES, EVALUATION};
 use super::train::HISTORY;
-use pipe_core::kind::{
-    ArtifactType, AxisUse, AxisUses, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl,
-};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ArtifactType, AxisUse, AxisUses, FILE, InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
@@ -126,17 +125,17 @@ impl StageKind for Plot {
         figures.iter().flat_map(of).collect()
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let mut complaints = Vec::new();
+    fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
         if self.figures.is_empty() {
             let known: Vec<&str> = FigureKind::ALL.iter().map(|figure| figure.name()).collect();
-            let hint = Some(format!("there are {}", known.join(", ")));
-            complaints.push(Complaint { hint, ..complaint("figures", "no figure is asked for") });
+            let hint = format!("there are {}", known.join(", "));
+            issues.push(Issue::new("figures", "no figure is asked for").hint(hint));
         }
         for (place, figure) in self.figures.iter().enumerate() {
             let field = format!("figures[{place}]");
             if self.figures[..place].contains(figure) {
-                complaints.push(complaint(&field, format!("`{}` is asked for twice", figure.name())));
+                issues.push(Issue::new(field, format!("`{}` is asked for twice", figure.name())));
             } else if self.references(figure.source()).is_empty() {
                 let (_, parameter) = slot(figure.source());
                 let message = format!("`{}` needs the parameter `{parameter}`", figure.name());
@@ -145,11 +144,11 @@ impl StageKind for Plot {
                     Source::Evaluation | Source::Curves => "eval: [\"eval[*]\"]",
                     Source::Data => "data: data",
                 };
-                let hint = Some(format!("for example `{example}`"));
-                complaints.push(Complaint { hint, ..complaint(&field, message) });
+                let hint = format!("for example `{example}`");
+                issues.push(Issue::new(field, message).hint(hint));
             }
         }
-        complaints
+        issues
     }
 
     /// The axis that means are taken over unless stated need not be there.
@@ -271,23 +270,22 @@ mod tests {
         KindOf::<Plot>::new().check(serde_yaml::from_str(yaml).unwrap()).unwrap()
     }
 
-    fn complaints(yaml: &str) -> Vec<String> {
-        let complaint = |complaint: Complaint| format!("{}: {}", complaint.field, complaint.message);
-        checked(yaml).complaints.into_iter().map(complaint).collect()
+    fn issues(yaml: &str) -> Vec<String> {
+        checked(yaml).issues.into_iter().map(|issue| format!("{}: {}", issue.field, issue.message)).collect()
     }
 
     #[test]
     fn a_figure_without_its_input_says_which_parameter_is_missing() {
         assert_eq!(
-            complaints("{ history: [train], figures: [f1-over-epochs, final-f1, label-frequency] }"),
+            issues("{ history: [train], figures: [f1-over-epochs, final-f1, label-frequency] }"),
             [
                 "figures[1]: `final-f1` needs the parameter `eval`",
                 "figures[2]: `label-frequency` needs the parameter `data`"
             ]
         );
-        assert_eq!(complaints("{ figures: [] }"), ["figures: no figure is asked for"]);
+        assert_eq!(issues("{ figures: [] }"), ["figures: no figure is asked for"]);
         let twice = "{ data: d, figures: [label-frequency, label-frequency] }";
-        assert_eq!(complaints(twice), ["figures[1]: `label-frequency` is asked for twice"]);
+        assert_eq!(issues(twice), ["figures[1]: `label-frequency` is asked for twice"]);
     }
 
     #[test]

@@ -12,13 +12,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::audit::AUDIT;
-use super::dataset::{DATASET, complaint};
+use super::dataset::DATASET;
 use super::evaluate::{EVALUATION, LABELS};
 use super::fuse::FUSION;
 use super::plot::SVG;
 use super::table::TABLE;
+use pipe_core::issue::Issue;
 use pipe_core::job::JobInput;
-use pipe_core::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
@@ -95,14 +96,14 @@ impl StageKind for Report {
         vec![OutputDecl::new("page", PAGE, "report.html")]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
+    fn issues(&self) -> Vec<Issue> {
         let all = [&self.evaluations, &self.tables, &self.figures, &self.data, &self.audits, &self.fusions];
-        match all.iter().all(|references| references.is_empty()) {
-            true => vec![complaint(
-                "",
-                "it shows nothing: give it `evaluations`, `tables`, `figures`, `data`, `audits` or `fusions`",
-            )],
-            false => Vec::new(),
+        if all.iter().all(|references| references.is_empty()) {
+            let message =
+                "it shows nothing: give it `evaluations`, `tables`, `figures`, `data`, `audits` or `fusions`";
+            vec![Issue::new("", message)]
+        } else {
+            Vec::new()
         }
     }
 }
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn a_report_of_nothing_is_refused() {
         let report: Report = serde_json::from_value(json!({})).unwrap();
-        assert!(report.complaints()[0].message.contains("it shows nothing"));
+        assert!(report.issues()[0].message.contains("it shows nothing"));
     }
 
     #[test]

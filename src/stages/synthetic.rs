@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 
-use super::dataset::{announce, complaints, dataset_output, file_input, on_threads};
-use pipe_core::kind::{Complaint, InputDecl, OutputDecl, Program, SourceDecl};
+use super::dataset::{announce, dataset_output, file_input, on_threads};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::synthetic::frequency::Curve;
@@ -31,8 +32,8 @@ impl StageKind for SyntheticStage {
         vec![dataset_output()]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        complaints(self.0.problems())
+    fn issues(&self) -> Vec<Issue> {
+        self.0.issues()
     }
 }
 
@@ -102,10 +103,10 @@ mod tests {
     }
 
     #[test]
-    fn complaints_name_their_field() {
+    fn issues_name_their_field() {
         let stage: SyntheticStage =
             serde_yaml::from_str("{difficulty: 2, validation: {fraction: 1}}").unwrap();
-        let fields: Vec<String> = stage.complaints().into_iter().map(|complaint| complaint.field).collect();
+        let fields: Vec<String> = stage.issues().into_iter().map(|issue| issue.field).collect();
         assert_eq!(fields, ["difficulty", "validation.fraction"]);
     }
 }

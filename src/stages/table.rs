@@ -9,11 +9,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::dataset::complaint;
 use super::evaluate::{DECISIONS, EVALUATION};
 use super::one_or_many::{AxisValue, OneOrMany};
+use pipe_core::issue::Issue;
 use pipe_core::kind::{
-    ArtifactType, AxisUse, AxisUses, Complaint, FILE, InputDecl, OutputDecl, Program, SourceDecl, Vocabulary,
+    ArtifactType, AxisUse, AxisUses, FILE, InputDecl, OutputDecl, Program, SourceDecl, Vocabulary,
 };
 use pipe_core::reference::StageRef;
 use pipe_core::stage::{RunStage, StageKind};
@@ -137,51 +137,46 @@ impl StageKind for TableStage {
         ]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let problems = request::problems(&self.rows.0, &self.columns.0, &self.mean_over.0);
-        let mut complaints: Vec<Complaint> =
-            problems.into_iter().map(|(field, message)| complaint(&field, message)).collect();
+    fn issues(&self) -> Vec<Issue> {
+        let mut issues = request::issues(&self.rows.0, &self.columns.0, &self.mean_over.0);
         if self.from.0.is_empty() {
-            complaints.push(complaint("from", "name at least one `evaluate` stage"));
+            issues.push(Issue::new("from", "name at least one `evaluate` stage"));
         }
         let of_metrics =
             self.digits_of.iter().map(|(metric, digits)| (format!("digits_of.{metric}"), *digits));
         for (field, digits) in [("digits".to_owned(), self.digits)].into_iter().chain(of_metrics) {
             if digits > MAX_DIGITS {
-                complaints.push(complaint(&field, format!("at most {MAX_DIGITS} decimals make sense")));
+                issues.push(Issue::new(field, format!("at most {MAX_DIGITS} decimals make sense")));
             }
         }
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         let letter = self.name.starts_with(|c: char| c.is_ascii_alphabetic());
         if !letter || !self.name.bytes().all(plain) {
             let message = "use letters, digits, `_` and `-`, and start with a letter: files and macros are named after it";
-            complaints.push(complaint("name", message));
+            issues.push(Issue::new("name", message));
         }
         let in_label = |b: u8| plain(b) || matches!(b, b':' | b'.' | b'/' | b'+');
         if self.label.as_ref().is_some_and(|label| label.is_empty() || !label.bytes().all(in_label)) {
-            complaints.push(complaint("label", "use letters, digits and `:` `.` `/` `+` `_` `-`"));
+            issues.push(Issue::new("label", "use letters, digits and `:` `.` `/` `+` `_` `-`"));
         }
         if let Some((axis, _)) = self.only.iter().find(|(_, values)| values.0.is_empty()) {
-            complaints.push(complaint(&format!("where.{axis}"), "no value is left to show"));
+            issues.push(Issue::new(format!("where.{axis}"), "no value is left to show"));
         }
         for reference in &self.reference.0 {
             if let ReferenceSource::Shipped(name) = reference
                 && let Err(error) = Reference::shipped(name)
             {
-                complaints.push(complaint(
+                issues.push(Issue::new(
                     "reference",
                     format!("{error}, and `{{ file: PATH }}` names one of yours"),
                 ));
             }
         }
         if let Some(significance) = &self.significance {
-            let problems = significance.bootstrap.problems().into_iter();
-            complaints.extend(
-                problems
-                    .map(|(field, message)| complaint(&format!("significance.bootstrap.{field}"), message)),
-            );
+            let bootstrap = significance.bootstrap.issues().into_iter();
+            issues.extend(bootstrap.map(|issue| issue.within("significance.bootstrap")));
         }
-        complaints
+        issues
     }
 
     fn axes(&self) -> AxisUses {
@@ -395,7 +390,7 @@ mod tests {
 
     fn check(yaml: &str) -> Vec<String> {
         let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
-        stage.complaints().into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
+        stage.issues().into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
     }
 
     #[test]
@@ -415,9 +410,9 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_a_complaint() {
-        let complaints = |yaml: &str| check(yaml).join("\n");
-        assert_eq!(complaints("{ from: eval, rows: variant, columns: [data, macro_f1, bce] }"), "");
+    fn a_value_that_cannot_be_used_is_an_issue() {
+        let issues = |yaml: &str| check(yaml).join("\n");
+        assert_eq!(issues("{ from: eval, rows: variant, columns: [data, macro_f1, bce] }"), "");
         for (yaml, expected) in [
             (
                 "{ from: e, rows: variant, columns: macro_fi }",
@@ -439,7 +434,7 @@ mod tests {
                 "replicates",
             ),
         ] {
-            assert!(complaints(yaml).contains(expected), "{yaml}: {}", complaints(yaml));
+            assert!(issues(yaml).contains(expected), "{yaml}: {}", issues(yaml));
         }
     }
 

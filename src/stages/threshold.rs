@@ -5,11 +5,12 @@ use anyhow::{Context, Result, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, complaint};
+use super::dataset::DATASET;
 use super::fit::SCORES;
 use super::fuse::check;
 use super::train::MODEL;
-use pipe_core::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
@@ -63,9 +64,8 @@ impl StageKind for Threshold {
         vec![OutputDecl::new("model", MODEL, "model"), OutputDecl::new("cuts", CUTS, "cuts.json")]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let problems = self.rule.iter().flat_map(Rule::problems);
-        problems.map(|(field, message)| complaint(&format!("rule.{field}"), message)).collect()
+    fn issues(&self) -> Vec<Issue> {
+        self.rule.iter().flat_map(Rule::issues).map(|issue| issue.within("rule")).collect()
     }
 }
 
@@ -181,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn a_senseless_rule_is_complained_about() {
+    fn a_rule_that_cannot_be_used_is_an_issue() {
         let stage: Threshold =
             serde_yaml::from_str("{ data: d, model: m, rule: { kind: soft, prior: -1 } }").unwrap();
-        assert_eq!(stage.complaints()[0].field, "rule.prior");
+        assert_eq!(stage.issues()[0].field, "rule.prior");
     }
 }

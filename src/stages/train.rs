@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, complaint};
+use super::dataset::DATASET;
 use super::idf::IDF;
-use pipe_core::kind::{ArtifactType, Complaint, InputDecl, OutputDecl, Program, TIMINGS};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program, TIMINGS};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::StageKind;
 use pipe_ml::config::device::{Device, Precision};
@@ -121,9 +122,8 @@ impl StageKind for Train {
         ]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let problems = self.method.problems().into_iter();
-        problems.map(|problem| complaint(problem.field, problem.message)).collect()
+    fn issues(&self) -> Vec<Issue> {
+        self.method.issues()
     }
 }
 

@@ -77,7 +77,7 @@ impl Trial {
         let at = |name: &str| directory.path().join(name);
         std::fs::create_dir(at("scratch"))?;
         let stage: T = serde_json::from_value(body.clone())?;
-        assert_eq!(stage.complaints(), []);
+        assert_eq!(stage.issues(), []);
         let job = Job {
             key: StageKey::new(Digest::of(b"")),
             instance: "trial".to_owned(),

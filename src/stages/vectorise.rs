@@ -5,8 +5,9 @@ use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{Files, announce, complaints, dataset_output, on_threads, source};
-use pipe_core::kind::{Complaint, FILE, InputDecl, OutputDecl, Program};
+use super::dataset::{Files, announce, dataset_output, on_threads, source};
+use pipe_core::issue::Issue;
+use pipe_core::kind::{FILE, InputDecl, OutputDecl, Program};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::artifact::{DataSetDir, Summary};
@@ -92,10 +93,10 @@ impl StageKind for Vectorise {
         vec![dataset_output(), OutputDecl::new("vocabulary", FILE, "vocabulary.json")]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
-        let mut found = complaints(self.preparation().problems());
-        found.extend(self.files.complaints());
-        found
+    fn issues(&self) -> Vec<Issue> {
+        let mut issues = self.preparation().issues();
+        issues.extend(self.files.issues());
+        issues
     }
 }
 

@@ -11,7 +11,7 @@ use super::problem::Problems;
 use super::scope::{InstanceScope, Scope};
 use super::stages::{Content, InstanceDraft, settings_subject};
 use super::typed::{Subject, at_mut, read, report_all, wants_text};
-use pipe_core::kind::{CheckedBody, Complaint, Kind};
+use pipe_core::kind::{CheckedBody, Kind};
 use pipe_core::scalar::canonical_text;
 
 /// What the parameters of an instance say.
@@ -43,9 +43,9 @@ impl Checker<'_> {
         let (settings, (body, checked)) = (settings?, checked?);
         let resources = settings.resources.as_ref().map(ResourceRequest::resources).unwrap_or_default();
         let compare = settings.compare.unwrap_or_default();
-        for (place, message) in compare.problems(&checked.outputs) {
+        for issue in compare.issues(&checked.outputs) {
             let subject = settings_subject(&content.varying, content.kind_span);
-            problems.push(subject.complaint(&place, &message, None));
+            problems.push(subject.issue(issue));
         }
         Some(Checked { body, content: checked, resources, retries: settings.retries.unwrap_or(0), compare })
     }
@@ -102,11 +102,10 @@ impl Checker<'_> {
             let body = to_json(&value);
             let error = match kind.check(value) {
                 Ok(checked) => {
-                    for complaint in &checked.complaints {
-                        let Complaint { field, message, hint } = complaint;
-                        problems.push(subject().complaint(field, message, hint.clone()));
+                    for issue in &checked.issues {
+                        problems.push(subject().issue(issue.clone()));
                     }
-                    return checked.complaints.is_empty().then_some((body, checked));
+                    return checked.issues.is_empty().then_some((body, checked));
                 }
                 Err(error) => error,
             };

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use pipe_core::issue::Issue;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
@@ -45,26 +46,26 @@ impl Tolerance {
 }
 
 impl Compare {
-    /// What makes no sense for a stage with these outputs: the place, and a sentence.
-    pub(super) fn problems(&self, outputs: &[OutputDecl]) -> Vec<(String, String)> {
-        let mut problems = Vec::new();
+    /// Returns what cannot be used for a stage with these outputs.
+    pub(super) fn issues(&self, outputs: &[OutputDecl]) -> Vec<Issue> {
+        let mut issues = Vec::new();
         let named = self.ignore.iter().map(|name| ("ignore", name));
         for (list, name) in named.chain(self.numbers.keys().map(|name| ("numbers", name))) {
             if !outputs.iter().any(|output| output.name == *name) {
                 let known: Vec<String> = outputs.iter().map(|output| format!("`{}`", output.name)).collect();
                 let message = format!("the stage has no output `{name}`; it has {}", known.join(", "));
-                problems.push((format!("compare.{list}"), message));
+                issues.push(Issue::new(format!("compare.{list}"), message));
             }
         }
         let tolerances = self.metrics.iter().map(|entry| ("metrics", entry));
         for (list, (name, tolerance)) in tolerances.chain(self.numbers.iter().map(|entry| ("numbers", entry)))
         {
             if !tolerance.is_sensible() {
-                let message = "a tolerance is a finite number that is not below 0".to_owned();
-                problems.push((format!("compare.{list}.{name}"), message));
+                let message = "a tolerance is a finite number that is not below 0";
+                issues.push(Issue::new(format!("compare.{list}.{name}"), message));
             }
         }
-        problems
+        issues
     }
 }
 
@@ -170,11 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_is_not_there_and_a_negative_tolerance_are_problems() {
+    fn an_output_that_is_not_there_and_a_negative_tolerance_are_issues() {
         let output = OutputDecl { name: "table".into(), artifact: "file", file_name: "t".into() };
         let policy = compare("{ ignore: [tabel], metrics: { f1: { abs: -1 } } }");
-        let places: Vec<String> = policy.problems(&[output]).into_iter().map(|(place, _)| place).collect();
-        assert_eq!(places, ["compare.ignore", "compare.metrics.f1"]);
+        let fields: Vec<String> = policy.issues(&[output]).into_iter().map(|issue| issue.field).collect();
+        assert_eq!(fields, ["compare.ignore", "compare.metrics.f1"]);
     }
 
     #[test]

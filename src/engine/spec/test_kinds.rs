@@ -13,9 +13,10 @@ use super::diagnostic::Diagnostics;
 use super::load::{Request, load_with};
 use super::pipeline::Pipeline;
 use super::typed::PathError;
+use pipe_core::issue::Issue;
 use pipe_core::kind::{
-    ANY, AxisUse, AxisUses, CheckedBody, Complaint, FILE, InputDecl, Kind, Kinds, OutputDecl, Program,
-    SourceDecl, Vocabulary,
+    ANY, AxisUse, AxisUses, CheckedBody, FILE, InputDecl, Kind, Kinds, OutputDecl, Program, SourceDecl,
+    Vocabulary,
 };
 use pipe_core::reference::StageRef;
 
@@ -23,7 +24,7 @@ trait Fake: Serialize + DeserializeOwned + JsonSchema {
     fn inputs(&self) -> Vec<InputDecl>;
     fn outputs() -> Vec<OutputDecl>;
 
-    fn complaints(&self) -> Vec<Complaint> {
+    fn issues(&self) -> Vec<Issue> {
         Vec::new()
     }
 
@@ -74,7 +75,7 @@ fn check<T: Fake>(body: Value) -> Result<CheckedBody, PathError> {
         params: serde_json::to_value(&typed).unwrap(),
         inputs: typed.inputs(),
         outputs: T::outputs(),
-        complaints: typed.complaints(),
+        issues: typed.issues(),
         environment: typed.environment(),
         axes: typed.axes(),
     })
@@ -182,14 +183,14 @@ impl Fake for Train {
         vec![output("model", "model", "model.bin"), output("history", "history", "history.csv")]
     }
 
-    fn complaints(&self) -> Vec<Complaint> {
+    fn issues(&self) -> Vec<Issue> {
         let lr = self.optimiser.as_ref().map(|optimiser| optimiser.lr).filter(|lr| *lr <= 0.0);
-        let complaint = |lr: f64| Complaint {
+        let issue = |lr: f64| Issue {
             field: "optimiser.lr".to_owned(),
             message: format!("{lr} is not above 0"),
             hint: Some("typical values are 1e-4 to 1e-2".to_owned()),
         };
-        lr.map(complaint).into_iter().collect()
+        lr.map(issue).into_iter().collect()
     }
 }
 

@@ -4,6 +4,7 @@
 //! Serde stops at the first error. So after an error the offending value is struck out and the
 //! rest is tried again, until nothing is left to complain of.
 
+use pipe_core::issue::Issue;
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 use serde_yaml::Value;
@@ -95,13 +96,14 @@ impl Subject<'_> {
         }
     }
 
-    /// A problem with the value at a path such as `optimiser.lr`.
-    pub(super) fn complaint(&self, field: &str, message: &str, hint: Option<String>) -> Problem {
-        let path = parse_path(field);
+    /// Returns an issue of a field together with its place in the file.
+    pub(super) fn issue(&self, issue: Issue) -> Problem {
+        let Issue { field, message, hint } = issue;
+        let path = parse_path(&field);
         let written =
             |path: &[Step]| matches!(path.first(), Some(Step::Key(key)) if self.node.get(key).is_some());
         let span = if written(&path) { self.node.locate(&path) } else { self.span };
-        let message = if field.is_empty() { message.to_owned() } else { format!("`{field}`: {message}") };
+        let message = if field.is_empty() { message } else { format!("`{field}`: {message}") };
         self.problem(span, message).maybe_hint(hint)
     }
 

@@ -1,5 +1,6 @@
 //! The whole method: everything that training needs to know apart from the data.
 
+use pipe_core::issue::Issue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -81,14 +82,6 @@ impl MethodChanges {
     }
 }
 
-/// A value that has the right type and makes no sense all the same.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Problem {
-    /// `optimiser.lr`
-    pub field: &'static str,
-    pub message: String,
-}
-
 impl Method {
     /// Learnable numbers: network and thresholds.
     pub fn parameters(&self, features: usize, labels: usize) -> usize {
@@ -111,11 +104,12 @@ impl Method {
         self.signal.predict == LocalSignal::BatchLabels && (own || self.variant.uses_local())
     }
 
-    pub fn problems(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        let mut require = |holds: bool, field, message: &str| {
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        let mut require = |holds: bool, field: &str, message: &str| {
             if !holds {
-                problems.push(Problem { field, message: message.to_owned() });
+                issues.push(Issue::new(field, message));
             }
         };
         let positive = |limit: Limit| limit.value().is_none_or(|value| value > 0.0);
@@ -155,7 +149,7 @@ impl Method {
         require(positive(self.stopping.patience), "stopping.patience", "must be above 0");
         require(positive(self.checkpoint.epochs), "checkpoint.epochs", "must be above 0");
         require(positive(self.checkpoint.minutes), "checkpoint.minutes", "must be above 0");
-        problems
+        issues
     }
 }
 
@@ -200,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn senseless_values_are_named() {
+    fn values_that_cannot_be_used_are_named() {
         let method = written("{ epochs: 0, optimiser: { lr: -1 }, net: { dropout: 1 } }").resolve();
-        let fields: Vec<_> = method.problems().into_iter().map(|problem| problem.field).collect();
+        let fields: Vec<_> = method.issues().into_iter().map(|issue| issue.field).collect();
         assert_eq!(fields, ["epochs", "net.dropout", "optimiser.lr"]);
     }
 

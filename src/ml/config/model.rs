@@ -1,11 +1,12 @@
 //! The models that give scores to be fused and cut: what a user writes, and what the program works with.
 
+use pipe_core::issue::Issue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::choice::{BiasInit, Limit, PosWeight};
 use super::device::Device;
-use super::method::{Method, MethodChanges, Problem};
+use super::method::{Method, MethodChanges};
 use super::optimiser::OptimiserKind;
 use super::preset::Preset;
 use super::schedule::ScheduleKind;
@@ -202,12 +203,12 @@ impl ModelConfig {
         }
     }
 
-    /// Values that have the right type and make no sense all the same.
-    pub fn problems(&self) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        let mut require = |holds: bool, field, message: &str| {
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        let mut require = |holds: bool, field: &str, message: &str| {
             if !holds {
-                problems.push(Problem { field, message: message.to_owned() });
+                issues.push(Issue::new(field, message));
             }
         };
         let positive = |value: f64| value > 0.0 && value.is_finite();
@@ -237,13 +238,13 @@ impl ModelConfig {
                     "a network whose thresholds look at labels gives no honest scores: leave `variant` at \
                      `static`, and fuse a `neighbours` model for the local signal",
                 );
-                problems.extend(method.problems());
+                issues.extend(method.issues());
             }
             Self::Neighbours { neighbours, .. } => {
                 require(*neighbours > 0, "neighbours", "must be at least 1")
             }
         }
-        problems
+        issues
     }
 }
 
@@ -259,7 +260,7 @@ mod tests {
     fn every_kind_makes_sense_as_it_is_and_survives_json() {
         for kind in ["ridge", "kernel_ridge", "block_kernel_ridge", "logistic", "mlp", "neighbours"] {
             let model = resolved(&format!("kind: {kind}"));
-            assert_eq!((model.name(), model.problems()), (kind, vec![]));
+            assert_eq!((model.name(), model.issues()), (kind, vec![]));
             let back: ModelConfig = serde_json::from_str(&serde_json::to_string(&model).unwrap()).unwrap();
             assert_eq!(back.name(), kind);
         }
@@ -273,8 +274,8 @@ mod tests {
 
     #[test]
     fn thresholds_that_see_labels_are_refused() {
-        let problems = resolved("{ kind: mlp, variant: adaptive }").problems();
-        assert!(problems[0].message.contains("neighbours"), "{problems:?}");
+        let issues = resolved("{ kind: mlp, variant: adaptive }").issues();
+        assert!(issues[0].message.contains("neighbours"), "{issues:?}");
     }
 
     #[test]

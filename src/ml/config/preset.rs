@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn every_preset_makes_sense() {
         for preset in [Preset::Paper, Preset::Released, Preset::Honest] {
-            assert_eq!(preset.method().problems(), [], "{preset:?}");
+            assert_eq!(preset.method().issues(), [], "{preset:?}");
         }
     }
 

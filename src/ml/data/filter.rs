@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use pipe_core::issue::Issue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,16 +32,17 @@ pub enum FilterError {
 }
 
 impl Filter {
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
-        let zero = "0 would leave nothing".to_owned();
-        let mut problems = Vec::new();
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let zero = "0 would leave nothing";
+        let mut issues = Vec::new();
         if self.max_labels == Some(0) {
-            problems.push(("max_labels", zero.clone()));
+            issues.push(Issue::new("max_labels", zero));
         }
         if self.max_features == Some(0) {
-            problems.push(("max_features", zero));
+            issues.push(Issue::new("max_features", zero));
         }
-        problems
+        issues
     }
 
     /// Which labels stay, judged by the training rows.

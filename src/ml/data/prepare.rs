@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use pipe_core::issue::Issue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,18 +43,12 @@ pub enum PrepareError {
 }
 
 impl Preparation {
-    /// What is wrong with the values, as (field, message).
-    pub fn problems(&self) -> Vec<(String, String)> {
-        let of = |part: &str, problems: Vec<(&'static str, String)>| -> Vec<(String, String)> {
-            problems.into_iter().map(|(field, message)| (format!("{part}.{field}"), message)).collect()
-        };
-        let validation = self.validation.as_ref().map(Validation::problems).unwrap_or_default();
-        [
-            of("split", self.split.problems()),
-            of("validation", validation),
-            of("filter", self.filter.problems()),
-        ]
-        .concat()
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let split = self.split.issues().into_iter().map(|issue| issue.within("split"));
+        let validation = self.validation.iter().flat_map(Validation::issues);
+        let filter = self.filter.issues().into_iter().map(|issue| issue.within("filter"));
+        split.chain(validation.map(|issue| issue.within("validation"))).chain(filter).collect()
     }
 
     /// How the parts were chosen, in words.

@@ -1,6 +1,7 @@
 //! Which rows are learnt from and which are judged. A split sees row numbers and labels, never
 //! features; rows keep their order within a part.
 
+use pipe_core::issue::Issue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -72,33 +73,33 @@ impl Split {
         self.holdout.is_none() && self.folds.is_none()
     }
 
-    /// What is wrong with the values, as (field, message).
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
-        let mut problems = Vec::new();
-        let mut problem = |field, message: String| problems.push((field, message));
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        let mut issue = |field: &str, message: String| issues.push(Issue::new(field, message));
         if self.holdout.is_some() && self.folds.is_some() {
-            problem("folds", "`holdout` and `folds` exclude each other: keep one of them".to_owned());
+            issue("folds", "`holdout` and `folds` exclude each other: keep one of them".to_owned());
         }
         if let Some(share) = self.holdout.filter(|share| !is_share(*share)) {
-            problem("holdout", not_a_share(share));
+            issue("holdout", not_a_share(share));
         }
         match self.folds {
-            Some(folds) if folds < 2 => problem("folds", "at least 2 folds are needed".to_owned()),
+            Some(folds) if folds < 2 => issue("folds", "at least 2 folds are needed".to_owned()),
             Some(folds) if self.fold >= folds => {
-                problem("fold", format!("there is no fold {}: they are 0 to {}", self.fold, folds - 1));
+                issue("fold", format!("there is no fold {}: they are 0 to {}", self.fold, folds - 1));
             }
-            None if self.fold > 0 => problem("fold", "`fold` needs `folds`".to_owned()),
+            None if self.fold > 0 => issue("fold", "`fold` needs `folds`".to_owned()),
             _ => {}
         }
         if self.first == Some(0) {
-            problem("first", "at least one row is needed".to_owned());
+            issue("first", "at least one row is needed".to_owned());
         }
         for (field, is_set) in [("stratified", self.stratified), ("pool", self.pool)] {
             if is_set && self.is_given() {
-                problem(field, format!("`{field}` needs `holdout` or `folds`"));
+                issue(field, format!("`{field}` needs `holdout` or `folds`"));
             }
         }
-        problems
+        issues
     }
 
     /// Splits rows that came as one part; of a given split, the first training rows are kept.
@@ -129,9 +130,13 @@ impl Split {
 }
 
 impl Validation {
-    /// What is wrong with the values, as (field, message).
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
-        if is_share(self.fraction) { Vec::new() } else { vec![("fraction", not_a_share(self.fraction))] }
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        if is_share(self.fraction) {
+            Vec::new()
+        } else {
+            vec![Issue::new("fraction", not_a_share(self.fraction))]
+        }
     }
 
     /// Moves rows from the training part into the validation part; the test part is not looked at.
@@ -293,7 +298,7 @@ mod tests {
 
     #[test]
     fn values_that_make_no_sense_are_named() {
-        let fields = |split: Split| split.problems().into_iter().map(|(field, _)| field).collect::<Vec<_>>();
+        let fields = |split: Split| split.issues().into_iter().map(|issue| issue.field).collect::<Vec<_>>();
         assert!(fields(Split::default()).is_empty());
         assert_eq!(fields(Split { holdout: Some(1.0), ..Split::default() }), ["holdout"]);
         assert_eq!(fields(Split { folds: Some(5), fold: 5, ..Split::default() }), ["fold"]);

@@ -8,6 +8,7 @@
 //! pulls macro averages down, so an interval made of plain percentiles can lie beside the estimate. The replicates are
 //! therefore shifted to have the estimate as their mean; the shift is reported as `bias`.
 
+use pipe_core::issue::Issue;
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,16 +67,16 @@ pub enum BootstrapError {
 }
 
 impl Bootstrap {
-    /// Fields that make no sense, and why.
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
-        let mut problems = Vec::new();
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
         if self.replicates < 2 {
-            problems.push(("replicates", "must be at least 2; 1000 are usual".to_owned()));
+            issues.push(Issue::new("replicates", "must be at least 2; 1000 are usual"));
         }
         if !(self.confidence > 0.0 && self.confidence < 1.0) {
-            problems.push(("confidence", "must lie between 0 and 1, for example 0.95".to_owned()));
+            issues.push(Issue::new("confidence", "must lie between 0 and 1, for example 0.95"));
         }
-        problems
+        issues
     }
 
     /// An interval for every metric of the outcomes.

@@ -1,5 +1,6 @@
 //! The rules, as a pipeline names them, and how each is fitted.
 
+use pipe_core::issue::Issue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -143,12 +144,12 @@ fn default_b() -> f64 {
 }
 
 impl Rule {
-    /// Fields that make no sense, and why.
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
-        let mut problems = Vec::new();
-        let mut must = |holds: bool, field: &'static str, what: &str| {
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        let mut must = |holds: bool, field: &str, what: &str| {
             if !holds {
-                problems.push((field, format!("must be {what}")));
+                issues.push(Issue::new(field, format!("must be {what}")));
             }
         };
         let count = |value: f64| value.is_finite() && value >= 0.0;
@@ -170,7 +171,7 @@ impl Rule {
             }
             Self::Global {} | Self::Scut {} | Self::PlugIn { .. } => {}
         }
-        problems
+        issues
     }
 
     /// Whether the rule takes the scores for log-odds.

@@ -481,7 +481,7 @@ fn a_rule_is_read_strictly_and_with_defaults() {
     for wrong in ["kind: best", "{ kind: soft, piror: 3 }", "{ kind: scut, cut: 1 }", "prior: 3"] {
         assert!(read(wrong).is_err(), "{wrong}");
     }
-    assert!(all_rules().iter().all(|rule| rule.problems().is_empty()));
+    assert!(all_rules().iter().all(|rule| rule.issues().is_empty()));
     let online = Rule::Online { epochs: 0, a: 3.0, b: 2.0, scale: Scale::Logit };
-    assert_eq!(online.problems().iter().map(|problem| problem.0).collect::<Vec<_>>(), ["epochs", "b"]);
+    assert_eq!(online.issues().into_iter().map(|issue| issue.field).collect::<Vec<_>>(), ["epochs", "b"]);
 }

@@ -6,6 +6,7 @@ use super::reference::Reference;
 use super::term::Term;
 use super::title;
 use super::{Axis, Table};
+use pipe_core::issue::Issue;
 use pipe_ml::metric::registry::Metric;
 
 pub const DEFAULT_DIGITS: u8 = 4;
@@ -102,19 +103,19 @@ impl Request {
     }
 }
 
-/// Fields that make no sense together, and why.
-pub fn problems(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<(String, String)> {
-    let mut problems = Vec::new();
+/// Returns the fields that cannot be used together.
+pub fn issues(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<Issue> {
+    let mut issues = Vec::new();
     for (field, terms) in [("rows", rows), ("columns", columns)] {
         if terms.is_empty() {
-            problems.push((field.to_owned(), "there is nothing to make them of".to_owned()));
+            issues.push(Issue::new(field, "there is nothing to make them of"));
         }
         for (at, term) in terms.iter().enumerate() {
             let name = match term {
                 Term::Metric(metric) => metric.name(),
                 Term::Axis(axis) => axis.as_str(),
             };
-            let mut complain = |message| problems.push((place(field, terms, at), message));
+            let mut complain = |message: String| issues.push(Issue::new(place(field, terms, at), message));
             if name == "metric" {
                 complain("name the metrics themselves: `macro_f1`, `bce`".to_owned());
             }
@@ -128,16 +129,16 @@ pub fn problems(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<(S
     }
     let has_metrics = |terms: &[Term]| terms.iter().any(|term| matches!(term, Term::Metric(_)));
     match (has_metrics(rows), has_metrics(columns)) {
-        (false, false) => problems.push(no_metric(rows, columns)),
-        (true, true) => problems.push(("columns".to_owned(), "metrics are in the rows already".to_owned())),
+        (false, false) => issues.push(no_metric(rows, columns)),
+        (true, true) => issues.push(Issue::new("columns", "metrics are in the rows already")),
         (in_rows, _) => {
             let (field, terms) = if in_rows { ("columns", columns) } else { ("rows", rows) };
             if !terms.iter().any(|term| matches!(term, Term::Axis(_))) && !terms.is_empty() {
-                problems.push((field.to_owned(), "name at least one axis".to_owned()));
+                issues.push(Issue::new(field, "name at least one axis"));
             }
         }
     }
-    problems
+    issues
 }
 
 /// Where one of the terms is written.
@@ -145,14 +146,14 @@ fn place(field: &str, terms: &[Term], at: usize) -> String {
     if terms.len() == 1 { field.to_owned() } else { format!("{field}[{at}]") }
 }
 
-fn no_metric(rows: &[Term], columns: &[Term]) -> (String, String) {
+fn no_metric(rows: &[Term], columns: &[Term]) -> Issue {
     for (field, terms) in [("columns", columns), ("rows", rows)] {
         for (at, term) in terms.iter().enumerate() {
             if let (Some(metric), Term::Axis(name)) = (term.misspelt(), term) {
                 let message = format!("there is no metric `{name}`; did you mean `{metric}`?");
-                return (place(field, terms, at), message);
+                return Issue::new(place(field, terms, at), message);
             }
         }
     }
-    ("columns".to_owned(), "no metric is named; `pipe metrics` lists them".to_owned())
+    Issue::new("columns", "no metric is named; `pipe metrics` lists them")
 }

@@ -12,6 +12,7 @@ mod words;
 
 use std::path::Path;
 
+use pipe_core::issue::Issue;
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -110,16 +111,16 @@ impl Synthetic {
         }
     }
 
-    /// What is wrong with the values, as (field, message).
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
-        let mut problems = Vec::new();
-        let mut problem = |field, message: String| problems.push((field, message));
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        let mut issue = |field: &str, message: String| issues.push(Issue::new(field, message));
         if !(self.scale > 0.0 && self.scale <= 100.0) {
-            problem(
+            issue(
                 "scale",
                 format!("{} is not a size: a number above 0, at most 100, is expected", self.scale),
             );
-            return problems;
+            return issues;
         }
         let sizes = self.sizes();
         for (field, size) in [
@@ -129,18 +130,18 @@ impl Synthetic {
             ("labels", sizes.labels),
         ] {
             if size == 0 || size >= u32::MAX as usize {
-                problem(field, format!("{size} is not a size: 1 to 4 thousand million is expected"));
+                issue(field, format!("{size} is not a size: 1 to 4 thousand million is expected"));
             }
         }
         let most = sizes.labels as f64 / 2.0;
         if !(self.labels_per_row > 0.0 && self.labels_per_row <= most) {
-            problem(
+            issue(
                 "labels_per_row",
                 format!("with {} labels it must lie above 0, at most {most}", sizes.labels),
             );
         } else if self.labels_per_row * (sizes.rows as f64) < sizes.labels as f64 {
             let positives = (self.labels_per_row * sizes.rows as f64) as u64;
-            problem(
+            issue(
                 "labels",
                 format!(
                     "{positives} positives cannot give each of {} labels a row: ask for fewer labels or more rows",
@@ -151,20 +152,18 @@ impl Synthetic {
         let most = sizes.features as f64 / 4.0;
         if !(self.features_per_row >= 1.0 && self.features_per_row <= most) {
             let message = format!("with {} features it must lie between 1 and {most}", sizes.features);
-            problem("features_per_row", message);
+            issue("features_per_row", message);
         }
         if !(0.0..=1.0).contains(&self.difficulty) {
-            problem("difficulty", format!("{} does not lie between 0 and 1", self.difficulty));
+            issue("difficulty", format!("{} does not lie between 0 and 1", self.difficulty));
         }
         if !(0.0..=10.0).contains(&self.exponent) {
-            problem("exponent", format!("{} does not lie between 0 and 10", self.exponent));
+            issue("exponent", format!("{} does not lie between 0 and 10", self.exponent));
         }
         if let Some(validation) = &self.validation {
-            let of =
-                |(field, message)| (if field == "fraction" { "validation.fraction" } else { field }, message);
-            problems.extend(validation.problems().into_iter().map(of));
+            issues.extend(validation.issues().into_iter().map(|issue| issue.within("validation")));
         }
-        problems
+        issues
     }
 
     /// The curve of label frequencies, unless the file `counts` replaces it.
@@ -305,7 +304,7 @@ mod tests {
     use super::*;
 
     fn made(what: &Synthetic, directory: &Path) -> SplitData {
-        assert_eq!(what.problems(), []);
+        assert_eq!(what.issues(), []);
         generate(what, &what.curve(), directory, |_, _| {}).unwrap()
     }
 
@@ -439,8 +438,7 @@ mod tests {
 
     #[test]
     fn sizes_that_cannot_be_met_are_named() {
-        let fields =
-            |what: Synthetic| what.problems().into_iter().map(|(field, _)| field).collect::<Vec<_>>();
+        let fields = |what: Synthetic| what.issues().into_iter().map(|issue| issue.field).collect::<Vec<_>>();
         assert_eq!(fields(Synthetic { rows: Some(10), ..small() }), ["labels"]);
         assert_eq!(fields(Synthetic { labels: Some(4), ..small() }), ["labels_per_row"]);
         assert_eq!(fields(Synthetic { features: Some(40), ..small() }), ["features_per_row"]);
