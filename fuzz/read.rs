@@ -4,7 +4,7 @@
 use pipe_ml::data::artifact::DataSet;
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::read::read;
-use pipe_ml::data::report::Format;
+use pipe_ml::data::format::Format;
 use pipe_ml::data::source::{Raw, ReadOptions, Source};
 
 pub fn read_as(format: Format, bytes: &[u8]) {

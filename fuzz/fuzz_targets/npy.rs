@@ -5,6 +5,6 @@
 #[path = "../read.rs"]
 mod read;
 
-use pipe_ml::data::report::Format;
+use pipe_ml::data::format::Format;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| read::read_as(Format::Npy, bytes));

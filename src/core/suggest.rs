@@ -1,30 +1,34 @@
-//! "Did you mean ...?"
+//! "Did you mean ...?": suggestions for misspelt names. Every message that suggests a name uses this module.
 
-/// The candidate that a misspelt word most likely stands for.
+/// Returns the candidate that is most similar to a misspelt word, or `None` if no candidate is similar enough.
+///
+/// Case is ignored. Of equally similar candidates the first is returned.
 pub fn closest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    const LIKELY: f64 = 0.8;
-    const LONGEST: usize = 80;
-    if word.len() > LONGEST {
+    const MIN_SIMILARITY: f64 = 0.8;
+    const MAX_LENGTH: usize = 80;
+    if word.len() > MAX_LENGTH {
         return None;
     }
     let word = word.to_lowercase();
     let mut best: Option<(f64, &str)> = None;
-    for candidate in candidates.into_iter().filter(|candidate| candidate.len() <= LONGEST) {
-        let score = likeness(&word, &candidate.to_lowercase());
-        if score >= LIKELY && best.is_none_or(|(highest, _)| score > highest) {
+    for candidate in candidates.into_iter().filter(|candidate| candidate.len() <= MAX_LENGTH) {
+        let score = similarity(&word, &candidate.to_lowercase());
+        if score >= MIN_SIMILARITY && best.is_none_or(|(highest, _)| score > highest) {
             best = Some((score, candidate));
         }
     }
     best.map(|(_, candidate)| candidate)
 }
 
-/// Jaro and Winkler know typing errors well, but make too much of two letters swapped in a short word.
-fn likeness(word: &str, candidate: &str) -> f64 {
-    let one_slip = strsim::osa_distance(word, candidate) == 1 && word.len() >= 3;
-    strsim::jaro_winkler(word, candidate).max(if one_slip { 0.9 } else { 0.0 })
+/// Returns the Jaro-Winkler similarity, but at least 0.9 for a single typing error: Jaro-Winkler penalises
+/// two swapped letters in a short word too much.
+fn similarity(word: &str, candidate: &str) -> f64 {
+    let single_error = strsim::osa_distance(word, candidate) == 1 && word.len() >= 3;
+    strsim::jaro_winkler(word, candidate).max(if single_error { 0.9 } else { 0.0 })
 }
 
-/// A hint that offers the closest candidate, or else, if they are few, all of them.
+/// Returns "did you mean ...?" with the closest candidate. Without a close one, returns `what` followed by the
+/// first candidates; `None` if there are no candidates.
 pub fn did_you_mean<'a>(
     word: &str,
     what: &str,
@@ -37,17 +41,17 @@ pub fn did_you_mean<'a>(
     Some(format!("{what}: {list}"))
 }
 
-/// `a`, `b` and 3 more; nothing for nothing.
+/// Returns up to 12 names in backquotes, followed by "and N more" if there are more; `None` for no names.
 pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    const MOST: usize = 12;
+    const MAX_SHOWN: usize = 12;
     let mut names = names.into_iter();
-    let shown: Vec<_> = names.by_ref().take(MOST).map(|name| format!("`{name}`")).collect();
+    let shown: Vec<_> = names.by_ref().take(MAX_SHOWN).map(|name| format!("`{name}`")).collect();
     let more = names.count();
-    match (shown.is_empty(), more) {
-        (true, _) => None,
-        (false, 0) => Some(shown.join(", ")),
-        (false, more) => Some(format!("{} and {more} more", shown.join(", "))),
+    if shown.is_empty() {
+        return None;
     }
+    let shown = shown.join(", ");
+    Some(if more == 0 { shown } else { format!("{shown} and {more} more") })
 }
 
 #[cfg(test)]
@@ -55,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closest_name_is_offered() {
+    fn the_closest_name_is_suggested() {
         assert_eq!(closest("eval", ["load", "evaluate", "train"]), Some("evaluate"));
         assert_eq!(closest("Trian", ["load", "train"]), Some("train"));
         assert_eq!(closest("zebra", ["load", "train"]), None);
     }
 
     #[test]
-    fn without_a_close_name_a_few_are_listed() {
+    fn without_a_close_name_the_first_names_are_listed() {
         let hint = did_you_mean("zebra", "the stages are", ["load", "train"]);
         assert_eq!(hint.as_deref(), Some("the stages are: `load`, `train`"));
         assert_eq!(did_you_mean("zebra", "the stages are", []), None);

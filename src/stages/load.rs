@@ -10,10 +10,10 @@ use pipe_core::kind::{InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::filter::Filter;
+use pipe_ml::data::format::Format;
 use pipe_ml::data::prepare::{Preparation, prepare};
 use pipe_ml::data::read::read;
 use pipe_ml::data::registry::{self, Entry, Role};
-use pipe_ml::data::report::Format;
 use pipe_ml::data::source::{Raw, ReadOptions};
 use pipe_ml::data::split::{Split, Validation};
 use pipe_ml::data::split_data::{PartName, SplitData};
@@ -58,7 +58,7 @@ impl Load {
         let mut options = self.read.clone();
         if let Some(entry) = self.entry() {
             options.format = options.format.or(Some(entry.format));
-            if entry.format == Format::Libsvm {
+            if entry.format.lacks_sizes() {
                 options.labels = options.labels.or(u32::try_from(entry.expected.labels).ok());
                 options.features = options.features.or(u32::try_from(entry.expected.features).ok());
             }

@@ -1,5 +1,7 @@
-//! The files of the citeulike data sets. `mult.dat` has a line per article, `n word:count ...`;
-//! `tag-item.dat` has a line per tag, `n article ...`. Everything counts from 0.
+//! The files of the citeulike data sets.
+//!
+//! `mult.dat` has a line per article, `n word:count ...`; `tag-item.dat` has a line per tag, `n article ...`. All indices
+//! count from 0.
 
 use std::path::Path;
 
@@ -7,48 +9,49 @@ use super::artifact::{DataSet, DataSetDir, Part, Rows, Summary};
 use super::compress::Input;
 use super::csr::Features;
 use super::error::{DataError, Fault};
+use super::format::Format;
 use super::libsvm::LARGEST_INDEX;
-use super::lines::{Lines, Piece};
-use super::names::read_name_list;
+use super::lines::{Lines, TextChunk};
+use super::name_list::read_name_list;
 use super::number::{NotANumber, float, integer};
-use super::report::{Format, ReadReport, Repair, Repairs};
-use super::source::{ReadOptions, Source};
+use super::read::ReadJob;
+use super::read_report::{ReadReport, Repair, Repairs};
 
+/// The articles of one chunk of `mult.dat`.
 #[derive(Default)]
-struct Bags {
+struct WordCounts {
     rows: Rows,
     sorted: u64,
     zeros: u64,
     largest: u32,
 }
 
+/// The tags of one chunk of `tag-item.dat`.
 #[derive(Default)]
-struct Tags {
-    /// How many articles each tag has, then all articles.
+struct TaggedArticles {
+    /// The number of articles of each tag.
     lengths: Vec<u32>,
+    /// The articles of all tags, one tag after the other.
     articles: Vec<u32>,
 }
 
-/// Reads `mult.dat` with `tag-item.dat` beside it into a data set in `directory`.
-pub fn read_citeulike(
-    source: &Source,
-    inputs: Vec<Input>,
-    options: &ReadOptions,
-    directory: &Path,
-    threads: usize,
-) -> Result<DataSet, DataError> {
+/// Reads `mult.dat` and `tag-item.dat` into a data set.
+pub(crate) fn read_citeulike(job: ReadJob) -> Result<DataSet, DataError> {
+    let ReadJob { source, inputs, options, directory, threads } = job;
     let ([part], Ok([input])) = (&source.parts[..], <[Input; 1]>::try_from(inputs)) else {
-        return Err(DataError::Request("a citeulike data set is one file of words and one of tags".into()));
+        return Err(DataError::Request(
+            "a citeulike data set has one file of words and one file of tags".into(),
+        ));
     };
     let path = input.path().to_owned();
     let tags = part.labels.as_deref().ok_or_else(|| {
-        DataError::file(&path, "the file of tags (`tag-item.dat`) belongs to it; name it as the labels")
+        DataError::file(&path, "its file of tags (`tag-item.dat`) is missing; give it as the file of labels")
     })?;
     let target = DataSetDir::create(directory)?;
     let mut features = target.sparse_features()?;
     let mut repairs = Repairs::default();
     let mut largest = None;
-    Lines::new(input)?.parse(threads, parse_bags, |bags: &mut Bags| {
+    Lines::new(input)?.parse(threads, parse_bags, |bags: &mut WordCounts| {
         features.append(&bags.rows)?;
         repairs.add(Repair::FeatureRowsSorted, bags.sorted);
         repairs.add(Repair::ZerosDropped, bags.zeros);
@@ -65,7 +68,7 @@ pub fn read_citeulike(
     let known = options.features.map(|n| n as usize).or(feature_names.as_ref().map(Vec::len));
     let words = known.unwrap_or(needed);
     if needed > words {
-        return Err(DataError::file(&path, format!("it uses {needed} words, but only {words} are expected")));
+        return Err(DataError::file(&path, format!("it has {needed} words, but only {words} are expected")));
     }
     let mut labels = target.labels()?;
     for row in &by_row {
@@ -79,7 +82,7 @@ pub fn read_citeulike(
     target.complete(features, labels, Summary { label_names, feature_names, parts, report })
 }
 
-/// The number of tags and the tags of each article.
+/// Returns the number of tags and the tags of each article.
 fn read_tags(
     path: &Path,
     rows: usize,
@@ -91,15 +94,16 @@ fn read_tags(
     let mut repeated = 0;
     Lines::new(Input::open(path, threads)?)?.parse(
         threads,
-        |piece, tags: &mut Tags| parse_tags(piece, rows, tags),
+        |chunk, tags: &mut TaggedArticles| parse_tags(chunk, rows, tags),
         |tags| {
             let mut articles = tags.articles.iter();
             for &length in &tags.lengths {
                 for &article in articles.by_ref().take(length as usize) {
                     let row = &mut by_row[article as usize];
-                    match row.last() == Some(&count) {
-                        true => repeated += 1,
-                        false => row.push(count),
+                    if row.last() == Some(&count) {
+                        repeated += 1;
+                    } else {
+                        row.push(count);
                     }
                 }
                 count += 1;
@@ -111,22 +115,23 @@ fn read_tags(
     Ok((count as usize, by_row))
 }
 
-/// Calls `entry` with the offset of each field behind the count of a line, and checks the count.
+/// Calls `entry` with the offset of each field after the count of a line, checks the count, and then calls
+/// `end_of_line` with the offset of the line.
 fn counted_lines(
-    piece: Piece,
+    chunk: TextChunk,
     mut entry: impl FnMut(usize) -> Result<(), Fault>,
     mut end_of_line: impl FnMut(usize) -> Result<(), Fault>,
 ) -> Result<u64, Fault> {
     let mut lines = 0;
     let mut start = 0;
-    for line in piece.padded[..piece.end].split_inclusive(|&b| b == b'\n') {
+    for line in chunk.padded[..chunk.end].split_inclusive(|&b| b == b'\n') {
         let is_start =
             |i: usize| !line[i].is_ascii_whitespace() && (i == 0 || line[i - 1].is_ascii_whitespace());
         let mut fields = (0..line.len()).filter(|&i| is_start(i));
         let first = fields.next().unwrap_or(0);
         let (count, end) = integer(line, first);
         if end == first || !line.get(end).is_none_or(u8::is_ascii_whitespace) {
-            return Err(Fault::new(start + first, "a line starts with the number of its entries"));
+            return Err(Fault::new(start + first, "a line must start with the number of its entries"));
         }
         let mut found = 0;
         for at in fields {
@@ -134,7 +139,7 @@ fn counted_lines(
             found += 1;
         }
         if count != Some(found) {
-            let reason = format!("this line has {found} entries, not as many as its first number says");
+            let reason = format!("this line has {found} entries, which is not what its first number says");
             return Err(Fault::new(start + first, reason));
         }
         end_of_line(start)?;
@@ -144,14 +149,14 @@ fn counted_lines(
     Ok(lines)
 }
 
-fn parse_bags(piece: Piece, bags: &mut Bags) -> Result<u64, Fault> {
+fn parse_bags(chunk: TextChunk, bags: &mut WordCounts) -> Result<u64, Fault> {
     bags.rows.clear();
     (bags.sorted, bags.zeros, bags.largest) = (0, 0, 0);
-    let text = piece.padded;
+    let text = chunk.padded;
     let bags = std::cell::RefCell::new(bags);
     let mut first = 0;
     counted_lines(
-        piece,
+        chunk,
         |at| {
             let bags = &mut **bags.borrow_mut();
             let (word, end) = integer(text, at);
@@ -192,15 +197,15 @@ fn parse_bags(piece: Piece, bags: &mut Bags) -> Result<u64, Fault> {
     )
 }
 
-fn parse_tags(piece: Piece, rows: usize, tags: &mut Tags) -> Result<u64, Fault> {
+fn parse_tags(chunk: TextChunk, rows: usize, tags: &mut TaggedArticles) -> Result<u64, Fault> {
     tags.lengths.clear();
     tags.articles.clear();
-    let text = piece.padded;
-    let Tags { lengths, articles } = tags;
+    let text = chunk.padded;
+    let TaggedArticles { lengths, articles } = tags;
     let articles = std::cell::RefCell::new(articles);
     let mut before = 0;
     counted_lines(
-        piece,
+        chunk,
         |at| {
             let (article, end) = integer(text, at);
             match article {
@@ -230,7 +235,7 @@ mod tests {
 
     use super::*;
     use crate::data::read::read;
-    use crate::data::source::Raw;
+    use crate::data::source::{Raw, ReadOptions, Source};
 
     fn read_pair(words: &[u8], tags: &[u8]) -> Result<DataSet, DataError> {
         let temp = tempfile::tempdir().unwrap();
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_turned_round_into_rows() {
+    fn articles_per_tag_become_tags_per_article() {
         let set = read_pair(b"2 9:1 3:2\n0\n1 4:1", b"2 2 0\n0\n1 2\n2 0 0").unwrap();
         let Features::Sparse(features) = &set.features else { panic!("dense") };
         assert_eq!((features.row(0), features.row_values(0)), (&[3, 9][..], &[2.0, 1.0][..]));
@@ -262,7 +267,7 @@ mod tests {
     #[test]
     fn each_fault_is_reported() {
         for (words, tags, part) in [
-            ("3 1:1\n", "1 0\n", "1 entries, not as many"),
+            ("3 1:1\n", "1 0\n", "1 entries, which is not"),
             ("1 1\n", "1 0\n", "`word:count`"),
             ("1 1:\n", "1 0\n", "a count is expected"),
             ("1 1:inf\n", "1 0\n", "not a finite"),
@@ -280,7 +285,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn any_bytes_are_read_or_refused_but_never_a_panic(
+        fn any_bytes_are_read_or_refused_without_panicking(
             words in "([0-9]{0,2} ?:?){0,8}\n?",
             tags in prop::collection::vec(any::<u8>(), 0..40),
         ) {

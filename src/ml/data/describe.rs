@@ -235,7 +235,7 @@ fn aligned<R: AsRef<[String]>>(rows: &[R], right: &[usize]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::ones;
+    use super::super::test_matrix::ones;
     use super::*;
 
     #[test]

@@ -1,43 +1,52 @@
-//! Which format a file has, from how its content starts.
+//! Detects the format of a file from its first bytes.
 
 use super::error::Excerpt;
+use super::format::Format;
 use super::libsvm::XmcHeader;
 use super::number::integer;
-use super::report::Format;
 
-/// `None` if it looks like none of them. `labels_beside` says that the labels are in another file.
+/// Returns the format that the first bytes of a file look like, or `None` if they look like none.
+///
+/// `labels_beside` says that the labels are in a second file.
 pub fn detect(head: &[u8], labels_beside: bool) -> Option<Format> {
-    if head.starts_with(b"\x93NUMPY") {
-        return Some(Format::Npy);
-    }
-    if is_safetensors(head) {
-        return Some(Format::Safetensors);
-    }
-    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    let mut lines = head.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-    let first = lines.clone().find(|line| !line.trim_ascii().is_empty())?;
-    let words = first.trim_ascii();
-    if is_arff(lines.clone()) {
-        return Some(Format::Arff);
-    }
-    if words.starts_with(b"{") {
-        return Some(Format::Jsonl);
-    }
-    if labels_beside && is_counted_bag(first) {
-        return Some(Format::Citeulike);
-    }
-    if lines.next().is_some_and(|line| XmcHeader::parse(line).is_some()) {
-        return Some(Format::Xmc);
-    }
-    if is_libsvm(first) {
-        return Some(Format::Libsvm);
-    }
-    let printable =
-        std::str::from_utf8(words).is_ok_and(|text| !text.chars().any(|c| c.is_control() && c != '\t'));
-    (printable && words.iter().any(|b| matches!(b, b',' | b';' | b'\t'))).then_some(Format::Csv)
+    let text = TextHead::new(head);
+    Format::DETECTION_ORDER.into_iter().find(|&format| matches(format, head, &text, labels_beside))
 }
 
-/// The first line, for the message that says that nothing fits.
+/// The first bytes of a file as lines of text.
+struct TextHead<'a> {
+    lines: Vec<&'a [u8]>,
+    /// The first line that is not blank; empty if there is none.
+    first: &'a [u8],
+}
+
+impl<'a> TextHead<'a> {
+    fn new(head: &'a [u8]) -> Self {
+        let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+        let lines: Vec<&[u8]> =
+            head.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
+        let first = lines.iter().copied().find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
+        Self { lines, first }
+    }
+}
+
+/// Returns whether a file looks like `format`, given that it looks like none of the formats that come first in
+/// [`Format::DETECTION_ORDER`].
+fn matches(format: Format, head: &[u8], text: &TextHead, labels_beside: bool) -> bool {
+    match format {
+        Format::Npy => head.starts_with(b"\x93NUMPY"),
+        Format::Safetensors => is_safetensors(head),
+        Format::Arff => is_arff(&text.lines),
+        Format::Jsonl => text.first.trim_ascii().starts_with(b"{"),
+        Format::Citeulike => labels_beside && is_counted_line(text.first),
+        Format::Xmc => text.lines.first().is_some_and(|line| XmcHeader::parse(line).is_some()),
+        Format::Libsvm => is_libsvm(text.first),
+        Format::Csv => is_csv(text.first.trim_ascii()),
+        Format::Generated => false,
+    }
+}
+
+/// Returns a readable excerpt of the first line, for messages.
 pub(crate) fn first_line(head: &[u8]) -> String {
     let line = head.split(|&b| b == b'\n').next().unwrap_or_default();
     Excerpt::of(line, 0).text
@@ -48,20 +57,21 @@ fn is_safetensors(head: &[u8]) -> bool {
     length.is_some_and(|n| n > 1 && n < 100_000_000) && head.get(8) == Some(&b'{')
 }
 
-/// The first line that is no comment declares a relation.
-fn is_arff<'a>(lines: impl Iterator<Item = &'a [u8]>) -> bool {
-    let mut lines = lines.map(<[u8]>::trim_ascii).filter(|line| !line.is_empty() && line[0] != b'%');
+/// Returns whether the first line that is not a comment declares a relation.
+fn is_arff(lines: &[&[u8]]) -> bool {
+    let mut lines =
+        lines.iter().map(|line| line.trim_ascii()).filter(|line| !line.is_empty() && line[0] != b'%');
     lines.next().is_some_and(|line| line.get(..9).is_some_and(|w| w.eq_ignore_ascii_case(b"@relation")))
 }
 
-/// `3 17:1 4:2 9:1`: as many pairs as the first number says.
-fn is_counted_bag(line: &[u8]) -> bool {
+/// Returns whether a line has as many pairs as its first number says: `3 17:1 4:2 9:1`.
+fn is_counted_line(line: &[u8]) -> bool {
     let mut fields = line.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty());
     let count = fields.next().and_then(|field| std::str::from_utf8(field).ok()?.parse::<usize>().ok());
     count == Some(fields.clone().count()) && fields.all(|field| field.contains(&b':'))
 }
 
-/// Labels or pairs at the start of the line, and a pair somewhere if it has more than one field.
+/// Returns whether a line starts with labels or a pair and, if it has more than one field, contains a pair.
 fn is_libsvm(line: &[u8]) -> bool {
     let mut fields = line.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty());
     let Some(first) = fields.next() else { return false };
@@ -77,12 +87,19 @@ fn is_libsvm(line: &[u8]) -> bool {
     }
 }
 
+/// Returns whether a line is printable text with a separator.
+fn is_csv(line: &[u8]) -> bool {
+    let printable =
+        std::str::from_utf8(line).is_ok_and(|text| !text.chars().any(|c| c.is_control() && c != '\t'));
+    printable && line.iter().any(|b| matches!(b, b',' | b';' | b'\t'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn each_format_is_known_by_its_first_lines() {
+    fn each_format_is_detected_from_its_first_lines() {
         for (head, format) in [
             (&b"3,17 12:0.3 88:0.07\n"[..], Format::Libsvm),
             (b" 12:0.3\n", Format::Libsvm),
@@ -101,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn counted_bags_need_their_labels_beside_them() {
+    fn citeulike_text_is_only_detected_with_a_file_of_labels() {
         assert_eq!(detect(b"2 10:1 3:2\n", true), Some(Format::Citeulike));
         assert_eq!(detect(b"2 10:1 3:2\n", false), Some(Format::Libsvm));
     }
 
     #[test]
-    fn what_is_no_data_is_not_guessed_at() {
+    fn files_in_no_known_format_are_not_detected() {
         for head in [&b""[..], b"\n\n", b"hello world\n", b"\x7fELF\x02\x01,", b"<html>\n"] {
             assert_eq!(detect(head, false), None, "{}", String::from_utf8_lossy(head));
         }

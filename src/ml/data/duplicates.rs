@@ -74,7 +74,7 @@ fn digest(columns: &[u32], values: &[f32]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{ones, weighted};
+    use super::super::test_matrix::{ones, weighted};
     use super::*;
 
     #[test]

@@ -1,9 +1,8 @@
-//! Downloads: over https (or from a file URL), resumed where a transfer broke off, moved to their
-//! place only when they are whole.
+//! Downloads over https or from a file URL. A broken transfer is resumed; a file gets its name only when it is complete.
 //!
-//! While it runs, a download is `<file>.part`, with what the server called the version beside it in
-//! `<file>.part.version`. A rest is asked for only of that same version, so that the two ends of a
-//! file never come from different contents.
+//! During the transfer, the content is in `<file>.part`, and the version that the server stated (its `ETag` or
+//! `Last-Modified`) is in `<file>.part.version`. A transfer is resumed only if the server still has that version, so that a
+//! file is never put together from two versions. Redirects are followed by `ureq`, over https only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,28 +13,29 @@ use ureq::http::{Response, StatusCode, header};
 
 use pipe_core::digest::BlobId;
 
-/// How far a download is. `total` is what the server says, if it does.
+/// How many bytes of a download have arrived. `total` is what the server stated, if it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub done: u64,
     pub total: Option<u64>,
 }
 
+/// Why a download failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     #[error("cannot {doing} {}: {source}", path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
-    #[error("`{0}` is neither an https nor a file address")]
+    #[error("`{0}` is neither an https URL nor a file URL")]
     Address(String),
-    #[error("the server sends us on to `{0}`, which is not an https address")]
+    #[error("the server redirects to `{0}`, which is refused because it is not an https URL")]
     UnsafeRedirect(String),
-    #[error("the server sends us on and on")]
+    #[error("the server redirects more than {REDIRECTS} times")]
     TooManyRedirects,
     #[error("the server answered {0}")]
     Status(StatusCode),
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    #[error("the transfer broke off after {done} bytes: {reason}; run again to go on from there")]
+    #[error("the transfer was interrupted after {done} bytes: {reason}; run again to resume it")]
     Broken { done: u64, reason: String },
 }
 
@@ -44,7 +44,8 @@ impl FetchError {
         move |source| Self::Io { doing, path: path.to_owned(), source }
     }
 
-    fn may_pass(&self) -> bool {
+    /// Returns whether another attempt may succeed.
+    fn is_transient(&self) -> bool {
         match self {
             Self::Broken { .. } | Self::Unreachable(_) => true,
             Self::Status(status) => status.is_server_error() || *status == StatusCode::TOO_MANY_REQUESTS,
@@ -55,63 +56,60 @@ impl FetchError {
 
 const ATTEMPTS: u32 = 4;
 const REDIRECTS: u32 = 8;
-const SILENCE: Duration = Duration::from_secs(60);
+/// The longest time without any data from the server.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-pub struct Client {
+/// Downloads files.
+pub struct DownloadClient {
     agent: ureq::Agent,
+    /// How long to wait before the second attempt; doubled before each further one.
     pause: Duration,
-    /// For tests, which have no certificate for 127.0.0.1.
-    loopback_http: bool,
 }
 
-impl Default for Client {
+impl Default for DownloadClient {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Client {
+impl DownloadClient {
+    /// Creates a client that waits one second before its second attempt.
     pub fn new() -> Self {
-        let config = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .timeout_connect(Some(Duration::from_secs(30)))
-            .timeout_recv_response(Some(SILENCE))
-            .timeout_per_read(Some(SILENCE))
-            .user_agent(concat!("pipe/", env!("CARGO_PKG_VERSION")))
-            .accept_encoding("identity")
-            .build();
-        Self { agent: config.new_agent(), pause: Duration::from_secs(1), loopback_http: false }
+        Self { agent: config().new_agent(), pause: Duration::from_secs(1) }
     }
 
-    /// One that may talk to a server of the test itself.
+    /// Creates a client for tests: it sends https requests to the server of the test without encryption.
     #[cfg(test)]
-    pub(super) fn for_loopback() -> Self {
-        Self { pause: Duration::ZERO, loopback_http: true, ..Self::new() }
+    pub(super) fn without_encryption() -> Self {
+        use ureq::unversioned::{resolver::DefaultResolver, transport::TcpConnector};
+        let agent = ureq::Agent::with_parts(config(), TcpConnector::default(), DefaultResolver::default());
+        Self { agent, pause: Duration::ZERO }
     }
 
-    /// Fetches `url` to `place`, whose directory is made if need be.
+    /// Downloads `url` to `target`, whose directory is created if it does not exist.
     pub fn fetch(
         &self,
         url: &str,
-        place: &Path,
+        target: &Path,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), FetchError> {
-        let directory = place.parent().unwrap_or(Path::new("."));
+        let directory = target.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(directory).map_err(FetchError::io("create", directory))?;
         if let Some(path) = url.strip_prefix("file://") {
-            return copy(Path::new(path), place);
+            return copy(Path::new(path), target);
         }
-        let mut part = Part::open(place)?;
-        if place.exists() {
-            return Ok(()); // Another process was faster while we waited for the lock.
+        if !url.starts_with("https://") {
+            return Err(FetchError::Address(url.to_owned()));
+        }
+        let mut part = PartialDownload::open(target)?;
+        if target.exists() {
+            return Ok(()); // Another process completed the download while we waited for the lock.
         }
         let mut attempt = 1;
         loop {
             match self.transfer(url, &mut part, progress) {
-                Ok(()) => return part.complete(place),
-                Err(error) if attempt < ATTEMPTS && error.may_pass() => {
+                Ok(()) => return part.complete(target),
+                Err(error) if attempt < ATTEMPTS && error.is_transient() => {
                     std::thread::sleep(self.pause * 2u32.pow(attempt - 1));
                     attempt += 1;
                 }
@@ -123,23 +121,23 @@ impl Client {
     fn transfer(
         &self,
         url: &str,
-        part: &mut Part,
+        part: &mut PartialDownload,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), FetchError> {
         let resumable = part.resumable()?;
         let response = self.request(url, resumable.as_ref())?;
-        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
-        let length = header(header::CONTENT_LENGTH).and_then(|text| text.parse::<u64>().ok());
-        let version = header(header::ETAG).filter(|tag| !tag.starts_with("W/"));
-        let version = version.or_else(|| header(header::LAST_MODIFIED)).map(str::to_owned);
+        let header_text = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let length = header_text(header::CONTENT_LENGTH).and_then(|text| text.parse::<u64>().ok());
+        let version = header_text(header::ETAG).filter(|tag| !tag.starts_with("W/"));
+        let version = version.or_else(|| header_text(header::LAST_MODIFIED)).map(str::to_owned);
         let mut done = match (response.status(), resumable) {
-            (StatusCode::PARTIAL_CONTENT, Some(rest)) if starts_at(&response, rest.from) => rest.from,
+            (StatusCode::PARTIAL_CONTENT, Some(point)) if starts_at(&response, point.from) => point.from,
             (StatusCode::OK, _) => part.restart(version.as_deref())?,
             (StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE, _) => {
                 part.restart(None)?;
                 return Err(FetchError::Broken {
                     done: 0,
-                    reason: "the server has another version".to_owned(),
+                    reason: "the server has a different version now".to_owned(),
                 });
             }
             (status, _) => return Err(FetchError::Status(status)),
@@ -151,7 +149,12 @@ impl Client {
             progress(Progress { done, total });
             match body.read(&mut buffer) {
                 Ok(0) if total.is_none_or(|total| done == total) => return Ok(()),
-                Ok(0) => return Err(FetchError::Broken { done, reason: "the server closed it".to_owned() }),
+                Ok(0) => {
+                    return Err(FetchError::Broken {
+                        done,
+                        reason: "the server closed the connection".to_owned(),
+                    });
+                }
                 Ok(count) => part.write(&buffer[..count])?,
                 Err(error) => return Err(FetchError::Broken { done, reason: error.to_string() }),
             }
@@ -159,94 +162,84 @@ impl Client {
         }
     }
 
-    fn request(&self, url: &str, rest: Option<&Rest>) -> Result<Response<ureq::Body>, FetchError> {
-        let mut url = url.to_owned();
-        if !self.allows(&url) {
-            return Err(FetchError::Address(url));
+    /// Sends the request, for the rest of the content if `resume` is given. `ureq` repeats all headers when it follows a
+    /// redirect.
+    fn request(&self, url: &str, resume: Option<&ResumePoint>) -> Result<Response<ureq::Body>, FetchError> {
+        let mut request = self.agent.get(url);
+        if let Some(point) = resume {
+            request = request
+                .header(header::RANGE, format!("bytes={}-", point.from))
+                .header(header::IF_RANGE, &point.version);
         }
-        for _ in 0..REDIRECTS {
-            let mut request = self.agent.get(&url);
-            if let Some(rest) = rest {
-                request = request
-                    .header(header::RANGE, format!("bytes={}-", rest.from))
-                    .header(header::IF_RANGE, &rest.version);
-            }
-            let response = request.call().map_err(|error| FetchError::Unreachable(error.to_string()))?;
-            let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
-            match location.filter(|_| response.status().is_redirection()) {
-                None => return Ok(response),
-                Some(location) => url = resolved(&url, location),
-            }
-            if !self.allows(&url) {
-                return Err(FetchError::UnsafeRedirect(url));
-            }
-        }
-        Err(FetchError::TooManyRedirects)
-    }
-
-    fn allows(&self, url: &str) -> bool {
-        url.starts_with("https://") || (self.loopback_http && url.starts_with("http://127.0.0.1:"))
+        request.call().map_err(|error| match error {
+            ureq::Error::RequireHttpsOnly(url) => FetchError::UnsafeRedirect(url),
+            ureq::Error::TooManyRedirects => FetchError::TooManyRedirects,
+            error => FetchError::Unreachable(error.to_string()),
+        })
     }
 }
 
-/// A redirect may leave out the host.
-fn resolved(url: &str, location: &str) -> String {
-    let host_ends = url.find("://").map(|at| at + 3).and_then(|at| Some(at + url[at..].find('/')?));
-    match host_ends {
-        Some(end) if location.starts_with('/') && !location.starts_with("//") => {
-            format!("{}{location}", &url[..end])
-        }
-        _ => location.to_owned(),
-    }
+fn config() -> ureq::config::Config {
+    ureq::Agent::config_builder()
+        .https_only(true)
+        .http_status_as_error(false)
+        .max_redirects(REDIRECTS)
+        .timeout_connect(Some(Duration::from_secs(30)))
+        .timeout_recv_response(Some(READ_TIMEOUT))
+        .timeout_per_read(Some(READ_TIMEOUT))
+        .user_agent(concat!("pipe/", env!("CARGO_PKG_VERSION")))
+        .accept_encoding("identity")
+        .build()
 }
 
+/// Returns whether the content of a partial response starts at byte `from`.
 fn starts_at(response: &Response<ureq::Body>, from: u64) -> bool {
     let range = response.headers().get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok());
     range.is_some_and(|range| range.starts_with(&format!("bytes {from}-")))
 }
 
-/// What is still wanted, and of which version.
-struct Rest {
+/// Where an interrupted download continues, and which version of the content it is.
+struct ResumePoint {
     from: u64,
     version: String,
 }
 
-/// A download that is not whole yet. Locked, so that of two processes that want the same file one
-/// fetches it and the other waits.
-struct Part {
+/// An incomplete download. Its file is locked, so that of two processes that want the same content one downloads it and
+/// the other waits.
+struct PartialDownload {
     path: PathBuf,
     version_path: PathBuf,
     file: File,
 }
 
-impl Part {
-    fn open(place: &Path) -> Result<Self, FetchError> {
-        let beside = |end: &str| {
-            let mut name = place.as_os_str().to_owned();
-            name.push(end);
+impl PartialDownload {
+    fn open(target: &Path) -> Result<Self, FetchError> {
+        let with_suffix = |suffix: &str| {
+            let mut name = target.as_os_str().to_owned();
+            name.push(suffix);
             PathBuf::from(name)
         };
-        let path = beside(".part");
+        let path = with_suffix(".part");
         let open = || {
             let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
             file.lock()?;
             Ok(file)
         };
         let file = open().map_err(FetchError::io("write", &path))?;
-        Ok(Self { version_path: beside(".part.version"), path, file })
+        Ok(Self { version_path: with_suffix(".part.version"), path, file })
     }
 
     fn length(&self) -> Result<u64, FetchError> {
         self.file.metadata().map(|meta| meta.len()).map_err(FetchError::io("read", &self.path))
     }
 
-    fn resumable(&self) -> Result<Option<Rest>, FetchError> {
+    fn resumable(&self) -> Result<Option<ResumePoint>, FetchError> {
         let from = self.length()?;
         let version = fs::read_to_string(&self.version_path).ok().filter(|_| from > 0);
-        Ok(version.map(|version| Rest { from, version }))
+        Ok(version.map(|version| ResumePoint { from, version }))
     }
 
-    /// Drops what is there, before content of the given version comes; gives the new length, 0.
+    /// Discards the content, before content of the given version arrives. Returns the new length, 0.
     fn restart(&mut self, version: Option<&str>) -> Result<u64, FetchError> {
         let mut restart = || {
             self.file.set_len(0)?;
@@ -264,13 +257,14 @@ impl Part {
         self.file.write_all(bytes).map_err(FetchError::io("write", &self.path))
     }
 
-    fn complete(self, place: &Path) -> Result<(), FetchError> {
+    /// Moves the complete content to `target`.
+    fn complete(self, target: &Path) -> Result<(), FetchError> {
         let complete = || {
             self.file.sync_all()?;
             remove_if_there(&self.version_path)?;
-            fs::rename(&self.path, place)
+            fs::rename(&self.path, target)
         };
-        complete().map_err(FetchError::io("write", place))
+        complete().map_err(FetchError::io("write", target))
     }
 }
 
@@ -281,17 +275,17 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     }
 }
 
-fn copy(from: &Path, place: &Path) -> Result<(), FetchError> {
-    let directory = place.parent().unwrap_or(Path::new("."));
+fn copy(from: &Path, target: &Path) -> Result<(), FetchError> {
+    let directory = target.parent().unwrap_or(Path::new("."));
     let copy = || {
-        let mut target = tempfile::NamedTempFile::new_in(directory)?;
-        io::copy(&mut File::open(from)?, &mut target)?;
-        target.persist(place).map(drop).map_err(io::Error::from)
+        let mut file = tempfile::NamedTempFile::new_in(directory)?;
+        io::copy(&mut File::open(from)?, &mut file)?;
+        file.persist(target).map(drop).map_err(io::Error::from)
     };
     copy().map_err(FetchError::io("copy", from))
 }
 
-/// blake3 and length of a file.
+/// Returns the blake3 digest and the length of a file.
 pub fn digest_file(path: &Path) -> io::Result<(BlobId, u64)> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_mmap_rayon(path)?;
@@ -306,7 +300,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Answers each request with what `answer` makes of its number and its head, then closes.
+    /// A server that answers each request with `answer(number of the request, its head)` and closes the connection.
     pub(crate) struct Server {
         pub address: String,
         pub requests: Arc<Mutex<Vec<String>>>,
@@ -315,7 +309,7 @@ pub(super) mod tests {
     impl Server {
         pub(crate) fn start(answer: impl Fn(usize, &str) -> Vec<u8> + Send + 'static) -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let address = format!("http://{}", listener.local_addr().unwrap());
+            let address = format!("https://{}", listener.local_addr().unwrap());
             let requests = Arc::new(Mutex::new(Vec::new()));
             let seen = Arc::clone(&requests);
             std::thread::spawn(move || {
@@ -340,11 +334,11 @@ pub(super) mod tests {
     }
 
     fn fetch(server: &Server, place: &Path) -> Result<(), FetchError> {
-        Client::for_loopback().fetch(&format!("{}/file", server.address), place, &mut |_| {})
+        DownloadClient::without_encryption().fetch(&format!("{}/file", server.address), place, &mut |_| {})
     }
 
     #[test]
-    fn a_broken_transfer_goes_on_where_it_broke_off() {
+    fn an_interrupted_transfer_is_resumed() {
         let server = Server::start(|number, head| match number {
             0 => answer("200 OK", "Content-Length: 11\r\nETag: \"v1\"\r\n", b"hello "),
             _ => {
@@ -359,16 +353,16 @@ pub(super) mod tests {
         let temp = tempfile::tempdir().unwrap();
         let place = temp.path().join("set/file");
         let mut seen = Vec::new();
-        Client::for_loopback()
+        DownloadClient::without_encryption()
             .fetch(&format!("{}/file", server.address), &place, &mut |p| seen.push(p))
             .unwrap();
         assert_eq!(fs::read(&place).unwrap(), b"hello world");
         assert_eq!(seen.last(), Some(&Progress { done: 11, total: Some(11) }));
-        assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1, "no other file is left");
     }
 
     #[test]
-    fn another_version_is_fetched_from_its_start() {
+    fn a_new_version_is_downloaded_from_its_start() {
         let server = Server::start(|number, _| match number {
             0 => answer("200 OK", "Content-Length: 11\r\nETag: \"v1\"\r\n", b"hello "),
             _ => answer("200 OK", "Content-Length: 3\r\nETag: \"v2\"\r\n", b"new"),
@@ -380,7 +374,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn without_a_version_nothing_is_resumed() {
+    fn a_transfer_without_a_version_is_not_resumed() {
         let server = Server::start(|number, head| {
             assert!(!head.contains("range:"), "{head}");
             let body: &[u8] = if number == 0 { b"he" } else { b"hello" };
@@ -393,7 +387,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_transfer_that_never_gets_through_leaves_its_part_for_the_next_run() {
+    fn a_transfer_that_always_fails_leaves_its_partial_file_for_the_next_run() {
         let server = Server::start(|_, _| answer("200 OK", "Content-Length: 9\r\nETag: \"v1\"\r\n", b"hell"));
         let temp = tempfile::tempdir().unwrap();
         let place = temp.path().join("file");
@@ -403,7 +397,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said_at_once() {
+    fn a_missing_file_is_reported_without_another_attempt() {
         let server = Server::start(|_, _| answer("404 Not Found", "Content-Length: 0\r\n", b""));
         let temp = tempfile::tempdir().unwrap();
         let error = fetch(&server, &temp.path().join("file")).unwrap_err();
@@ -428,23 +422,46 @@ pub(super) mod tests {
         assert_eq!(fs::read(&place).unwrap(), b"ok");
         let error = |path: &str| {
             let url = format!("{}{path}", server.address);
-            Client::for_loopback().fetch(&url, &temp.path().join("other"), &mut |_| {}).unwrap_err()
+            DownloadClient::without_encryption()
+                .fetch(&url, &temp.path().join("other"), &mut |_| {})
+                .unwrap_err()
         };
         assert!(matches!(error("/away"), FetchError::UnsafeRedirect(to) if to == "http://example.org/file"));
         assert!(matches!(error("/loop"), FetchError::TooManyRedirects));
     }
 
     #[test]
-    fn only_https_and_file_addresses_are_taken() {
+    fn an_interrupted_transfer_is_resumed_behind_a_redirect() {
+        let server = Server::start(|number, head| {
+            let path = head.split_whitespace().nth(1);
+            match (number, path) {
+                (_, Some("/file")) => answer("302 Found", "Location: /real\r\nContent-Length: 0\r\n", b""),
+                (1, _) => answer("200 OK", "Content-Length: 11\r\nETag: \"v1\"\r\n", b"hello "),
+                _ => {
+                    assert!(head.contains("range: bytes=6-") && head.contains("if-range: \"v1\""), "{head}");
+                    let headers = "Content-Length: 5\r\nContent-Range: bytes 6-10/11\r\n";
+                    answer("206 Partial Content", headers, b"world")
+                }
+            }
+        });
+        let temp = tempfile::tempdir().unwrap();
+        let place = temp.path().join("file");
+        fetch(&server, &place).unwrap();
+        assert_eq!(fs::read(&place).unwrap(), b"hello world");
+        assert_eq!(server.requests.lock().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn only_https_and_file_urls_are_accepted() {
         let temp = tempfile::tempdir().unwrap();
         let place = temp.path().join("file");
         for url in ["http://127.0.0.1:9/x", "ftp://host/x", "data"] {
-            let error = Client::new().fetch(url, &place, &mut |_| {}).unwrap_err();
+            let error = DownloadClient::new().fetch(url, &place, &mut |_| {}).unwrap_err();
             assert!(matches!(error, FetchError::Address(_)), "{error}");
         }
         let source = temp.path().join("source");
         fs::write(&source, "local").unwrap();
-        Client::new().fetch(&format!("file://{}", source.display()), &place, &mut |_| {}).unwrap();
+        DownloadClient::new().fetch(&format!("file://{}", source.display()), &place, &mut |_| {}).unwrap();
         assert_eq!(fs::read(&place).unwrap(), b"local");
     }
 }

@@ -163,7 +163,7 @@ impl Columns {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::ones;
+    use super::super::test_matrix::ones;
     use super::*;
 
     /// Label 0 three times, 1 twice (once in training), 2 twice, 3 never.

@@ -1,8 +1,8 @@
-//! Text files in pieces that end at line ends, parsed on several threads, delivered in order.
+//! Text files in chunks of whole lines, parsed on several threads and delivered in order.
 //!
-//! At most one piece per thread is in memory. A thread takes the next piece under a lock, parses it,
-//! waits until all pieces before it were delivered, and delivers its own; so neither the result
-//! nor the error that is reported (the first in the file) depends on the number of threads.
+//! At most one chunk per thread is in memory. A thread takes the next chunk under a lock, parses it, waits until all
+//! earlier chunks are delivered, and delivers its own. So neither the result nor the reported error (the first in the file)
+//! depends on the number of threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,33 +10,34 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use super::compress::Input;
 use super::error::{BadText, DataError, Fault};
 
-const PIECE: usize = 1 << 20;
-/// Line ends behind a piece, so that a parser may look ahead.
+const CHUNK: usize = 1 << 20;
+/// The number of line ends behind a chunk, which let a parser look ahead without bounds checks.
 const PADDING: usize = 32;
-/// What has no line end in so much text is no text of rows.
-const LONGEST_LINE: usize = 256 << 20;
+/// A file with a longer line is not a text file with one row per line.
+const MAX_LINE: usize = 256 << 20;
 
-/// Whole lines; behind them follows a line end in any case.
+/// Whole lines, always followed by line ends.
 #[derive(Clone, Copy)]
-pub(crate) struct Piece<'a> {
-    /// The lines and some line ends behind them.
+pub(crate) struct TextChunk<'a> {
+    /// The lines, followed by [`PADDING`] line ends.
     pub padded: &'a [u8],
-    /// Where the lines end.
+    /// The end of the lines in `padded`.
     pub end: usize,
 }
 
-/// A text file that is read piece by piece.
+/// A text file that is read chunk by chunk.
 pub(crate) struct Lines {
     input: Input,
-    /// The start of a line whose end was not read yet.
+    /// The start of a line whose end has not been read yet.
     carry: Vec<u8>,
     at_end: bool,
-    /// Lines that were taken off the front.
+    /// The number of lines that [`Lines::next_line`] has taken.
     first_line: u64,
     pub byte_order_mark: bool,
 }
 
 impl Lines {
+    /// Skips a byte-order mark. UTF-16 text is an error.
     pub(crate) fn new(mut input: Input) -> Result<Self, DataError> {
         let wide = [&[0xff, 0xfe][..], &[0xfe, 0xff]].iter().any(|mark| input.head().starts_with(mark));
         if wide {
@@ -53,7 +54,7 @@ impl Lines {
         self.input.path()
     }
 
-    /// Takes one line, without its end; for headers. `None` at the end of the file.
+    /// Takes one line of a header, without its end; `None` at the end of the file.
     pub(crate) fn next_line(&mut self) -> Result<Option<Vec<u8>>, DataError> {
         loop {
             if let Some(end) = self.carry.iter().position(|&b| b == b'\n') {
@@ -73,8 +74,8 @@ impl Lines {
 
     fn read_into_carry(&mut self, count: usize) -> Result<(), DataError> {
         let before = self.carry.len();
-        if before > LONGEST_LINE {
-            let megabytes = LONGEST_LINE >> 20;
+        if before > MAX_LINE {
+            let megabytes = MAX_LINE >> 20;
             return Err(DataError::file(self.path(), format!("a line is longer than {megabytes} MB")));
         }
         self.carry.resize(before + count, 0);
@@ -84,18 +85,18 @@ impl Lines {
         Ok(())
     }
 
-    /// Fills `buffer` with whole lines and padding; says where the lines end, `None` at the end of the file.
-    fn next_piece(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, DataError> {
+    /// Fills `buffer` with whole lines and padding. Returns the end of the lines; `None` at the end of the file.
+    fn next_chunk(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, DataError> {
         let mut filled = self.carry.len();
-        if buffer.len() < filled + PIECE {
-            buffer.resize(filled + PIECE, 0);
+        if buffer.len() < filled + CHUNK {
+            buffer.resize(filled + CHUNK, 0);
         }
         buffer[..filled].copy_from_slice(&self.carry);
         self.carry.clear();
         let mut searched = 0;
         loop {
             if !self.at_end {
-                let target = (filled + 1).next_multiple_of(PIECE).min(buffer.len());
+                let target = (filled + 1).next_multiple_of(CHUNK).min(buffer.len());
                 let read = self.input.fill(&mut buffer[filled..target])?;
                 self.at_end = filled + read < target;
                 filled += read;
@@ -104,8 +105,8 @@ impl Lines {
             let end = match line_end {
                 _ if self.at_end => filled,
                 Some(at) => searched + at + 1,
-                None if filled > LONGEST_LINE => {
-                    let megabytes = LONGEST_LINE >> 20;
+                None if filled > MAX_LINE => {
+                    let megabytes = MAX_LINE >> 20;
                     return Err(DataError::file(
                         self.path(),
                         format!("a line is longer than {megabytes} MB"),
@@ -113,7 +114,7 @@ impl Lines {
                 }
                 None => {
                     searched = filled;
-                    buffer.resize(filled + PIECE, 0);
+                    buffer.resize(filled + CHUNK, 0);
                     continue;
                 }
             };
@@ -124,84 +125,88 @@ impl Lines {
         }
     }
 
-    /// Parses the rest of the file. `parse` turns a piece into a `T`, which it finds as some earlier
-    /// call left it, and says how many lines it had; `take` gets them in order. Returns the number
-    /// of lines of the whole file.
+    /// Parses the rest of the file and returns the number of lines of the whole file.
+    ///
+    /// `parse` writes the content of a chunk into a `T`, which still has the content of an earlier chunk, and returns the
+    /// number of lines. `take` receives the results in the order of the file.
     pub(crate) fn parse<T: Default + Send>(
         self,
         threads: usize,
-        parse: impl Fn(Piece, &mut T) -> Result<u64, Fault> + Sync,
+        parse: impl Fn(TextChunk, &mut T) -> Result<u64, Fault> + Sync,
         take: impl FnMut(&mut T) -> Result<(), DataError> + Send,
     ) -> Result<u64, DataError> {
         let path = self.path().to_owned();
         let lines = self.first_line;
-        let work = Work {
+        let job = ParseJob {
             path,
             source: Mutex::new((self, 0)),
-            sink: Mutex::new(Sink { delivered: 0, lines, take, outcome: Ok(()) }),
+            sink: Mutex::new(ParseSink { delivered: 0, lines, take, outcome: Ok(()) }),
             turn: Condvar::new(),
             parse,
         };
-        match threads {
-            0 | 1 => work.run(),
-            _ => std::thread::scope(|scope| {
+        if threads <= 1 {
+            job.run();
+        } else {
+            std::thread::scope(|scope| {
                 for _ in 0..threads {
-                    scope.spawn(|| work.run());
+                    scope.spawn(|| job.run());
                 }
-            }),
+            });
         }
-        let sink = work.sink.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let sink = job.sink.into_inner().unwrap_or_else(PoisonError::into_inner);
         sink.outcome.map(|()| sink.lines)
     }
 }
 
-struct Work<P, F> {
+/// What the parsing threads share.
+struct ParseJob<P, F> {
     path: PathBuf,
-    /// The file and the number of pieces taken from it.
+    /// The file and the number of chunks taken from it.
     source: Mutex<(Lines, u64)>,
-    sink: Mutex<Sink<F>>,
+    sink: Mutex<ParseSink<F>>,
     turn: Condvar,
     parse: P,
 }
 
-struct Sink<F> {
+/// The receiving end: delivers chunks in the order of the file.
+struct ParseSink<F> {
     delivered: u64,
     lines: u64,
     take: F,
     outcome: Result<(), DataError>,
 }
 
-impl<P, F> Work<P, F> {
+impl<P, F> ParseJob<P, F> {
     fn run<T: Default>(&self)
     where
-        P: Fn(Piece, &mut T) -> Result<u64, Fault>,
+        P: Fn(TextChunk, &mut T) -> Result<u64, Fault>,
         F: FnMut(&mut T) -> Result<(), DataError>,
     {
         let mut buffer = Vec::new();
         let mut parsed = T::default();
         loop {
-            let (number, piece) = {
+            let (number, chunk) = {
                 let mut source = lock(&self.source);
                 if lock(&self.sink).outcome.is_err() {
                     return;
                 }
-                let piece = source.0.next_piece(&mut buffer);
+                let chunk = source.0.next_chunk(&mut buffer);
                 source.1 += 1;
-                (source.1 - 1, piece)
+                (source.1 - 1, chunk)
             };
-            let end = match piece {
+            let end = match chunk {
                 Ok(None) => return,
                 Ok(Some(end)) => Ok(end),
                 Err(e) => Err(e),
             };
-            let outcome = end.map(|end| (end, (self.parse)(Piece { padded: &buffer, end }, &mut parsed)));
+            let outcome = end.map(|end| (end, (self.parse)(TextChunk { padded: &buffer, end }, &mut parsed)));
             if !self.deliver(number, outcome, &buffer, &mut parsed) {
                 return;
             }
         }
     }
 
-    /// Waits for its turn. Says whether to go on.
+    /// Waits until all earlier chunks are delivered and delivers this one. Returns false if parsing has failed.
     fn deliver<T>(
         &self,
         number: u64,
@@ -252,10 +257,10 @@ mod tests {
 
     fn collect(text: &[u8], threads: usize) -> (u64, Vec<u8>) {
         let mut all = Vec::new();
-        let copy = |piece: Piece, out: &mut Vec<u8>| {
-            assert!(piece.padded[piece.end..piece.end + 8].iter().all(|&b| b == b'\n'));
+        let copy = |chunk: TextChunk, out: &mut Vec<u8>| {
+            assert!(chunk.padded[chunk.end..chunk.end + 8].iter().all(|&b| b == b'\n'));
             out.clear();
-            out.extend_from_slice(&piece.padded[..piece.end]);
+            out.extend_from_slice(&chunk.padded[..chunk.end]);
             Ok(out.split_inclusive(|&b| b == b'\n').count() as u64)
         };
         let count = lines(text)
@@ -268,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_come_in_order_on_any_number_of_threads() {
+    fn chunks_come_in_order_on_any_number_of_threads() {
         let text: Vec<u8> = (0..600_000).flat_map(|i| format!("{i}\n").into_bytes()).collect();
         for threads in [1, 2, 7] {
             assert_eq!(collect(&text, threads), (600_000, text.clone()));
@@ -276,25 +281,25 @@ mod tests {
     }
 
     #[test]
-    fn a_line_longer_than_a_piece_and_a_missing_line_end_are_no_trouble() {
-        let mut text = vec![b'a'; 3 * PIECE + 5];
+    fn long_lines_and_a_missing_last_line_end_are_read() {
+        let mut text = vec![b'a'; 3 * CHUNK + 5];
         text.extend_from_slice(b"\nshort");
         assert_eq!(collect(&text, 2), (2, text.clone()));
-        assert_eq!(collect(&vec![b'\n'; PIECE], 2).0, PIECE as u64);
+        assert_eq!(collect(&vec![b'\n'; CHUNK], 2).0, CHUNK as u64);
         assert_eq!(collect(b"", 2), (0, Vec::new()));
     }
 
     #[test]
-    fn the_first_fault_of_the_file_is_reported_with_its_line() {
+    fn the_first_fault_of_the_file_is_reported_with_its_line_number() {
         let mut text: Vec<u8> = (0..600_000).flat_map(|i| format!("{i}\n").into_bytes()).collect();
         let second = text.len() - 3;
         text[second] = b'x';
         let first = text.iter().position(|&b| b == b'8').unwrap() + 2_000_000;
         text[first] = b'x';
         let expected = 1 + text[..first].iter().filter(|&&b| b == b'\n').count() as u64;
-        let find = |piece: Piece, _: &mut ()| match piece.padded.iter().position(|&b| b == b'x') {
+        let find = |chunk: TextChunk, _: &mut ()| match chunk.padded.iter().position(|&b| b == b'x') {
             Some(at) => Err(Fault::new(at, "an x")),
-            None => Ok(piece.padded[..piece.end].iter().filter(|&&b| b == b'\n').count() as u64),
+            None => Ok(chunk.padded[..chunk.end].iter().filter(|&&b| b == b'\n').count() as u64),
         };
         for threads in [1, 2, 5] {
             let error = lines(&text).parse(threads, find, |_| Ok(())).unwrap_err();
@@ -304,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_taken_off_the_front_count() {
+    fn header_lines_are_counted() {
         let mut lines = lines(b"\xef\xbb\xbfone\r\ntwo");
         assert!(lines.byte_order_mark);
         assert_eq!(lines.next_line().unwrap().unwrap(), b"one\r");

@@ -1,4 +1,4 @@
-//! Finding the files of registered data sets: in the data directory, or else at their source.
+//! Finds the files of registered data sets in the data directory, or downloads them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::fetch::{Client, FetchError, Progress, digest_file};
+use super::fetch::{DownloadClient, FetchError, Progress, digest_file};
 use super::registry::{self, DataFile, Entry, UnknownDataSet};
 use pipe_core::digest::BlobId;
 
-/// Looks files up, and fetches those that are missing unless it must not.
+/// Finds files in the data directory and, unless it is offline, downloads missing ones.
 pub struct Locator {
     directory: PathBuf,
     offline: bool,
-    client: Client,
+    client: DownloadClient,
 }
 
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
     #[error(transparent)]
@@ -28,8 +29,8 @@ pub enum LocateError {
     #[error(transparent)]
     Missing(Box<MissingFile>),
     #[error(
-        "{} is not the file that {expected_by}: it has {found}, expected is {expected}\n\
-         Remove it to have it fetched again, or load your own version of the data with `load: {{ files: ... }}`.",
+        "{} is not the file that {expected_by}: it has {found}, but {expected} is expected\n\
+         Remove it to download it again, or load your own version of the data with `load: {{ files: ... }}`.",
         path.display()
     )]
     Different { path: PathBuf, expected_by: &'static str, found: String, expected: String },
@@ -37,12 +38,12 @@ pub enum LocateError {
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
-/// A file that is neither here nor to be had.
+/// A file that is not in the data directory and cannot be downloaded.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{file}, a file of the data set {dataset}, is not in {}, and {reason}\n\
      Its source is {url}\n\
-     Put it at {}, or name a directory that has it with --data-dir or PIPE_DATA_DIR.\n\
+     Put it at {}, or name a directory that contains it with --data-dir or PIPE_DATA_DIR.\n\
      pipelines/quickstart.yaml needs no data: it generates its own.",
     directory.display(), place.display()
 )]
@@ -51,48 +52,51 @@ pub struct MissingFile {
     pub file: String,
     pub url: String,
     pub directory: PathBuf,
-    /// Where it is looked for.
+    /// Where the file is expected.
     pub place: PathBuf,
     pub reason: String,
 }
 
-/// What was seen of a file whose checksum the registry does not know.
+/// The length and the digest of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Seen {
+struct FileChecksum {
     bytes: u64,
     blake3: BlobId,
 }
 
-/// Of files by `<set>/<file>`; kept in the data directory.
-type Checksums = BTreeMap<String, Seen>;
+/// The checksums of files without one in the registry, as they were at first use, by `<set>/<file>`. Stored in the data
+/// directory.
+type Checksums = BTreeMap<String, FileChecksum>;
 const CHECKSUMS: &str = "checksums.json";
 
-/// The data directory: what the command line says, else `PIPE_DATA_DIR`, else `data` in the
-/// project directory.
+/// Returns the data directory: that of the command line, else that of `PIPE_DATA_DIR`, else `data` in the project
+/// directory.
 pub fn data_directory(flag: Option<&Path>, environment: Option<OsString>, project: &Path) -> PathBuf {
     let named = environment.filter(|value| !value.is_empty()).map(PathBuf::from);
     flag.map(Path::to_owned).or(named).unwrap_or_else(|| project.join("data"))
 }
 
 impl Locator {
+    /// Creates a locator for a data directory.
     pub fn new(directory: impl Into<PathBuf>, offline: bool) -> Self {
-        Self { directory: directory.into(), offline, client: Client::new() }
+        Self { directory: directory.into(), offline, client: DownloadClient::new() }
     }
 
+    /// Returns the data directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Where the file lies, if it does: at `<directory>/<file>` or `<directory>/<set>/<file>`,
-    /// compressed as at its source or not at all. Fetches nothing, reads no content.
+    /// Returns the path of a file if it exists: `<directory>/<file>` or `<directory>/<set>/<file>`, compressed as at its
+    /// source or not compressed. Does not download and does not read the content.
     pub fn find(&self, dataset: &str, file: &str) -> Result<Option<PathBuf>, LocateError> {
         let (entry, file) = known(dataset, file)?;
         Ok(self.search(entry, file))
     }
 
-    /// Finds the file or fetches it. A file that was fetched has been checked; for one that was
-    /// found, see [`Locator::check`].
+    /// Finds a file or downloads it. A downloaded file has been checked; for a file that was found, see
+    /// [`Locator::check`].
     pub fn obtain(
         &self,
         dataset: &str,
@@ -112,44 +116,44 @@ impl Locator {
         if let Some(path) = self.search(entry, file) {
             return Ok(path);
         }
-        let place = self.place(entry, file);
+        let target = self.target(entry, file);
         let missing = |reason: String| {
             LocateError::Missing(Box::new(MissingFile {
                 dataset: entry.name.clone(),
                 file: file.name.clone(),
                 url: file.url.clone(),
                 directory: self.directory.clone(),
-                place: place.clone(),
+                place: target.clone(),
                 reason,
             }))
         };
         if self.offline {
-            return Err(missing("nothing may be fetched (--offline).".to_owned()));
+            return Err(missing("downloads are disabled by --offline.".to_owned()));
         }
-        self.client.fetch(&file.url, &place, progress).map_err(|error| match error {
+        self.client.fetch(&file.url, &target, progress).map_err(|error| match error {
             FetchError::Io { doing, path, source } => LocateError::Io { doing, path, source },
-            error => missing(format!("it could not be fetched: {error}.")),
+            error => missing(format!("it could not be downloaded: {error}.")),
         })?;
-        let io = |source| LocateError::Io { doing: "read", path: place.clone(), source };
-        let (digest, bytes) = digest_file(&place).map_err(io)?;
-        if let Err(different) = self.check_file(entry, &place, Seen { bytes, blake3: digest }) {
-            let _ = fs::remove_file(&place);
+        let io = |source| LocateError::Io { doing: "read", path: target.clone(), source };
+        let (digest, bytes) = digest_file(&target).map_err(io)?;
+        if let Err(different) = self.check_file(entry, &target, FileChecksum { bytes, blake3: digest }) {
+            let _ = fs::remove_file(&target);
             return Err(different);
         }
-        Ok(place)
+        Ok(target)
     }
 
-    /// Whether content that was found is what the registry knows, or what was seen the first time;
-    /// the first time, takes note of it. `digest` is the plain blake3 of the file.
+    /// Checks a file against the checksum of the registry or, without one, against the checksum at first use. At first
+    /// use, stores the checksum. `digest` is the plain blake3 digest of the file.
     pub fn check(&self, dataset: &str, path: &Path, digest: BlobId, bytes: u64) -> Result<(), LocateError> {
-        self.check_file(registry::find(dataset)?, path, Seen { bytes, blake3: digest })
+        self.check_file(registry::find(dataset)?, path, FileChecksum { bytes, blake3: digest })
     }
 
-    fn check_file(&self, entry: &Entry, path: &Path, seen: Seen) -> Result<(), LocateError> {
+    fn check_file(&self, entry: &Entry, path: &Path, seen: FileChecksum) -> Result<(), LocateError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match entry.file_named(&name).and_then(|file| Some((file.bytes?, file.blake3.as_deref()?))) {
             Some((bytes, blake3)) => {
-                agree(path, "the registry describes", seen, format!("{bytes} bytes, blake3 {blake3}"))
+                must_match(path, "the registry describes", seen, format!("{bytes} bytes, blake3 {blake3}"))
             }
             None => self.compare_with_first_use(entry, &name, path, seen),
         }
@@ -160,7 +164,7 @@ impl Locator {
         entry: &Entry,
         name: &str,
         path: &Path,
-        seen: Seen,
+        seen: FileChecksum,
     ) -> Result<(), LocateError> {
         let list = self.directory.join(CHECKSUMS);
         let mut checksums: Checksums = match fs::read(&list) {
@@ -170,10 +174,10 @@ impl Locator {
                 .map_err(|source| LocateError::Io { doing: "read", path: list.clone(), source })?,
         };
         match checksums.get(&format!("{}/{name}", entry.name)) {
-            Some(first) => agree(path, "was here the first time", seen, describe(*first)),
+            Some(first) => must_match(path, "was used the first time", seen, describe(*first)),
             None => {
                 checksums.insert(format!("{}/{name}", entry.name), seen);
-                // A mirror that cannot be written to is as good as one that can.
+                // A data directory may be read-only.
                 let _ = save(&list, &checksums);
                 Ok(())
             }
@@ -190,7 +194,8 @@ impl Locator {
         places.into_iter().find(|place| place.is_file())
     }
 
-    fn place(&self, entry: &Entry, file: &DataFile) -> PathBuf {
+    /// Returns where a downloaded file is stored.
+    fn target(&self, entry: &Entry, file: &DataFile) -> PathBuf {
         self.directory.join(&entry.name).join(&file.name)
     }
 }
@@ -201,11 +206,16 @@ fn known(dataset: &str, file: &str) -> Result<(&'static Entry, &'static DataFile
     Ok((entry, entry.file_named(file).ok_or_else(unknown)?))
 }
 
-fn describe(seen: Seen) -> String {
+fn describe(seen: FileChecksum) -> String {
     format!("{} bytes, blake3 {}", seen.bytes, seen.blake3)
 }
 
-fn agree(path: &Path, expected_by: &'static str, seen: Seen, expected: String) -> Result<(), LocateError> {
+fn must_match(
+    path: &Path,
+    expected_by: &'static str,
+    seen: FileChecksum,
+    expected: String,
+) -> Result<(), LocateError> {
     let found = describe(seen);
     if found == expected {
         return Ok(());
@@ -241,16 +251,16 @@ mod tests {
         (server, entry)
     }
 
-    fn loopback(directory: &Path) -> Locator {
-        Locator { client: Client::for_loopback(), ..Locator::new(directory, false) }
+    fn unencrypted(directory: &Path) -> Locator {
+        Locator { client: DownloadClient::without_encryption(), ..Locator::new(directory, false) }
     }
 
     #[test]
-    fn what_is_missing_is_fetched_once_and_then_found() {
+    fn a_missing_file_is_downloaded_once_and_then_found() {
         let temp = tempfile::tempdir().unwrap();
         let (server, entry) = served(b"rows", Some(digest(b"rows")));
         for _ in 0..2 {
-            let path = loopback(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
+            let path = unencrypted(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
             assert_eq!(path, temp.path().join("bibtex/rows.arff"));
         }
         assert_eq!(server.requests.lock().unwrap().len(), 1);
@@ -260,20 +270,20 @@ mod tests {
     fn a_download_with_a_wrong_checksum_is_not_kept() {
         let temp = tempfile::tempdir().unwrap();
         let (_server, entry) = served(b"rows", Some(digest(b"others")));
-        let error = loopback(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
+        let error = unencrypted(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
         assert!(matches!(error, LocateError::Different { .. }), "{error}");
         assert!(!temp.path().join("bibtex/rows.arff").exists());
     }
 
     #[test]
-    fn a_second_download_of_unknown_content_must_equal_the_first() {
+    fn without_a_registered_checksum_a_second_download_must_equal_the_first() {
         let temp = tempfile::tempdir().unwrap();
         let (_first, entry) = served(b"rows", None);
-        let path = loopback(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
+        let path = unencrypted(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
         fs::remove_file(path).unwrap();
         let (_second, entry) = served(b"other rows", None);
-        let error = loopback(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
-        assert!(error.to_string().contains("was here the first time"), "{error}");
+        let error = unencrypted(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("was used the first time"), "{error}");
     }
 
     fn digest(content: &[u8]) -> BlobId {
@@ -281,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_by_name_and_by_set_and_name_plain_or_compressed() {
+    fn files_are_found_in_the_directory_and_in_that_of_their_set_compressed_or_not() {
         let temp = tempfile::tempdir().unwrap();
         let locator = Locator::new(temp.path(), true);
         let train = "eurlex_tfidf_train.svm.bz2";
@@ -296,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_offline_is_named_with_its_source_and_its_place() {
+    fn the_error_about_a_missing_file_names_its_source_and_its_expected_path() {
         let locator = Locator::new("mirror", true);
         let error = locator.obtain("bibtex", "bibtex-train.arff", &mut |_| {}).unwrap_err().to_string();
         for part in ["bibtex-train.arff", "https://raw", "mirror/bibtex/bibtex-train.arff", "quickstart.yaml"]
@@ -306,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_the_registry_knows_otherwise_is_refused() {
+    fn a_file_that_differs_from_the_registry_is_refused() {
         let locator = Locator::new("mirror", true);
         let path = Path::new("mirror/bibtex/bibtex.xml");
         let error = locator.check("bibtex", path, digest(b"x"), 1).unwrap_err().to_string();
@@ -317,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_use_is_remembered_and_a_change_is_an_error() {
+    fn the_checksum_at_first_use_is_stored_and_a_change_is_an_error() {
         let temp = tempfile::tempdir().unwrap();
         let locator = Locator::new(temp.path(), true);
         let path = temp.path().join("eurlex_tfidf_test.svm.bz2");
@@ -325,11 +335,11 @@ mod tests {
         check(b"first").unwrap();
         check(b"first").unwrap();
         let error = check(b"other").unwrap_err().to_string();
-        assert!(error.contains("was here the first time"), "{error}");
+        assert!(error.contains("was used the first time"), "{error}");
     }
 
     #[test]
-    fn the_flag_wins_over_the_variable_and_an_empty_variable_is_none() {
+    fn the_flag_takes_precedence_over_the_variable_and_an_empty_variable_is_ignored() {
         let project = Path::new("project");
         let choose = |flag: Option<&str>, variable: Option<&str>| {
             data_directory(flag.map(Path::new), variable.map(OsString::from), project)

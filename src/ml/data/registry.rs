@@ -1,12 +1,14 @@
-//! The data sets that `pipe` knows by name: where their files are, what is in them, whom to cite.
+//! The data sets that `pipe` knows by name: their files, their sizes, their citations.
 
 use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::report::Format;
+use pipe_core::suggest;
 
-/// One known data set.
+use super::format::Format;
+
+/// A known data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -17,40 +19,42 @@ pub struct Entry {
     pub expected: Expected,
     pub citation: String,
     pub licence: String,
-    /// What a user should know before believing the rest.
+    /// What a user should know before relying on the data set.
     #[serde(default)]
     pub note: Option<String>,
 }
 
-/// One file of a data set.
+/// A file of a data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DataFile {
     pub name: String,
     pub role: Role,
     pub url: String,
-    /// Known for files that we have had in hand; recorded on first use otherwise.
+    /// The length, for files whose checksum is known. For other files, it is recorded at first use.
     #[serde(default)]
     pub bytes: Option<u64>,
     #[serde(default)]
     pub blake3: Option<String>,
 }
 
+/// What a file contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     Train,
     Test,
-    /// All rows; they come without a split.
+    /// All rows, without a split.
     All,
-    /// The labels of the rows, where they are a file of their own.
+    /// The labels of the rows, if they are in a file of their own.
     Labels,
+    /// The Mulan XML file that names the labels.
     LabelXml,
     LabelNames,
     FeatureNames,
 }
 
-/// Published counts. `test_rows` is 0 for a set without a split of its own.
+/// Published counts. `test_rows` is 0 for a data set without a published split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -63,43 +67,45 @@ pub struct Expected {
 
 static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
     serde_yaml::from_str(include_str!("registry.yaml"))
-        .unwrap_or_else(|error| unreachable!("the shipped registry: {error}"))
+        .unwrap_or_else(|error| unreachable!("the registry is invalid: {error}"))
 });
 
-/// Every known data set.
+/// Returns all known data sets.
 pub fn entries() -> &'static [Entry] {
     &ENTRIES
 }
 
+/// The error for a name that is not in the registry.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no data set `{name}`{}; known are {}", did_you_mean(.nearest), known())]
+#[error("there is no data set `{name}`{}; the known data sets are {}", did_you_mean(.closest), known())]
 pub struct UnknownDataSet {
     name: String,
-    nearest: Option<String>,
+    closest: Option<&'static str>,
 }
 
-fn did_you_mean(nearest: &Option<String>) -> String {
-    nearest.as_ref().map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
+fn did_you_mean(closest: &Option<&str>) -> String {
+    closest.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
 }
 
 fn known() -> String {
     entries().iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the data set with a name.
 pub fn find(name: &str) -> Result<&'static Entry, UnknownDataSet> {
     entries().iter().find(|entry| entry.name == name).ok_or_else(|| {
-        let distance = |entry: &Entry| strsim::damerau_levenshtein(&entry.name, &name.to_lowercase());
-        let nearest =
-            entries().iter().min_by_key(|entry| distance(entry)).filter(|entry| distance(entry) <= 3);
-        UnknownDataSet { name: name.to_owned(), nearest: nearest.map(|entry| entry.name.clone()) }
+        let closest = suggest::closest(name, entries().iter().map(|entry| entry.name.as_str()));
+        UnknownDataSet { name: name.to_owned(), closest }
     })
 }
 
 impl Entry {
+    /// Returns the first file with a role.
     pub fn file(&self, role: Role) -> Option<&DataFile> {
         self.files.iter().find(|file| file.role == role)
     }
 
+    /// Returns the file with a name.
     pub fn file_named(&self, name: &str) -> Option<&DataFile> {
         self.files.iter().find(|file| file.name == name)
     }
@@ -110,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_registry_is_sound() {
+    fn the_registry_is_consistent() {
         assert_eq!(entries().len(), 8);
         for entry in entries() {
             let has = |role| entry.file(role).is_some();
@@ -130,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_nearly_right_is_suggested() {
+    fn a_similar_name_is_suggested() {
         let message = find("BibTex").unwrap_err().to_string();
         assert!(message.contains("did you mean `bibtex`?") && message.contains("citeulike-t"), "{message}");
         assert!(!find("imagenet-21k").unwrap_err().to_string().contains("did you mean"));

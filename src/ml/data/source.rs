@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::artifact::DataSet;
-use super::report::Format;
+use super::format::Format;
 use super::text::RawText;
 
 /// The files of a data set. Rows are those of the parts, one after the other.

@@ -196,8 +196,8 @@ fn divided(rows: &[u32], chosen: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<u32>)
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::fixture::ones;
     use super::super::stats::column_counts;
+    use super::super::test_matrix::ones;
     use super::*;
 
     fn labels(rows: &[Vec<u32>], cols: usize) -> Csr {

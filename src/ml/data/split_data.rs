@@ -1,19 +1,19 @@
-//! A data set cut into parts: the artifact `dataset`, which every stage after `load` reads.
+//! A data set that is split into parts: the artifact `dataset`, which every stage after `load` reads.
 //!
 //! ```text
-//! meta.json                 version, sizes, how it was made
-//! transform.json            what was done to the features, to be done to new rows: see [`super::transform`]
-//! vocabulary.json           where the source has texts
-//! label_names.jsonl         one JSON string per label, where the source has names
+//! meta.json                 version, sizes, origin
+//! transform.json            how the features were transformed, to apply it to new rows: see [`super::transform`]
+//! vocabulary.json           if the source has texts
+//! label_names.jsonl         one JSON string per label, if the source has names
 //! feature_names.jsonl
 //! train/features.csr        or features.dense
 //! train/labels.csr
-//! validation/...            only where one was cut
+//! validation/...            if there is a validation part
 //! test/...
 //! ```
 //!
-//! Features and labels of a part are files of their own, opened by calls of their own, so that
-//! code that predicts can be given rows to judge without their labels.
+//! The features and the labels of a part are separate files and are opened by separate calls, so that code that predicts
+//! can be given rows without their labels.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,21 +22,19 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::artifact::dataset::{read_names, write_json, write_names};
-use super::artifact::{Check, CsrWriter, DenseWriter, open_csr, open_dense};
+use super::artifact::layout::{
+    DENSE_FEATURES, FEATURE_NAMES, LABEL_NAMES, LABELS, META, SPARSE_FEATURES, open_features, read_meta,
+};
+use super::artifact::{Check, CsrWriter, DenseWriter, open_csr};
 use super::csr::{Csr, Features};
 use super::duplicates::Duplicates;
 use super::error::DataError;
-use super::report::ReadReport;
+use super::read_report::ReadReport;
 use super::weight::Weight;
 
 const VERSION: u32 = 2;
-const META: &str = "meta.json";
-const SPARSE: &str = "features.csr";
-const DENSE: &str = "features.dense";
-const LABELS: &str = "labels.csr";
-const LABEL_NAMES: &str = "label_names.jsonl";
-const FEATURE_NAMES: &str = "feature_names.jsonl";
 
+/// The parts of a split data set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartName {
@@ -46,8 +44,10 @@ pub enum PartName {
 }
 
 impl PartName {
+    /// All parts.
     pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
 
+    /// Returns the name, which is also that of the directory.
     pub fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
@@ -57,7 +57,7 @@ impl PartName {
     }
 }
 
-/// Names no path and no machine: the same content gives the same bytes.
+/// The content of `meta.json`. Contains no path and no machine, so that the same content gives the same bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meta {
@@ -65,21 +65,22 @@ pub struct Meta {
     pub features: u64,
     pub labels: u64,
     pub dense: bool,
-    /// Rows of each part.
+    /// The number of rows of each part.
     pub rows: BTreeMap<PartName, u64>,
     /// How the parts were chosen, in words.
     pub split: String,
-    /// Sizes before the filters, which were fitted on the training rows.
+    /// The number of features before filtering.
     pub features_before: u64,
+    /// The number of labels before filtering.
     pub labels_before: u64,
     pub weight: Weight,
-    /// What the reader found and repaired.
+    /// The report of the reader.
     pub report: ReadReport,
-    /// Test rows that are training rows too; absent where nobody looked: dense or generated features.
+    /// Rows that occur both in training and in test; absent for dense and for generated features, where it is not counted.
     pub duplicates: Option<Duplicates>,
 }
 
-/// An open data set. Matrices are mapped when they are asked for.
+/// An open data set. Matrices are opened on request.
 #[derive(Debug, Clone)]
 pub struct SplitData {
     directory: PathBuf,
@@ -87,71 +88,67 @@ pub struct SplitData {
 }
 
 impl SplitData {
+    /// Opens the data set in a directory.
     pub fn open(directory: &Path) -> Result<Self, DataError> {
-        let path = directory.join(META);
-        let text = fs::read(&path).map_err(DataError::io("read", &path))?;
-        let meta: Meta =
-            serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))?;
-        if meta.version != VERSION {
-            let reason = format!("it has version {}, this program reads {VERSION}", meta.version);
-            return Err(DataError::artifact(&path, reason));
-        }
+        let meta = read_meta(directory, VERSION)?;
         Ok(Self { directory: directory.to_owned(), meta })
     }
 
+    /// Returns the metadata.
     pub fn meta(&self) -> &Meta {
         &self.meta
     }
 
-    /// 0 for a part that there is not.
+    /// Returns the number of rows of a part; 0 if the part does not exist.
     pub fn rows(&self, part: PartName) -> usize {
         self.meta.rows.get(&part).copied().unwrap_or(0) as usize
     }
 
+    /// Returns whether a part exists.
     pub fn has(&self, part: PartName) -> bool {
         self.meta.rows.contains_key(&part)
     }
 
+    /// Opens the features of a part.
     pub fn features(&self, part: PartName) -> Result<Features, DataError> {
-        let directory = self.part(part)?;
-        let features = match self.meta.dense {
-            true => Features::Dense(open_dense(&directory.join(DENSE), Check::Header)?),
-            false => Features::Sparse(open_csr(&directory.join(SPARSE), Check::Header)?),
-        };
+        let features = open_features(&self.part(part)?, self.meta.dense, Check::Header)?;
         self.check_size(part, (features.rows(), features.cols()), self.meta.features)?;
         Ok(features)
     }
 
+    /// Opens the labels of a part.
     pub fn labels(&self, part: PartName) -> Result<Csr, DataError> {
         let labels = open_csr(&self.part(part)?.join(LABELS), Check::Header)?;
         self.check_size(part, (labels.rows(), labels.cols), self.meta.labels)?;
         Ok(labels)
     }
 
+    /// Reads the names of the labels; `None` if the source has no names.
     pub fn label_names(&self) -> Result<Option<Vec<String>>, DataError> {
         read_names(&self.directory.join(LABEL_NAMES), self.meta.labels as usize)
     }
 
+    /// Reads the names of the features; `None` if the source has no names.
     pub fn feature_names(&self) -> Result<Option<Vec<String>>, DataError> {
         read_names(&self.directory.join(FEATURE_NAMES), self.meta.features as usize)
     }
 
     fn part(&self, part: PartName) -> Result<PathBuf, DataError> {
         let name = part.name();
-        match self.has(part) {
-            true => Ok(self.directory.join(name)),
-            false => Err(DataError::Request(format!(
-                "the data set has no {name} part: ask for one in the stage that makes it (`split:` or `validation:`)"
-            ))),
+        if !self.has(part) {
+            return Err(DataError::Request(format!(
+                "the data set has no {name} part: add `split:` or `validation:` to the stage that makes it"
+            )));
         }
+        Ok(self.directory.join(name))
     }
 
     fn check_size(&self, part: PartName, is: (usize, usize), cols: u64) -> Result<(), DataError> {
-        let path = || self.directory.join(part.name());
-        match is == (self.rows(part), cols as usize) {
-            true => Ok(()),
-            false => Err(DataError::artifact(&path(), "its sizes are not those that meta.json gives")),
+        if is != (self.rows(part), cols as usize) {
+            let path = self.directory.join(part.name());
+            return Err(DataError::artifact(&path, "its sizes are not those of meta.json"));
         }
+        Ok(())
     }
 }
 
@@ -161,7 +158,7 @@ pub struct SplitDataDir {
     rows: BTreeMap<PartName, u64>,
 }
 
-/// What is known when all parts are written.
+/// Metadata that is known once all parts are written.
 pub struct Origin {
     pub split: String,
     pub features: usize,
@@ -177,19 +174,23 @@ pub struct Origin {
 }
 
 impl SplitDataDir {
+    /// Creates the directory.
     pub fn create(directory: &Path) -> Result<Self, DataError> {
         fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
         Ok(Self { directory: directory.to_owned(), rows: BTreeMap::new() })
     }
 
+    /// Creates the writer of the sparse features of a part.
     pub fn sparse_features(&self, part: PartName, valued: bool) -> Result<CsrWriter, DataError> {
-        CsrWriter::create(&self.part(part)?.join(SPARSE), valued)
+        CsrWriter::create(&self.part(part)?.join(SPARSE_FEATURES), valued)
     }
 
+    /// Creates the writer of the dense features of a part.
     pub fn dense_features(&self, part: PartName, cols: usize) -> Result<DenseWriter, DataError> {
-        DenseWriter::create(&self.part(part)?.join(DENSE), cols)
+        DenseWriter::create(&self.part(part)?.join(DENSE_FEATURES), cols)
     }
 
+    /// Creates the writer of the labels of a part.
     pub fn labels(&self, part: PartName) -> Result<CsrWriter, DataError> {
         CsrWriter::create(&self.part(part)?.join(LABELS), false)
     }

@@ -101,7 +101,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::ones;
+    use super::super::test_matrix::ones;
     use super::*;
 
     #[test]

@@ -1,5 +1,5 @@
 //! Iterative stratification (Sechidis, Tsoumakas, Vlahavas 2011): rows are dealt out label by
-//! label, the rarest remaining label first, each to the part that still wants that label most.
+//! label, the rarest remaining label first, each to the part that still demand that label most.
 //!
 //! Two departures, both so that sizes are exact: a full part takes no more rows, and rows without
 //! a label fill what is left. A set of labels ordered by remaining count makes each step
@@ -16,19 +16,19 @@ pub fn stratify(rows: &[u32], labels: &Csr, sizes: &[usize], random: &mut Random
     let order = random.permutation(rows.len());
     let by_label = positions_by_label(rows, labels, &order);
 
-    let mut dealer = Dealer::new(&by_label, sizes, rows.len());
+    let mut allocator = PartAllocator::new(&by_label, sizes, rows.len());
     let mut waiting: BTreeSet<(u32, u32)> =
         (0..).zip(&by_label).filter(|(_, at)| !at.is_empty()).map(|(l, at)| (at.len() as u32, l)).collect();
     let mut remaining: Vec<u32> = by_label.iter().map(|at| at.len() as u32).collect();
 
     while let Some(&(_, rarest)) = waiting.first() {
         for &at in &by_label[rarest as usize] {
-            if dealer.part_of[at as usize] != UNDEALT {
+            if allocator.part_of[at as usize] != UNASSIGNED {
                 continue;
             }
-            let part = dealer.hungriest(rarest as usize, random);
+            let part = allocator.part_with_highest_demand(rarest as usize, random);
             let row_labels = labels.row(rows[at as usize] as usize);
-            dealer.deal(at, part, row_labels);
+            allocator.assign(at, part, row_labels);
             for &label in row_labels {
                 let left = &mut remaining[label as usize];
                 waiting.remove(&(*left, label));
@@ -40,41 +40,41 @@ pub fn stratify(rows: &[u32], labels: &Csr, sizes: &[usize], random: &mut Random
         }
     }
     for &at in &order {
-        if dealer.part_of[at as usize] == UNDEALT {
-            let part = dealer.roomiest();
-            dealer.deal(at, part, &[]);
+        if allocator.part_of[at as usize] == UNASSIGNED {
+            let part = allocator.part_with_most_room();
+            allocator.assign(at, part, &[]);
         }
     }
-    dealer.part_of
+    allocator.part_of
 }
 
-const UNDEALT: u32 = u32::MAX;
+const UNASSIGNED: u32 = u32::MAX;
 
-struct Dealer {
+struct PartAllocator {
     part_of: Vec<u32>,
     room: Vec<usize>,
-    /// By label, then part: how many more rows of the label the part wants. Falls below 0.
-    wants: Vec<f64>,
+    /// By label, then part: how many more rows of the label the part demand. Falls below 0.
+    demand: Vec<f64>,
 }
 
-impl Dealer {
+impl PartAllocator {
     fn new(by_label: &[Vec<u32>], sizes: &[usize], rows: usize) -> Self {
         let share = |size: usize| size as f64 / rows.max(1) as f64;
-        let wants =
+        let demand =
             by_label.iter().flat_map(|at| sizes.iter().map(|&size| at.len() as f64 * share(size))).collect();
-        Self { part_of: vec![UNDEALT; rows], room: sizes.to_vec(), wants }
+        Self { part_of: vec![UNASSIGNED; rows], room: sizes.to_vec(), demand }
     }
 
-    /// Among the parts with room, the one that wants the label most; then the one with the most
+    /// Among the parts with room, the one that demand the label most; then the one with the most
     /// room; then by lot.
-    fn hungriest(&self, label: usize, random: &mut Random) -> usize {
+    fn part_with_highest_demand(&self, label: usize, random: &mut Random) -> usize {
         let parts = self.room.len();
-        let wants = &self.wants[label * parts..(label + 1) * parts];
+        let demand = &self.demand[label * parts..(label + 1) * parts];
         let mut best: Vec<usize> = Vec::with_capacity(parts);
         for part in (0..parts).filter(|&part| self.room[part] > 0) {
             match best
                 .first()
-                .map(|&top| (wants[part], self.room[part]).partial_cmp(&(wants[top], self.room[top])))
+                .map(|&top| (demand[part], self.room[part]).partial_cmp(&(demand[top], self.room[top])))
             {
                 Some(Some(std::cmp::Ordering::Less)) => continue,
                 Some(Some(std::cmp::Ordering::Equal)) => {}
@@ -85,16 +85,16 @@ impl Dealer {
         if best.len() == 1 { best[0] } else { best[random.below(best.len())] }
     }
 
-    fn roomiest(&self) -> usize {
+    fn part_with_most_room(&self) -> usize {
         (0..self.room.len()).rev().max_by_key(|&part| self.room[part]).unwrap_or(0)
     }
 
-    fn deal(&mut self, at: u32, part: usize, row_labels: &[u32]) {
+    fn assign(&mut self, at: u32, part: usize, row_labels: &[u32]) {
         let parts = self.room.len();
         self.part_of[at as usize] = part as u32;
         self.room[part] -= 1;
         for &label in row_labels {
-            self.wants[label as usize * parts + part] -= 1.0;
+            self.demand[label as usize * parts + part] -= 1.0;
         }
     }
 }

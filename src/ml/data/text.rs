@@ -1,4 +1,4 @@
-//! Raw text with labels, before words become features.
+//! Raw text with labels, before it is vectorised.
 
 use std::fs;
 use std::path::Path;
@@ -6,25 +6,27 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::artifact::dataset::{PartMeta, read_names, write_json, write_names};
+use super::artifact::layout::{LABEL_NAMES, LABELS, META, TEXTS, read_meta};
 use super::artifact::{Check, Part, open_csr, write_csr};
 use super::csr::Csr;
 use super::error::DataError;
-use super::report::ReadReport;
+use super::read_report::ReadReport;
 
-/// Texts and their labels, all rows in the order of the files.
+/// Texts and their labels. Rows are in the order of the files.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RawText {
     pub texts: Vec<String>,
     pub labels: Csr,
-    /// In the order of first appearance.
+    /// In the order of their first appearance.
     pub label_names: Vec<String>,
     pub parts: Vec<Part>,
     pub report: ReadReport,
 }
 
+/// The content of `meta.json`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Meta {
+struct RawTextMeta {
     version: u32,
     rows: u64,
     parts: Vec<PartMeta>,
@@ -34,31 +36,26 @@ struct Meta {
 const VERSION: u32 = 1;
 
 impl RawText {
-    /// Writes a directory: `meta.json`, `texts.jsonl` (one JSON string per row), `labels.csr`,
+    /// Writes the texts to a directory: `meta.json`, `texts.jsonl` (one JSON string per row), `labels.csr` and
     /// `label_names.jsonl`.
     pub fn save(&self, directory: &Path) -> Result<(), DataError> {
         fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
-        write_names(&directory.join("texts.jsonl"), Some(&self.texts))?;
-        write_names(&directory.join("label_names.jsonl"), Some(&self.label_names))?;
-        write_csr(&directory.join("labels.csr"), &self.labels)?;
-        let meta = Meta {
+        write_names(&directory.join(TEXTS), Some(&self.texts))?;
+        write_names(&directory.join(LABEL_NAMES), Some(&self.label_names))?;
+        write_csr(&directory.join(LABELS), &self.labels)?;
+        let meta = RawTextMeta {
             version: VERSION,
             rows: self.texts.len() as u64,
             parts: self.parts.iter().map(Part::compact).collect(),
             report: self.report.clone(),
         };
-        write_json(&directory.join("meta.json"), &meta)
+        write_json(&directory.join(META), &meta)
     }
 
+    /// Opens what [`RawText::save`] wrote.
     pub fn open(directory: &Path) -> Result<Self, DataError> {
-        let path = directory.join("meta.json");
-        let bad = |reason: String| DataError::artifact(&path, reason);
-        let text = fs::read(&path).map_err(DataError::io("read", &path))?;
-        let meta: Meta = serde_json::from_slice(&text).map_err(|e| bad(e.to_string()))?;
-        if meta.version != VERSION {
-            return Err(bad(format!("it has version {}, this program reads {VERSION}", meta.version)));
-        }
-        let labels = open_csr(&directory.join("labels.csr"), Check::Deep)?;
+        let meta: RawTextMeta = read_meta(directory, VERSION)?;
+        let labels = open_csr(&directory.join(LABELS), Check::Deep)?;
         let rows = labels.rows();
         let lines = |name: &str, count: usize| {
             let path = directory.join(name);
@@ -67,11 +64,11 @@ impl RawText {
         };
         let parts = meta.parts.into_iter().map(|part| part.expand(rows as u64));
         Ok(Self {
-            texts: lines("texts.jsonl", rows)?,
-            label_names: lines("label_names.jsonl", labels.cols)?,
-            parts: parts
-                .collect::<Option<_>>()
-                .ok_or_else(|| bad("a part has rows beyond the end".into()))?,
+            texts: lines(TEXTS, rows)?,
+            label_names: lines(LABEL_NAMES, labels.cols)?,
+            parts: parts.collect::<Option<_>>().ok_or_else(|| {
+                DataError::artifact(&directory.join(META), "a part has rows beyond the end of the data set")
+            })?,
             report: meta.report,
             labels,
         })
@@ -81,10 +78,10 @@ impl RawText {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::report::Format;
+    use crate::data::format::Format;
 
     #[test]
-    fn texts_survive_the_disk() {
+    fn saved_texts_are_read_back() {
         let temp = tempfile::tempdir().unwrap();
         let text = RawText {
             texts: vec!["one\n\"two\"".into(), String::new()],

@@ -40,7 +40,7 @@ impl Default for VectoriseOptions {
 /// A fitted vocabulary.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Saved {
+struct Vocabulary {
     version: u32,
     options: VectoriseOptions,
     /// The rows that were fitted.
@@ -55,7 +55,7 @@ const VERSION: u32 = 1;
 
 #[derive(Debug, Clone)]
 pub struct Vectoriser {
-    saved: Saved,
+    vocabulary: Vocabulary,
     places: HashMap<String, u32>,
 }
 
@@ -83,22 +83,22 @@ impl Vectoriser {
         words.sort_unstable();
         let (words, row_counts) = words.into_iter().unzip();
         let rows = rows.len() as u64;
-        Self::new(Saved { version: VERSION, options: options.clone(), rows, words, row_counts })
+        Self::new(Vocabulary { version: VERSION, options: options.clone(), rows, words, row_counts })
     }
 
-    fn new(saved: Saved) -> Self {
-        let places = saved.words.iter().zip(0..).map(|(word, place)| (word.clone(), place)).collect();
-        Self { saved, places }
+    fn new(vocabulary: Vocabulary) -> Self {
+        let places = vocabulary.words.iter().zip(0..).map(|(word, place)| (word.clone(), place)).collect();
+        Self { vocabulary, places }
     }
 
     /// The words, which are the names of the features.
     pub fn words(&self) -> &[String] {
-        &self.saved.words
+        &self.vocabulary.words
     }
 
     /// Features and values of one text.
     pub fn transform(&self, text: &str) -> (Vec<u32>, Vec<f32>) {
-        let options = &self.saved.options;
+        let options = &self.vocabulary.options;
         let mut counts: HashMap<u32, u32> = HashMap::new();
         for word in words(text, options.lowercase) {
             if let Some(&place) = self.places.get(&word) {
@@ -133,10 +133,10 @@ impl Vectoriser {
     }
 
     fn idf(&self, place: u32) -> f64 {
-        match self.saved.options.idf {
+        match self.vocabulary.options.idf {
             true => {
-                let rows_with = self.saved.row_counts[place as usize] as f64;
-                ((1.0 + self.saved.rows as f64) / (1.0 + rows_with)).ln() + 1.0
+                let rows_with = self.vocabulary.row_counts[place as usize] as f64;
+                ((1.0 + self.vocabulary.rows as f64) / (1.0 + rows_with)).ln() + 1.0
             }
             false => 1.0,
         }
@@ -144,18 +144,18 @@ impl Vectoriser {
 
     /// As JSON, for predicting on other texts later.
     pub fn save(&self, path: &Path) -> Result<(), DataError> {
-        write_json(path, &self.saved)
+        write_json(path, &self.vocabulary)
     }
 
     pub fn load(path: &Path) -> Result<Self, DataError> {
         let text = std::fs::read(path).map_err(DataError::io("read", path))?;
-        let saved: Saved =
+        let vocabulary: Vocabulary =
             serde_json::from_slice(&text).map_err(|e| DataError::artifact(path, e.to_string()))?;
-        let sorted = saved.words.is_sorted_by(|a, b| a < b);
-        if saved.version != VERSION || saved.words.len() != saved.row_counts.len() || !sorted {
+        let sorted = vocabulary.words.is_sorted_by(|a, b| a < b);
+        if vocabulary.version != VERSION || vocabulary.words.len() != vocabulary.row_counts.len() || !sorted {
             return Err(DataError::artifact(path, "it is no vocabulary of this version"));
         }
-        Ok(Self::new(saved))
+        Ok(Self::new(vocabulary))
     }
 }
 
@@ -190,7 +190,7 @@ mod tests {
         let mut other = texts();
         other[2] = "something else".into();
         let fit = |texts: &[String]| Vectoriser::fit(texts, &[0, 1], &VectoriseOptions::default());
-        assert_eq!(fit(&texts()).saved, fit(&other).saved);
+        assert_eq!(fit(&texts()).vocabulary, fit(&other).vocabulary);
         assert_eq!(fit(&texts()).transform("zebra unseen"), (vec![], vec![]));
     }
 

@@ -73,7 +73,7 @@ pub fn normalise(values: &mut [f32]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::ones;
+    use super::super::test_matrix::ones;
     use super::*;
 
     #[test]

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use pipe_core::suggest;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -152,11 +153,8 @@ pub struct UnknownMetric {
 }
 
 fn did_you_mean(name: &str) -> String {
-    let near = |metric: &&Metric| strsim::damerau_levenshtein(name, metric.name());
-    match Metric::ALL.iter().min_by_key(near) {
-        Some(best) if near(&best) <= 3 => format!(" (did you mean `{best}`?)"),
-        _ => String::new(),
-    }
+    let closest = suggest::closest(name, Metric::ALL.iter().map(|metric| metric.name()));
+    closest.map(|metric| format!(" (did you mean `{metric}`?)")).unwrap_or_default()
 }
 
 impl FromStr for Metric {

@@ -17,9 +17,7 @@ impl Term {
     /// The metric that was meant, if this is hardly an axis but for a slip.
     pub fn misspelt(&self) -> Option<Metric> {
         let Self::Axis(axis) = self else { return None };
-        let nearness = |metric: &Metric| strsim::normalized_damerau_levenshtein(axis, metric.name());
-        let best = Metric::ALL.iter().copied().max_by(|a, b| nearness(a).total_cmp(&nearness(b)))?;
-        (nearness(&best) >= 0.8).then_some(best)
+        pipe_core::suggest::closest(axis, Metric::ALL.iter().map(|metric| metric.name()))?.parse().ok()
     }
 }
 

@@ -1,36 +1,39 @@
-//! What an ARFF file says before `@data`: the relation and its attributes.
+//! The header of an ARFF file: everything before `@data`.
 
 use crate::data::error::{DataError, Fault};
 use crate::data::lines::Lines;
 
+/// The relation and its attributes.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Header {
+pub(super) struct ArffHeader {
     pub relation: String,
-    pub attributes: Vec<Attribute>,
+    pub attributes: Vec<ArffAttribute>,
 }
 
+/// A declared column.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Attribute {
+pub(super) struct ArffAttribute {
     pub name: String,
-    pub kind: Kind,
+    pub kind: AttributeType,
 }
 
+/// The declared type of a column.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum AttributeType {
     Numeric,
-    /// One of some names. They stand for the numbers that they spell if all of them do, otherwise
-    /// for their places in the list.
+    /// One of a list of names. If every name is a number, the values are these numbers; otherwise they are the positions
+    /// in the list.
     Nominal {
         names: Vec<String>,
         numbers: Vec<f32>,
     },
-    /// Strings, dates: nothing that a classifier can read as it is.
+    /// A type that cannot be used as a feature, such as a string or a date.
     Other(String),
 }
 
 /// Reads up to and including the line `@data`.
-pub(super) fn read_header(lines: &mut Lines) -> Result<Header, DataError> {
-    let mut header = Header { relation: String::new(), attributes: Vec::new() };
+pub(super) fn read_header(lines: &mut Lines) -> Result<ArffHeader, DataError> {
+    let mut header = ArffHeader { relation: String::new(), attributes: Vec::new() };
     let mut number = 0;
     while let Some(line) = lines.next_line()? {
         let done =
@@ -43,8 +46,8 @@ pub(super) fn read_header(lines: &mut Lines) -> Result<Header, DataError> {
     Err(DataError::file(lines.path(), "there is no line `@data`"))
 }
 
-/// Says whether this was `@data`.
-fn read_line(line: &[u8], header: &mut Header) -> Result<bool, Fault> {
+/// Reads one line of the header. Returns whether it was `@data`.
+fn read_line(line: &[u8], header: &mut ArffHeader) -> Result<bool, Fault> {
     let line = line.trim_ascii();
     let word_end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
     let (word, rest) = (&line[..word_end], &line[word_end..]);
@@ -63,14 +66,14 @@ fn read_line(line: &[u8], header: &mut Header) -> Result<bool, Fault> {
         [b'%', ..] => Ok(false),
         _ => {
             let word = String::from_utf8_lossy(word).chars().take(40).collect::<String>();
-            Err(Fault::new(0, format!("`{word}` is none of @relation, @attribute, @data or a comment")))
+            Err(Fault::new(0, format!("`{word}` is not @relation, @attribute, @data or a comment")))
         }
     }
 }
 
-fn attribute(text: &[u8]) -> Result<Attribute, String> {
+fn attribute(text: &[u8]) -> Result<ArffAttribute, String> {
     let (mut name, mut rest) = name(text)?;
-    // `a{0,1}` without a blank.
+    // `a{0,1}`: no blank between the name and the values.
     if rest.trim_ascii().is_empty()
         && let Some(brace) = name.find('{')
     {
@@ -85,34 +88,34 @@ fn attribute(text: &[u8]) -> Result<Attribute, String> {
         _ => {
             let word = rest.split(u8::is_ascii_whitespace).next().unwrap_or_default();
             match word.to_ascii_lowercase().as_slice() {
-                b"numeric" | b"real" | b"integer" => Kind::Numeric,
+                b"numeric" | b"real" | b"integer" => AttributeType::Numeric,
                 b"" => return Err(format!("the attribute `{name}` has no type")),
-                other => Kind::Other(String::from_utf8_lossy(other).into_owned()),
+                other => AttributeType::Other(String::from_utf8_lossy(other).into_owned()),
             }
         }
     };
-    Ok(Attribute { name, kind })
+    Ok(ArffAttribute { name, kind })
 }
 
-fn nominal(inside: &[u8]) -> Result<Kind, String> {
+fn nominal(inside: &[u8]) -> Result<AttributeType, String> {
     let mut names = Vec::new();
-    for value in Values::new(inside) {
-        names.push(value.map_err(|_| "a quoted value does not end".to_owned())?.1.into_owned());
+    for value in ValueList::new(inside) {
+        names.push(value.map_err(|_| "the quote of a value is not closed".to_owned())?.1.into_owned());
     }
     let spelled: Option<Vec<f32>> =
         names.iter().map(|n| n.parse().ok().filter(|v: &f32| v.is_finite())).collect();
     let numbers = spelled.unwrap_or_else(|| (0..names.len()).map(|place| place as f32).collect());
-    Ok(Kind::Nominal { names, numbers })
+    Ok(AttributeType::Nominal { names, numbers })
 }
 
-/// A name and what follows it. Without quotes a name ends at a blank and every character stands for
-/// itself: real files have names such as `TAG_m\'usica`. Inside quotes a backslash escapes.
+/// Splits off a name. Without quotes, the name ends at a blank and a backslash is an ordinary character: real files
+/// have names such as `TAG_m\'usica`. Inside quotes, a backslash escapes.
 fn name(text: &[u8]) -> Result<(String, &[u8]), String> {
     let text = text.trim_ascii_start();
     match text.first() {
         None => Err("a name is missing".into()),
         Some(&quote @ (b'\'' | b'"')) => {
-            let (name, end) = quoted(text, quote).ok_or("a quoted name does not end")?;
+            let (name, end) = quoted(text, quote).ok_or("the quote of a name is not closed")?;
             Ok((name, &text[end..]))
         }
         Some(_) => {
@@ -122,7 +125,7 @@ fn name(text: &[u8]) -> Result<(String, &[u8]), String> {
     }
 }
 
-/// What stands in the quotes at the start of `text`, and where they end.
+/// Returns the content of the quotes at the start of `text`, and the offset behind them.
 pub(super) fn quoted(text: &[u8], quote: u8) -> Option<(String, usize)> {
     let mut inside = Vec::new();
     let mut at = 1;
@@ -146,26 +149,26 @@ pub(super) fn quoted(text: &[u8], quote: u8) -> Option<(String, usize)> {
     }
 }
 
-/// Values parted by commas, with their offsets; blanks around them do not count.
-pub(super) struct Values<'a> {
+/// Iterates over values separated by commas, with their offsets. Blanks around values are ignored.
+pub(super) struct ValueList<'a> {
     text: &'a [u8],
     at: usize,
     done: bool,
 }
 
-impl<'a> Values<'a> {
+impl<'a> ValueList<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, done: text.trim_ascii().is_empty() }
     }
 
-    /// Where the next value starts; `None` behind the last.
+    /// Returns where the next value starts; `None` after the last one.
     pub(super) fn next_start(&self) -> Option<usize> {
         (!self.done).then_some(self.at)
     }
 }
 
-impl<'a> Iterator for Values<'a> {
-    /// The error is the offset of a quote that does not end.
+impl<'a> Iterator for ValueList<'a> {
+    /// The error is the offset of an unclosed quote.
     type Item = Result<(usize, std::borrow::Cow<'a, str>), usize>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -200,14 +203,14 @@ impl<'a> Iterator for Values<'a> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Attribute {
-        let mut header = Header { relation: String::new(), attributes: Vec::new() };
+    fn parse(line: &str) -> ArffAttribute {
+        let mut header = ArffHeader { relation: String::new(), attributes: Vec::new() };
         read_line(line.as_bytes(), &mut header).unwrap();
         header.attributes.pop().unwrap()
     }
 
     #[test]
-    fn names_are_read_as_the_real_files_write_them() {
+    fn names_are_read_as_real_files_write_them() {
         for (line, name) in [
             (r"@attribute TAG_m\'usica {0,1}", r"TAG_m\'usica"),
             (r"@ATTRIBUTE 'two \'words\'' numeric", "two 'words'"),
@@ -221,9 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn nominal_values_are_the_numbers_they_spell_or_their_places() {
+    fn nominal_values_are_the_numbers_they_spell_or_their_positions() {
         let numbers = |line: &str| match parse(line).kind {
-            Kind::Nominal { numbers, .. } => numbers,
+            AttributeType::Nominal { numbers, .. } => numbers,
             other => panic!("{other:?}"),
         };
         assert_eq!(numbers("@attribute a { 0 , 1 }"), [0.0, 1.0]);
@@ -232,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_declaration_is_refused() {
-        let mut header = Header { relation: String::new(), attributes: Vec::new() };
+    fn a_line_that_is_not_a_declaration_is_refused() {
+        let mut header = ArffHeader { relation: String::new(), attributes: Vec::new() };
         for bad in ["@attribute", "@attribute x", "@attribute 'x numeric", "@attribute x {0,1", "hello"] {
             assert!(read_line(bad.as_bytes(), &mut header).is_err(), "{bad}");
         }

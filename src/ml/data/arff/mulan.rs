@@ -1,19 +1,20 @@
-//! The XML file in which Mulan names the labels: `<labels><label name="a"/>...</labels>`, nested
-//! for hierarchies. Reads what that needs of XML: tags, attributes, comments, entities.
+//! The XML file in which Mulan names the labels: `<labels><label name="a"/>...</labels>`, nested for hierarchies.
+//!
+//! Reads only the parts of XML that these files use: tags, attributes, comments and entities.
 
 use crate::data::error::Fault;
 
-/// The names of the labels in the order of the file.
+/// Returns the names of the labels in the order of the file.
 pub(crate) fn label_names(xml: &[u8]) -> Result<Vec<String>, Fault> {
     let mut names = Vec::new();
     let mut seen_root = false;
     let mut at = 0;
     while let Some(open) = find(xml, at, b"<") {
         if xml[open..].starts_with(b"<!--") {
-            at = find(xml, open, b"-->").ok_or_else(|| Fault::new(open, "this comment does not end"))? + 3;
+            at = find(xml, open, b"-->").ok_or_else(|| Fault::new(open, "this comment is not closed"))? + 3;
             continue;
         }
-        let close = end_of_tag(xml, open).ok_or_else(|| Fault::new(open, "this tag does not end"))?;
+        let close = end_of_tag(xml, open).ok_or_else(|| Fault::new(open, "this tag is not closed"))?;
         let tag = &xml[open + 1..close];
         let name_end = tag.iter().position(|b| b.is_ascii_whitespace() || *b == b'/').unwrap_or(tag.len());
         match &tag[..name_end] {
@@ -27,7 +28,7 @@ pub(crate) fn label_names(xml: &[u8]) -> Result<Vec<String>, Fault> {
         at = close + 1;
     }
     if !seen_root {
-        return Err(Fault::new(0, "there is no <labels> element: this is no Mulan label file"));
+        return Err(Fault::new(0, "there is no `<labels>` element: this is not a Mulan label file"));
     }
     if names.is_empty() {
         return Err(Fault::new(0, "this file names no labels"));
@@ -39,7 +40,7 @@ fn find(text: &[u8], from: usize, what: &[u8]) -> Option<usize> {
     text.get(from..)?.windows(what.len()).position(|window| window == what).map(|at| from + at)
 }
 
-/// The `>` that closes a tag; those inside quotes do not.
+/// Returns the offset of the `>` that closes a tag. A `>` inside quotes does not close it.
 fn end_of_tag(xml: &[u8], open: usize) -> Option<usize> {
     let mut quote = None;
     for (at, &byte) in xml.iter().enumerate().skip(open) {
@@ -53,7 +54,7 @@ fn end_of_tag(xml: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-/// The value of an attribute: `name = "value"`.
+/// Returns the value of an attribute: `name = "value"`.
 fn attribute(mut tag: &[u8], wanted: &[u8]) -> Option<String> {
     loop {
         let equals = tag.iter().position(|&b| b == b'=')?;
@@ -68,7 +69,7 @@ fn attribute(mut tag: &[u8], wanted: &[u8]) -> Option<String> {
     }
 }
 
-/// Replaces the five entities of XML and character references; leaves what it does not know.
+/// Replaces the five entities of XML and character references. Leaves unknown entities unchanged.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_label_file_is_refused() {
+    fn other_files_are_refused() {
         for bad in
             ["", "<html></html>", "<labels></labels>", "<labels><label/></labels>", "<labels><label name=\"a"]
         {

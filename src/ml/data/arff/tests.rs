@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::csr::Csr;
 use crate::data::read::read;
-use crate::data::source::Raw;
+use crate::data::source::{Raw, ReadOptions, Source};
 
 fn read_with(text: &[u8], xml: Option<&str>) -> Result<DataSet, DataError> {
     let temp = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ const HEAD: &str = "% a comment\n@RELATION 'x: -C 2'\n\n@attribute a {0,1}\n@att
                     @attribute f numeric\n@attribute g {no,yes}\n@attribute h real\n@DATA\n";
 
 #[test]
-fn dense_and_sparse_rows_mean_the_same() {
+fn dense_and_sparse_rows_are_equivalent() {
     let dense = read_with(format!("{HEAD}1,0,0.5,yes,0\n 0, 1 ,?,'no',-2\t\r\n").as_bytes(), None).unwrap();
     let sparse = read_with(format!("{HEAD}{{0 1,2 0.5,3 yes}}\n{{1 1, 4 -2}}\n").as_bytes(), None).unwrap();
     assert_eq!((&dense.features, &dense.labels), (&sparse.features, &sparse.labels));
@@ -44,7 +44,7 @@ fn dense_and_sparse_rows_mean_the_same() {
 }
 
 #[test]
-fn a_negative_count_takes_the_last_attributes_and_an_xml_file_wins() {
+fn a_negative_count_selects_the_last_attributes_and_an_xml_file_takes_precedence() {
     let last = HEAD.replace("-C 2", "-C -1").replace("@attribute h real", "@attribute h {0,1}");
     let set = read_with(format!("{last}{{4 1}}\n").as_bytes(), None).unwrap();
     assert_eq!(set.label_names.as_deref().unwrap(), ["h"]);
@@ -55,15 +55,15 @@ fn a_negative_count_takes_the_last_attributes_and_an_xml_file_wins() {
 }
 
 #[test]
-fn each_fault_is_reported_where_it_is() {
+fn each_fault_is_reported_at_its_position() {
     for (row, line, column, part) in [
         ("1,0,0.5,yes\n", 10, 1, "4 values for 5 attributes"),
         ("1,0,0.5,yes,1,2\n", 10, 15, "more values"),
         ("1,0,x,yes,1\n", 10, 5, "`x` is not a number"),
         ("1,0,nan,yes,1\n", 10, 5, "finite"),
-        ("1,0,1,maybe,1\n", 10, 7, "no value of the attribute `g`"),
+        ("1,0,1,maybe,1\n", 10, 7, "not a declared value of the attribute `g`"),
         ("?,0,1,no,1\n", 10, 1, "has no value"),
-        ("{0 1\n", 10, 1, "ends with"),
+        ("{0 1\n", 10, 1, "must end with"),
         ("{9 1}\n", 10, 2, "only 5 attributes"),
         ("{0 1,-1 1}\n", 10, 6, "`index value`"),
         ("{0 1,2 1,0 1}\n", 10, 1, "occurs twice"),
@@ -78,7 +78,7 @@ fn each_fault_is_reported_where_it_is() {
 }
 
 #[test]
-fn a_header_that_does_not_fit_is_refused() {
+fn an_unusable_header_is_refused() {
     let xml = "<labels><label name=\"z\"/></labels>";
     for (text, xml, part) in [
         (HEAD.replace("-C 2", ""), None, "which attributes are labels"),
@@ -94,7 +94,7 @@ fn a_header_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn a_sparse_row_may_not_leave_out_what_is_not_zero() {
+fn a_sparse_row_may_not_omit_a_value_that_is_not_zero() {
     let head = HEAD.replace("@attribute a {0,1}", "@attribute a {1,0}");
     assert!(read_with(format!("{head}{{0 0}}\n").as_bytes(), None).is_err());
     assert!(read_with(format!("{head}1,0,0,no,0\n").as_bytes(), None).is_ok());
@@ -104,13 +104,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read_back(rows in prop::collection::vec((0_u8..4, prop::num::f32::NORMAL, any::<bool>()), 1..20)) {
+    fn written_rows_are_read_back(rows in prop::collection::vec((0_u8..4, prop::num::f32::NORMAL, any::<bool>()), 1..20)) {
         let mut text = HEAD.to_owned();
         for (labels, value, dense) in &rows {
             let (a, b) = (labels & 1, labels >> 1);
-            text.push_str(&match dense {
-                true => format!("{a},{b},{value},no,0\n"),
-                false => format!("{{0 {a},1 {b},2 {value}}}\n"),
+            text.push_str(&if *dense {
+                format!("{a},{b},{value},no,0\n")
+            } else {
+                format!("{{0 {a},1 {b},2 {value}}}\n")
             });
         }
         let set = read_with(text.as_bytes(), None).unwrap();
@@ -121,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_file_is_read_or_refused_but_never_a_panic(
+    fn a_corrupted_file_is_read_or_refused_without_panicking(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut: prop::sample::Index,
         xml in prop::collection::vec(any::<u8>(), 0..60),

@@ -1,4 +1,4 @@
-//! Sparse matrices on disk: written row by row in a stream, read through a mapping.
+//! Sparse matrices on disk: written as a stream of rows, read through a memory map.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -8,11 +8,11 @@ use std::sync::Arc;
 use memmap2::{Mmap, MmapMut};
 
 use super::Check;
-use super::header::{Header, LENGTH, Layout, aligned};
+use super::header::{LENGTH, MatrixHeader, MatrixKind, aligned};
 use crate::data::csr::{Csr, Numbers, bytes_of};
 use crate::data::error::DataError;
 
-/// Rows that are to be appended together: how many entries each has, then all entries.
+/// Rows that are appended together: the number of entries of each row, and the entries of all rows.
 #[derive(Debug, Default, Clone)]
 pub struct Rows {
     pub lengths: Vec<u32>,
@@ -22,14 +22,15 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Removes all rows.
     pub fn clear(&mut self) {
         self.lengths.clear();
         self.indices.clear();
         self.values.clear();
     }
 
-    /// Sorts the entries from `first` on, which make up one row, by `index + base` (wrapping).
-    /// Says whether anything moved; an index that occurs twice is the error.
+    /// Sorts the entries from `first` on, which are one row, by `index + base` (wrapping). Returns whether the order
+    /// changed. The error is an index that occurs twice.
     pub(crate) fn sort_row(&mut self, first: usize, base: u32) -> Result<bool, u32> {
         let key = |index: &u32| index.wrapping_add(base);
         let indices = &mut self.indices[first..];
@@ -50,7 +51,7 @@ impl Rows {
         }
     }
 
-    /// Drops repeated indices from `first` on, which ascend and have no values; says how many.
+    /// Drops repeated indices from `first` on, which must be sorted and have no values. Returns how many were dropped.
     pub(crate) fn drop_repeats(&mut self, first: usize) -> u64 {
         let before = self.indices.len();
         let mut kept = first;
@@ -65,8 +66,10 @@ impl Rows {
     }
 }
 
-/// Writes a matrix whose size is known only at the end. Holds the row offsets in memory (8 bytes
-/// per row) and nothing else; the values wait in a file beside until the indices are complete.
+/// Writes a matrix whose size need not be known in advance.
+///
+/// Only the row offsets are kept in memory (8 bytes per row). The values go to a temporary file until the indices are
+/// complete.
 pub struct CsrWriter {
     path: PathBuf,
     indices: BufWriter<File>,
@@ -77,6 +80,7 @@ pub struct CsrWriter {
 const BUFFER: usize = 1 << 18;
 
 impl CsrWriter {
+    /// Creates the file; `valued` is false for a matrix of ones.
     pub fn create(path: &Path, valued: bool) -> Result<Self, DataError> {
         let mut indices = OpenOptions::new()
             .read(true)
@@ -87,9 +91,13 @@ impl CsrWriter {
             .map_err(DataError::io("create", path))?;
         indices.write_all(&[0; LENGTH]).map_err(DataError::io("write", path))?;
         let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let values = match valued {
-            true => Some(tempfile::tempfile_in(directory).map_err(DataError::io("write beside", path))?),
-            false => None,
+        let values = if valued {
+            Some(
+                tempfile::tempfile_in(directory)
+                    .map_err(DataError::io("create a temporary file for", path))?,
+            )
+        } else {
+            None
         };
         Ok(Self {
             path: path.to_owned(),
@@ -99,15 +107,17 @@ impl CsrWriter {
         })
     }
 
+    /// Returns the number of rows so far.
     pub fn rows(&self) -> usize {
         self.indptr.len() - 1
     }
 
+    /// Returns the number of entries so far.
     pub fn entries(&self) -> u64 {
         self.indptr[self.indptr.len() - 1]
     }
 
-    /// Appends one row. Column indices ascend strictly; `values` is empty for a matrix of ones.
+    /// Appends one row. Column indices must be strictly ascending; `values` is empty for a matrix of ones.
     pub fn push(&mut self, indices: &[u32], values: &[f32]) -> Result<(), DataError> {
         self.indptr.push(self.entries() + indices.len() as u64);
         self.write(indices, values)
@@ -140,15 +150,14 @@ impl CsrWriter {
         self.finish_shifted(cols, 0)
     }
 
-    /// Completes the file without reading it back: for writers whose rows are right by
-    /// construction, and whose result need not pass through memory once more.
+    /// Completes the file without reading it back, for writers whose rows are correct by construction.
     pub fn close(self, cols: usize) -> Result<(), DataError> {
         let path = self.path.clone();
         self.complete(cols as u64, 0).map_err(DataError::io("write", &path))
     }
 
-    /// As [`CsrWriter::finish`], with `shift` added to every column index (wrapping): for readers
-    /// that learn at the end whether the indices were counted from 0 or from 1.
+    /// Completes the file like [`CsrWriter::finish`] and adds `shift` to every column index (wrapping), for readers that
+    /// know only at the end whether indices count from 0 or from 1.
     pub fn finish_shifted(self, cols: usize, shift: u32) -> Result<Csr, DataError> {
         let path = self.path.clone();
         self.complete(cols as u64, shift).map_err(DataError::io("write", &path))?;
@@ -156,8 +165,8 @@ impl CsrWriter {
     }
 
     fn complete(self, cols: u64, shift: u32) -> io::Result<()> {
-        let header = Header {
-            layout: Layout::Csr,
+        let header = MatrixHeader {
+            kind: MatrixKind::Csr,
             valued: self.values.is_some(),
             rows: self.rows() as u64,
             cols,
@@ -180,7 +189,7 @@ impl CsrWriter {
     }
 }
 
-/// Fills up to where the next section starts.
+/// Writes zeros up to the start of the next section.
 fn pad(file: &mut File) -> io::Result<()> {
     let end = file.stream_position()?;
     let next = aligned(end).unwrap_or(end);
@@ -191,7 +200,7 @@ fn add_to_all(file: &File, entries: usize, shift: u32) -> io::Result<()> {
     if entries == 0 {
         return Ok(());
     }
-    // SAFETY: this process has just created the file and holds the only handle that writes to it.
+    // SAFETY: this process has just created the file and has the only handle that writes to it.
     let mut map = unsafe { MmapMut::map_mut(file) }?;
     for bytes in map[LENGTH..LENGTH + 4 * entries].as_chunks_mut::<4>().0 {
         *bytes = u32::from_le_bytes(*bytes).wrapping_add(shift).to_le_bytes();
@@ -199,19 +208,19 @@ fn add_to_all(file: &File, entries: usize, shift: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Maps a sparse matrix.
+/// Opens a sparse matrix through a memory map.
 pub fn open_csr(path: &Path, check: Check) -> Result<Csr, DataError> {
     let map = super::map(path)?;
-    let (header, sections) = Header::read(&map, Layout::Csr, path)?;
+    let (header, sections) = MatrixHeader::read(&map, MatrixKind::Csr, path)?;
     let csr = csr_of(&map, &header, sections.indices, sections.values, sections.indptr)
-        .ok_or_else(|| DataError::artifact(path, "its sections lie outside the file"))?;
+        .ok_or_else(|| DataError::artifact(path, "its sections are outside the file"))?;
     if let Check::Deep = check {
         csr.check().map_err(|reason| DataError::artifact(path, reason))?;
     }
     Ok(csr)
 }
 
-fn csr_of(map: &Arc<Mmap>, header: &Header, indices: u64, values: u64, indptr: u64) -> Option<Csr> {
+fn csr_of(map: &Arc<Mmap>, header: &MatrixHeader, indices: u64, values: u64, indptr: u64) -> Option<Csr> {
     let entries = usize::try_from(header.entries).ok()?;
     let valued = if header.valued { entries } else { 0 };
     Some(Csr {
@@ -222,7 +231,7 @@ fn csr_of(map: &Arc<Mmap>, header: &Header, indices: u64, values: u64, indptr: u
     })
 }
 
-/// Writes a matrix that is already in memory.
+/// Writes a matrix that is in memory, and opens it.
 pub fn write_csr(path: &Path, csr: &Csr) -> Result<Csr, DataError> {
     let mut writer = CsrWriter::create(path, !csr.values.is_empty())?;
     for row in 0..csr.rows() {

@@ -1,9 +1,9 @@
 //! A data set on disk: a directory with
 //!
 //! ```text
-//! meta.json              version, sizes, parts (as ranges of rows), what the reader found
+//! meta.json              version, sizes, parts (as ranges of rows), report of the reader
 //! features.csr           sparse features, or
-//! features.dense         dense ones
+//! features.dense         dense features
 //! labels.csr             a matrix of ones
 //! label_names.jsonl      one JSON string per label, if the format has names
 //! feature_names.jsonl    one JSON string per feature, if the format has names
@@ -16,10 +16,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::csr_file::{CsrWriter, open_csr};
-use super::dense_file::{DenseWriter, open_dense};
+use super::dense_file::DenseWriter;
+use super::layout::{
+    DENSE_FEATURES, FEATURE_NAMES, LABEL_NAMES, LABELS, META, SPARSE_FEATURES, open_features, read_meta,
+};
 use super::{Check, DataError};
 use crate::data::csr::{Csr, Features};
-use crate::data::report::ReadReport;
+use crate::data::read_report::ReadReport;
 
 /// All rows of a data set, in the order of its files.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,20 +31,22 @@ pub struct DataSet {
     pub labels: Csr,
     pub label_names: Option<Vec<String>>,
     pub feature_names: Option<Vec<String>>,
-    /// Named sets of rows: `train` and `test` where the source has them.
+    /// Named sets of rows: `train` and `test` if the source has them.
     pub parts: Vec<Part>,
     pub report: ReadReport,
 }
 
+/// A named set of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub name: String,
     pub rows: Vec<u32>,
 }
 
+/// The content of `meta.json`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Meta {
+struct DataSetMeta {
     version: u32,
     rows: u64,
     features: u64,
@@ -51,7 +56,7 @@ struct Meta {
     report: ReadReport,
 }
 
-/// A part as runs of consecutive rows, `[from, to)`.
+/// A part as it is stored: runs of consecutive rows, `[from, to)`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PartMeta {
@@ -60,36 +65,23 @@ pub(crate) struct PartMeta {
 }
 
 const VERSION: u32 = 1;
-const META: &str = "meta.json";
-const SPARSE: &str = "features.csr";
-const DENSE: &str = "features.dense";
-const LABELS: &str = "labels.csr";
-const LABEL_NAMES: &str = "label_names.jsonl";
-const FEATURE_NAMES: &str = "feature_names.jsonl";
 
 impl DataSet {
+    /// Opens the data set in a directory.
     pub fn open(directory: &Path, check: Check) -> Result<Self, DataError> {
-        let meta_path = directory.join(META);
-        let bad = |reason: String| DataError::artifact(&meta_path, reason);
-        let text = fs::read(&meta_path).map_err(DataError::io("read", &meta_path))?;
-        let meta: Meta = serde_json::from_slice(&text).map_err(|e| bad(e.to_string()))?;
-        if meta.version != VERSION {
-            return Err(bad(format!("it has version {}, this program reads {VERSION}", meta.version)));
-        }
-        let features = match meta.dense {
-            true => Features::Dense(open_dense(&directory.join(DENSE), check)?),
-            false => Features::Sparse(open_csr(&directory.join(SPARSE), check)?),
-        };
+        let meta: DataSetMeta = read_meta(directory, VERSION)?;
+        let invalid = |reason: &str| DataError::artifact(&directory.join(META), reason);
+        let features = open_features(directory, meta.dense, check)?;
         let labels = open_csr(&directory.join(LABELS), check)?;
         let sizes = (features.rows() as u64, features.cols() as u64, labels.cols as u64);
         if sizes != (meta.rows, meta.features, meta.labels) || features.rows() != labels.rows() {
-            return Err(bad("its sizes are not those of the matrices beside it".into()));
+            return Err(invalid("its sizes are not those of the matrices"));
         }
         let parts = meta.parts.into_iter().map(|part| part.expand(meta.rows));
         Ok(Self {
             parts: parts
                 .collect::<Option<_>>()
-                .ok_or_else(|| bad("a part has rows beyond the end".into()))?,
+                .ok_or_else(|| invalid("a part has rows beyond the end of the data set"))?,
             label_names: read_names(&directory.join(LABEL_NAMES), labels.cols)?,
             feature_names: read_names(&directory.join(FEATURE_NAMES), features.cols())?,
             report: meta.report,
@@ -98,20 +90,24 @@ impl DataSet {
         })
     }
 
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.labels.rows()
     }
 
+    /// Returns the part with a name.
     pub fn part(&self, name: &str) -> Option<&Part> {
         self.parts.iter().find(|part| part.name == name)
     }
 }
 
 impl Part {
+    /// Creates a part of consecutive rows.
     pub fn range(name: impl Into<String>, rows: std::ops::Range<usize>) -> Self {
         Self { name: name.into(), rows: (rows.start as u32..rows.end as u32).collect() }
     }
 
+    /// Returns the part as it is stored.
     pub(crate) fn compact(&self) -> PartMeta {
         let mut rows: Vec<(u32, u32)> = Vec::new();
         for &row in &self.rows {
@@ -125,7 +121,7 @@ impl Part {
 }
 
 impl PartMeta {
-    /// `None` if a run leaves the data set or the runs together are longer than it.
+    /// Returns the part with all row numbers; `None` if a run or all runs together exceed the number of rows.
     pub(crate) fn expand(self, rows: u64) -> Option<Part> {
         let mut all = Vec::new();
         for (from, to) in self.rows {
@@ -139,7 +135,7 @@ impl PartMeta {
     }
 }
 
-/// What a writer learns last.
+/// Metadata that is known once all rows are written.
 #[derive(Debug, Clone)]
 pub struct Summary {
     pub label_names: Option<Vec<String>>,
@@ -148,8 +144,8 @@ pub struct Summary {
     pub report: ReadReport,
 }
 
-/// The directory of a data set that is being written. The matrices are written by writers of
-/// their own; [`DataSetDir::complete`] adds the rest.
+/// The directory of a data set that is being written. The matrices have their own writers; [`DataSetDir::complete`]
+/// writes the rest.
 ///
 /// ```text
 /// let directory = DataSetDir::create(path)?;
@@ -161,29 +157,35 @@ pub struct Summary {
 pub struct DataSetDir(PathBuf);
 
 impl DataSetDir {
+    /// Creates the directory.
     pub fn create(directory: &Path) -> Result<Self, DataError> {
         fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
         Ok(Self(directory.to_owned()))
     }
 
+    /// Creates the writer of sparse features.
     pub fn sparse_features(&self) -> Result<CsrWriter, DataError> {
-        CsrWriter::create(&self.0.join(SPARSE), true)
+        CsrWriter::create(&self.0.join(SPARSE_FEATURES), true)
     }
 
+    /// Creates the writer of dense features.
     pub fn dense_features(&self, cols: usize) -> Result<DenseWriter, DataError> {
-        DenseWriter::create(&self.0.join(DENSE), cols)
+        DenseWriter::create(&self.0.join(DENSE_FEATURES), cols)
     }
 
+    /// Creates the writer of labels.
     pub fn labels(&self) -> Result<CsrWriter, DataError> {
         CsrWriter::create(&self.0.join(LABELS), false)
     }
 
-    /// Writes the names and `meta.json`, last. Counts the rows without labels and features.
+    /// Writes the names and, last, `meta.json`. Counts the rows without labels and without features.
     pub fn complete(self, features: Features, labels: Csr, summary: Summary) -> Result<DataSet, DataError> {
         let Summary { label_names, feature_names, parts, mut report } = summary;
         if features.rows() != labels.rows() {
             let (f, l) = (features.rows(), labels.rows());
-            return Err(DataError::Request(format!("there are features of {f} rows but labels of {l}")));
+            return Err(DataError::Request(format!(
+                "there are {f} rows of features, but {l} rows of labels"
+            )));
         }
         for (what, names, count) in
             [("label", &label_names, labels.cols), ("feature", &feature_names, features.cols())]
@@ -202,7 +204,7 @@ impl DataSetDir {
         };
         write_names(&self.0.join(LABEL_NAMES), label_names.as_deref())?;
         write_names(&self.0.join(FEATURE_NAMES), feature_names.as_deref())?;
-        let meta = Meta {
+        let meta = DataSetMeta {
             version: VERSION,
             rows: labels.rows() as u64,
             features: features.cols() as u64,
@@ -220,12 +222,14 @@ fn empty_rows(csr: &Csr) -> u64 {
     csr.indptr.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64
 }
 
+/// Writes a value as one line of JSON.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), DataError> {
     let mut text = serde_json::to_vec(value).map_err(|e| DataError::artifact(path, e.to_string()))?;
     text.push(b'\n');
     fs::write(path, text).map_err(DataError::io("write", path))
 }
 
+/// Writes one JSON string per line; nothing for `None`.
 pub(crate) fn write_names(path: &Path, names: Option<&[String]>) -> Result<(), DataError> {
     let Some(names) = names else { return Ok(()) };
     let write = || {
@@ -239,7 +243,7 @@ pub(crate) fn write_names(path: &Path, names: Option<&[String]>) -> Result<(), D
     write().map_err(DataError::io("write", path))
 }
 
-/// `None` if there is no such file.
+/// Reads what [`write_names`] wrote, which must be `expected` names; `None` if the file does not exist.
 pub(crate) fn read_names(path: &Path, expected: usize) -> Result<Option<Vec<String>>, DataError> {
     let file = match File::open(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -251,7 +255,7 @@ pub(crate) fn read_names(path: &Path, expected: usize) -> Result<Option<Vec<Stri
         names.push(serde_json::from_str(&line).map_err(|e| DataError::artifact(path, e.to_string()))?);
     }
     if names.len() != expected {
-        let reason = format!("it has {} names where {expected} are expected", names.len());
+        let reason = format!("it has {} lines, but {expected} are expected", names.len());
         return Err(DataError::artifact(path, reason));
     }
     Ok(Some(names))
@@ -261,7 +265,7 @@ pub(crate) fn read_names(path: &Path, expected: usize) -> Result<Option<Vec<Stri
 mod tests {
     use super::*;
     use crate::data::artifact::{open_csr, write_csr};
-    use crate::data::report::Format;
+    use crate::data::format::Format;
 
     fn small(directory: &Path) -> DataSet {
         let target = DataSetDir::create(directory).unwrap();
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn a_written_data_set_is_read_back() {
         let temp = tempfile::tempdir().unwrap();
         let written = small(temp.path());
         assert_eq!(written.report.rows_without_labels, 1);
@@ -307,10 +311,10 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_header_and_every_cut_is_noticed() {
+    fn every_flipped_bit_of_a_header_and_every_truncation_is_detected() {
         let temp = tempfile::tempdir().unwrap();
         small(temp.path());
-        let good = fs::read(temp.path().join(SPARSE)).unwrap();
+        let good = fs::read(temp.path().join(SPARSE_FEATURES)).unwrap();
         let path = temp.path().join("x.csr");
         for bit in 0..128 * 8 {
             let mut bad = good.clone();

@@ -1,15 +1,15 @@
-//! Dense matrices on disk: written in a stream, read through a mapping.
+//! Dense matrices on disk: written as a stream, read through a memory map.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use super::Check;
-use super::header::{Header, LENGTH, Layout};
+use super::header::{LENGTH, MatrixHeader, MatrixKind};
 use crate::data::csr::{Dense, Numbers, bytes_of};
 use crate::data::error::DataError;
 
-/// Writes a dense matrix row by row; the number of rows is known at the end.
+/// Writes a dense matrix row by row. The number of rows need not be known in advance.
 pub struct DenseWriter {
     path: PathBuf,
     file: BufWriter<File>,
@@ -18,22 +18,25 @@ pub struct DenseWriter {
 }
 
 impl DenseWriter {
+    /// Creates the file.
     pub fn create(path: &Path, cols: usize) -> Result<Self, DataError> {
         let mut file = File::create(path).map_err(DataError::io("create", path))?;
         file.write_all(&[0; LENGTH]).map_err(DataError::io("write", path))?;
         Ok(Self { path: path.to_owned(), file: BufWriter::with_capacity(1 << 18, file), cols, numbers: 0 })
     }
 
+    /// Returns the number of columns.
     pub fn cols(&self) -> usize {
         self.cols
     }
 
-    /// Appends numbers; whole rows need not come together.
+    /// Appends values, which need not be whole rows.
     pub fn append(&mut self, values: &[f32]) -> Result<(), DataError> {
         self.numbers += values.len() as u64;
         self.file.write_all(bytes_of(values)).map_err(DataError::io("write", &self.path))
     }
 
+    /// Completes the file and opens it, checked in full.
     pub fn finish(self) -> Result<Dense, DataError> {
         let path = self.path.clone();
         let cols = self.cols as u64;
@@ -41,7 +44,8 @@ impl DenseWriter {
             return Err(DataError::artifact(&path, format!("its last row has fewer than {cols} values")));
         }
         let rows = self.numbers.checked_div(cols).unwrap_or(0);
-        let header = Header { layout: Layout::Dense, valued: true, rows, cols, entries: self.numbers };
+        let header =
+            MatrixHeader { kind: MatrixKind::Dense, valued: true, rows, cols, entries: self.numbers };
         let complete = || {
             let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.seek(SeekFrom::Start(0))?;
@@ -52,21 +56,21 @@ impl DenseWriter {
     }
 }
 
-/// Maps a dense matrix.
+/// Opens a dense matrix through a memory map.
 pub fn open_dense(path: &Path, check: Check) -> Result<Dense, DataError> {
     let map = super::map(path)?;
-    let (header, sections) = Header::read(&map, Layout::Dense, path)?;
-    let bad = |reason: &str| DataError::artifact(path, reason);
+    let (header, sections) = MatrixHeader::read(&map, MatrixKind::Dense, path)?;
+    let invalid = |reason: &str| DataError::artifact(path, reason);
     if header.rows.checked_mul(header.cols) != Some(header.entries) || !header.valued {
-        return Err(bad("its header holds impossible numbers"));
+        return Err(invalid("its header contains impossible sizes"));
     }
     let values = Numbers::mapped(&map, sections.values as usize, header.entries as usize)
-        .ok_or_else(|| bad("its sections lie outside the file"))?;
+        .ok_or_else(|| invalid("its sections are outside the file"))?;
     let dense = Dense { rows: header.rows as usize, cols: header.cols as usize, values };
     if let Check::Deep = check
         && let Some(at) = dense.values.iter().position(|v| !v.is_finite())
     {
-        return Err(bad(&format!("row {} has a value that is not finite", at / dense.cols)));
+        return Err(invalid(&format!("row {} has a value that is not finite", at / dense.cols)));
     }
     Ok(dense)
 }

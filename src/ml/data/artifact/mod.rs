@@ -1,10 +1,12 @@
-//! Matrices and data sets on disk. The layout is drawn in [`header`] and `docs/data.md`; equal
-//! content gives equal bytes.
+//! Matrices and data sets on disk. Equal content gives equal bytes.
+//!
+//! The file format of matrices is described in [`header`] and `docs/data.md`.
 
 pub mod csr_file;
 pub mod dataset;
 pub mod dense_file;
 mod header;
+pub(crate) mod layout;
 
 use std::fs::File;
 use std::path::Path;
@@ -21,16 +23,17 @@ use super::error::DataError;
 /// How much of an artifact is checked when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
-    /// The header and the lengths: enough where the store has verified the content.
+    /// The header and the lengths. This is enough for content that the store has verified.
     Header,
     /// Every index and every value, on all cores.
     Deep,
 }
 
+/// Maps a file into memory.
 fn map(path: &Path) -> Result<Arc<Mmap>, DataError> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
-    // SAFETY: artifacts are written once, under a name that nobody reads yet, and never changed in
-    // place afterwards, by any process of ours.
+    // SAFETY: artifacts are written once, under a name that no other process reads yet, and `pipe` never changes them in
+    // place afterwards.
     let map = unsafe { Mmap::map(&file) }.map_err(DataError::io("map", path))?;
     Ok(Arc::new(map))
 }

@@ -1,11 +1,11 @@
 //! bzip2 unpacked on several threads.
 //!
 //! A bzip2 stream is a sequence of blocks that can be unpacked on their own, but which start at any
-//! bit. The scanner looks for the 48-bit marks of blocks and stream ends; each piece between two marks
+//! bit. The scanner looks for the 48-bit marks of blocks and stream ends; each block between two marks
 //! is wrapped into a stream of its own for the library, which checks the block's CRC; the reader
 //! puts the results in order and checks the CRC of the stream.
 //!
-//! A mark can also occur by chance inside a block. Then the piece in front of it does not unpack,
+//! A mark can also occur by chance inside a block. Then the block in front of it does not unpack,
 //! and the reader joins it to the next one until it does.
 
 use std::collections::VecDeque;
@@ -14,22 +14,22 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-const BLOCK: u64 = 0x3141_5926_5359;
-const END: u64 = 0x1772_4538_5090;
+const BLOCK_MARK: u64 = 0x3141_5926_5359;
+const END_MARK: u64 = 0x1772_4538_5090;
 const MARK_BITS: usize = 48;
 /// No block is longer than this, packed: 900,000 symbols of at most 20 bits, and tables.
-const LONGEST_PIECE: usize = 4 << 20;
+const MAX_BLOCK_BYTES: usize = 4 << 20;
 
 /// The bits from one mark to the next.
 #[derive(Debug, Clone)]
-struct Piece {
+struct PackedBlock {
     bytes: Vec<u8>,
     /// Where the mark starts in the first byte.
     start: usize,
     bits: usize,
 }
 
-impl Piece {
+impl PackedBlock {
     fn bits(&self, at: usize, count: usize) -> Option<u64> {
         (at + count <= self.bits).then(|| {
             (self.start + at..self.start + at + count)
@@ -63,7 +63,7 @@ impl Piece {
         {
             *last &= !0 << (8 - used);
         }
-        let footer = u128::from(END) << 32 | u128::from(crc);
+        let footer = u128::from(END_MARK) << 32 | u128::from(crc);
         for bit in (0..MARK_BITS + 32).rev() {
             if used == 0 {
                 stream.push(0);
@@ -85,9 +85,9 @@ impl Piece {
 }
 
 /// Cuts a compressed file at its marks.
-struct Scanner<R> {
+struct BlockScanner<R> {
     reader: R,
-    /// From the byte in which the current piece starts.
+    /// From the byte in which the current block starts.
     bytes: Vec<u8>,
     start: usize,
     /// The first bit where the next mark may start.
@@ -103,12 +103,12 @@ enum ScanState {
     Done,
 }
 
-impl<R: Read> Scanner<R> {
+impl<R: Read> BlockScanner<R> {
     fn new(reader: R) -> Self {
         Self { reader, bytes: Vec::new(), start: 0, scanned: 0, state: ScanState::AtHeader }
     }
 
-    fn next_piece(&mut self) -> io::Result<Option<Piece>> {
+    fn next_block(&mut self) -> io::Result<Option<PackedBlock>> {
         if self.state == ScanState::AtHeader {
             self.read_more(1 << 18)?;
             let header = self.bytes.first_chunk::<4>().filter(|h| is_header(*h));
@@ -127,7 +127,7 @@ impl<R: Read> Scanner<R> {
                     let end = self.bytes.len() * 8;
                     return Ok((end > self.start).then(|| self.cut(end)));
                 }
-                _ if self.bytes.len() > LONGEST_PIECE => {
+                _ if self.bytes.len() > MAX_BLOCK_BYTES => {
                     return Err(invalid("no block ends within the longest possible length"));
                 }
                 _ => {}
@@ -139,8 +139,8 @@ impl<R: Read> Scanner<R> {
     }
 
     /// Takes the bits up to `end`, an offset into `bytes`.
-    fn cut(&mut self, end: usize) -> Piece {
-        let piece = Piece {
+    fn cut(&mut self, end: usize) -> PackedBlock {
+        let block = PackedBlock {
             bytes: self.bytes[..end.div_ceil(8)].to_vec(),
             start: self.start,
             bits: end - self.start,
@@ -148,7 +148,7 @@ impl<R: Read> Scanner<R> {
         self.bytes.drain(..end / 8);
         self.start = end % 8;
         self.scanned = self.start + MARK_BITS;
-        piece
+        block
     }
 
     fn read_more(&mut self, count: u64) -> io::Result<()> {
@@ -169,8 +169,8 @@ fn find_mark(bytes: &[u8], from: usize) -> Option<usize> {
         let mut table = [false; 256];
         let mut shift = 0;
         while shift < 8 {
-            table[(BLOCK >> (32 + shift) & 0xff) as usize] = true;
-            table[(END >> (32 + shift) & 0xff) as usize] = true;
+            table[(BLOCK_MARK >> (32 + shift) & 0xff) as usize] = true;
+            table[(END_MARK >> (32 + shift) & 0xff) as usize] = true;
             shift += 1;
         }
         table
@@ -188,7 +188,10 @@ fn find_mark(bytes: &[u8], from: usize) -> Option<usize> {
         for bit in 0..8 {
             let mark = window.0 >> (8 - bit) & ((1 << MARK_BITS) - 1);
             let place = (at - 1) * 8 + bit;
-            if (mark == BLOCK || mark == END) && place >= from && place + MARK_BITS <= bytes.len() * 8 {
+            if (mark == BLOCK_MARK || mark == END_MARK)
+                && place >= from
+                && place + MARK_BITS <= bytes.len() * 8
+            {
                 return Some(place);
             }
         }
@@ -200,24 +203,24 @@ fn invalid(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-struct Job {
-    piece: Arc<Piece>,
+struct UnpackJob {
+    block: Arc<PackedBlock>,
     answer: Sender<io::Result<Vec<u8>>>,
 }
 
-/// A piece that a thread may be working on.
-struct Pending {
-    piece: Arc<Piece>,
+/// A block that a thread may be working on.
+struct PendingBlock {
+    block: Arc<PackedBlock>,
     /// `None` for a stream's end, which has nothing to unpack.
     answer: Option<Receiver<io::Result<Vec<u8>>>>,
 }
 
 /// Reads the content of a bzip2 file of one or more streams.
 pub(super) struct ParallelDecoder<R> {
-    scanner: Scanner<R>,
-    pending: VecDeque<Pending>,
+    scanner: BlockScanner<R>,
+    pending: VecDeque<PendingBlock>,
     scan_error: Option<io::Error>,
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<UnpackJob>>,
     threads: Vec<JoinHandle<()>>,
     /// The CRC of the stream so far; `None` behind a stream's end.
     crc: Option<u32>,
@@ -227,21 +230,21 @@ pub(super) struct ParallelDecoder<R> {
 
 impl<R: Read> ParallelDecoder<R> {
     pub(super) fn new(reader: R, threads: usize) -> Self {
-        let (jobs, queue) = mpsc::channel::<Job>();
+        let (jobs, queue) = mpsc::channel::<UnpackJob>();
         let queue = Arc::new(Mutex::new(queue));
         let threads = (0..threads.max(1)).map(|_| {
             let queue = Arc::clone(&queue);
             std::thread::spawn(move || {
                 loop {
                     let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok(Job { piece, answer }) = job else { return };
+                    let Ok(UnpackJob { block, answer }) = job else { return };
                     // Nobody listens any more after an error further ahead.
-                    let _ = answer.send(piece.unpack());
+                    let _ = answer.send(block.unpack());
                 }
             })
         });
         Self {
-            scanner: Scanner::new(reader),
+            scanner: BlockScanner::new(reader),
             pending: VecDeque::new(),
             scan_error: None,
             jobs: Some(jobs),
@@ -255,30 +258,30 @@ impl<R: Read> ParallelDecoder<R> {
     /// Keeps the threads busy.
     fn look_ahead(&mut self) {
         while self.scan_error.is_none() && self.pending.len() < 2 * self.threads.len() + 1 {
-            match self.scanner.next_piece() {
-                Ok(Some(piece)) => self.queue(piece),
+            match self.scanner.next_block() {
+                Ok(Some(block)) => self.queue(block),
                 Ok(None) => return,
                 Err(e) => self.scan_error = Some(e),
             }
         }
     }
 
-    fn queue(&mut self, piece: Piece) {
-        let piece = Arc::new(piece);
+    fn queue(&mut self, block: PackedBlock) {
+        let block = Arc::new(block);
         let (answer, receiver) = mpsc::channel();
-        let is_block = piece.bits(0, MARK_BITS) == Some(BLOCK);
+        let is_block = block.bits(0, MARK_BITS) == Some(BLOCK_MARK);
         if let (true, Some(jobs)) = (is_block, &self.jobs) {
             // The threads end only after the queue is dropped.
-            let _ = jobs.send(Job { piece: Arc::clone(&piece), answer });
+            let _ = jobs.send(UnpackJob { block: Arc::clone(&block), answer });
         }
-        self.pending.push_back(Pending { piece, answer: is_block.then_some(receiver) });
+        self.pending.push_back(PendingBlock { block, answer: is_block.then_some(receiver) });
     }
 
     /// The next unpacked text; `None` at the end.
     fn next_text(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             self.look_ahead();
-            let Some(Pending { piece, answer }) = self.pending.pop_front() else {
+            let Some(PendingBlock { block, answer }) = self.pending.pop_front() else {
                 return match (self.scan_error.take(), self.crc) {
                     (Some(e), _) => Err(e),
                     (None, Some(_)) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -286,30 +289,34 @@ impl<R: Read> ParallelDecoder<R> {
                 };
             };
             let Some(answer) = answer else {
-                self.end_stream(&piece)?;
+                self.end_stream(&block)?;
                 continue;
             };
             let unpacked = answer.recv().map_err(|_| invalid("a thread that unpacks has ended"))?;
-            let (piece, text) = match unpacked {
-                Ok(text) => (Arc::unwrap_or_clone(piece), text),
-                Err(e) => self.unpack_joined(Arc::unwrap_or_clone(piece), e)?,
+            let (block, text) = match unpacked {
+                Ok(text) => (Arc::unwrap_or_clone(block), text),
+                Err(e) => self.unpack_joined(Arc::unwrap_or_clone(block), e)?,
             };
-            let crc = piece.bits(MARK_BITS, 32).unwrap_or(0) as u32;
+            let crc = block.bits(MARK_BITS, 32).unwrap_or(0) as u32;
             let before = self.crc.ok_or_else(|| invalid("a block follows the end of a stream"))?;
             self.crc = Some(before.rotate_left(1) ^ crc);
             return Ok(Some(text));
         }
     }
 
-    /// What the mark behind this piece was may be chance: joins the pieces that follow.
-    fn unpack_joined(&mut self, mut piece: Piece, first: io::Error) -> io::Result<(Piece, Vec<u8>)> {
+    /// What the mark behind this block was may be chance: joins the pieces that follow.
+    fn unpack_joined(
+        &mut self,
+        mut block: PackedBlock,
+        first: io::Error,
+    ) -> io::Result<(PackedBlock, Vec<u8>)> {
         loop {
             self.look_ahead();
             match self.pending.pop_front() {
-                Some(next) if piece.bytes.len() + next.piece.bytes.len() <= LONGEST_PIECE => {
-                    piece = piece.join(&next.piece);
-                    if let Ok(text) = piece.unpack() {
-                        return Ok((piece, text));
+                Some(next) if block.bytes.len() + next.block.bytes.len() <= MAX_BLOCK_BYTES => {
+                    block = block.join(&next.block);
+                    if let Ok(text) = block.unpack() {
+                        return Ok((block, text));
                     }
                 }
                 _ => return Err(first),
@@ -317,19 +324,19 @@ impl<R: Read> ParallelDecoder<R> {
         }
     }
 
-    fn end_stream(&mut self, piece: &Piece) -> io::Result<()> {
+    fn end_stream(&mut self, block: &PackedBlock) -> io::Result<()> {
         let behind_crc = MARK_BITS + 32;
-        let expected = piece.bits(MARK_BITS, 32).ok_or(io::ErrorKind::UnexpectedEof)?;
-        if piece.bits(0, MARK_BITS) != Some(END) {
+        let expected = block.bits(MARK_BITS, 32).ok_or(io::ErrorKind::UnexpectedEof)?;
+        if block.bits(0, MARK_BITS) != Some(END_MARK) {
             return Err(invalid("there is no block where one must start"));
         }
         match self.crc.take() {
             Some(crc) if u64::from(crc) == expected => {}
             _ => return Err(invalid("the checksum of the stream does not fit")),
         }
-        let padding = (8 - (piece.start + behind_crc) % 8) % 8;
-        let rest = piece.bits - (behind_crc + padding).min(piece.bits);
-        let header = piece.bits(behind_crc + padding, 32).map(|h| (h as u32).to_be_bytes());
+        let padding = (8 - (block.start + behind_crc) % 8) % 8;
+        let rest = block.bits - (behind_crc + padding).min(block.bits);
+        let header = block.bits(behind_crc + padding, 32).map(|h| (h as u32).to_be_bytes());
         match (rest, header) {
             (0, _) => Ok(()),
             (32, Some(header)) if is_header(&header) => {
@@ -393,12 +400,12 @@ mod tests {
         let packed = bzip2(&text);
         let mut decoder = ParallelDecoder::new(packed.as_slice(), 2);
         // Cut a block in three, as marks inside it would.
-        let whole = decoder.scanner.next_piece().unwrap().unwrap();
+        let whole = decoder.scanner.next_block().unwrap().unwrap();
         let cuts = [0, 1003, 5001, whole.bits];
         for ends in cuts.windows(2) {
             let (from, to) = (whole.start + ends[0], whole.start + ends[1]);
             let bytes = whole.bytes[from / 8..to.div_ceil(8)].to_vec();
-            decoder.queue(Piece { bytes, start: from % 8, bits: to - from });
+            decoder.queue(PackedBlock { bytes, start: from % 8, bits: to - from });
         }
         // Only the first starts with a mark; the others stand for what a false mark starts.
         let mut unpacked = Vec::new();
@@ -409,7 +416,7 @@ mod tests {
     #[test]
     fn every_mark_is_found_at_every_bit() {
         for shift in 0..8 {
-            for mark in [BLOCK, END] {
+            for mark in [BLOCK_MARK, END_MARK] {
                 let mut bytes = vec![0; 3];
                 bytes.extend_from_slice(&(mark << 16 >> shift).to_be_bytes());
                 assert_eq!(find_mark(&bytes, 0), Some(24 + shift));

@@ -1,7 +1,8 @@
-//! The types of number that arrays hold, read as f32.
+//! The element types of arrays, converted to f32.
 
+/// The type of the numbers in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Element {
+pub(super) enum ElementType {
     Bool,
     I8,
     U8,
@@ -17,7 +18,8 @@ pub(super) enum Element {
     F64,
 }
 
-impl Element {
+impl ElementType {
+    /// Returns the size in bytes.
     pub(super) fn size(self) -> usize {
         match self {
             Self::Bool | Self::I8 | Self::U8 => 1,
@@ -27,7 +29,7 @@ impl Element {
         }
     }
 
-    /// One number from its little-endian bytes, of which there are [`Element::size`].
+    /// Converts one number from its [`ElementType::size`] little-endian bytes.
     pub(super) fn read(self, bytes: &[u8]) -> f32 {
         let mut wide = [0; 8];
         wide[..self.size()].copy_from_slice(&bytes[..self.size()]);
@@ -50,7 +52,7 @@ impl Element {
     }
 }
 
-/// IEEE 754 binary16.
+/// Converts an IEEE 754 binary16 number.
 fn half(bits: u16) -> f32 {
     let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
     let exponent = i32::from(bits >> 10 & 0x1f);
@@ -68,25 +70,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_type_is_read_as_the_number_it_holds() {
+    fn each_type_is_converted_to_its_value() {
         for (element, bytes, value) in [
-            (Element::Bool, &[2][..], 1.0),
-            (Element::I8, &[0xff], -1.0),
-            (Element::U8, &[0xff], 255.0),
-            (Element::I16, &[0xfe, 0xff], -2.0),
-            (Element::U32, &[0, 0, 0, 0x80], 2_147_483_648.0),
-            (Element::I64, &[0xff; 8], -1.0),
-            (Element::F16, &[0x00, 0x3c], 1.0),
-            (Element::F16, &[0x55, 0x35], 0.333_251_95),
-            (Element::F16, &[0x01, 0x80], -5.960_464_5e-8),
-            (Element::BF16, &[0x80, 0x3f], 1.0),
-            (Element::F32, &1.5_f32.to_le_bytes(), 1.5),
-            (Element::F64, &0.1_f64.to_le_bytes(), 0.1),
+            (ElementType::Bool, &[2][..], 1.0),
+            (ElementType::I8, &[0xff], -1.0),
+            (ElementType::U8, &[0xff], 255.0),
+            (ElementType::I16, &[0xfe, 0xff], -2.0),
+            (ElementType::U32, &[0, 0, 0, 0x80], 2_147_483_648.0),
+            (ElementType::I64, &[0xff; 8], -1.0),
+            (ElementType::F16, &[0x00, 0x3c], 1.0),
+            (ElementType::F16, &[0x55, 0x35], 0.333_251_95),
+            (ElementType::F16, &[0x01, 0x80], -5.960_464_5e-8),
+            (ElementType::BF16, &[0x80, 0x3f], 1.0),
+            (ElementType::F32, &1.5_f32.to_le_bytes(), 1.5),
+            (ElementType::F64, &0.1_f64.to_le_bytes(), 0.1),
         ] {
             assert_eq!(element.read(bytes), value, "{element:?}");
         }
-        assert!(!Element::F16.read(&[0x00, 0x7c]).is_finite());
-        assert!(Element::F16.read(&[0x01, 0x7c]).is_nan());
-        assert!(!Element::F64.read(&1e300_f64.to_le_bytes()).is_finite());
+        assert!(!ElementType::F16.read(&[0x00, 0x7c]).is_finite());
+        assert!(ElementType::F16.read(&[0x01, 0x7c]).is_nan());
+        assert!(!ElementType::F64.read(&1e300_f64.to_le_bytes()).is_finite());
     }
 }

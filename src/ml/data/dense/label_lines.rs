@@ -1,21 +1,22 @@
-//! Label indices in text, one line per row.
+//! Label indices as text, one line per row.
 
 use super::super::artifact::{CsrWriter, Rows};
 use super::super::compress::Input;
 use super::super::error::{DataError, Fault};
 use super::super::libsvm::LARGEST_INDEX;
-use super::super::lines::{Lines, Piece};
+use super::super::lines::{Lines, TextChunk};
 use super::super::number::integer;
-use super::super::report::{Repair, Repairs};
+use super::super::read_report::{Repair, Repairs};
 
+/// The rows of one chunk of text.
 #[derive(Default)]
-struct Block {
+struct LabelLines {
     rows: Rows,
     repeated: u64,
     largest: Option<u32>,
 }
 
-/// Appends at most `rows` rows; says the largest index, counted from 0.
+/// Appends at most `rows` rows. Returns the largest index, counted from 0.
 pub(super) fn read(
     input: Input,
     base: u32,
@@ -29,7 +30,7 @@ pub(super) fn read(
     let mut left = rows;
     Lines::new(input)?.parse(
         threads,
-        |piece, block: &mut Block| parse_piece(piece, base, block),
+        |chunk, block: &mut LabelLines| parse_chunk(chunk, base, block),
         |block| {
             let found = block.rows.lengths.len() as u64;
             left = left.checked_sub(found).ok_or_else(|| {
@@ -43,10 +44,10 @@ pub(super) fn read(
     Ok(largest)
 }
 
-fn parse_piece(piece: Piece, base: u32, block: &mut Block) -> Result<u64, Fault> {
-    *block = Block::default();
+fn parse_chunk(chunk: TextChunk, base: u32, block: &mut LabelLines) -> Result<u64, Fault> {
+    *block = LabelLines::default();
     let mut start = 0;
-    for line in piece.padded[..piece.end].split_inclusive(|&b| b == b'\n') {
+    for line in chunk.padded[..chunk.end].split_inclusive(|&b| b == b'\n') {
         let first = block.rows.indices.len();
         let is_separator = |b: &u8| *b == b',' || b.is_ascii_whitespace();
         let mut at = 0;
@@ -66,7 +67,7 @@ fn parse_piece(piece: Piece, base: u32, block: &mut Block) -> Result<u64, Fault>
             block.rows.indices.push(index);
             at = end;
         }
-        // A repeated label is no error here but dropped.
+        // A repeated label is not an error: it is dropped below.
         let _ = block.rows.sort_row(first, 0);
         block.repeated += block.rows.drop_repeats(first);
         block.rows.lengths.push((block.rows.indices.len() - first) as u32);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::csr::Dense;
 use crate::data::read::read;
-use crate::data::source::Raw;
+use crate::data::source::{Raw, Source};
 
 fn read_pair(data: &[u8], labels: Option<&[u8]>, options: &ReadOptions) -> Result<DataSet, DataError> {
     let temp = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn dense(set: &DataSet) -> &Dense {
 }
 
 #[test]
-fn an_array_and_lines_of_labels_make_a_data_set() {
+fn an_array_and_lines_of_label_indices_make_a_data_set() {
     let data = npy("<f4", "False", "3, 2", &floats(&[1., 2., 3., 4., 5., 6.]));
     let set = read_pair(&data, Some(b"0,2\n\n2 1 2"), &ReadOptions::default()).unwrap();
     assert_eq!((dense(&set).row(0), dense(&set).row(2)), (&[1., 2.][..], &[5., 6.][..]));
@@ -49,7 +49,7 @@ fn an_array_and_lines_of_labels_make_a_data_set() {
 }
 
 #[test]
-fn the_order_of_columns_and_of_bytes_does_not_matter() {
+fn the_memory_order_and_the_byte_order_do_not_matter() {
     let plain = npy("<f4", "False", "3, 2", &floats(&[1., 2., 3., 4., 5., 6.]));
     let fortran = npy("<f4", "True", "3, 2", &floats(&[1., 3., 5., 2., 4., 6.]));
     let big: Vec<u8> = [1., 2., 3., 4., 5., 6.].iter().flat_map(|n: &f64| n.to_be_bytes()).collect();
@@ -69,7 +69,7 @@ fn tensors(labels: &[f32]) -> Vec<u8> {
 }
 
 #[test]
-fn tensors_are_found_by_name_whatever_their_order() {
+fn tensors_are_found_by_name_in_any_order() {
     let set = read_pair(&tensors(&[0., 1., 1., 1.]), None, &ReadOptions::default()).unwrap();
     assert_eq!((dense(&set).row(1), set.labels.row(0)), (&[3., 4.][..], &[1][..]));
     let options = ReadOptions { input_column: Some("x".into()), ..Default::default() };
@@ -87,7 +87,7 @@ fn each_fault_is_reported() {
             b"0\n1\n",
             "row 1, column 0 is not a finite",
         ),
-        (npy("<f4", "False", "4", &good), b"0\n1\n", "two dimensions"),
+        (npy("<f4", "False", "4", &good), b"0\n1\n", "must have two dimensions"),
         (npy("<c8", "False", "2, 2", &good), b"0\n1\n", "type `<c8`"),
         (npy("<f4", "False", "99999999999, 99999999999", &good), b"0\n", "impossible shape"),
         (npy("<f4", "False", "2, 2", &good), b"0\n", "2 rows of features, but there are labels for 1"),
@@ -104,22 +104,23 @@ fn each_fault_is_reported() {
         assert!(message.contains(part), "{message}");
     }
     let message = read_pair(&npy("<f4", "False", "2, 2", &good), None, &ReadOptions::default());
-    assert!(message.unwrap_err().to_string().contains("needs a file of labels"));
+    assert!(message.unwrap_err().to_string().contains("needs a second file with the labels"));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_changed_file_is_read_or_refused_but_never_a_panic(
+    fn a_corrupted_file_is_read_or_refused_without_panicking(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
         cut: prop::sample::Index,
         tensor: bool,
         labels in prop::collection::vec(any::<u8>(), 0..20),
     ) {
-        let mut data = match tensor {
-            true => tensors(&[0., 1., 1., 1.]),
-            false => npy("<f4", "False", "2, 2", &floats(&[1., 2., 3., 4.])),
+        let mut data = if tensor {
+            tensors(&[0., 1., 1., 1.])
+        } else {
+            npy("<f4", "False", "2, 2", &floats(&[1., 2., 3., 4.]))
         };
         for (at, byte) in changes {
             let at = at.index(data.len());

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::csr::Csr;
 use crate::data::read::read;
-use crate::data::source::Raw;
+use crate::data::source::{Raw, ReadOptions, Source};
 
 fn read_with(text: &[u8], options: &ReadOptions, threads: usize) -> Result<DataSet, DataError> {
     let temp = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn labels_and_features_of_each_row_are_kept() {
 }
 
 #[test]
-fn a_zero_anywhere_makes_the_indices_count_from_zero() {
+fn an_index_zero_anywhere_makes_the_indices_count_from_zero() {
     let set = read_text("5 3:1 7:1\n0,5 0:1\n");
     assert_eq!((set.labels.row(0), set.labels.row(1), set.labels.cols), (&[5][..], &[0, 5][..], 6));
     assert_eq!((features(&set).row(0), features(&set).row(1)), (&[3, 7][..], &[0][..]));
@@ -57,7 +57,7 @@ fn a_zero_anywhere_makes_the_indices_count_from_zero() {
 }
 
 #[test]
-fn a_known_number_of_columns_decides_what_the_indices_leave_open() {
+fn a_known_number_of_columns_determines_the_base() {
     let options = ReadOptions { labels: Some(4), ..Default::default() };
     let zero = read_with(b"3 1:1\n", &options, 1).unwrap();
     assert_eq!((zero.report.label_base.first, zero.labels.row(0), zero.labels.cols), (0, &[3][..], 4));
@@ -68,7 +68,7 @@ fn a_known_number_of_columns_decides_what_the_indices_leave_open() {
 }
 
 #[test]
-fn a_given_base_is_believed_and_held_to() {
+fn a_given_base_is_used_and_enforced() {
     let given = |base| ReadOptions { feature_base: Some(base), ..Default::default() };
     assert_eq!(features(&read_with(b"1 2:1\n", &given(0), 1).unwrap()).row(0), [2]);
     assert_eq!(features(&read_with(b"1 2:1\n", &given(1), 1).unwrap()).row(0), [1]);
@@ -78,14 +78,14 @@ fn a_given_base_is_believed_and_held_to() {
 }
 
 #[test]
-fn rows_without_labels_and_rows_without_features_are_rows() {
+fn rows_without_labels_and_rows_without_features_are_kept() {
     let set = read_text("1 1:1\n 2:1\n3:1\n2\n\t1:1\n2,1 \t \n");
     assert_eq!(set.rows(), 6);
     assert_eq!((set.report.rows_without_labels, set.report.rows_without_features), (3, 2));
 }
 
 #[test]
-fn blanks_tabs_comments_carriage_returns_and_a_byte_order_mark_are_dealt_with_and_counted() {
+fn blank_lines_carriage_returns_and_a_byte_order_mark_are_repaired_and_counted() {
     let set = read_text("\u{feff}1\t1:1  3:2 \t\r\n\r\n2 1:1 # a note\n\n# only a note\n1 2:1");
     assert_eq!((set.rows(), features(&set).entries()), (3, 4));
     let repairs = &set.report.repairs;
@@ -108,7 +108,7 @@ fn unsorted_rows_are_sorted_and_repeated_labels_and_zeros_dropped() {
 }
 
 #[test]
-fn each_fault_is_reported_where_it_is() {
+fn each_fault_is_reported_at_its_position() {
     for (text, line, column, part) in [
         (&b"1 1:1\n1 2:nan\n"[..], 2, 5, "`nan` is not a finite number"),
         (b"1 1:inf\n", 1, 5, "finite"),
@@ -117,8 +117,8 @@ fn each_fault_is_reported_where_it_is() {
         (b"1 1:\n", 1, 5, "a value is missing"),
         (b"1 1: 2:1\n", 1, 5, "a value is missing"),
         (b"1 1\n", 1, 4, "`index:value`"),
-        (b"1 2,3 1:1\n", 1, 4, "labels stand at the very start"),
-        (b" 2,3 1:1\n", 1, 3, "labels stand at the very start"),
+        (b"1 2,3 1:1\n", 1, 4, "labels must be at the very start"),
+        (b" 2,3 1:1\n", 1, 3, "labels must be at the very start"),
         (b"1, 1:1\n", 1, 3, "a label index is expected"),
         (b"1,,2 1:1\n", 1, 3, "a label index is expected"),
         (b"1.5 1:1\n", 1, 2, "a label is a whole number"),
@@ -183,7 +183,7 @@ fn xmc_text_is_checked_against_its_header() {
 }
 
 #[test]
-fn split_index_files_name_the_parts() {
+fn split_index_files_define_the_parts() {
     let temp = tempfile::tempdir().unwrap();
     let path = |name: &str| temp.path().join(name);
     fs::write(path("all.txt"), "3 2 2\n0 0:1\n1 1:1\n0,1 0:1\n").unwrap();
@@ -196,10 +196,10 @@ fn split_index_files_name_the_parts() {
     assert_eq!(parts, [("train", &[0, 2][..]), ("train.1", &[0, 1]), ("test", &[1]), ("test.1", &[2])]);
 }
 
-/// Labels, and features with values.
+/// Labels, and features with their values.
 type Row = (Vec<u32>, Vec<(u32, f32)>);
 
-/// Rows that LIBSVM text can hold: not empty, values that are not zero.
+/// Generates rows that LIBSVM text can represent: not empty, without zero values.
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let value = prop::num::f32::NORMAL | prop::num::f32::SUBNORMAL;
     let labels = prop::collection::btree_set(0_u32..50, 0..6);
@@ -212,7 +212,9 @@ fn written(rows: &[Row]) -> Vec<u8> {
     let mut text = String::new();
     for (labels, features) in rows {
         text.push_str(&labels.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
-        features.iter().for_each(|(i, v)| text.push_str(&format!(" {i}:{v}")));
+        for (index, value) in features {
+            text.push_str(&format!(" {index}:{value}"));
+        }
         text.push('\n');
     }
     text.into_bytes()
@@ -222,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read_back(rows in rows()) {
+    fn written_rows_are_read_back(rows in rows()) {
         let options = ReadOptions { label_base: Some(0), feature_base: Some(0), format: Some(Format::Libsvm), ..Default::default() };
         let set = read_with(&written(&rows), &options, 2).unwrap();
         prop_assert_eq!(set.rows(), rows.len());
@@ -234,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_file_is_read_or_refused_but_never_a_panic(
+    fn a_corrupted_file_is_read_or_refused_without_panicking(
         rows in rows(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
         xmc: bool,
@@ -252,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused_but_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_read_or_refused_without_panicking(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         for format in [None, Some(Format::Libsvm), Some(Format::Xmc)] {
             let _ = read_with(&bytes, &ReadOptions { format, ..Default::default() }, 1);
         }

@@ -2,13 +2,13 @@
 
 use super::super::random::Random;
 
-pub(super) struct Alias {
+pub(super) struct AliasTable {
     /// Keep the slot with this probability, else take its alias.
     keep: Vec<f64>,
     alias: Vec<u32>,
 }
 
-impl Alias {
+impl AliasTable {
     /// Probabilities proportional to `weights`, of which at least one is positive.
     pub(super) fn new(weights: &[f64]) -> Self {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn draws_are_as_frequent_as_their_weights() {
         let weights = [5.0, 0.0, 1.0, 2.0, 2.0];
-        let alias = Alias::new(&weights);
+        let alias = AliasTable::new(&weights);
         let mut random = Random::new("test", 0);
         let mut seen = [0u32; 5];
         for _ in 0..100_000 {

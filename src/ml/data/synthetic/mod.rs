@@ -19,16 +19,17 @@ use serde::{Deserialize, Serialize};
 
 use super::artifact::Rows;
 use super::error::DataError;
+use super::format::Format;
 use super::random::Random;
-use super::report::{Format, ReadReport};
+use super::read_report::ReadReport;
 use super::source_path::SourcePath;
 use super::split::{Parts, SplitError, Validation};
 use super::split_data::{Origin, PartName, SplitData, SplitDataDir};
 use super::transform::Transform;
 use super::weight::Weight;
 use frequency::Curve;
-use placement::{Placement, place};
-use words::Words;
+use placement::{LabelPlacement, place};
+use words::WordModel;
 
 /// AmazonCat-13K, whose shape is the default.
 const FULL_ROWS: usize = 1_186_239;
@@ -46,7 +47,7 @@ pub enum Frequencies {
     PowerLaw,
 }
 
-/// What to generate. Sizes that are left out are those of AmazonCat-13K times `scale`.
+/// What to generate. SyntheticSizes that are left out are those of AmazonCat-13K times `scale`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Synthetic {
@@ -91,9 +92,9 @@ impl Default for Synthetic {
     }
 }
 
-/// Sizes with nothing left open.
+/// SyntheticSizes with nothing left open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
+pub struct SyntheticSizes {
     pub rows: usize,
     pub test_rows: usize,
     pub features: usize,
@@ -101,9 +102,9 @@ pub struct Sizes {
 }
 
 impl Synthetic {
-    pub fn sizes(&self) -> Sizes {
+    pub fn sizes(&self) -> SyntheticSizes {
         let scaled = |full: usize| ((full as f64 * self.scale).round() as usize).max(1);
-        Sizes {
+        SyntheticSizes {
             rows: self.rows.unwrap_or_else(|| scaled(FULL_ROWS)),
             test_rows: self.test_rows.unwrap_or_else(|| scaled(FULL_TEST_ROWS)),
             features: self.features.unwrap_or_else(|| scaled(FULL_FEATURES)),
@@ -186,10 +187,10 @@ pub enum GenerateError {
 
 /// Tables from which any row can be made.
 struct Generator {
-    sizes: Sizes,
-    train: Placement,
-    test: Placement,
-    words: Words,
+    sizes: SyntheticSizes,
+    train: LabelPlacement,
+    test: LabelPlacement,
+    words: WordModel,
 }
 
 impl Generator {
@@ -203,7 +204,7 @@ impl Generator {
         let share = sizes.test_rows as f64 / sizes.rows as f64;
         let test_counts: Vec<u64> =
             counts.iter().map(|&count| (count as f64 * share + random.unit()) as u64).collect();
-        let words = Words::new(
+        let words = WordModel::new(
             sizes.features,
             what.features_per_row,
             what.difficulty,
@@ -220,13 +221,13 @@ impl Generator {
     }
 
     /// The features of some rows of a part. Test rows are numbered behind the training rows.
-    fn features(&self, part: &Placement, number_from: usize, rows: &[u32]) -> Rows {
-        let mut desk = self.words.desk();
+    fn features(&self, part: &LabelPlacement, number_from: usize, rows: &[u32]) -> Rows {
+        let mut buffer = self.words.buffer();
         let mut made = Rows::default();
         for &row in rows {
             let number = (number_from + row as usize) as u64;
             let labels = part.labels.row(row as usize);
-            let (columns, values) = self.words.row(number, labels, part.topic[row as usize], &mut desk);
+            let (columns, values) = self.words.row(number, labels, part.topic[row as usize], &mut buffer);
             made.lengths.push(columns.len() as u32);
             made.indices.extend_from_slice(columns);
             made.values.extend_from_slice(values);
@@ -246,7 +247,7 @@ pub fn generate(
     mut progress: impl FnMut(u64, u64),
 ) -> Result<SplitData, GenerateError> {
     let generator = Generator::new(what, curve);
-    let Sizes { rows, test_rows, features, labels } = generator.sizes;
+    let SyntheticSizes { rows, test_rows, features, labels } = generator.sizes;
     let mut parts = Parts { train: (0..rows as u32).collect(), ..Parts::default() };
     if let Some(validation) = &what.validation {
         validation.cut(&mut parts, &generator.train.labels)?;
@@ -351,7 +352,7 @@ mod tests {
         let full = Synthetic { scale: 1.0, ..Synthetic::default() };
         assert_eq!(
             full.sizes(),
-            Sizes { rows: 1_186_239, test_rows: 306_782, features: 203_882, labels: 13_330 }
+            SyntheticSizes { rows: 1_186_239, test_rows: 306_782, features: 203_882, labels: 13_330 }
         );
         assert_targets(&full, temp.path());
     }

@@ -12,14 +12,20 @@ use super::super::random::{Random, Streams};
 const DENSITY: f64 = 0.5;
 
 /// The labels of one part's rows, and where on the circle, in `[0, 1)`, each row lies.
-pub(super) struct Placement {
+pub(super) struct LabelPlacement {
     pub labels: Csr,
     pub topic: Vec<f32>,
 }
 
 /// Puts each label on exactly `counts[label]` of the `rows`. `centres` says where on the circle its
 /// arc lies.
-pub(super) fn place(counts: &[u64], centres: &[f64], rows: usize, purpose: &str, seed: u64) -> Placement {
+pub(super) fn place(
+    counts: &[u64],
+    centres: &[f64],
+    rows: usize,
+    purpose: &str,
+    seed: u64,
+) -> LabelPlacement {
     let row_at = Random::new(&format!("{purpose} order"), seed).permutation(rows);
     let streams = Streams::new(&format!("{purpose} labels"), seed);
     let mut on_rows: Vec<Vec<u32>> = Vec::with_capacity(counts.len());
@@ -38,7 +44,7 @@ pub(super) fn place(counts: &[u64], centres: &[f64], rows: usize, purpose: &str,
     }
     let mut topic = vec![0.0; rows];
     row_at.iter().enumerate().for_each(|(at, &row)| topic[row as usize] = at as f32 / rows as f32);
-    Placement { labels: transpose(&on_rows, rows), topic }
+    LabelPlacement { labels: transpose(&on_rows, rows), topic }
 }
 
 /// From the rows of each label to the labels of each row.

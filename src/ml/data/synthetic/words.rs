@@ -2,7 +2,7 @@
 
 use super::super::random::{Random, Streams};
 use super::super::weight::normalise;
-use super::alias::Alias;
+use super::alias::AliasTable;
 
 /// How many words each label and each topic has of its own.
 const OWN_WORDS: usize = 64;
@@ -12,30 +12,30 @@ const LABEL_SHARE: f64 = 0.75;
 const PATIENCE: usize = 16;
 
 /// Draws the words of rows.
-pub(super) struct Words {
+pub(super) struct WordModel {
     features: usize,
     mean_per_row: f64,
     /// The share of words that tell nothing.
     difficulty: f64,
     topics: usize,
     labels: usize,
-    /// Words that anyone uses: the word of rank r is drawn in proportion to 1 / (r + 3).
-    common: Alias,
+    /// WordModel that anyone uses: the word of rank r is drawn in proportion to 1 / (r + 3).
+    common: AliasTable,
     common_words: Vec<u32>,
-    own_rank: Alias,
+    own_rank: AliasTable,
     owners: Streams,
     key: u64,
     idf: Vec<f32>,
 }
 
 /// What a thread needs to build rows; reused from row to row.
-pub(super) struct Desk {
+pub(super) struct RowBuffer {
     times: Vec<u16>,
     words: Vec<u32>,
     values: Vec<f32>,
 }
 
-impl Words {
+impl WordModel {
     /// `counts`: how often each label occurs in the training rows.
     pub(super) fn new(
         features: usize,
@@ -53,9 +53,9 @@ impl Words {
             difficulty,
             topics: counts.len().isqrt().max(1),
             labels: counts.len(),
-            common: Alias::new(&common_weights),
+            common: AliasTable::new(&common_weights),
             common_words: Random::new("common words", seed).permutation(features),
-            own_rank: Alias::new(&own_weights),
+            own_rank: AliasTable::new(&own_weights),
             owners: Streams::new("rows", seed),
             key: Random::new("own words", seed).bits(),
             idf: Vec::new(),
@@ -64,8 +64,8 @@ impl Words {
         words
     }
 
-    pub(super) fn desk(&self) -> Desk {
-        Desk { times: vec![0; self.features], words: Vec::new(), values: Vec::new() }
+    pub(super) fn buffer(&self) -> RowBuffer {
+        RowBuffer { times: vec![0; self.features], words: Vec::new(), values: Vec::new() }
     }
 
     /// The features of one row, in ascending order, and their values: TF-IDF, of length one. Depends
@@ -75,14 +75,14 @@ impl Words {
         number: u64,
         labels: &[u32],
         topic: f32,
-        desk: &'d mut Desk,
+        buffer: &'d mut RowBuffer,
     ) -> (&'d [u32], &'d [f32]) {
         let mut random = self.owners.get(number);
         let wanted = self.length(&mut random);
         let topic = (topic * self.topics as f32) as usize;
-        desk.words.clear();
+        buffer.words.clear();
         for attempt in 0.. {
-            if desk.words.len() == wanted {
+            if buffer.words.len() == wanted {
                 break;
             }
             let word = if attempt < PATIENCE * wanted {
@@ -90,19 +90,20 @@ impl Words {
             } else {
                 random.below(self.features) as u32
             };
-            let times = &mut desk.times[word as usize];
+            let times = &mut buffer.times[word as usize];
             if *times == 0 {
-                desk.words.push(word);
+                buffer.words.push(word);
             }
             *times = times.saturating_add(1);
         }
-        desk.words.sort_unstable();
-        let value =
-            |&word: &u32| f32::from(std::mem::take(&mut desk.times[word as usize])) * self.idf[word as usize];
-        desk.values.clear();
-        desk.values.extend(desk.words.iter().map(value));
-        normalise(&mut desk.values);
-        (&desk.words, &desk.values)
+        buffer.words.sort_unstable();
+        let value = |&word: &u32| {
+            f32::from(std::mem::take(&mut buffer.times[word as usize])) * self.idf[word as usize]
+        };
+        buffer.values.clear();
+        buffer.values.extend(buffer.words.iter().map(value));
+        normalise(&mut buffer.values);
+        (&buffer.words, &buffer.values)
     }
 
     /// A skewed number of words with the asked mean, never more than half of all.

@@ -1,113 +1,100 @@
-//! Comma-separated values as RFC 4180 has them: quotes around a field, doubled inside it, may
-//! hold separators and line ends. The first line names the columns; what parts them (comma, tab or
-//! semicolon) is the one that occurs most in it.
+//! Comma-separated values, read with the `csv` crate.
+//!
+//! The first row names the columns. The separator is the one of comma, tab and semicolon that occurs most often in it.
+//! Quoting follows RFC 4180; text behind a closing quote belongs to the field, as in pandas. Blank lines are skipped.
 
-use std::borrow::Cow;
+use csv::{ReaderBuilder, StringRecord};
 
-use super::{Fields, Record};
+use super::{TextColumns, TextRow};
 use crate::data::error::Fault;
 
-pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault> {
-    let first_line = text.lines().next().unwrap_or_default();
-    let count = |c: char| first_line.matches(c).count();
-    // Of equal counts the last wins: the comma.
-    let separator = [';', '\t', ','].into_iter().max_by_key(|&c| count(c)).unwrap_or(',') as u8;
-    let mut reader = Reader { text, separator, at: 0 };
-    let columns = reader.next_row()?.unwrap_or_default();
-    let find = |name: &str| {
-        columns.iter().position(|column| column.trim() == name).ok_or_else(|| {
-            let names: Vec<&str> = columns.iter().map(|column| column.trim()).collect();
-            let hint = fields.other_column();
-            Fault::new(0, format!("there is no column `{name}`; the columns are: {}{hint}", names.join(", ")))
-        })
-    };
-    let text_column = find(fields.text)?;
-    let label_column = match find(fields.labels) {
-        Err(_) if fields.optional => None,
-        found => Some(found?),
-    };
-    let mut records = Vec::new();
-    loop {
-        let start = reader.at;
-        let Some(mut row) = reader.next_row()? else { return Ok(records) };
-        if row.len() == 1 && row[0].is_empty() {
+/// A row that is appended to the text: an unclosed quote swallows it.
+const END_OF_TEXT: &str = "\n\u{0}end of text\u{0}\n";
+
+pub(super) fn rows(text: &str, columns: &TextColumns) -> Result<Vec<TextRow>, Fault> {
+    let text_with_end = [text, END_OF_TEXT].concat();
+    let mut reader = ReaderBuilder::new()
+        .delimiter(separator(text))
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(text_with_end.as_bytes());
+    let mut record = StringRecord::new();
+    let mut header: Option<CsvHeader> = None;
+    let mut rows = Vec::new();
+    while reader.read_record(&mut record).map_err(|error| Fault::new(0, error.to_string()))? {
+        let start = start_of(&record, &text_with_end);
+        let last_field = record.iter().last().unwrap_or_default();
+        if last_field == END_OF_TEXT.trim() {
+            break;
+        }
+        if last_field.ends_with(END_OF_TEXT) {
+            return Err(Fault::new(start, "a quote that is opened in this row is not closed"));
+        }
+        if record.len() == 1 && record[0].is_empty() {
             continue;
         }
-        if row.len() != columns.len() {
-            let reason =
-                format!("this row has {} columns, the first line names {}", row.len(), columns.len());
-            return Err(Fault::new(start, reason));
-        }
-        let labels = label_column.map(|column| row[column].split(fields.separator).map(str::trim));
-        let labels = labels.into_iter().flatten();
-        records.push(Record {
-            labels: labels.filter(|label| !label.is_empty()).map(str::to_owned).collect(),
-            text: std::mem::take(&mut row[text_column]).into_owned(),
-        });
-    }
-}
-
-/// The fields of a row.
-type Row<'a> = Vec<Cow<'a, str>>;
-
-struct Reader<'a> {
-    text: &'a str,
-    separator: u8,
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    /// `None` at the end.
-    fn next_row(&mut self) -> Result<Option<Row<'a>>, Fault> {
-        if self.at >= self.text.len() {
-            return Ok(None);
-        }
-        let mut row = Vec::new();
-        loop {
-            row.push(match self.text.as_bytes().get(self.at) {
-                Some(b'"') => Cow::Owned(self.quoted()?),
-                _ => Cow::Borrowed(self.plain()),
-            });
-            match self.text.as_bytes().get(self.at) {
-                Some(&byte) if byte == self.separator => self.at += 1,
-                Some(b'\n') => {
-                    self.at += 1;
-                    return Ok(Some(row));
-                }
-                Some(b'\r') if self.text[self.at..].starts_with("\r\n") => {
-                    self.at += 2;
-                    return Ok(Some(row));
-                }
-                None => return Ok(Some(row)),
-                Some(_) => return Err(Fault::new(self.at, "text follows a closing quote")),
+        match &header {
+            None => header = Some(CsvHeader::find(&record, columns)?),
+            Some(header) => {
+                rows.push(header.row(&record, columns).map_err(|reason| Fault::new(start, reason))?)
             }
         }
     }
+    if header.is_none() {
+        CsvHeader::find(&StringRecord::new(), columns)?;
+    }
+    Ok(rows)
+}
 
-    fn plain(&mut self) -> &'a str {
-        let rest = &self.text.as_bytes()[self.at..];
-        let end = rest.iter().position(|&b| b == self.separator || b == b'\n').unwrap_or(rest.len());
-        let end = if rest[..end].ends_with(b"\r") && rest.get(end) == Some(&b'\n') { end - 1 } else { end };
-        let field = &self.text[self.at..self.at + end];
-        self.at += end;
-        field
+fn separator(text: &str) -> u8 {
+    let first_line = text.lines().find(|line| !line.is_empty()).unwrap_or_default();
+    let count = |separator: u8| first_line.bytes().filter(|&byte| byte == separator).count();
+    // `max_by_key` returns the last of equal counts: the comma.
+    [b';', b'\t', b','].into_iter().max_by_key(|&separator| count(separator)).unwrap_or(b',')
+}
+
+/// Returns the offset of a record in the text. The position that the reader gives includes the line ends before it.
+fn start_of(record: &StringRecord, text: &str) -> usize {
+    let start = record.position().map_or(0, |position| position.byte() as usize).min(text.len());
+    start + text[start..].bytes().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
+}
+
+/// The positions of the columns that are read.
+struct CsvHeader {
+    columns: usize,
+    text: usize,
+    labels: Option<usize>,
+}
+
+impl CsvHeader {
+    fn find(record: &StringRecord, columns: &TextColumns) -> Result<Self, Fault> {
+        let names: Vec<&str> = record.iter().map(str::trim).collect();
+        let find = |name: &str| {
+            names.iter().position(|column| *column == name).ok_or_else(|| {
+                let hint = columns.other_column();
+                let reason =
+                    format!("there is no column `{name}`; the columns are: {}{hint}", names.join(", "));
+                Fault::new(0, reason)
+            })
+        };
+        let text = find(columns.text)?;
+        let labels = match find(columns.labels) {
+            Err(_) if columns.labels_are_optional => None,
+            found => Some(found?),
+        };
+        Ok(Self { columns: record.len(), text, labels })
     }
 
-    fn quoted(&mut self) -> Result<String, Fault> {
-        let open = self.at;
-        let mut field = String::new();
-        let mut from = open + 1;
-        loop {
-            let quote =
-                self.text[from..].find('"').ok_or_else(|| Fault::new(open, "this quote does not end"))?;
-            field.push_str(&self.text[from..from + quote]);
-            from += quote + 1;
-            if !self.text[from..].starts_with('"') {
-                self.at = from;
-                return Ok(field);
-            }
-            field.push('"');
-            from += 1;
+    fn row(&self, record: &StringRecord, columns: &TextColumns) -> Result<TextRow, String> {
+        if record.len() != self.columns {
+            return Err(format!(
+                "this row has {} columns, but the first row has {}",
+                record.len(),
+                self.columns
+            ));
         }
+        let labels = self.labels.map(|column| record[column].split(columns.label_separator).map(str::trim));
+        let labels = labels.into_iter().flatten().filter(|label| !label.is_empty());
+        Ok(TextRow { text: record[self.text].to_owned(), labels: labels.map(str::to_owned).collect() })
     }
 }

@@ -1,23 +1,23 @@
-//! One JSON object per line: a text, and labels as a list of strings or numbers, or as one of them.
+//! One JSON object per line, with a text and either a list of labels or a single label. A label is a string or a whole number.
 
 use serde_json::Value;
 
-use super::{Fields, Record};
+use super::{TextColumns, TextRow};
 use crate::data::error::Fault;
 
-pub(super) fn records(text: &str, fields: &Fields) -> Result<Vec<Record>, Fault> {
-    let mut records = Vec::new();
+pub(super) fn rows(text: &str, fields: &TextColumns) -> Result<Vec<TextRow>, Fault> {
+    let mut rows = Vec::new();
     let mut start = 0;
     for line in text.split_inclusive('\n') {
         if !line.trim().is_empty() {
-            records.push(record(line, fields).map_err(|fault| Fault { at: start + fault.at, ..fault })?);
+            rows.push(row(line, fields).map_err(|fault| Fault { at: start + fault.at, ..fault })?);
         }
         start += line.len();
     }
-    Ok(records)
+    Ok(rows)
 }
 
-fn record(line: &str, fields: &Fields) -> Result<Record, Fault> {
+fn row(line: &str, fields: &TextColumns) -> Result<TextRow, Fault> {
     let value: Value = serde_json::from_str(line).map_err(|e| {
         let message = e.to_string();
         let reason = message.split(" at line ").next().unwrap_or_default().to_owned();
@@ -30,19 +30,19 @@ fn record(line: &str, fields: &Fields) -> Result<Record, Fault> {
     let text = field(fields.text)?.as_str();
     let text = text.ok_or_else(|| Fault::new(0, format!("the field `{}` is not a string", fields.text)))?;
     let labels = match field(fields.labels) {
-        Err(_) if fields.optional => &Value::Null,
+        Err(_) if fields.labels_are_optional => &Value::Null,
         found => found?,
     };
     let labels = match labels {
         Value::Null => Some(Vec::new()),
-        Value::Array(labels) => labels.iter().map(label).collect(),
-        single => label(single).map(|label| vec![label]),
+        Value::Array(labels) => labels.iter().map(label_name).collect(),
+        single => label_name(single).map(|name| vec![name]),
     };
     let reason = || format!("the field `{}` is not a list of strings or whole numbers", fields.labels);
-    Ok(Record { text: text.to_owned(), labels: labels.ok_or_else(|| Fault::new(0, reason()))? })
+    Ok(TextRow { text: text.to_owned(), labels: labels.ok_or_else(|| Fault::new(0, reason()))? })
 }
 
-fn label(value: &Value) -> Option<String> {
+fn label_name(value: &Value) -> Option<String> {
     match value {
         Value::String(label) => Some(label.clone()),
         Value::Number(number) if number.is_u64() || number.is_i64() => Some(number.to_string()),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::data::read::read;
-use crate::data::source::Raw;
+use crate::data::source::{Raw, ReadOptions, Source};
 
 fn read_with(content: &[u8], options: &ReadOptions) -> Result<RawText, DataError> {
     let temp = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ fn message(content: &str, format: Format) -> String {
 }
 
 #[test]
-fn csv_and_json_lines_of_the_same_rows_give_the_same() {
+fn the_same_rows_as_csv_and_as_json_lines_are_read_the_same() {
     let csv = read_text(
         "id,text,labels\r\n1,\"He said \"\"no\"\",\nthen left\",b; a\r\n2,plain,\r\n\r\n3,x,a;a\r\n",
     );
@@ -43,7 +43,7 @@ fn csv_and_json_lines_of_the_same_rows_give_the_same() {
 }
 
 #[test]
-fn columns_separators_and_numbers_as_labels_can_be_chosen() {
+fn columns_and_separators_can_be_chosen_and_labels_can_be_numbers() {
     let options = ReadOptions {
         input_column: Some("body".into()),
         label_column: Some("tags".into()),
@@ -60,13 +60,20 @@ fn columns_separators_and_numbers_as_labels_can_be_chosen() {
 }
 
 #[test]
-fn each_fault_is_reported_where_it_is() {
+fn each_fault_is_reported_at_its_position() {
     for (content, format, part) in [
         ("text,tags\na,b\n", Format::Csv, "x:1:1: there is no column `labels`; the columns are: text, tags"),
-        ("text,labels\na,b\nc\n", Format::Csv, "x:3:1: this row has 1 columns"),
-        ("text,labels\n\"a,b\n", Format::Csv, "x:2:1: this quote does not end"),
-        ("text,labels\n\"a\"b,c\n", Format::Csv, "x:2:4: text follows a closing quote"),
-        ("text,labels\n", Format::Csv, "no rows"),
+        ("text,labels\na,b\nc\n", Format::Csv, "x:3:1: this row has 1 columns, but the first row has 2"),
+        ("text,labels\r\n\r\na,b\r\nc\r\n", Format::Csv, "x:4:1: this row has 1 columns"),
+        (
+            "text,labels\na,b\n\"c,d\ne,f\n",
+            Format::Csv,
+            "x:3:1: a quote that is opened in this row is not closed",
+        ),
+        ("text,labels\na,\"b", Format::Csv, "x:2:1: a quote that is opened in this row is not closed"),
+        ("\"text,labels\n", Format::Csv, "x:1:1: a quote that is opened in this row is not closed"),
+        ("\n\n", Format::Csv, "there is no column `text`"),
+        ("text,labels\n", Format::Csv, "contains no rows"),
         (
             "{\"text\": \"a\", \"labels\": []}\n{\"text\": 3, \"labels\": []}\n",
             Format::Jsonl,
@@ -89,7 +96,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_text_survives_csv(rows in prop::collection::vec(("[ -~\n\u{e4}\u{4e2d}]{1,20}", "[a-z]{1,5}"), 1..10)) {
+    fn any_quoted_text_is_read_back_from_csv(rows in prop::collection::vec(("[ -~\n\u{e4}\u{4e2d}]{1,20}", "[a-z]{1,5}"), 1..10)) {
         let mut csv = "text,labels\n".to_owned();
         for (text, label) in &rows {
             csv.push_str(&format!("\"{}\",{label}\n", text.replace('"', "\"\"")));
@@ -100,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused_but_never_a_panic(
+    fn any_bytes_are_read_or_refused_without_panicking(
         bytes in prop::collection::vec(any::<u8>(), 0..80),
         text in "text,labels\n[\",;\r\na\u{e4}]{0,30}",
     ) {

@@ -1,53 +1,51 @@
 //! LIBSVM multi-label text and the XMC repository's variant of it.
 //!
-//! One row per line: label indices parted by commas, then `index:value` pairs, all parted by spaces
-//! or tabs. A line that starts with a blank or with a pair has no labels. `#` starts a comment. XMC text has a
-//! first line `rows features labels`, counts from 0, and every further line is a row, even an empty one.
+//! One row per line: label indices separated by commas, then `index:value` pairs, all separated by spaces or tabs. A line
+//! that starts with a blank or with a pair has no labels. `#` starts a comment. XMC text has a first line
+//! `rows features labels` and indices from 0, and every further line is a row, even an empty one.
 //!
-//! What is repaired and what is refused is listed in `docs/data.md`.
-
-use std::path::Path;
+//! `docs/data.md` lists what is repaired and what is refused.
 
 use super::artifact::{CsrWriter, DataSet, DataSetDir, Part, Rows, Summary};
-use super::compress::Input;
 use super::csr::Features;
 use super::error::{DataError, Fault};
-use super::lines::{Lines, Piece};
-use super::names::read_name_list;
+use super::format::Format;
+use super::lines::{Lines, TextChunk};
+use super::name_list::read_name_list;
 use super::number::{NotANumber, float, integer};
-use super::report::{Base, BaseReason, Format, ReadReport, Repair, Repairs};
-use super::source::{ReadOptions, Source};
-use super::splits::read_splits;
+use super::read::{ReadJob, no_files};
+use super::read_report::{Base, BaseReason, ReadReport, Repair, Repairs};
+use super::xmc_splits::read_splits;
 
-/// No index of a feature or label is larger: columns then fit in i32, as libtorch wants them.
-pub const LARGEST_INDEX: u32 = i32::MAX as u32 - 1;
+/// The largest index of a feature or label. Column numbers then fit in i32, which libtorch needs.
+pub(crate) const LARGEST_INDEX: u32 = i32::MAX as u32 - 1;
 
 /// What a row may contain.
 #[derive(Debug, Clone, Copy)]
-struct Rules {
-    labels: Column,
-    features: Column,
-    /// Whether an empty line is a row.
+struct LibsvmRules {
+    labels: IndexRange,
+    features: IndexRange,
+    /// True if an empty line is a row.
     blank_is_row: bool,
 }
 
-/// The indices of labels or of features.
+/// The permitted indices of labels or of features.
 #[derive(Debug, Clone, Copy)]
-struct Column {
-    /// What is subtracted while reading. If that proves wrong it is put right at the end.
+struct IndexRange {
+    /// The base that is subtracted while reading. If it proves wrong, the indices are shifted at the end.
     assumed_base: u32,
     smallest: u32,
     largest: u32,
 }
 
-impl Column {
+impl IndexRange {
     fn new(what: &str, base: Option<u32>, count: Option<u32>) -> Result<Self, DataError> {
         if let Some(base @ 2..) = base {
-            return Err(DataError::Request(format!("`{what}_base` is {base}; it can be 0 or 1")));
+            return Err(DataError::Request(format!("`{what}_base` is {base}, but it must be 0 or 1")));
         }
         let assumed_base = base.unwrap_or(1);
         let largest = match count {
-            // One more than the last if counted from 0, as long as the base is open.
+            // While the base is unknown, this is one more than the last index of a file that counts from 0.
             Some(count) => count.checked_add(assumed_base).and_then(|n| n.checked_sub(1)),
             None => Some(LARGEST_INDEX),
         };
@@ -61,7 +59,10 @@ impl Column {
             at,
             match index {
                 Some(index) if index < self.smallest => {
-                    format!("the {what} index {index} in a file that counts {what}s from {}", self.smallest)
+                    format!(
+                        "the {what} index {index} occurs in a file that counts {what}s from {}",
+                        self.smallest
+                    )
                 }
                 Some(index) => format!("the {what} index {index} is larger than {}", self.largest),
                 None => format!("the {what} index does not fit in 32 bits"),
@@ -70,32 +71,33 @@ impl Column {
     }
 }
 
-/// The rows of one piece of text.
+/// The rows of one chunk of text.
 #[derive(Default)]
-struct Block {
+struct LibsvmRows {
     labels: Rows,
     features: Rows,
-    seen_labels: Seen,
-    seen_features: Seen,
-    repairs: Counts,
+    seen_labels: SeenIndices,
+    seen_features: SeenIndices,
+    repairs: RepairCounts,
 }
 
-/// Which indices occurred.
+/// What is known about the indices that occurred.
 #[derive(Debug, Default, Clone, Copy)]
-struct Seen {
+struct SeenIndices {
     zero: bool,
     largest: Option<u32>,
 }
 
-impl Seen {
+impl SeenIndices {
     fn merge(&mut self, other: Self) {
         self.zero |= other.zero;
         self.largest = self.largest.max(other.largest);
     }
 }
 
+/// How often each repair was made in one chunk. Plain fields, because this is the hot loop.
 #[derive(Default)]
-struct Counts {
+struct RepairCounts {
     blank_lines: u64,
     carriage_returns: u64,
     sorted_labels: u64,
@@ -108,29 +110,29 @@ fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-fn parse_piece(piece: Piece, rules: &Rules, block: &mut Block) -> Result<u64, Fault> {
+fn parse_chunk(chunk: TextChunk, rules: &LibsvmRules, block: &mut LibsvmRows) -> Result<u64, Fault> {
     block.labels.clear();
     block.features.clear();
     (block.seen_labels, block.seen_features) = Default::default();
-    block.repairs = Counts::default();
-    let mut parser = Parser { text: piece.padded, at: 0, rules, block };
+    block.repairs = RepairCounts::default();
+    let mut parser = LibsvmParser { text: chunk.padded, at: 0, rules, block };
     let mut lines = 0;
-    while parser.at < piece.end {
+    while parser.at < chunk.end {
         parser.row()?;
         lines += 1;
     }
     Ok(lines)
 }
 
-struct Parser<'a> {
+struct LibsvmParser<'a> {
     text: &'a [u8],
     at: usize,
-    rules: &'a Rules,
-    block: &'a mut Block,
+    rules: &'a LibsvmRules,
+    block: &'a mut LibsvmRows,
 }
 
-impl Parser<'_> {
-    /// The byte at the cursor. The padding of line ends makes this always one of the text.
+impl LibsvmParser<'_> {
+    /// Returns the byte at the cursor. The line ends behind the chunk keep the cursor inside the text.
     #[inline(always)]
     fn byte(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(b'\n')
@@ -153,7 +155,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `3,17,204`, or nothing if the first number belongs to a pair.
+    /// Parses labels such as `3,17,204`. Reads nothing if the first number belongs to a pair.
     fn labels(&mut self, first: usize) -> Result<(), Fault> {
         let row_start = self.at;
         let column = self.rules.labels;
@@ -171,14 +173,14 @@ impl Parser<'_> {
                 return Err(Fault::new(token, "a label index is expected here"));
             }
             if !(next == b',' || is_separator(next)) {
-                let reason = "a label is a whole number, and labels are parted by commas without blanks";
+                let reason = "a label is a whole number, and labels are separated by commas without blanks";
                 return Err(Fault::new(end, reason));
             }
             let index = match index {
                 Some(index) if (column.smallest..=column.largest).contains(&index) => index,
                 _ => return Err(column.fault("label", index, token)),
             };
-            self.block.seen_labels.merge(Seen { zero: index == 0, largest: Some(index) });
+            self.block.seen_labels.merge(SeenIndices { zero: index == 0, largest: Some(index) });
             ascending &= previous < Some(index);
             previous = Some(index);
             indices.push(index.wrapping_sub(column.assumed_base));
@@ -191,14 +193,14 @@ impl Parser<'_> {
         if !ascending {
             let moved = !indices[first..].is_sorted_by_key(|&i| i.wrapping_add(column.assumed_base));
             self.block.repairs.sorted_labels += u64::from(moved);
-            // A repeated label is no error here but dropped.
+            // A repeated label is not an error: it is dropped below.
             let _ = self.block.labels.sort_row(first, column.assumed_base);
             self.block.repairs.repeated_labels += self.block.labels.drop_repeats(first);
         }
         Ok(())
     }
 
-    /// The pairs up to the end of the line. Says whether there were any, zeros included.
+    /// Parses the pairs up to the end of the line. Returns whether there were any, including zeros.
     fn features(&mut self, row_start: usize, first: usize) -> Result<bool, Fault> {
         let text = self.text;
         let column = self.rules.features;
@@ -221,9 +223,10 @@ impl Parser<'_> {
             let token = at;
             let (index, end) = integer(text, token);
             if text.get(end) != Some(&b':') {
-                let reason = match previous < 0 && text[end..].starts_with(b",") {
-                    true => "labels stand at the very start of the line",
-                    false => "a feature is written as `index:value`",
+                let reason = if previous < 0 && text[end..].starts_with(b",") {
+                    "labels must be at the very start of the line"
+                } else {
+                    "a feature is written as `index:value`"
                 };
                 return Err(Fault::new(end, reason));
             }
@@ -245,7 +248,7 @@ impl Parser<'_> {
             block.features.indices.push(index.wrapping_sub(column.assumed_base));
             block.features.values.push(value);
         }
-        block.seen_features.merge(Seen { zero, largest: u32::try_from(largest).ok() });
+        block.seen_features.merge(SeenIndices { zero, largest: u32::try_from(largest).ok() });
         if !ascending {
             self.sort_features(row_start, first)?;
         }
@@ -265,9 +268,9 @@ impl Parser<'_> {
     }
 }
 
-/// Where the next line starts, given that the row ends at `at` or is wrong there.
+/// Returns where the next line starts if the row ends at `at`; otherwise the text at `at` is the error.
 #[inline(always)]
-fn end_of_row(text: &[u8], at: usize, repairs: &mut Counts) -> Result<usize, Fault> {
+fn end_of_row(text: &[u8], at: usize, repairs: &mut RepairCounts) -> Result<usize, Fault> {
     match text.get(at) {
         None => Ok(at),
         Some(b'\n') => Ok(at + 1),
@@ -310,7 +313,7 @@ fn odd_token(text: &[u8], at: usize) -> Fault {
     Fault::new(at, reason)
 }
 
-/// The offset of the second pair with this index in a row.
+/// Returns the offset of the second pair with this index in a row.
 fn second_occurrence(row: &[u8], index: u32) -> usize {
     let starts = (0..row.len()).filter(|&i| row[i].is_ascii_digit() && (i == 0 || is_separator(row[i - 1])));
     let pairs = starts.filter(|&i| {
@@ -320,27 +323,27 @@ fn second_occurrence(row: &[u8], index: u32) -> usize {
     pairs.take(2).last().unwrap_or(0)
 }
 
-/// Writes what the parser gives and remembers what was seen.
-struct Collector {
+/// Writes the parsed rows and remembers which indices occurred.
+struct LibsvmCollector {
     features: CsrWriter,
     labels: CsrWriter,
-    seen_features: Seen,
-    seen_labels: Seen,
+    seen_features: SeenIndices,
+    seen_labels: SeenIndices,
     repairs: Repairs,
 }
 
-impl Collector {
-    fn read(&mut self, lines: Lines, rules: &Rules, threads: usize) -> Result<(), DataError> {
+impl LibsvmCollector {
+    fn read(&mut self, lines: Lines, rules: &LibsvmRules, threads: usize) -> Result<(), DataError> {
         self.repairs.add(Repair::ByteOrderMarks, u64::from(lines.byte_order_mark));
         lines.parse(
             threads,
-            |piece, block: &mut Block| parse_piece(piece, rules, block),
+            |chunk, block: &mut LibsvmRows| parse_chunk(chunk, rules, block),
             |block| self.take(block),
         )?;
         Ok(())
     }
 
-    fn take(&mut self, block: &Block) -> Result<(), DataError> {
+    fn take(&mut self, block: &LibsvmRows) -> Result<(), DataError> {
         self.features.append(&block.features)?;
         self.labels.append(&block.labels)?;
         self.seen_features.merge(block.seen_features);
@@ -359,8 +362,8 @@ impl Collector {
     }
 }
 
-/// From which number the indices count, given what was seen and what is known of their number.
-fn decide_base(given: Option<u32>, seen: Seen, count: Option<u32>) -> Base {
+/// Decides from which number the indices count, given the indices that occurred and, if known, their count.
+fn decide_base(given: Option<u32>, seen: SeenIndices, count: Option<u32>) -> Base {
     let largest = seen.largest.unwrap_or(0);
     match (given, count) {
         (Some(first), _) => Base { first, because: BaseReason::Given },
@@ -371,14 +374,9 @@ fn decide_base(given: Option<u32>, seen: Seen, count: Option<u32>) -> Base {
     }
 }
 
-/// Reads LIBSVM text into a data set in `directory`.
-pub fn read_libsvm(
-    source: &Source,
-    inputs: Vec<Input>,
-    options: &ReadOptions,
-    directory: &Path,
-    threads: usize,
-) -> Result<DataSet, DataError> {
+/// Reads LIBSVM text into a data set.
+pub(crate) fn read_libsvm(job: ReadJob) -> Result<DataSet, DataError> {
+    let ReadJob { source, inputs, options, directory, threads } = job;
     let label_names = read_name_list(source.label_names.as_deref())?;
     let feature_names = read_name_list(source.feature_names.as_deref())?;
     let known = |given: Option<u32>, names: &Option<Vec<String>>| {
@@ -386,27 +384,27 @@ pub fn read_libsvm(
     };
     let label_count = known(options.labels, &label_names);
     let feature_count = known(options.features, &feature_names);
-    let rules = Rules {
-        labels: Column::new("label", options.label_base, label_count)?,
-        features: Column::new("feature", options.feature_base, feature_count)?,
+    let rules = LibsvmRules {
+        labels: IndexRange::new("label", options.label_base, label_count)?,
+        features: IndexRange::new("feature", options.feature_base, feature_count)?,
         blank_is_row: false,
     };
     let target = DataSetDir::create(directory)?;
-    let mut collector = Collector::new(&target)?;
+    let mut collector = LibsvmCollector::new(&target)?;
     let mut parts = Vec::new();
     for (part, input) in source.parts.iter().zip(inputs) {
         let start = collector.labels.rows();
         let path = input.path().to_owned();
         collector.read(Lines::new(input)?, &rules, threads)?;
         if collector.labels.rows() == start {
-            return Err(DataError::file(&path, "it holds no rows"));
+            return Err(DataError::file(&path, "it contains no rows"));
         }
         parts.push(Part::range(&part.name, start..collector.labels.rows()));
     }
     let mut report = ReadReport::new(Format::Libsvm);
     report.label_base = decide_base(options.label_base, collector.seen_labels, label_count);
     report.feature_base = decide_base(options.feature_base, collector.seen_features, feature_count);
-    let sizes = Sizes {
+    let sizes = MatrixSizes {
         labels: size("label", report.label_base, collector.seen_labels, label_count)?,
         features: size("feature", report.feature_base, collector.seen_features, feature_count)?,
     };
@@ -415,12 +413,12 @@ pub fn read_libsvm(
     collector.complete(target, &rules, sizes, summary)
 }
 
-/// The number of columns, from what is known or else from the largest index.
-fn size(what: &str, base: Base, seen: Seen, count: Option<u32>) -> Result<usize, DataError> {
+/// Returns the number of columns: the known count, or else what the largest index needs.
+fn size(what: &str, base: Base, seen: SeenIndices, count: Option<u32>) -> Result<usize, DataError> {
     let needed = seen.largest.map_or(0, |largest| largest + 1 - base.first.min(largest + 1));
     match count {
         Some(count) if needed > count => Err(DataError::Request(format!(
-            "{what}s are counted from {} and the largest index makes {needed}, but only {count} are expected",
+            "{what}s are counted from {}, so the largest index needs {needed} {what}s, but only {count} are expected",
             base.first
         ))),
         Some(count) => Ok(count as usize),
@@ -428,19 +426,20 @@ fn size(what: &str, base: Base, seen: Seen, count: Option<u32>) -> Result<usize,
     }
 }
 
+/// The numbers of columns of both matrices.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct MatrixSizes {
     labels: usize,
     features: usize,
 }
 
-impl Collector {
+impl LibsvmCollector {
     fn new(target: &DataSetDir) -> Result<Self, DataError> {
         Ok(Self {
             features: target.sparse_features()?,
             labels: target.labels()?,
-            seen_features: Seen::default(),
-            seen_labels: Seen::default(),
+            seen_features: SeenIndices::default(),
+            seen_labels: SeenIndices::default(),
             repairs: Repairs::default(),
         })
     }
@@ -448,12 +447,13 @@ impl Collector {
     fn complete(
         self,
         target: DataSetDir,
-        rules: &Rules,
-        sizes: Sizes,
+        rules: &LibsvmRules,
+        sizes: MatrixSizes,
         mut summary: Summary,
     ) -> Result<DataSet, DataError> {
         summary.report.repairs = self.repairs;
-        let shift = |column: Column, base: Base| column.assumed_base - base.first.min(column.assumed_base);
+        let shift =
+            |column: IndexRange, base: Base| column.assumed_base - base.first.min(column.assumed_base);
         let features = self
             .features
             .finish_shifted(sizes.features, shift(rules.features, summary.report.feature_base))?;
@@ -463,7 +463,7 @@ impl Collector {
     }
 }
 
-/// `N D L` on the first line of XMC text.
+/// The first line of XMC text: the numbers of rows, features and labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct XmcHeader {
     pub rows: u64,
@@ -472,6 +472,7 @@ pub(crate) struct XmcHeader {
 }
 
 impl XmcHeader {
+    /// Parses three numbers; `None` if the line is anything else.
     pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(line).ok()?;
         let mut fields = text.split_ascii_whitespace();
@@ -485,30 +486,29 @@ impl XmcHeader {
     }
 }
 
-/// Reads XMC text into a data set in `directory`.
-pub fn read_xmc(
-    source: &Source,
-    inputs: Vec<Input>,
-    options: &ReadOptions,
-    directory: &Path,
-    threads: usize,
-) -> Result<DataSet, DataError> {
+/// Reads XMC text into a data set.
+pub(crate) fn read_xmc(job: ReadJob) -> Result<DataSet, DataError> {
+    let ReadJob { source, inputs, options, directory, threads } = job;
     let target = DataSetDir::create(directory)?;
-    let mut collector = Collector::new(&target)?;
+    let mut collector = LibsvmCollector::new(&target)?;
     let mut parts = Vec::new();
-    let mut known: Option<(XmcHeader, Rules)> = None;
+    let mut known: Option<(XmcHeader, LibsvmRules)> = None;
     for (part, input) in source.parts.iter().zip(inputs) {
         let mut lines = Lines::new(input)?;
         let path = lines.path().to_owned();
         let first = lines.next_line()?.unwrap_or_default();
         let header = XmcHeader::parse(&first).ok_or_else(|| {
-            let reason = "the first line of XMC text has three numbers: rows, features, labels";
+            let reason = "the first line of XMC text must have three numbers: rows, features, labels";
             DataError::from(Fault::new(0, reason).locate(&path, &first, 0))
         })?;
         let rules = match known {
-            None => Rules {
-                labels: Column::new("label", options.label_base.or(Some(0)), Some(header.labels))?,
-                features: Column::new("feature", options.feature_base.or(Some(0)), Some(header.features))?,
+            None => LibsvmRules {
+                labels: IndexRange::new("label", options.label_base.or(Some(0)), Some(header.labels))?,
+                features: IndexRange::new(
+                    "feature",
+                    options.feature_base.or(Some(0)),
+                    Some(header.features),
+                )?,
                 blank_is_row: true,
             },
             Some((earlier, rules))
@@ -519,7 +519,7 @@ pub fn read_xmc(
             Some((earlier, _)) => {
                 let (d, l) = (earlier.features, earlier.labels);
                 let reason = format!(
-                    "its header says {} features and {} labels, the part before it {d} and {l}",
+                    "its header says {} features and {} labels, but that of the previous part says {d} and {l}",
                     header.features, header.labels
                 );
                 return Err(DataError::file(&path, reason));
@@ -535,8 +535,7 @@ pub fn read_xmc(
         }
         parts.push(Part::range(&part.name, start..collector.labels.rows()));
     }
-    let (header, rules) =
-        known.ok_or_else(|| DataError::Request("a data set needs at least one file".into()))?;
+    let (header, rules) = known.ok_or_else(no_files)?;
     let mut report = ReadReport::new(Format::Xmc);
     let base = |given: Option<u32>| match given {
         Some(first) => Base { first, because: BaseReason::Given },
@@ -550,7 +549,7 @@ pub fn read_xmc(
         parts,
         report,
     };
-    let sizes = Sizes { labels: header.labels as usize, features: header.features as usize };
+    let sizes = MatrixSizes { labels: header.labels as usize, features: header.features as usize };
     collector.complete(target, &rules, sizes, summary)
 }
 

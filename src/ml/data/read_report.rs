@@ -1,52 +1,15 @@
-//! What a reader found and what it repaired. Kept with the data set; names no path, so that the
-//! same content read from elsewhere gives the same bytes.
+//! The report of a reader: what it found in the files and what it repaired.
+//!
+//! The report is stored with the data set. It contains no path, so that the same content gives the same bytes wherever
+//! its files are.
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The formats that `pipe` reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Format {
-    /// `3,17 12:0.3 88:0.07`, one row per line.
-    Libsvm,
-    /// As LIBSVM, counted from 0, after a line `rows features labels`.
-    Xmc,
-    /// ARFF; the labels are named by a Mulan XML file or by MEKA's `-C n`.
-    Arff,
-    /// `mult.dat` (words per article) with `tag-item.dat` (articles per tag).
-    Citeulike,
-    /// A dense NumPy array, labels in a file beside it.
-    Npy,
-    /// A dense tensor, labels in the same file or in one beside it.
-    Safetensors,
-    /// Raw text and labels in columns.
-    Csv,
-    /// One JSON object per line with a text and a list of labels.
-    Jsonl,
-    /// Not read from a file: `synthetic`.
-    Generated,
-}
+use super::format::Format;
 
-impl Format {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Libsvm => "LIBSVM",
-            Self::Xmc => "XMC",
-            Self::Arff => "ARFF",
-            Self::Citeulike => "citeulike",
-            Self::Npy => "NumPy",
-            Self::Safetensors => "safetensors",
-            Self::Csv => "CSV",
-            Self::Jsonl => "JSON lines",
-            Self::Generated => "generated",
-        }
-    }
-}
-
-/// From which number indices count, and how that was found out.
+/// The number from which indices count, and how it was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
@@ -56,52 +19,54 @@ pub struct Base {
 }
 
 impl Base {
-    /// The base that a format prescribes.
+    /// Returns the base that a format prescribes.
     pub const fn by_format(first: u32) -> Self {
         Self { first, because: BaseReason::Format }
     }
 }
 
+/// How the base of indices was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BaseReason {
-    /// The format says so.
+    /// The format prescribes it.
     Format,
-    /// The user says so.
+    /// The user gave it.
     Given,
     /// The index 0 occurs.
     ZeroOccurs,
-    /// The largest index fits only this base, given the number of columns or of names.
+    /// Given the number of columns or names, the largest index fits this base only.
     CountFits,
-    /// 0 never occurs and no count is known: LIBSVM counts from 1.
+    /// The index 0 does not occur and no count is known: LIBSVM counts from 1.
     ZeroNeverOccurs,
 }
 
-/// What was changed while reading, each with a count.
+/// A kind of change that a reader made to the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Repair {
-    /// Empty lines in a format where they are no rows.
+    /// Empty lines in a format where an empty line is not a row.
     BlankLinesSkipped,
     /// Rows whose feature indices did not ascend.
     FeatureRowsSorted,
     /// Rows whose label indices did not ascend.
     LabelRowsSorted,
-    /// A label that a row names more than once counts once.
+    /// A label that occurs more than once in a row is kept once.
     RepeatedLabelsDropped,
     /// A value of zero is not stored.
     ZerosDropped,
-    /// Carriage returns before a line end.
+    /// Carriage returns at the end of a line.
     CarriageReturns,
     /// A byte-order mark at the start of a file.
     ByteOrderMarks,
     /// A missing value (`?`) of an ARFF file counts as zero.
     MissingValuesAsZero,
-    /// A row that a split-index file names more than once counts once.
+    /// A row that occurs more than once in a split-index file is kept once.
     RepeatedSplitRowsDropped,
 }
 
 impl Repair {
+    /// Returns the change in words, to be printed after a count.
     pub fn describe(self) -> &'static str {
         match self {
             Self::BlankLinesSkipped => "blank lines skipped",
@@ -117,32 +82,31 @@ impl Repair {
     }
 }
 
-/// Counts of repairs; one that never happened is absent.
+/// How often each repair was made. A repair that was not made is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Repairs(BTreeMap<Repair, u64>);
 
 impl Repairs {
+    /// Adds `count` repairs of a kind.
     pub fn add(&mut self, repair: Repair, count: u64) {
         if count > 0 {
             *self.0.entry(repair).or_default() += count;
         }
     }
 
-    pub fn merge(&mut self, other: &Self) {
-        other.iter().for_each(|(repair, count)| self.add(repair, count));
-    }
-
+    /// Returns how often a repair was made.
     pub fn get(&self, repair: Repair) -> u64 {
         self.0.get(&repair).copied().unwrap_or(0)
     }
 
+    /// Iterates over the repairs that were made, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Repair, u64)> + '_ {
         self.0.iter().map(|(&repair, &count)| (repair, count))
     }
 }
 
-/// What is known of a data set beyond its numbers.
+/// What a reader found out about a data set besides its numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadReport {
@@ -156,6 +120,7 @@ pub struct ReadReport {
 }
 
 impl ReadReport {
+    /// Creates a report without repairs, for indices that count from 0.
     pub fn new(format: Format) -> Self {
         Self {
             format,

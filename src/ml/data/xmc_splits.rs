@@ -4,7 +4,7 @@
 use super::artifact::Part;
 use super::compress::Input;
 use super::error::{DataError, Fault};
-use super::report::{Repair, Repairs};
+use super::read_report::{Repair, Repairs};
 use super::source::Source;
 
 /// The parts that the source's split files name, or `parts` if it has none. A file with several

@@ -1,37 +1,61 @@
-//! Dense features, such as embeddings: NumPy arrays and safetensors, labels in a file beside them
-//! or, for safetensors, in a tensor of the same file.
+//! Dense features, such as embeddings: NumPy arrays and safetensors.
 //!
-//! Labels are a two-dimensional array of zeros and ones, or text with one line per row that
-//! lists label indices (from 0 unless `label_base` says otherwise), parted by commas or blanks.
+//! The labels are in a second file or, for safetensors, in a tensor of the same file. They are a two-dimensional array of
+//! zeros and ones, or text with one line per row that lists label indices (from 0 unless `label_base` is set), separated by
+//! commas or blanks.
 
+mod array;
 mod element;
-mod grid;
 mod label_lines;
 mod npy;
 mod safetensors;
 
 use std::path::Path;
 
-use self::grid::{Grid, Place};
+use self::array::{ArrayLayout, ArrayPosition};
 use super::artifact::{CsrWriter, DataSet, DataSetDir, DenseWriter, Part, Summary};
 use super::compress::Input;
 use super::csr::Features;
 use super::error::DataError;
-use super::names::read_name_list;
-use super::report::{Base, BaseReason, Format, ReadReport, Repairs};
-use super::source::{ReadOptions, Source};
+use super::format::Format;
+use super::name_list::read_name_list;
+use super::read::{ReadJob, no_files};
+use super::read_report::{Base, BaseReason, ReadReport, Repairs};
+use super::source::{ReadOptions, SourcePart};
 
-/// Reads `.npy` or `.safetensors` files into a data set in `directory`.
-pub fn read_dense(
-    source: &Source,
-    inputs: Vec<Input>,
+/// Reads NumPy arrays into a data set.
+pub(crate) fn read_npy(job: ReadJob) -> Result<DataSet, DataError> {
+    read_dense(job, Format::Npy, |input, part, options, collector| {
+        let (layout, order) = npy::read_header(input)?;
+        collector.features(input, &layout, order)?;
+        if part.labels.is_none() && !options.unlabelled {
+            let reason = "an array of features needs a second file with the labels";
+            return Err(DataError::file(input.path(), reason));
+        }
+        if part.labels.is_none() {
+            (0..layout.rows).try_for_each(|_| collector.labels.push(&[], &[]))?;
+        }
+        Ok(layout.rows)
+    })
+}
+
+/// Reads safetensors files into a data set.
+pub(crate) fn read_safetensors(job: ReadJob) -> Result<DataSet, DataError> {
+    read_dense(job, Format::Safetensors, |input, part, options, collector| {
+        safetensors::read(input, options, part.labels.is_none(), collector)
+    })
+}
+
+/// Reads every part with `read_part`, which returns its number of rows and, if it has no file of labels, also reads the
+/// labels.
+fn read_dense(
+    job: ReadJob,
     format: Format,
-    options: &ReadOptions,
-    directory: &Path,
-    threads: usize,
+    read_part: impl Fn(&mut Input, &SourcePart, &ReadOptions, &mut DenseCollector) -> Result<u64, DataError>,
 ) -> Result<DataSet, DataError> {
+    let ReadJob { source, inputs, options, directory, threads } = job;
     let target = DataSetDir::create(directory)?;
-    let mut collector = Collector {
+    let mut collector = DenseCollector {
         features: None,
         labels: target.labels()?,
         label_count: None,
@@ -42,68 +66,60 @@ pub fn read_dense(
     let mut parts = Vec::new();
     for (part, mut input) in source.parts.iter().zip(inputs) {
         let start = collector.labels.rows();
-        let path = input.path().to_owned();
-        let rows = match format {
-            Format::Npy => {
-                let (grid, order) = npy::read_header(&mut input)?;
-                collector.features(&mut input, &grid, order)?;
-                grid.rows
-            }
-            _ => safetensors::read(&mut input, options, part.labels.is_none(), &mut collector)?,
-        };
-        match &part.labels {
-            Some(labels) => collector.labels_from(labels, rows, options, threads)?,
-            None if options.unlabelled && format == Format::Npy => {
-                (0..rows).try_for_each(|_| collector.labels.push(&[], &[]))?;
-            }
-            None if format == Format::Npy => {
-                return Err(DataError::file(&path, "an array of features needs a file of labels beside it"));
-            }
-            None => {}
+        let rows = read_part(&mut input, part, options, &mut collector)?;
+        if let Some(labels) = &part.labels {
+            collector.labels_from(labels, rows, options, threads)?;
         }
         let labelled = (collector.labels.rows() - start) as u64;
         if labelled != rows {
             let reason = format!("it has {rows} rows of features, but there are labels for {labelled}");
-            return Err(DataError::file(&path, reason));
+            return Err(DataError::file(input.path(), reason));
         }
         parts.push(Part::range(&part.name, start..collector.labels.rows()));
     }
     collector.complete(format, options, label_names, read_name_list(source.feature_names.as_deref())?, parts)
 }
 
-/// What was read so far.
-struct Collector {
+/// The data set as read so far.
+struct DenseCollector {
     target: DataSetDir,
     features: Option<DenseWriter>,
     labels: CsrWriter,
-    /// The number of labels where an array says it, otherwise one more than the largest index.
     label_count: Option<LabelCount>,
     repairs: Repairs,
 }
 
+/// What is known about the number of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LabelCount {
+    /// An array has this many columns.
     Exactly(u64),
+    /// Lines of indices need this many.
     AtLeast(u64),
 }
 
-impl Collector {
-    fn features(&mut self, input: &mut Input, grid: &Grid, order: grid::Order) -> Result<(), DataError> {
-        let cols = usize::try_from(grid.cols).unwrap_or(usize::MAX);
+impl DenseCollector {
+    fn features(
+        &mut self,
+        input: &mut Input,
+        layout: &ArrayLayout,
+        order: array::ArrayOrder,
+    ) -> Result<(), DataError> {
+        let cols = usize::try_from(layout.cols).unwrap_or(usize::MAX);
         let writer = match &mut self.features {
             Some(writer) if writer.cols() == cols => writer,
             Some(writer) => {
-                let reason = format!("it has {cols} features, the part before it {}", writer.cols());
+                let reason = format!("it has {cols} features, but the previous part has {}", writer.cols());
                 return Err(DataError::file(input.path(), reason));
             }
             None => self.features.insert(self.target.dense_features(cols)?),
         };
         let path = input.path().to_owned();
-        grid.stream(input, order, |place: Place, values| {
+        layout.stream(input, order, |position: ArrayPosition, values| {
             match values.iter().position(|value| !value.is_finite()) {
                 Some(at) => {
-                    let (row, col) = place.after(at as u64);
-                    let reason = format!("row {row}, column {col} is not a finite number of 32 bits");
+                    let (row, col) = position.after(at as u64);
+                    let reason = format!("row {row}, column {col} is not a finite 32-bit number");
                     Err(DataError::file(&path, reason))
                 }
                 None => writer.append(values),
@@ -111,33 +127,39 @@ impl Collector {
         })
     }
 
-    /// An array of zeros and ones.
-    fn label_grid(&mut self, input: &mut Input, grid: &Grid, order: grid::Order) -> Result<(), DataError> {
+    /// Reads labels from an array of zeros and ones.
+    fn label_array(
+        &mut self,
+        input: &mut Input,
+        layout: &ArrayLayout,
+        order: array::ArrayOrder,
+    ) -> Result<(), DataError> {
         let path = input.path().to_owned();
-        let before = self.label_count.replace(LabelCount::Exactly(grid.cols));
-        if before.is_some_and(|before| before != LabelCount::Exactly(grid.cols)) {
-            let reason = format!("it has {} labels, the part before it has another number", grid.cols);
+        let before = self.label_count.replace(LabelCount::Exactly(layout.cols));
+        if before.is_some_and(|before| before != LabelCount::Exactly(layout.cols)) {
+            let reason =
+                format!("it has {} labels, but the previous part has a different number", layout.cols);
             return Err(DataError::file(&path, reason));
         }
         let labels = &mut self.labels;
         let mut row = Vec::new();
         let mut filled = 0;
-        if grid.cols == 0 {
-            return Err(DataError::file(&path, "it has no column of labels"));
+        if layout.cols == 0 {
+            return Err(DataError::file(&path, "it has no columns, so there are no labels"));
         }
-        grid.stream(input, order, |place, values| {
+        layout.stream(input, order, |position, values| {
             for (at, &value) in values.iter().enumerate() {
                 match value {
                     0.0 => {}
                     1.0 => row.push(filled as u32),
                     _ => {
-                        let (row, col) = place.after(at as u64);
-                        let reason = format!("row {row}, column {col} is {value}; labels are 0 or 1");
+                        let (row, col) = position.after(at as u64);
+                        let reason = format!("row {row}, column {col} is {value}, but labels must be 0 or 1");
                         return Err(DataError::file(&path, reason));
                     }
                 }
                 filled += 1;
-                if filled == grid.cols {
+                if filled == layout.cols {
                     labels.push(&row, &[])?;
                     row.clear();
                     filled = 0;
@@ -147,7 +169,7 @@ impl Collector {
         })
     }
 
-    /// Labels of a file of their own: an array or lines of indices.
+    /// Reads labels from a file of their own: an array or lines of indices.
     fn labels_from(
         &mut self,
         path: &Path,
@@ -157,15 +179,15 @@ impl Collector {
     ) -> Result<(), DataError> {
         let mut input = Input::open(path, threads)?;
         if input.head().starts_with(b"\x93NUMPY") {
-            let (grid, order) = npy::read_header(&mut input)?;
-            return self.label_grid(&mut input, &grid, order);
+            let (layout, order) = npy::read_header(&mut input)?;
+            return self.label_array(&mut input, &layout, order);
         }
         let base = options.label_base.unwrap_or(0);
         let largest = label_lines::read(input, base, rows, threads, &mut self.labels, &mut self.repairs)?;
         let needed = largest.map_or(0, |largest| u64::from(largest) + 1);
         self.label_count = match self.label_count {
             Some(LabelCount::Exactly(count)) if count < needed => {
-                let reason = format!("it names {needed} labels, the part before it has {count}");
+                let reason = format!("it needs {needed} labels, but the previous part has {count}");
                 return Err(DataError::file(path, reason));
             }
             Some(LabelCount::Exactly(count)) => Some(LabelCount::Exactly(count)),
@@ -188,14 +210,13 @@ impl Collector {
             (Some(LabelCount::Exactly(count)), _) => count,
             (Some(LabelCount::AtLeast(needed)), Some(known)) if needed > known => {
                 return Err(DataError::Request(format!(
-                    "the labels need {needed} columns, but only {known} are expected"
+                    "the label indices need {needed} labels, but only {known} are expected"
                 )));
             }
             (Some(LabelCount::AtLeast(needed)), known) => known.unwrap_or(needed),
             (None, _) => 0,
         };
-        let features =
-            self.features.ok_or_else(|| DataError::Request("a data set needs at least one file".into()))?;
+        let features = self.features.ok_or_else(no_files)?;
         let features = Features::Dense(features.finish()?);
         let labels = self.labels.finish(labels as usize)?;
         let mut report = ReadReport::new(format);

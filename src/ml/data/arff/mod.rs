@@ -1,0 +1,342 @@
+//! ARFF with labels.
+//!
+//! Mulan names the labels in an XML file. MEKA writes `-C n` into the relation: the first `n` attributes are labels, or the
+//! last if `n` is negative. An XML file takes precedence.
+
+mod header;
+pub(crate) mod mulan;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use self::header::{ArffAttribute, ArffHeader, AttributeType, ValueList, read_header};
+use super::artifact::{CsrWriter, DataSet, DataSetDir, Part, Rows, Summary};
+use super::compress::Input;
+use super::csr::Features;
+use super::error::{DataError, Fault};
+use super::format::Format;
+use super::lines::{Lines, TextChunk};
+use super::read::{ReadJob, no_files};
+use super::read_report::{ReadReport, Repair, Repairs};
+
+/// The matrix and column that the values of an attribute go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AttributeTarget {
+    Label(u32),
+    Feature(u32),
+}
+
+/// The attributes of a file with their targets.
+struct ArffSchema {
+    attributes: Vec<ArffAttribute>,
+    targets: Vec<AttributeTarget>,
+}
+
+/// The rows of one chunk of text, with counts of repairs.
+#[derive(Default)]
+struct ArffRows {
+    labels: Rows,
+    features: Rows,
+    missing: u64,
+    sorted: u64,
+    zeros: u64,
+    blank_lines: u64,
+    carriage_returns: u64,
+}
+
+/// Reads ARFF files, which must declare the same attributes, into a data set.
+pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
+    let ReadJob { source, inputs, options: _, directory, threads } = job;
+    let target = DataSetDir::create(directory)?;
+    let mut features = target.sparse_features()?;
+    let mut labels = target.labels()?;
+    let mut repairs = Repairs::default();
+    let mut parts = Vec::new();
+    let mut known: Option<ArffSchema> = None;
+    for (part, input) in source.parts.iter().zip(inputs) {
+        let mut lines = Lines::new(input)?;
+        repairs.add(Repair::ByteOrderMarks, u64::from(lines.byte_order_mark));
+        let path = lines.path().to_owned();
+        let header = read_header(&mut lines)?;
+        let schema = match known {
+            Some(schema) => schema.must_equal(&header, &path)?,
+            None => ArffSchema::new(header, source.label_xml.as_deref(), &path)?,
+        };
+        let start = labels.rows();
+        lines.parse(
+            threads,
+            |chunk, rows: &mut ArffRows| parse_chunk(chunk, &schema, rows),
+            |rows| take(rows, &mut features, &mut labels, &mut repairs),
+        )?;
+        if labels.rows() == start {
+            return Err(DataError::file(&path, "it contains no rows"));
+        }
+        parts.push(Part::range(&part.name, start..labels.rows()));
+        known = Some(schema);
+    }
+    let schema = known.ok_or_else(no_files)?;
+    let (label_names, feature_names) = schema.names();
+    let features = Features::Sparse(features.finish(feature_names.len())?);
+    let labels = labels.finish(label_names.len())?;
+    let mut report = ReadReport::new(Format::Arff);
+    report.repairs = repairs;
+    let summary =
+        Summary { label_names: Some(label_names), feature_names: Some(feature_names), parts, report };
+    target.complete(features, labels, summary)
+}
+
+fn take(
+    rows: &ArffRows,
+    features: &mut CsrWriter,
+    labels: &mut CsrWriter,
+    repairs: &mut Repairs,
+) -> Result<(), DataError> {
+    features.append(&rows.features)?;
+    labels.append(&rows.labels)?;
+    repairs.add(Repair::MissingValuesAsZero, rows.missing);
+    repairs.add(Repair::FeatureRowsSorted, rows.sorted);
+    repairs.add(Repair::ZerosDropped, rows.zeros);
+    repairs.add(Repair::BlankLinesSkipped, rows.blank_lines);
+    repairs.add(Repair::CarriageReturns, rows.carriage_returns);
+    Ok(())
+}
+
+impl ArffSchema {
+    fn new(header: ArffHeader, label_xml: Option<&Path>, path: &Path) -> Result<Self, DataError> {
+        let is_label = match label_xml {
+            Some(xml) => labels_by_name(&header, xml, path)?,
+            None => labels_by_count(&header).map_err(|reason| DataError::file(path, reason))?,
+        };
+        let (mut labels, mut features) = (0, 0);
+        let mut targets = Vec::with_capacity(is_label.len());
+        for (attribute, is_label) in header.attributes.iter().zip(is_label) {
+            if let AttributeType::Other(kind) = &attribute.kind {
+                let reason = format!(
+                    "the attribute `{}` has the type `{kind}`; only numbers and nominal values can be read",
+                    attribute.name
+                );
+                return Err(DataError::file(path, reason));
+            }
+            if is_label {
+                targets.push(AttributeTarget::Label(labels));
+                labels += 1;
+            } else {
+                targets.push(AttributeTarget::Feature(features));
+                features += 1;
+            }
+        }
+        Ok(Self { attributes: header.attributes, targets })
+    }
+
+    /// Returns the schema again if a further part declares the same attributes.
+    fn must_equal(self, header: &ArffHeader, path: &Path) -> Result<Self, DataError> {
+        let (here, before) = (&header.attributes, &self.attributes);
+        if here.len() != before.len() {
+            let reason =
+                format!("it has {} attributes, but the previous part has {}", here.len(), before.len());
+            return Err(DataError::file(path, reason));
+        }
+        match here.iter().zip(before).position(|(a, b)| a != b) {
+            Some(at) => {
+                let (name, other) = (&here[at].name, &before[at].name);
+                let reason = format!(
+                    "its attribute {at} (`{name}`) differs from that of the previous part (`{other}`)"
+                );
+                Err(DataError::file(path, reason))
+            }
+            None => Ok(self),
+        }
+    }
+
+    /// Returns the names of the labels and of the features, in the order of the file.
+    fn names(&self) -> (Vec<String>, Vec<String>) {
+        let (mut labels, mut features) = (Vec::new(), Vec::new());
+        for (attribute, target) in self.attributes.iter().zip(&self.targets) {
+            match target {
+                AttributeTarget::Label(_) => labels.push(attribute.name.clone()),
+                AttributeTarget::Feature(_) => features.push(attribute.name.clone()),
+            }
+        }
+        (labels, features)
+    }
+}
+
+/// Returns for each attribute whether the XML file lists it as a label. Each label must be exactly one attribute.
+fn labels_by_name(header: &ArffHeader, xml: &Path, path: &Path) -> Result<Vec<bool>, DataError> {
+    let text = Input::open(xml, 1)?.read_all()?;
+    let names = mulan::label_names(&text).map_err(|fault| fault.locate(xml, &text, 0))?;
+    let mut positions: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (position, attribute) in header.attributes.iter().enumerate() {
+        positions.entry(&attribute.name).or_default().push(position);
+    }
+    let mut is_label = vec![false; header.attributes.len()];
+    for name in &names {
+        let reason = match positions.get(name.as_str()).map(Vec::as_slice) {
+            Some(&[position]) if !is_label[position] => {
+                is_label[position] = true;
+                continue;
+            }
+            Some([_]) => format!("the label `{name}` occurs twice in {}", xml.display()),
+            Some(_) => format!("several attributes have the name of the label `{name}`"),
+            None => format!("there is no attribute for the label `{name}` of {}", xml.display()),
+        };
+        return Err(DataError::file(path, reason));
+    }
+    Ok(is_label)
+}
+
+/// Returns for each attribute whether MEKA's `-C n` in the relation makes it a label.
+fn labels_by_count(header: &ArffHeader) -> Result<Vec<bool>, String> {
+    let total = header.attributes.len();
+    let mut words = header.relation.split_ascii_whitespace().skip_while(|word| *word != "-C").skip(1);
+    let count: i64 = words.next().and_then(|word| word.parse().ok()).ok_or(
+        "it is unknown which attributes are labels: give the Mulan XML file, or write MEKA's `-C n` into the relation",
+    )?;
+    let labels = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
+    if labels == 0 || labels > total {
+        return Err(format!("the relation says `-C {count}`, but there are {total} attributes"));
+    }
+    let first_label = if count > 0 { 0 } else { total - labels };
+    Ok((0..total).map(|position| (first_label..first_label + labels).contains(&position)).collect())
+}
+
+fn parse_chunk(chunk: TextChunk, schema: &ArffSchema, rows: &mut ArffRows) -> Result<u64, Fault> {
+    *rows = ArffRows::default();
+    let mut lines = 0;
+    let mut at = 0;
+    for line in chunk.padded[..chunk.end].split_inclusive(|&b| b == b'\n') {
+        parse_line(line, schema, rows).map_err(|fault| Fault { at: at + fault.at, ..fault })?;
+        at += line.len();
+        lines += 1;
+    }
+    Ok(lines)
+}
+
+fn parse_line(line: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<(), Fault> {
+    rows.carriage_returns += u64::from(line.ends_with(b"\r\n"));
+    let row = line.trim_ascii_end();
+    let text = row.trim_ascii_start();
+    let indent = row.len() - text.len();
+    let shift = |fault: Fault, by: usize| Fault { at: fault.at + by, ..fault };
+    match text {
+        [] => {
+            rows.blank_lines += 1;
+            return Ok(());
+        }
+        [b'%', ..] => return Ok(()),
+        _ => {}
+    }
+    let (labels, features) = (rows.labels.indices.len(), rows.features.indices.len());
+    match text {
+        [b'{', inside @ .., b'}'] => sparse_row(inside, schema, rows).map_err(|f| shift(f, indent + 1))?,
+        [b'{', ..] => return Err(Fault::new(indent, "a sparse row must end with `}`")),
+        _ => dense_row(text, schema, rows).map_err(|f| shift(f, indent))?,
+    }
+    let repeated = |what: &str| Fault::new(indent, format!("a {what} attribute occurs twice in this row"));
+    let moved = rows.labels.sort_row(labels, 0).map_err(|_| repeated("label"))?;
+    let moved = rows.features.sort_row(features, 0).map_err(|_| repeated("feature"))? || moved;
+    rows.sorted += u64::from(moved);
+    rows.labels.lengths.push((rows.labels.indices.len() - labels) as u32);
+    rows.features.lengths.push((rows.features.indices.len() - features) as u32);
+    Ok(())
+}
+
+/// Parses a row with a value for every attribute: `0.5,1,?,...`.
+fn dense_row(text: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<(), Fault> {
+    let total = schema.attributes.len();
+    let mut position = 0;
+    for value in ValueList::new(text) {
+        let (at, value) = value.map_err(|at| Fault::new(at, "this quote is not closed"))?;
+        if position == total {
+            return Err(Fault::new(at, format!("there are more values than the {total} attributes")));
+        }
+        store(schema, position, &value, true, rows).map_err(|reason| Fault::new(at, reason))?;
+        position += 1;
+    }
+    if position != total {
+        return Err(Fault::new(0, format!("this row has {position} values for {total} attributes")));
+    }
+    Ok(())
+}
+
+/// Parses a row of `index value` entries, where omitted attributes are zero: `3 1,17 0.5`.
+fn sparse_row(text: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<(), Fault> {
+    let mut at = 0;
+    while !text[at..].trim_ascii().is_empty() {
+        at += text[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        let (position, end) = super::number::integer(text, at);
+        if end == at || !text.get(end).is_some_and(u8::is_ascii_whitespace) {
+            return Err(Fault::new(at, "an entry of a sparse row is written as `index value`"));
+        }
+        let position =
+            position.map(|position| position as usize).filter(|&position| position < schema.attributes.len());
+        let position = position.ok_or_else(|| {
+            Fault::new(at, format!("there are only {} attributes, counted from 0", schema.attributes.len()))
+        })?;
+        let mut values = ValueList::new(&text[end..]);
+        let (offset, value) = match values.next() {
+            Some(Ok(value)) => value,
+            Some(Err(offset)) => return Err(Fault::new(end + offset, "this quote is not closed")),
+            None => return Err(Fault::new(end, "a value is missing here")),
+        };
+        store(schema, position, &value, false, rows).map_err(|reason| Fault::new(end + offset, reason))?;
+        at = values.next_start().map_or(text.len(), |next| end + next);
+    }
+    Ok(())
+}
+
+/// Stores one value of a row. Zeros are not stored.
+fn store(
+    schema: &ArffSchema,
+    position: usize,
+    value: &str,
+    dense: bool,
+    rows: &mut ArffRows,
+) -> Result<(), String> {
+    let attribute = &schema.attributes[position];
+    let target = schema.targets[position];
+    if value == "?" {
+        return match target {
+            AttributeTarget::Label(_) => Err(format!("the label `{}` has no value", attribute.name)),
+            AttributeTarget::Feature(_) => {
+                rows.missing += 1;
+                Ok(())
+            }
+        };
+    }
+    let number = match &attribute.kind {
+        AttributeType::Nominal { names, numbers } => {
+            if !dense && numbers.first().is_some_and(|&first| first != 0.0) {
+                let (name, first) = (&attribute.name, &names[0]);
+                return Err(format!(
+                    "a sparse row without `{name}` would mean its first value, `{first}`; declare 0 as the first value"
+                ));
+            }
+            let at = names.iter().position(|name| name == value);
+            at.map(|at| numbers[at]).ok_or_else(|| {
+                format!("`{value}` is not a declared value of the attribute `{}`", attribute.name)
+            })?
+        }
+        _ => match value.parse::<f32>() {
+            Ok(number) if number.is_finite() => number,
+            Ok(_) => return Err(format!("`{value}` is not a finite 32-bit number")),
+            Err(_) => return Err(format!("`{value}` is not a number")),
+        },
+    };
+    match target {
+        AttributeTarget::Label(label) => match number {
+            0.0 => {}
+            1.0 => rows.labels.indices.push(label),
+            _ => return Err(format!("the label `{}` is `{value}`, not 0 or 1", attribute.name)),
+        },
+        AttributeTarget::Feature(_) if number == 0.0 => rows.zeros += u64::from(!dense),
+        AttributeTarget::Feature(feature) => {
+            rows.features.indices.push(feature);
+            rows.features.values.push(number);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
