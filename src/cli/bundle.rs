@@ -1,11 +1,11 @@
-//! `pipe export` and `pipe import`: a pipeline with its results in one file, for another machine.
+//! `pipe export` and `pipe import`: packs a pipeline with its results into one file for another machine.
 //!
-//! A bundle is a zstd-compressed tar. Its first member is the index; every other member is named there
-//! and nothing else is taken. The same results give the same bundle, byte for byte.
+//! A bundle is a zstd-compressed tar. Its first member is the index; a member that the index does not name is
+//! refused. The same results give the same bundle, byte for byte.
 //!
 //! ```text
 //! bundle.json               what is in it
-//! project/<path>            the pipeline, its lock, and the files of yours that stages read
+//! project/<path>            the pipeline, its lock, and the user's files that stages read
 //! blobs/<blob id>           content
 //! actions/<key>.json        sealed manifests
 //! ```
@@ -30,29 +30,31 @@ use pipe_engine::store::{Condition, Store, StoreError};
 
 const INDEX: &str = "bundle.json";
 const FORMAT: u32 = 1;
-/// Of an index, a manifest or a file of the project: these are held in memory.
+/// The largest size of an index, a manifest or a project file, because these are read into memory.
 const LARGEST_IN_MEMORY: u64 = 256 << 20;
 
+/// The first member of a bundle.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Index {
+struct BundleIndex {
     format: u32,
     pipeline: String,
-    /// By path in the project.
-    files: BTreeMap<String, Packed>,
+    /// The project files, by path.
+    files: BTreeMap<String, IndexedFile>,
     results: BTreeSet<StageKey>,
     blobs: BTreeSet<BlobId>,
 }
 
+/// What the index says about a project file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Packed {
+struct IndexedFile {
     blake3: BlobId,
-    /// The digest of a directory depends on it.
+    /// The digest of a directory depends on whether its files are executable.
     executable: bool,
 }
 
-/// A file of the project, whole.
+/// The content of a project file.
 struct ProjectFile {
     content: Vec<u8>,
     executable: bool,
@@ -64,11 +66,12 @@ impl ProjectFile {
         Ok(Self { content: fs::read(path)?, executable })
     }
 
-    fn packed(&self) -> Packed {
-        Packed { blake3: BlobId::new(Digest::of(&self.content)), executable: self.executable }
+    fn indexed(&self) -> IndexedFile {
+        IndexedFile { blake3: BlobId::new(Digest::of(&self.content)), executable: self.executable }
     }
 }
 
+/// Runs `pipe export`.
 pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
     let pipeline = project.load(&args.file, &[])?;
     let store = project.store_to_read()?;
@@ -77,37 +80,36 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
         let file = args.file.display();
         Failure::bad_input(format!("there is no {}; `pipe lock {file}` writes it", path.display()))
     })?;
-    let with: BTreeSet<String> = match args.with.is_empty() {
-        true => lock.stages.keys().cloned().collect(),
-        false => {
-            let chosen = select(&pipeline, &args.with)?;
-            chosen.iter().map(|index| pipeline.instances[index.0].id.to_string()).collect()
-        }
+    let with_content: BTreeSet<String> = if args.with.is_empty() {
+        lock.stages.keys().cloned().collect()
+    } else {
+        let chosen = select(&pipeline, &args.with)?;
+        chosen.iter().map(|index| pipeline.instances[index.0].id.to_string()).collect()
     };
     let mut records = BTreeMap::new();
     let mut blobs = BTreeSet::new();
     for (name, record) in &lock.stages {
-        let gone = || {
+        let missing = || {
             Failure::bad_input(format!("the result of `{name}` is not in the cache; run the pipeline first"))
         };
-        let text = store.sealed_record(record.key).ok_or_else(gone)?;
+        let text = store.sealed_record(record.key).ok_or_else(missing)?;
         records.insert(record.key, text);
-        if with.contains(name) {
+        if with_content.contains(name) {
             match store.examine(record.key) {
                 (Condition::Sound, Some(manifest)) => blobs.extend(store.blobs_of(&manifest)?),
                 (Condition::Damaged(what), _) => {
                     return Err(Failure::new(Exit::CacheDamage, format!("`{name}`: {what}")));
                 }
                 (Condition::Missing(what), _) => return Err(Failure::bad_input(format!("`{name}`: {what}"))),
-                (Condition::Sound, None) => return Err(gone()),
+                (Condition::Sound, None) => return Err(missing()),
             }
         }
     }
     let files = project_files(project, &pipeline, &path)?;
-    let index = Index {
+    let index = BundleIndex {
         format: FORMAT,
         pipeline: args.file.display().to_string(),
-        files: files.iter().map(|(path, file)| (path.clone(), file.packed())).collect(),
+        files: files.iter().map(|(path, file)| (path.clone(), file.indexed())).collect(),
         results: records.keys().copied().collect(),
         blobs,
     };
@@ -115,7 +117,7 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
         .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", args.output.display())))?;
     let size = fs::metadata(&args.output).map_or(0, |file| file.len());
     project.status(&format!(
-        "{} written, {}: {} and {}",
+        "wrote {} ({}) with {} and {}",
         args.output.display(),
         text::bytes(size),
         text::count(records.len(), "result"),
@@ -124,8 +126,9 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The pipeline, what it extends, its lock, and what its stages read of the project. Data sets of the
-/// registry are not among them: whoever imports fetches those, and they are known by their digests.
+/// Returns the pipeline, the files that it extends, its lock, and the project files that its stages read.
+///
+/// Registered data sets are left out: the other machine downloads them and checks their digests.
 fn project_files(
     project: &Project,
     pipeline: &Pipeline,
@@ -141,8 +144,8 @@ fn project_files(
     let own = pipeline.files.iter().cloned().chain([lock.to_owned()]);
     let mut pending: Vec<PathBuf> = own.chain(sources).collect();
     while let Some(path) = pending.pop() {
-        let Some(name) = plain(&path) else {
-            let sentence = "is not inside the project, so it is left out; the other machine needs it too";
+        let Some(name) = visible_path(&path) else {
+            let sentence = "is outside the project and was left out; copy it to the other machine yourself";
             project.status(&format!("`{}` {sentence}", path.display()));
             continue;
         };
@@ -151,8 +154,7 @@ fn project_files(
             for entry in fs::read_dir(&path).map_err(cannot)? {
                 let entry = entry.map_err(cannot)?;
                 if entry.file_type().map_err(cannot)?.is_symlink() {
-                    let sentence =
-                        "is a symbolic link, which is left out: stages that read it will run again";
+                    let sentence = "is a symbolic link and was left out; stages that read it will run again";
                     project.status(&format!("`{}` {sentence}", entry.path().display()));
                 } else {
                     pending.push(entry.path());
@@ -165,9 +167,9 @@ fn project_files(
     Ok(files)
 }
 
-/// The path as text if it stays in the project and names nothing hidden: a bundle must not be able to
-/// write to `.git`.
-fn plain(path: &Path) -> Option<String> {
+/// Returns the path as text if it is inside the project and no part of it is hidden, because a bundle must not be
+/// able to write to `.git`.
+fn visible_path(path: &Path) -> Option<String> {
     let mut parts = Vec::new();
     for component in path.components() {
         match component {
@@ -179,9 +181,10 @@ fn plain(path: &Path) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("/"))
 }
 
+/// Writes the bundle under a temporary name and renames it when it is complete.
 fn pack(
     output: &Path,
-    index: &Index,
+    index: &BundleIndex,
     files: &BTreeMap<String, ProjectFile>,
     records: &BTreeMap<StageKey, Vec<u8>>,
     store: &Store,
@@ -212,7 +215,7 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, path: &str, content: &[u8]) -> st
     tar.append_data(&mut header(content.len() as u64), path, content)
 }
 
-/// No times, no owner: the same content gives the same bundle.
+/// Returns a header without times and owner, so that the same content gives the same bundle.
 fn header(length: u64) -> tar::Header {
     let mut header = tar::Header::new_ustar();
     header.set_entry_type(tar::EntryType::Regular);
@@ -222,33 +225,33 @@ fn header(length: u64) -> tar::Header {
     header
 }
 
-/// Nothing of the project is touched before everything has arrived and matches its digest.
+/// Runs `pipe import`. Changes no project file before every member has been read and matches its digest.
 pub(super) fn import(project: &Project, args: &ImportArgs) -> Outcome {
     let refuse = |what: String| Failure::bad_input(format!("{}: {what}", args.bundle.display()));
-    let broken = |error: std::io::Error| refuse(format!("it cannot be read: {error}"));
-    let file = File::open(&args.bundle).map_err(broken)?;
-    let foreign = |error: std::io::Error| refuse(format!("it is no bundle of `pipe export` ({error})"));
+    let unreadable = |error: std::io::Error| refuse(format!("it cannot be read: {error}"));
+    let file = File::open(&args.bundle).map_err(unreadable)?;
+    let foreign = |error: std::io::Error| refuse(format!("it was not written by `pipe export` ({error})"));
     let mut archive = tar::Archive::new(zstd::Decoder::new(file).map_err(foreign)?);
     let store = project.store()?;
     let mut entries = archive.entries().map_err(foreign)?;
     let index = match entries.next() {
         Some(entry) => read_index(entry.map_err(foreign)?).map_err(refuse)?,
-        None => return Err(refuse("it is no bundle of `pipe export`: it is empty".into())),
+        None => return Err(refuse("it was not written by `pipe export`: it is empty".into())),
     };
-    let mut arrived = Arrived::default();
+    let mut members = ImportedMembers::default();
     for entry in entries {
-        let entry = entry.map_err(broken)?;
-        arrived.take(entry, &index, &store).map_err(|error| match error {
+        let entry = entry.map_err(unreadable)?;
+        members.take(entry, &index, &store).map_err(|error| match error {
             Refused::Content(what) => refuse(what),
             Refused::Store(error) => Failure::from(error),
         })?;
     }
-    if !arrived.is_all_of(&index) {
-        return Err(refuse("it is cut short: not all that its index names is in it".into()));
+    if !members.are_complete(&index) {
+        return Err(refuse("it is incomplete: members that its index names are missing".into()));
     }
-    let new = arrived.new_files(project, args.overwrite)?;
+    let new = members.new_files(project, args.overwrite)?;
     let mut complete = 0;
-    for text in &arrived.records {
+    for text in &members.records {
         let adopted = store.adopt_record(text).map_err(|error| refuse(error.to_string()))?;
         complete += usize::from(adopted.is_some());
     }
@@ -257,13 +260,13 @@ pub(super) fn import(project: &Project, args: &ImportArgs) -> Outcome {
         write_file(Path::new(path), content, executable)
             .map_err(|error| Failure::bad_input(format!("cannot write {path}: {error}")))?;
     }
-    let without = arrived.records.len() - complete;
+    let without = members.records.len() - complete;
     let without = match without {
         0 => String::new(),
-        n => format!(" ({} came without content and will be computed)", text::count(n, "more result")),
+        n => format!(" ({} without content, which `pipe run` computes)", text::count(n, "more result")),
     };
     project.status(&format!(
-        "{}: {}{without}, {} written; `pipe run {}` uses them",
+        "imported {}: {}{without}, {} written; `pipe run {}` uses them",
         args.bundle.display(),
         text::count(complete, "result"),
         text::count(new.len(), "file"),
@@ -272,53 +275,58 @@ pub(super) fn import(project: &Project, args: &ImportArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-type Entry<'a, R> = tar::Entry<'a, R>;
-
-fn read_index<R: Read>(entry: Entry<'_, R>) -> Result<Index, String> {
+/// Reads and checks the index.
+fn read_index<R: Read>(entry: tar::Entry<'_, R>) -> Result<BundleIndex, String> {
     if entry.path_bytes().as_ref() != INDEX.as_bytes() || !entry.header().entry_type().is_file() {
-        return Err(format!("it is no bundle of `pipe export`: its first member is not `{INDEX}`"));
+        return Err(format!("it was not written by `pipe export`: its first member is not `{INDEX}`"));
     }
-    let text = in_memory(entry)?;
-    let index: Index =
+    let text = read_member(entry)?;
+    let index: BundleIndex =
         serde_json::from_slice(&text).map_err(|error| format!("its index cannot be read: {error}"))?;
     if index.format != FORMAT {
-        return Err(format!("it has format {}, and this `pipe` reads {FORMAT}", index.format));
+        return Err(format!(
+            "it has format {}, and this version of `pipe` reads format {FORMAT}",
+            index.format
+        ));
     }
-    match index.files.keys().find(|path| plain(Path::new(path)).as_ref() != Some(path)) {
-        Some(path) => Err(format!("`{path}` would be written outside of the project, or hidden in it")),
+    match index.files.keys().find(|path| visible_path(Path::new(path)).as_ref() != Some(path)) {
+        Some(path) => Err(format!("`{path}` would be written outside of the project, or to a hidden file")),
         None => Ok(index),
     }
 }
 
-fn in_memory<R: Read>(entry: Entry<'_, R>) -> Result<Vec<u8>, String> {
+/// Reads a member into memory.
+fn read_member<R: Read>(entry: tar::Entry<'_, R>) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let size = entry.size();
     if size > LARGEST_IN_MEMORY {
-        return Err("a member of it is too large".into());
+        return Err("one of its members is too large".into());
     }
     entry.take(size).read_to_end(&mut bytes).map_err(|error| format!("it cannot be read: {error}"))?;
     Ok(bytes)
 }
 
+/// Why a member cannot be imported.
 enum Refused {
     Content(String),
     Store(StoreError),
 }
 
-/// What has been read of a bundle, each thing checked against its digest.
+/// The members of a bundle that were read so far and match their digests.
 #[derive(Default)]
-struct Arrived {
+struct ImportedMembers {
     files: BTreeMap<String, Vec<u8>>,
     records: Vec<Vec<u8>>,
     keys: BTreeSet<StageKey>,
     blobs: BTreeSet<BlobId>,
 }
 
-impl Arrived {
+impl ImportedMembers {
+    /// Reads one member and checks it against the index.
     fn take<R: Read>(
         &mut self,
-        mut entry: Entry<'_, R>,
-        index: &Index,
+        mut entry: tar::Entry<'_, R>,
+        index: &BundleIndex,
         store: &Store,
     ) -> Result<(), Refused> {
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
@@ -331,16 +339,16 @@ impl Arrived {
         match folder {
             "project" => {
                 let expected = index.files.get(rest).ok_or_else(unknown)?;
-                let content = in_memory(entry).map_err(Refused::Content)?;
+                let content = read_member(entry).map_err(Refused::Content)?;
                 if Digest::of(&content) != expected.blake3.digest() {
-                    return Err(refuse("does not have the content that the index says"));
+                    return Err(refuse("does not have the digest that the index records"));
                 }
                 self.files.insert(rest.to_owned(), content);
             }
             "actions" => {
                 let key: Option<StageKey> = rest.strip_suffix(".json").and_then(|key| key.parse().ok());
                 let key = key.filter(|key| index.results.contains(key)).ok_or_else(unknown)?;
-                self.records.push(in_memory(entry).map_err(Refused::Content)?);
+                self.records.push(read_member(entry).map_err(Refused::Content)?);
                 self.keys.insert(key);
             }
             "blobs" => {
@@ -357,17 +365,18 @@ impl Arrived {
         Ok(())
     }
 
-    fn is_all_of(&self, index: &Index) -> bool {
+    /// Returns whether every member that the index names was read.
+    fn are_complete(&self, index: &BundleIndex) -> bool {
         self.files.keys().eq(index.files.keys()) && self.keys == index.results && self.blobs == index.blobs
     }
 
-    /// The files that are not here yet; an error if others are here in their places.
+    /// Returns the files to write. Fails if other files are in their places, unless they may be overwritten.
     fn new_files(&self, project: &Project, overwrite: bool) -> Result<BTreeMap<String, &Vec<u8>>, Failure> {
         let mut new = BTreeMap::new();
         let mut in_the_way = Vec::new();
         for (name, content) in &self.files {
             let path = Path::new(name);
-            if path.starts_with(&project.cache_dir) || leads_out(path) {
+            if path.starts_with(&project.cache_dir) || crosses_link(path) {
                 return Err(Failure::bad_input(format!("`{name}` would be written outside of the project")));
             }
             match fs::read(path) {
@@ -381,21 +390,22 @@ impl Arrived {
             return Ok(new);
         }
         Err(Failure::bad_input(format!(
-            "{} here and in the bundle differ; nothing of the project was changed; --overwrite takes the bundle's",
+            "{} differ from those in the bundle. Nothing was changed; `--overwrite` replaces them",
             in_the_way.join(", ")
         )))
     }
 }
 
-/// Whether a symbolic link on the way leads elsewhere.
-fn leads_out(path: &Path) -> bool {
-    let mut way = PathBuf::new();
+/// Returns whether the path or one of its parents is a symbolic link.
+fn crosses_link(path: &Path) -> bool {
+    let mut parent = PathBuf::new();
     path.components().any(|component| {
-        way.push(component);
-        way.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
+        parent.push(component);
+        parent.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
     })
 }
 
+/// Writes a file under a temporary name and renames it.
 fn write_file(path: &Path, content: &[u8], executable: bool) -> std::io::Result<()> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent)?;

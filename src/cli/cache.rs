@@ -1,4 +1,4 @@
-//! `pipe cache`: how large the store is, what is in it, dropping what is not needed, checking it.
+//! `pipe cache`: shows, lists, cleans and checks the store.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use super::table::Grid;
 use super::{print_json, print_text, text};
 use pipe_engine::store::{Count, FsckReport, GcReport, GcRequest, Store};
 
+/// Runs `pipe cache`.
 pub(super) fn cache(project: &Project, command: &CacheCommand) -> Outcome {
     match command {
         CacheCommand::Du { json } => du(&project.store_to_read()?, *json),
@@ -48,17 +49,17 @@ fn du(store: &Store, as_json: bool) -> Outcome {
 
 fn ls(project: &Project, as_json: bool) -> Outcome {
     let store = project.store_to_read()?;
-    let listed = store.list()?;
+    let results = store.list()?;
     warn_of_damage(project, &store);
     if as_json {
-        let results: Vec<_> = listed
+        let shown: Vec<_> = results
             .iter()
             .map(|result| json!({ "bytes": result.bytes, "manifest": result.manifest }))
             .collect();
-        return print_json(&results);
+        return print_json(&shown);
     }
     let mut grid = Grid::new(&["key", "stage", "kind", "computed", "took", "size"]).right_aligned(&[4, 5]);
-    for result in &listed {
+    for result in &results {
         let manifest = &result.manifest;
         grid.row([
             manifest.key.short(),
@@ -81,48 +82,48 @@ fn gc(project: &Project, request: &GcRequest, as_json: bool) -> Outcome {
     if as_json {
         return print_json(&report);
     }
-    print_text(&collected(&report))
+    print_text(&render_collected(&report))
 }
 
-fn collected(report: &GcReport) -> String {
+fn render_collected(report: &GcReport) -> String {
     let mut grid = Grid::new(&["", "items", "size"]).right_aligned(&[1, 2]);
     let parts = [
         ("kept", report.kept),
-        ("results to drop", report.results),
-        ("blobs to drop", report.blobs),
-        ("checkpoints to drop", report.checkpoints),
-        ("run logs to drop", report.runs),
-        ("records of vanished pipelines", report.pipelines),
+        ("results to remove", report.results),
+        ("blobs to remove", report.blobs),
+        ("checkpoints to remove", report.checkpoints),
+        ("run logs to remove", report.runs),
+        ("records of deleted pipelines", report.pipelines),
         ("deleted from the trash", report.purged),
     ];
     for (name, Count { items, bytes }) in parts {
         grid.row([name.to_owned(), items.to_string(), text::bytes(bytes)]);
     }
-    let next = if report.dry_run { "nothing was changed; `pipe cache gc --yes` does it\n" } else { "" };
+    let next = if report.dry_run { "nothing was changed; `pipe cache gc --yes` removes these\n" } else { "" };
     format!("{grid}{next}")
 }
 
 fn fsck(project: &Project, repair: bool, as_json: bool) -> Outcome {
     let report =
         if repair { project.store()?.check(true)? } else { project.store_to_read()?.check(false)? };
-    let sound = report.problems.is_empty();
+    let is_sound = report.problems.is_empty();
     if as_json {
         print_json(&report)?;
     } else {
-        print_text(&checked(&report))?;
+        print_text(&render_checked(&report))?;
     }
-    Ok(if sound || repair { Exit::Done } else { Exit::CacheDamage })
+    Ok(if is_sound || repair { Exit::Done } else { Exit::CacheDamage })
 }
 
-fn checked(report: &FsckReport) -> String {
+fn render_checked(report: &FsckReport) -> String {
     let mut out = String::new();
     for problem in &report.problems {
         out.push_str(&format!("{}: {}\n", problem.path.display(), problem.flaw));
     }
     let next = match (report.problems.len(), report.repaired) {
-        (0, _) => "all sound".to_owned(),
-        (bad, true) => format!("{bad} damaged and dropped; the next run computes them again"),
-        (bad, false) => format!("{bad} damaged; `pipe cache fsck --repair` drops them"),
+        (0, _) => "no damage".to_owned(),
+        (bad, true) => format!("{bad} damaged and removed; the next run computes them again"),
+        (bad, false) => format!("{bad} damaged; `pipe cache fsck --repair` removes them"),
     };
     let (results, blobs) = (report.results.items as usize, report.blobs.items as usize);
     out.push_str(&format!(
@@ -134,6 +135,7 @@ fn checked(report: &FsckReport) -> String {
     out
 }
 
+/// Prints what the store noticed about damaged results to standard error.
 pub(super) fn warn_of_damage(project: &Project, store: &Store) {
     for warning in store.warnings() {
         eprintln!("{} {warning}", project.paint.yellow("warning:"));

@@ -1,4 +1,4 @@
-//! Turns run events into what a person or a script sees. The only reader of events that prints.
+//! Shows the events of a run to a person or a script.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::text::{self, Paint};
+use super::text;
 use pipe_core::event::LogLevel;
+use pipe_core::paint::Paint;
 use pipe_engine::runner::event::{Event, PlaceOutcome, Summary};
 
+/// How much status is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verbosity {
     Quiet,
@@ -17,35 +19,41 @@ pub(super) enum Verbosity {
     Verbose,
 }
 
+/// How events are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// One line per running stage, redrawn.
+    /// Progress bars on a terminal: one per running stage, redrawn.
     Live,
+    /// One line per event.
     Lines,
+    /// One JSON object per event on standard output.
     Json,
 }
 
+/// Prints events as they come.
 pub(super) struct Console {
     style: Style,
     verbosity: Verbosity,
     paint: Paint,
-    live: Option<Live>,
+    bars: Option<Bars>,
     total: usize,
     finished: usize,
 }
 
-/// The bars exist only once something runs: a run of nothing but hits draws nothing.
-struct Live {
-    bars: MultiProgress,
+/// Progress bars. They are created when the first stage starts, so that a fully cached run draws none.
+struct Bars {
+    all: MultiProgress,
     overall: ProgressBar,
     running: HashMap<String, ProgressBar>,
 }
 
 impl Console {
+    /// Creates a console that has shown nothing yet.
     pub(super) fn new(style: Style, verbosity: Verbosity, paint: Paint) -> Self {
-        Self { style, verbosity, paint, live: None, total: 0, finished: 0 }
+        Self { style, verbosity, paint, bars: None, total: 0, finished: 0 }
     }
 
+    /// Shows one event.
     pub(super) fn show(&mut self, event: &Event) {
         if self.style == Style::Json {
             print_json(event);
@@ -75,7 +83,7 @@ impl Console {
             }
             Event::Metric { instance, name, value } => {
                 if self.verbosity == Verbosity::Verbose {
-                    self.line(&format!("         {instance}: {name} = {}", text::figure(*value)));
+                    self.line(&format!("         {instance}: {name} = {}", text::value(*value)));
                 }
             }
             Event::Log { instance, level, message } => self.log(instance.as_deref(), *level, message),
@@ -105,7 +113,7 @@ impl Console {
                 if self.verbosity != Verbosity::Quiet {
                     self.line(&summary_line(summary, self.paint));
                 }
-                self.kept(&summary.kept);
+                self.warn_of_kept_files(&summary.kept);
             }
         }
     }
@@ -118,10 +126,10 @@ impl Console {
             return;
         }
         let (total, finished) = (self.total as u64, self.finished as u64);
-        let live = self.live.get_or_insert_with(|| Live::new(total));
-        live.overall.set_position(finished);
-        live.running.entry(instance.to_owned()).or_insert_with(|| {
-            let bar = live.bars.insert_before(&live.overall, ProgressBar::no_length());
+        let bars = self.bars.get_or_insert_with(|| Bars::new(total));
+        bars.overall.set_position(finished);
+        bars.running.entry(instance.to_owned()).or_insert_with(|| {
+            let bar = bars.all.insert_before(&bars.overall, ProgressBar::no_length());
             bar.set_style(stage_style(false));
             bar.enable_steady_tick(Duration::from_millis(120));
             bar.set_prefix(instance.to_owned());
@@ -131,7 +139,7 @@ impl Console {
     }
 
     fn progress(&mut self, instance: &str, done: u64, total: Option<u64>, unit: &str, message: &str) {
-        match self.live.as_ref().and_then(|live| live.running.get(instance)) {
+        match self.bars.as_ref().and_then(|bars| bars.running.get(instance)) {
             Some(bar) => {
                 if bar.length() != total {
                     bar.set_style(stage_style(total.is_some()));
@@ -150,12 +158,12 @@ impl Console {
 
     fn finish(&mut self, instance: &str) {
         self.finished += 1;
-        if let Some(live) = &mut self.live {
-            if let Some(bar) = live.running.remove(instance) {
+        if let Some(bars) = &mut self.bars {
+            if let Some(bar) = bars.running.remove(instance) {
                 bar.finish_and_clear();
-                live.bars.remove(&bar);
+                bars.all.remove(&bar);
             }
-            live.overall.set_position(self.finished as u64);
+            bars.overall.set_position(self.finished as u64);
         }
     }
 
@@ -167,7 +175,7 @@ impl Console {
         self.finish(instance);
         self.line(&format!("{} {instance}: {error}", self.paint.red("error:")));
         if !stderr_tail.trim().is_empty() {
-            self.line("  the end of what it wrote to standard error:");
+            self.line("  the last lines of its standard error:");
             for line in stderr_tail.lines() {
                 self.line(&format!("  | {line}"));
             }
@@ -175,21 +183,21 @@ impl Console {
     }
 
     fn log(&mut self, instance: Option<&str>, level: LogLevel, message: &str) {
-        let who = instance.map(|instance| format!("{instance}: ")).unwrap_or_default();
+        let prefix = instance.map(|instance| format!("{instance}: ")).unwrap_or_default();
         match (level, self.verbosity) {
             (LogLevel::Warning, _) => {
-                self.line(&format!("{} {who}{message}", self.paint.yellow("warning:")));
+                self.line(&format!("{} {prefix}{message}", self.paint.yellow("warning:")));
             }
             (LogLevel::Info, Verbosity::Normal | Verbosity::Verbose)
             | (LogLevel::Debug, Verbosity::Verbose) => {
-                self.line(&format!("         {who}{message}"));
+                self.line(&format!("         {prefix}{message}"));
             }
             _ => {}
         }
     }
 
-    /// The paths are results, so they go to standard output. A file that was kept because the
-    /// user edited it has been warned of.
+    /// Prints the path of a placed file to standard output, because it is a result. A file that was not replaced is
+    /// reported by [`Self::warn_of_kept_files`].
     fn placed(&mut self, path: &str, outcome: PlaceOutcome) {
         if outcome != PlaceOutcome::KeptEdited && self.verbosity != Verbosity::Quiet {
             self.clear();
@@ -197,26 +205,26 @@ impl Console {
         }
     }
 
-    /// Once more at the end, where it is seen: `results/` do not hold what the run gave.
-    fn kept(&self, files: &[String]) {
+    /// Warns at the end of the run, where it is seen, about files that are not what the run computed.
+    fn warn_of_kept_files(&self, files: &[String]) {
         if !files.is_empty() {
             let files = files.join(", ");
-            let advice = "edited by hand; `pipe run --overwrite` replaces them";
-            self.line(&format!("{} not replaced: {files} ({advice})", self.paint.yellow("warning:")));
+            let reason = "edited by hand; `pipe run --overwrite` replaces them";
+            self.line(&format!("{} not replaced: {files} ({reason})", self.paint.yellow("warning:")));
         }
     }
 
     fn stage_line(&self, verb: &str, instance: &str, rest: &str) {
         let width = (self.total.max(1)).to_string().len();
-        let place = self.paint.dim(&format!("[{:>width$}/{}]", self.finished, self.total));
-        self.line(&format!("{place} {verb:<7} {instance}  {}", self.paint.dim(rest)));
+        let count = self.paint.dim(&format!("[{:>width$}/{}]", self.finished, self.total));
+        self.line(&format!("{count} {verb:<7} {instance}  {}", self.paint.dim(rest)));
     }
 
-    /// Above the bars where there are any. A closed standard error is no reason to stop a run.
+    /// Prints a line of status, above the bars if there are any. A closed standard error does not stop a run.
     fn line(&self, text: &str) {
-        match &self.live {
-            Some(live) => {
-                let _ = live.bars.println(text);
+        match &self.bars {
+            Some(bars) => {
+                let _ = bars.all.println(text);
             }
             None => {
                 let _ = writeln!(std::io::stderr(), "{text}");
@@ -225,18 +233,20 @@ impl Console {
     }
 
     fn clear(&mut self) {
-        if let Some(live) = self.live.take() {
-            let _ = live.bars.clear();
+        if let Some(bars) = self.bars.take() {
+            let _ = bars.all.clear();
         }
     }
 }
 
-impl Live {
+impl Bars {
     fn new(total: u64) -> Self {
-        let bars = MultiProgress::new();
-        let overall = bars.add(ProgressBar::new(total));
+        let all = MultiProgress::new();
+        let overall = all.add(ProgressBar::new(total));
         overall.set_style(style("{bar:30} {pos}/{len} stages, {elapsed}"));
-        Self { bars, overall, running: HashMap::new() }
+        // Otherwise the elapsed time stands still while a stage runs.
+        overall.enable_steady_tick(Duration::from_secs(1));
+        Self { all, overall, running: HashMap::new() }
     }
 }
 
@@ -288,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_names_what_happened() {
+    fn the_summary_counts_cached_and_computed_stages() {
         let summary = Summary { hits: 8, ran: 4, saved: 200.0, seconds: 41.2, ..Summary::default() };
         let line = summary_line(&summary, Paint(false));
         assert_eq!(line, "done: 8 cached (saved 3 min 20 s), 4 ran in 41 s");

@@ -1,4 +1,4 @@
-//! `pipe data`: the data sets that are known by name.
+//! `pipe data`: lists, describes and downloads the registered data sets.
 
 use std::path::Path;
 
@@ -15,6 +15,7 @@ use pipe_ml::data::registry::{self, Entry};
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::stats::Stats;
 
+/// Runs `pipe data`.
 pub(super) fn data(project: &Project, command: &DataCommand) -> Outcome {
     match command {
         DataCommand::List { json: true } => print_json(&registry::entries()),
@@ -22,31 +23,36 @@ pub(super) fn data(project: &Project, command: &DataCommand) -> Outcome {
         DataCommand::Info { dataset, json } => info(project, dataset, *json),
         DataCommand::Fetch { dataset } => {
             let locator = Locator::new(&project.data_dir, false);
-            print_paths(known(dataset)?, |file| fetch(&locator, dataset, file))
+            print_paths(find(dataset)?, |file| fetch(&locator, dataset, file))
         }
         DataCommand::Path { dataset } => {
             let locator = offline(project);
-            print_paths(known(dataset)?, |file| {
+            print_paths(find(dataset)?, |file| {
                 let found =
                     locator.find(dataset, file).map_err(|error| Failure::bad_input(error.to_string()))?;
                 let directory = locator.directory().display();
                 found.ok_or_else(|| {
-                    let what = format!("{file}, a file of the data set {dataset}, is not in {directory}");
-                    Failure::bad_input(format!("{what}; `pipe data fetch {dataset}` downloads it"))
+                    Failure::bad_input(format!(
+                        "the file `{file}` of the data set `{dataset}` is not in {directory}; \
+                         `pipe data fetch {dataset}` downloads it"
+                    ))
                 })
             })
         }
     }
 }
 
+/// Returns a locator that downloads nothing.
 fn offline(project: &Project) -> Locator {
     Locator::new(&project.data_dir, true)
 }
 
-fn known(dataset: &str) -> Result<&'static Entry, Failure> {
+/// Finds a data set in the registry.
+fn find(dataset: &str) -> Result<&'static Entry, Failure> {
     registry::find(dataset).map_err(|error| Failure::bad_input(error.to_string()))
 }
 
+/// Prints the path of each file of a data set.
 fn print_paths(
     entry: &Entry,
     mut path_of: impl FnMut(&str) -> Result<std::path::PathBuf, Failure>,
@@ -58,7 +64,7 @@ fn print_paths(
     print_text(&out)
 }
 
-/// Of a registered data set, or of a directory that a `load` or `synthetic` stage made.
+/// Describes a registered data set, or a directory that a `load` or `synthetic` stage wrote.
 fn info(project: &Project, dataset: &str, as_json: bool) -> Outcome {
     let failure = |error: pipe_ml::data::error::DataError| Failure::bad_input(error.to_string());
     if Path::new(dataset).join("meta.json").is_file() {
@@ -70,7 +76,7 @@ fn info(project: &Project, dataset: &str, as_json: bool) -> Outcome {
             print_text(&describe::statistics(&stats))
         };
     }
-    let entry = known(dataset)?;
+    let entry = find(dataset)?;
     let locator = offline(project);
     let scratch = tempfile::tempdir()?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -82,7 +88,9 @@ fn info(project: &Project, dataset: &str, as_json: bool) -> Outcome {
     match stats {
         Some(stats) => print_text(&format!("\n{}", describe::statistics(&stats))),
         None => {
-            eprintln!("`pipe data fetch {dataset}` downloads what is missing; its statistics follow then");
+            eprintln!(
+                "some files are missing, so there are no statistics; `pipe data fetch {dataset}` downloads them"
+            );
             Ok(Exit::Done)
         }
     }

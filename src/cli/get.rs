@@ -1,4 +1,4 @@
-//! `pipe get`: one output of a stage, copied to a path or printed.
+//! `pipe get`: copies one output of a stage to a path, or prints it.
 
 use std::fs::File;
 use std::io;
@@ -12,23 +12,25 @@ use super::print_text;
 use super::project::{Project, select};
 use pipe_core::kind::OutputDecl;
 use pipe_core::reference::StageRef;
+use pipe_core::{quote, suggest};
 use pipe_engine::spec::pipeline::InstanceIndex;
 use pipe_engine::store::manifest::Stored;
 
+/// Runs `pipe get`.
 pub(super) fn get(project: &Project, args: &GetArgs) -> Outcome {
     let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.what)?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
-    let (index, output) = meant(&survey, &args.what)?;
+    let (index, output) = resolve(&survey, &args.what)?;
     let name = survey.name(index);
     let Some(manifest) = survey.fresh(index) else {
         let (state, reason) = survey.words(&survey.outlooks[index.0]);
-        let file = asked.file.map(|file| format!("{} ", file.display())).unwrap_or_default();
-        let message =
-            format!("`{name}` is not up to date ({state}: {reason}); `pipe run {file}'{name}'` computes it");
+        let file = asked.file.map(|file| format!("{} ", quote::shell(&file.to_string_lossy())));
+        let command = format!("pipe run {}{}", file.unwrap_or_default(), quote::shell(&name));
+        let message = format!("`{name}` is not up to date ({state}: {reason}); `{command}` computes it");
         return Err(Failure::new(Exit::StageFailed, message));
     };
     let Some(stored) = manifest.outputs.get(&output.name) else {
-        let message = format!("what the cache has of `{name}` has no output `{}`", output.name);
+        let message = format!("the cached result of `{name}` has no output `{}`", output.name);
         return Err(Failure::new(Exit::CacheDamage, message));
     };
     match args.to.as_deref() {
@@ -37,8 +39,8 @@ pub(super) fn get(project: &Project, args: &GetArgs) -> Outcome {
     }
 }
 
-/// The one output that `STAGE` or `STAGE.OUTPUT` means.
-fn meant<'s>(survey: &'s Survey, what: &str) -> Result<(InstanceIndex, &'s OutputDecl), Failure> {
+/// Returns the one output that `STAGE` or `STAGE.OUTPUT` names.
+fn resolve<'s>(survey: &'s Survey, what: &str) -> Result<(InstanceIndex, &'s OutputDecl), Failure> {
     let named = what.parse::<StageRef>().ok().and_then(|reference| reference.output().map(str::to_owned));
     let stage = match &named {
         Some(output) => what.trim().strip_suffix(output.as_str()).and_then(|stage| stage.strip_suffix('.')),
@@ -49,7 +51,7 @@ fn meant<'s>(survey: &'s Survey, what: &str) -> Result<(InstanceIndex, &'s Outpu
         let names: Vec<String> = found.iter().take(5).map(|&index| survey.name(index)).collect();
         let (count, names) = (found.len(), names.join(", "));
         return Err(Failure::bad_input(format!(
-            "`{what}` means {count} instances: {names}; name one of them"
+            "`{what}` stands for {count} instances: {names}; name one of them"
         )));
     };
     let outputs = &survey.plan.instance(index).outputs;
@@ -57,16 +59,24 @@ fn meant<'s>(survey: &'s Survey, what: &str) -> Result<(InstanceIndex, &'s Outpu
         Some(name) => outputs.iter().find(|output| output.name == *name),
         None => outputs.first().filter(|_| outputs.len() == 1),
     };
-    let names: Vec<String> = outputs.iter().map(|output| format!("`{}`", output.name)).collect();
-    let message = || format!("which output of `{}`? It has {}", survey.name(index), names.join(", "));
-    chosen.map(|output| (index, output)).ok_or_else(|| Failure::bad_input(message()))
+    chosen.map(|output| (index, output)).ok_or_else(|| {
+        let names: Vec<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
+        let stage = survey.name(index);
+        let typo = named.as_ref().map(|name| match suggest::closest(name, names.iter().copied()) {
+            Some(candidate) => format!("`{stage}` has no output `{name}`; did you mean `{candidate}`? "),
+            None => format!("`{stage}` has no output `{name}`; "),
+        });
+        let start = typo.unwrap_or_else(|| format!("name one output of `{stage}`, as in `STAGE.OUTPUT`; "));
+        let all = suggest::listed(names).unwrap_or_else(|| "no output".to_owned());
+        Failure::bad_input(format!("{start}it has {all}"))
+    })
 }
 
-/// In a directory, an output has its own name.
+/// Returns the path to copy to: in a directory, the output keeps its own file name.
 fn destination(to: &Path, output: &OutputDecl) -> PathBuf {
     let name = Path::new(&output.file_name).file_name().map(Path::new).unwrap_or(Path::new(&output.name));
-    let into = to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if into { to.join(name) } else { to.to_owned() }
+    let is_directory = to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if is_directory { to.join(name) } else { to.to_owned() }
 }
 
 fn copy(project: &Project, stored: &Stored, to: &Path, overwrite: bool) -> Outcome {
@@ -75,7 +85,7 @@ fn copy(project: &Project, stored: &Stored, to: &Path, overwrite: bool) -> Outco
         let present = store.digest_source(to).ok().map(|source| (source.blob, source.directory));
         let same = present == Some((stored.blob, stored.directory));
         if !same && !overwrite {
-            let message = format!("{} is there and differs; --overwrite replaces it", to.display());
+            let message = format!("{} exists and differs; `--overwrite` replaces it", to.display());
             return Err(Failure::bad_input(message));
         }
     }
@@ -85,10 +95,11 @@ fn copy(project: &Project, stored: &Stored, to: &Path, overwrite: bool) -> Outco
 
 fn print(survey: &Survey, stored: &Stored, output: &OutputDecl) -> Outcome {
     if stored.directory {
-        let message = format!("`{}` is a directory; name a place for it: `--to PATH`", output.name);
+        let message =
+            format!("`{}` is a directory, which cannot be printed; `--to PATH` copies it", output.name);
         return Err(Failure::bad_input(message));
     }
-    // Of a file, the path is that of the content itself, and nothing is made at the other.
+    // The path of a file is that of its content in the store, so nothing is created in the current directory.
     let path = survey.store.artifact(stored, Path::new("."))?;
     match io::copy(&mut File::open(path)?, &mut io::stdout().lock()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),

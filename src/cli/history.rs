@@ -1,4 +1,4 @@
-//! Runs that were, read back from their logs.
+//! Past runs, read back from their logs.
 
 use serde::Serialize;
 
@@ -7,31 +7,35 @@ use pipe_core::digest::StageKey;
 use pipe_engine::runner::event::{Event, Summary};
 use pipe_engine::store::{RunRecord, Store};
 
-pub(super) struct Past {
+/// A past run.
+pub(super) struct PastRun {
     pub record: RunRecord,
-    pub events: Vec<Event>,
+    events: Vec<Event>,
 }
 
-/// What became of one instance in a run.
+/// What happened to one instance in a past run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Ended {
+pub(super) struct PastInstance {
     pub instance: String,
+    /// `cached`, `computed`, `failed`, `skipped` or `no end`.
     pub outcome: &'static str,
     pub key: Option<StageKey>,
-    /// What computing it took; of a cached one, what that saved.
+    /// How long it took to compute; if it was cached, how long it would have taken.
     pub seconds: Option<f64>,
     /// Why it ran, why it failed, or why it was skipped.
     pub note: String,
 }
 
-impl Past {
+impl PastRun {
+    /// Reads the log of a run.
     pub(super) fn read(store: &Store, record: RunRecord) -> Result<Self, Failure> {
         let text = store.run_events(&record.id)?;
-        // The last line of a run that was killed may be torn.
+        // The last line of a run that was killed may be incomplete.
         let events = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok(Self { record, events })
     }
 
+    /// Returns the name of the pipeline.
     pub(super) fn pipeline(&self) -> &str {
         let name = self.events.iter().find_map(|event| match event {
             Event::RunStarted { pipeline, .. } => Some(pipeline.as_str()),
@@ -40,7 +44,7 @@ impl Past {
         name.unwrap_or_default()
     }
 
-    /// The variables that were set for it.
+    /// Returns the `--set` values of the run.
     pub(super) fn set(&self) -> &[String] {
         let set = self.events.iter().find_map(|event| match event {
             Event::RunStarted { set, .. } => Some(set.as_slice()),
@@ -49,17 +53,18 @@ impl Past {
         set.unwrap_or_default()
     }
 
-    /// `2026-01-31 10:15:00 UTC`.
+    /// Returns when the run started: `2026-01-31 10:15:00 UTC`.
     pub(super) fn started(&self) -> String {
         let time = self.record.started().map(|time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string());
         time.unwrap_or_default()
     }
 
-    /// `None`: it was killed, or is still going on.
+    /// Returns the summary, or `None` if the run was killed or is still running.
     pub(super) fn summary(&self) -> Option<Summary> {
         serde_json::from_value(self.record.summary.clone()?).ok()
     }
 
+    /// Returns how the run ended, in one or two words.
     pub(super) fn state(&self) -> &'static str {
         match self.summary() {
             None => "no end",
@@ -69,19 +74,19 @@ impl Past {
         }
     }
 
-    /// In the order in which they ended; what has not ended comes last.
-    pub(super) fn ended(&self) -> Vec<Ended> {
-        let mut ended: Vec<Ended> = Vec::new();
+    /// Returns the instances in the order in which they ended; those that did not end come last.
+    pub(super) fn instances(&self) -> Vec<PastInstance> {
+        let mut ended: Vec<PastInstance> = Vec::new();
         let mut started: Vec<(&str, &str)> = Vec::new();
         for event in &self.events {
-            let end = |instance: &str, outcome, key: Option<StageKey>, seconds, note: &str| Ended {
+            let end = |instance: &str, outcome, key: Option<StageKey>, seconds, note: &str| PastInstance {
                 instance: instance.to_owned(),
                 outcome,
                 key,
                 seconds,
                 note: note.to_owned(),
             };
-            let news = match event {
+            ended.push(match event {
                 Event::Started { instance, why, attempt: 1, .. } => {
                     started.push((instance, why));
                     continue;
@@ -96,12 +101,11 @@ impl Past {
                 }
                 Event::Skipped { instance, because } => end(instance, "skipped", None, None, because),
                 _ => continue,
-            };
-            ended.push(news);
+            });
         }
         let open = started.iter().filter(|(name, _)| !ended.iter().any(|end| end.instance == *name));
-        let open: Vec<Ended> = open
-            .map(|(name, why)| Ended {
+        let open: Vec<PastInstance> = open
+            .map(|(name, why)| PastInstance {
                 instance: (*name).to_owned(),
                 outcome: "no end",
                 key: None,
@@ -113,29 +117,32 @@ impl Past {
         ended
     }
 
+    /// Returns how many instances had this outcome.
     pub(super) fn count(&self, outcome: &str) -> usize {
-        self.ended().iter().filter(|ended| ended.outcome == outcome).count()
+        self.instances().iter().filter(|instance| instance.outcome == outcome).count()
     }
 }
 
-/// A run by its id, by the beginning of its id, or as `latest` and `latest~N`: the newest, and the
-/// one N runs of the same pipeline before it.
-pub(super) fn find(store: &Store, word: &str) -> Result<Past, Failure> {
+/// Finds a run by its id, by the beginning of its id, as `latest`, or as `latest~N`: N runs of the same pipeline
+/// before the latest.
+pub(super) fn find(store: &Store, word: &str) -> Result<PastRun, Failure> {
     let runs = store.runs()?;
     if runs.is_empty() {
-        return Err(Failure::bad_input("nothing was run here yet"));
+        return Err(Failure::bad_input("nothing has been run here yet; `pipe run FILE` runs a pipeline"));
     }
     if let Some(back) = steps_back(word) {
         let mut left = back;
         let mut pipeline: Option<String> = None;
         for record in runs {
-            let past = Past::read(store, record)?;
+            let past = PastRun::read(store, record)?;
             let wanted = pipeline.get_or_insert_with(|| past.pipeline().to_owned());
-            match (past.pipeline() == wanted, left) {
-                (false, _) => {}
-                (true, 0) => return Ok(past),
-                (true, _) => left -= 1,
+            if past.pipeline() != wanted {
+                continue;
             }
+            if left == 0 {
+                return Ok(past);
+            }
+            left -= 1;
         }
         let name = pipeline.unwrap_or_default();
         return Err(Failure::bad_input(format!(
@@ -145,15 +152,16 @@ pub(super) fn find(store: &Store, word: &str) -> Result<Past, Failure> {
     }
     let mut matching = runs.into_iter().filter(|run| run.id.starts_with(word));
     match (matching.next(), matching.next()) {
-        (Some(record), None) => Past::read(store, record),
+        (Some(record), None) => PastRun::read(store, record),
         (Some(one), Some(two)) => Err(Failure::bad_input(format!(
-            "`{word}` could be {} or {}: give more of its id",
+            "`{word}` could be {} or {}; give more of the id",
             one.id, two.id
         ))),
         (None, _) => Err(Failure::bad_input(format!("there is no run `{word}`; `pipe runs` lists them"))),
     }
 }
 
+/// Returns how many runs to go back: 0 for `latest`, N for `latest~N`.
 fn steps_back(word: &str) -> Option<usize> {
     match word.strip_prefix("latest")? {
         "" => Some(0),
@@ -175,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_run_tells_what_was_going_on() {
+    fn a_killed_run_shows_which_stages_were_running() {
         let key = StageKey::new(Digest::of(b"key"));
         let started = |name: &str, attempt| Event::Started {
             instance: name.into(),
@@ -186,9 +194,9 @@ mod tests {
         let done =
             Event::Done { instance: "a".into(), key, seconds: 2.0, cpu_seconds: 1.0, max_rss_bytes: 0 };
         let record = RunRecord { id: "20260131T101500Z-1a2b3c4d".into(), summary: None, bytes: 0 };
-        let past = Past { record, events: vec![started("a", 1), started("b", 1), started("b", 2), done] };
+        let past = PastRun { record, events: vec![started("a", 1), started("b", 1), started("b", 2), done] };
         let ended: Vec<_> =
-            past.ended().into_iter().map(|end| (end.instance, end.outcome, end.note)).collect();
+            past.instances().into_iter().map(|end| (end.instance, end.outcome, end.note)).collect();
         let why = "never run before".to_owned();
         assert_eq!(ended, [("a".to_owned(), "computed", why.clone()), ("b".to_owned(), "no end", why)]);
         assert_eq!((past.state(), past.started().as_str()), ("no end", "2026-01-31 10:15:00 UTC"));

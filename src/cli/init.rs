@@ -1,4 +1,4 @@
-//! `pipe init`: a small pipeline that runs as it is.
+//! `pipe init`: writes a small pipeline that runs as it is.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -8,7 +8,7 @@ use super::exit::{Exit, Failure, Outcome};
 
 const EXAMPLE: &str = include_str!("init.yaml");
 
-/// Never overwrites: the file is created, or the command fails.
+/// Runs `pipe init`. Never overwrites: the file is created, or the command fails.
 pub(super) fn init(args: &InitArgs) -> Outcome {
     let file = &args.file;
     let failure = |error: std::io::Error| {

@@ -8,9 +8,9 @@ use super::args::LockArgs;
 use super::cache::warn_of_damage;
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
-use super::leftover::arguments;
 use super::project::Project;
 use super::text;
+use super::variant_files::set_arguments;
 use pipe_core::digest::BlobId;
 use pipe_engine::lock::compare::{Verdict, class_difference, compare};
 use pipe_engine::lock::merge::merge;
@@ -142,7 +142,7 @@ fn agree_with_the_tree(plan: &Plan, store: &Store, lock: &Lock) -> Result<(), Fa
     let untouched = present(store, Path::new(path)) == state.placed.get(path).copied();
     let (because, option) = match state.origins.get(path).filter(|_| untouched) {
         Some(Origin { run, set }) if !set.is_empty() => {
-            (format!("run {run} left it, with{}", arguments(set)), "")
+            (format!("run {run} left it, with{}", set_arguments(set)), "")
         }
         Some(Origin { run, .. }) => (format!("run {run} left it, of another state of the pipeline"), ""),
         None => ("it was edited, or pipe did not put it there".to_owned(), " --overwrite"),

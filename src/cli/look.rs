@@ -12,10 +12,10 @@ use super::asked::Asked;
 use super::cache::warn_of_damage;
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
-use super::leftover::{Leftover, leftovers, sentences, settled};
 use super::own_files;
 use super::project::{Project, select};
 use super::table::Grid;
+use super::variant_files::{VariantFile, normalised_overrides, variant_files, warnings};
 use super::{print_json, print_text, text};
 use pipe_engine::plan::{Plan, Why};
 use pipe_engine::runner::{Options, Outlook, survey};
@@ -29,7 +29,7 @@ pub(super) struct Survey {
     pub plan: Plan,
     pub outlooks: Vec<Outlook>,
     /// What other variants of the pipeline left in `results/`.
-    pub leftovers: Vec<Leftover>,
+    pub leftovers: Vec<VariantFile>,
 }
 
 impl Survey {
@@ -47,10 +47,12 @@ impl Survey {
         let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
         let options = Options { targets, ..Options::default() };
         let outlooks = survey(&plan, &store, &options);
-        let (set, state) = (settled(set), store.pipeline_state(&file));
-        let leftovers = leftovers(&plan, &outlooks, &state, &set);
+        let (set, state) = (normalised_overrides(set), store.pipeline_state(&file));
+        let leftovers = variant_files(&plan, &outlooks, &state, &set);
         warn_of_damage(project, &store);
-        sentences(&leftovers, &plan, &set).iter().for_each(|sentence| project.status(sentence));
+        for warning in warnings(&leftovers, &plan, &set) {
+            project.status(&warning);
+        }
         Ok(Self { store, plan, outlooks, leftovers })
     }
 
@@ -115,7 +117,7 @@ impl Survey {
     }
 
     /// What other variants of the instance left in `results/`.
-    fn leftovers(&self, of: InstanceIndex) -> Vec<Leftover> {
+    fn leftovers(&self, of: InstanceIndex) -> Vec<VariantFile> {
         self.leftovers.iter().filter(|leftover| leftover.instance == of).cloned().collect()
     }
 }
@@ -132,7 +134,7 @@ struct Record {
     key: Option<String>,
     finished: Option<String>,
     seconds: Option<f64>,
-    leftovers: Vec<Leftover>,
+    leftovers: Vec<VariantFile>,
 }
 
 pub(super) fn manifest(outlook: &Outlook) -> Option<&Manifest> {
@@ -315,7 +317,7 @@ fn recorded(manifest: &Manifest, project: &Project) -> String {
     if !manifest.metrics.is_empty() {
         let _ = writeln!(out, "{}", project.paint_out.bold("metrics"));
         for (name, value) in &manifest.metrics {
-            let _ = writeln!(out, "  {name}: {}", text::figure(*value));
+            let _ = writeln!(out, "  {name}: {}", text::value(*value));
         }
     }
     let _ = writeln!(out, "{}", project.paint_out.bold("computed"));

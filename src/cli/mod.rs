@@ -16,7 +16,6 @@ mod graph;
 mod help;
 mod history;
 mod init;
-mod leftover;
 mod live;
 mod lock;
 mod look;
@@ -26,15 +25,13 @@ mod predict;
 mod project;
 mod provenance;
 mod report;
-mod rerun;
 mod run;
 mod runs;
 mod show_table;
 mod snapshot;
 mod table;
 mod text;
-mod trial;
-mod twice;
+mod variant_files;
 mod verify;
 mod version;
 
@@ -49,12 +46,12 @@ use args::{Cli, Command};
 use exit::{Exit, Failure, Outcome};
 use project::Project;
 
-/// The whole program.
+/// Runs the program: reads the command line, runs one command, prints its error.
 pub(crate) fn main() -> ExitCode {
     let read = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error),
+        Err(error) => return report_usage_error(&error),
     };
     if let Some(Command::Worker { job }) = &cli.command {
         return run::worker(job);
@@ -72,15 +69,14 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// What is wrong with the command line; help is none of that.
-fn refuse(error: &clap::Error) -> ExitCode {
+/// Reports a command-line error; `--help` exits with 0.
+fn report_usage_error(error: &clap::Error) -> ExitCode {
     let _ = error.print();
     if !error.use_stderr() {
         return Exit::Done.into();
     }
-    let nothing_here = !Path::new("pipelines").exists();
-    if error.kind() == ErrorKind::MissingRequiredArgument && nothing_here {
-        eprintln!("\nThere is no pipelines/ here: `pipe init` writes a pipeline to start from.");
+    if error.kind() == ErrorKind::MissingRequiredArgument && !Path::new("pipelines").exists() {
+        eprintln!("\nThere is no directory `pipelines` here. `pipe init` writes a pipeline to start from.");
     }
     if wants_json() {
         let text = error.render().to_string();
@@ -90,17 +86,18 @@ fn refuse(error: &clap::Error) -> ExitCode {
     Exit::BadInput.into()
 }
 
-/// Asked of the words themselves: a command line that clap refuses may want it too.
+/// Returns whether `--json` was given. Reads the raw arguments, because clap may have refused them.
 fn wants_json() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
+/// Runs the command that was given.
 fn dispatch(cli: &Cli) -> Outcome {
     if cli.version {
         return version::version();
     }
     let Some(command) = &cli.command else {
-        return Err(Failure::bad_input("nothing to do; `pipe --help` lists the commands"));
+        return Err(Failure::bad_input("no command was given; `pipe --help` lists the commands"));
     };
     let project = Project::enter(&cli.global)?;
     match command {
@@ -140,13 +137,13 @@ fn dispatch(cli: &Cli) -> Outcome {
     }
 }
 
-/// A reader that went away (`pipe ... | head`) is not an error.
+/// Prints a value as JSON to standard output.
 fn print_json(value: &impl serde::Serialize) -> Outcome {
     let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
     print_text(&format!("{text}\n"))
 }
 
-/// Writes a result to a file that the user named, or to standard output for `-`.
+/// Writes a result to the file that the user named, and prints its path; `-` is standard output.
 fn write_result(path: &Path, text: &str) -> Outcome {
     if path == Path::new("-") {
         return print_text(text);
@@ -159,6 +156,7 @@ fn write_result(path: &Path, text: &str) -> Outcome {
     print_text(&format!("{}\n", path.display()))
 }
 
+/// Prints a result to standard output. A reader that went away (`pipe ... | head`) is not an error.
 fn print_text(text: &str) -> Outcome {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::args::{ColorChoice, Global};
 use super::console::Verbosity;
 use super::exit::{Exit, Failure};
-use super::text::Paint;
+use pipe_core::paint::Paint;
 use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline};
 use pipe_engine::spec::{self, Diagnostics, Request};
 use pipe_engine::store::{Store, StoreError};

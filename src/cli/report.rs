@@ -1,4 +1,4 @@
-//! `pipe report`: all that is known of a pipeline as one page: how it stands, what it gave, how to have it again.
+//! `pipe report`: writes one HTML page with the state of a pipeline, its results, and how to reproduce them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,13 @@ use super::args::ReportArgs;
 use super::asked::Asked;
 use super::cache::warn_of_damage;
 use super::exit::{Failure, Outcome};
-use super::history::Past;
+use super::history::PastRun;
 use super::look::{Survey, manifest};
 use super::project::Project;
+use super::variant_files::set_arguments;
 use super::{text, write_result};
 use pipe_core::kind::FILE;
+use pipe_core::quote;
 use pipe_engine::plan::{Why, key};
 use pipe_engine::runner::Outlook;
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
@@ -30,47 +32,49 @@ use pipe_stages::plot::SVG;
 use pipe_stages::report::Content;
 use pipe_stages::table::TABLE;
 
-/// Past runs that are listed.
-const RUNS: usize = 10;
+/// How many past runs are listed.
+const LISTED_RUNS: usize = 10;
 
+/// Runs `pipe report`.
 pub(super) fn report(project: &Project, args: &ReportArgs) -> Outcome {
     let file = Asked::file(&args.pipeline, args.file.as_ref())?;
     let survey = Survey::of(project, file.as_ref(), &args.pipeline, &[])?;
     let pipeline = survey.plan.pipeline();
     let runs = past_runs(&survey)?;
-    let page = Reported { survey: &survey, runs, set: &args.pipeline.set }.page()?;
+    let page = PipelineReport { survey: &survey, runs, set: &args.pipeline.set }.page()?;
     warn_of_damage(project, &survey.store);
     let default = || PathBuf::from(format!("results/{}.html", pipeline.name));
     write_result(&args.output.clone().unwrap_or_else(default), &page.render())
 }
 
-/// The newest runs of this pipeline.
-fn past_runs(survey: &Survey) -> Result<Vec<Past>, Failure> {
+/// Returns the newest runs of this pipeline.
+fn past_runs(survey: &Survey) -> Result<Vec<PastRun>, Failure> {
     let mut runs = Vec::new();
     for record in survey.store.runs()? {
-        let past = Past::read(&survey.store, record)?;
+        let past = PastRun::read(&survey.store, record)?;
         if past.pipeline() == survey.plan.pipeline().name {
             runs.push(past);
         }
-        if runs.len() == RUNS {
+        if runs.len() == LISTED_RUNS {
             break;
         }
     }
     Ok(runs)
 }
 
-struct Reported<'a> {
+/// Everything that the page is made of.
+struct PipelineReport<'a> {
     survey: &'a Survey,
-    runs: Vec<Past>,
+    runs: Vec<PastRun>,
     set: &'a [String],
 }
 
-impl Reported<'_> {
+impl PipelineReport<'_> {
     fn page(&self) -> Result<Page, Failure> {
         let pipeline = self.survey.plan.pipeline();
         let mut sections = vec![self.pipeline()];
         sections.extend(self.content()?.sections());
-        sections.extend([self.parameters(), self.past(), self.environment()].into_iter().flatten());
+        sections.extend([self.parameters(), self.runs(), self.environment()].into_iter().flatten());
         sections.push(self.reproduce());
         let lead = self.lead();
         Ok(Page { title: pipeline.name.clone(), lead, sections, ..Page::default() })
@@ -97,7 +101,8 @@ impl Reported<'_> {
         facts(entries)
     }
 
-    /// Relative to the project where it lies in it: a page is for other machines too.
+    /// Returns the path of the pipeline, relative to the project if possible, because the page is read on other
+    /// machines too.
     fn file(&self) -> PathBuf {
         let file = &self.survey.plan.pipeline().file;
         let here = std::env::current_dir().and_then(|here| here.canonicalize());
@@ -109,13 +114,13 @@ impl Reported<'_> {
         self.survey.instances().filter_map(|(_, instance, outlook)| Some((instance, manifest(outlook)?)))
     }
 
-    /// How an instance stands: what the cache says, and whether its last run failed.
+    /// Returns the status of an instance, from the cache and from the latest run, and a note.
     fn status(&self, index: InstanceIndex) -> (Status, String) {
         let outlook = &self.survey.outlooks[index.0];
         let (_, reason) = self.survey.words(outlook);
         let name = self.survey.name(index);
         let failed = self.runs.first().and_then(|past| {
-            past.ended().into_iter().find(|end| end.instance == name && end.outcome == "failed")
+            past.instances().into_iter().find(|end| end.instance == name && end.outcome == "failed")
         });
         match (outlook, failed) {
             (Outlook::Fresh(_) | Outlook::NotAsked, _) => (Status::Fresh, String::new()),
@@ -236,7 +241,7 @@ impl Reported<'_> {
         placed && !twice && ["csv", "tsv", "md", "svg", "png"].contains(&ending)
     }
 
-    /// Of each stage with several instances, the parameters in which they differ; of every stage, all of them.
+    /// Returns, for each stage with several instances, the parameters that differ; and all parameters of every stage.
     fn parameters(&self) -> Option<Section> {
         let mut section = Section::new("parameters", "Parameters");
         let mut stages: Vec<(&str, Vec<&Instance>)> = Vec::new();
@@ -266,8 +271,8 @@ impl Reported<'_> {
         (!section.content.is_empty()).then_some(section)
     }
 
-    fn past(&self) -> Option<Section> {
-        let row = |past: &Past| {
+    fn runs(&self) -> Option<Section> {
+        let row = |past: &PastRun| {
             let count = |outcome| {
                 let count = past.count(outcome);
                 Cell::number(count.to_string(), count as f64)
@@ -310,35 +315,38 @@ impl Reported<'_> {
         let together = |values: BTreeSet<&str>| values.into_iter().collect::<Vec<_>>().join("; ");
         section.add(facts(values.into_iter().map(|(name, values)| (name, together(values)))));
         let columns = ["stage", "key"].map(Column::text).to_vec();
-        let grid =
-            Grid { caption: "The key of each result, over all that it follows from".into(), columns, rows };
+        let grid = Grid {
+            caption: "The key of each result, which is a digest of everything that it depends on".into(),
+            columns,
+            rows,
+        };
         section.add(grid.html());
         (!grid.is_empty()).then_some(section)
     }
 
     fn reproduce(&self) -> Section {
-        let file = quoted(&self.file().to_string_lossy());
-        let set: String = self.set.iter().map(|set| format!(" --set {}", quoted(set))).collect();
+        let file = quote::shell(&self.file().to_string_lossy());
+        let set = set_arguments(self.set);
         let mut commands = String::new();
         if let Some(revision) = revision() {
             commands.push_str(&format!("git checkout {}\n", revision.split(' ').next().unwrap_or_default()));
         }
         commands.push_str(&format!(
             "pipe run {file}{set}            # computes what is not in the cache\n\
-             pipe plan {file}{set} --check   # exits with 0 if every result follows from code and data as they are\n\
+             pipe plan {file}{set} --check   # exits with 0 if every result is up to date with code and data\n\
              pipe report {file}{set}         # writes this page\n"
         ));
         let mut section = Section::new("reproduce", "How to reproduce this");
         section.add(el("p").text(
-            "Every result is kept under a key over the code's version, its parameters and the content of its inputs. \
-             In the project's directory:",
+            "Every result is stored under a key made of the version of the code, the parameters and the content of \
+             the inputs. Run these commands in the project directory:",
         ));
         section.add(el("pre").child(el("code").text(&commands)));
         section
     }
 }
 
-/// The parameters as they are in keys.
+/// Returns the parameters as they enter the key; those without a value are left out.
 fn params(instance: &Instance) -> BTreeMap<String, String> {
     let parts = key::parts(instance, &[]);
     let params = parts.iter().filter_map(|(name, value)| Some((name.strip_prefix("params.")?, value)));
@@ -348,6 +356,7 @@ fn params(instance: &Instance) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Returns a table of the parameters in which the instances of a stage differ.
 fn differing(stage: &str, instances: &[&Instance]) -> Option<Grid> {
     let all: Vec<BTreeMap<String, String>> = instances.iter().map(|instance| params(instance)).collect();
     let names: BTreeSet<&String> = all.iter().flat_map(|params| params.keys()).collect();
@@ -367,7 +376,7 @@ fn differing(stage: &str, instances: &[&Instance]) -> Option<Grid> {
     Some(Grid { caption: format!("Where the instances of {stage} differ"), columns, rows })
 }
 
-/// The commit that is checked out, where there is one, and whether files differ from it.
+/// Returns the commit that is checked out, and whether files differ from it; `None` outside of a git repository.
 fn revision() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output =
@@ -376,25 +385,5 @@ fn revision() -> Option<String> {
     };
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
     let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
-    Some(if changed.is_empty() { commit } else { format!("{commit} with changes that are not committed") })
-}
-
-/// As a shell takes it for one word.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn words_are_quoted_for_the_shell_where_they_need_it() {
-        let words = ["pipelines/a.yaml", "vars.seeds=[0, 1]", "it's", ""].map(quoted);
-        assert_eq!(words, ["pipelines/a.yaml", "'vars.seeds=[0, 1]'", r"'it'\''s'", "''"]);
-    }
+    Some(if changed.is_empty() { commit } else { format!("{commit} with uncommitted changes") })
 }

@@ -9,11 +9,11 @@ use super::asked::Asked;
 use super::console::{Console, Style, Verbosity};
 use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
-use super::leftover::settled;
-use super::live::{self, Live};
+use super::live::{self, LiveServer};
 use super::lock;
 use super::own_files;
 use super::project::{Project, select};
+use super::variant_files::normalised_overrides;
 use pipe_core::harness;
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::local::{LocalProcess, Programs};
@@ -27,7 +27,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     let mut options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
         keep_going: args.keep_going,
-        set: settled(&args.pipeline.set),
+        set: normalised_overrides(&args.pipeline.set),
         targets: if asked.stages.is_empty() { None } else { Some(select(&pipeline, &asked.stages)?) },
         until: select(&pipeline, &args.until)?,
         force: select(&pipeline, &args.force)?,
@@ -57,7 +57,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     let mut listen = |event| {
         console.show(&event);
         if let Some(live) = &live {
-            live.tell(&event);
+            live.send(&event);
         }
     };
     let summary =
@@ -81,9 +81,9 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
 }
 
 /// The address goes to standard error, as all that is no result.
-fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<Live, Failure> {
+fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<LiveServer, Failure> {
     let page = live::page(plan, selected);
-    let live = Live::start(port, &page).map_err(|error| {
+    let live = LiveServer::start(port, &page).map_err(|error| {
         let hint = if port == 0 { "" } else { "; `--serve` alone takes any port that is free" };
         Failure::bad_input(format!("cannot serve on port {port} of 127.0.0.1: {error}{hint}"))
     })?;

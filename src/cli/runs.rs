@@ -1,16 +1,17 @@
-//! `pipe runs`: what was run here, and what became of it.
+//! `pipe runs`: lists past runs, or shows one.
 
 use serde_json::{Value, json};
 
 use super::args::{RunsArgs, RunsCommand};
 use super::cache::warn_of_damage;
 use super::exit::{Exit, Outcome};
-use super::history::{self, Past};
-use super::leftover::arguments;
+use super::history::{self, PastRun};
 use super::project::Project;
 use super::table::Grid;
+use super::variant_files::set_arguments;
 use super::{print_json, print_text, text};
 
+/// Runs `pipe runs`.
 pub(super) fn runs(project: &Project, args: &RunsArgs) -> Outcome {
     match &args.command {
         None => list(project, args.limit, args.json),
@@ -21,13 +22,13 @@ pub(super) fn runs(project: &Project, args: &RunsArgs) -> Outcome {
 fn list(project: &Project, limit: usize, as_json: bool) -> Outcome {
     let store = project.store_to_read()?;
     let records = store.runs()?.into_iter().take(limit);
-    let runs: Vec<Past> = records.map(|record| Past::read(&store, record)).collect::<Result<_, _>>()?;
+    let runs: Vec<PastRun> = records.map(|record| PastRun::read(&store, record)).collect::<Result<_, _>>()?;
     warn_of_damage(project, &store);
     if as_json {
-        return print_json(&runs.iter().map(record).collect::<Vec<_>>());
+        return print_json(&runs.iter().map(run_json).collect::<Vec<_>>());
     }
     if runs.is_empty() {
-        eprintln!("nothing was run here yet");
+        project.status("nothing has been run here yet");
         return Ok(Exit::Done);
     }
     let mut grid = Grid::new(&[
@@ -46,14 +47,14 @@ fn list(project: &Project, limit: usize, as_json: bool) -> Outcome {
             count("failed"),
             count("skipped"),
             past.summary().map(|summary| text::duration(summary.seconds)).unwrap_or_default(),
-            arguments(past.set()).trim_start().to_owned(),
+            set_arguments(past.set()).trim_start().to_owned(),
         ]);
     }
     print_text(&grid.to_string())
 }
 
-/// What `--json` prints of one run.
-fn record(past: &Past) -> Value {
+/// Returns what `--json` prints about one run.
+fn run_json(past: &PastRun) -> Value {
     json!({
         "run": past.record.id,
         "started": past.record.started().map(|time| time.to_string()),
@@ -73,10 +74,10 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
     let store = project.store_to_read()?;
     let past = history::find(&store, word)?;
     warn_of_damage(project, &store);
-    let ended = past.ended();
+    let instances = past.instances();
     if as_json {
-        let mut shown = record(&past);
-        shown["stages"] = serde_json::to_value(&ended).map_err(anyhow::Error::from)?;
+        let mut shown = run_json(&past);
+        shown["stages"] = serde_json::to_value(&instances).map_err(anyhow::Error::from)?;
         return print_json(&shown);
     }
     let took = match past.summary() {
@@ -86,10 +87,10 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
     let name = project.paint_out.bold(past.pipeline());
     let with = match past.set() {
         [] => String::new(),
-        set => format!(", with{}", arguments(set)),
+        set => format!(", with{}", set_arguments(set)),
     };
     let mut grid = Grid::new(&["stage", "outcome", "took", "why"]).right_aligned(&[2]);
-    for end in ended {
+    for end in instances {
         let took = match (end.outcome, end.seconds) {
             ("computed", Some(seconds)) => text::duration(seconds),
             _ => String::new(),

@@ -1,4 +1,4 @@
-//! `pipe table`: the finished tables of a pipeline, in the terminal.
+//! `pipe table`: prints the finished tables of a pipeline.
 
 use std::fmt::Write as _;
 
@@ -14,30 +14,34 @@ use super::look::{Survey, manifest};
 use super::print_text;
 use super::project::{Project, select};
 use pipe_core::stage::StageKind;
+use pipe_core::suggest;
 use pipe_engine::spec::pipeline::InstanceIndex;
 use pipe_report::table::Table;
 use pipe_report::table::markdown::column_titles;
 use pipe_report::table::sheet::{Piece, Sheet, Text, lay_out};
 use pipe_stages::table::TableStage;
 
-/// Longer names are broken into lines.
+/// Longer row names are wrapped.
 const NAME_WIDTH: usize = 48;
 
+/// Runs `pipe table`.
 pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
     let asked = Asked::stages(&args.pipeline, args.file.as_ref(), args.stage.as_slice())?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
     let is_table = |&index: &InstanceIndex| survey.plan.instance(index).kind == TableStage::NAME;
     let tables: Vec<InstanceIndex> = survey.instances().map(|(index, ..)| index).filter(is_table).collect();
-    let wanted = match asked.stages.is_empty() {
-        true => tables.clone(),
-        false => select(survey.plan.pipeline(), &asked.stages)?.into_iter().filter(is_table).collect(),
+    let wanted = if asked.stages.is_empty() {
+        tables.clone()
+    } else {
+        select(survey.plan.pipeline(), &asked.stages)?.into_iter().filter(is_table).collect()
     };
     if wanted.is_empty() {
         let names: Vec<String> = tables.iter().map(|&index| survey.name(index)).collect();
-        let word = asked.stages.join(" ");
-        return Err(Failure::bad_input(match names.is_empty() {
-            true => "the pipeline has no `table` stage".to_owned(),
-            false => format!("`{word}` is no `table` stage; there is {}", names.join(", ")),
+        return Err(Failure::bad_input(match suggest::listed(names.iter().map(String::as_str)) {
+            None => "the pipeline has no `table` stage".to_owned(),
+            Some(names) => {
+                format!("`{}` is not a `table` stage; those are: {names}", asked.stages.join(" "))
+            }
         }));
     }
     let several = wanted.len() > 1;
@@ -66,7 +70,7 @@ pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
         }
         if args.format == TableFormat::Text {
             let table: Table = serde_json::from_slice(&content).map_err(anyhow::Error::from)?;
-            out.push_str(&terminal(&lay_out(&table)));
+            out.push_str(&render(&lay_out(&table)));
         } else {
             out.push_str(&String::from_utf8_lossy(&content));
         }
@@ -77,7 +81,8 @@ pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
     print_text(&out)
 }
 
-fn terminal(sheet: &Sheet) -> String {
+/// Returns a table for the terminal.
+fn render(sheet: &Sheet) -> String {
     let mut out = String::new();
     let mut caption: Vec<String> = sheet.caption.iter().map(|caption| plain(caption)).collect();
     caption.extend(sheet.legend.iter().map(text));
@@ -114,7 +119,8 @@ fn terminal(sheet: &Sheet) -> String {
     out
 }
 
-/// `tabled` counts colours as width, so best and second best are set in `**` and `__`, in colour or not.
+/// Returns the text of a cell. The best value is set in `**` and the second best in `__`, also on a colour terminal,
+/// because `tabled` counts escape codes as width.
 fn text(text: &Text) -> String {
     text.iter()
         .map(|piece| match piece {
@@ -133,13 +139,14 @@ fn text(text: &Text) -> String {
         .collect()
 }
 
-/// Nothing that would steer the terminal; text from right to left is kept from turning what is beside it.
+/// Replaces control characters, and isolates right-to-left text so that it does not reorder what is beside it.
 fn plain(text: &str) -> String {
-    let steers = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let shown: String = text.chars().map(|c| if steers(c) { ' ' } else { c }).collect();
-    let turns =
+    let is_control =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown: String = text.chars().map(|c| if is_control(c) { ' ' } else { c }).collect();
+    let is_right_to_left =
         |c: char| matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}');
-    if shown.contains(turns) { format!("\u{2068}{shown}\u{2069}") } else { shown }
+    if shown.contains(is_right_to_left) { format!("\u{2068}{shown}\u{2069}") } else { shown }
 }
 
 #[cfg(test)]
@@ -148,7 +155,7 @@ mod tests {
     use pipe_report::table::sheet::{Head, SheetRow};
 
     #[test]
-    fn columns_line_up_under_their_heads() {
+    fn columns_line_up_under_their_headings() {
         let word = |text: &str| vec![Piece::Text(text.to_owned())];
         let head = |text: Text, columns| Head { text, columns };
         let sheet = Sheet {
@@ -176,6 +183,6 @@ mod tests {
             legend: Vec::new(),
             notes: vec![vec![Piece::Oracle, Piece::Text(" Oracle.".into())]],
         };
-        insta::assert_snapshot!(terminal(&sheet));
+        insta::assert_snapshot!(render(&sheet));
     }
 }

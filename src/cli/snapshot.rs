@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::history::Past;
+use super::history::PastRun;
 use super::lock::stored;
 use pipe_core::digest::StageKey;
 use pipe_core::key::KeyParts;
@@ -35,9 +35,9 @@ impl Side {
     }
 
     /// Outputs that are never the same twice are left out, unless `volatile`.
-    pub(super) fn of_run(store: &Store, past: &Past, volatile: bool) -> Self {
+    pub(super) fn of_run(store: &Store, past: &PastRun, volatile: bool) -> Self {
         let mut side = Self::new(format!("{} ({}, {})", past.record.id, past.pipeline(), past.started()));
-        for ended in past.ended() {
+        for ended in past.instances() {
             let Some(key) = ended.key else { continue };
             match store.record(key) {
                 None => side.forgotten += 1,

@@ -6,7 +6,7 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
 
-/// Rows under a heading. Without rows it prints nothing.
+/// Rows under a heading. Prints nothing if there are no rows.
 pub(super) struct Grid {
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -14,6 +14,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
+    /// Creates a table without rows.
     pub(super) fn new(heading: &[&str]) -> Self {
         Self {
             heading: heading.iter().map(|cell| (*cell).to_owned()).collect(),
@@ -22,12 +23,13 @@ impl Grid {
         }
     }
 
-    /// Columns of numbers, by position.
+    /// Aligns these columns, counted from 0, to the right.
     pub(super) fn right_aligned(mut self, columns: &[usize]) -> Self {
         self.right = columns.to_vec();
         self
     }
 
+    /// Adds a row.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rows_no_heading() {
+    fn without_rows_there_is_no_heading() {
         assert_eq!(Grid::new(&["stage"]).to_string(), "");
     }
 }

@@ -1,8 +1,6 @@
-//! How durations, sizes and colours look, everywhere the same.
+//! Formats durations, sizes, counts and values in the same way in every command.
 
-use std::fmt::Write as _;
-
-/// `0.4 s`, `41 s`, `3 min 20 s`, `2 h 05 min`.
+/// Formats a duration: `0.4 s`, `41 s`, `3 min 20 s`, `2 h 05 min`.
 pub(super) fn duration(seconds: f64) -> String {
     if seconds < 0.0995 {
         format!("{:.0} ms", seconds * 1e3)
@@ -19,7 +17,7 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// `512 B`, `1.5 MB`: powers of ten, three digits.
+/// Formats a size: `512 B`, `1.5 MB`; powers of ten, three digits.
 pub(super) fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let mut value = count as f64;
@@ -36,14 +34,14 @@ pub(super) fn bytes(count: u64) -> String {
     }
 }
 
-/// `1 stage`, `3 stages`.
+/// Formats a number of things: `1 stage`, `3 stages`.
 pub(super) fn count(n: usize, noun: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
     format!("{n} {noun}{plural}")
 }
 
-/// A number as a person would write it: short, but never rounded to something else at 4 digits.
-pub(super) fn figure(value: f64) -> String {
+/// Formats a metric's value with four decimals; very large and very small ones in scientific notation.
+pub(super) fn value(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e15 {
         return format!("{value:.0}");
     }
@@ -51,48 +49,12 @@ pub(super) fn figure(value: f64) -> String {
     if (1e-3..1e6).contains(&magnitude) { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
-/// Terminal colours, or none of them.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Paint(pub bool);
-
-impl Paint {
-    fn wrap(self, code: &str, text: &str) -> String {
-        let mut out = String::with_capacity(text.len() + 9);
-        if self.0 {
-            let _ = write!(out, "\x1b[{code}m{text}\x1b[0m");
-        } else {
-            out.push_str(text);
-        }
-        out
-    }
-
-    pub(super) fn bold(self, text: &str) -> String {
-        self.wrap("1", text)
-    }
-
-    pub(super) fn dim(self, text: &str) -> String {
-        self.wrap("2", text)
-    }
-
-    pub(super) fn red(self, text: &str) -> String {
-        self.wrap("1;31", text)
-    }
-
-    pub(super) fn green(self, text: &str) -> String {
-        self.wrap("32", text)
-    }
-
-    pub(super) fn yellow(self, text: &str) -> String {
-        self.wrap("33", text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn durations_read_like_speech() {
+    fn a_duration_has_one_or_two_units() {
         let texts = [0.004, 0.25, 9.96, 59.6, 61.0, 3599.9, 7500.0].map(duration);
         assert_eq!(texts, ["4 ms", "0.2 s", "10 s", "1 min 00 s", "1 min 01 s", "1 h 00 min", "2 h 05 min"]);
     }
@@ -104,8 +66,8 @@ mod tests {
     }
 
     #[test]
-    fn without_colour_text_is_left_alone() {
-        assert_eq!(Paint(false).red("x"), "x");
-        assert_eq!(Paint(true).red("x"), "\x1b[1;31mx\x1b[0m");
+    fn values_have_four_decimals_unless_they_are_whole_or_extreme() {
+        let texts = [0.41237, 3.0, -0.5, 0.00001234, 12_345_678.5].map(value);
+        assert_eq!(texts, ["0.4124", "3", "-0.5000", "1.234e-5", "1.235e7"]);
     }
 }

@@ -1,4 +1,4 @@
-//! `pipe --version`: this program, and the worker that it would start.
+//! `pipe --version`: prints the versions of `pipe` and of the worker that it starts.
 
 use std::process::Command;
 
@@ -6,16 +6,17 @@ use super::exit::{Exit, Outcome};
 use super::print_text;
 use pipe_engine::runner::local::worker_program;
 
+/// Runs `pipe --version`.
 pub(super) fn version() -> Outcome {
     let worker = match worker_program(&std::env::current_exe()?) {
-        None => "pipe-worker not found beside pipe nor in PATH; `make build` builds both".to_owned(),
+        None => "pipe-worker was found neither beside pipe nor in PATH; `make build` builds both".to_owned(),
         Some(program) => match Command::new(&program).arg("--version").output() {
             Ok(output) if output.status.success() => {
                 String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
             }
             Ok(output) => {
-                let complaint = String::from_utf8_lossy(&output.stderr);
-                format!("pipe-worker does not start: {}", complaint.trim_end())
+                let message = String::from_utf8_lossy(&output.stderr);
+                format!("pipe-worker does not start: {}", message.trim_end())
             }
             Err(error) => format!("pipe-worker does not start: {error}"),
         },

@@ -1,4 +1,4 @@
-//! Events on their way from the run to any number of readers.
+//! A list of events that the run appends to and any number of browsers read from.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,39 +6,44 @@ use std::time::{Duration, Instant};
 
 use pipe_engine::runner::event::Event;
 
+/// The events of a run.
 #[derive(Default)]
 pub(super) struct Feed {
-    state: Mutex<State>,
-    news: Condvar,
+    state: Mutex<FeedState>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    /// Everything but progress, as JSON.
-    told: Vec<Arc<str>>,
-    /// Of progress only the newest is kept, with the number of the news that brought it.
+struct FeedState {
+    /// All events except progress, as JSON.
+    events: Vec<Arc<str>>,
+    /// The newest progress of each instance, with the number of the event.
     progress: BTreeMap<String, (u64, Arc<str>)>,
+    /// How many events were pushed, progress included.
     number: u64,
     ended: bool,
     readers: usize,
 }
 
-/// One reader's place.
-pub(super) struct Reader<'a> {
+/// The position of one reader in the feed.
+pub(super) struct FeedReader<'a> {
     feed: &'a Feed,
-    told: usize,
+    events: usize,
     number: u64,
 }
 
-pub(super) enum News {
-    Lines(Vec<Arc<str>>),
-    /// Nothing happened for as long as the reader would wait.
+/// What a reader gets.
+pub(super) enum Received {
+    Events(Vec<Arc<str>>),
+    /// There was no event within the timeout.
     Nothing,
+    /// The run is over and all events were read.
     End,
 }
 
 impl Feed {
-    pub(super) fn tell(&self, event: &Event) {
+    /// Appends an event.
+    pub(super) fn push(&self, event: &Event) {
         let Ok(json) = serde_json::to_string(event) else { return };
         let json: Arc<str> = json.into();
         let mut state = self.lock();
@@ -52,63 +57,63 @@ impl Feed {
                 if let Event::Done { instance, .. } | Event::Failed { instance, .. } = event {
                     state.progress.remove(instance);
                 }
-                state.told.push(json);
+                state.events.push(json);
             }
         }
-        self.news.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Nothing more will come. Waits for readers to have heard everything, but not long.
-    pub(super) fn end(&self, patience: Duration) {
-        let deadline = Instant::now() + patience;
+    /// Marks the end, and waits until all readers are gone or the timeout is over.
+    pub(super) fn end(&self, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
         let mut state = self.lock();
         state.ended = true;
-        self.news.notify_all();
+        self.changed.notify_all();
         while state.readers > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            state = self.news.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// From the beginning.
-    pub(super) fn reader(&self) -> Reader<'_> {
+    /// Returns a reader that starts at the first event.
+    pub(super) fn reader(&self) -> FeedReader<'_> {
         self.lock().readers += 1;
-        Reader { feed: self, told: 0, number: 0 }
+        FeedReader { feed: self, events: 0, number: 0 }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FeedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Reader<'_> {
-    /// What happened since the last call.
-    pub(super) fn next(&mut self, patience: Duration) -> News {
+impl FeedReader<'_> {
+    /// Returns the events since the last call; waits for one until the timeout is over.
+    pub(super) fn next(&mut self, timeout: Duration) -> Received {
         let state = self.feed.lock();
-        let waiting = |state: &mut State| !state.ended && state.number == self.number;
+        let waiting = |state: &mut FeedState| !state.ended && state.number == self.number;
         let (state, _) = self
             .feed
-            .news
-            .wait_timeout_while(state, patience, waiting)
+            .changed
+            .wait_timeout_while(state, timeout, waiting)
             .unwrap_or_else(PoisonError::into_inner);
         if state.number == self.number {
-            return if state.ended { News::End } else { News::Nothing };
+            return if state.ended { Received::End } else { Received::Nothing };
         }
-        let mut lines: Vec<Arc<str>> = state.told[self.told..].to_vec();
+        let mut lines: Vec<Arc<str>> = state.events[self.events..].to_vec();
         let fresh = state.progress.values().filter(|(number, _)| *number > self.number);
         lines.extend(fresh.map(|(_, json)| Arc::clone(json)));
-        (self.told, self.number) = (state.told.len(), state.number);
-        News::Lines(lines)
+        (self.events, self.number) = (state.events.len(), state.number);
+        Received::Events(lines)
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for FeedReader<'_> {
     fn drop(&mut self) {
         self.feed.lock().readers -= 1;
-        self.feed.news.notify_all();
+        self.feed.changed.notify_all();
     }
 }
 
@@ -125,38 +130,38 @@ mod tests {
         Event::Metric { instance: "a".into(), name: "f1".into(), value }
     }
 
-    fn lines(reader: &mut Reader) -> Vec<String> {
+    fn lines(reader: &mut FeedReader) -> Vec<String> {
         match reader.next(Duration::ZERO) {
-            News::Lines(lines) => lines.iter().map(|line| line.to_string()).collect(),
+            Received::Events(lines) => lines.iter().map(|line| line.to_string()).collect(),
             _ => Vec::new(),
         }
     }
 
     #[test]
-    fn a_reader_hears_every_event_once_and_only_the_newest_progress() {
+    fn a_reader_gets_every_event_once_and_only_the_newest_progress() {
         let feed = Feed::default();
         let mut early = feed.reader();
-        feed.tell(&metric(1.0));
+        feed.push(&metric(1.0));
         assert_eq!(lines(&mut early).len(), 1);
         for done in 0..1000 {
-            feed.tell(&progress(done));
+            feed.push(&progress(done));
         }
-        feed.tell(&metric(2.0));
-        let heard = lines(&mut early);
-        assert_eq!(heard.len(), 2, "{heard:?}");
-        assert!(heard[0].contains("2.0") && heard[1].contains("999"), "{heard:?}");
-        assert!(matches!(early.next(Duration::ZERO), News::Nothing));
-        assert_eq!(lines(&mut feed.reader()).len(), 3, "who comes late hears it all");
+        feed.push(&metric(2.0));
+        let received = lines(&mut early);
+        assert_eq!(received.len(), 2, "{received:?}");
+        assert!(received[0].contains("2.0") && received[1].contains("999"), "{received:?}");
+        assert!(matches!(early.next(Duration::ZERO), Received::Nothing));
+        assert_eq!(lines(&mut feed.reader()).len(), 3, "a late reader gets all events");
     }
 
     #[test]
     fn the_end_comes_after_the_last_event() {
         let feed = Feed::default();
         let mut reader = feed.reader();
-        feed.tell(&metric(1.0));
+        feed.push(&metric(1.0));
         feed.end(Duration::ZERO);
         assert_eq!(lines(&mut reader).len(), 1);
-        assert!(matches!(reader.next(Duration::from_secs(60)), News::End));
+        assert!(matches!(reader.next(Duration::from_secs(60)), Received::End));
         drop(reader);
         feed.end(Duration::from_secs(60));
     }

@@ -1,13 +1,12 @@
-//! `pipe run --serve`: the run as it goes, on a page for a browser on this machine.
+//! `pipe run --serve`: shows the run on a web page, for a browser on this machine.
 //!
-//! The run only appends to a [`Feed`]; whoever reads, and however slowly, it never waits for them.
+//! The run only appends to a [`Feed`], so it never waits for a slow browser.
 
 mod feed;
 mod page;
 mod request;
 mod server;
 
-use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +18,17 @@ use pipe_engine::runner::event::Event;
 use pipe_report::page::Page;
 use server::Server;
 
-/// How long readers may take to hear of the end.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the program waits at the end for open pages to receive the last events.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
 
-pub(super) struct Live {
+/// A server that shows a run.
+pub(super) struct LiveServer {
     feed: Arc<Feed>,
     url: String,
 }
 
-impl Live {
-    /// Listens on the loopback address only. Port 0: any that is free.
+impl LiveServer {
+    /// Starts the server on the loopback address only. Port 0 takes any free port.
     pub(super) fn start(port: u16, page: &Page) -> std::io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
         let port = listener.local_addr()?.port();
@@ -41,24 +41,25 @@ impl Live {
         Ok(Self { feed, url })
     }
 
-    /// It holds the token that whoever looks at the page needs.
+    /// Returns the URL of the page. It contains the secret token.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    pub(super) fn tell(&self, event: &Event) {
-        self.feed.tell(event);
+    /// Sends an event to every open page.
+    pub(super) fn send(&self, event: &Event) {
+        self.feed.push(event);
     }
 
-    /// Waits a moment, so that open pages hear how the run ended.
+    /// Waits a moment, so that open pages receive the last events.
     pub(super) fn end(self) {
-        self.feed.end(FAREWELL);
+        self.feed.end(LAST_EVENTS);
     }
 }
 
-/// 128 bits that nobody can guess.
+/// Returns 128 random bits in hexadecimal.
 fn token() -> std::io::Result<String> {
     let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -1,4 +1,4 @@
-//! The page that a run is watched on, as it is before anything has happened.
+//! The web page of a run, as it is before the first event.
 
 use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::InstanceIndex;
@@ -8,11 +8,12 @@ use pipe_report::page::html::{Html, el};
 use pipe_report::page::status::Status;
 use pipe_report::page::{Live, Page, Section};
 
+/// Returns the page of a run of the selected instances.
 pub(crate) fn page(plan: &Plan, selected: &[bool]) -> Page {
     let pipeline = plan.pipeline();
-    let asked: Vec<usize> = (0..plan.len()).filter(|&index| selected[index]).collect();
-    let place = |index: usize| asked.iter().position(|&other| other == index);
-    let node = |&index: &usize| {
+    let selected_indices: Vec<usize> = (0..plan.len()).filter(|&index| selected[index]).collect();
+    let position = |index: usize| selected_indices.iter().position(|&other| other == index);
+    let to_node = |&index: &usize| {
         let instance = &pipeline.instances[index];
         Node {
             name: instance.id.to_string(),
@@ -20,24 +21,27 @@ pub(crate) fn page(plan: &Plan, selected: &[bool]) -> Page {
             kind: instance.kind.to_owned(),
             status: Status::Waiting,
             took: None,
-            needs: plan.dependencies(InstanceIndex(index)).filter_map(|need| place(need.0)).collect(),
+            needs: plan.dependencies(InstanceIndex(index)).filter_map(|need| position(need.0)).collect(),
         }
     };
-    let nodes: Vec<Node> = asked.iter().map(node).collect();
+    let nodes: Vec<Node> = selected_indices.iter().map(to_node).collect();
     let mut graph = Section::new("pipeline", "Pipeline");
     graph.add(dag::draw(&nodes));
-    let row = |node: &Node| {
+    let to_row = |node: &Node| {
         let waiting = Cell::status(node.status.word(), node.status.word());
         let cells = vec![Cell::text(&node.name), Cell::text(&node.kind), waiting, Cell::text("")];
         Row::plain(cells).about(&node.name)
     };
     let columns = ["stage", "kind", "state", "progress"].map(Column::text).to_vec();
-    let grid = Grid { caption: "Stages".into(), columns, rows: nodes.iter().map(row).collect() };
+    let grid = Grid { caption: "Stages".into(), columns, rows: nodes.iter().map(to_row).collect() };
     graph.add(grid.html());
     let mut curves = Section::new("curves", "Learning curves");
     curves.add(el("div").class("curves").attr("id", "curves-drawn"));
     let lead = Html::from(
-        el("p").attr("id", "said").attr("role", "status").text("This page needs scripts to follow the run."),
+        el("p")
+            .attr("id", "said")
+            .attr("role", "status")
+            .text("This page needs JavaScript to follow the run."),
     );
     Page { title: pipeline.name.clone(), lead, sections: vec![graph, curves], live: Live::Yes }
 }

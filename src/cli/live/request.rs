@@ -1,6 +1,6 @@
-//! What a browser asks for, and whether it may have it.
+//! Parses an HTTP request and decides what it may have.
 
-/// The head of a request: all of it that matters here.
+/// The parts of a request's head that matter here.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Request<'a> {
     method: &'a str,
@@ -8,15 +8,17 @@ pub(super) struct Request<'a> {
     host: &'a str,
 }
 
+/// The response to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum Response {
     Page,
     Events,
+    /// An error, with this status line.
     Refused(&'static str),
 }
 
 impl<'a> Request<'a> {
-    /// `None` if this is no request, or one that is not clear about its host.
+    /// Parses the head of a request. Returns `None` if it is malformed or does not have exactly one host.
     pub(super) fn parse(head: &'a str) -> Option<Self> {
         let mut lines = head.split("\r\n");
         let mut words = lines.next()?.split(' ');
@@ -33,26 +35,27 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The host is looked at first: a page elsewhere whose name was made to lead here (DNS rebinding) sends its own.
-    pub(super) fn judge(&self, token: &str, port: u16) -> Answer {
+    /// Decides on the response. The host is checked first, against DNS rebinding: a foreign page whose name was
+    /// pointed at this machine sends its own host.
+    pub(super) fn response(&self, token: &str, port: u16) -> Response {
         let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         if !ours.iter().any(|host| host == self.host) {
-            return Answer::Refused("421 Misdirected Request");
+            return Response::Refused("421 Misdirected Request");
         }
         if self.method != "GET" {
-            return Answer::Refused("405 Method Not Allowed");
+            return Response::Refused("405 Method Not Allowed");
         }
         let path = self.target.strip_prefix('/').and_then(|path| path.split_once('/'));
         match path {
-            Some((given, "")) if same(given, token) => Answer::Page,
-            Some((given, "events")) if same(given, token) => Answer::Events,
-            _ => Answer::Refused("404 Not Found"),
+            Some((given, "")) if is_equal(given, token) => Response::Page,
+            Some((given, "events")) if is_equal(given, token) => Response::Events,
+            _ => Response::Refused("404 Not Found"),
         }
     }
 }
 
-/// Takes as long whichever character differs.
-fn same(given: &str, token: &str) -> bool {
+/// Compares in constant time.
+fn is_equal(given: &str, token: &str) -> bool {
     let differing = given.bytes().zip(token.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b));
     given.len() == token.len() && differing == 0
 }
@@ -63,19 +66,23 @@ mod tests {
 
     use super::*;
 
-    fn judge(method: &str, target: &str, host: &str) -> Answer {
+    fn response(method: &str, target: &str, host: &str) -> Response {
         let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\n\r\n");
-        Request::parse(&head).unwrap().judge("c0ffee", 8080)
+        Request::parse(&head).unwrap().response("c0ffee", 8080)
     }
 
     #[test]
-    fn only_the_page_and_its_events_are_there_and_only_with_the_token() {
-        assert_eq!(judge("GET", "/c0ffee/", "127.0.0.1:8080"), Answer::Page);
-        assert_eq!(judge("GET", "/c0ffee/events", "localhost:8080"), Answer::Events);
+    fn only_the_page_and_its_events_are_served_and_only_with_the_token() {
+        assert_eq!(response("GET", "/c0ffee/", "127.0.0.1:8080"), Response::Page);
+        assert_eq!(response("GET", "/c0ffee/events", "localhost:8080"), Response::Events);
         for target in
             ["/", "/c0ffe/", "/c0ffef/", "/c0ffee", "/c0ffee/../", "/c0ffee/x", "/c0ffee/?", "c0ffee/", "//"]
         {
-            assert_eq!(judge("GET", target, "127.0.0.1:8080"), Answer::Refused("404 Not Found"), "{target}");
+            assert_eq!(
+                response("GET", target, "127.0.0.1:8080"),
+                Response::Refused("404 Not Found"),
+                "{target}"
+            );
         }
     }
 
@@ -89,13 +96,20 @@ mod tests {
             "127.0.0.1:8080.evil.example",
             "",
         ] {
-            assert_eq!(judge("GET", "/c0ffee/", host), Answer::Refused("421 Misdirected Request"), "{host}");
+            assert_eq!(
+                response("GET", "/c0ffee/", host),
+                Response::Refused("421 Misdirected Request"),
+                "{host}"
+            );
         }
-        assert_eq!(judge("POST", "/c0ffee/", "localhost:8080"), Answer::Refused("405 Method Not Allowed"));
+        assert_eq!(
+            response("POST", "/c0ffee/", "localhost:8080"),
+            Response::Refused("405 Method Not Allowed")
+        );
     }
 
     #[test]
-    fn an_unclear_request_is_none() {
+    fn a_malformed_request_is_refused() {
         for head in [
             "",
             "GET /\r\n\r\n",
@@ -111,9 +125,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_the_token_opens(target in "[ -~]{0,40}") {
+        fn no_other_path_is_served(target in "[ -~]{0,40}") {
             prop_assume!(!target.contains("c0ffee") && !target.contains(' ') && !target.is_empty());
-            prop_assert_eq!(judge("GET", &target, "127.0.0.1:8080"), Answer::Refused("404 Not Found"));
+            prop_assert_eq!(response("GET", &target, "127.0.0.1:8080"), Response::Refused("404 Not Found"));
         }
     }
 }

@@ -1,4 +1,7 @@
-//! A server for one page and its events. Answers are complete or closed; nothing is kept alive.
+//! An HTTP server for one page and its stream of events. It closes every connection after one response.
+//!
+//! Written by hand because it is smaller than its tests: `tiny_http` would replace about 60 lines, and the checks of
+//! token, host and policy would stay.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,18 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::feed::{Feed, News};
-use super::request::{Answer, Request};
+use super::feed::{Feed, Received};
+use super::request::{Request, Response};
 
-/// Connections at once; a browser needs two.
-const CONNECTIONS: usize = 32;
-const HEAD: usize = 8 << 10;
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A silent stream says something this often, so that a reader that went away is noticed.
-const ALIVE: Duration = Duration::from_secs(10);
-/// Events go out in bundles, at most this often.
-const BUNDLE: Duration = Duration::from_millis(100);
+/// How many connections may be open at once; a browser needs two.
+const MOST_CONNECTIONS: usize = 32;
+/// The largest head of a request.
+const LARGEST_HEAD: usize = 8 << 10;
+/// How long reading or writing may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a comment is sent while there are no events, so that a closed connection is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Events are sent in batches, at most this often.
+const BATCH: Duration = Duration::from_millis(100);
 
+/// The page, its events, and who may read them.
 pub(super) struct Server {
     pub feed: Arc<Feed>,
     pub html: String,
@@ -27,49 +33,49 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Until the process ends.
+    /// Serves until the process ends.
     pub(super) fn run(self, listener: &TcpListener) {
         let server = Arc::new(self);
         let open = Arc::new(AtomicUsize::new(0));
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
-                std::thread::sleep(BUNDLE);
+                std::thread::sleep(BATCH);
                 continue;
             };
-            if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+            if open.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
                 open.fetch_sub(1, Ordering::Relaxed);
                 continue;
             }
             let (server, count) = (Arc::clone(&server), Arc::clone(&open));
-            let answer = move || {
-                // A browser that went away is no error.
-                let _ = server.answer(stream);
+            let respond = move || {
+                // A browser that closed the connection is not an error.
+                let _ = server.respond(stream);
                 count.fetch_sub(1, Ordering::Relaxed);
             };
-            if std::thread::Builder::new().name("live reader".to_owned()).spawn(answer).is_err() {
+            if std::thread::Builder::new().name("live reader".to_owned()).spawn(respond).is_err() {
                 open.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }
 
-    fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+    fn respond(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let head = read_head(&mut stream)?;
         let request = std::str::from_utf8(&head).ok().and_then(Request::parse);
         match request
-            .map_or(Answer::Refused("400 Bad Request"), |request| request.judge(&self.token, self.port))
+            .map_or(Response::Refused("400 Bad Request"), |request| request.response(&self.token, self.port))
         {
-            Answer::Page => {
+            Response::Page => {
                 let head = self.head("200 OK", "text/html; charset=utf-8", Some(self.html.len()));
                 stream.write_all(head.as_bytes())?;
                 stream.write_all(self.html.as_bytes())
             }
-            Answer::Events => {
+            Response::Events => {
                 stream.write_all(self.head("200 OK", "text/event-stream", None).as_bytes())?;
                 self.stream(&mut stream)
             }
-            Answer::Refused(status) => {
+            Response::Refused(status) => {
                 stream.write_all(self.head(status, "text/plain; charset=utf-8", Some(0)).as_bytes())
             }
         }
@@ -88,13 +94,13 @@ impl Server {
     fn stream(&self, stream: &mut TcpStream) -> std::io::Result<()> {
         let mut reader = self.feed.reader();
         loop {
-            match reader.next(ALIVE) {
-                News::End => return Ok(()),
-                News::Nothing => stream.write_all(b": alive\n\n")?,
-                News::Lines(lines) => {
-                    let bundle: String = lines.iter().map(|line| format!("data: {line}\n\n")).collect();
-                    stream.write_all(bundle.as_bytes())?;
-                    std::thread::sleep(BUNDLE);
+            match reader.next(KEEP_ALIVE) {
+                Received::End => return Ok(()),
+                Received::Nothing => stream.write_all(b": alive\n\n")?,
+                Received::Events(events) => {
+                    let batch: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+                    stream.write_all(batch.as_bytes())?;
+                    std::thread::sleep(BATCH);
                 }
             }
         }
@@ -106,7 +112,7 @@ fn read_head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut part = [0; 1024];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
         let length = stream.read(&mut part)?;
-        if length == 0 || head.len() + length > HEAD {
+        if length == 0 || head.len() + length > LARGEST_HEAD {
             return Err(ErrorKind::InvalidData.into());
         }
         head.extend_from_slice(&part[..length]);

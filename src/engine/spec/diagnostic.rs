@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use serde::{Serialize, Serializer};
 use unicode_width::UnicodeWidthChar;
 
+use pipe_core::paint::Paint;
+
 use super::source::{Source, Sources, Span};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -134,7 +136,7 @@ impl Diagnostic {
 
     /// With its line of source, the way compilers show it. Ends with a line break.
     pub fn render(&self, color: bool) -> String {
-        let paint = Paint { color };
+        let paint = Paint(color);
         let mut out = String::new();
         let number = if self.line > 0 { self.line.to_string() } else { String::new() };
         let gutter = " ".repeat(number.len().max(1));
@@ -200,28 +202,6 @@ impl std::error::Error for Diagnostics {}
 /// Text from a file must not be able to steer the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
-struct Paint {
-    color: bool,
-}
-
-impl Paint {
-    fn with(&self, code: &str, text: &str) -> String {
-        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-
-    fn red(&self, text: &str) -> String {
-        self.with("1;31", text)
-    }
-
-    fn blue(&self, text: &str) -> String {
-        self.with("1;34", text)
-    }
-
-    fn bold(&self, text: &str) -> String {
-        self.with("1", text)
-    }
 }
 
 #[cfg(test)]

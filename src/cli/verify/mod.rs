@@ -1,0 +1,246 @@
+//! `pipe verify`: checks whether published results still follow from code, parameters and data.
+
+mod rerun;
+mod sandbox;
+mod twice;
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use rayon::prelude::*;
+use serde_json::json;
+
+use super::args::VerifyArgs;
+use super::exit::{Exit, Failure, Outcome};
+use super::lock::{parsed, planned, present, stored};
+use super::project::Project;
+use super::{print_json, print_text, text};
+use pipe_core::digest::BlobId;
+use pipe_core::paint::Paint;
+use pipe_engine::lock::difference::difference;
+use pipe_engine::lock::follow::follow;
+use pipe_engine::lock::junit::junit;
+use pipe_engine::lock::report::{Check, Outcome as CheckOutcome, Report};
+use pipe_engine::lock::{Lock, Record, path_of};
+use pipe_engine::plan::Plan;
+use pipe_engine::runner::local::worker_program;
+use pipe_engine::store::manifest::Stored;
+use pipe_engine::store::{Condition, Store};
+
+/// Runs `pipe verify`.
+pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
+    let plan = planned(project, &args.file)?;
+    let store = project.store_to_read()?;
+    let mut report = Report::default();
+    let wants_lock = args.lock || (!args.cache && args.rerun.is_none() && args.twice.is_none());
+    if wants_lock || args.cache || args.rerun.is_some() {
+        match read_lock(&plan) {
+            Err(missing) => report.checks.push(missing),
+            Ok(lock) => {
+                if wants_lock {
+                    report.checks.extend(static_checks(&plan, &lock, &store));
+                }
+                if args.cache {
+                    report.checks.extend(cache_checks(&lock, &store));
+                }
+                if let Some(selection) = &args.rerun {
+                    report.checks.extend(rerun::rerun(project, args, &lock, &store, selection)?);
+                }
+            }
+        }
+    }
+    if let Some(selection) = &args.twice {
+        let lock = read_lock(&plan).ok();
+        report.checks.extend(twice::twice(project, args, lock.as_ref(), &store, selection)?);
+    }
+    if let Some(path) = &args.junit {
+        let xml = junit(&report, &args.file.display().to_string());
+        std::fs::write(path, xml)
+            .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", path.display())))?;
+    }
+    if args.json {
+        print_json(&json!({ "outcome": report.outcome(), "checks": report.checks }))?;
+    } else {
+        print_text(&render(&report, &args.file, project.is_verbose(), project.paint_out))?;
+    }
+    Ok(match report.outcome() {
+        CheckOutcome::Same | CheckOutcome::NotChecked => Exit::Done,
+        CheckOutcome::Drift => Exit::StageFailed,
+        CheckOutcome::CannotTell => Exit::BadInput,
+        CheckOutcome::Damage => Exit::CacheDamage,
+    })
+}
+
+/// Reads the lock of a pipeline; a lock that is missing or unreadable is an undetermined check.
+fn read_lock(plan: &Plan) -> Result<Lock, Check> {
+    let file = &plan.pipeline().file;
+    let path = path_of(file);
+    let undetermined = |message: String| Check::cannot_tell("lock", &path.display().to_string(), message);
+    match parsed(&path) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(undetermined(format!("there is no lock; `pipe lock {}` writes it", file.display()))),
+        Err(flaw) => Err(undetermined(format!("it cannot be read: {flaw}"))),
+    }
+}
+
+/// Checks that the pipeline gives the recorded keys and that the placed files have the recorded content. Needs
+/// neither the data nor the cache.
+fn static_checks(plan: &Plan, lock: &Lock, store: &Store) -> Vec<Check> {
+    let mut checks = follow(plan, lock, &|path| present(store, path));
+    let checked: Vec<String> =
+        checks.iter().filter(|check| check.what == "file").map(|check| check.name.clone()).collect();
+    for (path, &blob) in lock.placed.iter().filter(|(path, _)| !checked.contains(path)) {
+        checks.push(check_placed_file(path, blob, lock, store));
+    }
+    checks.extend(check_libtorch(lock));
+    checks
+}
+
+fn check_placed_file(path: &str, blob: BlobId, lock: &Lock, store: &Store) -> Check {
+    let file = Path::new(path);
+    if file.symlink_metadata().is_err() {
+        return Check::new("file", path, CheckOutcome::NotChecked, "there is no such file");
+    }
+    let found = match store.digest_source(file) {
+        Ok(source) if source.blob == blob => return Check::same("file", path),
+        Ok(source) => source,
+        Err(error) => return Check::cannot_tell("file", path, error.to_string()),
+    };
+    let outputs = lock
+        .stages
+        .iter()
+        .flat_map(|(name, record)| record.outputs.iter().map(move |(output, locked)| (name, output, locked)));
+    let (expected, directory) = match outputs.into_iter().find(|(_, _, locked)| locked.blob == blob) {
+        Some((stage, output, locked)) => (format!("the output `{output}` of `{stage}`"), locked.directory),
+        None => ("what the lock records".to_owned(), false),
+    };
+    let message = format!("it is not {expected}: it was edited, or comes from another run");
+    let detail = if directory || found.directory {
+        None
+    } else {
+        let original = store.read(&Stored { blob, bytes: 0, directory }).ok();
+        original.and_then(|original| difference(&original, &std::fs::read(file).ok()?))
+    };
+    Check::drift("file", path, message).with_detail(detail.unwrap_or_default())
+}
+
+/// Returns a check if the lock has a result of another libtorch, which may or may not be the same with this one.
+///
+/// Starts the worker, which takes a while, only if the lock has results of libtorch at all.
+fn check_libtorch(lock: &Lock) -> Option<Check> {
+    let mut with_libtorch = lock
+        .stages
+        .iter()
+        .filter_map(|(name, record)| Some((name, record.class.word("libtorch")?)))
+        .peekable();
+    with_libtorch.peek()?;
+    let ours = worker_libtorch()?;
+    let (name, theirs) = with_libtorch.find(|(_, theirs)| *theirs != ours)?;
+    Some(Check::cannot_tell(
+        "stage",
+        name,
+        format!(
+            "it was computed with libtorch {theirs}, and this worker has {ours}; \
+             `pipe verify --rerun` computes it again and compares"
+        ),
+    ))
+}
+
+fn worker_libtorch() -> Option<String> {
+    let program = worker_program(&std::env::current_exe().ok()?)?;
+    let output = Command::new(program).arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let version = text.split_once("libtorch ")?.1;
+    Some(version.split([',', ')', ' ']).next()?.to_owned())
+}
+
+/// Reads and hashes everything in the cache that the lock names.
+fn cache_checks(lock: &Lock, store: &Store) -> Vec<Check> {
+    let records: Vec<(&String, &Record)> = lock.stages.iter().collect();
+    records.par_iter().map(|(name, record)| check_cached(name, record, store)).collect()
+}
+
+fn check_cached(name: &str, record: &Record, store: &Store) -> Check {
+    let (condition, manifest) = store.examine(record.key);
+    match condition {
+        Condition::Damaged(what) => Check::new("cache", name, CheckOutcome::Damage, what),
+        Condition::Missing(what) => Check::cannot_tell("cache", name, what),
+        Condition::Sound => {
+            let cached =
+                |output: &String| manifest.as_ref().and_then(|manifest| manifest.outputs.get(output));
+            let differing =
+                record.outputs.iter().find(|(output, locked)| cached(output) != Some(&stored(locked)));
+            match differing {
+                None => Check::same("cache", name),
+                Some((output, _)) => Check::drift(
+                    "cache",
+                    name,
+                    format!("the cache has another `{output}` than the lock records under the same key"),
+                ),
+            }
+        }
+    }
+}
+
+/// Returns the report for the terminal: one line per check that is worth one, and a summary.
+fn render(report: &Report, file: &Path, verbose: bool, paint: Paint) -> String {
+    let mut out = String::new();
+    for check in &report.checks {
+        let word = match check.outcome {
+            CheckOutcome::Same if check.message.is_empty() && !verbose => continue,
+            CheckOutcome::NotChecked if !verbose => continue,
+            CheckOutcome::Same => paint.green("same"),
+            CheckOutcome::NotChecked => paint.dim("not checked"),
+            CheckOutcome::CannotTell => paint.yellow("undetermined"),
+            CheckOutcome::Drift => paint.red("drift"),
+            CheckOutcome::Damage => paint.red("damage"),
+        };
+        let colon = if check.message.is_empty() { "" } else { ": " };
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{word}  {}{colon}{}", check.name, check.message);
+        for line in check.detail.lines() {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
+    let mut counts = vec![format!("{} same", report.count(CheckOutcome::Same))];
+    let others = [
+        (CheckOutcome::Drift, "drifted"),
+        (CheckOutcome::Damage, "damaged"),
+        (CheckOutcome::CannotTell, "undetermined"),
+        (CheckOutcome::NotChecked, "not checked"),
+    ];
+    for (outcome, word) in others {
+        let count = report.count(outcome);
+        if count > 0 {
+            counts.push(format!("{count} {word}"));
+        }
+    }
+    let checks = text::count(report.checks.len(), "check");
+    let _ = writeln!(out, "{}: {checks}: {}", file.display(), counts.join(", "));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_counts_every_outcome_and_lists_what_is_not_the_same() {
+        let report = Report {
+            checks: vec![
+                Check::same("stage", "data"),
+                Check::drift("stage", "fit", "params.lr changed").with_detail("-1\n+2".to_owned()),
+                Check::cannot_tell("stage", "table", "blob is missing"),
+                Check::new("file", "a.tex", CheckOutcome::NotChecked, "there is no such file"),
+            ],
+        };
+        let text = render(&report, Path::new("x.yaml"), false, Paint(false));
+        let expected = "drift  fit: params.lr changed\n    -1\n    +2\nundetermined  table: blob is missing\n\
+                        x.yaml: 4 checks: 1 same, 1 drifted, 1 undetermined, 1 not checked\n";
+        assert_eq!(text, expected);
+        let verbose = render(&report, Path::new("x.yaml"), true, Paint(false));
+        assert!(verbose.contains("same  data\n"), "{verbose}");
+        assert!(verbose.contains("not checked  a.tex: there is no such file\n"), "{verbose}");
+    }
+}

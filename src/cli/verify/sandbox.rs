@@ -1,0 +1,241 @@
+//! Throw-away runs in stores of their own, for comparison only. They write to neither the lock, nor the cache, nor a
+//! placed file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::cli::args::VerifyArgs;
+use crate::cli::console::{Console, Style};
+use crate::cli::data_files;
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::lock::stored;
+use crate::cli::project::Project;
+use crate::cli::run::stop_on_signals;
+use pipe_core::digest::StageKey;
+use pipe_engine::lock::compare::{Verdict, compare};
+use pipe_engine::lock::difference::difference;
+use pipe_engine::lock::{LockedOutput, Record};
+use pipe_engine::plan::Plan;
+use pipe_engine::runner::event::Event;
+use pipe_engine::runner::local::{LocalProcess, Programs};
+use pipe_engine::runner::{self, Options, Outlook, RunError, Stop, survey};
+use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
+use pipe_engine::store::Store;
+use pipe_engine::store::manifest::Manifest;
+use pipe_stages::command;
+
+/// The circumstances of a run that must not influence its results.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Conditions {
+    pub jobs: Option<usize>,
+    pub threads: Option<usize>,
+    pub perturbed: bool,
+}
+
+/// A finished run in a store of its own.
+pub(super) struct SandboxRun {
+    directory: PathBuf,
+    pub store: Store,
+    pub results: BTreeMap<InstanceIndex, Manifest>,
+    /// The instances whose results were copied into the store rather than computed.
+    pub copied: BTreeSet<InstanceIndex>,
+    failures: BTreeMap<String, String>,
+}
+
+impl SandboxRun {
+    /// Returns a sentence about why there is no result of an instance.
+    pub(super) fn failure(&self, instance: &str) -> String {
+        match self.failures.get(instance) {
+            Some(error) => format!("it could not be computed again: {error}"),
+            None => "it was not computed again because a stage that it needs failed".to_owned(),
+        }
+    }
+
+    /// Compares the recorded outputs of an instance, whose content is in `old_store`, with those of this run.
+    pub(super) fn compare(
+        &self,
+        instance: &Instance,
+        old: &Record,
+        old_store: &Store,
+        new: &Record,
+    ) -> BTreeMap<String, Verdict> {
+        let read = |of_new: bool, output: &LockedOutput| {
+            let store = if of_new { &self.store } else { old_store };
+            store.read(&stored(output)).ok()
+        };
+        compare(old.into(), new.into(), &instance.compare, &read)
+    }
+
+    /// Returns the paths of both versions of the outputs that differ, and a textual difference of small files.
+    pub(super) fn describe_differences(
+        &self,
+        verdicts: &BTreeMap<String, Verdict>,
+        old: &Record,
+        old_store: &Store,
+        new: &Record,
+    ) -> String {
+        let views = self.directory.join("views");
+        let mut lines = String::new();
+        for (output, _) in different(verdicts) {
+            let (Some(old), Some(new)) = (old.outputs.get(output), new.outputs.get(output)) else {
+                continue;
+            };
+            let old_path = old_store.artifact(&stored(old), &views.join("locked"));
+            let new_path = self.store.artifact(&stored(new), &views.join("again"));
+            let shown = |path: Result<PathBuf, _>| match path {
+                Ok(path) => path.display().to_string(),
+                Err(_) => "no longer in the cache".to_owned(),
+            };
+            lines.push_str(&format!("{output}: {}\n", shown(old_path)));
+            lines.push_str(&format!("{output} again: {}\n", shown(new_path)));
+            let is_small = |output: &LockedOutput| !output.directory && output.bytes < 1 << 20;
+            if is_small(old)
+                && is_small(new)
+                && let (Ok(old), Ok(new)) = (old_store.read(&stored(old)), self.store.read(&stored(new)))
+            {
+                lines.push_str(&difference(&old, &new).unwrap_or_default());
+            }
+        }
+        lines
+    }
+}
+
+/// Returns the outputs that differ, each with a sentence about how.
+pub(super) fn different(verdicts: &BTreeMap<String, Verdict>) -> impl Iterator<Item = (&String, &String)> {
+    verdicts.iter().filter_map(|(output, verdict)| match verdict {
+        Verdict::Different(how) => Some((output, how)),
+        _ => None,
+    })
+}
+
+/// A pipeline and a temporary directory to run it in.
+pub(super) struct Sandbox<'a> {
+    project: &'a Project,
+    /// The project's own store, which is only read.
+    cache: &'a Store,
+    pub plan: Plan,
+    pub jobs: usize,
+    stop: Stop,
+    root: tempfile::TempDir,
+}
+
+impl<'a> Sandbox<'a> {
+    /// Reads the pipeline and creates the temporary directory.
+    pub(super) fn new(project: &'a Project, args: &VerifyArgs, cache: &'a Store) -> Result<Self, Failure> {
+        let mut pipeline = project.load(&args.file, &[])?;
+        // Results for comparison are never placed.
+        pipeline.placements.clear();
+        // If data is missing, cached results may do; a stage that needs the data says so.
+        data_files::find(&mut pipeline, &project.data_dir);
+        let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+        let parent = args.scratch.clone().unwrap_or_else(|| project.cache_dir.clone());
+        let root = temporary_directory(&parent).map_err(|error| {
+            Failure::bad_input(format!(
+                "cannot create a directory in {}: {error}; choose another place with `--scratch DIR`",
+                parent.display()
+            ))
+        })?;
+        let stop = Stop::new();
+        stop_on_signals(&stop)?;
+        let jobs = args.jobs.unwrap_or_else(|| Options::default().jobs);
+        Ok(Self { project, cache, plan, jobs, stop, root })
+    }
+
+    /// Runs the targets in a new store, starting from results of the project's cache.
+    ///
+    /// `known` returns the key of an instance that is to be copied from the cache instead of computed.
+    pub(super) fn run(
+        &self,
+        label: &str,
+        targets: &[InstanceIndex],
+        known: &dyn Fn(InstanceIndex) -> Option<StageKey>,
+        conditions: &Conditions,
+    ) -> Result<SandboxRun, Failure> {
+        self.run_from(self.cache, label, targets, known, conditions)
+    }
+
+    /// Does the same as [`Self::run`], starting from results of another store.
+    pub(super) fn run_from(
+        &self,
+        from: &Store,
+        label: &str,
+        targets: &[InstanceIndex],
+        known: &dyn Fn(InstanceIndex) -> Option<StageKey>,
+        conditions: &Conditions,
+    ) -> Result<SandboxRun, Failure> {
+        let directory = self.root.path().join(label);
+        let store = Store::open(&directory)?;
+        let wanted = self.plan.only(targets);
+        let mut copied = BTreeMap::new();
+        for &index in self.plan.topological().iter().filter(|index| wanted[index.0]) {
+            if let Some(key) = known(index)
+                && store.adopt(key, from)?.is_some()
+            {
+                copied.insert(index, key);
+            }
+        }
+        let options = Options {
+            jobs: conditions.jobs.unwrap_or(self.jobs),
+            threads: conditions.threads,
+            last_first: conditions.perturbed,
+            keep_going: true,
+            targets: Some(targets.to_vec()),
+            known: copied,
+            ..Options::default()
+        };
+        let mut executor =
+            LocalProcess::new(Programs { pipe: std::env::current_exe()?, command: command::argv });
+        if conditions.perturbed {
+            executor = executor.perturbed();
+        }
+        let failures = self.execute(&store, &executor, &options, label)?;
+        let mut results = BTreeMap::new();
+        for (index, outlook) in survey(&self.plan, &store, &options).into_iter().enumerate() {
+            if let Outlook::Fresh(manifest) = outlook {
+                results.insert(InstanceIndex(index), *manifest);
+            }
+        }
+        let copied = options.known.into_keys().collect();
+        Ok(SandboxRun { directory, store, results, copied, failures })
+    }
+
+    /// Returns the errors of the instances that failed, by name.
+    fn execute(
+        &self,
+        store: &Store,
+        executor: &LocalProcess,
+        options: &Options,
+        label: &str,
+    ) -> Result<BTreeMap<String, String>, Failure> {
+        self.project.status(&format!("verify: {label}"));
+        let mut console = Console::new(Style::Lines, self.project.verbosity, self.project.paint);
+        let mut failures = BTreeMap::new();
+        let summary = runner::run(&self.plan, store, executor, options, &self.stop, &mut |event| {
+            if let Event::Failed { instance, error, will_retry: false, .. } = &event {
+                failures.insert(instance.clone(), error.clone());
+            }
+            console.show(&event);
+        });
+        let summary = summary.map_err(|error| match error {
+            RunError::Store(error) => Failure::from(error),
+            other => Failure::bad_input(other.to_string()),
+        })?;
+        if summary.interrupted {
+            return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was compared"));
+        }
+        Ok(failures)
+    }
+
+    /// Deletes the directory, or keeps it if the user should look at both sides of a difference.
+    pub(super) fn finish(self, keep: bool) {
+        if keep {
+            let kept: &Path = &self.root.keep();
+            self.project.status(&format!("both sides were kept for comparison: {}", kept.display()));
+        }
+    }
+}
+
+fn temporary_directory(parent: &Path) -> std::io::Result<tempfile::TempDir> {
+    std::fs::create_dir_all(parent)?;
+    tempfile::Builder::new().prefix("verify-").tempdir_in(parent)
+}
