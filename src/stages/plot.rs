@@ -92,7 +92,7 @@ const SOURCES: [(Source, ArtifactType); 4] = [
 
 impl StageKind for Plot {
     const NAME: &'static str = "plot";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const SUMMARY: &'static str = "Draws figures for a paper: SVG, PDF, and CSV with their data";
     const PROGRAM: Program = Program::Pipe;
 
