@@ -125,16 +125,9 @@ fn text(text: &Text) -> String {
     text.iter()
         .map(|piece| match piece {
             Piece::Text(text) => plain(text),
-            Piece::Number(number) => number.clone(),
             Piece::Best(number) => format!("**{number}**"),
             Piece::Second(number) => format!("__{number}__"),
-            Piece::PlusMinus => " ± ".to_owned(),
-            Piece::Oracle => "†".to_owned(),
-            Piece::Differs => "*".to_owned(),
-            Piece::Up => " ↑".to_owned(),
-            Piece::Down => " ↓".to_owned(),
-            Piece::Difference => "Δ".to_owned(),
-            Piece::Nothing => "–".to_owned(),
+            other => other.plain().to_owned(),
         })
         .collect()
 }

@@ -2,6 +2,7 @@
 //! other, and the interface of a stage kind.
 
 pub mod digest;
+pub mod escape;
 pub mod event;
 pub mod float;
 pub mod harness;

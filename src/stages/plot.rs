@@ -23,8 +23,8 @@ use pipe_ml::metric::curves::Curves;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::Record;
 use pipe_report::figure::kind::{FigureKind, Source};
-use pipe_report::figure::naming::{Axes, Naming};
-use pipe_report::figure::{self, Figure};
+use pipe_report::figure::naming::Axes;
+use pipe_report::figure::{Figure, FigureInputs};
 
 /// The artifact: an SVG image.
 pub const SVG: ArtifactType = "svg";
@@ -91,7 +91,7 @@ const SOURCES: [(Source, ArtifactType); 4] = [
 
 impl StageKind for Plot {
     const NAME: &'static str = "plot";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const SUMMARY: &'static str = "Draws figures for a paper: SVG, PDF, and CSV with their data";
     const PROGRAM: Program = Program::Pipe;
 
@@ -174,29 +174,16 @@ impl RunStage for Plot {
         let records = without_stage(records, Record::protocol);
         let curves: Vec<(Axes, Curves)> = self.read(work, Source::Curves)?;
         let curves = without_stage(curves, |curves| curves.protocol);
-        // One naming for all, so that a variant looks the same in every figure.
-        let of_histories = histories.iter().map(|(axes, _)| axes);
-        let of_records = records.iter().map(|(axes, _)| axes);
-        let runs: Vec<&Axes> =
-            of_histories.chain(of_records).chain(curves.iter().map(|(axes, _)| axes)).collect();
-        let naming = Naming::new(&runs, &self.mean_over, &self.names);
-        for name in naming.unused_names(&runs) {
+        let label_counts = if self.asks_for(Source::Data) { label_counts(work)? } else { Vec::new() };
+        let inputs = FigureInputs { histories, records, curves, label_counts };
+        let naming = inputs.naming(&self.mean_over, &self.names);
+        for name in naming.unused_names(&inputs.runs()) {
             work.warn(format!("`names` has `{name}`, but nothing is called so"));
         }
         let total = self.figures.len() as u64;
         for (done, &kind) in self.figures.iter().enumerate() {
             work.progress(done as u64, Some(total), "figures", kind.name());
-            let figure = match kind {
-                FigureKind::F1OverEpochs => figure::f1_over_epochs(&naming, &histories)?,
-                FigureKind::ThresholdWeights => figure::threshold_weights(&naming, &histories)?,
-                FigureKind::FinalF1 => figure::final_f1(&naming, &records)?,
-                FigureKind::OracleVersusHonest => figure::oracle_versus_honest(&naming, &records)?,
-                FigureKind::F1ByFrequency => figure::f1_by_frequency(&naming, &curves)?,
-                FigureKind::Reliability => figure::reliability(&naming, &curves)?,
-                FigureKind::PrecisionRecall => figure::precision_recall(&naming, &curves)?,
-                FigureKind::Thresholds => figure::thresholds(&naming, &curves)?,
-                FigureKind::LabelFrequency => figure::label_frequency(&label_counts(work)?),
-            };
+            let figure = inputs.draw(kind, &naming)?;
             write(work, kind, &figure)?;
         }
         work.progress(total, Some(total), "figures", "done");

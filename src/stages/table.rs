@@ -25,12 +25,13 @@ use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::Record;
 use pipe_ml::metric::registry::Metric;
 use pipe_report::table::build::build;
+use pipe_report::table::exporter::{self, EXPORTERS};
 use pipe_report::table::measured::{Measured, PART, PROTOCOL, protocol_name};
 use pipe_report::table::reference::{Reference, shipped_names};
 use pipe_report::table::request::{self, DEFAULT_DIGITS, Request};
+use pipe_report::table::sheet;
 use pipe_report::table::significance::{self, Correction};
 use pipe_report::table::term::Term;
-use pipe_report::table::{csv, latex, macros, markdown, sheet};
 
 /// The artifact: a [`pipe_report::table::Table`] as JSON.
 pub const TABLE: ArtifactType = "table";
@@ -127,14 +128,13 @@ impl StageKind for TableStage {
         let output = |name: &str, artifact, ending: &str| {
             OutputDecl::new(name, artifact, &format!("{}{ending}", self.name))
         };
-        vec![
-            output("tex", FILE, ".tex"),
-            output("standalone", FILE, "-standalone.tex"),
-            output("md", FILE, ".md"),
-            output("csv", FILE, ".csv"),
-            output("json", TABLE, ".json"),
-            output("macros", FILE, "-macros.tex"),
-        ]
+        EXPORTERS
+            .iter()
+            .map(|exporter| {
+                let artifact = if exporter.name == exporter::JSON.name { TABLE } else { FILE };
+                output(exporter.name, artifact, exporter.file_suffix)
+            })
+            .collect()
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -291,16 +291,8 @@ impl RunStage for TableStage {
             significance::test(&mut table, &settings, load)?;
         }
         let sheet = sheet::lay_out(&table);
-        let tex = latex::table(&table, &sheet);
-        for (output, text) in [
-            ("standalone", latex::standalone(&tex)),
-            ("tex", tex),
-            ("md", markdown::markdown(&sheet)),
-            ("csv", csv::csv(&table)),
-            ("json", table.json()),
-            ("macros", macros::macros(&table)),
-        ] {
-            std::fs::write(work.output(output)?, text)?;
+        for exporter in EXPORTERS {
+            std::fs::write(work.output(exporter.name)?, (exporter.export)(&table, &sheet))?;
         }
         Ok(())
     }

@@ -36,22 +36,10 @@ pub fn junit(report: &Report, suite: &str) -> String {
     xml
 }
 
-/// XML has no way to write most control characters, not even as references.
+/// Escapes text for XML. Line ends and tabs would be lost in attributes, so they become references.
 fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' => escaped.push_str("&#10;"),
-            '\t' => escaped.push_str("&#9;"),
-            c if c.is_control() || ['\u{fffe}', '\u{ffff}'].contains(&c) => escaped.push('\u{fffd}'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
+    let escaped = pipe_core::escape::xml(text).replace(['\r', '\u{fffe}', '\u{ffff}'], "\u{fffd}");
+    escaped.replace('\n', "&#10;").replace('\t', "&#9;")
 }
 
 #[cfg(test)]

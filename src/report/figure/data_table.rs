@@ -1,55 +1,56 @@
-//! The numbers behind a figure, as CSV.
+//! The values that a figure shows, as CSV.
 
-use pipe_ml::metric::marked::{Marked, Protocol};
+use csv::{Terminator, WriterBuilder};
+use pipe_ml::metric::marked::Marked;
 
+use crate::table::measured::protocol_name;
+
+/// The values that a figure shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataTable {
     columns: Vec<String>,
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Vec<DataCell>>,
 }
 
+/// A field of a [`DataTable`].
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cell {
+pub enum DataCell {
     Text(String),
     Count(u64),
-    /// Empty where there is none, or none that is finite.
+    /// Written as an empty field if it is absent or not finite.
     Number(Option<f64>),
 }
 
-impl From<&str> for Cell {
+impl From<&str> for DataCell {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<u64> for Cell {
+impl From<u64> for DataCell {
     fn from(count: u64) -> Self {
         Self::Count(count)
     }
 }
 
-impl From<f64> for Cell {
+impl From<f64> for DataCell {
     fn from(number: f64) -> Self {
         Self::Number(Some(number))
     }
 }
 
-impl From<Option<f64>> for Cell {
+impl From<Option<f64>> for DataCell {
     fn from(number: Option<f64>) -> Self {
         Self::Number(number)
     }
 }
 
 impl DataTable {
-    /// Of what was measured: each row begins with its protocol.
-    pub fn of_results(columns: &[&str], rows: impl IntoIterator<Item = Marked<Vec<Cell>>>) -> Self {
-        let with_protocol = |row: Marked<Vec<Cell>>| {
+    /// Creates a table of measured values. Each row begins with its protocol.
+    pub fn of_results(columns: &[&str], rows: impl IntoIterator<Item = Marked<Vec<DataCell>>>) -> Self {
+        let with_protocol = |row: Marked<Vec<DataCell>>| {
             let (protocol, cells) = row.reveal();
-            let protocol = match protocol {
-                Protocol::Honest => "honest",
-                Protocol::Oracle => "oracle",
-            };
-            [Cell::from(protocol)].into_iter().chain(cells).collect()
+            [DataCell::from(protocol_name(protocol))].into_iter().chain(cells).collect()
         };
         Self {
             columns: ["protocol"].iter().chain(columns).map(|&name| name.to_owned()).collect(),
@@ -57,36 +58,37 @@ impl DataTable {
         }
     }
 
-    /// Of what was not measured on predictions, so that no protocol applies.
-    pub fn of_facts(columns: &[&str], rows: impl IntoIterator<Item = Vec<Cell>>) -> Self {
+    /// Creates a table of values that were not measured on predictions, so that no protocol applies.
+    pub fn of_facts(columns: &[&str], rows: impl IntoIterator<Item = Vec<DataCell>>) -> Self {
         let columns = columns.iter().map(|&name| name.to_owned()).collect();
         Self { columns, rows: rows.into_iter().collect() }
     }
 
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
+    /// Returns the table as CSV, with lines that end in LF.
     pub fn csv(&self) -> String {
-        let mut csv = self.columns.join(",") + "\n";
-        for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(Cell::csv).collect();
-            csv.push_str(&cells.join(","));
-            csv.push('\n');
+        let mut writer = WriterBuilder::new().terminator(Terminator::Any(b'\n')).from_writer(Vec::new());
+        let rows = self.rows.iter().map(|row| row.iter().map(DataCell::text).collect());
+        for fields in std::iter::once(self.columns.clone()).chain(rows) {
+            writer
+                .write_record(fields)
+                .expect("writing to memory cannot fail, and all rows are equally long");
         }
-        csv
+        let bytes = writer.into_inner().expect("writing to memory cannot fail");
+        String::from_utf8(bytes).expect("the fields are UTF-8")
     }
 }
 
-impl Cell {
-    fn csv(&self) -> String {
+impl DataCell {
+    fn text(&self) -> String {
         match self {
-            Self::Text(text) if text.contains([',', '"', '\n', '\r']) => {
-                format!("\"{}\"", text.replace('"', "\"\""))
-            }
             Self::Text(text) => text.clone(),
             Self::Count(count) => count.to_string(),
-            // The shortest text that gives the same number again.
+            // The shortest text that is read as the same number again. Adding zero turns -0 into 0.
             Self::Number(Some(number)) if number.is_finite() => format!("{}", number + 0.0),
             Self::Number(_) => String::new(),
         }
@@ -96,15 +98,16 @@ impl Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pipe_ml::metric::marked::Protocol;
 
     #[test]
-    fn awkward_cells_are_quoted_and_absent_ones_empty() {
+    fn special_characters_are_quoted_and_absent_values_are_empty() {
         let row = vec![
-            Cell::from("a,\"b\"\nc"),
-            Cell::from(3),
-            Cell::from(0.1),
-            Cell::from(f64::NAN),
-            Cell::from(None),
+            DataCell::from("a,\"b\"\nc"),
+            DataCell::from(3),
+            DataCell::from(0.1),
+            DataCell::from(f64::NAN),
+            DataCell::from(None),
         ];
         let table =
             DataTable::of_results(&["name", "n", "x", "y", "z"], [Marked::new(Protocol::Oracle, row)]);

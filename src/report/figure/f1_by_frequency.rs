@@ -1,23 +1,25 @@
-//! Whether the rare labels are found too: macro-F1 of labels that are about equally frequent in training.
+//! Macro-F1 of rare and of frequent labels: labels are grouped by their frequency in training.
 
 use std::collections::BTreeMap;
 
 use super::Figure;
-use super::chart::curves::{Chart, Curve, Line, Panel, values};
-use super::chart::scale::{Bounds, Scale};
-use super::data_table::{Cell, DataTable};
+use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
+use super::chart::scale::{AxisScale, Bounds};
+use super::data_table::{DataCell, DataTable};
 use super::naming::{Alike, Axes, Naming, summary};
 use pipe_ml::metric::curves::{Curves, FrequencyBin};
 use pipe_ml::metric::marked::Marked;
 
+/// The smallest and the largest number of training rows.
 type Bin = (u32, Option<u32>);
 
+/// Draws macro-F1 by the frequency of labels.
 pub fn f1_by_frequency(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.by_frequency.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
     let mut bins: Vec<Bin> =
         curves.iter().flat_map(|(_, curves)| curves.by_frequency.iter().map(bounds)).collect();
-    // A bin without an upper end is the last of those that begin where it does.
+    // A bin without an upper end comes after the other bins that start at the same number.
     bins.sort_unstable_by_key(|&(from, to)| (from, to.unwrap_or(u32::MAX)));
     bins.dedup();
 
@@ -26,35 +28,35 @@ pub fn f1_by_frequency(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Fig
         let (protocol, runs) = group.runs.as_ref().reveal();
         let mut by_bin: BTreeMap<usize, (Vec<f64>, u64)> = BTreeMap::new();
         for bin in runs.iter().flatten().filter(|bin| bin.labels > 0) {
-            let place = bins.iter().position(|known| *known == bounds(bin)).unwrap_or(0);
-            let (f1, labels) = by_bin.entry(place).or_default();
+            let index = bins.iter().position(|known| *known == bounds(bin)).unwrap_or(0);
+            let (f1, labels) = by_bin.entry(index).or_default();
             f1.push(bin.macro_f1);
             *labels = (*labels).max(bin.labels);
         }
         let mut curve = Curve::new(&group.name, group.style);
-        for (place, (f1, labels)) in by_bin {
+        for (index, (f1, labels)) in by_bin {
             let Some(spread) = summary(f1) else { continue };
-            let point = (place as f64, spread.mean);
+            let point = (index as f64, spread.mean);
             curve.markers.push(point);
             if let Some(std) = spread.standard_deviation {
                 let clamp = |value: f64| value.clamp(0.0, 1.0);
                 curve.whiskers.push((point.0, clamp(point.1 - std), clamp(point.1 + std)));
             }
-            let (from, to) = bins[place];
+            let (from, to) = bins[index];
             rows.push(Marked::new(
                 protocol,
                 vec![
-                    Cell::from(group.name.as_str()),
-                    Cell::from(u64::from(from)),
-                    to.map_or(Cell::Number(None), |to| Cell::from(u64::from(to))),
-                    Cell::from(labels),
-                    Cell::from(spread.mean),
-                    Cell::from(spread.standard_deviation),
-                    Cell::from(u64::from(spread.seeds)),
+                    DataCell::from(group.name.as_str()),
+                    DataCell::from(u64::from(from)),
+                    to.map_or(DataCell::Number(None), |to| DataCell::from(u64::from(to))),
+                    DataCell::from(labels),
+                    DataCell::from(spread.mean),
+                    DataCell::from(spread.standard_deviation),
+                    DataCell::from(u64::from(spread.seeds)),
                 ],
             ));
         }
-        curve.lines.push(Line { points: curve.markers.clone(), thin: false });
+        curve.lines.push(CurveLine { points: curve.markers.clone(), thin: false });
         drawn.push(Marked::new(protocol, curve));
     }
     let chart = Chart {
@@ -63,8 +65,8 @@ pub fn f1_by_frequency(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Fig
         y_label: "macro-F1".to_owned(),
         panels: vec![Panel {
             heading: None,
-            x: Scale::names(bins.iter().map(bin_name)),
-            y: Scale::linear(values(&drawn, |(_, y)| y), Bounds::SHARE_FROM_ZERO, 5),
+            x: AxisScale::names(bins.iter().map(bin_name)),
+            y: AxisScale::linear(values(&drawn, |(_, y)| y), Bounds::SHARE_FROM_ZERO, 5),
             curves: drawn,
             guide: None,
         }],

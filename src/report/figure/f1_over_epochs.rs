@@ -1,27 +1,28 @@
-//! Figure 1 of the paper: how macro-F1 on the validation rows develops.
+//! Figure 1 of the paper: macro-F1 on the validation rows over training.
 
 use std::collections::BTreeMap;
 
 use super::Figure;
-use super::chart::curves::{Chart, Curve, Line, Panel, values};
-use super::chart::scale::{Bounds, Scale};
-use super::data_table::{Cell, DataTable};
+use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
+use super::chart::scale::{AxisScale, Bounds};
+use super::data_table::{DataCell, DataTable};
 use super::naming::{Alike, Axes, Group, Naming, summary};
 use pipe_ml::history::{History, Validation};
 use pipe_ml::metric::marked::Marked;
 use pipe_ml::metric::spread::SeedSpread;
 
-/// Epoch and macro-F1, by epoch.
+/// Epochs and macro-F1 of a run.
 type Run = Vec<(u64, f64)>;
 
-/// What the runs of a group have at one epoch.
-struct At {
+/// The values of the runs of a group at one epoch.
+struct EpochValues {
     epoch: u64,
     spread: SeedSpread,
-    /// Values of the runs that end here, before others do.
+    /// The values of runs that end at this epoch, before others.
     ended: Vec<f64>,
 }
 
+/// Draws macro-F1 on the validation rows, epoch by epoch.
 pub fn f1_over_epochs(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, Alike> {
     let run = |history: &History| {
         let macro_f1 = |(epoch, validation): &(u64, Validation)| (*epoch, validation.macro_f1);
@@ -30,8 +31,8 @@ pub fn f1_over_epochs(naming: &Naming, histories: &[(Axes, History)]) -> Result<
     let groups = naming.groups(histories.iter().map(|(axes, history)| (axes, run(history))).collect())?;
     let last =
         groups.iter().flat_map(|group| group.runs.as_ref().reveal().1.iter().filter_map(last_epoch)).max();
-    let marked: Vec<(&Group<Run>, Marked<Vec<At>>)> =
-        groups.iter().map(|group| (group, group.runs.as_ref().map(|runs| along(runs, last)))).collect();
+    let marked: Vec<(&Group<Run>, Marked<Vec<EpochValues>>)> =
+        groups.iter().map(|group| (group, group.runs.as_ref().map(|runs| by_epoch(runs, last)))).collect();
 
     let curves: Vec<Marked<Curve>> =
         marked.iter().map(|(group, epochs)| epochs.as_ref().map(|epochs| curve(group, epochs))).collect();
@@ -45,8 +46,8 @@ pub fn f1_over_epochs(naming: &Naming, histories: &[(Axes, History)]) -> Result<
         y_label: "validation macro-F1".to_owned(),
         panels: vec![Panel {
             heading: None,
-            x: Scale::whole(values(&curves, |(x, _)| x), 6),
-            y: Scale::linear(values(&curves, |(_, y)| y), Bounds::SHARE, 5),
+            x: AxisScale::whole(values(&curves, |(x, _)| x), 6),
+            y: AxisScale::linear(values(&curves, |(_, y)| y), Bounds::SHARE, 5),
             curves,
             guide: None,
         }],
@@ -63,11 +64,12 @@ fn last_epoch(run: &Run) -> Option<u64> {
     run.last().map(|(epoch, _)| *epoch)
 }
 
-fn along(runs: &[Run], last: Option<u64>) -> Vec<At> {
-    let mut by_epoch: BTreeMap<u64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+/// Returns the values by epoch. `last` is the last epoch of any run.
+fn by_epoch(runs: &[Run], last: Option<u64>) -> Vec<EpochValues> {
+    let mut values: BTreeMap<u64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for run in runs {
         for &(epoch, value) in run {
-            let (all, ended) = by_epoch.entry(epoch).or_default();
+            let (all, ended) = values.entry(epoch).or_default();
             all.push(value);
             if Some(epoch) == last_epoch(run) && Some(epoch) != last {
                 ended.push(value);
@@ -76,18 +78,18 @@ fn along(runs: &[Run], last: Option<u64>) -> Vec<At> {
     }
     let at = |(epoch, (all, mut ended)): (u64, (Vec<f64>, Vec<f64>))| {
         ended.sort_by(f64::total_cmp);
-        Some(At { epoch, spread: summary(all)?, ended })
+        Some(EpochValues { epoch, spread: summary(all)?, ended })
     };
-    by_epoch.into_iter().filter_map(at).collect()
+    values.into_iter().filter_map(at).collect()
 }
 
-fn curve(group: &Group<Run>, epochs: &[At]) -> Curve {
-    let point = |at: &At| (at.epoch as f64, at.spread.mean);
+fn curve(group: &Group<Run>, epochs: &[EpochValues]) -> Curve {
+    let point = |at: &EpochValues| (at.epoch as f64, at.spread.mean);
     let complete = epochs.iter().take_while(|at| at.spread.seeds as usize == group.len()).count();
-    // The thin line sets out where the full one ends.
+    // The thin line starts where the full one ends.
     let rest = &epochs[complete.saturating_sub(1).min(epochs.len())..];
-    let line = |epochs: &[At], thin| Line { points: epochs.iter().map(point).collect(), thin };
-    let with_spread = |at: &At| {
+    let line = |epochs: &[EpochValues], thin| CurveLine { points: epochs.iter().map(point).collect(), thin };
+    let with_spread = |at: &EpochValues| {
         let spread = at.spread.standard_deviation?;
         let clamp = |value: f64| value.clamp(0.0, 1.0);
         Some((at.epoch as f64, clamp(at.spread.mean - spread), clamp(at.spread.mean + spread)))
@@ -101,23 +103,23 @@ fn curve(group: &Group<Run>, epochs: &[At]) -> Curve {
     }
 }
 
-/// A few of many, at other places for each curve, so that their markers lie apart.
+/// Returns a few of many points, at other positions for each curve, so that markers do not cover each other.
 pub(super) fn some_of<T>(all: &[T], index: usize) -> impl Iterator<Item = &T> {
     const MARKERS: usize = 7;
     let step = all.len().div_ceil(MARKERS).max(1);
     all.iter().skip((index * step / 3) % step).step_by(step)
 }
 
-fn rows(name: &str, epochs: &Marked<Vec<At>>) -> Vec<Marked<Vec<Cell>>> {
-    let row = |at: &At| {
+fn rows(name: &str, epochs: &Marked<Vec<EpochValues>>) -> Vec<Marked<Vec<DataCell>>> {
+    let row = |at: &EpochValues| {
         let ended: Vec<String> = at.ended.iter().map(f64::to_string).collect();
         vec![
-            Cell::from(name),
-            Cell::from(at.epoch),
-            Cell::from(at.spread.mean),
-            Cell::from(at.spread.standard_deviation),
-            Cell::from(u64::from(at.spread.seeds)),
-            Cell::from(ended.join(" ").as_str()),
+            DataCell::from(name),
+            DataCell::from(at.epoch),
+            DataCell::from(at.spread.mean),
+            DataCell::from(at.spread.standard_deviation),
+            DataCell::from(u64::from(at.spread.seeds)),
+            DataCell::from(ended.join(" ").as_str()),
         ]
     };
     let (protocol, epochs) = epochs.as_ref().reveal();

@@ -1,20 +1,21 @@
-//! Figure 2 of the paper, macro-F1 of each variant, and the same under both protocols.
+//! Figure 2 of the paper: macro-F1 of each variant. A second figure compares both protocols.
 
 use super::Figure;
-use super::chart::bars::{Bar, BarChart, Group as BarGroup};
+use super::chart::bars::{Bar, BarChart, BarGroup};
 use super::chart::scale::Bounds;
-use super::data_table::{Cell, DataTable};
+use super::data_table::{DataCell, DataTable};
 use super::naming::{Alike, Axes, Group, Naming, summary};
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::record::Record;
 use pipe_ml::metric::registry::Metric;
 
+/// Draws macro-F1 on the evaluated rows.
 pub fn final_f1(naming: &Naming, records: &[(Axes, Record)]) -> Result<Figure, Alike> {
     let title = format!("Macro-F1 on the {} rows", parts(records));
     Ok(bars(naming, &groups(naming, records)?, title, records))
 }
 
-/// Only those that were evaluated under both protocols can be compared.
+/// Draws macro-F1 under both protocols, for the runs that were evaluated under both.
 pub fn oracle_versus_honest(naming: &Naming, records: &[(Axes, Record)]) -> Result<Figure, Alike> {
     let groups = groups(naming, records)?;
     let has = |index: usize, protocol: Protocol| {
@@ -31,7 +32,7 @@ fn groups(naming: &Naming, records: &[(Axes, Record)]) -> Result<Vec<Group<f64>>
     naming.groups(values.collect())
 }
 
-/// `test`, `validation`, or both.
+/// Returns the names of the evaluated parts: `test`, `validation`, or both.
 fn parts(records: &[(Axes, Record)]) -> String {
     let mut parts: Vec<_> = records.iter().map(|(_, record)| record.part).collect();
     parts.sort_unstable();
@@ -52,12 +53,12 @@ fn bars(naming: &Naming, groups: &[Group<f64>], title: String, records: &[(Axes,
         rows.push(Marked::new(
             protocol,
             vec![
-                Cell::from(group.name.as_str()),
-                Cell::from(spread.mean),
-                Cell::from(spread.standard_deviation),
-                Cell::from(u64::from(spread.seeds)),
-                Cell::from(spread.min),
-                Cell::from(spread.max),
+                DataCell::from(group.name.as_str()),
+                DataCell::from(spread.mean),
+                DataCell::from(spread.standard_deviation),
+                DataCell::from(u64::from(spread.seeds)),
+                DataCell::from(spread.min),
+                DataCell::from(spread.max),
             ],
         ));
         if drawn.last().is_none_or(|(index, _)| *index != group.index) {

@@ -1,4 +1,4 @@
-//! Which figures there are, what each of them is made of, and what its files are called.
+//! The kinds of figures: their names, their file names, and the results that they are drawn from.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub enum FigureKind {
     OracleVersusHonest,
 }
 
-/// What a figure is made of.
+/// The kind of results that a figure is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     History,
@@ -36,6 +36,7 @@ pub enum Source {
 }
 
 impl FigureKind {
+    /// All figures. A test checks that none is missing.
     pub const ALL: [Self; 9] = [
         Self::F1OverEpochs,
         Self::FinalF1,
@@ -48,48 +49,54 @@ impl FigureKind {
         Self::OracleVersusHonest,
     ];
 
+    /// Returns the name, the file stem and the source.
+    fn description(self) -> (&'static str, &'static str, Source) {
+        match self {
+            Self::F1OverEpochs => ("f1-over-epochs", "figure1", Source::History),
+            Self::FinalF1 => ("final-f1", "figure2", Source::Evaluation),
+            Self::ThresholdWeights => ("threshold-weights", "figure3", Source::History),
+            Self::LabelFrequency => ("label-frequency", "label-frequency", Source::Data),
+            Self::F1ByFrequency => ("f1-by-frequency", "f1-by-frequency", Source::Curves),
+            Self::Reliability => ("reliability", "reliability", Source::Curves),
+            Self::PrecisionRecall => ("precision-recall", "precision-recall", Source::Curves),
+            Self::Thresholds => ("thresholds", "thresholds", Source::Curves),
+            Self::OracleVersusHonest => ("oracle-versus-honest", "oracle-versus-honest", Source::Evaluation),
+        }
+    }
+
+    /// Returns the name that is used in pipelines.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::F1OverEpochs => "f1-over-epochs",
-            Self::FinalF1 => "final-f1",
-            Self::ThresholdWeights => "threshold-weights",
-            Self::LabelFrequency => "label-frequency",
-            Self::F1ByFrequency => "f1-by-frequency",
-            Self::Reliability => "reliability",
-            Self::PrecisionRecall => "precision-recall",
-            Self::Thresholds => "thresholds",
-            Self::OracleVersusHonest => "oracle-versus-honest",
-        }
+        self.description().0
     }
 
-    /// What its files are called, without their ending: the paper's figures have numbers.
+    /// Returns the name of its files without their ending: the figures of the paper have numbers.
     pub fn file_stem(self) -> &'static str {
-        match self {
-            Self::F1OverEpochs => "figure1",
-            Self::FinalF1 => "figure2",
-            Self::ThresholdWeights => "figure3",
-            other => other.name(),
-        }
+        self.description().1
     }
 
+    /// Returns the kind of results that the figure is drawn from.
     pub fn source(self) -> Source {
-        match self {
-            Self::F1OverEpochs | Self::ThresholdWeights => Source::History,
-            Self::FinalF1 | Self::OracleVersusHonest => Source::Evaluation,
-            Self::LabelFrequency => Source::Data,
-            Self::F1ByFrequency | Self::Reliability | Self::PrecisionRecall | Self::Thresholds => {
-                Source::Curves
-            }
-        }
+        self.description().2
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
-    fn a_figure_is_written_as_it_is_called() {
+    fn the_list_of_figures_is_complete() {
+        let schema = schemars::schema_for!(FigureKind);
+        let variants = schema.as_value()["oneOf"].as_array().unwrap();
+        let in_schema: BTreeSet<&str> =
+            variants.iter().map(|variant| variant["const"].as_str().unwrap()).collect();
+        assert_eq!(FigureKind::ALL.map(FigureKind::name).into_iter().collect::<BTreeSet<_>>(), in_schema);
+    }
+
+    #[test]
+    fn pipelines_use_the_name_of_a_figure() {
         for kind in FigureKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }

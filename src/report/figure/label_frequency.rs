@@ -1,21 +1,21 @@
-//! How long the tail is: training rows of each label, from the most frequent label to the rarest.
+//! The long tail: the number of training rows of each label, from the most frequent label to the rarest.
 
 use super::Figure;
-use super::chart::curves::{Chart, Curve, Line, Panel, values};
-use super::chart::scale::Scale;
+use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
+use super::chart::scale::AxisScale;
 use super::chart::style::Style;
-use super::data_table::{Cell, DataTable};
+use super::data_table::{DataCell, DataTable};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
-/// From the number of training rows of each label.
+/// Draws the number of training rows of each label.
 pub fn label_frequency(counts: &[u64]) -> Figure {
     let mut counts = counts.to_vec();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     let present = counts.partition_point(|&count| count > 0);
-    // Labels of equal frequency as one: count, first and last rank.
+    // Labels of equal frequency form one step: count, first and last rank.
     let mut steps: Vec<(u64, u64, u64)> = Vec::new();
-    for (place, &count) in counts[..present].iter().enumerate() {
-        let rank = place as u64 + 1;
+    for (index, &count) in counts[..present].iter().enumerate() {
+        let rank = index as u64 + 1;
         match steps.last_mut() {
             Some((same, _, last)) if *same == count => *last = rank,
             _ => steps.push((count, rank, rank)),
@@ -23,8 +23,8 @@ pub fn label_frequency(counts: &[u64]) -> Figure {
     }
     let ends =
         |&(count, first, last): &(u64, u64, u64)| [first, last].map(|rank| (rank as f64, count as f64));
-    let line = Line { points: steps.iter().flat_map(ends).collect(), thin: false };
-    // Counts of training rows, on which nothing was predicted.
+    let line = CurveLine { points: steps.iter().flat_map(ends).collect(), thin: false };
+    // Counts of training rows do not depend on predictions, so there is nothing to mark.
     let curve = Marked::new(Protocol::Honest, Curve { lines: vec![line], ..Curve::new("", Style::nth(0)) });
     let curves = vec![curve];
     let absent = counts.len() - present;
@@ -38,8 +38,8 @@ pub fn label_frequency(counts: &[u64]) -> Figure {
         y_label: "training rows".to_owned(),
         panels: vec![Panel {
             heading: None,
-            x: Scale::logarithmic(values(&curves, |(x, _)| x)),
-            y: Scale::logarithmic(values(&curves, |(_, y)| y)),
+            x: AxisScale::logarithmic(values(&curves, |(x, _)| x)),
+            y: AxisScale::logarithmic(values(&curves, |(_, y)| y)),
             curves,
             guide: None,
         }],
@@ -48,7 +48,7 @@ pub fn label_frequency(counts: &[u64]) -> Figure {
         notes: vec![note + "."],
     };
     let zero = (absent > 0).then_some((0, present as u64 + 1, counts.len() as u64));
-    let row = |(count, first, last)| vec![Cell::from(count), Cell::from(first), Cell::from(last)];
+    let row = |(count, first, last)| vec![DataCell::from(count), DataCell::from(first), DataCell::from(last)];
     let rows = steps.into_iter().chain(zero).map(row);
     Figure::new(chart.draw(), DataTable::of_facts(&["training_rows", "first_rank", "last_rank"], rows))
 }

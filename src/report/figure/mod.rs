@@ -1,7 +1,11 @@
-//! Figures for papers: results in, a [`Figure`] out, which writes itself as SVG, as PDF and as the CSV of what it shows.
+//! Figures for papers. A [`Figure`] is drawn from [`FigureInputs`] and can be written as SVG, as PDF, and as CSV with the
+//! values that it shows. The same results always give the same bytes.
 //!
-//! Results of several runs are put together by [`naming`], each kind of figure is a file here, [`chart`] lays it out and
-//! [`draw`] writes it down. Same results, same bytes.
+//! [`naming`] groups the results of several runs. Each [`kind`](kind::FigureKind) of figure is a file here. [`chart`] lays
+//! it out, and [`draw`] writes it.
+//!
+//! To add a figure, write its file, add a variant to [`FigureKind`](kind::FigureKind) and a line to
+//! [`FigureInputs::draw`], and describe it in `docs/figures.md`.
 
 pub mod chart;
 pub mod data_table;
@@ -9,6 +13,7 @@ pub mod draw;
 mod f1_by_frequency;
 mod f1_over_epochs;
 mod final_f1;
+mod inputs;
 pub mod kind;
 mod label_frequency;
 pub mod naming;
@@ -25,12 +30,14 @@ use draw::Drawing;
 pub use f1_by_frequency::f1_by_frequency;
 pub use f1_over_epochs::f1_over_epochs;
 pub use final_f1::{final_f1, oracle_versus_honest};
+pub use inputs::FigureInputs;
 pub use label_frequency::label_frequency;
 pub use precision_recall::precision_recall;
 pub use reliability::reliability;
 pub use threshold_weights::threshold_weights;
 pub use thresholds::thresholds;
 
+/// A drawn figure, with the values that it shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
     drawing: Drawing,
@@ -42,24 +49,27 @@ impl Figure {
         Self { drawing, data }
     }
 
+    /// Returns the figure as SVG.
     pub fn svg(&self) -> String {
         draw::svg::svg(&self.drawing)
     }
 
+    /// Returns the figure as a PDF file.
     pub fn pdf(&self) -> Vec<u8> {
         draw::pdf::pdf(&self.drawing)
     }
 
-    /// Whether there was nothing to show.
+    /// Whether the figure shows no values.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
+    /// Returns the values that the figure shows as CSV.
     pub fn csv(&self) -> String {
         self.data.csv()
     }
 
-    /// Characters that the PDF shows as empty boxes, each once.
+    /// Returns the characters that the PDF shows as empty boxes, each once.
     pub fn missing_characters(&self) -> Vec<char> {
         let mut missing: Vec<char> = self.drawing.texts().flat_map(draw::font::missing).collect();
         missing.sort_unstable();

@@ -1,4 +1,4 @@
-//! Which runs belong together, what they are called, and how they look: the same in every figure of a stage.
+//! Groups runs, and gives each group a name and a style that are the same in every figure of a stage.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,36 +6,39 @@ use super::chart::style::Style;
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::spread::SeedSpread;
 
-/// What tells a run from its siblings: axes and their values.
+/// The axes of a run and their values.
 pub type Axes = Vec<(String, String)>;
 
-/// The axis of this name is left out of names: the mark of the protocol says the same, and cannot be wrong.
+/// An axis of this name is left out of the names of groups: the mark of the oracle protocol says the same, and cannot be
+/// wrong.
 const PROTOCOL_AXIS: &str = "protocol";
-/// A run without any of the axes that its siblings have.
+/// The name of a run that has none of the axes in which the runs differ.
 const OTHER: &str = "other";
 
+/// The names and styles of groups of runs.
 pub struct Naming {
     mean_over: String,
     names: BTreeMap<String, String>,
     /// The axes in which the runs differ.
     varying: BTreeSet<String>,
-    /// What the runs are called by their axes, in the order in which the pipeline has them.
+    /// The ids of the groups, in the order of the pipeline.
     ids: Vec<String>,
 }
 
-/// Runs that differ only in the axis that means are taken over.
+/// Runs that differ only in the axis that values are averaged over.
 #[derive(Debug, Clone)]
 pub struct Group<T> {
     pub name: String,
     pub style: Style,
-    /// Its place among all groups.
+    /// The position among all groups.
     pub index: usize,
     pub runs: Marked<Vec<T>>,
 }
 
+/// The error for two results that a figure could not tell apart.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "two results have the same axes ({axes}), so that no figure could tell them apart: give the stages that make them \
+    "two results have the same axes ({axes}), so no figure could tell them apart; give the stages that produce them \
      different axes, or plot them in two stages"
 )]
 pub struct Alike {
@@ -43,7 +46,7 @@ pub struct Alike {
 }
 
 impl Naming {
-    /// Of all runs that the figures are made of.
+    /// Creates the names for all runs that the figures of a stage show.
     pub fn new(runs: &[&Axes], mean_over: &str, names: &BTreeMap<String, String>) -> Self {
         let in_names = |axis: &str| axis != mean_over && axis != PROTOCOL_AXIS;
         let all: BTreeSet<&str> =
@@ -66,7 +69,7 @@ impl Naming {
         naming
     }
 
-    /// `adaptive, lr=0.1`: as references to instances are written.
+    /// Returns the id of a run's group, written like a reference to instances: `adaptive, lr=0.1`.
     fn id(&self, run: &Axes) -> String {
         self.parts(run).join(", ")
     }
@@ -92,7 +95,7 @@ impl Naming {
         renamed.collect::<Vec<_>>().join(", ")
     }
 
-    /// The keys of `names` that no run is called by.
+    /// Returns the keys of `names` that match no run.
     pub fn unused_names<'a>(&'a self, runs: &[&Axes]) -> Vec<&'a str> {
         let mut used: BTreeSet<String> = BTreeSet::from([OTHER.to_owned()]);
         for run in runs {
@@ -102,7 +105,7 @@ impl Naming {
         self.names.keys().filter(|name| !used.contains(*name)).map(String::as_str).collect()
     }
 
-    /// The runs by name and protocol; what was measured under two protocols is never one group.
+    /// Groups runs by name and protocol. Results of two protocols are never in one group.
     pub fn groups<T>(&self, runs: Vec<(&Axes, Marked<T>)>) -> Result<Vec<Group<T>>, Alike> {
         let mut seen = BTreeSet::new();
         let mut groups: BTreeMap<(usize, Protocol), (String, Vec<T>)> = BTreeMap::new();
@@ -126,7 +129,7 @@ impl Naming {
         Ok(groups.into_iter().map(group).collect())
     }
 
-    /// `Mean of 5 runs (over seed); band: ± 1 standard deviation.`
+    /// Returns a note such as `Mean of 5 runs (over seed); band: ± 1 standard deviation.`, or nothing for single runs.
     pub fn mean_note<T>(&self, groups: &[Group<T>], spread: &str) -> String {
         let counts: BTreeSet<usize> = groups.iter().map(Group::len).collect();
         let (Some(least), Some(most)) = (counts.first(), counts.last()) else { return String::new() };
@@ -140,10 +143,12 @@ impl Naming {
 }
 
 impl<T> Group<T> {
+    /// Returns the number of runs.
     pub fn len(&self) -> usize {
         self.runs.as_ref().reveal().1.len()
     }
 
+    /// Whether the group has no runs.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -153,7 +158,7 @@ fn value<'a>(run: &'a Axes, axis: &str) -> Option<&'a str> {
     run.iter().find(|(name, _)| name == axis).map(|(_, value)| value.as_str())
 }
 
-/// Mean and spread of the finite values, the same bits in whichever order they come.
+/// Returns mean and spread of the finite values. The order of the values does not change a single bit.
 pub fn summary(values: impl IntoIterator<Item = f64>) -> Option<SeedSpread> {
     let mut finite: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     finite.sort_by(f64::total_cmp);
@@ -161,7 +166,7 @@ pub fn summary(values: impl IntoIterator<Item = f64>) -> Option<SeedSpread> {
 }
 
 #[cfg(test)]
-mod unit_tests {
+mod tests {
     use super::*;
 
     fn axes(pairs: &[(&str, &str)]) -> Axes {
@@ -177,7 +182,7 @@ mod unit_tests {
     }
 
     #[test]
-    fn runs_are_called_by_what_tells_them_apart() {
+    fn runs_are_named_after_the_axes_in_which_they_differ() {
         let run =
             |variant, lr, seed| axes(&[("variant", variant), ("data", "d"), ("lr", lr), ("seed", seed)]);
         let runs = [run("static", "0.1", "0"), run("adaptive", "0.1", "0"), run("adaptive", "0.1", "1")];
@@ -193,7 +198,7 @@ mod unit_tests {
     }
 
     #[test]
-    fn the_two_protocols_are_never_one_group() {
+    fn results_of_two_protocols_are_never_in_one_group() {
         let run = axes(&[("variant", "a"), ("protocol", "honest")]);
         let oracle = axes(&[("variant", "a"), ("protocol", "oracle")]);
         let naming = Naming::new(&[&run, &oracle], "seed", &BTreeMap::new());
@@ -205,7 +210,7 @@ mod unit_tests {
     }
 
     #[test]
-    fn results_that_nothing_tells_apart_are_refused() {
+    fn results_with_the_same_axes_are_rejected() {
         let run = axes(&[("variant", "a")]);
         let naming = Naming::new(&[&run], "seed", &BTreeMap::new());
         let twice =

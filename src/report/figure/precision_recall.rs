@@ -1,15 +1,16 @@
-//! What could be had for other thresholds: precision and recall as all of them are moved by the same amount.
+//! Precision and recall for other thresholds: all of them are moved by the same amount.
 
 use std::collections::BTreeMap;
 
 use super::Figure;
-use super::chart::curves::{Chart, Curve, Line, Panel, values};
-use super::chart::scale::{Bounds, Scale};
-use super::data_table::{Cell, DataTable};
+use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
+use super::chart::scale::{AxisScale, Bounds};
+use super::data_table::{DataCell, DataTable};
 use super::naming::{Alike, Axes, Naming, summary};
 use pipe_ml::metric::curves::{Curves, Shifted};
 use pipe_ml::metric::marked::Marked;
 
+/// Draws precision against recall as all thresholds are moved.
 pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.tradeoff.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
@@ -19,21 +20,21 @@ pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Fi
         let points = means(runs);
         rows.extend(points.iter().map(|at| {
             let cells = vec![
-                Cell::from(group.name.as_str()),
-                Cell::from(at.shift),
-                Cell::from(at.micro_precision),
-                Cell::from(at.micro_recall),
-                Cell::from(at.micro_f1),
-                Cell::from(at.macro_f1),
+                DataCell::from(group.name.as_str()),
+                DataCell::from(at.shift),
+                DataCell::from(at.micro_precision),
+                DataCell::from(at.micro_recall),
+                DataCell::from(at.micro_f1),
+                DataCell::from(at.macro_f1),
             ];
             Marked::new(protocol, cells)
         }));
-        // Where nothing is predicted any more, precision has no meaning.
+        // Precision is undefined where nothing is predicted any more.
         let shown: Vec<&Shifted> =
             points.iter().filter(|at| at.micro_precision > 0.0 || at.micro_recall > 0.0).collect();
         let point = |at: &&Shifted| (at.micro_recall, at.micro_precision);
         let curve = Curve {
-            lines: vec![Line { points: shown.iter().map(point).collect(), thin: false }],
+            lines: vec![CurveLine { points: shown.iter().map(point).collect(), thin: false }],
             markers: shown.iter().filter(|at| at.shift == 0.0).map(point).collect(),
             ..Curve::new(&group.name, group.style)
         };
@@ -45,8 +46,8 @@ pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Fi
         y_label: "micro-averaged precision".to_owned(),
         panels: vec![Panel {
             heading: None,
-            x: Scale::linear(values(&drawn, |(x, _)| x), Bounds::SHARE, 5),
-            y: Scale::linear(values(&drawn, |(_, y)| y), Bounds::SHARE, 5),
+            x: AxisScale::linear(values(&drawn, |(x, _)| x), Bounds::SHARE, 5),
+            y: AxisScale::linear(values(&drawn, |(_, y)| y), Bounds::SHARE, 5),
             curves: drawn,
             guide: None,
         }],
@@ -61,7 +62,7 @@ pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Fi
     Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
 }
 
-/// At the shifts that all runs have, by shift.
+/// Returns the means over runs at the shifts that all runs have.
 fn means(runs: &[Vec<Shifted>]) -> Vec<Shifted> {
     let mut by_shift: BTreeMap<i64, Vec<Shifted>> = BTreeMap::new();
     for at in runs.iter().flatten() {

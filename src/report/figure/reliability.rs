@@ -1,14 +1,15 @@
-//! Whether probabilities can be believed: how many of the entries that were given some probability are true.
+//! The reliability of probabilities: the share of true labels among entries with about the same predicted probability.
 
 use super::Figure;
-use super::chart::curves::{Chart, Curve, Line, Panel};
-use super::chart::scale::{Bounds, Scale};
-use super::data_table::{Cell, DataTable};
+use super::chart::curves::{Chart, Curve, CurveLine, Panel};
+use super::chart::scale::{AxisScale, Bounds};
+use super::data_table::{DataCell, DataTable};
 use super::naming::{Alike, Axes, Naming};
 use pipe_ml::metric::calibration::BINS;
 use pipe_ml::metric::curves::{Curves, ReliabilityBin};
 use pipe_ml::metric::marked::Marked;
 
+/// Draws the share of true labels against the predicted probability.
 pub fn reliability(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.reliability.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
@@ -20,19 +21,19 @@ pub fn reliability(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure,
         let points: Vec<_> = bins.iter().map(|bin| (bin.mean_probability, share(bin))).collect();
         rows.extend(bins.iter().map(|bin| {
             let cells = vec![
-                Cell::from(group.name.as_str()),
-                Cell::from(bin.mean_probability),
-                Cell::from(share(bin)),
-                Cell::from(bin.entries),
-                Cell::from(bin.positives),
+                DataCell::from(group.name.as_str()),
+                DataCell::from(bin.mean_probability),
+                DataCell::from(share(bin)),
+                DataCell::from(bin.entries),
+                DataCell::from(bin.positives),
             ];
             Marked::new(protocol, cells)
         }));
-        let line = Line { points: points.clone(), thin: false };
+        let line = CurveLine { points: points.clone(), thin: false };
         let curve = Curve { lines: vec![line], markers: points, ..Curve::new(&group.name, group.style) };
         drawn.push(Marked::new(protocol, curve));
     }
-    let share = || Scale::linear([0.0, 1.0], Bounds::SHARE, 5);
+    let share = || AxisScale::linear([0.0, 1.0], Bounds::SHARE, 5);
     let chart = Chart {
         title: "Predicted probability and share of true labels".to_owned(),
         x_label: "predicted probability".to_owned(),
@@ -55,7 +56,7 @@ pub fn reliability(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure,
     Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
 }
 
-/// The entries of all runs, bin by bin.
+/// Merges the entries of all runs, bin by bin.
 fn pool(runs: &[Vec<ReliabilityBin>]) -> Vec<ReliabilityBin> {
     if let [only] = runs {
         return only.iter().filter(|bin| bin.entries > 0).copied().collect();

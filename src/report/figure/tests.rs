@@ -1,4 +1,4 @@
-//! Every figure over inputs of every size, from none to more than a paper would show.
+//! Draws every figure from inputs of every size, from none to more than a paper would show.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::draw::Shape;
 use super::kind::FigureKind;
-use super::naming::{Axes, Naming};
+use super::naming::Axes;
 use super::*;
 use pipe_ml::history::{Epoch, History, LossValue, Spread, Validation};
 use pipe_ml::metric::curves::{Curves, FrequencyBin, ReliabilityBin, Shifted, ThresholdHistogram};
@@ -19,31 +19,18 @@ use pipe_ml::metric::record::Record;
 #[derive(Default, Clone)]
 struct Inputs {
     names: BTreeMap<String, String>,
-    histories: Vec<(Axes, History)>,
-    records: Vec<(Axes, Record)>,
-    curves: Vec<(Axes, Curves)>,
-    counts: Vec<u64>,
+    results: FigureInputs,
 }
 
 impl Inputs {
     fn draw(&self, kind: FigureKind) -> Figure {
-        let of_histories = self.histories.iter().map(|(axes, _)| axes);
-        let of_records = self.records.iter().map(|(axes, _)| axes);
-        let runs: Vec<&Axes> =
-            of_histories.chain(of_records).chain(self.curves.iter().map(|(axes, _)| axes)).collect();
-        let naming = Naming::new(&runs, "seed", &self.names);
-        match kind {
-            FigureKind::F1OverEpochs => f1_over_epochs(&naming, &self.histories),
-            FigureKind::FinalF1 => final_f1(&naming, &self.records),
-            FigureKind::ThresholdWeights => threshold_weights(&naming, &self.histories),
-            FigureKind::LabelFrequency => Ok(label_frequency(&self.counts)),
-            FigureKind::F1ByFrequency => f1_by_frequency(&naming, &self.curves),
-            FigureKind::Reliability => reliability(&naming, &self.curves),
-            FigureKind::PrecisionRecall => precision_recall(&naming, &self.curves),
-            FigureKind::Thresholds => thresholds(&naming, &self.curves),
-            FigureKind::OracleVersusHonest => oracle_versus_honest(&naming, &self.records),
-        }
-        .unwrap()
+        self.results.draw(kind, &self.results.naming("seed", &self.names)).unwrap()
+    }
+}
+
+impl From<FigureInputs> for Inputs {
+    fn from(results: FigureInputs) -> Self {
+        Self { names: BTreeMap::new(), results }
     }
 }
 
@@ -52,10 +39,10 @@ fn axes(variant: &str, seed: usize) -> Axes {
 }
 
 fn history(macro_f1: &[f64], oracle: bool) -> History {
-    let epoch = |(place, &macro_f1): (usize, &f64)| {
-        let t = place as f64 / 100.0;
+    let epoch = |(index, &macro_f1): (usize, &f64)| {
+        let t = index as f64 / 100.0;
         Epoch {
-            epoch: place as u64 + 1,
+            epoch: index as u64 + 1,
             loss: LossValue::default(),
             validation: Some(Validation {
                 macro_f1,
@@ -93,11 +80,11 @@ fn curves(protocol: Protocol, level: f64) -> Curves {
     };
     let hump =
         |at: f64, scale: f64| move |n: u64| (scale * (-(n as f64 / 20.0 - at).powi(2) * 40.0).exp()) as u64;
-    let frequency = |(place, &(from, to)): (usize, &(u32, Option<u32>))| FrequencyBin {
+    let frequency = |(index, &(from, to)): (usize, &(u32, Option<u32>))| FrequencyBin {
         from,
         to,
-        labels: if place == 3 { 0 } else { 40 },
-        macro_f1: level * (0.2 + 0.2 * place as f64),
+        labels: if index == 3 { 0 } else { 40 },
+        macro_f1: level * (0.2 + 0.2 * index as f64),
     };
     let bins = [(1, Some(4)), (5, Some(9)), (10, Some(99)), (100, Some(999)), (1000, None)];
     Curves {
@@ -113,10 +100,10 @@ fn curves(protocol: Protocol, level: f64) -> Curves {
     }
 }
 
-/// So many variants, seeds and epochs; some runs stop early, and every third variant is the oracle's too.
+/// Returns results of these variants, seeds and epochs. Some runs stop early, and every third variant has oracle results.
 fn grid(variants: &[&str], seeds: usize, epochs: usize) -> Inputs {
-    let mut inputs =
-        Inputs { counts: (1..=5000u64).map(|rank| 20_000 / rank.pow(2)).collect(), ..Inputs::default() };
+    let label_counts = (1..=5000u64).map(|rank| 20_000 / rank.pow(2)).collect();
+    let mut inputs = FigureInputs { label_counts, ..FigureInputs::default() };
     for (v, variant) in variants.iter().enumerate() {
         for seed in 0..seeds {
             let level = 0.3 + 0.5 / (v as f64 + 1.5) + 0.02 * ((seed * 7 + v) % 5) as f64;
@@ -136,7 +123,7 @@ fn grid(variants: &[&str], seeds: usize, epochs: usize) -> Inputs {
             }
         }
     }
-    inputs
+    inputs.into()
 }
 
 const PAPER: [&str; 4] = ["adaptive", "knn-only", "idf-only", "static"];
@@ -150,13 +137,13 @@ fn sizes() -> Vec<(&'static str, Inputs)> {
         names: BTreeMap::from([(from.to_owned(), to.to_owned())]),
         ..inputs
     };
-    let equal = Inputs {
+    let equal = FigureInputs {
         histories: vec![(axes("a", 0), history(&[0.5; 20], false))],
         records: vec![(axes("a", 0), record(Protocol::Honest, 0.0))],
-        counts: vec![7; 30],
-        ..Inputs::default()
+        label_counts: vec![7; 30],
+        ..FigureInputs::default()
     };
-    let absent = Inputs {
+    let absent = FigureInputs {
         histories: vec![
             (axes("a", 0), history(&[f64::NAN, 0.2, f64::NAN, 0.3], false)),
             (axes("b", 0), history(&[], true)),
@@ -172,7 +159,7 @@ fn sizes() -> Vec<(&'static str, Inputs)> {
                 by_frequency: vec![],
             },
         )],
-        ..Inputs::default()
+        ..FigureInputs::default()
     };
     vec![
         ("none", Inputs::default()),
@@ -182,13 +169,13 @@ fn sizes() -> Vec<(&'static str, Inputs)> {
         ("twelve", grid(&TWELVE, 5, 300)),
         ("long", named(grid(&PAPER, 3, 40), "adaptive", &long)),
         ("awkward", grid(&AWKWARD, 2, 20)),
-        ("equal", equal),
-        ("absent", absent),
+        ("equal", equal.into()),
+        ("absent", absent.into()),
     ]
 }
 
 #[test]
-fn nothing_leaves_the_page_and_everything_can_be_written_twice() {
+fn shapes_stay_on_the_page_and_the_bytes_are_reproducible() {
     for (size, inputs) in sizes() {
         for kind in FigureKind::ALL {
             let figure = inputs.draw(kind);
@@ -209,9 +196,10 @@ fn nothing_leaves_the_page_and_everything_can_be_written_twice() {
                             draw::Anchor::End => (length, 0.0),
                         };
                         let (x, y) = text.at;
-                        let ends = match text.upwards {
-                            false => [(x - before, y), (x + after, y)],
-                            true => [(x, y + before), (x, y - after)],
+                        let ends = if text.upwards {
+                            [(x, y + before), (x, y - after)]
+                        } else {
+                            [(x - before, y), (x + after, y)]
                         };
                         assert!(ends.iter().all(inside), "{size} {kind:?}: {text:?}");
                     }
@@ -224,17 +212,18 @@ fn nothing_leaves_the_page_and_everything_can_be_written_twice() {
 }
 
 #[test]
-fn what_the_oracle_measured_is_marked_in_every_form() {
+fn oracle_values_are_marked_in_every_figure() {
     let all = grid(&["a"], 2, 5);
-    let oracle = Inputs {
+    let FigureInputs { records, curves, .. } = &all.results;
+    let oracle = Inputs::from(FigureInputs {
         histories: vec![(axes("a", 0), history(&[0.1, 0.2], true))],
-        records: all.records.iter().filter(|(_, r)| r.protocol() == Protocol::Oracle).cloned().collect(),
-        curves: all.curves.iter().filter(|(_, c)| c.protocol == Protocol::Oracle).cloned().collect(),
-        ..Inputs::default()
-    };
+        records: records.iter().filter(|(_, r)| r.protocol() == Protocol::Oracle).cloned().collect(),
+        curves: curves.iter().filter(|(_, c)| c.protocol == Protocol::Oracle).cloned().collect(),
+        ..FigureInputs::default()
+    });
     for kind in FigureKind::ALL {
         let of_predictions = !matches!(kind, FigureKind::LabelFrequency | FigureKind::ThresholdWeights);
-        // It compares: without an honest result there is nothing to compare.
+        // Without an honest result there is nothing to compare.
         let compares = kind == FigureKind::OracleVersusHonest;
         let figure = if compares { all.draw(kind) } else { oracle.draw(kind) };
         let daggers = figure.svg().matches('†').count();
@@ -249,7 +238,8 @@ fn a_run_that_stops_early_ends_in_a_cross() {
         (axes("a", 0), history(&[0.1, 0.2, 0.3, 0.4], false)),
         (axes("a", 1), history(&[0.2, 0.3], false)),
     ];
-    let figure = Inputs { histories, ..Inputs::default() }.draw(FigureKind::F1OverEpochs);
+    let inputs = Inputs::from(FigureInputs { histories, ..FigureInputs::default() });
+    let figure = inputs.draw(FigureKind::F1OverEpochs);
     assert!(figure.svg().contains("× a run that stopped early"));
     insta::assert_snapshot!(figure.csv(), @r"
     protocol,name,epoch,macro_f1,standard_deviation,runs,ended_early
@@ -261,13 +251,14 @@ fn a_run_that_stops_early_ends_in_a_cross() {
 }
 
 #[test]
-fn small_figures_look_as_before() {
+fn small_figures_match_their_snapshots() {
     let inputs = grid(&["adaptive", "A&B"], 2, 4);
     insta::assert_snapshot!("f1-over-epochs.svg", inputs.draw(FigureKind::F1OverEpochs).svg());
     insta::assert_snapshot!("oracle-versus-honest.svg", inputs.draw(FigureKind::OracleVersusHonest).svg());
     insta::assert_snapshot!("final-f1.csv", inputs.draw(FigureKind::FinalF1).csv());
     insta::assert_snapshot!("f1-by-frequency.csv", inputs.draw(FigureKind::F1ByFrequency).csv());
-    let counts = Inputs { counts: vec![3, 0, 9, 1, 1, 0], ..Inputs::default() };
+    let label_counts = vec![3, 0, 9, 1, 1, 0];
+    let counts = Inputs::from(FigureInputs { label_counts, ..FigureInputs::default() });
     insta::assert_snapshot!("label-frequency.csv", counts.draw(FigureKind::LabelFrequency).csv());
 }
 
@@ -275,15 +266,14 @@ proptest! {
     #[test]
     fn the_order_of_the_seeds_changes_no_byte(order in Just((0..10).collect::<Vec<usize>>()).prop_shuffle()) {
         let inputs = grid(&["a", "b"], 5, 12);
-        // Series keep the pipeline's order: the first run of each stays in front.
+        // Groups keep the order of the pipeline, so the first run of each stays first.
         let shuffled = |of: usize| {
             let rest = order.iter().copied().filter(move |n| *n != 0 && *n != 5);
             [0, 5].into_iter().chain(rest).filter(move |n| *n < of).collect::<Vec<_>>()
         };
-        let moved = Inputs {
-            histories: shuffled(10).into_iter().map(|n| inputs.histories[n].clone()).collect(),
-            ..inputs.clone()
-        };
+        let mut moved = inputs.clone();
+        moved.results.histories =
+            shuffled(10).into_iter().map(|n| inputs.results.histories[n].clone()).collect();
         for kind in [FigureKind::F1OverEpochs, FigureKind::ThresholdWeights] {
             prop_assert_eq!(inputs.draw(kind).svg(), moved.draw(kind).svg());
             prop_assert_eq!(inputs.draw(kind).csv(), moved.draw(kind).csv());
@@ -291,7 +281,7 @@ proptest! {
     }
 }
 
-/// What a program says of a file; `None`, with a sentence, where there is no such program.
+/// Returns the output of a program for a file; `None`, with a message, if the program is not installed.
 fn output_of(program: &str, arguments: &[&str], file: &Path) -> Option<String> {
     match Command::new(program).args(arguments).arg(file).arg("-").output() {
         Ok(output) => {
@@ -308,7 +298,7 @@ fn output_of(program: &str, arguments: &[&str], file: &Path) -> Option<String> {
 }
 
 #[test]
-fn a_pdf_is_sound_and_its_text_can_be_read_again() {
+fn a_pdf_is_valid_and_its_text_can_be_extracted() {
     let directory = tempfile::tempdir().unwrap();
     for (size, inputs) in sizes() {
         for kind in FigureKind::ALL {
@@ -328,7 +318,7 @@ fn a_pdf_is_sound_and_its_text_can_be_read_again() {
 }
 
 #[test]
-#[ignore = "writes every figure of every size to $PIPE_GALLERY, to be looked at"]
+#[ignore = "writes every figure of every size to $PIPE_GALLERY, for a look at them"]
 fn gallery() {
     let directory = std::path::PathBuf::from(std::env::var_os("PIPE_GALLERY").unwrap());
     for (size, inputs) in sizes() {

@@ -1,16 +1,17 @@
-//! Figure 3 of the paper: how the weights of eq. 1 develop over training.
+//! Figure 3 of the paper: the weights of eq. 1 over training.
 
 use std::collections::BTreeMap;
 
 use super::Figure;
-use super::chart::curves::{Chart, Curve, Line, Panel, values};
-use super::chart::scale::{Bounds, Scale};
-use super::data_table::{Cell, DataTable};
+use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
+use super::chart::scale::{AxisScale, Bounds};
+use super::data_table::{DataCell, DataTable};
 use super::f1_over_epochs::some_of;
 use super::naming::{Alike, Axes, Group, Naming, summary};
 use pipe_ml::history::{Epoch, History, Spread};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
+/// One of the weights.
 struct Weight {
     name: &'static str,
     heading: &'static str,
@@ -23,31 +24,32 @@ const WEIGHTS: [Weight; 3] = [
     Weight { name: "lambda", heading: "λ, share of the global signal", of: |epoch| epoch.lambda },
 ];
 
+/// Draws the weights of the two signals, epoch by epoch.
 pub fn threshold_weights(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, Alike> {
-    // What a model has learned does not depend on how it is judged.
+    // The learned weights do not depend on the protocol of the evaluation.
     let run = |history| Marked::new(Protocol::Honest, history);
     let groups = naming.groups(histories.iter().map(|(axes, history)| (axes, run(history))).collect())?;
     let (mut panels, mut rows) = (Vec::new(), Vec::new());
     for weight in &WEIGHTS {
         let mut curves = Vec::new();
         for group in &groups {
-            let epochs = along(group, weight.of);
+            let epochs = by_epoch(group, weight.of);
             rows.extend(epochs.iter().map(|(epoch, spread, runs)| {
                 vec![
-                    Cell::from(weight.name),
-                    Cell::from(group.name.as_str()),
-                    Cell::from(*epoch),
-                    Cell::from(spread.mean),
-                    Cell::from(spread.std),
-                    Cell::from(*runs),
+                    DataCell::from(weight.name),
+                    DataCell::from(group.name.as_str()),
+                    DataCell::from(*epoch),
+                    DataCell::from(spread.mean),
+                    DataCell::from(spread.std),
+                    DataCell::from(*runs),
                 ]
             }));
             curves.push(Marked::new(Protocol::Honest, curve(group, &epochs)));
         }
         panels.push(Panel {
             heading: Some(weight.heading.to_owned()),
-            x: Scale::whole(values(&curves, |(x, _)| x), 6),
-            y: Scale::linear(values(&curves, |(_, y)| y), Bounds::NONE, 3),
+            x: AxisScale::whole(values(&curves, |(x, _)| x), 6),
+            y: AxisScale::linear(values(&curves, |(_, y)| y), Bounds::NONE, 3),
             curves,
             guide: None,
         });
@@ -66,18 +68,20 @@ pub fn threshold_weights(naming: &Naming, histories: &[(Axes, History)]) -> Resu
     Ok(Figure::new(chart.draw(), DataTable::of_facts(&columns, rows)))
 }
 
-/// By epoch, over runs: the mean of means, the mean of deviations, and how many runs there are.
-fn along(group: &Group<&History>, of: fn(&Epoch) -> Spread) -> Vec<(u64, Spread, u64)> {
-    let mut by_epoch: BTreeMap<u64, Vec<Spread>> = BTreeMap::new();
+/// Returns, for each epoch, the mean of the means and of the deviations over runs, and the number of runs.
+fn by_epoch(group: &Group<&History>, of: fn(&Epoch) -> Spread) -> Vec<(u64, Spread, u64)> {
+    let mut spreads: BTreeMap<u64, Vec<Spread>> = BTreeMap::new();
     for history in group.runs.as_ref().reveal().1 {
-        history.epochs.iter().for_each(|epoch| by_epoch.entry(epoch.epoch).or_default().push(of(epoch)));
+        for epoch in &history.epochs {
+            spreads.entry(epoch.epoch).or_default().push(of(epoch));
+        }
     }
     let mean = |(epoch, spreads): (u64, Vec<Spread>)| {
         let mean = summary(spreads.iter().map(|spread| spread.mean))?;
         let std = summary(spreads.iter().map(|spread| spread.std))?.mean;
         Some((epoch, Spread { mean: mean.mean, std }, u64::from(mean.seeds)))
     };
-    by_epoch.into_iter().filter_map(mean).collect()
+    spreads.into_iter().filter_map(mean).collect()
 }
 
 fn curve(group: &Group<&History>, epochs: &[(u64, Spread, u64)]) -> Curve {
@@ -87,7 +91,7 @@ fn curve(group: &Group<&History>, epochs: &[(u64, Spread, u64)]) -> Curve {
     };
     Curve {
         band: epochs.iter().map(band).collect(),
-        lines: vec![Line { points: epochs.iter().map(point).collect(), thin: false }],
+        lines: vec![CurveLine { points: epochs.iter().map(point).collect(), thin: false }],
         markers: some_of(epochs, group.index).map(point).collect(),
         ..Curve::new(&group.name, group.style)
     }

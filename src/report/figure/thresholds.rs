@@ -1,17 +1,18 @@
-//! Where the thresholds lie: of the entries whose label is true, and of those whose label is not.
+//! The distribution of thresholds: for entries whose label is true, and for entries whose label is false.
 
 use super::Figure;
-use super::chart::curves::{Chart, Curve, Line, Panel, values};
-use super::chart::scale::{Bounds, Scale};
+use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
+use super::chart::scale::{AxisScale, Bounds};
 use super::chart::style::Style;
-use super::data_table::{Cell, DataTable};
+use super::data_table::{DataCell, DataTable};
 use super::naming::{Alike, Axes, Naming};
 use pipe_ml::metric::curves::{Curves, ThresholdHistogram};
 use pipe_ml::metric::marked::Marked;
 
-/// Bins of the histogram that others are put together in.
+/// The number of bins if the histograms of several runs are merged.
 const COMMON_BINS: usize = 50;
 
+/// Draws the histograms of the thresholds.
 pub fn thresholds(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
     let run = |curves: &'_ Curves| Some(Marked::new(curves.protocol, curves.thresholds.clone()?));
     let runs = curves.iter().filter_map(|(axes, curves)| Some((axes, run(curves)?)));
@@ -27,13 +28,13 @@ pub fn thresholds(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, 
             let total: f64 = counts.iter().sum();
             let shares: Vec<f64> = counts.iter().map(|count| count / total.max(1.0)).collect();
             for (bin, (share, count)) in pooled.edges.windows(2).zip(shares.iter().zip(counts)) {
-                let mut cells = vec![Cell::from(group.name.as_str()), Cell::from(label)];
-                cells.extend([bin[0], bin[1], *count, *share].map(Cell::from));
+                let mut cells = vec![DataCell::from(group.name.as_str()), DataCell::from(label)];
+                cells.extend([bin[0], bin[1], *count, *share].map(DataCell::from));
                 rows.push(Marked::new(protocol, cells));
             }
             let mut curve = Curve::new(&format!("entries whose label is {label}"), style);
             if total > 0.0 {
-                curve.lines.push(Line { points: outline(&pooled.edges, &shares), thin: false });
+                curve.lines.push(CurveLine { points: outline(&pooled.edges, &shares), thin: false });
             }
             curves.push(Marked::new(protocol, curve));
         }
@@ -46,8 +47,8 @@ pub fn thresholds(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, 
     let columns = if panels.len() > 3 { 2 } else { 1 };
     let panel = |(name, curves): (String, Vec<Marked<Curve>>)| Panel {
         heading: Some(name),
-        x: Scale::linear(all.iter().copied(), Bounds::NONE, if columns == 1 { 6 } else { 3 }),
-        y: Scale::linear(values(&curves, |(_, y)| y), Bounds::SHARE_FROM_ZERO, 3),
+        x: AxisScale::linear(all.iter().copied(), Bounds::NONE, if columns == 1 { 6 } else { 3 }),
+        y: AxisScale::linear(values(&curves, |(_, y)| y), Bounds::SHARE_FROM_ZERO, 3),
         curves,
         guide: None,
     };
@@ -64,14 +65,14 @@ pub fn thresholds(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, 
     Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
 }
 
-/// Counts that may be parts of whole ones.
+/// A merged histogram. Its counts may be fractions, because a bin may be split.
 struct Pooled {
     edges: Vec<f64>,
     of_true: Vec<f64>,
     of_false: Vec<f64>,
 }
 
-/// The entries of all runs. Where their bins differ, each bin's entries are spread evenly over common ones.
+/// Merges the histograms of all runs. If their bins differ, the entries of each bin are spread evenly over common bins.
 fn pool(runs: &[ThresholdHistogram]) -> Pooled {
     let same = runs.windows(2).all(|pair| pair[0].edges == pair[1].edges);
     let edges = match runs.first() {
@@ -101,27 +102,28 @@ fn common_edges(runs: &[ThresholdHistogram]) -> Vec<f64> {
     (0..=COMMON_BINS).map(at).collect()
 }
 
+/// Adds the entries of a bin to the bins that it overlaps with.
 fn spread(edges: &[f64], (from, to): (f64, f64), count: f64, counts: &mut [f64]) {
     let bins = edges.windows(2).enumerate();
     if to <= from {
-        // A bin without width: all of it is at one place.
+        // All entries of a bin without width have the same value.
         let last = counts.len().saturating_sub(1);
-        let place = bins.into_iter().position(|(_, bin)| bin[0] <= from && from < bin[1]).unwrap_or(last);
-        if let Some(there) = counts.get_mut(place) {
-            *there += count;
+        let bin = bins.into_iter().position(|(_, bin)| bin[0] <= from && from < bin[1]).unwrap_or(last);
+        if let Some(total) = counts.get_mut(bin) {
+            *total += count;
         }
         return;
     }
-    for (place, bin) in bins {
+    for (index, bin) in bins {
         let common = bin[1].min(to) - bin[0].max(from);
         if common > 0.0 {
-            counts[place] +=
+            counts[index] +=
                 if (bin[0], bin[1]) == (from, to) { count } else { count * common / (to - from) };
         }
     }
 }
 
-/// The upper edge of a histogram, from zero to zero.
+/// Returns the outline of a histogram, which starts and ends at zero.
 fn outline(edges: &[f64], shares: &[f64]) -> Vec<(f64, f64)> {
     let steps = edges.windows(2).zip(shares).flat_map(|(bin, &share)| [(bin[0], share), (bin[1], share)]);
     let ends = |edge: Option<&f64>| edge.map(|&edge| (edge, 0.0));

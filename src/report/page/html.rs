@@ -3,6 +3,7 @@
 
 use std::fmt::{Display, Write};
 
+use pipe_core::escape::xml;
 use serde::Serialize;
 
 /// Finished markup.
@@ -121,20 +122,13 @@ impl FromIterator<Html> for Html {
     }
 }
 
-/// Good for text and for values in double quotes. Characters that HTML has no place for are replaced.
+/// Appends text, escaped for use between tags and in attributes with double quotes.
 fn escape(text: &str, out: &mut String) {
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\t' | '\n' => out.push(c),
-            '\r' => out.push('\n'),
-            c if c.is_control() => out.push(char::REPLACEMENT_CHARACTER),
-            c => out.push(c),
-        }
+    let escaped = xml(text);
+    if escaped.contains(['\'', '\r']) {
+        out.push_str(&escaped.replace('\'', "&#39;").replace('\r', "\n"));
+    } else {
+        out.push_str(&escaped);
     }
 }
 

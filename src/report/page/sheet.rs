@@ -63,17 +63,7 @@ fn cell(text: &Text) -> Cell {
 }
 
 fn plain(text: &Text) -> String {
-    let piece = |piece: &Piece| match piece {
-        Piece::Text(text) | Piece::Number(text) | Piece::Best(text) | Piece::Second(text) => text.clone(),
-        Piece::PlusMinus => " ± ".to_owned(),
-        Piece::Oracle => "†".to_owned(),
-        Piece::Differs => "*".to_owned(),
-        Piece::Up => " ↑".to_owned(),
-        Piece::Down => " ↓".to_owned(),
-        Piece::Difference => "Δ".to_owned(),
-        Piece::Nothing => "–".to_owned(),
-    };
-    text.iter().map(piece).collect()
+    text.iter().map(Piece::plain).collect()
 }
 
 #[cfg(test)]

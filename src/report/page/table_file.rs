@@ -1,10 +1,10 @@
-//! Tables that somebody else wrote: CSV, Markdown, or JSON.
+//! Reads tables that other programs wrote as CSV, Markdown or JSON.
 
 use serde_json::Value;
 
 use super::grid::{Cell, Column, Grid, Row};
 
-/// Reads a table out of a file's text; `None` if there is none in it. `name` heads it where the text has no heading.
+/// Reads the table in a text; `None` if there is none. `name` is the caption if the text has no heading.
 pub fn read(name: &str, text: &str) -> Option<Grid> {
     let text = text.trim_start_matches('\u{feff}');
     let start = text.trim_start();
@@ -14,12 +14,12 @@ pub fn read(name: &str, text: &str) -> Option<Grid> {
         markdown(name, text)
     } else {
         let first = start.lines().find(|line| !line.starts_with('#')).unwrap_or_default();
-        let separator = [',', '\t'].into_iter().find(|&separator| first.contains(separator))?;
-        grid(name, separated(text, separator))
+        let separator = [b',', b'\t'].into_iter().find(|&separator| first.contains(char::from(separator)))?;
+        grid(name, separated(text, separator)?)
     }
 }
 
-/// The line below the heading of a Markdown table: `|---|:-:|`.
+/// Whether this is the line below the heading of a Markdown table: `|---|:-:|`.
 fn is_rule(line: &str) -> bool {
     line.contains("--") && line.contains('|') && line.chars().all(|c| "|-: \t".contains(c))
 }
@@ -34,7 +34,7 @@ fn markdown(name: &str, text: &str) -> Option<Grid> {
     grid(caption, records)
 }
 
-/// `\|` is a bar; emphasis is for the terminal and is dropped.
+/// Splits a line into cells. `\|` is a bar; emphasis is dropped.
 fn markdown_cells(line: &str) -> Vec<String> {
     let line = line.strip_prefix('|').unwrap_or(line);
     let line = line.strip_suffix('|').filter(|cut| !cut.ends_with('\\')).unwrap_or(line);
@@ -53,40 +53,25 @@ fn markdown_cells(line: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Values between separators, with quotes as in RFC 4180. Lines that start with `#` before the heading are comments.
-fn separated(text: &str, separator: char) -> Vec<Vec<String>> {
-    let text = text.trim_start();
-    let text = match text.starts_with('#') {
-        true => text.split_once('\n').map_or("", |(_, rest)| rest),
-        false => text,
-    };
-    if text.starts_with('#') {
-        return separated(text, separator);
+/// Reads the records of CSV or TSV. Lines before the heading that start with `#` are comments.
+fn separated(text: &str, separator: u8) -> Option<Vec<Vec<String>>> {
+    let mut text = text.trim_start();
+    while text.starts_with('#') {
+        text = text.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
     }
-    let (mut records, mut record, mut cell, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' if quoted && chars.peek() == Some(&'"') => cell.extend(chars.next()),
-            '"' if quoted || cell.is_empty() => quoted = !quoted,
-            '\r' if !quoted => {}
-            '\n' if !quoted => {
-                record.push(std::mem::take(&mut cell));
-                records.push(std::mem::take(&mut record));
-            }
-            c if c == separator && !quoted => record.push(std::mem::take(&mut cell)),
-            c => cell.push(c),
-        }
-    }
-    if !cell.is_empty() || !record.is_empty() {
-        record.push(cell);
-        records.push(record);
-    }
+    let reader = csv::ReaderBuilder::new()
+        .delimiter(separator)
+        .has_headers(false)
+        .flexible(true)
+        .from_reader(text.as_bytes());
+    let records = reader.into_records().map(|record| Some(record.ok()?.iter().map(str::to_owned).collect()));
+    let mut records: Vec<Vec<String>> = records.collect::<Option<_>>()?;
     records.retain(|record| record.iter().any(|cell| !cell.is_empty()));
-    records
+    Some(records)
 }
 
-/// A list of maps, or of lists of which the first is the heading; or the first such list inside a map.
+/// Reads a table from JSON: a list of maps, a list of lists of which the first is the heading, or the first such list
+/// inside a map.
 pub fn rows(name: &str, value: &Value) -> Option<Grid> {
     let rows = match value {
         Value::Array(rows) => rows,
@@ -130,7 +115,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Columns whose cells all start with a number are numbers. A ragged table is none.
+/// Creates a grid. A column is numeric if all its cells start with a number. Rows of different lengths are no table.
 fn grid(caption: &str, mut records: Vec<Vec<String>>) -> Option<Grid> {
     if records.len() < 2 || records.iter().any(|record| record.len() != records[0].len()) {
         return None;
@@ -142,12 +127,13 @@ fn grid(caption: &str, mut records: Vec<Vec<String>>) -> Option<Grid> {
     };
     let numbers: Vec<bool> = (0..records[0].len()).map(is_number).collect();
     let columns = records[0].iter().zip(&numbers);
-    let columns = columns.map(|(heading, number)| match number {
-        true => Column::number(heading),
-        false => Column::text(heading),
-    });
-    let row = |row: Vec<String>| {
-        let cells = row.into_iter().zip(&numbers).map(|(text, number)| match leading_number(&text) {
+    let columns = columns.map(
+        |(heading, number)| {
+            if *number { Column::number(heading) } else { Column::text(heading) }
+        },
+    );
+    let grid_row = |record: Vec<String>| {
+        let cells = record.into_iter().zip(&numbers).map(|(text, number)| match leading_number(&text) {
             Some(key) if *number => Cell::number(text, key),
             _ => Cell::text(text),
         });
@@ -156,7 +142,7 @@ fn grid(caption: &str, mut records: Vec<Vec<String>>) -> Option<Grid> {
     Some(Grid {
         caption: caption.to_owned(),
         columns: columns.collect(),
-        rows: rows.into_iter().map(row).collect(),
+        rows: rows.into_iter().map(grid_row).collect(),
     })
 }
 
@@ -164,7 +150,7 @@ fn is_blank(cell: &str) -> bool {
     matches!(cell.trim(), "" | "-" | "–" | "—" | "nan" | "NaN" | "null")
 }
 
-/// `0.412` of `0.412 ± 0.003`; nothing of `3rd`.
+/// Returns the number at the start of a cell: `0.412` of `0.412 ± 0.003`, none of `3rd`.
 fn leading_number(cell: &str) -> Option<f64> {
     let word = cell.trim().split([' ', '±', '\u{a0}', '\u{202f}', '(', '[', '%', '†', '*']).next()?;
     word.replace('−', "-").parse().ok().filter(|value: &f64| value.is_finite())
@@ -179,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_with_quotes_and_line_ends_of_any_kind() {
+    fn csv_may_have_quotes_and_any_line_ends() {
         let html = html("name,f1\r\n\"a, \"\"b\"\"\",0.5 ± 0.1\r\n<script>,0.25\r\n");
         assert!(
             html.contains(r#"<th scope="row">a, &quot;b&quot;</th><td class="number" data-key="0.5">"#),
@@ -198,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn json_may_be_rows_or_hold_them() {
+    fn json_may_be_a_list_of_rows_or_contain_one() {
         let rows = r#"[{"a": 1, "b": null}, {"a": 2.5, "b": "x"}]"#;
         for text in [rows.to_owned(), format!(r#"{{"title": "T", "rows": {rows}}}"#)] {
             assert!(html(&text).contains("data-key=\"2.5\""));
@@ -207,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_not_taken_for_one() {
+    fn other_text_is_not_read_as_a_table() {
         for text in
             ["", "only one line", "a,b\n1\n", "\\begin{tabular}{ll}\na & b, c\\\\\n", "<svg>\n</svg>\n"]
         {
@@ -216,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_column_of_numbers_is_one() {
+    fn a_column_is_numeric_only_if_all_its_cells_are() {
         let html = html("id,n\n1st,1\n2nd,-\n");
         assert_eq!(html.matches("class=\"number\"").count(), 3, "{html}");
         assert_eq!(html.matches("data-key").count(), 1);

@@ -1,43 +1,45 @@
-//! Records to a table: which rows and columns there are, and what stands where they meet.
+//! Builds a [`Table`] from evaluation records: finds its rows and columns, and computes the cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::measured::{Measured, STAGE};
 use super::rank;
 use super::reference::{self, Reference};
-use super::request::{Level, Request};
+use super::request::{Request, TableLevel};
 use super::term::Term;
-use super::{Axis, Cell, Comparison, Line, METRIC, RecordId, Table, Value};
+use super::{AxisEntry, Comparison, METRIC, RecordId, Table, TableAxis, TableCell, TableLine};
 use pipe_ml::metric::marked::{Marked, MixedProtocols};
 use pipe_ml::metric::registry::Metric;
 use pipe_ml::metric::spread::SeedSpread;
 
+/// Why a table cannot be built.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TableError {
-    #[error("no record is left after `where`; the axes are {0}")]
+    #[error("`where` leaves no record; the axes are {0}")]
     NothingLeft(String),
     #[error("no record has the axis `{axis}`; the axes are {known}")]
     NoSuchAxis { axis: String, known: String },
     #[error("no record has `{axis}: {value}`, which `where` asks for; there is {known}")]
     NoSuchValue { axis: String, value: String, known: String },
     #[error(
-        "no record has a figure for `{0}`: what it needs (scores, probabilities, training counts) was not there"
+        "no record has a value for `{0}`, because the scores, probabilities or training counts that it needs \
+         were not available"
     )]
-    NoSuchFigure(Metric),
+    NoValue(Metric),
     #[error(
-        "several records fall on {place}: they differ in `{axis}` ({values}); \
+        "several records belong to the cell {place}: they differ in `{axis}` ({values}); \
          show it in `rows` or `columns`, average with `mean_over`, or pick one with `where`"
     )]
-    Crowded { place: String, axis: String, values: String },
-    #[error("two records fall on {0}, and nothing tells them apart")]
-    Twins(String),
+    SeveralRecords { place: String, axis: String, values: String },
+    #[error("two records of the cell {0} have the same axes")]
+    SameAxes(String),
     #[error("{place}: {mixed} (`rows: [protocol, ...]`)")]
     Mixed { place: String, mixed: MixedProtocols },
     #[error("`{file}`: {message}")]
     Reference { file: String, message: String },
 }
 
-/// Ranks are in the table; significance is tested afterwards, if asked for.
+/// Builds the table, with ranks. Significance is tested afterwards, if it is requested.
 pub fn build(request: &Request, measured: &[Measured]) -> Result<Table, TableError> {
     check_axes(request, measured)?;
     let mut kept: Vec<&Measured> = measured.iter().filter(|measured| passes(request, measured)).collect();
@@ -45,13 +47,13 @@ pub fn build(request: &Request, measured: &[Measured]) -> Result<Table, TableErr
         return Err(TableError::NothingLeft(known_axes(measured)));
     }
     if let Some(metric) = request.metrics().find(|&m| kept.iter().all(|kept| kept.record.get(m).is_none())) {
-        return Err(TableError::NoSuchFigure(metric));
+        return Err(TableError::NoValue(metric));
     }
-    let rows = Side::new(request, &request.rows, &kept);
-    let columns = Side::new(request, &request.columns, &kept);
-    // From here on the order of the inputs must not show: a sum depends on the order of its terms.
+    let rows = TableSide::new(request, &request.rows, &kept);
+    let columns = TableSide::new(request, &request.columns, &kept);
+    // The order of the inputs must not change the result, but floating-point sums depend on the order of their terms.
     kept.sort_by(|a, b| a.axes.cmp(&b.axes));
-    let mut table = Builder { request, kept: &kept, rows, columns }.table()?;
+    let mut table = TableBuilder { request, kept: &kept, rows, columns }.table()?;
     rank::annotate(&mut table);
     Ok(table)
 }
@@ -80,23 +82,24 @@ fn check_axes(request: &Request, measured: &[Measured]) -> Result<(), TableError
 
 fn passes(request: &Request, measured: &Measured) -> bool {
     request.only.iter().all(|(axis, values)| {
-        // A stage without the axis, such as a baseline beside a matrix, is not what the filter is about.
+        // The filter does not apply to a stage without the axis, such as a baseline beside a matrix.
         measured.on(axis).is_none_or(|value| values.iter().any(|wanted| wanted == value))
     })
 }
 
-/// The rows, or the columns.
-struct Side<'a> {
-    levels: Vec<Level>,
-    /// By level: values in the order in which they are shown.
+/// The rows or the columns of a table.
+struct TableSide<'a> {
+    levels: Vec<TableLevel>,
+    /// The values of each level, in the order in which they are shown.
     order: Vec<Vec<String>>,
+    /// The lines: for each level, the position of a value in `order`.
     lines: Vec<Vec<usize>>,
-    /// The stage is shown on an axis of its own.
+    /// Whether the table shows the stage as an axis.
     stage_shown: bool,
     request: &'a Request,
 }
 
-impl<'a> Side<'a> {
+impl<'a> TableSide<'a> {
     fn new(request: &'a Request, terms: &[Term], kept: &[&Measured]) -> Self {
         let levels = Request::levels(terms);
         let stage_shown = request.axes().any(|axis| axis == STAGE);
@@ -107,10 +110,10 @@ impl<'a> Side<'a> {
         side
     }
 
-    fn values(&self, level: &Level, kept: &[&Measured]) -> Vec<String> {
+    fn values(&self, level: &TableLevel, kept: &[&Measured]) -> Vec<String> {
         match level {
-            Level::Metrics(metrics) => metrics.iter().map(|metric| metric.name().to_owned()).collect(),
-            Level::Axis(axis) => {
+            TableLevel::Metrics(metrics) => metrics.iter().map(|metric| metric.name().to_owned()).collect(),
+            TableLevel::Axis(axis) => {
                 let mut values = self.request.only.get(axis).cloned().unwrap_or_default();
                 for measured in kept {
                     let value = self.on(measured, axis);
@@ -123,19 +126,19 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// A record without the axis is known by its stage.
+    /// Returns the value of a record on an axis. A record without the axis is named after its stage.
     fn on<'m>(&self, measured: &'m Measured, axis: &str) -> &'m str {
         let stage = || measured.on(STAGE).filter(|_| !self.stage_shown);
         measured.on(axis).or_else(stage).unwrap_or_default()
     }
 
-    /// The lines that a record contributes to: one per metric, if metrics are on this side.
+    /// Returns the lines that a record contributes to: one per metric, if metrics are on this side.
     fn lines_of(&self, measured: &Measured) -> Vec<Vec<usize>> {
         let mut lines = vec![Vec::new()];
         for (level, order) in self.levels.iter().zip(&self.order) {
             let positions: Vec<usize> = match level {
-                Level::Metrics(metrics) => (0..metrics.len()).collect(),
-                Level::Axis(axis) => {
+                TableLevel::Metrics(metrics) => (0..metrics.len()).collect(),
+                TableLevel::Axis(axis) => {
                     let value = self.on(measured, axis);
                     order.iter().position(|known| known == value).into_iter().collect()
                 }
@@ -149,43 +152,43 @@ impl<'a> Side<'a> {
         lines
     }
 
-    fn line(&self, positions: &[usize]) -> Line {
-        let value = |((level, order), &at): ((&Level, &Vec<String>), &usize)| match level {
-            Level::Metrics(metrics) => Value {
+    fn line(&self, positions: &[usize]) -> TableLine {
+        let value = |((level, order), &at): ((&TableLevel, &Vec<String>), &usize)| match level {
+            TableLevel::Metrics(metrics) => AxisEntry {
                 axis: METRIC.to_owned(),
                 value: metrics[at].name().to_owned(),
                 title: self.request.metric_title(metrics[at]),
             },
-            Level::Axis(axis) => Value {
+            TableLevel::Axis(axis) => AxisEntry {
                 axis: axis.clone(),
                 value: order[at].clone(),
                 title: self.request.value_title(axis, &order[at]),
             },
         };
-        Line { values: self.levels.iter().zip(&self.order).zip(positions).map(value).collect() }
+        TableLine { values: self.levels.iter().zip(&self.order).zip(positions).map(value).collect() }
     }
 
-    fn axes(&self) -> Vec<Axis> {
-        let axis = |level: &Level| match level {
-            Level::Metrics(_) => self.request.axis(METRIC),
-            Level::Axis(axis) => self.request.axis(axis),
+    fn axes(&self) -> Vec<TableAxis> {
+        let axis = |level: &TableLevel| match level {
+            TableLevel::Metrics(_) => self.request.axis(METRIC),
+            TableLevel::Axis(axis) => self.request.axis(axis),
         };
         self.levels.iter().map(axis).collect()
     }
 
     fn has_metrics(&self) -> bool {
-        self.levels.iter().any(|level| matches!(level, Level::Metrics(_)))
+        self.levels.iter().any(|level| matches!(level, TableLevel::Metrics(_)))
     }
 }
 
-struct Builder<'a> {
+struct TableBuilder<'a> {
     request: &'a Request,
     kept: &'a [&'a Measured],
-    rows: Side<'a>,
-    columns: Side<'a>,
+    rows: TableSide<'a>,
+    columns: TableSide<'a>,
 }
 
-impl Builder<'_> {
+impl TableBuilder<'_> {
     fn table(&self) -> Result<Table, TableError> {
         let request = self.request;
         let mut members: BTreeMap<(&[usize], &[usize]), Vec<usize>> = BTreeMap::new();
@@ -198,14 +201,14 @@ impl Builder<'_> {
                 }
             }
         }
-        let rows: Vec<Line> = row_lines.iter().map(|line| self.rows.line(line)).collect();
-        let columns: Vec<Line> = column_lines.iter().map(|line| self.columns.line(line)).collect();
+        let rows: Vec<TableLine> = row_lines.iter().map(|line| self.rows.line(line)).collect();
+        let columns: Vec<TableLine> = column_lines.iter().map(|line| self.columns.line(line)).collect();
         let mut cells = Vec::with_capacity(rows.len());
         for (row, row_line) in rows.iter().zip(row_lines) {
             let mut line = Vec::with_capacity(columns.len());
             for (column, column_line) in columns.iter().zip(column_lines) {
                 let here = members.get(&(row_line.as_slice(), column_line.as_slice()));
-                let place: Vec<&Value> = row.values.iter().chain(&column.values).collect();
+                let place: Vec<&AxisEntry> = row.values.iter().chain(&column.values).collect();
                 line.push(here.map(|here| self.cell(&place, here)).transpose()?.flatten());
             }
             cells.push(line);
@@ -239,7 +242,7 @@ impl Builder<'_> {
         })
     }
 
-    fn cell(&self, place: &[&Value], members: &[usize]) -> Result<Option<Cell>, TableError> {
+    fn cell(&self, place: &[&AxisEntry], members: &[usize]) -> Result<Option<TableCell>, TableError> {
         let named = || {
             let shown: Vec<String> = place.iter().map(|v| format!("{}={}", v.axis, v.value)).collect();
             format!("[{}]", shown.join(", "))
@@ -248,27 +251,26 @@ impl Builder<'_> {
             place.iter().find(|value| value.axis == METRIC).and_then(|value| value.value.parse().ok());
         let Some(metric) = metric else { return Ok(None) };
         self.check_members(members, named)?;
-        let figures = members.iter().filter_map(|&at| self.kept[at].record.get(metric));
-        let gathered =
-            Marked::gather(figures).map_err(|mixed| TableError::Mixed { place: named(), mixed })?;
+        let values = members.iter().filter_map(|&at| self.kept[at].record.get(metric));
+        let gathered = Marked::gather(values).map_err(|mixed| TableError::Mixed { place: named(), mixed })?;
         let Some(gathered) = gathered else { return Ok(None) };
         let part = self.kept[members[0]].record.part.name().to_owned();
         let (protocol, values) = gathered.reveal();
         let Some(spread) = SeedSpread::over(&values) else { return Ok(None) };
-        let figure = Marked::new(protocol, spread);
-        Ok(Some(Cell {
+        let value = Marked::new(protocol, spread);
+        Ok(Some(TableCell {
             metric,
             part,
             digits: self.request.digits(metric),
-            comparisons: self.comparisons(place, metric, figure),
-            figure,
+            comparisons: self.comparisons(place, metric, value),
+            value,
             rank: None,
             test: None,
             records: members.to_vec(),
         }))
     }
 
-    /// Within a cell, only what is averaged over may vary.
+    /// Checks that the records of a cell differ only in axes that are averaged over.
     fn check_members(&self, members: &[usize], named: impl Fn() -> String) -> Result<(), TableError> {
         let mut axes: Vec<&str> = Vec::new();
         for &at in members {
@@ -280,25 +282,24 @@ impl Builder<'_> {
             if values.len() > 1 && !self.request.mean_over.iter().any(|over| over == axis) {
                 let values: Vec<&str> = values.into_iter().map(|value| value.unwrap_or("none")).collect();
                 let axis = axis.to_owned();
-                return Err(TableError::Crowded { place: named(), axis, values: values.join(", ") });
+                return Err(TableError::SeveralRecords { place: named(), axis, values: values.join(", ") });
             }
         }
         let distinct: BTreeSet<&Vec<(String, String)>> =
             members.iter().map(|&at| &self.kept[at].axes).collect();
-        if distinct.len() < members.len() { Err(TableError::Twins(named())) } else { Ok(()) }
+        if distinct.len() < members.len() { Err(TableError::SameAxes(named())) } else { Ok(()) }
     }
 
     fn comparisons(
         &self,
-        place: &[&Value],
+        place: &[&AxisEntry],
         metric: Metric,
-        figure: Marked<SeedSpread>,
+        value: Marked<SeedSpread>,
     ) -> Vec<Option<Comparison>> {
         let compare = |reference: &Reference| {
             let published = reference.find(place, metric)?;
-            let pair =
-                [figure.map(|spread| spread.mean), published.as_ref().map(|published| published.value)];
-            // An oracle figure minus an honest one says nothing: there is none.
+            let pair = [value.map(|spread| spread.mean), published.as_ref().map(|published| published.value)];
+            // A difference between an oracle value and an honest one would be meaningless.
             let difference =
                 Marked::gather(pair).ok().flatten().map(|pair| pair.map(|pair| pair[0] - pair[1]));
             Some(Comparison { published, difference })
@@ -307,6 +308,7 @@ impl Builder<'_> {
     }
 }
 
+/// Returns the slice in `lines`, which are sorted, that equals `line`.
 fn line_in<'l>(lines: &'l [Vec<usize>], line: &[usize]) -> &'l [usize] {
     let at = lines.partition_point(|known| known.as_slice() < line);
     &lines[at]

@@ -1,13 +1,19 @@
-//! One line per figure, unrounded, as RFC 4180 has it: fields with a comma, a quote or a line end in quotes, quotes
-//! doubled, lines ended by CR LF.
+//! Writes a table as CSV (RFC 4180): one line per cell, with unrounded values.
 //!
 //! Text that a spreadsheet would take for a formula (it starts with `=`, `+`, `-`, `@`, a tab or a line end) gets an
-//! apostrophe in front, as does text that starts with an apostrophe: taking one away always gives back the text.
+//! apostrophe in front, and so does text that starts with an apostrophe: removing one always restores the text.
 
+use ::csv::{Terminator, WriterBuilder};
+
+use super::exporter::TableExporter;
 use super::measured::protocol_name;
-use super::{Cell, METRIC, Rank, Table, Value};
-use pipe_ml::metric::marked::Protocol;
+use super::{AxisEntry, METRIC, Rank, Table, TableCell};
 
+/// The format for programs that do not read JSON.
+pub const EXPORTER: TableExporter =
+    TableExporter { name: "csv", file_suffix: ".csv", export: |table, _| csv(table) };
+
+/// Returns a table as CSV.
 pub fn csv(table: &Table) -> String {
     let axes = || table.row_axes.iter().chain(&table.column_axes).filter(|axis| axis.axis != METRIC);
     let mut head: Vec<String> = axes().map(|axis| text(&axis.axis)).collect();
@@ -29,11 +35,12 @@ pub fn csv(table: &Table) -> String {
             head.push(text(&format!("{}{what}", reference.heading)));
         }
     }
-    let mut out = line(head);
+    let mut lines = vec![head];
     for (row, column, cell) in table.cells() {
-        let values: Vec<&Value> = table.place(row, column).filter(|value| value.axis != METRIC).collect();
+        let values: Vec<&AxisEntry> =
+            table.entries(row, column).filter(|value| value.axis != METRIC).collect();
         let mut fields: Vec<String> = values.iter().map(|value| text(&value.value)).collect();
-        fields.extend(figures(cell));
+        fields.extend(cell_fields(cell));
         for comparison in &cell.comparisons {
             fields.extend(match comparison {
                 None => [String::new(), String::new(), String::new()],
@@ -41,22 +48,23 @@ pub fn csv(table: &Table) -> String {
                     let (protocol, published) = comparison.published.as_ref().reveal();
                     let difference =
                         comparison.difference.map(|difference| difference.reveal().1.to_string());
-                    [published.value.to_string(), under(protocol), difference.unwrap_or_default()]
+                    [
+                        published.value.to_string(),
+                        protocol_name(protocol).to_owned(),
+                        difference.unwrap_or_default(),
+                    ]
                 }
             });
         }
-        out.push_str(&line(fields));
+        lines.push(fields);
     }
-    out.push_str(&others(table, axes().count(), fixed.len()));
-    out
+    lines.extend(published_lines(table, axes().count(), fixed.len()));
+    written(&lines)
 }
 
-fn under(protocol: Protocol) -> String {
-    protocol_name(protocol).to_owned()
-}
-
-fn figures(cell: &Cell) -> Vec<String> {
-    let (protocol, spread) = cell.figure.reveal();
+/// Returns the fields that every table has.
+fn cell_fields(cell: &TableCell) -> Vec<String> {
+    let (protocol, spread) = cell.value.reveal();
     let rank = match cell.rank {
         Some(Rank::Best) => "1",
         Some(Rank::Second) => "2",
@@ -65,7 +73,7 @@ fn figures(cell: &Cell) -> Vec<String> {
     let differs = cell.test.as_ref().map(|test| test.as_ref().reveal().1.differs.to_string());
     vec![
         cell.metric.name().to_owned(),
-        under(protocol),
+        protocol_name(protocol).to_owned(),
         cell.part.clone(),
         spread.seeds.to_string(),
         spread.mean.to_string(),
@@ -77,9 +85,9 @@ fn figures(cell: &Cell) -> Vec<String> {
     ]
 }
 
-/// Published rows: the name stands on the first axis, and only the reference's fields have figures.
-fn others(table: &Table, axes: usize, fixed: usize) -> String {
-    let mut out = String::new();
+/// Returns the lines of published rows: the name stands on the first axis, and only the reference's fields have values.
+fn published_lines(table: &Table, axes: usize, fixed: usize) -> Vec<Vec<String>> {
+    let mut lines = Vec::new();
     for other in &table.others {
         for (column, value) in table.columns.iter().zip(&other.values) {
             let Some(value) = value else { continue };
@@ -91,25 +99,24 @@ fn others(table: &Table, axes: usize, fixed: usize) -> String {
             let (protocol, published) = value.as_ref().reveal();
             let at = axes + fixed + 3 * other.reference;
             fields[at] = published.value.to_string();
-            fields[at + 1] = under(protocol);
-            out.push_str(&line(fields));
+            fields[at + 1] = protocol_name(protocol).to_owned();
+            lines.push(fields);
         }
     }
-    out
+    lines
 }
 
-fn line(fields: Vec<String>) -> String {
-    let quoted: Vec<String> = fields.iter().map(|field| quote(field)).collect();
-    format!("{}\r\n", quoted.join(","))
+fn written(lines: &[Vec<String>]) -> String {
+    let mut writer = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
+    for fields in lines {
+        writer.write_record(fields).expect("writing to memory cannot fail, and all lines are equally long");
+    }
+    let bytes = writer.into_inner().expect("writing to memory cannot fail");
+    String::from_utf8(bytes).expect("the fields are UTF-8")
 }
 
-fn quote(field: &str) -> String {
-    let special = field.contains([',', '"', '\r', '\n']);
-    if special { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
-}
-
-/// Text that stays text in a spreadsheet.
-pub(super) fn text(field: &str) -> String {
-    let suspicious = field.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '\'']);
-    if suspicious { format!("'{field}") } else { field.to_owned() }
+/// Returns text that a spreadsheet does not take for a formula.
+fn text(field: &str) -> String {
+    let is_suspicious = field.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '\'']);
+    if is_suspicious { format!("'{field}") } else { field.to_owned() }
 }

@@ -1,18 +1,29 @@
-//! LaTeX with booktabs: a table to `\input`, and the same as a document of its own.
+//! Writes a table as LaTeX with booktabs: as a `table` environment for `\input`, and as a document of its own.
 
 use std::fmt::Write as _;
 
 use super::Table;
+use super::exporter::TableExporter;
 use super::latex_text::{self, escape};
 use super::macros;
 use super::sheet::{Head, Piece, Sheet, Text};
 
-/// Names longer than this are set in a column that breaks lines.
+/// Row heads with more characters than this are set in a column that breaks lines.
 const WRAPPED_NAME: usize = 36;
-/// Columns of a table with more characters than this per line stand closer.
+/// The columns of a table with more characters than this per line are set closer together.
 const CROWDED_WIDTH: usize = 72;
 
-/// A `table` environment, to be read by `\input`. Needs `booktabs`, `array` and `graphicx`.
+/// The format for `\input`.
+pub const EXPORTER: TableExporter = TableExporter { name: "tex", file_suffix: ".tex", export: table };
+
+/// The format that compiles by itself.
+pub const STANDALONE_EXPORTER: TableExporter = TableExporter {
+    name: "standalone",
+    file_suffix: "-standalone.tex",
+    export: |table, sheet| standalone(&self::table(table, sheet)),
+};
+
+/// Returns a `table` environment, to be read by `\input`. It needs `booktabs`, `array` and `graphicx`.
 pub fn table(table: &Table, sheet: &Sheet) -> String {
     let body = environment(table, sheet);
     let mut out = provenance(table);
@@ -25,7 +36,7 @@ pub fn table(table: &Table, sheet: &Sheet) -> String {
     out
 }
 
-/// A document with nothing but the table.
+/// Returns a document that contains only the given table.
 pub fn standalone(inner: &str) -> String {
     format!(
         "\\documentclass{{article}}\n\
@@ -37,7 +48,7 @@ pub fn standalone(inner: &str) -> String {
     )
 }
 
-/// Where the table comes from: the digest of its JSON, and the records behind it.
+/// Returns comments that say what the table was computed from: the digest of its JSON, and the records.
 pub(super) fn provenance(table: &Table) -> String {
     let mut out = format!(
         "% Written by pipe from evaluation records; edits are lost.\n% {}.json: blake3 {}\n",
@@ -63,7 +74,7 @@ fn environment(table: &Table, sheet: &Sheet) -> String {
     if width(sheet) > CROWDED_WIDTH {
         out.push_str("\\setlength{\\tabcolsep}{3.5pt}\n");
     }
-    // How wide a line is, only LaTeX knows.
+    // Only LaTeX knows how wide the line is.
     let _ = writeln!(out, "\\sbox0{{%\n{}}}%", tabular(sheet));
     out.push_str("\\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi\n");
     if !sheet.notes.is_empty() {
@@ -76,7 +87,7 @@ fn environment(table: &Table, sheet: &Sheet) -> String {
     out
 }
 
-/// The list of tables gets what the user wrote, without the legend.
+/// Returns the caption. The list of tables shows the user's text without the legend.
 fn caption(sheet: &Sheet) -> Option<String> {
     let legend: Vec<String> = sheet.legend.iter().map(prose).collect();
     let written = sheet.caption.as_deref().map(escape);
@@ -84,7 +95,7 @@ fn caption(sheet: &Sheet) -> Option<String> {
         (None, true) => None,
         (None, false) => Some(format!("\\caption{{{}}}", legend.join(" "))),
         (Some(written), true) => Some(format!("\\caption{{{written}}}")),
-        // A `]` would end the optional argument, but for the braces.
+        // Without the inner braces, a `]` would end the optional argument.
         (Some(written), false) => Some(format!("\\caption[{{{written}}}]{{{written} {}}}", legend.join(" "))),
     }
 }
@@ -93,10 +104,8 @@ fn tabular(sheet: &Sheet) -> String {
     let mut columns = String::new();
     for level in 0..sheet.stub.len() {
         let longest = sheet.rows.iter().map(|row| length(&row.heads[level])).max().unwrap_or(0);
-        columns.push_str(match longest > WRAPPED_NAME {
-            true => ">{\\raggedright\\arraybackslash}p{0.35\\linewidth}",
-            false => "l",
-        });
+        let is_long = longest > WRAPPED_NAME;
+        columns.push_str(if is_long { ">{\\raggedright\\arraybackslash}p{0.35\\linewidth}" } else { "l" });
     }
     let leaves = sheet.heads.last().map_or(0, |heads| heads.iter().map(|head| head.columns).sum());
     columns.push_str(&"r".repeat(leaves));
@@ -105,7 +114,7 @@ fn tabular(sheet: &Sheet) -> String {
         let last = level + 1 == sheet.heads.len();
         let mut cells: Vec<String> =
             sheet.stub.iter().map(|title| if last { escape(title) } else { String::new() }).collect();
-        cells.extend(heads.iter().map(head));
+        cells.extend(heads.iter().map(head_cell));
         let _ = writeln!(out, "{} \\\\", cells.join(" & "));
         out.push_str(&rules(sheet.stub.len(), heads));
     }
@@ -121,14 +130,14 @@ fn tabular(sheet: &Sheet) -> String {
     out
 }
 
-fn head(head: &Head) -> String {
+fn head_cell(head: &Head) -> String {
     match (head.text.is_empty(), head.columns) {
         (true, 1) => String::new(),
         (_, columns) => format!("\\multicolumn{{{columns}}}{{c}}{{{}}}", cell(&head.text)),
     }
 }
 
-/// A rule below each head of several columns.
+/// Returns a rule below each head of several columns.
 fn rules(stub: usize, heads: &[Head]) -> String {
     let mut out = String::new();
     let mut first = stub + 1;
@@ -145,7 +154,7 @@ fn rules(stub: usize, heads: &[Head]) -> String {
     out
 }
 
-/// Marks hang out to the right, so that figures stay aligned.
+/// Returns the content of a cell. Marks take no width, so that numbers stay aligned.
 fn cell(text: &Text) -> String {
     let mut marks = String::new();
     let mut out = String::new();
@@ -164,6 +173,7 @@ fn cell(text: &Text) -> String {
     }
 }
 
+/// Returns a sentence.
 fn prose(text: &Text) -> String {
     text.iter()
         .map(|piece| match piece {
@@ -190,7 +200,7 @@ fn piece_text(piece: &Piece) -> String {
     }
 }
 
-/// A sign is a minus or a plus, not a hyphen.
+/// Returns a number. Its sign is set in math mode: a minus, not a hyphen.
 fn number(text: &str) -> String {
     match text.split_at_checked(1) {
         Some((sign @ ("-" | "+"), digits)) => format!("${sign}${}", escape(digits)),
@@ -198,23 +208,24 @@ fn number(text: &str) -> String {
     }
 }
 
+/// Returns about how many characters a text takes.
 fn length(text: &Text) -> usize {
-    let piece = |piece: &Piece| match piece {
+    let count = |piece: &Piece| match piece {
         Piece::Text(text) | Piece::Number(text) | Piece::Best(text) | Piece::Second(text) => {
             text.chars().count()
         }
         _ => 2,
     };
-    text.iter().map(piece).sum()
+    text.iter().map(count).sum()
 }
 
-/// About how many characters a line of the table takes.
+/// Returns about how many characters the widest line of the table takes.
 fn width(sheet: &Sheet) -> usize {
-    let row = |row: &super::sheet::SheetRow| {
+    let row_width = |row: &super::sheet::SheetRow| {
         let heads: usize = row.heads.iter().map(|text| length(text).min(WRAPPED_NAME)).sum();
         heads + row.cells.iter().map(|text| length(text) + 2).sum::<usize>()
     };
     let heads =
         sheet.heads.last().map_or(0, |heads| heads.iter().map(|head| length(&head.text) + 3).sum::<usize>());
-    sheet.rows.iter().map(row).max().unwrap_or(0).max(heads)
+    sheet.rows.iter().map(row_width).max().unwrap_or(0).max(heads)
 }

@@ -1,6 +1,9 @@
-//! How pdfLaTeX writes characters beyond plain letters: as commands in ASCII, which every engine and every input
-//! encoding reads alike. Only what the fonts of `texlive-latex-base` have in the encodings OT1, OML and OMS is
-//! here (so `$\mathdollar$`, since `\$` comes from TS1); the rest falls back on the code point (see [`super::latex_text`]).
+//! The LaTeX commands for characters beyond plain letters. They are ASCII, so that every engine reads them alike in
+//! every input encoding.
+//!
+//! Only commands that the fonts of `texlive-latex-base` have in the encodings OT1, OML and OMS are listed
+//! (`$\mathdollar$`, since `\$` comes from TS1). All other characters are printed as code points (see
+//! [`super::latex_text`]).
 
 /// Characters with one command.
 pub(super) const COMMANDS: &[(char, &str)] = &[
@@ -145,7 +148,7 @@ pub(super) const COMMANDS: &[(char, &str)] = &[
     ('⊗', r"$\otimes$"),
 ];
 
-/// An accent, its combining character, and letters with what they become under it.
+/// An accent, its combining character, and pairs of a letter without and with the accent.
 pub(super) const ACCENTS: &[(&str, char, &str)] = &[
     (r"\`", '\u{300}', "AÀEÈIÌNǸOÒUÙaàeèiìnǹoòuù"),
     (r"\'", '\u{301}', "AÁCĆEÉGǴIÍKḰLĹMḾNŃOÓPṔRŔSŚUÚWẂYÝZŹaácćeégǵiíkḱlĺmḿnńoópṕrŕsśuúwẃyýzź"),
@@ -163,7 +166,7 @@ pub(super) const ACCENTS: &[(&str, char, &str)] = &[
     (r"\c", '\u{327}', "CÇEȨGĢKĶLĻNŅRŖSŞTŢcçeȩkķlļnņrŗsştţ"),
 ];
 
-/// `é` -> (`\'`, `e`).
+/// Splits a letter into its accent and its base: `é` into `\'` and `e`.
 pub(super) fn decompose(character: char) -> Option<(&'static str, char)> {
     ACCENTS.iter().find_map(|&(accent, _, pairs)| {
         let mut pairs = pairs.chars();
@@ -176,6 +179,7 @@ pub(super) fn decompose(character: char) -> Option<(&'static str, char)> {
     })
 }
 
+/// Returns the command of a combining accent.
 pub(super) fn combining(character: char) -> Option<&'static str> {
     ACCENTS.iter().find(|(_, combining, _)| *combining == character).map(|(accent, ..)| *accent)
 }

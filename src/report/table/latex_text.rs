@@ -1,24 +1,24 @@
-//! Any text as LaTeX: nothing in it is a command, and it compiles.
+//! Escapes text for LaTeX, so that nothing in it is a command and it always compiles.
 //!
-//! The result is ASCII. What pdfLaTeX has no glyph for (Chinese, Arabic, emoji, control characters) becomes
-//! `\pipechar{4E2D}`, which prints the character itself under XeLaTeX and LuaLaTeX, given a font that has it, and
-//! its code point in a small box under pdfLaTeX; a file that uses it defines it ([`DEFINITION`]).
+//! The result is ASCII. A character that pdfLaTeX has no glyph for (Chinese, Arabic, emoji, control characters) becomes
+//! `\pipechar{4E2D}`. This prints the character itself under XeLaTeX and LuaLaTeX, given a font that has it, and its
+//! code point in a small box under pdfLaTeX. A file that uses the command defines it ([`DEFINITION`]).
 
 use std::fmt::Write as _;
 
 use super::latex_char::{COMMANDS, combining, decompose};
 
-/// `\string` because babel may have made the quote active.
+/// Defines `\pipechar`. It uses `\string` because babel may have made the quote active.
 pub const DEFINITION: &str = r##"\DeclareRobustCommand{\pipechar}[1]{\ifdefined\Umathcode\char\string"#1\relax\else
   \leavevmode\allowbreak\raisebox{0.25ex}{\fboxsep=1pt\fbox{\tiny\ttfamily#1}}\allowbreak\fi}
 "##;
 
-/// Only a word longer than this may be broken, so that a column can hold it ...
+/// Only words longer than this may be broken, so that they fit into a column.
 const LONG_WORD: usize = 24;
-/// ... after so many characters each.
+/// A long word may be broken after each group of so many characters.
 const BREAK_AFTER: usize = 6;
 
-/// Line ends and tabs are spaces.
+/// Escapes text. Line ends and tabs become spaces.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 8);
     let long = |word: &str| word.chars().count() > LONG_WORD;
@@ -51,7 +51,7 @@ fn single(out: &mut String, character: char, before: Option<char>) {
     } else if matches!(character, '\n' | '\r' | '\t') {
         out.push(' ');
     } else if character.is_ascii_graphic() || character == ' ' {
-        // Two of a kind would be drawn as one: `--`, `''`, `,,`; and two spaces would be one.
+        // LaTeX would draw two of these as one: `--`, `''`, `,,`, and two spaces.
         if before == Some(character) && matches!(character, '-' | '\'' | ',' | ' ') {
             out.push_str("{}");
         }
@@ -71,7 +71,7 @@ fn accented(out: &mut String, accent: &str, base: char) {
     };
 }
 
-/// For a comment: one line of ASCII.
+/// Escapes text for a comment: one line of ASCII.
 pub fn comment(text: &str) -> String {
     let plain = |c: char| c.is_ascii_graphic() || c == ' ';
     let write = |c: char| if plain(c) { c.to_string() } else { c.escape_unicode().to_string() };

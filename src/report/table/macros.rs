@@ -1,13 +1,14 @@
-//! The figures as LaTeX macros, for use in the text of a paper.
+//! Writes the values of a table as LaTeX macros, for use in the text of a paper.
 //!
-//! `\tableAdaptiveMacroFOne` is made from the table's name, the values of the axes and the metric: from values, not
-//! from titles, so that another title does not rename a macro. Letters only; digits are spelt out. An oracle figure
-//! has `Oracle` in its name, so that it cannot be used unawares. Names that would be alike get letters of a
-//! digest, all of them: a macro never comes to mean another figure because a row was added.
+//! A name such as `\tableAdaptiveMacroFOne` consists of the table's name, the values of the axes and the metric. It uses
+//! values, not titles, so that a new title does not rename a macro. It has letters only; digits are spelt out. The name
+//! of an oracle value contains `Oracle`, so that nobody uses it by accident. Names that would be equal all get letters
+//! of a digest, so that a new row never changes the meaning of a macro.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::exporter::TableExporter;
 use super::latex::provenance;
 use super::latex_text;
 use super::number::fixed;
@@ -17,73 +18,78 @@ use pipe_ml::metric::marked::Protocol;
 
 struct Macro {
     name: String,
-    /// What the name was made from.
+    /// What the name was made from, in full.
     origin: String,
     value: String,
     records: Vec<usize>,
 }
 
+/// The format for values in the text of a paper.
+pub const EXPORTER: TableExporter =
+    TableExporter { name: "macros", file_suffix: "-macros.tex", export: |table, _| macros(table) };
+
+/// Returns the definitions of the macros.
 pub fn macros(table: &Table) -> String {
     let mut macros: Vec<Macro> =
-        table.cells().flat_map(|(row, column, _)| figures(table, row, column)).collect();
+        table.cells().flat_map(|(row, column, _)| cell_macros(table, row, column)).collect();
     let mut uses: BTreeMap<String, usize> = BTreeMap::new();
     uses.insert(hash_name(&table.name), 1);
-    for made in &macros {
-        *uses.entry(made.name.clone()).or_default() += 1;
+    for one in &macros {
+        *uses.entry(one.name.clone()).or_default() += 1;
     }
-    for made in &mut macros {
-        if uses[&made.name] > 1 {
-            made.name.push_str(&letters_of(Digest::of(made.origin.as_bytes())));
+    for one in &mut macros {
+        if uses[&one.name] > 1 {
+            one.name.push_str(&digest_letters(Digest::of(one.origin.as_bytes())));
         }
     }
     let mut out = provenance(table);
     let _ = writeln!(out, "\\def\\{}{{{}}}", hash_name(&table.name), table.digest().short());
-    for made in macros {
-        let _ = writeln!(out, "% {}", latex_text::comment(&made.origin));
-        for record in made.records {
+    for one in macros {
+        let _ = writeln!(out, "% {}", latex_text::comment(&one.origin));
+        for record in one.records {
             let _ = writeln!(out, "%   from evaluation {}", table.records[record].blob);
         }
-        let _ = writeln!(out, "\\newcommand{{\\{}}}{{{}}}", made.name, made.value);
+        let _ = writeln!(out, "\\newcommand{{\\{}}}{{{}}}", one.name, one.value);
     }
     out
 }
 
-/// The macro that holds the short hash of the table.
+/// Returns the name of the macro for the short hash of the table.
 pub(super) fn hash_name(table: &str) -> String {
     format!("{}Hash", prefix(table))
 }
 
-/// The mean, and the standard deviation if there is one.
-fn figures(table: &Table, row: usize, column: usize) -> Vec<Macro> {
+/// Returns the macros of a cell: its mean, and its standard deviation if there is one.
+fn cell_macros(table: &Table, row: usize, column: usize) -> Vec<Macro> {
     let Some(cell) = &table.cells[row][column] else { return Vec::new() };
-    let (protocol, spread) = cell.figure.reveal();
+    let (protocol, spread) = cell.value.reveal();
     let mut name = prefix(&table.name);
     let mut origin = super::measured::protocol_name(protocol).to_owned();
     if protocol == Protocol::Oracle {
         name.push_str("Oracle");
     }
-    let values = || table.place(row, column).filter(|value| value.axis != METRIC);
+    let values = || table.entries(row, column).filter(|value| value.axis != METRIC);
     for value in values() {
-        let already = value.axis == super::measured::PROTOCOL && protocol == Protocol::Oracle;
-        if !already {
+        let is_named = value.axis == super::measured::PROTOCOL && protocol == Protocol::Oracle;
+        if !is_named {
             name.push_str(&letters(&value.value));
         }
         let _ = write!(origin, " {}={}", value.axis, value.value);
     }
     name.push_str(&letters(cell.metric.name()));
     let _ = write!(origin, " {}", cell.metric);
-    let one = |suffix: &str, what: &str, figure: f64| Macro {
+    let new_macro = |suffix: &str, what: &str, value: f64| Macro {
         name: format!("{name}{suffix}"),
         origin: format!("{origin}{what}"),
-        value: fixed(figure, cell.digits),
+        value: fixed(value, cell.digits),
         records: cell.records.clone(),
     };
-    let mean = one("", "", spread.mean);
-    let deviation = spread.standard_deviation.map(|sd| one("Sd", ", standard deviation", sd));
+    let mean = new_macro("", "", spread.mean);
+    let deviation = spread.standard_deviation.map(|sd| new_macro("Sd", ", standard deviation", sd));
     std::iter::once(mean).chain(deviation).collect()
 }
 
-/// `table-1` -> `tableOne`.
+/// Returns the letters of a table's name: `tableOne` for `table-1`.
 fn prefix(name: &str) -> String {
     let letters = letters(name);
     let mut characters = letters.chars();
@@ -91,7 +97,7 @@ fn prefix(name: &str) -> String {
     first.into_iter().chain(characters).collect()
 }
 
-/// `macro_f1` -> `MacroFOne`. What has no ASCII letter or digit is left out.
+/// Returns a text as letters: `MacroFOne` for `macro_f1`. Other characters than ASCII letters and digits are left out.
 fn letters(text: &str) -> String {
     const DIGITS: [&str; 10] =
         ["Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine"];
@@ -113,6 +119,6 @@ fn letters(text: &str) -> String {
     out
 }
 
-fn letters_of(digest: Digest) -> String {
+fn digest_letters(digest: Digest) -> String {
     digest.as_bytes()[..8].iter().map(|byte| char::from(b'a' + byte % 26)).collect()
 }

@@ -1,9 +1,15 @@
-//! GitHub's Markdown.
+//! Writes a table as GitHub-flavoured Markdown.
 
 use std::fmt::Write as _;
 
+use super::exporter::TableExporter;
 use super::sheet::{Piece, Sheet, Text};
 
+/// The format for web pages and README files.
+pub const EXPORTER: TableExporter =
+    TableExporter { name: "md", file_suffix: ".md", export: |_, sheet| markdown(sheet) };
+
+/// Returns a sheet as Markdown.
 pub fn markdown(sheet: &Sheet) -> String {
     let mut out = String::new();
     let mut caption: Vec<String> = sheet.caption.iter().map(|caption| escape(caption)).collect();
@@ -30,7 +36,7 @@ pub fn markdown(sheet: &Sheet) -> String {
     out
 }
 
-/// What stands above each column, from top to bottom, without gaps.
+/// Returns the heads above each column, from top to bottom, without the empty ones.
 pub fn column_titles(sheet: &Sheet) -> Vec<Vec<&Text>> {
     let columns = sheet.heads.last().map_or(0, |heads| heads.iter().map(|head| head.columns).sum());
     let mut titles: Vec<Vec<&Text>> = vec![Vec::new(); columns];
@@ -50,22 +56,16 @@ fn text(text: &Text) -> String {
     text.iter()
         .map(|piece| match piece {
             Piece::Text(text) => escape(text),
-            Piece::Number(number) => number.clone(),
             Piece::Best(number) => format!("**{number}**"),
             Piece::Second(number) => format!("<ins>{number}</ins>"),
-            Piece::PlusMinus => " ± ".to_owned(),
-            Piece::Oracle => "†".to_owned(),
             Piece::Differs => "\\*".to_owned(),
-            Piece::Up => " ↑".to_owned(),
-            Piece::Down => " ↓".to_owned(),
-            Piece::Difference => "Δ".to_owned(),
-            Piece::Nothing => "–".to_owned(),
+            other => other.plain().to_owned(),
         })
         .collect()
 }
 
-/// Text that is nothing but text. A bar is a character reference, since not every reader of tables knows `\|`;
-/// so is what would turn the direction of the line.
+/// Escapes text. A bar becomes a character reference, since not every reader of tables knows `\|`, and so do control
+/// characters and those that change the direction of the line.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,15 +1,17 @@
-//! One evaluation record, and where it stands in the experiment.
+//! An evaluation record with its position in the experiment.
 
 use pipe_core::digest::BlobId;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::Record;
 
-/// Beside the axes of the matrix, records can be told apart by these.
+/// The axis of the protocol, which every record has beside the axes of the matrix.
 pub const PROTOCOL: &str = "protocol";
+/// The axis of the evaluated part, which every record has beside the axes of the matrix.
 pub const PART: &str = "part";
 /// The axis of a fan-in over several stages.
 pub const STAGE: &str = "stage";
 
+/// An evaluation record with its axes.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// Axes and their values, in the order of the axes.
@@ -19,7 +21,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The value on an axis. An axis of the matrix goes before the record's own properties.
+    /// Returns the value on an axis. An axis of the matrix takes precedence over the record's own properties.
     pub fn on(&self, axis: &str) -> Option<&str> {
         let written = self.axes.iter().find(|(name, _)| name == axis).map(|(_, value)| value.as_str());
         written.or(match axis {
@@ -30,6 +32,7 @@ impl Measured {
     }
 }
 
+/// Returns the name of a protocol in files and pipelines.
 pub fn protocol_name(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Honest => "honest",

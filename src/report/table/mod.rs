@@ -1,18 +1,20 @@
-//! Records to a table, and the table to every format. Pure: strings come out, nothing is read or written.
+//! Turns evaluation records into a table, and the table into every format. Nothing is read or written here: all
+//! functions return strings.
 //!
 //! ```text
-//! Measured records + Request -> build         -> Table     figures with their protocol, ranks, comparisons
-//! Decisions                  -> significance  -> Table     which differences are settled
+//! Measured records + Request -> build         -> Table     values with their protocol, ranks, comparisons
+//! Decisions                  -> significance  -> Table     which differences are significant
 //! Table                      -> sheet         -> Sheet     heads, marks and notes, laid out once for all formats
-//! Sheet                      -> latex, markdown (and the terminal, in `cli`)
-//! Table                      -> csv, json, macros
+//! Table and Sheet            -> exporter      -> LaTeX, Markdown, CSV, JSON, macros
 //! ```
 //!
-//! Here is the [`Table`] itself: figures with their protocol, what they rank, how they compare, and the records that
-//! they were made from. Its JSON is an output of the stage, and what `pipe table` reads.
+//! This module has the [`Table`] itself: values with their protocol, their ranks, how they compare with published
+//! results, and the records that they were computed from. Its JSON is an output of the `table` stage, and `pipe table`
+//! reads it.
 
 pub mod build;
 pub mod csv;
+pub mod exporter;
 pub mod latex;
 mod latex_char;
 pub mod latex_text;
@@ -38,71 +40,83 @@ use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::registry::Metric;
 use pipe_ml::metric::spread::SeedSpread;
 
-/// The name of the level that metrics make up.
+/// The name of the axis that the metrics of a table form.
 pub const METRIC: &str = "metric";
 
+/// A table of evaluation results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
     pub name: String,
     pub caption: Option<String>,
+    /// The label for `\ref` in LaTeX.
     pub label: String,
-    /// Across both columns of a page.
+    /// Whether the table spans both columns of a page.
     pub wide: bool,
-    pub row_axes: Vec<Axis>,
-    pub column_axes: Vec<Axis>,
-    /// The axis whose values compete for bold print.
+    pub row_axes: Vec<TableAxis>,
+    pub column_axes: Vec<TableAxis>,
+    /// The axis whose entries compete for bold print.
     pub compared: String,
+    /// The axes that values are averaged over.
     pub mean_over: Vec<String>,
-    pub rows: Vec<Line>,
-    pub columns: Vec<Line>,
-    /// By row and column; absent where there is no record.
-    pub cells: Vec<Vec<Option<Cell>>>,
-    pub references: Vec<Cited>,
-    /// Published rows that none of ours stands for.
+    pub rows: Vec<TableLine>,
+    pub columns: Vec<TableLine>,
+    /// By row and column; `None` where there is no record.
+    pub cells: Vec<Vec<Option<TableCell>>>,
+    pub references: Vec<CitedReference>,
+    /// Published rows without a corresponding row of ours.
     pub others: Vec<OtherRow>,
-    pub significance: Option<Tested>,
+    /// How differences were tested, if they were.
+    pub significance: Option<SignificanceInfo>,
+    /// The records that the table was computed from.
     pub records: Vec<RecordId>,
 }
 
+/// An axis of the rows or the columns.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Axis {
+pub struct TableAxis {
     pub axis: String,
     pub title: String,
 }
 
-/// A row or a column: one value per level.
+/// A row or a column: one entry per axis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Line {
-    pub values: Vec<Value>,
+pub struct TableLine {
+    pub values: Vec<AxisEntry>,
 }
 
+/// A value of an axis, with the title that is printed for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Value {
+pub struct AxisEntry {
     pub axis: String,
     pub value: String,
     pub title: String,
 }
 
+/// What stands where a row and a column meet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cell {
+pub struct TableCell {
     pub metric: Metric,
+    /// The name of the part of the data that was evaluated: `test` or `validation`.
     pub part: String,
     /// Decimals in print.
     pub digits: u8,
-    pub figure: Marked<SeedSpread>,
+    /// Mean and spread over the averaged records.
+    #[serde(rename = "figure")]
+    pub value: Marked<SeedSpread>,
     pub rank: Option<Rank>,
-    pub test: Option<Marked<Test>>,
+    pub test: Option<Marked<DifferenceTest>>,
     /// By reference, in the order of [`Table::references`].
     pub comparisons: Vec<Option<Comparison>>,
     /// Positions in [`Table::records`].
     pub records: Vec<usize>,
 }
 
+/// The rank of a cell among the cells that it competes with, as far as it is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rank {
@@ -110,39 +124,44 @@ pub enum Rank {
     Second,
 }
 
-/// Our mean minus that of the row it is tested against, with its interval over resampled rows.
+/// The difference between the mean of a cell and that of the cell it is tested against, with a bootstrap interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Test {
+pub struct DifferenceTest {
+    /// The title of the row that the cell is tested against.
     pub against: String,
     pub difference: f64,
     pub low: f64,
     pub high: f64,
     pub confidence: f64,
+    /// Whether the interval excludes zero.
     pub differs: bool,
 }
 
-/// How [`Test`]s were made.
+/// How the [`DifferenceTest`]s of a table were made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Tested {
-    /// The title of the row; the best of each column if there is none.
+pub struct SignificanceInfo {
+    /// The title of the baseline; `None` if every cell is tested against the best one.
     pub baseline: Option<String>,
     pub replicates: u32,
     pub confidence: f64,
+    /// Whether the confidence is corrected for several comparisons.
     pub corrected: bool,
+    /// Metrics that the bootstrap cannot resample.
     pub untested: Vec<Metric>,
 }
 
+/// A published value beside a cell of ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Comparison {
     pub published: Marked<Published>,
-    /// Ours minus theirs; absent where the protocols are different.
+    /// Ours minus theirs; `None` where the protocols differ.
     pub difference: Option<Marked<f64>>,
 }
 
-/// A figure as it was printed elsewhere: `0.1712`, `about 0.07`.
+/// A value as it was printed elsewhere: `0.1712`, `about 0.07`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
@@ -150,14 +169,18 @@ pub struct Published {
     pub value: f64,
 }
 
+/// A publication whose values are printed beside ours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cited {
+pub struct CitedReference {
+    /// The head of its columns.
     pub heading: String,
     pub citation: String,
+    /// The data that it was measured on.
     pub data: Option<String>,
 }
 
+/// A published row without a corresponding row of ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OtherRow {
@@ -169,7 +192,7 @@ pub struct OtherRow {
     pub values: Vec<Option<Marked<Published>>>,
 }
 
-/// One of the records that the table was made from.
+/// One of the records that a table was computed from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordId {
@@ -179,47 +202,51 @@ pub struct RecordId {
 }
 
 impl Table {
+    /// Returns the table as indented JSON.
     pub fn json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("strings and finite numbers");
         text.push('\n');
         text
     }
 
-    /// The digest of [`Table::json`]: `b3sum table.json` gives the same.
+    /// Returns the digest of [`Table::json`], which is also what `b3sum table.json` prints.
     pub fn digest(&self) -> Digest {
         Digest::of(self.json().as_bytes())
     }
 
-    pub fn cells(&self) -> impl Iterator<Item = (usize, usize, &Cell)> {
-        let row = |(row, cells): (usize, &'_ Vec<Option<Cell>>)| (row, cells.len());
-        let places = self.cells.iter().enumerate().map(row);
-        places
-            .flat_map(|(row, columns)| (0..columns).map(move |column| (row, column)))
-            .filter_map(|(row, column)| Some((row, column, self.cells[row][column].as_ref()?)))
+    /// Returns the cells that have a value, with the positions of their row and column.
+    pub fn cells(&self) -> impl Iterator<Item = (usize, usize, &TableCell)> {
+        let rows = self.cells.iter().enumerate();
+        rows.flat_map(|(row, cells)| {
+            let columns = cells.iter().enumerate();
+            columns.filter_map(move |(column, cell)| Some((row, column, cell.as_ref()?)))
+        })
     }
 
-    /// The values of a cell's row and column.
-    pub fn place(&self, row: usize, column: usize) -> impl Iterator<Item = &Value> {
+    /// Returns the entries of a cell's row and column.
+    pub fn entries(&self, row: usize, column: usize) -> impl Iterator<Item = &AxisEntry> {
         self.rows[row].values.iter().chain(&self.columns[column].values)
     }
 
-    /// The cells that compete with each other: alike in everything but the compared axis, measured on the
-    /// same part under the same protocol.
+    /// Returns the positions of the cells that compete with each other: they differ only in the compared axis, and were
+    /// measured on the same part under the same protocol.
     pub fn contests(&self) -> Vec<Vec<(usize, usize)>> {
         let mut contests = std::collections::BTreeMap::<_, Vec<_>>::new();
         for (row, column, cell) in self.cells() {
-            let rest = self.place(row, column).filter(|value| value.axis != self.compared);
+            let rest = self.entries(row, column).filter(|value| value.axis != self.compared);
             let rest: Vec<_> = rest.map(|value| (&value.axis, &value.value)).collect();
-            let contest = (cell.figure.protocol(), &cell.part, rest);
+            let contest = (cell.value.protocol(), &cell.part, rest);
             contests.entry(contest).or_default().push((row, column));
         }
         contests.into_values().collect()
     }
 
-    pub fn value_on(&self, axis: &str, row: usize, column: usize) -> Option<&Value> {
-        self.place(row, column).find(|value| value.axis == axis)
+    /// Returns the entry of a cell on an axis.
+    pub fn entry_on(&self, axis: &str, row: usize, column: usize) -> Option<&AxisEntry> {
+        self.entries(row, column).find(|value| value.axis == axis)
     }
 
+    /// Whether a record of the table was evaluated under this protocol.
     pub fn has(&self, protocol: Protocol) -> bool {
         self.records.iter().any(|record| record.protocol == protocol)
     }

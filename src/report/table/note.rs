@@ -1,4 +1,4 @@
-//! What a reader must be told: in the caption, and below the table.
+//! The explanations that a reader needs: the legend in the caption, and the notes below the table.
 
 use super::sheet::{Piece, Text};
 use super::title;
@@ -10,7 +10,7 @@ fn sentence(text: impl Into<String>) -> Text {
     vec![Piece::Text(text.into())]
 }
 
-/// What goes into the caption, sentence by sentence.
+/// Returns the sentences for the caption.
 pub(super) fn legend(table: &Table) -> Vec<Text> {
     let mut legend = Vec::new();
     legend.extend(spread(table));
@@ -20,7 +20,7 @@ pub(super) fn legend(table: &Table) -> Vec<Text> {
 }
 
 fn spread(table: &Table) -> Option<Text> {
-    let counts = || table.cells().map(|(_, _, cell)| cell.figure.reveal().1.seeds);
+    let counts = || table.cells().map(|(_, _, cell)| cell.value.reveal().1.seeds);
     let (least, most) = (counts().min()?, counts().max()?);
     if most < 2 {
         return None;
@@ -71,14 +71,14 @@ fn tests(table: &Table) -> Option<Text> {
     Some(text)
 }
 
-/// As the table calls it.
+/// Returns the title that the table uses for a metric.
 fn title_of(table: &Table, metric: Metric) -> String {
     let values = table.rows.iter().chain(&table.columns).flat_map(|line| &line.values);
     let mut named = values.filter(|value| value.value == metric.name());
     named.next().map_or_else(|| title::metric(metric), |value| value.title.clone())
 }
 
-/// What goes below the table.
+/// Returns the notes below the table.
 pub(super) fn notes(table: &Table) -> Vec<Text> {
     let mut notes = Vec::new();
     notes.extend(oracle(table));
@@ -103,10 +103,11 @@ pub(super) fn notes(table: &Table) -> Vec<Text> {
     }
     let mut comparisons = table.cells().flat_map(|(_, _, cell)| cell.comparisons.iter().flatten()).peekable();
     if comparisons.peek().is_some() {
-        let apart = comparisons.any(|comparison| comparison.difference.is_none());
-        let words = match apart {
-            true => ": ours minus theirs; not given between figures of different protocols.",
-            false => ": ours minus theirs.",
+        let protocols_differ = comparisons.any(|comparison| comparison.difference.is_none());
+        let words = if protocols_differ {
+            ": ours minus theirs; not given between figures of different protocols."
+        } else {
+            ": ours minus theirs."
         };
         notes.push(vec![Piece::Difference, Piece::Text(words.to_owned())]);
     }
@@ -118,7 +119,7 @@ fn oracle(table: &Table) -> Option<Text> {
     let published = cells().flat_map(|(_, _, cell)| cell.comparisons.iter().flatten());
     let published = published.map(|comparison| comparison.published.protocol());
     let others = table.others.iter().flat_map(|other| &other.values).flatten().map(|value| value.protocol());
-    let ours = cells().map(|(_, _, cell)| cell.figure.protocol());
+    let ours = cells().map(|(_, _, cell)| cell.value.protocol());
     let any = ours.chain(published).chain(others).any(|protocol| protocol == Protocol::Oracle);
     any.then(|| {
         vec![

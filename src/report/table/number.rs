@@ -1,6 +1,6 @@
-//! Figures as they are printed.
+//! Formats numbers for tables.
 
-/// A fixed number of decimals, rounded to nearest from the exact value; zero has no sign.
+/// Formats a value with a fixed number of decimals, rounded to nearest from the exact value. Zero has no sign.
 pub fn fixed(value: f64, digits: u8) -> String {
     let text = format!("{value:.*}", usize::from(digits));
     match text.strip_prefix('-') {
@@ -9,7 +9,7 @@ pub fn fixed(value: f64, digits: u8) -> String {
     }
 }
 
-/// A difference, with its sign.
+/// Formats a difference, with its sign.
 pub fn signed(value: f64, digits: u8) -> String {
     let text = fixed(value, digits);
     let zero = text.bytes().all(|b| b == b'0' || b == b'.');

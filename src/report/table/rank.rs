@@ -1,11 +1,13 @@
-//! Best and second best among the figures that may be compared, as they are printed: what looks equal is equal.
+//! Finds the best and second best among the values that may be compared, by their printed form: values that look equal
+//! share a rank.
 
 use std::cmp::Ordering;
 
 use super::number::fixed;
-use super::{Cell, Rank, Table};
+use super::{Rank, Table, TableCell};
 use pipe_ml::metric::registry::Direction;
 
+/// Sets the ranks of all cells.
 pub(super) fn annotate(table: &mut Table) {
     for contest in table.contests() {
         let mut shown: Vec<f64> = Vec::new();
@@ -39,8 +41,8 @@ pub(super) fn annotate(table: &mut Table) {
     }
 }
 
-/// The mean as a reader sees it.
-fn printed(cell: &Cell) -> f64 {
-    let (_, spread) = cell.figure.reveal();
+/// Returns the mean as it is printed.
+fn printed(cell: &TableCell) -> f64 {
+    let (_, spread) = cell.value.reveal();
     fixed(spread.mean, cell.digits).parse().unwrap_or(f64::NAN)
 }

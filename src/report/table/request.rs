@@ -1,26 +1,28 @@
-//! What a table is to show.
+//! The request for a table: which records, axes and metrics it shows, and under which names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reference::Reference;
 use super::term::Term;
 use super::title;
-use super::{Axis, Table};
+use super::{Table, TableAxis};
 use pipe_core::issue::Issue;
 use pipe_ml::metric::registry::Metric;
 
+/// Decimals of metrics, unless stated otherwise.
 pub const DEFAULT_DIGITS: u8 = 4;
 
+/// What a table shows.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// The base name of its files, and of its macros.
+    /// The base name of the files and macros.
     pub name: String,
     pub rows: Vec<Term>,
     pub columns: Vec<Term>,
     pub mean_over: Vec<String>,
-    /// Axis -> the values that are shown, in that order.
+    /// For an axis, the values that are shown, in that order.
     pub only: BTreeMap<String, Vec<String>>,
-    /// What to call axes, values (`adaptive`, or `variant=adaptive`) and metrics.
+    /// Titles of axes, values (`adaptive`, or `variant=adaptive`) and metrics.
     pub names: BTreeMap<String, String>,
     pub digits: u8,
     pub digits_of: BTreeMap<Metric, u8>,
@@ -32,25 +34,25 @@ pub struct Request {
 
 /// One level of rows or columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum TableLevel {
     Metrics(Vec<Metric>),
     Axis(String),
 }
 
 impl Request {
-    /// The metrics of a side are one level, at the place of the first.
-    pub(super) fn levels(terms: &[Term]) -> Vec<Level> {
-        let mut levels: Vec<Level> = Vec::new();
+    /// Returns the levels of rows or columns. All metrics form one level, at the position of the first.
+    pub(super) fn levels(terms: &[Term]) -> Vec<TableLevel> {
+        let mut levels: Vec<TableLevel> = Vec::new();
         let mut at = None;
         for term in terms {
             match (term, at) {
-                (Term::Axis(axis), _) => levels.push(Level::Axis(axis.clone())),
+                (Term::Axis(axis), _) => levels.push(TableLevel::Axis(axis.clone())),
                 (Term::Metric(metric), None) => {
                     at = Some(levels.len());
-                    levels.push(Level::Metrics(vec![*metric]));
+                    levels.push(TableLevel::Metrics(vec![*metric]));
                 }
                 (Term::Metric(metric), Some(at)) => {
-                    if let Level::Metrics(metrics) = &mut levels[at] {
+                    if let TableLevel::Metrics(metrics) = &mut levels[at] {
                         metrics.push(*metric);
                     }
                 }
@@ -77,9 +79,9 @@ impl Request {
         self.digits_of.get(&metric).copied().unwrap_or(self.digits)
     }
 
-    pub(super) fn axis(&self, name: &str) -> Axis {
+    pub(super) fn axis(&self, name: &str) -> TableAxis {
         let title = self.names.get(name).cloned().unwrap_or_else(|| title::words(name));
-        Axis { axis: name.to_owned(), title }
+        TableAxis { axis: name.to_owned(), title }
     }
 
     pub(super) fn value_title(&self, axis: &str, value: &str) -> String {
@@ -87,7 +89,7 @@ impl Request {
         named.cloned().unwrap_or_else(|| title::value(axis, value))
     }
 
-    /// The keys of `names` that nothing in the table is called by.
+    /// Returns the keys of `names` that match nothing in the table.
     pub fn unused_names(&self, table: &Table) -> Vec<&str> {
         let mut used: BTreeSet<String> =
             table.row_axes.iter().chain(&table.column_axes).map(|axis| axis.axis.clone()).collect();
@@ -108,29 +110,29 @@ pub fn issues(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<Issu
     let mut issues = Vec::new();
     for (field, terms) in [("rows", rows), ("columns", columns)] {
         if terms.is_empty() {
-            issues.push(Issue::new(field, "there is nothing to make them of"));
+            issues.push(Issue::new(field, "name at least one axis or metric"));
         }
         for (at, term) in terms.iter().enumerate() {
             let name = match term {
                 Term::Metric(metric) => metric.name(),
                 Term::Axis(axis) => axis.as_str(),
             };
-            let mut complain = |message: String| issues.push(Issue::new(place(field, terms, at), message));
+            let mut add = |message: String| issues.push(Issue::new(field_of(field, terms, at), message));
             if name == "metric" {
-                complain("name the metrics themselves: `macro_f1`, `bce`".to_owned());
+                add("name the metrics themselves: `macro_f1`, `bce`".to_owned());
             }
             if terms[..at].contains(term) || (field == "columns" && rows.contains(term)) {
-                complain(format!("`{name}` is given twice"));
+                add(format!("`{name}` is given twice"));
             }
             if mean_over.iter().any(|axis| axis == name) {
-                complain(format!("`{name}` is averaged over (`mean_over`) and cannot be shown"));
+                add(format!("`{name}` is averaged over (`mean_over`) and cannot be shown"));
             }
         }
     }
     let has_metrics = |terms: &[Term]| terms.iter().any(|term| matches!(term, Term::Metric(_)));
     match (has_metrics(rows), has_metrics(columns)) {
         (false, false) => issues.push(no_metric(rows, columns)),
-        (true, true) => issues.push(Issue::new("columns", "metrics are in the rows already")),
+        (true, true) => issues.push(Issue::new("columns", "the metrics are in the rows already")),
         (in_rows, _) => {
             let (field, terms) = if in_rows { ("columns", columns) } else { ("rows", rows) };
             if !terms.iter().any(|term| matches!(term, Term::Axis(_))) && !terms.is_empty() {
@@ -141,19 +143,20 @@ pub fn issues(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<Issu
     issues
 }
 
-/// Where one of the terms is written.
-fn place(field: &str, terms: &[Term], at: usize) -> String {
+/// Returns the path of the field that a term is written in.
+fn field_of(field: &str, terms: &[Term], at: usize) -> String {
     if terms.len() == 1 { field.to_owned() } else { format!("{field}[{at}]") }
 }
 
+/// Returns the issue of a table without metrics; a misspelt metric was read as an axis.
 fn no_metric(rows: &[Term], columns: &[Term]) -> Issue {
     for (field, terms) in [("columns", columns), ("rows", rows)] {
         for (at, term) in terms.iter().enumerate() {
             if let (Some(metric), Term::Axis(name)) = (term.misspelt(), term) {
                 let message = format!("there is no metric `{name}`; did you mean `{metric}`?");
-                return Issue::new(place(field, terms, at), message);
+                return Issue::new(field_of(field, terms, at), message);
             }
         }
     }
-    Issue::new("columns", "no metric is named; `pipe metrics` lists them")
+    Issue::new("columns", "no metric is named; `pipe metrics` lists the metrics")
 }

@@ -1,79 +1,110 @@
-//! A table laid out: heads, rows, marks, caption and notes. Every format for people is written from this, so that
-//! no format can leave out a mark.
+//! Lays a table out: heads, rows, marks, caption and notes. Every format for people is written from the [`Sheet`], so
+//! that no format can leave out a mark.
 
 use super::note;
 use super::number::{fixed, signed};
-use super::{Cell, Comparison, METRIC, OtherRow, Published, Rank, Table, Value};
+use super::{AxisEntry, Comparison, METRIC, OtherRow, Published, Rank, Table, TableCell};
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::registry::{Direction, Metric};
 
-/// A piece of a cell; each format has its own way to write it.
+/// A piece of a text in a sheet; each format has its own way to write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
     Text(String),
     Number(String),
+    /// A number that is the best among its competitors.
     Best(String),
+    /// A number that is the second best.
     Second(String),
     PlusMinus,
-    /// Thresholds saw the labels of the evaluated rows.
+    /// The mark of the oracle protocol: the labels of the evaluated rows were used to decide on them.
     Oracle,
-    /// Differs from the row it was tested against.
+    /// The mark of a significant difference from the row that it was tested against.
     Differs,
+    /// An arrow: higher values are better.
     Up,
+    /// An arrow: lower values are better.
     Down,
+    /// The symbol at the head of differences.
     Difference,
-    /// There is nothing here.
+    /// A dash: there is no value.
     Nothing,
 }
 
+impl Piece {
+    /// Returns the piece as plain text, without bold print and underlines.
+    pub fn plain(&self) -> &str {
+        match self {
+            Self::Text(text) | Self::Number(text) | Self::Best(text) | Self::Second(text) => text,
+            Self::PlusMinus => " ± ",
+            Self::Oracle => "†",
+            Self::Differs => "*",
+            Self::Up => " ↑",
+            Self::Down => " ↓",
+            Self::Difference => "Δ",
+            Self::Nothing => "–",
+        }
+    }
+}
+
+/// A text with marks.
 pub type Text = Vec<Piece>;
 
+/// A table as it is printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sheet {
-    /// One for each axis of the rows.
+    /// The titles of the axes of the rows.
     pub stub: Vec<String>,
-    /// From top to bottom; each row covers all columns.
+    /// The rows of heads, from top to bottom; each covers all columns.
     pub heads: Vec<Vec<Head>>,
     pub rows: Vec<SheetRow>,
-    /// What the user wrote, and what must be known in order to read the table.
+    /// The caption that the user wrote.
     pub caption: Option<String>,
+    /// Sentences for the caption that explain how to read the table.
     pub legend: Vec<Text>,
+    /// Notes below the table.
     pub notes: Vec<Text>,
 }
 
+/// A head above one or several columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub text: Text,
+    /// The number of columns that it spans.
     pub columns: usize,
 }
 
+/// A row of a sheet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SheetRow {
-    /// A group begins here.
+    /// Whether a rule separates it from the row above.
     pub ruled: bool,
     pub heads: Vec<Text>,
     pub cells: Vec<Text>,
 }
 
-/// A column as it is printed: ours, or what belongs to a reference.
+/// A printed column, by the position of the table's column and of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leaf {
+enum SheetColumn {
     Ours(usize),
     Published(usize, usize),
     Difference(usize, usize),
 }
 
-struct Layout<'a> {
+struct SheetLayout<'a> {
     table: &'a Table,
-    leaves: Vec<Leaf>,
-    /// Rows of which every figure is an oracle one: the mark is at their head.
+    columns: Vec<SheetColumn>,
+    /// Rows in which every value is an oracle one: the mark is at their head.
     oracle_rows: Vec<bool>,
-    oracle_leaves: Vec<bool>,
+    /// Columns that are marked at their head.
+    oracle_columns: Vec<bool>,
+    /// Whether cells are means over different numbers of seeds.
     counts_differ: bool,
 }
 
+/// Lays a table out.
 pub fn lay_out(table: &Table) -> Sheet {
-    let layout = Layout::new(table);
+    let layout = SheetLayout::new(table);
     let ours = (0..table.rows.len()).map(|row| layout.row(row));
     let others = table.others.iter().enumerate().map(|(at, other)| layout.other(at, other));
     Sheet {
@@ -86,15 +117,17 @@ pub fn lay_out(table: &Table) -> Sheet {
     }
 }
 
-impl<'a> Layout<'a> {
+impl<'a> SheetLayout<'a> {
     fn new(table: &'a Table) -> Self {
-        let mut leaves = Vec::new();
+        let mut columns = Vec::new();
         for column in 0..table.columns.len() {
-            leaves.push(Leaf::Ours(column));
+            columns.push(SheetColumn::Ours(column));
             for set in 0..table.references.len() {
-                let beside = |cells: &Vec<Option<Cell>>| comparison(cells[column].as_ref(), set).is_some();
+                let beside =
+                    |cells: &Vec<Option<TableCell>>| comparison(cells[column].as_ref(), set).is_some();
                 if table.cells.iter().any(beside) {
-                    leaves.extend([Leaf::Published(column, set), Leaf::Difference(column, set)]);
+                    columns
+                        .extend([SheetColumn::Published(column, set), SheetColumn::Difference(column, set)]);
                 }
             }
         }
@@ -106,33 +139,34 @@ impl<'a> Layout<'a> {
         let oracle_rows: Vec<bool> = table
             .cells
             .iter()
-            .map(|cells| all_oracle(cells.iter().flatten().map(|cell| cell.figure.protocol()).collect()))
+            .map(|cells| all_oracle(cells.iter().flatten().map(|cell| cell.value.protocol()).collect()))
             .collect();
-        let mut layout = Self { table, leaves, oracle_rows, oracle_leaves: Vec::new(), counts_differ: false };
-        let marks = |leaf: &Leaf| layout.open_marks(*leaf);
-        layout.oracle_leaves = layout.leaves.iter().map(|leaf| all_oracle(marks(leaf))).collect();
-        let mut counts: Vec<u32> = table.cells().map(|(_, _, cell)| cell.figure.reveal().1.seeds).collect();
+        let mut layout =
+            Self { table, columns, oracle_rows, oracle_columns: Vec::new(), counts_differ: false };
+        let marks = |column: &SheetColumn| layout.unmarked_protocols(*column);
+        layout.oracle_columns = layout.columns.iter().map(|column| all_oracle(marks(column))).collect();
+        let mut counts: Vec<u32> = table.cells().map(|(_, _, cell)| cell.value.reveal().1.seeds).collect();
         counts.sort_unstable();
         counts.dedup();
         layout.counts_differ = counts.len() > 1;
         layout
     }
 
-    /// The protocols of a printed column that no mark at a row's head speaks for.
-    fn open_marks(&self, leaf: Leaf) -> Vec<Protocol> {
+    /// Returns the protocols of the values in a printed column, without the rows that are marked at their head.
+    fn unmarked_protocols(&self, printed: SheetColumn) -> Vec<Protocol> {
         let table = self.table;
-        match leaf {
-            Leaf::Ours(column) => {
+        match printed {
+            SheetColumn::Ours(column) => {
                 let rows = (0..table.rows.len()).filter(|row| !self.oracle_rows[*row]);
-                let ours = rows.filter_map(|row| Some(table.cells[row][column].as_ref()?.figure.protocol()));
-                ours.chain(self.others_at(column, None)).collect()
+                let ours = rows.filter_map(|row| Some(table.cells[row][column].as_ref()?.value.protocol()));
+                ours.chain(self.unmarked_published(column, None)).collect()
             }
-            Leaf::Published(column, set) => {
+            SheetColumn::Published(column, set) => {
                 let cells = table.cells.iter().map(|cells| comparison(cells[column].as_ref(), set));
                 let published = cells.flatten().map(|comparison| comparison.published.protocol());
-                published.chain(self.others_at(column, Some(set))).collect()
+                published.chain(self.unmarked_published(column, Some(set))).collect()
             }
-            Leaf::Difference(column, set) => {
+            SheetColumn::Difference(column, set) => {
                 let rows = (0..table.rows.len()).filter(|row| !self.oracle_rows[*row]);
                 let cells = rows.map(|row| comparison(table.cells[row][column].as_ref(), set));
                 cells.flatten().filter_map(|comparison| Some(comparison.difference?.protocol())).collect()
@@ -140,29 +174,29 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The protocols of published rows in a printed column, without the rows that are marked at their head.
-    fn others_at(&self, column: usize, set: Option<usize>) -> impl Iterator<Item = Protocol> {
+    /// Returns the same for published rows.
+    fn unmarked_published(&self, column: usize, set: Option<usize>) -> impl Iterator<Item = Protocol> {
         let others = self.table.others.iter().filter(move |other| !is_oracle(other));
-        let here = others.filter(move |other| self.home(column, other.reference) == set);
+        let here = others.filter(move |other| self.column_of_published(column, other.reference) == set);
         here.filter_map(move |other| Some(other.values[column].as_ref()?.protocol()))
     }
 
-    /// Where a published row has its figure for a column: with its reference, else with another one. Under
-    /// `ours` it stands only where no head says `ours`.
-    fn home(&self, column: usize, reference: usize) -> Option<usize> {
-        let set_of = |leaf: &Leaf| match *leaf {
-            Leaf::Published(at, set) if at == column => Some(set),
+    /// Returns the reference in whose column a published row has its value: its own, else the first that has a column.
+    /// `None` stands for our column, which is used only if no reference has one.
+    fn column_of_published(&self, column: usize, reference: usize) -> Option<usize> {
+        let set_of = |printed: &SheetColumn| match *printed {
+            SheetColumn::Published(at, set) if at == column => Some(set),
             _ => None,
         };
-        let mut sets = self.leaves.iter().filter_map(set_of);
+        let mut sets = self.columns.iter().filter_map(set_of);
         let first = sets.next();
         if sets.any(|set| set == reference) { Some(reference) } else { first }
     }
 
     fn heads(&self) -> Vec<Vec<Head>> {
-        let with_references = self.leaves.iter().any(|leaf| !matches!(leaf, Leaf::Ours(_)));
+        let with_references = self.columns.iter().any(|printed| !matches!(printed, SheetColumn::Ours(_)));
         let paths: Vec<Vec<Text>> =
-            (0..self.leaves.len()).map(|at| self.head_path(at, with_references)).collect();
+            (0..self.columns.len()).map(|at| self.head_path(at, with_references)).collect();
         let levels = paths.first().map_or(0, Vec::len);
         let mut heads: Vec<Vec<Head>> = vec![Vec::new(); levels];
         for (at, path) in paths.iter().enumerate() {
@@ -179,26 +213,31 @@ impl<'a> Layout<'a> {
         heads
     }
 
-    /// From top to bottom, what stands above a printed column.
+    /// Returns the heads above a printed column, from top to bottom.
     fn head_path(&self, at: usize, with_references: bool) -> Vec<Text> {
-        let leaf = self.leaves[at];
-        let (Leaf::Ours(column) | Leaf::Published(column, _) | Leaf::Difference(column, _)) = leaf;
+        let printed = self.columns[at];
+        let (SheetColumn::Ours(column)
+        | SheetColumn::Published(column, _)
+        | SheetColumn::Difference(column, _)) = printed;
         let values = &self.table.columns[column].values;
         let mut path: Vec<Text> = values.iter().map(value_head).collect();
-        let compared = self.leaves.iter().any(|leaf| matches!(leaf, Leaf::Published(c, _) if *c == column));
-        let last = match leaf {
-            Leaf::Ours(_) if compared => vec![Piece::Text("ours".to_owned())],
-            Leaf::Ours(_) => Text::new(),
-            Leaf::Published(_, set) => vec![Piece::Text(self.table.references[set].heading.clone())],
-            Leaf::Difference(..) => vec![Piece::Difference],
+        let compared = self
+            .columns
+            .iter()
+            .any(|printed| matches!(printed, SheetColumn::Published(c, _) if *c == column));
+        let last = match printed {
+            SheetColumn::Ours(_) if compared => vec![Piece::Text("ours".to_owned())],
+            SheetColumn::Ours(_) => Text::new(),
+            SheetColumn::Published(_, set) => vec![Piece::Text(self.table.references[set].heading.clone())],
+            SheetColumn::Difference(..) => vec![Piece::Difference],
         };
-        match with_references {
-            // A lone title sinks to the figures that it is about.
-            true if last.is_empty() && path.len() == 1 => path.insert(0, Text::new()),
-            true => path.push(last),
-            false => {}
+        if with_references && last.is_empty() && path.len() == 1 {
+            // A single title stands directly above its values.
+            path.insert(0, Text::new());
+        } else if with_references {
+            path.push(last);
         }
-        if self.oracle_leaves[at]
+        if self.oracle_columns[at]
             && let Some(text) = path.iter_mut().rev().find(|text| !text.is_empty())
         {
             text.push(Piece::Oracle);
@@ -220,39 +259,39 @@ impl<'a> Layout<'a> {
         {
             head.push(Piece::Oracle);
         }
-        let cell = |(at, leaf): (usize, &Leaf)| self.cell(row, at, *leaf);
+        let cell = |(at, printed): (usize, &SheetColumn)| self.cell(row, at, *printed);
         SheetRow {
             ruled: row > 0 && values.len() > 1 && !repeats(0),
             heads,
-            cells: self.leaves.iter().enumerate().map(cell).collect(),
+            cells: self.columns.iter().enumerate().map(cell).collect(),
         }
     }
 
-    fn cell(&self, row: usize, at: usize, leaf: Leaf) -> Text {
-        let told = self.oracle_leaves[at];
-        let row_told = told || self.oracle_rows[row];
+    fn cell(&self, row: usize, at: usize, printed: SheetColumn) -> Text {
+        let column_marked = self.oracle_columns[at];
+        let row_marked = column_marked || self.oracle_rows[row];
         let cells = &self.table.cells[row];
         let nothing = || vec![Piece::Nothing];
-        match leaf {
-            Leaf::Ours(column) => {
-                cells[column].as_ref().map_or_else(nothing, |cell| self.figure(cell, row_told))
+        match printed {
+            SheetColumn::Ours(column) => {
+                cells[column].as_ref().map_or_else(nothing, |cell| self.value(cell, row_marked))
             }
-            Leaf::Published(column, set) => comparison(cells[column].as_ref(), set)
-                .map_or_else(nothing, |comparison| published(&comparison.published, told)),
-            Leaf::Difference(column, set) => {
+            SheetColumn::Published(column, set) => comparison(cells[column].as_ref(), set)
+                .map_or_else(nothing, |comparison| published(&comparison.published, column_marked)),
+            SheetColumn::Difference(column, set) => {
                 let Some(cell) = cells[column].as_ref() else { return nothing() };
                 let difference = comparison(Some(cell), set).and_then(|comparison| comparison.difference);
                 difference.map_or_else(nothing, |difference| {
                     let (protocol, difference) = difference.reveal();
                     let text = vec![Piece::Number(signed(difference, cell.digits))];
-                    marked(text, protocol, row_told)
+                    marked(text, protocol, row_marked)
                 })
             }
         }
     }
 
-    fn figure(&self, cell: &Cell, told: bool) -> Text {
-        let (protocol, spread) = cell.figure.reveal();
+    fn value(&self, cell: &TableCell, is_marked: bool) -> Text {
+        let (protocol, spread) = cell.value.reveal();
         let mean = fixed(spread.mean, cell.digits);
         let mut text = vec![match cell.rank {
             Some(Rank::Best) => Piece::Best(mean),
@@ -265,7 +304,7 @@ impl<'a> Layout<'a> {
         if self.counts_differ {
             text.push(Piece::Text(format!(" (n={})", spread.seeds)));
         }
-        let mut text = marked(text, protocol, told);
+        let mut text = marked(text, protocol, is_marked);
         if cell.test.as_ref().is_some_and(|test| test.as_ref().reveal().1.differs) {
             text.push(Piece::Differs);
         }
@@ -282,39 +321,42 @@ impl<'a> Layout<'a> {
                 head.push(Piece::Oracle);
             }
         }
-        let cell = |(at, leaf): (usize, &Leaf)| {
-            let (column, set) = match *leaf {
-                Leaf::Ours(column) => (column, None),
-                Leaf::Published(column, set) => (column, Some(set)),
-                Leaf::Difference(..) => return Text::new(),
+        let cell = |(at, printed): (usize, &SheetColumn)| {
+            let (column, set) = match *printed {
+                SheetColumn::Ours(column) => (column, None),
+                SheetColumn::Published(column, set) => (column, Some(set)),
+                SheetColumn::Difference(..) => return Text::new(),
             };
-            if self.home(column, other.reference) != set {
+            if self.column_of_published(column, other.reference) != set {
                 return Text::new();
             }
-            let told = oracle || self.oracle_leaves[at];
-            other.values[column].as_ref().map_or_else(|| vec![Piece::Nothing], |value| published(value, told))
+            let is_marked = oracle || self.oracle_columns[at];
+            other.values[column]
+                .as_ref()
+                .map_or_else(|| vec![Piece::Nothing], |value| published(value, is_marked))
         };
-        SheetRow { ruled: at == 0, heads, cells: self.leaves.iter().enumerate().map(cell).collect() }
+        SheetRow { ruled: at == 0, heads, cells: self.columns.iter().enumerate().map(cell).collect() }
     }
 }
 
+/// Whether every value of a published row is an oracle one.
 fn is_oracle(other: &OtherRow) -> bool {
     other.values.iter().flatten().all(|value| value.protocol() == Protocol::Oracle)
 }
 
-fn comparison(cell: Option<&Cell>, set: usize) -> Option<&Comparison> {
+fn comparison(cell: Option<&TableCell>, set: usize) -> Option<&Comparison> {
     cell?.comparisons.get(set)?.as_ref()
 }
 
-/// `told`: a head above or beside speaks for the protocol already.
-fn marked(mut text: Text, protocol: Protocol, told: bool) -> Text {
-    if protocol == Protocol::Oracle && !told {
+/// Appends the mark of the oracle protocol, unless the head of the row or column is marked already.
+fn marked(mut text: Text, protocol: Protocol, is_marked: bool) -> Text {
+    if protocol == Protocol::Oracle && !is_marked {
         text.push(Piece::Oracle);
     }
     text
 }
 
-fn published(value: &Marked<Published>, told: bool) -> Text {
+fn published(value: &Marked<Published>, is_marked: bool) -> Text {
     let (protocol, published) = value.as_ref().reveal();
     let text = match published.text.rsplit_once(char::is_whitespace) {
         Some((words, number)) => {
@@ -322,11 +364,11 @@ fn published(value: &Marked<Published>, told: bool) -> Text {
         }
         None => vec![Piece::Number(published.text.clone())],
     };
-    marked(text, protocol, told)
+    marked(text, protocol, is_marked)
 }
 
-/// A metric's title has an arrow that points where it is better.
-fn value_head(value: &Value) -> Text {
+/// Returns a title, with an arrow behind metrics that shows whether higher or lower values are better.
+fn value_head(value: &AxisEntry) -> Text {
     let mut text = vec![Piece::Text(value.title.clone())];
     if value.axis == METRIC {
         match value.value.parse::<Metric>().map(Metric::direction) {
@@ -337,7 +379,8 @@ fn value_head(value: &Value) -> Text {
     }
     text
 }
-/// With a full stop, since sentences of ours follow; nothing if nothing is said.
+
+/// Returns a caption with a full stop, since other sentences follow; `None` if it is empty.
 fn as_sentence(caption: &str) -> Option<String> {
     let caption = caption.trim();
     let ended = caption.ends_with(['.', '!', '?', ':', ';', ')']);

@@ -1,4 +1,4 @@
-//! Whether a row differs from the best one, or from a baseline: a paired bootstrap over the evaluated rows.
+//! Tests whether a row differs from the best one, or from a baseline, with a paired bootstrap over the evaluated rows.
 //!
 //! Where a cell is a mean over seeds, the means are compared, on the same resampled rows for every seed.
 
@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Rank, Table, Test, Tested};
+use super::{DifferenceTest, Rank, SignificanceInfo, Table};
 use pipe_ml::metric::bootstrap::{Bootstrap, BootstrapError, Interval};
 use pipe_ml::metric::marked::{Marked, MixedProtocols};
 use pipe_ml::metric::outcomes::Outcomes;
 use pipe_ml::metric::registry::{Direction, Metric};
 
+/// How differences are tested.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
-    /// The value of the compared axis that is tested against; the best of each contest if there is none.
+    /// The value of the compared axis to test against; `None` for the best of each contest.
     pub baseline: Option<String>,
     pub bootstrap: Bootstrap,
     pub correction: Correction,
@@ -30,6 +31,7 @@ pub enum Correction {
     None,
 }
 
+/// Why differences cannot be tested.
 #[derive(Debug, thiserror::Error)]
 pub enum SignificanceError<E: std::error::Error + 'static> {
     #[error("no row is `{axis}={value}`, which `significance.baseline` names; there is {known}")]
@@ -42,21 +44,22 @@ pub enum SignificanceError<E: std::error::Error + 'static> {
     Load(E),
 }
 
-type Place = (usize, usize);
-/// The records of two cells and the size of the family, which sets the confidence.
-type Pair = (Vec<usize>, Vec<usize>, usize);
+/// The row and the column of a cell.
+type CellPosition = (usize, usize);
+/// The records of two cells, and the number of tests against the same cell, which sets the confidence.
+type TestedPair = (Vec<usize>, Vec<usize>, usize);
 
-/// Tests every contest of the table. `load` gives the decisions behind one of the table's records.
+/// Tests every contest of the table. `load` returns the decisions behind one of the table's records.
 pub fn test<E: std::error::Error>(
     table: &mut Table,
     settings: &Settings,
     mut load: impl FnMut(usize) -> Result<Marked<Outcomes>, E>,
 ) -> Result<(), SignificanceError<E>> {
     let baseline = settings.baseline.as_deref().map(|value| find_baseline(table, value)).transpose()?;
-    let mut known: BTreeMap<Pair, Vec<Interval>> = BTreeMap::new();
+    let mut known: BTreeMap<TestedPair, Vec<Interval>> = BTreeMap::new();
     let mut untested: Vec<Metric> = Vec::new();
     for contest in table.contests() {
-        let Some((against, others)) = opponents(table, settings, &contest) else { continue };
+        let Some((against, others)) = tested_cells(table, settings, &contest) else { continue };
         for &place in &others {
             let pair = (records(table, place), records(table, against), others.len());
             if !known.contains_key(&pair) {
@@ -70,7 +73,7 @@ pub fn test<E: std::error::Error>(
                 untested.push(cell.metric);
                 continue;
             };
-            let test = Test {
+            let test = DifferenceTest {
                 against: title,
                 difference: interval.estimate,
                 low: interval.low,
@@ -78,12 +81,12 @@ pub fn test<E: std::error::Error>(
                 confidence: confidence(settings, others.len()),
                 differs: interval.excludes_zero(),
             };
-            cell.test = Some(Marked::new(cell.figure.protocol(), test));
+            cell.test = Some(Marked::new(cell.value.protocol(), test));
         }
     }
     untested.sort_unstable();
     untested.dedup();
-    table.significance = Some(Tested {
+    table.significance = Some(SignificanceInfo {
         baseline,
         replicates: settings.bootstrap.replicates,
         confidence: settings.bootstrap.confidence,
@@ -93,7 +96,7 @@ pub fn test<E: std::error::Error>(
     Ok(())
 }
 
-/// The title of the baseline.
+/// Returns the title of the baseline.
 fn find_baseline<E: std::error::Error>(table: &Table, value: &str) -> Result<String, SignificanceError<E>> {
     let lines = table.rows.iter().chain(&table.columns).flat_map(|line| &line.values);
     let mut known: Vec<&str> = Vec::new();
@@ -109,26 +112,32 @@ fn find_baseline<E: std::error::Error>(table: &Table, value: &str) -> Result<Str
     Err(SignificanceError::NoBaseline { axis, value: value.to_owned(), known })
 }
 
-/// The cell that the others of a contest are tested against. Several may look best: the first stands for them.
-fn opponents(table: &Table, settings: &Settings, contest: &[Place]) -> Option<(Place, Vec<Place>)> {
-    let cell = |&(row, column): &Place| table.cells[row][column].as_ref();
+/// Returns the cell that the others of a contest are tested against, and the others. If several cells look best, the
+/// first one is taken.
+fn tested_cells(
+    table: &Table,
+    settings: &Settings,
+    contest: &[CellPosition],
+) -> Option<(CellPosition, Vec<CellPosition>)> {
+    let cell = |&(row, column): &CellPosition| table.cells[row][column].as_ref();
     if cell(contest.first()?)?.metric.direction() == Direction::Neither {
         return None;
     }
-    let is_opponent = |place: &&Place| match &settings.baseline {
+    let is_opponent = |place: &&CellPosition| match &settings.baseline {
         Some(wanted) => {
-            table.value_on(&table.compared, place.0, place.1).is_some_and(|value| value.value == *wanted)
+            table.entry_on(&table.compared, place.0, place.1).is_some_and(|value| value.value == *wanted)
         }
         None => cell(place).is_some_and(|cell| cell.rank == Some(Rank::Best)),
     };
     let against = *contest.iter().find(is_opponent)?;
-    let others: Vec<Place> = contest.iter().copied().filter(|place| *place != against).collect();
+    let others: Vec<CellPosition> = contest.iter().copied().filter(|place| *place != against).collect();
     (!others.is_empty()).then_some((against, others))
 }
 
+/// Returns the intervals of the differences between two cells, by metric.
 fn compare<E: std::error::Error>(
     settings: &Settings,
-    (ours, theirs, family): &Pair,
+    (ours, theirs, family): &TestedPair,
     [row, against]: &[String; 2],
     load: &mut impl FnMut(usize) -> Result<Marked<Outcomes>, E>,
 ) -> Result<Vec<Interval>, SignificanceError<E>> {
@@ -149,6 +158,7 @@ fn compare<E: std::error::Error>(
     })
 }
 
+/// Returns the confidence of a single test.
 fn confidence(settings: &Settings, family: usize) -> f64 {
     match settings.correction {
         Correction::Bonferroni => 1.0 - (1.0 - settings.bootstrap.confidence) / family as f64,
@@ -156,10 +166,11 @@ fn confidence(settings: &Settings, family: usize) -> f64 {
     }
 }
 
-fn records(table: &Table, (row, column): Place) -> Vec<usize> {
+fn records(table: &Table, (row, column): CellPosition) -> Vec<usize> {
     table.cells[row][column].as_ref().map(|cell| cell.records.clone()).unwrap_or_default()
 }
 
+/// Returns the title of a cell on the compared axis.
 fn name(table: &Table, row: usize, column: usize) -> String {
-    table.value_on(&table.compared, row, column).map(|value| value.title.clone()).unwrap_or_default()
+    table.entry_on(&table.compared, row, column).map(|value| value.title.clone()).unwrap_or_default()
 }

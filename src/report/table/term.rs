@@ -1,4 +1,4 @@
-//! What rows and columns are made of: the metrics that are named, or the values of an axis.
+//! The terms that rows and columns consist of: named metrics, or the values of an axis.
 
 use std::borrow::Cow;
 
@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use pipe_ml::metric::registry::Metric;
 
+/// A metric or an axis, as it is written in `rows` or `columns`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Term {
     Metric(Metric),
@@ -14,7 +15,7 @@ pub enum Term {
 }
 
 impl Term {
-    /// The metric that was meant, if this is hardly an axis but for a slip.
+    /// Returns the metric that was probably meant, if this is read as an axis but nearly the name of a metric.
     pub fn misspelt(&self) -> Option<Metric> {
         let Self::Axis(axis) = self else { return None };
         pipe_core::suggest::closest(axis, Metric::ALL.iter().map(|metric| metric.name()))?.parse().ok()
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_metric_is_an_axis_unless_it_is_nearly_one() {
+    fn a_word_that_is_not_a_metric_is_an_axis_and_may_be_a_misspelt_metric() {
         let term = |word: &str| Term::from(word.to_owned());
         assert_eq!(term("bce"), Term::Metric(Metric::Bce));
         assert_eq!(term("seed").misspelt(), None);

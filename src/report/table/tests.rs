@@ -124,7 +124,7 @@ fn beside_the_paper_the_oracle_rows_get_a_difference_and_the_honest_ones_do_not(
     insta::assert_snapshot!("paper-macros.tex", macros::macros(&table));
     for (_, _, cell) in table.cells() {
         let comparison = cell.comparisons[0].as_ref().unwrap();
-        assert_eq!(comparison.difference.is_some(), cell.figure.protocol() == Protocol::Oracle);
+        assert_eq!(comparison.difference.is_some(), cell.value.protocol() == Protocol::Oracle);
     }
 }
 
@@ -186,7 +186,7 @@ fn what_cannot_be_shown_is_an_error_that_says_what_to_do() {
     let mixed = build(&request(), &mixed).unwrap_err();
     assert!(matches!(mixed, TableError::Mixed { .. }), "{mixed}");
     let twins: Vec<Measured> = both().into_iter().chain(both()).collect();
-    assert!(matches!(build(&request(), &twins), Err(TableError::Twins(_))));
+    assert!(matches!(build(&request(), &twins), Err(TableError::SameAxes(_))));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_settled_difference_gets_a_star_and_noise_does_not() {
         significance::test(&mut table, &settings, load).map(|()| table)
     };
     let differs = |table: &Table| -> Vec<Option<bool>> {
-        let test = |row: &Vec<Option<super::Cell>>| {
+        let test = |row: &Vec<Option<super::TableCell>>| {
             row[0].as_ref().unwrap().test.as_ref().map(|test| test.as_ref().reveal().1.differs)
         };
         table.cells.iter().map(test).collect()
@@ -467,10 +467,10 @@ proptest! {
         for (_, column, cell) in table.cells() {
             let rivals: Vec<f64> = table
                 .cells()
-                .filter(|(_, c, rival)| *c == column && rival.figure.protocol() == cell.figure.protocol())
-                .map(|(_, _, rival)| rival.figure.reveal().1.mean)
+                .filter(|(_, c, rival)| *c == column && rival.value.protocol() == cell.value.protocol())
+                .map(|(_, _, rival)| rival.value.reveal().1.mean)
                 .collect();
-            let mine = cell.figure.reveal().1.mean;
+            let mine = cell.value.reveal().1.mean;
             let beaten = match cell.metric.direction() {
                 Direction::Higher => rivals.iter().any(|rival| *rival > mine),
                 Direction::Lower => rivals.iter().any(|rival| *rival < mine),
@@ -489,13 +489,13 @@ proptest! {
             let shown = &sheet.rows[row];
             let told = marked(&shown.heads[0]) || marked(&shown.cells[column]);
             let told = told || marked(&sheet.heads.last().unwrap()[column].text);
-            prop_assert_eq!(told, cell.figure.protocol() == Protocol::Oracle);
+            prop_assert_eq!(told, cell.value.protocol() == Protocol::Oracle);
         }
         if table.has(Protocol::Oracle) {
             let [tex, md, csv, json, macros] = all_formats(&table);
             prop_assert!(tex.contains("$^{\\dagger}$ Oracle protocol: the labels of the evaluated rows"), "no footnote");
             prop_assert!(md.contains("† Oracle protocol: the labels of the evaluated rows"));
-            let oracle = table.cells().filter(|(_, _, cell)| cell.figure.protocol() == Protocol::Oracle).count();
+            let oracle = table.cells().filter(|(_, _, cell)| cell.value.protocol() == Protocol::Oracle).count();
             prop_assert_eq!(csv.matches(",oracle,").count(), oracle);
             prop_assert!(json.contains("\"protocol\": \"oracle\""));
             prop_assert_eq!(macros.matches("\\newcommand{\\tableOneOracle").count(), 2 * oracle);

@@ -1,9 +1,9 @@
-//! What things are called in print, unless the user says otherwise.
+//! Default titles of metrics, axes and values in print.
 
 use super::measured::{PART, PROTOCOL};
 use pipe_ml::metric::registry::Metric;
 
-/// `macro_f1` -> `Macro F1`, `p_at_5_nonempty` -> `P@5 nonempty`, `bce` -> `BCE`.
+/// Returns the title of a metric: `Macro F1` for `macro_f1`, `P@5 nonempty` for `p_at_5_nonempty`, `BCE` for `bce`.
 pub fn metric(metric: Metric) -> String {
     let mut title = String::new();
     let mut glued = true;
@@ -27,11 +27,12 @@ pub fn metric(metric: Metric) -> String {
     title
 }
 
-/// `learning_rate` -> `Learning rate`.
+/// Returns a name as words: `Learning rate` for `learning_rate`.
 pub fn words(name: &str) -> String {
     capitalised(&name.replace('_', " "))
 }
 
+/// Returns the title of a value on an axis.
 pub fn value(axis: &str, value: &str) -> String {
     match axis {
         PROTOCOL | PART => capitalised(value),
@@ -61,6 +62,6 @@ mod tests {
         let mut all: Vec<_> = Metric::ALL.iter().map(|&m| metric(m)).collect();
         all.sort();
         all.dedup();
-        assert_eq!(all.len(), Metric::ALL.len(), "two metrics look alike");
+        assert_eq!(all.len(), Metric::ALL.len(), "two metrics have the same title");
     }
 }

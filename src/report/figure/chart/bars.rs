@@ -1,30 +1,33 @@
-//! Charts of bars: one row or several for each name, the value in figures at its end.
+//! Bar charts: one or several horizontal bars for each name, with the value as text behind them.
 
 use super::super::draw::{Anchor, Colour, Drawing, Point, Stroke, font};
 use super::legend::{self, Sample};
-use super::scale::{Bounds, Scale};
+use super::scale::{AxisScale, Bounds};
 use super::style;
 use super::{MARGIN, ORACLE_MARK, ORACLE_NOTE, SMALL, TEXT, WIDTH};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
+/// A bar chart.
 pub struct BarChart {
     pub title: String,
     pub x_label: String,
     pub bounds: Bounds,
-    pub groups: Vec<Group>,
+    pub groups: Vec<BarGroup>,
     pub notes: Vec<String>,
 }
 
-/// What stands at one name.
-pub struct Group {
+/// The bars of one name.
+pub struct BarGroup {
     pub name: String,
     pub colour: Colour,
     pub bars: Vec<Marked<Bar>>,
 }
 
+/// The value of a bar.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bar {
     pub value: f64,
+    /// The length of the error bar to each side.
     pub spread: Option<f64>,
 }
 
@@ -42,6 +45,7 @@ impl BarChart {
         self.bars().any(|bar| bar.protocol() == protocol)
     }
 
+    /// Lays the chart out.
     pub fn draw(&self) -> Drawing {
         let mut drawing =
             Drawing { width: WIDTH, height: 0.0, title: self.title.clone(), shapes: Vec::new() };
@@ -58,13 +62,13 @@ impl BarChart {
             let spread = bar.spread.unwrap_or(0.0);
             [bar.value - spread, bar.value + spread]
         });
-        let scale = Scale::linear(ends, self.bounds, 5);
-        let place = |value: f64| left + scale.place(value) * (right - left);
-        let height: f64 = self.groups.iter().map(Group::height).sum::<f64>().max(20.0) + BETWEEN_GROUPS;
+        let scale = AxisScale::linear(ends, self.bounds, 5);
+        let position = |value: f64| left + scale.position(value) * (right - left);
+        let height: f64 = self.groups.iter().map(BarGroup::height).sum::<f64>().max(20.0) + BETWEEN_GROUPS;
         let bottom = top + height;
         let axis = Stroke::solid(Colour::BLACK, 0.6);
         for tick in &scale.ticks {
-            let x = place(tick.value);
+            let x = position(tick.value);
             drawing.line(vec![(x, top), (x, bottom)], Stroke::solid(Colour::FAINT, 0.5));
             drawing.line(vec![(x, bottom), (x, bottom + TICK)], axis);
             let at = (x, bottom + TICK + 1.0 + SMALL * 0.8);
@@ -75,7 +79,7 @@ impl BarChart {
             let rows = group.height() - BETWEEN_GROUPS;
             drawing.text((names_end, y + rows / 2.0 + TEXT * 0.35), Anchor::End, TEXT, name);
             for bar in &group.bars {
-                group.draw_bar(&mut drawing, *bar, y, &place, right);
+                group.draw_bar(&mut drawing, *bar, y, &position, right);
                 y += BAR + BETWEEN_BARS;
             }
             y += BETWEEN_GROUPS - BETWEEN_BARS;
@@ -84,7 +88,7 @@ impl BarChart {
             let middle = ((left + right) / 2.0, (top + bottom) / 2.0);
             drawing.tinted_text(middle, Anchor::Middle, TEXT, Colour::DIM, "no data");
         }
-        let zero = place(0.0);
+        let zero = position(0.0);
         drawing.line(vec![(zero, top), (zero, bottom)], axis);
         drawing.line(vec![(left, bottom), (right, bottom)], axis);
         let below = bottom + TICK + SMALL + 2.0 + TEXT;
@@ -95,7 +99,7 @@ impl BarChart {
         drawing
     }
 
-    /// Needed only where some bars are hatched.
+    /// Returns the legend, which is needed only if some bars are hatched.
     fn legend(&self) -> Vec<(String, Sample<'_>)> {
         if !self.has(Protocol::Oracle) {
             return Vec::new();
@@ -111,7 +115,7 @@ impl BarChart {
     }
 }
 
-impl Group {
+impl BarGroup {
     fn height(&self) -> f64 {
         self.bars.len() as f64 * (BAR + BETWEEN_BARS) - BETWEEN_BARS + BETWEEN_GROUPS
     }
@@ -121,16 +125,16 @@ impl Group {
         drawing: &mut Drawing,
         marked: Marked<Bar>,
         top: f64,
-        place: &impl Fn(f64) -> f64,
+        position: &impl Fn(f64) -> f64,
         right: f64,
     ) {
         let (protocol, bar) = marked.reveal();
-        let (from, to) = (place(bar.value.min(0.0)), place(bar.value.max(0.0)));
+        let (from, to) = (position(bar.value.min(0.0)), position(bar.value.max(0.0)));
         style::bar(drawing, (from, top), (to, top + BAR), self.colour, protocol == Protocol::Oracle);
         let middle = top + BAR / 2.0;
         if let Some(spread) = bar.spread {
-            let ends = [bar.value - spread, bar.value + spread].map(place);
-            // White below black: it must be seen on the bar and beside it.
+            let ends = [bar.value - spread, bar.value + spread].map(position);
+            // White below black, so that it can be seen on the bar and beside it.
             for stroke in [Stroke::solid(Colour::WHITE, 2.0), Stroke::solid(Colour::BLACK, 0.8)] {
                 drawing.line(vec![(ends[0], middle), (ends[1], middle)], stroke);
                 for x in ends {

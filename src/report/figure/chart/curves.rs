@@ -1,56 +1,61 @@
-//! Charts with two axes: one panel or several, with curves in them.
+//! Charts with two axes: one or several panels with curves.
 
 use super::super::draw::{Anchor, Colour, Drawing, Fill, Point, Stroke, font};
 use super::legend::{self, Sample};
-use super::scale::Scale;
+use super::scale::AxisScale;
 use super::style::{self, Style};
 use super::{MARGIN, ORACLE_MARK, ORACLE_NOTE, SMALL, TEXT, WIDTH};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
+/// A chart with two axes.
 pub struct Chart {
     pub title: String,
     pub x_label: String,
     pub y_label: String,
     pub panels: Vec<Panel>,
-    /// Panels side by side.
+    /// The number of panels side by side.
     pub columns: usize,
-    /// Height of each panel.
+    /// The height of each panel.
     pub height: f64,
     pub notes: Vec<String>,
 }
 
+/// One of the panels of a chart.
 pub struct Panel {
-    /// Bears the oracle's mark, if all curves below it do.
+    /// It gets the mark of the oracle protocol if all curves below it are oracle ones.
     pub heading: Option<String>,
-    pub x: Scale,
-    pub y: Scale,
+    pub x: AxisScale,
+    pub y: AxisScale,
     pub curves: Vec<Marked<Curve>>,
-    /// From one point to another, for comparison.
+    /// A dotted line between two points, for comparison.
     pub guide: Option<[Point; 2]>,
 }
 
+/// A named curve with its band, markers and whiskers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     pub name: String,
     pub style: Style,
-    /// x, and from where to where.
+    /// x, and the lower and upper end.
     pub band: Vec<(f64, f64, f64)>,
-    pub lines: Vec<Line>,
-    /// Where the marker of the style stands.
+    pub lines: Vec<CurveLine>,
+    /// The points with a marker.
     pub markers: Vec<Point>,
-    /// Marked by a cross.
+    /// The points with a cross: a run ended there.
     pub ends: Vec<Point>,
-    /// x, and from where to where.
+    /// x, and the lower and upper end.
     pub whiskers: Vec<(f64, f64, f64)>,
 }
 
+/// A line of a curve.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct CurveLine {
     pub points: Vec<Point>,
     pub thin: bool,
 }
 
 impl Curve {
+    /// Creates a curve without points.
     pub fn new(name: &str, style: Style) -> Self {
         Self {
             name: name.to_owned(),
@@ -63,7 +68,7 @@ impl Curve {
         }
     }
 
-    /// Every value that has to have its place on the axes.
+    /// Returns every point that the axes have to include.
     fn points(&self) -> impl Iterator<Item = Point> + '_ {
         let spans = self.band.iter().chain(&self.whiskers);
         let spans = spans.flat_map(|&(x, low, high)| [(x, low), (x, high)]);
@@ -72,9 +77,9 @@ impl Curve {
     }
 }
 
-/// The x or y values of all curves, for their scale.
+/// Returns the x or y values of all curves, for their scale.
 pub fn values(curves: &[Marked<Curve>], of: fn(Point) -> f64) -> Vec<f64> {
-    // Where a value lies is no secret; what it is worth is said by the layout, which marks it.
+    // Only the range of the values is used; the layout marks the values themselves.
     curves.iter().flat_map(|curve| curve.as_ref().reveal().1.points().map(of)).collect()
 }
 
@@ -88,10 +93,11 @@ struct Frame {
 }
 
 impl Frame {
-    fn place(self, panel: &Panel, (x, y): Point) -> Point {
+    /// Returns the position of a data point in the drawing.
+    fn position(self, panel: &Panel, (x, y): Point) -> Point {
         (
-            self.left + panel.x.place(x) * (self.right - self.left),
-            self.bottom - panel.y.place(y) * (self.bottom - self.top),
+            self.left + panel.x.position(x) * (self.right - self.left),
+            self.bottom - panel.y.position(y) * (self.bottom - self.top),
         )
     }
 }
@@ -101,6 +107,7 @@ const HEADING: f64 = 11.0;
 const BELOW: f64 = TICK + 2.0 + SMALL + 3.0;
 
 impl Chart {
+    /// Lays the chart out.
     pub fn draw(&self) -> Drawing {
         let mut drawing =
             Drawing { width: WIDTH, height: 0.0, title: self.title.clone(), shapes: Vec::new() };
@@ -142,17 +149,15 @@ impl Chart {
         self.notes.iter().cloned().chain(note).collect()
     }
 
-    /// The curves by name, each once, however many panels it is in.
+    /// Returns the legend. A curve that is in several panels is listed once.
     fn legend(&self) -> Vec<(String, Sample<'_>)> {
         let mut entries: Vec<(String, Sample)> = Vec::new();
         for (panel, curve) in
             self.panels.iter().flat_map(|panel| panel.curves.iter().map(move |c| (panel, c)))
         {
             let (protocol, curve) = curve.as_ref().reveal();
-            let name = match panel.marks_heading() {
-                true => curve.name.clone(),
-                false => marked_name(protocol, &curve.name),
-            };
+            let name =
+                if panel.marks_heading() { curve.name.clone() } else { marked_name(protocol, &curve.name) };
             let empty = curve.points().next().is_none();
             let name = if empty { format!("{name} (no data)") } else { name };
             if curve.name.is_empty() || entries.iter().any(|(known, _)| *known == name) {
@@ -176,7 +181,7 @@ impl Chart {
     }
 }
 
-/// Names are cut before the mark is put behind them: the mark always shows.
+/// Returns the name with its mark. Long names are shortened before the mark is added, so that it is always shown.
 fn marked_name(protocol: Protocol, name: &str) -> String {
     match protocol {
         Protocol::Honest => name.to_owned(),
@@ -185,7 +190,7 @@ fn marked_name(protocol: Protocol, name: &str) -> String {
 }
 
 impl Panel {
-    /// Whether the heading bears the oracle's mark, for all curves below it.
+    /// Whether the heading has the mark of the oracle protocol for all curves below it.
     fn marks_heading(&self) -> bool {
         let oracle = |curve: &Marked<Curve>| curve.protocol() == Protocol::Oracle;
         self.heading.is_some() && !self.curves.is_empty() && self.curves.iter().all(oracle)
@@ -195,14 +200,14 @@ impl Panel {
         let Frame { left, right, top, bottom } = frame;
         let axis = Stroke::solid(Colour::BLACK, 0.6);
         for tick in &self.y.ticks {
-            let y = frame.place(self, (0.0, tick.value)).1;
+            let y = frame.position(self, (0.0, tick.value)).1;
             drawing.line(vec![(left, y), (right, y)], Stroke::solid(Colour::FAINT, 0.5));
             drawing.line(vec![(left - TICK, y), (left, y)], axis);
             drawing.text((left - TICK - 1.5, y + SMALL * 0.35), Anchor::End, SMALL, &tick.label);
         }
         let mut taken = f64::NEG_INFINITY;
         for tick in &self.x.ticks {
-            let x = frame.place(self, (tick.value, 0.0)).0;
+            let x = frame.position(self, (tick.value, 0.0)).0;
             drawing.line(vec![(x, bottom), (x, bottom + TICK)], axis);
             let half = font::width(&tick.label, SMALL) / 2.0;
             if x - half > taken && x + half <= WIDTH {
@@ -212,11 +217,11 @@ impl Panel {
             }
         }
         for &value in &self.y.minor {
-            let y = frame.place(self, (0.0, value)).1;
+            let y = frame.position(self, (0.0, value)).1;
             drawing.line(vec![(left - TICK / 2.0, y), (left, y)], axis);
         }
         for &value in &self.x.minor {
-            let x = frame.place(self, (value, 0.0)).0;
+            let x = frame.position(self, (value, 0.0)).0;
             drawing.line(vec![(x, bottom), (x, bottom + TICK / 2.0)], axis);
         }
         drawing.line(vec![(left, top), (left, bottom), (right, bottom)], axis);
@@ -226,7 +231,7 @@ impl Panel {
             drawing.text((left, top - 3.5), Anchor::Start, SMALL, &heading);
         }
         if let Some(guide) = self.guide {
-            let points = guide.map(|point| frame.place(self, point)).to_vec();
+            let points = guide.map(|point| frame.position(self, point)).to_vec();
             drawing.line(points, Stroke { colour: Colour::DIM, width: 0.6, dash: &[1.0, 1.5] });
         }
         if self.curves.iter().all(|curve| curve.as_ref().reveal().1.points().next().is_none()) {
@@ -237,13 +242,13 @@ impl Panel {
     }
 
     fn draw_curves(&self, drawing: &mut Drawing, frame: Frame) {
-        let place = |point| frame.place(self, point);
-        // Areas first, so that they cover no line.
+        let position = |point| frame.position(self, point);
+        // Areas come first, so that they do not cover lines.
         for curve in &self.curves {
             let (_, curve) = curve.as_ref().reveal();
             if curve.band.len() > 1 {
-                let upper = curve.band.iter().map(|&(x, _, high)| place((x, high)));
-                let lower = curve.band.iter().rev().map(|&(x, low, _)| place((x, low)));
+                let upper = curve.band.iter().map(|&(x, _, high)| position((x, high)));
+                let lower = curve.band.iter().rev().map(|&(x, low, _)| position((x, low)));
                 let fill = Fill { colour: curve.style.colour, opacity: 0.15 };
                 drawing.area(upper.chain(lower).collect(), fill, None);
             }
@@ -251,22 +256,22 @@ impl Panel {
         for curve in &self.curves {
             let (_, curve) = curve.as_ref().reveal();
             for line in curve.lines.iter().filter(|line| line.points.len() > 1) {
-                let points = line.points.iter().map(|&point| place(point)).collect();
+                let points = line.points.iter().map(|&point| position(point)).collect();
                 drawing.line(points, curve.style.stroke(if line.thin { 0.5 } else { 1.1 }));
             }
-            // A band of a single place has no area.
+            // A band with a single point has no area.
             let narrow = if curve.band.len() == 1 { curve.band.as_slice() } else { &[] };
             for &(x, low, high) in curve.whiskers.iter().chain(narrow) {
-                whisker(drawing, place((x, low)), place((x, high)), curve.style.colour);
+                whisker(drawing, position((x, low)), position((x, high)), curve.style.colour);
             }
         }
         for curve in &self.curves {
             let (protocol, curve) = curve.as_ref().reveal();
             for &point in &curve.markers {
-                style::marker(drawing, place(point), curve.style, protocol == Protocol::Oracle);
+                style::marker(drawing, position(point), curve.style, protocol == Protocol::Oracle);
             }
             for &point in &curve.ends {
-                style::cross(drawing, place(point), curve.style.colour);
+                style::cross(drawing, position(point), curve.style.colour);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What stands above a chart, never on it: the names of what is drawn. And what stands below: notes.
+//! The legend above a chart, which never covers it, and the notes below.
 
 use super::super::draw::{Anchor, Colour, Drawing, Point, font};
 use super::{MARGIN, SMALL, TEXT, WIDTH};
@@ -8,10 +8,10 @@ const SAMPLE: f64 = 19.0;
 const GAP: f64 = 8.0;
 const NOTE_ROW: f64 = 8.5;
 
-/// Draws the sample of an entry between two points on one height.
+/// Draws the sample of an entry between two points at the same height.
 pub(super) type Sample<'a> = Box<dyn Fn(&mut Drawing, Point, Point) + 'a>;
 
-/// The names, in as many columns as they fit into. Gives where they end.
+/// Draws the legend in as many columns as fit. Returns the y coordinate of its end.
 pub(super) fn draw(drawing: &mut Drawing, entries: &[(String, Sample)]) -> f64 {
     if entries.is_empty() {
         return MARGIN;
@@ -23,8 +23,8 @@ pub(super) fn draw(drawing: &mut Drawing, entries: &[(String, Sample)]) -> f64 {
     let entry = SAMPLE + 3.0 + widest + GAP;
     let columns = (((room + GAP) / entry) as usize).clamp(1, entries.len());
     let rows = entries.len().div_ceil(columns);
-    for (place, (name, (_, sample))) in names.iter().zip(entries).enumerate() {
-        let (column, row) = (place / rows, place % rows);
+    for (index, (name, (_, sample))) in names.iter().zip(entries).enumerate() {
+        let (column, row) = (index / rows, index % rows);
         let x = MARGIN + column as f64 * entry;
         let y = MARGIN + (row as f64 + 0.5) * ROW;
         sample(drawing, (x, y), (x + SAMPLE, y));
@@ -33,7 +33,7 @@ pub(super) fn draw(drawing: &mut Drawing, entries: &[(String, Sample)]) -> f64 {
     MARGIN + rows as f64 * ROW + 3.0
 }
 
-/// Notes below a chart whose lowest part is at that height. Gives where they end.
+/// Draws the notes below a chart that ends at `y`. Returns the y coordinate of their end.
 pub(super) fn notes(drawing: &mut Drawing, notes: &[String], mut y: f64) -> f64 {
     for line in notes.iter().flat_map(|note| font::wrap(note, SMALL, WIDTH - 2.0 * MARGIN)) {
         y += NOTE_ROW;

@@ -1,22 +1,24 @@
-//! From values to places: ranges that end at round numbers, and the ticks in between.
+//! Scales of axes: they map values to positions, and have ticks at round numbers.
 
+/// The scale of an axis.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scale {
+pub struct AxisScale {
     low: f64,
     high: f64,
     logarithmic: bool,
     pub ticks: Vec<Tick>,
-    /// Where shorter ticks stand, without labels.
+    /// The values of shorter ticks, which have no labels.
     pub minor: Vec<f64>,
 }
 
+/// A tick with its label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
     pub value: f64,
     pub label: String,
 }
 
-/// What a range must include, and what it must not pass.
+/// A value that a range must include, and the limits that it must not exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     pub include: Option<f64>,
@@ -25,15 +27,19 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// No limits.
     pub const NONE: Self = Self { include: None, at_least: f64::NEG_INFINITY, at_most: f64::INFINITY };
-    /// Shares, probabilities and F1.
+    /// The limits of shares, probabilities and F1.
     pub const SHARE: Self = Self { include: None, at_least: 0.0, at_most: 1.0 };
+    /// The limits of a share, with zero included.
     pub const SHARE_FROM_ZERO: Self = Self { include: Some(0.0), ..Self::SHARE };
+    /// Zero is included, and there is no upper limit.
     pub const FROM_ZERO: Self = Self { include: Some(0.0), at_least: 0.0, at_most: f64::INFINITY };
 }
 
-impl Scale {
-    /// Covers the values, from one round number to another, with about that many ticks. Without values, 0 to 1.
+impl AxisScale {
+    /// Creates a scale that covers the values from one round number to another, with about that many ticks. Without
+    /// values, it goes from 0 to 1.
     pub fn linear(values: impl IntoIterator<Item = f64>, bounds: Bounds, ticks: usize) -> Self {
         let (mut low, mut high) = range(values.into_iter().chain(bounds.include)).unwrap_or((0.0, 1.0));
         if high - low <= f64::EPSILON * low.abs().max(high.abs()) {
@@ -52,7 +58,7 @@ impl Scale {
         Self { low: first * step, high: last * step, logarithmic: false, ticks, minor: Vec::new() }
     }
 
-    /// Whole numbers from the smallest value to the largest, exactly: epochs.
+    /// Creates a scale for whole numbers such as epochs, exactly from the smallest value to the largest.
     pub fn whole(values: impl IntoIterator<Item = f64>, ticks: usize) -> Self {
         let (low, high) = range(values).unwrap_or((0.0, 1.0));
         let step = step((high - low) / ticks.max(1) as f64).max(1.0);
@@ -63,7 +69,7 @@ impl Scale {
         Self { low, high, logarithmic: false, ticks, minor: Vec::new() }
     }
 
-    /// Powers of ten around the positive values.
+    /// Creates a logarithmic scale between powers of ten around the positive values.
     pub fn logarithmic(values: impl IntoIterator<Item = f64>) -> Self {
         let (low, high) = range(values.into_iter().filter(|value| *value > 0.0)).unwrap_or((1.0, 10.0));
         let (first, mut last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
@@ -81,21 +87,22 @@ impl Scale {
         }
     }
 
-    /// One place for each name: the first at 0, the next at 1, and so on.
+    /// Creates a scale with a tick for each name: the first at 0, the next at 1, and so on.
     pub fn names(names: impl IntoIterator<Item = String>) -> Self {
-        let tick = |(place, label)| Tick { value: place as f64, label };
+        let tick = |(index, label)| Tick { value: index as f64, label };
         let ticks: Vec<Tick> = names.into_iter().enumerate().map(tick).collect();
         let last = ticks.len().max(1) as f64 - 1.0;
         Self { low: -0.4, high: last + 0.4, logarithmic: false, ticks, minor: Vec::new() }
     }
 
-    /// Between 0 and 1; what lies outside of the range is moved to its end.
-    pub fn place(&self, value: f64) -> f64 {
-        let place = match self.logarithmic {
-            true => (value.max(self.low) / self.low).log10() / (self.high / self.low).log10(),
-            false => (value - self.low) / (self.high - self.low),
+    /// Returns the position of a value between 0 and 1. Values outside of the range are moved to its end.
+    pub fn position(&self, value: f64) -> f64 {
+        let position = if self.logarithmic {
+            (value.max(self.low) / self.low).log10() / (self.high / self.low).log10()
+        } else {
+            (value - self.low) / (self.high - self.low)
         };
-        place.clamp(0.0, 1.0)
+        position.clamp(0.0, 1.0)
     }
 }
 
@@ -105,14 +112,14 @@ fn range(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     Some(finite.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
 }
 
-/// The nearest of 1, 2, 5 times a power of ten that is not below.
+/// Returns the smallest of 1, 2 and 5 times a power of ten that is not below a value.
 fn step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     let times = [1.0, 2.0, 5.0].into_iter().find(|times| times * power >= rough * (1.0 - 1e-9));
     times.unwrap_or(10.0) * power
 }
 
-/// With a true minus sign.
+/// Returns the label of a value, with a true minus sign.
 fn label(value: f64, decimals: usize) -> String {
     let text = format!("{:.decimals$}", value.abs());
     let negative = value < 0.0 && text.bytes().any(|byte| (b'1'..=b'9').contains(&byte));
@@ -134,44 +141,47 @@ mod tests {
 
     use super::*;
 
-    fn labels(scale: &Scale) -> Vec<&str> {
+    fn labels(scale: &AxisScale) -> Vec<&str> {
         scale.ticks.iter().map(|tick| tick.label.as_str()).collect()
     }
 
     #[test]
     fn ticks_are_round_numbers() {
         assert_eq!(
-            labels(&Scale::linear([0.12, 0.47], Bounds::SHARE, 4)),
+            labels(&AxisScale::linear([0.12, 0.47], Bounds::SHARE, 4)),
             ["0.1", "0.2", "0.3", "0.4", "0.5"]
         );
-        assert_eq!(labels(&Scale::linear([-0.3, 0.2], Bounds::NONE, 3)), ["−0.4", "−0.2", "0.0", "0.2"]);
-        assert_eq!(labels(&Scale::linear([0.9991, 1.0], Bounds::SHARE, 2)), ["0.9990", "0.9995", "1.0000"]);
-        assert_eq!(labels(&Scale::whole([1.0, 300.0], 5)), ["100", "200", "300"]);
-        assert_eq!(labels(&Scale::whole([1.0, 4.0], 5)), ["1", "2", "3", "4"]);
-        assert_eq!(labels(&Scale::logarithmic([0.0, 3.0, 2e4])), ["1", "10", "100", "1k", "10k", "100k"]);
+        assert_eq!(labels(&AxisScale::linear([-0.3, 0.2], Bounds::NONE, 3)), ["−0.4", "−0.2", "0.0", "0.2"]);
+        assert_eq!(
+            labels(&AxisScale::linear([0.9991, 1.0], Bounds::SHARE, 2)),
+            ["0.9990", "0.9995", "1.0000"]
+        );
+        assert_eq!(labels(&AxisScale::whole([1.0, 300.0], 5)), ["100", "200", "300"]);
+        assert_eq!(labels(&AxisScale::whole([1.0, 4.0], 5)), ["1", "2", "3", "4"]);
+        assert_eq!(labels(&AxisScale::logarithmic([0.0, 3.0, 2e4])), ["1", "10", "100", "1k", "10k", "100k"]);
     }
 
     #[test]
-    fn equal_values_and_none_at_all_have_a_range_too() {
-        assert_eq!(labels(&Scale::linear([], Bounds::NONE, 2)), ["0.0", "0.5", "1.0"]);
-        assert_eq!(labels(&Scale::linear([0.0, 0.0], Bounds::SHARE_FROM_ZERO, 2)), ["0.0", "0.5", "1.0"]);
-        assert_eq!(labels(&Scale::linear([1.0], Bounds::SHARE, 2)), ["0.90", "0.95", "1.00"]);
-        assert_eq!(labels(&Scale::whole([1.0], 5)), ["1"]);
-        assert_eq!(labels(&Scale::whole([], 5)), ["0", "1"]);
-        assert_eq!(labels(&Scale::logarithmic([1.0])), ["1", "10"]);
-        assert_eq!(labels(&Scale::linear([f64::NAN, f64::INFINITY], Bounds::NONE, 1)), ["0", "1"]);
+    fn equal_values_and_no_values_have_a_range_too() {
+        assert_eq!(labels(&AxisScale::linear([], Bounds::NONE, 2)), ["0.0", "0.5", "1.0"]);
+        assert_eq!(labels(&AxisScale::linear([0.0, 0.0], Bounds::SHARE_FROM_ZERO, 2)), ["0.0", "0.5", "1.0"]);
+        assert_eq!(labels(&AxisScale::linear([1.0], Bounds::SHARE, 2)), ["0.90", "0.95", "1.00"]);
+        assert_eq!(labels(&AxisScale::whole([1.0], 5)), ["1"]);
+        assert_eq!(labels(&AxisScale::whole([], 5)), ["0", "1"]);
+        assert_eq!(labels(&AxisScale::logarithmic([1.0])), ["1", "10"]);
+        assert_eq!(labels(&AxisScale::linear([f64::NAN, f64::INFINITY], Bounds::NONE, 1)), ["0", "1"]);
     }
 
     proptest! {
         #[test]
-        fn the_ticks_cover_the_range_and_are_told_apart(
+        fn ticks_cover_the_range_and_have_different_labels(
             values in prop::collection::vec(-1e6..1e6f64, 1..20), ticks in 1..8usize
         ) {
-            let scale = Scale::linear(values.iter().copied(), Bounds::NONE, ticks);
+            let scale = AxisScale::linear(values.iter().copied(), Bounds::NONE, ticks);
             let (first, last) = (scale.ticks[0].value, scale.ticks[scale.ticks.len() - 1].value);
             for value in values {
                 prop_assert!(first <= value + 1e-6 && value <= last + 1e-6, "{value} in {first}..{last}");
-                prop_assert!((0.0..=1.0).contains(&scale.place(value)));
+                prop_assert!((0.0..=1.0).contains(&scale.position(value)));
             }
             prop_assert!(scale.ticks.len() <= ticks + 3, "{:?}", scale.ticks);
             let mut labels = labels(&scale);
@@ -182,7 +192,7 @@ mod tests {
 
         #[test]
         fn powers_of_ten_cover_the_range(values in prop::collection::vec(1e-3..1e7f64, 1..20)) {
-            let scale = Scale::logarithmic(values.iter().copied());
+            let scale = AxisScale::logarithmic(values.iter().copied());
             for value in values {
                 prop_assert!(scale.low <= value && value <= scale.high);
             }

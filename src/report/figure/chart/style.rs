@@ -1,10 +1,9 @@
-//! How things are told apart: by colour, and for those who print in grey or do not see colours, by dashes, markers and
-//! hatching.
+//! Styles that distinguish series by colour and, for grey print and colour-blind readers, by dashes, markers and hatching.
 
 use super::super::draw::{Colour, Drawing, Fill, Point, Stroke};
 
-/// Okabe and Ito's colours, which people with the common colour blindnesses tell apart; without their yellow, which
-/// paper swallows.
+/// The colours of Okabe and Ito, which people with common colour blindnesses can distinguish, without the yellow, which
+/// is hard to see on paper.
 const COLOURS: [Colour; 7] = [
     Colour(0, 114, 178),
     Colour(213, 94, 0),
@@ -28,6 +27,7 @@ const MARKERS: [Marker; 8] = [
     Marker::Right,
 ];
 
+/// The shape of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
     Circle,
@@ -40,6 +40,7 @@ pub enum Marker {
     Right,
 }
 
+/// The style of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Style {
     pub colour: Colour,
@@ -48,7 +49,7 @@ pub struct Style {
 }
 
 impl Style {
-    /// The first 280 differ.
+    /// Returns the style at an index. The first 280 styles differ.
     pub fn nth(index: usize) -> Self {
         Self {
             colour: COLOURS[index % COLOURS.len()],
@@ -57,13 +58,14 @@ impl Style {
         }
     }
 
+    /// Returns the stroke of lines in this style.
     pub fn stroke(self, width: f64) -> Stroke {
         Stroke { colour: self.colour, width, dash: self.dash }
     }
 }
 
 impl Marker {
-    /// Its corners around the origin, as large as a circle of radius 1 looks.
+    /// Returns the corners around the origin. All markers look about as large as a circle of radius 1.
     fn corners(self) -> Vec<Point> {
         let regular = |corners: u32, radius: f64, turned: f64| {
             let corner = |n| {
@@ -85,7 +87,7 @@ impl Marker {
     }
 }
 
-/// A marker, hollow where it stands for a figure of the oracle protocol.
+/// Draws a marker, which is hollow for a value of the oracle protocol.
 pub fn marker(drawing: &mut Drawing, at: Point, style: Style, hollow: bool) {
     const RADIUS: f64 = 1.7;
     let corners = style.marker.corners();
@@ -94,7 +96,7 @@ pub fn marker(drawing: &mut Drawing, at: Point, style: Style, hollow: bool) {
     drawing.area(points, Fill::solid(fill), Some(Stroke::solid(style.colour, 0.6)));
 }
 
-/// Where something ends: ×.
+/// Draws a cross, for the end of a run.
 pub fn cross(drawing: &mut Drawing, (x, y): Point, colour: Colour) {
     const ARM: f64 = 2.0;
     let stroke = Stroke::solid(colour, 0.9);
@@ -102,7 +104,7 @@ pub fn cross(drawing: &mut Drawing, (x, y): Point, colour: Colour) {
     drawing.line(vec![(x - ARM, y + ARM), (x + ARM, y - ARM)], stroke);
 }
 
-/// A rectangle between two corners; hatched on white where it stands for a figure of the oracle protocol.
+/// Draws a rectangle between two corners, which is hatched for a value of the oracle protocol.
 pub fn bar(drawing: &mut Drawing, (left, top): Point, (right, bottom): Point, colour: Colour, hatched: bool) {
     let corners = vec![(left, top), (right, top), (right, bottom), (left, bottom)];
     let edge = Some(Stroke::solid(colour, 0.6));
@@ -113,7 +115,7 @@ pub fn bar(drawing: &mut Drawing, (left, top): Point, (right, bottom): Point, co
     const GAP: f64 = 3.2;
     let (width, height) = (right - left, bottom - top);
     let lines = ((width + height) / GAP) as u32;
-    // The diagonals x + y = reach, measured from the upper left corner and cut off at the edges.
+    // The diagonals x + y = reach, measured from the upper left corner and clipped at the edges.
     for reach in (1..=lines).map(|n| f64::from(n) * GAP) {
         let from = (left + (reach - height).max(0.0), top + reach.min(height));
         let to = (left + reach.min(width), top + (reach - width).max(0.0));

@@ -1,22 +1,24 @@
-//! The little that a figure is drawn with: lines, areas and text, in points (1/72 inch) from the upper left
-//! corner. [`svg`] and [`pdf`] write it down; whatever is clever (hatching, markers, clipping) is worked out before.
+//! Drawings of lines, areas and text, with coordinates in points (1/72 inch) from the upper left corner. [`svg`] and
+//! [`pdf`] write them. Hatching, markers and clipping are already resolved into these shapes.
 
 pub mod font;
 pub mod pdf;
-mod subset;
 pub mod svg;
 
+/// A drawing, in the order in which its shapes are painted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drawing {
     pub width: f64,
     pub height: f64,
-    /// What the figure shows, for those who cannot see it.
+    /// What the drawing shows, for readers who cannot see it.
     pub title: String,
     pub shapes: Vec<Shape>,
 }
 
+/// x and y.
 pub type Point = (f64, f64);
 
+/// A shape of a drawing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Shape {
     Line { points: Vec<Point>, stroke: Stroke },
@@ -24,32 +26,38 @@ pub enum Shape {
     Text(Text),
 }
 
+/// Red, green and blue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Colour(pub u8, pub u8, pub u8);
 
 impl Colour {
+    /// Black.
     pub const BLACK: Self = Self(0, 0, 0);
+    /// White.
     pub const WHITE: Self = Self(255, 255, 255);
-    /// Notes and guides.
+    /// The colour of notes and guides.
     pub const DIM: Self = Self(90, 90, 90);
-    /// Lines behind the data.
+    /// The colour of lines behind the data.
     pub const FAINT: Self = Self(222, 222, 222);
 }
 
+/// How a line is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stroke {
     pub colour: Colour,
     pub width: f64,
-    /// Lengths of dashes and gaps; solid where there are none.
+    /// The lengths of dashes and gaps; empty for a solid line.
     pub dash: &'static [f64],
 }
 
 impl Stroke {
+    /// Returns a solid stroke.
     pub const fn solid(colour: Colour, width: f64) -> Self {
         Self { colour, width, dash: &[] }
     }
 }
 
+/// How an area is filled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fill {
     pub colour: Colour,
@@ -57,23 +65,26 @@ pub struct Fill {
 }
 
 impl Fill {
+    /// Returns an opaque fill.
     pub const fn solid(colour: Colour) -> Self {
         Self { colour, opacity: 1.0 }
     }
 }
 
+/// A line of text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Text {
-    /// Where the base line starts, has its middle or ends.
+    /// The point of the base line that `anchor` names.
     pub at: Point,
     pub anchor: Anchor,
     pub size: f64,
-    /// Reads upwards.
+    /// Whether the text reads upwards.
     pub upwards: bool,
     pub colour: Colour,
     pub content: String,
 }
 
+/// The point of a text that is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     Start,
@@ -82,30 +93,35 @@ pub enum Anchor {
 }
 
 impl Drawing {
+    /// Adds a line.
     pub fn line(&mut self, points: Vec<Point>, stroke: Stroke) {
         self.shapes.push(Shape::Line { points, stroke });
     }
 
+    /// Adds an area.
     pub fn area(&mut self, points: Vec<Point>, fill: Fill, stroke: Option<Stroke>) {
         self.shapes.push(Shape::Area { points, fill, stroke });
     }
 
+    /// Adds black text.
     pub fn text(&mut self, at: Point, anchor: Anchor, size: f64, content: &str) {
         self.tinted_text(at, anchor, size, Colour::BLACK, content);
     }
 
+    /// Adds text in a colour.
     pub fn tinted_text(&mut self, at: Point, anchor: Anchor, size: f64, colour: Colour, content: &str) {
         let content = font::clean(content);
         self.shapes.push(Shape::Text(Text { at, anchor, size, upwards: false, colour, content }));
     }
 
+    /// Adds centred text that reads upwards.
     pub fn upward_text(&mut self, at: Point, size: f64, content: &str) {
         let content = font::clean(content);
         let (anchor, colour) = (Anchor::Middle, Colour::BLACK);
         self.shapes.push(Shape::Text(Text { at, anchor, size, upwards: true, colour, content }));
     }
 
-    /// All texts, for whoever has to set them.
+    /// Returns all texts.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.shapes.iter().filter_map(|shape| match shape {
             Shape::Text(text) => Some(text.content.as_str()),
@@ -114,21 +130,20 @@ impl Drawing {
     }
 }
 
-/// A coordinate as it is written: to a hundredth of a point, the same on every machine.
-fn coordinate(value: f64) -> String {
-    let rounded = (value * 100.0).round() / 100.0;
+/// Rounds to a hundredth of a point, which is what both formats write: the same on every machine.
+fn round_to_hundredth(value: f64) -> f64 {
     // Adding zero turns -0 into 0.
-    format!("{}", rounded + 0.0)
+    (value * 100.0).round() / 100.0 + 0.0
 }
 
-/// Points that fall on the same written coordinates as the one before say nothing new.
-fn distinct(points: &[Point]) -> Vec<(String, String)> {
-    let mut written: Vec<(String, String)> =
-        points.iter().map(|&(x, y)| (coordinate(x), coordinate(y))).collect();
-    if written.len() > 2 {
-        written.dedup();
+/// Returns rounded points without those that fall on the one before them.
+fn distinct_points(points: &[Point]) -> Vec<Point> {
+    let mut rounded: Vec<Point> =
+        points.iter().map(|&(x, y)| (round_to_hundredth(x), round_to_hundredth(y))).collect();
+    if rounded.len() > 2 {
+        rounded.dedup();
     }
-    written
+    rounded
 }
 
 #[cfg(test)]
@@ -137,7 +152,8 @@ mod tests {
 
     #[test]
     fn coordinates_are_short_and_never_minus_zero() {
-        let written = [1.0, 0.125, 1.0 / 3.0, -0.001, 12.345_678].map(coordinate);
-        assert_eq!(written, ["1", "0.13", "0.33", "0", "12.35"]);
+        let rounded =
+            [1.0, 0.125, 1.0 / 3.0, -0.001, 12.345_678].map(|value| round_to_hundredth(value).to_string());
+        assert_eq!(rounded, ["1", "0.13", "0.33", "0", "12.35"]);
     }
 }

@@ -1,20 +1,23 @@
-//! A drawing as SVG 1.1, with text as text.
+//! Writes a drawing as SVG 1.1, with text as text.
 
 use std::fmt::Write;
 
-use super::{Anchor, Colour, Drawing, Fill, Shape, Stroke, Text, coordinate, distinct};
+use pipe_core::escape::xml;
 
-/// The first that a viewer has. All have the widths that the layout was made with.
+use super::{Anchor, Colour, Drawing, Fill, Shape, Stroke, Text, distinct_points, round_to_hundredth};
+
+/// A viewer takes the first of these that it has. All have the widths that the layout is based on.
 const FONTS: &str = "'Liberation Sans', Arimo, Arial, Helvetica, sans-serif";
 
+/// Returns a drawing as SVG.
 pub fn svg(drawing: &Drawing) -> String {
-    let (width, height) = (coordinate(drawing.width), coordinate(drawing.height));
+    let (width, height) = (round_to_hundredth(drawing.width), round_to_hundredth(drawing.height));
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}pt\" height=\"{height}pt\" \
          viewBox=\"0 0 {width} {height}\" font-family=\"{FONTS}\" role=\"img\">\n\
          <title>{}</title>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
-        escape(&super::font::clean(&drawing.title))
+        xml(&super::font::clean(&drawing.title))
     );
     for shape in &drawing.shapes {
         match shape {
@@ -33,38 +36,40 @@ pub fn svg(drawing: &Drawing) -> String {
 }
 
 fn line(out: &mut String, element: &str, points: &[super::Point], attributes: &str) {
-    let points: Vec<String> = distinct(points).into_iter().map(|(x, y)| format!("{x},{y}")).collect();
+    let points: Vec<String> = distinct_points(points).into_iter().map(|(x, y)| format!("{x},{y}")).collect();
     // Writing to a string cannot fail.
     _ = writeln!(out, "<{element} points=\"{}\" {attributes}/>", points.join(" "));
 }
 
 fn text(out: &mut String, text: &Text) {
-    let (x, y) = (coordinate(text.at.0), coordinate(text.at.1));
+    let (x, y) = (round_to_hundredth(text.at.0), round_to_hundredth(text.at.1));
     let anchor = match text.anchor {
         Anchor::Start => "",
         Anchor::Middle => " text-anchor=\"middle\"",
         Anchor::End => " text-anchor=\"end\"",
     };
-    let place = match text.upwards {
-        false => format!("x=\"{x}\" y=\"{y}\""),
-        true => format!("transform=\"translate({x} {y}) rotate(-90)\""),
+    let position = if text.upwards {
+        format!("transform=\"translate({x} {y}) rotate(-90)\"")
+    } else {
+        format!("x=\"{x}\" y=\"{y}\"")
     };
     let fill = match text.colour {
         Colour::BLACK => String::new(),
         colour => format!(" fill=\"{}\"", hexadecimal(colour)),
     };
-    let (size, content) = (coordinate(text.size), escape(&text.content));
-    _ = writeln!(out, "<text {place} font-size=\"{size}\"{anchor}{fill}>{content}</text>");
+    let (size, content) = (round_to_hundredth(text.size), xml(&text.content));
+    _ = writeln!(out, "<text {position} font-size=\"{size}\"{anchor}{fill}>{content}</text>");
 }
 
 fn stroke_attributes(stroke: Stroke) -> String {
     let mut attributes = format!(
         " stroke=\"{}\" stroke-width=\"{}\" stroke-linejoin=\"round\"",
         hexadecimal(stroke.colour),
-        coordinate(stroke.width)
+        round_to_hundredth(stroke.width)
     );
     if !stroke.dash.is_empty() {
-        let dash: Vec<String> = stroke.dash.iter().map(|&length| coordinate(length)).collect();
+        let dash: Vec<String> =
+            stroke.dash.iter().map(|&length| round_to_hundredth(length).to_string()).collect();
         _ = write!(attributes, " stroke-dasharray=\"{}\"", dash.join(" "));
     }
     attributes
@@ -73,7 +78,7 @@ fn stroke_attributes(stroke: Stroke) -> String {
 fn fill_attributes(fill: Fill) -> String {
     let mut attributes = format!("fill=\"{}\"", hexadecimal(fill.colour));
     if fill.opacity < 1.0 {
-        _ = write!(attributes, " fill-opacity=\"{}\"", coordinate(fill.opacity));
+        _ = write!(attributes, " fill-opacity=\"{}\"", round_to_hundredth(fill.opacity));
     }
     attributes
 }
@@ -82,26 +87,12 @@ fn hexadecimal(Colour(red, green, blue): Colour) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn awkward_text_stays_text() {
+    fn special_characters_are_escaped() {
         let mut drawing = Drawing { width: 10.0, height: 10.0, title: "a<b".to_owned(), shapes: vec![] };
         drawing.text((1.0, 2.0), Anchor::End, 8.0, "<script>\"A&B_%$#~^\\\"\u{0}");
         insta::assert_snapshot!(svg(&drawing), @r##"
