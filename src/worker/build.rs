@@ -1,5 +1,4 @@
-//! Tells the linker where libtorch will be found when `pipe-worker` starts, and the code which
-//! libtorch that is.
+//! Tells the linker where `pipe-worker` finds libtorch at run time, and passes the version of libtorch to the code.
 
 use std::path::Path;
 
@@ -10,14 +9,17 @@ fn main() {
     let libtorch = Path::new(&libtorch);
     let lib = libtorch.join("lib");
     if !lib.is_dir() {
-        println!("cargo::error=there is no libtorch in {}: `make libtorch` fetches it", libtorch.display());
+        println!(
+            "cargo::error=there is no libtorch in {}: run `make libtorch` to fetch it",
+            libtorch.display()
+        );
         return;
     }
     println!("cargo::rustc-link-arg=-Wl,-rpath,{}", lib.display());
     println!("cargo::rustc-env=PIPE_LIBTORCH_VERSION={}", header_version(libtorch).unwrap_or_default());
 
-    // No symbol of libtorch_cuda is called by name: its kernels register themselves when it is
-    // loaded. The linker would drop it, and CUDA would never be found.
+    // No symbol of libtorch_cuda is called by name, because its kernels register themselves when it is loaded.
+    // Without these arguments the linker would drop it, and CUDA would never be available.
     if lib.join("libtorch_cuda.so").exists() {
         for arg in ["-Wl,--push-state,--no-as-needed", "-ltorch_cuda", "-Wl,--pop-state"] {
             println!("cargo::rustc-link-arg-bin=pipe-worker={arg}");
@@ -25,7 +27,7 @@ fn main() {
     }
 }
 
-/// `2.13.0`, put together from the three macros in libtorch's own header.
+/// Returns the version of libtorch, such as `2.13.0`, from the three macros in its header.
 fn header_version(libtorch: &Path) -> Option<String> {
     let header = libtorch.join("include/torch/headeronly/version.h");
     println!("cargo::rerun-if-changed={}", header.display());

@@ -1,4 +1,4 @@
-//! `pipe-worker JOB`: runs one stage that may need libtorch. Started by `pipe`; see `docs/worker.md`.
+//! `pipe-worker JOB` runs one stage that may need libtorch. `pipe` starts it; see `docs/worker.md`.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -23,30 +23,33 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some(job) => {
-            start_again_for_tf32(Path::new(&job));
+            restart_for_tf32(Path::new(&job));
             let facts = [("worker", env!("CARGO_PKG_VERSION")), ("libtorch", env!("PIPE_LIBTORCH_VERSION"))];
             harness::main(Path::new(&job), &[registry::light_runners(), RUNNERS], &facts)
         }
         None => {
             eprintln!(
-                "usage: pipe-worker JOB\n`pipe run` starts it with a job file; it is not meant to be started by hand"
+                "usage: pipe-worker JOB\n`pipe run` starts this program with a job file; do not start it by hand"
             );
             ExitCode::from(harness::Exit::BadJob as u8)
         }
     }
 }
 
-/// libtorch reads the switch for TF32 once, when it is loaded: a job that asks for it gets a process that
-/// had the switch from its start. Where that fails, the stage says so.
-fn start_again_for_tf32(job: &Path) {
-    let asked = Job::read(job).is_ok_and(|job| asks_for_tf32(&job.body));
-    if asked && std::env::var_os(TF32).is_none() {
+/// Replaces this process with one that has the TF32 variable set, if the job asks for TF32.
+///
+/// libtorch reads the variable only once, while it is being loaded, so that it must be set when the process starts.
+/// If the restart fails, the stage reports the missing variable.
+fn restart_for_tf32(job: &Path) {
+    let wanted = Job::read(job).is_ok_and(|job| asks_for_tf32(&job.body));
+    if wanted && std::env::var_os(TF32).is_none() {
         let program = std::env::current_exe().unwrap_or_else(|_| "pipe-worker".into());
         let error = Command::new(program).arg(job).env(TF32, "1").exec();
-        eprintln!("cannot start again with {TF32}=1: {error}");
+        eprintln!("cannot restart with {TF32}=1: {error}");
     }
 }
 
+/// Returns whether any field named `precision`, at any depth, is `tf32`.
 fn asks_for_tf32(value: &Value) -> bool {
     match value {
         Value::Object(fields) => {

@@ -1,5 +1,7 @@
-//! Milliseconds per training step at the shape of AmazonCat-13K, by part, on synthetic rows.
-//! `compare.py` runs it beside PyTorch. Usage: `train_step THREADS STEPS`; prints `name value unit`.
+//! Measures the milliseconds per training step, as a whole and by part, on synthetic rows with the shape of
+//! AmazonCat-13K. `benches/train_step/compare.py` (`make bench-train`) runs it alternately with PyTorch.
+//!
+//! Usage: `train_step THREADS STEPS`. It prints lines of `name value unit`.
 
 use std::time::Instant;
 
@@ -17,14 +19,14 @@ use pipe_ml::signal::sparse_rows::SparseRows;
 use pipe_ml::signal::supply::LocalSupply;
 use pipe_worker::engine::cpu::CpuEngine;
 use pipe_worker::engine::pool::pool;
-use pipe_worker::engine::{Batch, Engine, State};
-use pipe_worker::loss::fused::Pass;
-use pipe_worker::loss::terms::{LossTerms, ThresholdTerms, Thresholds};
+use pipe_worker::engine::{Batch, Engine, EngineState};
+use pipe_worker::loss::fused::LossPass;
+use pipe_worker::loss::terms::{LossTerms, ThresholdParameters, ThresholdTerms};
 use pipe_worker::net::features::FeatureMap;
 use pipe_worker::net::input::{BatchInputs, InputGroups};
 use pipe_worker::net::network::{Gradients, Workspace};
 use pipe_worker::net::weights::Weights;
-use pipe_worker::optim::optimiser::Optimiser;
+use pipe_worker::optim::optimiser::CpuOptimiser;
 
 const ROWS: usize = 128;
 const FEATURES: usize = 203_882;
@@ -37,13 +39,13 @@ const WARM_UP: usize = 3;
 const PARTS: [&str; 5] = ["batch", "signals", "forward", "loss_backward", "optimiser"];
 
 fn main() {
-    let argument = |place: usize| std::env::args().nth(place).and_then(|text| text.parse().ok());
+    let argument = |number: usize| std::env::args().nth(number).and_then(|text| text.parse().ok());
     let (Some(threads), Some(steps)) = (argument(1), argument(2)) else {
-        // `cargo bench` and `cargo test` start every bench without them.
+        // `cargo bench` and `cargo test` start every benchmark without arguments.
         eprintln!("usage: train_step THREADS STEPS");
         return;
     };
-    pool(threads).expect("threads").install(|| {
+    pool(threads).expect("the threads start").install(|| {
         for (equations, preset) in [("released", Preset::Released), ("paper", Preset::Paper)] {
             for (name, kind) in [("lazy", OptimiserKind::LazyAdamw), ("dense", OptimiserKind::Adamw)] {
                 measure(&format!("ours_{equations}_{name}"), &method(preset, kind), steps);
@@ -52,6 +54,7 @@ fn main() {
     });
 }
 
+/// Returns the measured method: a preset with one hidden layer and without dropout.
 fn method(preset: Preset, kind: OptimiserKind) -> Method {
     let mut method = preset.method();
     method.net.hidden = vec![HIDDEN];
@@ -61,25 +64,26 @@ fn method(preset: Preset, kind: OptimiserKind) -> Method {
     method
 }
 
+/// Measures a method.
 fn measure(name: &str, method: &Method, steps: usize) {
     let (features, labels) = data();
     let rows: Vec<u32> = (0..(ROWS * BATCHES) as u32).collect();
     let examples = Examples { features: &features, labels: &labels, rows: &rows };
     let idf = Idf::of_rows(&labels, &rows, 1.0);
-    let state = State::new(Weights::initial(method, FEATURES, LABELS), method.optimiser.kind);
+    let state = EngineState::new(Weights::initial(method, FEATURES, LABELS), method.optimiser.kind);
     let state = whole_steps(name, method, examples, &idf, state, steps);
     parts_of_steps(name, method, examples, &idf, state, steps);
 }
 
-/// As training does it: one step while the next batch is put together.
+/// Measures whole steps as training runs them: the next batch is assembled during a step.
 fn whole_steps(
     name: &str,
     method: &Method,
     examples: Examples,
     idf: &Idf,
-    state: State,
+    state: EngineState,
     steps: usize,
-) -> State {
+) -> EngineState {
     let map = FeatureMap::All { features: FEATURES };
     let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, examples);
     let mut engine = CpuEngine::new(method, idf, state);
@@ -105,22 +109,22 @@ fn whole_steps(
     let cpu = (cpu_seconds() - cpu) / steps as f64 * 1e3;
     println!("{name} {:.2} ms", median(times.into_iter()));
     println!("{name}_cpu {cpu:.1} ms");
-    Box::new(engine).into_state().expect("a state")
+    Box::new(engine).into_state().expect("the CPU engine always has its state")
 }
 
-/// The same work, one part after the other.
+/// Measures the same work, one part after the other.
 fn parts_of_steps(
     name: &str,
     method: &Method,
     examples: Examples,
     idf: &Idf,
-    mut state: State,
+    mut state: EngineState,
     steps: usize,
 ) {
     let map = FeatureMap::All { features: FEATURES };
     let loss = LossTerms::new(&method.loss, &idf.positive_weights(method.loss.pos_weight));
     let thresholds = ThresholdTerms::new(method.variant, &method.threshold, &idf.values);
-    let optimiser = Optimiser::new(method.optimiser.clone());
+    let optimiser = CpuOptimiser::new(method.optimiser.clone());
     let mut workspace = Workspace::default();
     let mut gradients = Gradients::new(&state.weights);
     let mut times: Vec<[f64; PARTS.len()]> = Vec::new();
@@ -137,13 +141,13 @@ fn parts_of_steps(
         workspace.forward(&method.net, &state.weights, &inputs, None);
         clock.lap();
         let weights = &state.weights;
-        let parameters = Thresholds {
+        let parameters = ThresholdParameters {
             alpha: &weights.alpha,
             beta: &weights.beta,
             bias: &weights.bias,
             lambda: &weights.lambda,
         };
-        let pass = Pass::new(&loss, &thresholds, parameters, &signals, ROWS);
+        let pass = LossPass::new(&loss, &thresholds, parameters, &signals, ROWS);
         workspace.backward(&method.net, weights, &groups, ROWS, &pass, &mut gradients);
         drop(pass);
         clock.lap();
@@ -158,12 +162,14 @@ fn parts_of_steps(
     }
 }
 
+/// Measures the milliseconds of each part of a step.
 struct Clock {
     last: Instant,
     parts: Vec<f64>,
 }
 
 impl Clock {
+    /// Ends a part.
     fn lap(&mut self) {
         let now = Instant::now();
         self.parts.push((now - self.last).as_secs_f64() * 1e3);
@@ -171,13 +177,14 @@ impl Clock {
     }
 }
 
+/// Returns the median.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// User and system time of this process, in steps of a hundredth of a second.
+/// Returns the user and system time of this process, in steps of a hundredth of a second.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or_default();
@@ -185,7 +192,7 @@ fn cpu_seconds() -> f64 {
     fields.get(11..13).map_or(0.0, |times| times.iter().sum::<f64>() / 100.0)
 }
 
-/// Uniform features, the worst case for the lazy optimiser; labels with a long tail.
+/// Returns uniform features, the worst case for the lazy optimiser, and labels with a long tail.
 fn data() -> (Csr, Csr) {
     let mut random = Random::new("bench", 1);
     let mut draw = |count: usize, of: usize, tail: bool| {

@@ -1,53 +1,59 @@
-//! Scores rows batch by batch and counts what was predicted.
+//! Scoring of rows batch by batch, and counting of correct predictions.
 
-use super::{Batch, Engine, Scores};
+use super::{Batch, BatchScores, Engine};
 use crate::net::features::FeatureMap;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::metric::label::LabelCount;
 use pipe_ml::signal::supply::LocalSupply;
 
-/// Hands the scores of each batch, with the position of its first row, to `take`. Labels are
-/// not an input; whoever has them and means to use them calls [`score_with_labels`].
+/// Scores rows and passes the scores of each batch, with the index of its first row, to `take`.
+///
+/// Labels are not an input. Only the oracle protocol uses them, through [`score_with_labels`].
 pub fn score(
     engine: &mut dyn Engine,
     map: &FeatureMap,
     supply: &LocalSupply,
     rows: Unlabelled,
     batch: usize,
-    mut take: impl FnMut(usize, &Scores),
+    take: impl FnMut(usize, &BatchScores),
 ) -> Result<(), tch::TchError> {
-    let mut scores = Scores::default();
-    for (number, chunk) in rows.rows.chunks(batch).enumerate() {
-        let first = number * batch;
-        let positions: Vec<u32> = (first as u32..(first + chunk.len()) as u32).collect();
-        let batch = Batch::unlabelled(map, supply, rows, &positions, engine.labels());
-        engine.scores(&batch, &mut scores)?;
-        take(first, &scores);
-    }
-    Ok(())
+    let labels = engine.labels();
+    let make_batch = |positions: &[u32]| Batch::unlabelled(map, supply, rows, positions, labels);
+    score_batches(engine, rows.rows.len(), batch, make_batch, take)
 }
 
-/// The paper's protocol: the true labels of the scored rows reach the thresholds.
+/// Scores rows by the oracle protocol: the true labels of the scored rows enter the thresholds.
 pub fn score_with_labels(
     engine: &mut dyn Engine,
     map: &FeatureMap,
     supply: &LocalSupply,
     examples: Examples,
     batch: usize,
-    mut take: impl FnMut(usize, &Scores),
+    take: impl FnMut(usize, &BatchScores),
 ) -> Result<(), tch::TchError> {
-    let mut scores = Scores::default();
-    for (number, chunk) in examples.rows.chunks(batch).enumerate() {
-        let first = number * batch;
-        let positions: Vec<u32> = (first as u32..(first + chunk.len()) as u32).collect();
-        engine.scores(&Batch::labelled(map, supply, examples, &positions), &mut scores)?;
+    let make_batch = |positions: &[u32]| Batch::labelled(map, supply, examples, positions);
+    score_batches(engine, examples.rows.len(), batch, make_batch, take)
+}
+
+/// Scores `rows` rows in batches of `size`; `make_batch` gets the indices of the rows of a batch.
+fn score_batches(
+    engine: &mut dyn Engine,
+    rows: usize,
+    size: usize,
+    make_batch: impl Fn(&[u32]) -> Batch,
+    mut take: impl FnMut(usize, &BatchScores),
+) -> Result<(), tch::TchError> {
+    let mut scores = BatchScores::default();
+    for first in (0..rows).step_by(size) {
+        let positions: Vec<u32> = (first as u32..rows.min(first + size) as u32).collect();
+        engine.scores(&make_batch(&positions), &mut scores)?;
         take(first, &scores);
     }
     Ok(())
 }
 
-/// Compares the scores of a batch with the true labels of its rows.
-pub fn count(counts: &mut [LabelCount], scores: &Scores, examples: Examples, first: usize) {
+/// Adds the predicted, actual and correct labels of a batch to the counts. `first` is the index of its first row.
+pub fn count(counts: &mut [LabelCount], scores: &BatchScores, examples: Examples, first: usize) {
     let rows = &examples.rows[first..first + scores.rows];
     for (label, count) in counts.iter_mut().enumerate() {
         let predicted = scores.of_label(label).iter().filter(|score| **score > 0.0).count();

@@ -1,14 +1,16 @@
-//! Training and scoring by plain libtorch expressions, on any device: the path for CUDA, and what
-//! the engine of the CPU is compared with. The training rows' features lie on the device where they fit;
-//! then a batch is a list of rows and its labels going out, and the loss coming back.
+//! Training and scoring by libtorch expressions and autograd, on any device.
+//!
+//! This engine runs on CUDA, and it is the reference for the CPU engine, which is faster on the CPU. The features of
+//! the training rows are kept on the device if they fit. Then only row numbers and labels go to the device for a
+//! batch, and only the loss comes back.
 
 use std::borrow::Cow;
 
 use tch::{Device, Kind, TchError, Tensor};
 
-use super::bags::Bags;
-use super::held::Held;
-use super::{Batch, Engine, Inputs, Parts, Scores, State};
+use super::device_rows::DeviceRows;
+use super::feature_bags::FeatureBags;
+use super::{Batch, BatchFeatures, BatchScores, Engine, EngineState, ScoreParts};
 use crate::loss::fused::stride;
 use crate::loss::reference::{self, SignalTensors, ThresholdTensors};
 use crate::loss::terms::LossValue;
@@ -25,40 +27,42 @@ use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::sparse_rows::SparseRows;
 use pipe_ml::signal::supply::Local;
 
-/// Where the thresholds' parameters are, counted from the end of [`Weights::named`].
+/// The number of threshold parameters, which are the last ones of [`Weights::named`].
 const THRESHOLDS: usize = 4;
-/// `embedding_bag` in the mode that sums.
+/// The mode of `embedding_bag` that sums.
 const SUM: i64 = 0;
 
+/// The engine that computes with libtorch.
 pub struct TorchEngine {
     method: Method,
     device: Device,
     kind: Kind,
     widths: Vec<usize>,
-    /// In the order of [`Weights::named`].
+    /// The parameters, in the order of [`Weights::named`].
     parameters: Vec<Tensor>,
-    /// First and second moments of each.
+    /// First and second moments of each parameter; `None` for SGD.
     moments: Option<Vec<(Tensor, Tensor)>>,
     steps: u64,
     idf: Tensor,
     positive_weights: Tensor,
-    held: Option<Held>,
+    held: Option<DeviceRows>,
 }
 
 impl TorchEngine {
-    pub fn new(method: &Method, idf: &Idf, state: State, device: Device) -> Result<Self, TchError> {
+    /// Returns an engine that continues from `state` on a device.
+    pub fn new(method: &Method, idf: &Idf, state: EngineState, device: Device) -> Result<Self, TchError> {
         Self::of_kind(method, idf, state, device, Kind::Float)
     }
 
-    /// Tests compute in f64.
+    /// Returns an engine that computes in numbers of `kind`. Tests use f64.
     pub(crate) fn of_kind(
         method: &Method,
         idf: &Idf,
-        state: State,
+        state: EngineState,
         device: Device,
         kind: Kind,
     ) -> Result<Self, TchError> {
-        let vector = |values: &[f64]| Tensor::f_from_slice(values)?.f_to_kind(kind)?.f_to_device(device);
+        let upload = |values: &[f64]| Tensor::f_from_slice(values)?.f_to_kind(kind)?.f_to_device(device);
         let mut engine = Self {
             method: method.clone(),
             device,
@@ -67,22 +71,24 @@ impl TorchEngine {
             parameters: Vec::new(),
             moments: None,
             steps: 0,
-            idf: vector(&idf.values)?,
-            positive_weights: vector(&idf.positive_weights(method.loss.pos_weight))?,
+            idf: upload(&idf.values)?,
+            positive_weights: upload(&idf.positive_weights(method.loss.pos_weight))?,
             held: None,
         };
         engine.restore(state)?;
         Ok(engine)
     }
 
+    /// Copies parameters to the device.
     fn upload(&self, weights: &Weights) -> Result<Vec<Tensor>, TchError> {
-        let upload = |(_, shape, values): (String, Vec<usize>, &Buffer)| {
+        let to_tensor = |(_, shape, values): (String, Vec<usize>, &Buffer)| {
             let shape: Vec<i64> = shape.into_iter().map(|side| side as i64).collect();
             Tensor::f_from_slice(values)?.f_reshape(shape)?.f_to_kind(self.kind)?.f_to_device(self.device)
         };
-        weights.named().into_iter().map(upload).collect()
+        weights.named().into_iter().map(to_tensor).collect()
     }
 
+    /// Copies parameters from the device.
     fn download<'a>(&self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<Weights, TchError> {
         let mut weights = Weights::zeros(&self.widths, self.parameters[self.parameters.len() - 1].numel());
         for (buffer, tensor) in weights.buffers_mut().into_iter().zip(tensors) {
@@ -94,33 +100,38 @@ impl TorchEngine {
         Ok(weights)
     }
 
+    /// Returns the parameters of eq. 1.
     fn thresholds(&self) -> ThresholdTensors {
-        let at = |place: usize| self.parameters[self.parameters.len() - THRESHOLDS + place].shallow_clone();
+        let at = |number: usize| self.parameters[self.parameters.len() - THRESHOLDS + number].shallow_clone();
         ThresholdTensors { alpha: at(0), beta: at(1), bias: at(2), lambda: at(3) }
     }
 
-    fn bags(&self, batch: &Batch) -> Result<Bags, TchError> {
+    /// Returns the features of a batch on the device.
+    fn bags(&self, batch: &Batch) -> Result<FeatureBags, TchError> {
         match (&batch.inputs, &self.held) {
-            (Inputs::Held(rows), Some(held)) => held.gather(rows),
-            (Inputs::Held(_), None) => Err(TchError::Torch("the training rows are not on the device".into())),
-            (Inputs::Gathered(inputs), _) => Bags::upload(inputs, self.kind, self.device),
+            (BatchFeatures::Held(rows), Some(held)) => held.gather(rows),
+            (BatchFeatures::Held(_), None) => {
+                Err(TchError::Torch("the training rows are not on the device".into()))
+            }
+            (BatchFeatures::Gathered(inputs), _) => FeatureBags::upload(inputs, self.kind, self.device),
         }
     }
 
-    /// A sparse matrix written out; rows that are not given are zero.
+    /// Returns a sparse matrix as a dense tensor of `count` rows; missing rows are zero.
     fn dense(&self, rows: &SparseRows, count: usize) -> Result<Tensor, TchError> {
         let labels = self.labels();
         let flat = rows.iter().enumerate().flat_map(|(row, entries)| {
             entries.iter().map(move |&(label, _)| (row * labels) as i64 + i64::from(label))
         });
-        let places = Tensor::f_from_slice(&flat.collect::<Vec<_>>())?.f_to_device(self.device)?;
+        let positions = Tensor::f_from_slice(&flat.collect::<Vec<_>>())?.f_to_device(self.device)?;
         let values: Vec<f64> = rows.iter().flatten().map(|entry| entry.1).collect();
         let values = Tensor::f_from_slice(&values)?.f_to_kind(self.kind)?.f_to_device(self.device)?;
         let mut dense = Tensor::f_zeros([(count * labels) as i64], (self.kind, self.device))?;
-        let _ = dense.f_index_put_(&[Some(places)], &values, false)?;
+        let _ = dense.f_index_put_(&[Some(positions)], &values, false)?;
         dense.f_reshape([count as i64, labels as i64])
     }
 
+    /// Computes x · weight' + bias in the precision of the method.
     fn product(&self, x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tensor, TchError> {
         match self.method.precision {
             Precision::Bf16 => {
@@ -131,8 +142,9 @@ impl TorchEngine {
         }
     }
 
-    /// The sums of the table's rows; a leaf of the graph, whose gradient goes to the table by hand.
-    fn bag_sums(&self, bags: &Bags) -> Result<Tensor, TchError> {
+    /// Returns the sums of the table rows of each batch row. The result is a leaf of the autograd graph;
+    /// [`Self::table_gradient`] takes its gradient on to the table.
+    fn bag_sums(&self, bags: &FeatureBags) -> Result<Tensor, TchError> {
         let _guard = tch::no_grad_guard();
         let (table, values) = (&self.parameters[0], Some(&bags.values));
         let found =
@@ -140,7 +152,7 @@ impl TorchEngine {
         Ok(found.0)
     }
 
-    /// Logits, rows x labels.
+    /// Returns the logits, rows x labels.
     fn logits(&self, sums: &Tensor, rows: usize, step: Option<u64>) -> Result<Tensor, TchError> {
         let mut x = sums.f_add(&self.parameters[1])?;
         for (layer, &width) in self.method.net.hidden.iter().enumerate() {
@@ -163,7 +175,7 @@ impl TorchEngine {
         Ok(x)
     }
 
-    /// Standardised logits and thresholds.
+    /// Returns the standardised logits (eq. 2) and the thresholds (eq. 1).
     fn thresholded(&self, batch: &Batch, z: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor), TchError> {
         let config = &self.method.signal;
         let hat = reference::standardised(z, &self.method.loss)?;
@@ -172,7 +184,7 @@ impl TorchEngine {
             own: Some(reference::own_label_share(y, config.eps)?),
             local: None,
         };
-        let theta = |signals: &SignalTensors| {
+        let thresholds_with = |signals: &SignalTensors| {
             reference::thresholds(self.method.variant, &self.method.threshold, &self.thresholds(), signals)
         };
         signals.local = match &batch.local {
@@ -180,19 +192,19 @@ impl TorchEngine {
             Local::Predicted => {
                 let _guard = tch::no_grad_guard();
                 let own = signals.own.replace(y.f_zeros_like()?);
-                let likely = hat.f_sub(&theta(&signals)?)?.f_sigmoid()?;
+                let likely = hat.f_sub(&thresholds_with(&signals)?)?.f_sigmoid()?;
                 signals.own = own;
                 let count = config.predicted_labels.min(self.labels()) as i64;
-                let (top, places) = likely.f_topk(count, 1, true, false)?;
-                let kept = likely.f_zeros_like()?.f_scatter(1, &places, &top)?;
+                let (top, labels) = likely.f_topk(count, 1, true, false)?;
+                let kept = likely.f_zeros_like()?.f_scatter(1, &labels, &top)?;
                 Some(reference::propagate(&kept, config.leave_self_out, config.eps)?)
             }
         };
-        let theta = theta(&signals)?;
+        let theta = thresholds_with(&signals)?;
         Ok((hat, theta))
     }
 
-    /// Logits, standardised logits and thresholds of a batch that is not learned from.
+    /// Returns logits, standardised logits and thresholds of a batch that is only scored.
     fn predicted_parts(&self, batch: &Batch) -> Result<(Tensor, Tensor, Tensor), TchError> {
         let rows = batch.inputs.rows();
         let bags = self.bags(batch)?;
@@ -202,16 +214,17 @@ impl TorchEngine {
         Ok((z, hat, theta))
     }
 
-    /// The gradient by the table's rows that occur.
-    fn table_gradient(&self, bags: &Bags, sums: &Tensor) -> Result<Tensor, TchError> {
+    /// Returns the gradient by the table rows that occur.
+    fn table_gradient(&self, bags: &FeatureBags, sums: &Tensor) -> Result<Tensor, TchError> {
         let by_entry = sums.f_grad()?.f_index_select(0, &bags.rows)?.f_mul(&bags.values.f_unsqueeze(1)?)?;
         let size = [bags.distinct.size1()?, self.widths[1] as i64];
         let mut gradient = Tensor::f_zeros(size, (self.kind, self.device))?;
-        let _ = gradient.f_index_add_(0, &bags.places, &by_entry)?;
+        let _ = gradient.f_index_add_(0, &bags.positions, &by_entry)?;
         Ok(gradient)
     }
 
-    fn optimise(&mut self, lr: f64, bags: &Bags, table: Tensor) -> Result<(), TchError> {
+    /// Clips the gradients and updates all parameters that learn.
+    fn optimise(&mut self, lr: f64, bags: &FeatureBags, table: Tensor) -> Result<(), TchError> {
         self.steps += 1;
         let learning = self.parameters.len() - if self.method.variant.learns() { 0 } else { THRESHOLDS };
         let mut gradients = vec![table];
@@ -230,28 +243,29 @@ impl TorchEngine {
             }
         }
         let lazy = self.method.optimiser.kind == OptimiserKind::LazyAdamw;
-        for (place, gradient) in gradients.into_iter().enumerate() {
-            match (place, lazy) {
+        for (number, gradient) in gradients.into_iter().enumerate() {
+            match (number, lazy) {
                 (0, true) => self.update_rows(lr, bags, &gradient)?,
                 (0, false) => {
                     let mut whole = self.parameters[0].f_zeros_like()?;
                     let _ = whole.f_index_copy_(0, &bags.distinct, &gradient)?;
                     self.update(0, lr, &whole)?;
                 }
-                _ => self.update(place, lr, &gradient)?,
+                _ => self.update(number, lr, &gradient)?,
             }
         }
         Ok(())
     }
 
-    fn update(&mut self, place: usize, lr: f64, gradient: &Tensor) -> Result<(), TchError> {
-        let moments = self.moments.as_mut().map(|moments| &mut moments[place]);
+    /// Updates one parameter.
+    fn update(&mut self, number: usize, lr: f64, gradient: &Tensor) -> Result<(), TchError> {
+        let moments = self.moments.as_mut().map(|moments| &mut moments[number]);
         let config = &self.method.optimiser;
-        descend(config, lr, self.steps, &mut self.parameters[place], gradient, moments)
+        descend(config, lr, self.steps, &mut self.parameters[number], gradient, moments)
     }
 
-    /// The table's rows that occur, and only those.
-    fn update_rows(&mut self, lr: f64, bags: &Bags, gradient: &Tensor) -> Result<(), TchError> {
+    /// Updates only the table rows that occur.
+    fn update_rows(&mut self, lr: f64, bags: &FeatureBags, gradient: &Tensor) -> Result<(), TchError> {
         let Some(moments) = &mut self.moments else { return Ok(()) };
         let (table, (first, second)) = (&mut self.parameters[0], &mut moments[0]);
         let mut rows = table.f_index_select(0, &bags.distinct)?;
@@ -265,7 +279,7 @@ impl TorchEngine {
     }
 }
 
-/// AdamW as PyTorch computes it, or plain descent where there are no moments.
+/// Takes a step of AdamW as PyTorch computes it, or of plain gradient descent if there are no moments.
 fn descend(
     config: &pipe_ml::config::optimiser::OptimiserConfig,
     lr: f64,
@@ -282,8 +296,8 @@ fn descend(
             let squares = gradient.f_square()?.f_mul_scalar(1.0 - config.beta2)?;
             let _ = second.f_mul_scalar_(config.beta2)?.f_add_(&squares)?;
             let correction = (1.0 - config.beta2.powi(step as i32)).sqrt();
-            let below = second.f_sqrt()?.f_div_scalar(correction)? + config.eps;
-            first.f_div(&below)?.f_mul_scalar(lr / (1.0 - config.beta1.powi(step as i32)))?
+            let denominator = second.f_sqrt()?.f_div_scalar(correction)? + config.eps;
+            first.f_div(&denominator)?.f_mul_scalar(lr / (1.0 - config.beta1.powi(step as i32)))?
         }
     };
     let _ = parameters.f_sub_(&change)?;
@@ -295,9 +309,9 @@ impl Engine for TorchEngine {
         self.widths[self.widths.len() - 1]
     }
 
-    /// Rows that do not fit on the device go there batch by batch.
+    /// Returns `false` if the rows do not fit on the device; then each batch is copied there.
     fn hold(&mut self, map: &FeatureMap, features: &Csr) -> bool {
-        self.held = Held::new(map, features, self.kind, self.device).ok();
+        self.held = DeviceRows::new(map, features, self.kind, self.device).ok();
         self.held.is_some()
     }
 
@@ -323,7 +337,7 @@ impl Engine for TorchEngine {
         })
     }
 
-    fn scores(&mut self, batch: &Batch, scores: &mut Scores) -> Result<(), TchError> {
+    fn scores(&mut self, batch: &Batch, scores: &mut BatchScores) -> Result<(), TchError> {
         let _guard = tch::no_grad_guard();
         let rows = batch.inputs.rows();
         let (_, hat, theta) = self.predicted_parts(batch)?;
@@ -335,13 +349,13 @@ impl Engine for TorchEngine {
         adjusted.f_contiguous()?.f_copy_data(&mut scores.values, len)
     }
 
-    fn parts(&mut self, batch: &Batch, parts: &mut Parts) -> Result<(), TchError> {
+    fn score_parts(&mut self, batch: &Batch, parts: &mut ScoreParts) -> Result<(), TchError> {
         let _guard = tch::no_grad_guard();
         let (rows, labels) = (batch.inputs.rows(), self.labels());
         let (z, hat, theta) = self.predicted_parts(batch)?;
         let theta = theta.f_expand([rows as i64, labels as i64], false)?;
         parts.resize(labels, rows, rows);
-        let Parts { logits, standardised, thresholds, .. } = parts;
+        let ScoreParts { logits, standardised, thresholds, .. } = parts;
         for (tensor, buffer) in [(z, logits), (hat, standardised), (theta, thresholds)] {
             let by_label = tensor.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
             let len = buffer.len();
@@ -350,7 +364,7 @@ impl Engine for TorchEngine {
         Ok(())
     }
 
-    fn state(&self) -> Result<Cow<'_, State>, TchError> {
+    fn state(&self) -> Result<Cow<'_, EngineState>, TchError> {
         let moments = match &self.moments {
             None => None,
             Some(moments) => {
@@ -360,10 +374,10 @@ impl Engine for TorchEngine {
             }
         };
         let weights = self.download(self.parameters.iter())?;
-        Ok(Cow::Owned(State { weights, moments, steps: self.steps }))
+        Ok(Cow::Owned(EngineState { weights, moments, steps: self.steps }))
     }
 
-    fn restore(&mut self, state: State) -> Result<(), TchError> {
+    fn restore(&mut self, state: EngineState) -> Result<(), TchError> {
         self.parameters = self.upload(&state.weights)?;
         self.moments = match &state.moments {
             None => None,
@@ -376,7 +390,7 @@ impl Engine for TorchEngine {
         Ok(())
     }
 
-    fn into_state(self: Box<Self>) -> Result<State, TchError> {
+    fn into_state(self: Box<Self>) -> Result<EngineState, TchError> {
         Ok(self.state()?.into_owned())
     }
 }

@@ -1,5 +1,6 @@
-//! Scores of training rows by folds: each fold is scored by a model that was fitted on the others. A finished fold is
-//! kept, so that a run that was killed goes on after it.
+//! Cross-fitting: each fold of the training rows is scored by a model that was fitted on the other folds.
+//!
+//! Finished folds are kept, so that a killed run continues after them.
 
 use std::fs;
 use std::path::Path;
@@ -10,37 +11,40 @@ use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::random::Random;
 use pipe_ml::score::table::{Purpose, ScoreTable, ScoreWriter};
 
-use super::{Lesson, Means, Scorer, chosen, fit};
+use super::{FitContext, Scorer, TrainingData, fit, select_rows};
 
-/// Scores that are held at a time, about.
-const HELD: usize = 1 << 22;
+/// About how many scores are held in memory at a time.
+const HELD_SCORES: usize = 1 << 22;
 
-/// Rows to score at a time.
+/// Returns how many rows to score at a time.
 pub fn rows_at_once(labels: usize) -> usize {
-    (HELD / labels.max(1)).clamp(16, 1024)
+    (HELD_SCORES / labels.max(1)).clamp(16, 1024)
 }
 
-/// The fold of each row, drawn at random; sizes differ by one at most.
+/// Draws the fold of each row at random. The sizes of the folds differ by at most one.
 pub fn folds(rows: usize, folds: usize, seed: u64) -> Vec<usize> {
     let mut fold_of = vec![0; rows];
     let order = Random::new("cross-fitting", seed).permutation(rows);
-    order.into_iter().enumerate().for_each(|(at, row)| fold_of[row as usize] = at % folds);
+    for (at, row) in order.into_iter().enumerate() {
+        fold_of[row as usize] = at % folds;
+    }
     fold_of
 }
 
-/// Writes the out-of-fold scores of all rows into `output`. `keep` is a directory that outlives a killed run.
+/// Writes the out-of-fold scores of all rows into `output`. Finished folds are kept in the directory `keep`, which
+/// outlives a killed run.
 pub fn cross_fit(
     model: &ModelConfig,
-    lesson: &Lesson,
+    data: &TrainingData,
     folds_wanted: usize,
     purpose: &Purpose,
     keep: &Path,
     output: &Path,
-    means: &mut Means,
+    context: &mut FitContext,
 ) -> Result<ScoreTable> {
-    let rows = lesson.features.rows();
-    ensure!(folds_wanted <= rows, "{rows} training rows cannot be cut into {folds_wanted} folds");
-    let fold_of = folds(rows, folds_wanted, means.seed);
+    let rows = data.features.rows();
+    ensure!(folds_wanted <= rows, "{rows} training rows cannot be divided into {folds_wanted} folds");
+    let fold_of = folds(rows, folds_wanted, context.seed);
     let mut tables = Vec::new();
     for fold in 0..folds_wanted {
         let directory = keep.join(format!("fold-{fold}"));
@@ -55,12 +59,12 @@ pub fn cross_fit(
                 let training = keep.join(format!("fold-{fold}-training"));
                 let table = one_fold(
                     model,
-                    lesson,
+                    data,
                     &inside,
                     &outside,
                     purpose,
                     &directory,
-                    &mut Means { checkpoints: Some(&training), host: &mut *means.host, ..*means },
+                    &mut FitContext { checkpoints: Some(&training), host: &mut *context.host, ..*context },
                 )?;
                 let _ = fs::remove_dir_all(&training);
                 table
@@ -73,37 +77,42 @@ pub fn cross_fit(
         writer.copy(&tables[fold], next[fold])?;
         next[fold] += 1;
     }
-    tables.iter().for_each(|table| writer.left_out_elsewhere(table.card()));
+    for table in &tables {
+        writer.left_out_elsewhere(table.card());
+    }
     Ok(writer.finish()?)
 }
 
+/// Fits a model on the rows `outside` of a fold, scores the rows `inside` of it, and keeps the scores.
 fn one_fold(
     model: &ModelConfig,
-    lesson: &Lesson,
+    data: &TrainingData,
     inside: &[u32],
     outside: &[u32],
     purpose: &Purpose,
     directory: &Path,
-    means: &mut Means,
+    context: &mut FitContext,
 ) -> Result<ScoreTable> {
-    if let Some(training) = means.checkpoints {
+    if let Some(training) = context.checkpoints {
         fs::create_dir_all(training)?;
     }
-    let others =
-        Lesson { features: chosen(&lesson.features, outside), labels: chosen(&lesson.labels, outside) };
-    let mut part = fit(model, others, means)?;
-    // Complete before it has its name.
+    let others = TrainingData {
+        features: select_rows(&data.features, outside),
+        labels: select_rows(&data.labels, outside),
+    };
+    let mut part = fit(model, others, context)?;
+    // Written under another name first: a directory with the name of the fold is always complete.
     let unfinished = directory.with_extension("unfinished");
     let mut writer = ScoreWriter::create(&unfinished, purpose.clone())?;
-    let rows = Unlabelled { features: &lesson.features, rows: inside };
+    let rows = Unlabelled { features: &data.features, rows: inside };
     score_all(&mut *part, rows, |scores| Ok(writer.push(scores)?))?;
     writer.finish()?;
     let _ = fs::remove_dir_all(directory);
-    fs::rename(&unfinished, directory).context("a finished fold cannot be kept")?;
+    fs::rename(&unfinished, directory).context("cannot keep the finished fold")?;
     Ok(ScoreTable::open(directory)?)
 }
 
-/// Hands the scores of each row, in order, to `take`.
+/// Passes the scores of each row, in order, to `take`.
 pub fn score_all(
     part: &mut dyn Scorer,
     rows: Unlabelled,

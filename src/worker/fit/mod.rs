@@ -1,13 +1,13 @@
-//! Models that give scores: each is fitted on rows with labels, scores other rows without, and, where there is a
-//! closed form, its own rows as if each had been left out.
+//! The models of the stage `fit`. Each is fitted on rows with labels and scores rows without labels. If there is a
+//! closed form, it also scores its training rows as if each had been left out.
 
-pub mod blocks;
 pub mod cross_fit;
-pub mod kernel;
-pub mod linear;
-pub mod neighbours;
+pub mod kernel_ridge;
+pub mod linear_ridge;
+pub mod nearest_labels;
 pub mod network;
-mod tiles;
+pub mod row_blocks;
+mod tiled_inverse;
 
 use std::path::Path;
 
@@ -17,86 +17,94 @@ use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::explanation::Evidence;
 
-use crate::train::host::Host;
+use crate::train::host::TrainingHost;
 
-/// Causes of a score that are kept where there may be thousands.
+/// How many causes of a score are kept, if there may be thousands.
 const CAUSES: usize = 10;
 
-/// The number that a scorer's evidence is about, as formulas name it.
+/// The name of a scorer's score in the formulas of explanations.
 const SCORE: &str = "r";
 
 /// A fitted model.
 pub trait Scorer: Send {
+    /// Returns the number of features that a row may have.
     fn features(&self) -> usize;
 
+    /// Returns the number of labels.
     fn labels(&self) -> usize;
 
-    /// The scores of some rows for every label, row-major. Labels of these rows are not an input.
+    /// Computes the scores of some rows for every label, row-major. The labels of these rows are not an input.
     fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()>;
 
-    /// What makes the score of a row for a label: a sum over training rows or over features, where it is one.
+    /// Explains the score of a row for a label: the terms of the sum over training rows or features, if it is such a
+    /// sum.
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence;
 
-    /// Of the rows that the model was fitted on, as long as it is the one that was fitted and not one that was
-    /// loaded; `None` without a closed form.
-    fn left_out(&self) -> Option<&dyn LeftOut>;
+    /// Returns the leave-one-out scores of the training rows. `None` if there is no closed form, or if the model was
+    /// loaded and does not have the data for them.
+    fn left_out(&self) -> Option<&dyn LeaveOneOut>;
 
-    /// Writes all that [`load`] needs into a directory, which is made.
+    /// Creates a directory and writes everything that [`load`] needs into it.
     fn save(&self, directory: &Path) -> Result<()>;
 }
 
-/// Scores of training rows, each as the model without that row's label would give it.
-pub trait LeftOut: Sync {
+/// Leave-one-out scores: the scores of a training row by a model that was fitted without that row.
+pub trait LeaveOneOut: Sync {
+    /// Computes the scores of a training row for every label.
     fn scores(&self, row: usize, into: &mut [f32]);
 }
 
-/// What a model learns from: all rows of two matrices.
+/// The rows that a model is fitted on.
 #[derive(Clone)]
-pub struct Lesson {
+pub struct TrainingData {
     pub features: Csr,
     pub labels: Csr,
 }
 
-/// How to compute, beside the model itself.
-pub struct Means<'a> {
+/// The settings of a fit that are not part of the model.
+pub struct FitContext<'a> {
     pub seed: u64,
     pub device: tch::Device,
     pub threads: usize,
-    /// A directory that outlives a killed run.
+    /// A directory that outlives a killed run; without one, nothing is kept.
     pub checkpoints: Option<&'a Path>,
-    pub host: &'a mut dyn Host,
+    pub host: &'a mut dyn TrainingHost,
 }
 
-/// Fits a model. To be called inside of a pool of [`crate::engine::pool`]'s.
-pub fn fit(model: &ModelConfig, lesson: Lesson, means: &mut Means) -> Result<Box<dyn Scorer>> {
+// Old names, until `src/worker/stages` uses the new ones.
+#[doc(hidden)]
+pub use {FitContext as Means, LeaveOneOut as LeftOut, TrainingData as Lesson};
+
+/// Fits a model. Call it in a thread pool from [`crate::engine::pool`].
+pub fn fit(model: &ModelConfig, data: TrainingData, context: &mut FitContext) -> Result<Box<dyn Scorer>> {
     Ok(match model {
         ModelConfig::Ridge { ridge, constant } => {
-            Box::new(linear::Linear::fit(&lesson, *ridge, *constant, means.device)?)
+            Box::new(linear_ridge::LinearRidge::fit(&data, *ridge, *constant, context.device)?)
         }
         ModelConfig::KernelRidge { gamma, ridge } => {
-            let blocks = blocks::Blocks::one(&lesson.features);
-            Box::new(kernel::KernelRidge::fit(lesson, blocks, *gamma, *ridge, means.device)?)
+            let blocks = row_blocks::RowBlocks::one(&data.features);
+            Box::new(kernel_ridge::KernelRidge::fit(data, blocks, *gamma, *ridge, context.device)?)
         }
         ModelConfig::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds } => {
-            let plan = blocks::Plan {
+            let plan = row_blocks::BlockPlan {
                 rows_per_block: *rows_per_block,
                 largest: *largest_block,
                 rounds: *rounds,
-                seed: means.seed,
+                seed: context.seed,
             };
-            let blocks = blocks::Blocks::by_similarity(&lesson.features, plan);
-            Box::new(kernel::KernelRidge::fit(lesson, blocks, *gamma, *ridge, means.device)?)
+            let blocks = row_blocks::RowBlocks::by_similarity(&data.features, plan);
+            Box::new(kernel_ridge::KernelRidge::fit(data, blocks, *gamma, *ridge, context.device)?)
         }
         ModelConfig::Neighbours { neighbours, weighting } => {
-            Box::new(neighbours::NearestLabels::new(lesson, *neighbours, *weighting))
+            Box::new(nearest_labels::NearestLabels::new(data, *neighbours, *weighting))
         }
         ModelConfig::Logistic { method } | ModelConfig::Mlp { method } => {
-            Box::new(network::Network::fit(&lesson, method, means)?)
+            Box::new(network::NetworkScorer::fit(&data, method, context)?)
         }
     })
 }
 
-/// Opens a model that was saved.
+/// Opens a saved model.
 pub fn load(
     model: &ModelConfig,
     directory: &Path,
@@ -104,21 +112,23 @@ pub fn load(
     threads: usize,
 ) -> Result<Box<dyn Scorer>> {
     Ok(match model {
-        ModelConfig::Ridge { constant, .. } => Box::new(linear::Linear::load(directory, *constant)?),
+        ModelConfig::Ridge { constant, .. } => {
+            Box::new(linear_ridge::LinearRidge::load(directory, *constant)?)
+        }
         ModelConfig::KernelRidge { gamma, .. } | ModelConfig::BlockKernelRidge { gamma, .. } => {
-            Box::new(kernel::KernelRidge::load(directory, *gamma)?)
+            Box::new(kernel_ridge::KernelRidge::load(directory, *gamma)?)
         }
         ModelConfig::Neighbours { neighbours, weighting } => {
-            Box::new(neighbours::NearestLabels::load(directory, *neighbours, *weighting)?)
+            Box::new(nearest_labels::NearestLabels::load(directory, *neighbours, *weighting)?)
         }
         ModelConfig::Logistic { .. } | ModelConfig::Mlp { .. } => {
-            Box::new(network::Network::load(directory, device, threads)?)
+            Box::new(network::NetworkScorer::load(directory, device, threads)?)
         }
     })
 }
 
-/// Chosen rows of a matrix, as one of their own.
-pub fn chosen(matrix: &Csr, rows: &[u32]) -> Csr {
+/// Returns a matrix of the given rows.
+pub fn select_rows(matrix: &Csr, rows: &[u32]) -> Csr {
     let mut indptr = vec![0u64];
     let (mut indices, mut values) = (Vec::new(), Vec::new());
     for &row in rows {

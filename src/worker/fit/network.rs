@@ -1,4 +1,4 @@
-//! The network of `train`, or the one without hidden layers that is logistic regression: log-odds.
+//! The network of `train` as a scorer; without hidden layers it is logistic regression. Its scores are log-odds.
 
 use std::path::Path;
 
@@ -12,46 +12,50 @@ use pipe_ml::explanation::{Cause, Evidence, Subject};
 use pipe_ml::signal::dot_index::entries;
 use pipe_ml::signal::idf::Idf;
 
-use super::{CAUSES, LeftOut, Lesson, Means, SCORE, Scorer};
+use super::{CAUSES, FitContext, LeaveOneOut, SCORE, Scorer, TrainingData};
 use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
 use crate::model::predict::Predictor;
-use crate::train::trainer::{Run, TrainError, train};
+use crate::train::trainer::{TrainError, TrainingRun, train};
 
-pub struct Network {
+/// A trained network that gives scores.
+pub struct NetworkScorer {
     model: Model,
     predictor: Predictor,
 }
 
-impl Network {
-    pub fn fit(lesson: &Lesson, method: &Method, means: &mut Means) -> Result<Self> {
-        let rows: Vec<u32> = (0..lesson.features.rows() as u32).collect();
-        let idf = Idf::of_rows(&lesson.labels, &rows, 1.0);
-        let run = Run {
+impl NetworkScorer {
+    /// Trains a network.
+    pub fn fit(data: &TrainingData, method: &Method, context: &mut FitContext) -> Result<Self> {
+        let rows: Vec<u32> = (0..data.features.rows() as u32).collect();
+        let idf = Idf::of_rows(&data.labels, &rows, 1.0);
+        let run = TrainingRun {
             method,
-            train: Examples { features: &lesson.features, labels: &lesson.labels, rows: &rows },
+            train: Examples { features: &data.features, labels: &data.labels, rows: &rows },
             validation: None,
             idf: &idf,
-            checkpoints: means.checkpoints,
-            threads: means.threads,
+            checkpoints: context.checkpoints,
+            threads: context.threads,
         };
-        let trained = match train(run, means.host) {
+        let trained = match train(run, context.host) {
             Err(TrainError::Stopped { .. }) => return Err(Stopped.into()),
             other => other?,
         };
-        Self::new(trained.model, method.device, means.threads)
+        Self::new(trained.model, method.device, context.threads)
     }
 
+    /// Opens a saved model.
     pub fn load(directory: &Path, device: Device, threads: usize) -> Result<Self> {
         Self::new(Model::load(directory)?, device, threads)
     }
 
+    /// Prepares a trained model for scoring.
     fn new(model: Model, device: Device, threads: usize) -> Result<Self> {
         Ok(Self { predictor: Predictor::new(model.clone(), device, threads)?, model })
     }
 }
 
-impl Scorer for Network {
+impl Scorer for NetworkScorer {
     fn features(&self) -> usize {
         self.model.features()
     }
@@ -76,10 +80,16 @@ impl Scorer for Network {
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
         let Model { method, map, weights, .. } = &self.model;
         if !weights.layers.is_empty() {
-            return Evidence::none(SCORE, "a network with hidden layers, whose score is not taken apart");
+            return Evidence::none(
+                SCORE,
+                "a network with hidden layers, whose score is not a sum over features",
+            );
         }
         if method.loss.standardise || method.variant.learns() {
-            return Evidence::none(SCORE, "a network whose score is more than a sum over features");
+            return Evidence::none(
+                SCORE,
+                "a network with standardised logits or learnt thresholds, whose score is not a sum over features",
+            );
         }
         let weight = |input: u32| weights.table[input as usize * weights.width + label as usize];
         let known = entries(features, row).filter_map(|(feature, x)| {
@@ -104,7 +114,7 @@ impl Scorer for Network {
         })
     }
 
-    fn left_out(&self) -> Option<&dyn LeftOut> {
+    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
         None
     }
 

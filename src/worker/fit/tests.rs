@@ -1,4 +1,4 @@
-//! Every model: scores of a row never depend on its own label, and closed forms are what refitting gives.
+//! Tests of all models: the scores of a row never depend on its own labels, and closed forms agree with refitting.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use pipe_ml::score::table::{Purpose, ScoreTable};
 
 use super::cross_fit::{cross_fit, folds};
 use super::*;
-use crate::train::host::Quiet;
+use crate::train::host::SilentHost;
 
-/// Rows with values, and labels that follow from them in part.
-pub fn lesson(rows: usize, features: usize, labels: usize) -> Lesson {
+/// Returns random rows, and labels that partly depend on their features.
+pub fn training_data(rows: usize, features: usize, labels: usize) -> TrainingData {
     let mut random = Random::new("fit test", 11);
     let (mut indptr, mut indices, mut values, mut targets) = (vec![0u64], vec![], vec![], vec![]);
     for _ in 0..rows {
@@ -31,7 +31,7 @@ pub fn lesson(rows: usize, features: usize, labels: usize) -> Lesson {
     }
     let features =
         Csr { cols: features, indptr: indptr.into(), indices: indices.into(), values: values.into() };
-    Lesson { features, labels: Csr::from_rows(labels, &targets) }
+    TrainingData { features, labels: Csr::from_rows(labels, &targets) }
 }
 
 fn model(yaml: &str) -> ModelConfig {
@@ -39,16 +39,16 @@ fn model(yaml: &str) -> ModelConfig {
     serde_json::from_value::<ModelBody>(json).unwrap().resolve(0, Device::Cpu)
 }
 
-fn fitted(model: &ModelConfig, lesson: Lesson) -> Box<dyn Scorer> {
-    let mut host = Quiet;
-    let mut means =
-        Means { seed: 4, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
-    crate::engine::pool::pool(1).unwrap().install(|| fit(model, lesson, &mut means).unwrap())
+fn fitted(model: &ModelConfig, data: TrainingData) -> Box<dyn Scorer> {
+    let mut host = SilentHost;
+    let mut context =
+        FitContext { seed: 4, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
+    crate::engine::pool::pool(1).unwrap().install(|| fit(model, data, &mut context).unwrap())
 }
 
-fn left_out(model: &ModelConfig, lesson: &Lesson, row: usize) -> Vec<f32> {
-    let mut scores = vec![9.0; lesson.labels.cols];
-    fitted(model, lesson.clone()).left_out().unwrap().scores(row, &mut scores);
+fn left_out(model: &ModelConfig, data: &TrainingData, row: usize) -> Vec<f32> {
+    let mut scores = vec![9.0; data.labels.cols];
+    fitted(model, data.clone()).left_out().unwrap().scores(row, &mut scores);
     scores
 }
 
@@ -71,64 +71,61 @@ const CLOSED: [&str; 4] = [
 ];
 
 #[test]
-fn leaving_a_row_out_in_closed_form_is_refitting_without_it() {
+fn leave_one_out_scores_in_closed_form_agree_with_refitting_without_the_row() {
     for (rows, features) in [(40, 9), (20, 30)] {
-        let lesson = lesson(rows, features, 6);
+        let data = training_data(rows, features, 6);
         for yaml in CLOSED {
             let model = model(yaml);
             for row in [0, 7, rows - 1] {
                 let others: Vec<u32> = (0..rows as u32).filter(|&other| other != row as u32).collect();
-                let without = Lesson {
-                    features: chosen(&lesson.features, &others),
-                    labels: chosen(&lesson.labels, &others),
+                let without = TrainingData {
+                    features: select_rows(&data.features, &others),
+                    labels: select_rows(&data.labels, &others),
                 };
-                let expected = scores(&mut *fitted(&model, without), &lesson.features, &[row as u32]);
-                close(&left_out(&model, &lesson, row), &expected, 2e-5);
+                let expected = scores(&mut *fitted(&model, without), &data.features, &[row as u32]);
+                close(&left_out(&model, &data, row), &expected, 2e-5);
             }
         }
     }
 }
 
-/// The same rows, but one has other labels.
-fn relabelled(lesson: &Lesson, row: usize) -> Lesson {
-    let labels = lesson.labels.cols as u32;
+/// Returns the same rows, with the labels of one row inverted.
+fn relabelled(data: &TrainingData, row: usize) -> TrainingData {
+    let labels = data.labels.cols as u32;
     let row_labels = |at: usize| -> Vec<u32> {
-        let own = lesson.labels.row(at);
-        match at == row {
-            true => (0..labels).filter(|label| !own.contains(label)).collect(),
-            false => own.to_vec(),
-        }
+        let own = data.labels.row(at);
+        if at == row { (0..labels).filter(|label| !own.contains(label)).collect() } else { own.to_vec() }
     };
-    let rows: Vec<_> = (0..lesson.labels.rows()).map(row_labels).collect();
-    Lesson { features: lesson.features.clone(), labels: Csr::from_rows(labels as usize, &rows) }
+    let rows: Vec<_> = (0..data.labels.rows()).map(row_labels).collect();
+    TrainingData { features: data.features.clone(), labels: Csr::from_rows(labels as usize, &rows) }
 }
 
 #[test]
-fn a_left_out_score_does_not_know_its_rows_label() {
-    let lesson = lesson(60, 12, 5);
+fn leave_one_out_scores_do_not_depend_on_the_labels_of_the_row() {
+    let data = training_data(60, 12, 5);
     let several = r#"{"kind": "block_kernel_ridge", "rows_per_block": 20, "largest_block": 30}"#;
     for yaml in CLOSED.into_iter().chain([several]) {
         let model = model(yaml);
-        let other = relabelled(&lesson, 13);
-        close(&left_out(&model, &lesson, 13), &left_out(&model, &other, 13), 2e-5);
-        let moved = (0..60).any(|row| left_out(&model, &lesson, row) != left_out(&model, &other, row));
+        let other = relabelled(&data, 13);
+        close(&left_out(&model, &data, 13), &left_out(&model, &other, 13), 2e-5);
+        let moved = (0..60).any(|row| left_out(&model, &data, row) != left_out(&model, &other, row));
         assert!(moved, "{yaml}: no row learns from row 13");
     }
 }
 
-fn crossed(model: &ModelConfig, lesson: &Lesson, keep: &Path, output: &Path) -> ScoreTable {
-    let mut host = Quiet;
-    let mut means =
-        Means { seed: 4, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
+fn crossed(model: &ModelConfig, data: &TrainingData, keep: &Path, output: &Path) -> ScoreTable {
+    let mut host = SilentHost;
+    let mut context =
+        FitContext { seed: 4, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
     let purpose = Purpose {
         mark: "m".into(),
-        labels: lesson.labels.cols,
+        labels: data.labels.cols,
         scale: model.scale(),
         made: Made::OutOfFold { folds: 3 },
         keep: None,
     };
     let pool = crate::engine::pool::pool(1).unwrap();
-    pool.install(|| cross_fit(model, lesson, 3, &purpose, keep, output, &mut means).unwrap())
+    pool.install(|| cross_fit(model, data, 3, &purpose, keep, output, &mut context).unwrap())
 }
 
 fn table_row(table: &ScoreTable, row: usize) -> Vec<f32> {
@@ -138,15 +135,15 @@ fn table_row(table: &ScoreTable, row: usize) -> Vec<f32> {
 }
 
 #[test]
-fn an_out_of_fold_score_does_not_know_its_rows_label_for_any_model() {
-    let lesson = lesson(30, 8, 4);
-    let other = relabelled(&lesson, 13);
+fn out_of_fold_scores_of_all_models_do_not_depend_on_the_labels_of_the_row() {
+    let data = training_data(30, 8, 4);
+    let other = relabelled(&data, 13);
     let network = r#"{"kind": "mlp", "epochs": 2, "net": {"hidden": [3]}}"#;
     for yaml in CLOSED.into_iter().chain([r#"{"kind": "logistic", "epochs": 2}"#, network]) {
         let model = model(yaml);
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
-        let before = crossed(&model, &lesson, &at("a"), &at("b"));
+        let before = crossed(&model, &data, &at("a"), &at("b"));
         let after = crossed(&model, &other, &at("c"), &at("d"));
         let fold_of = folds(30, 3, 4);
         for row in 0..30 {
@@ -160,15 +157,15 @@ fn an_out_of_fold_score_does_not_know_its_rows_label_for_any_model() {
 
 #[test]
 fn finished_folds_are_not_fitted_again() {
-    let lesson = lesson(30, 8, 4);
+    let data = training_data(30, 8, 4);
     let temp = tempfile::tempdir().unwrap();
     let at = |name: &str| temp.path().join(name);
     let model = model(CLOSED[0]);
-    let whole = crossed(&model, &lesson, &at("kept"), &at("first"));
-    // A run that died after two folds, and finds other labels now: only the third fold can tell.
+    let whole = crossed(&model, &data, &at("kept"), &at("first"));
+    // A run that died after two folds and continues with other labels: only the third fold is fitted on them.
     std::fs::remove_dir_all(at("kept/fold-2")).unwrap();
     let rows = vec![Vec::<u32>::new(); 30];
-    let blank = Lesson { features: lesson.features.clone(), labels: Csr::from_rows(4, &rows) };
+    let blank = TrainingData { features: data.features.clone(), labels: Csr::from_rows(4, &rows) };
     let resumed = crossed(&model, &blank, &at("kept"), &at("second"));
     let fold_of = folds(30, 3, 4);
     for (row, fold) in fold_of.into_iter().enumerate() {
@@ -178,36 +175,36 @@ fn finished_folds_are_not_fitted_again() {
 }
 
 #[test]
-fn one_block_is_the_exact_kernel() {
-    let lesson = lesson(50, 10, 4);
+fn a_single_block_equals_the_exact_kernel() {
+    let data = training_data(50, 10, 4);
     let all: Vec<u32> = (0..50).collect();
-    let exact = scores(&mut *fitted(&model(CLOSED[1]), lesson.clone()), &lesson.features, &all);
-    let block = scores(&mut *fitted(&model(CLOSED[2]), lesson.clone()), &lesson.features, &all);
+    let exact = scores(&mut *fitted(&model(CLOSED[1]), data.clone()), &data.features, &all);
+    let block = scores(&mut *fitted(&model(CLOSED[2]), data.clone()), &data.features, &all);
     assert_eq!(exact, block);
 }
 
 #[test]
-fn a_loaded_model_scores_as_the_fitted_one() {
-    let lesson = lesson(50, 10, 4);
+fn a_loaded_model_gives_the_same_scores_as_the_fitted_one() {
+    let data = training_data(50, 10, 4);
     let all: Vec<u32> = (0..50).collect();
     let several = r#"{"kind": "block_kernel_ridge", "rows_per_block": 15, "largest_block": 20}"#;
     for yaml in CLOSED.into_iter().chain([several, r#"{"kind": "logistic", "epochs": 1}"#]) {
         let model = model(yaml);
         let temp = tempfile::tempdir().unwrap();
-        let mut before = fitted(&model, lesson.clone());
+        let mut before = fitted(&model, data.clone());
         before.save(temp.path()).unwrap();
         let mut after = load(&model, temp.path(), Device::Cpu, 1).unwrap();
         assert_eq!((after.features(), after.labels()), (10, 4));
-        let both = [&mut before, &mut after].map(|scorer| scores(&mut **scorer, &lesson.features, &all));
+        let both = [&mut before, &mut after].map(|scorer| scores(&mut **scorer, &data.features, &all));
         assert_eq!(both[0], both[1], "{yaml}");
     }
 }
 
 #[test]
-fn blocks_hold_every_row_once_and_none_is_too_large() {
-    let lesson = lesson(100, 10, 4);
-    let plan = blocks::Plan { rows_per_block: 20, largest: 25, rounds: 3, seed: 0 };
-    let blocks = blocks::Blocks::by_similarity(&lesson.features, plan);
+fn blocks_contain_every_row_once_and_none_is_too_large() {
+    let data = training_data(100, 10, 4);
+    let plan = row_blocks::BlockPlan { rows_per_block: 20, largest: 25, rounds: 3, seed: 0 };
+    let blocks = row_blocks::RowBlocks::by_similarity(&data.features, plan);
     let mut all: Vec<u32> = blocks.rows.concat();
     all.sort_unstable();
     assert_eq!(all, (0..100).collect::<Vec<u32>>());
@@ -215,11 +212,11 @@ fn blocks_hold_every_row_once_and_none_is_too_large() {
 }
 
 #[test]
-fn a_damaged_part_is_named() {
-    let lesson = lesson(20, 6, 3);
+fn the_error_about_a_damaged_file_names_the_file() {
+    let data = training_data(20, 6, 3);
     let temp = tempfile::tempdir().unwrap();
     let model = model(CLOSED[1]);
-    fitted(&model, lesson).save(temp.path()).unwrap();
+    fitted(&model, data).save(temp.path()).unwrap();
     let path = temp.path().join("dual-0.dense");
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 8]).unwrap();
@@ -228,18 +225,18 @@ fn a_damaged_part_is_named() {
 }
 
 #[test]
-fn the_evidence_of_a_score_adds_up_to_it() {
-    let lesson = lesson(60, 12, 5);
+fn the_evidence_of_a_score_adds_up_to_the_score() {
+    let data = training_data(60, 12, 5);
     let others = [
         r#"{"kind": "block_kernel_ridge", "rows_per_block": 20, "largest_block": 30}"#,
         r#"{"kind": "logistic", "epochs": 2}"#,
     ];
     for yaml in CLOSED.into_iter().chain(others) {
-        let mut scorer = fitted(&model(yaml), lesson.clone());
+        let mut scorer = fitted(&model(yaml), data.clone());
         for row in [0, 31] {
-            let scores = scores(&mut *scorer, &lesson.features, &[row]);
+            let scores = scores(&mut *scorer, &data.features, &[row]);
             for (label, &score) in scores.iter().enumerate() {
-                let evidence = scorer.evidence(&lesson.features, row as usize, label as u32);
+                let evidence = scorer.evidence(&data.features, row as usize, label as u32);
                 let total = evidence.total();
                 assert!((total - f64::from(score)).abs() < 1e-5, "{yaml} {label}: {total} {score}");
                 assert!(!evidence.causes.is_empty(), "{yaml}");
@@ -249,9 +246,9 @@ fn the_evidence_of_a_score_adds_up_to_it() {
 }
 
 #[test]
-fn a_network_with_hidden_layers_says_that_it_is_not_taken_apart() {
-    let lesson = lesson(20, 6, 3);
-    let scorer = fitted(&model(r#"{"kind": "mlp", "epochs": 1, "net": {"hidden": [4]}}"#), lesson.clone());
-    let evidence = scorer.evidence(&lesson.features, 0, 1);
+fn the_evidence_of_a_network_with_hidden_layers_says_that_there_is_no_sum() {
+    let data = training_data(20, 6, 3);
+    let scorer = fitted(&model(r#"{"kind": "mlp", "epochs": 1, "net": {"hidden": [4]}}"#), data.clone());
+    let evidence = scorer.evidence(&data.features, 0, 1);
     assert!(evidence.causes.is_empty() && evidence.words.contains("hidden layers"), "{evidence:?}");
 }

@@ -1,12 +1,13 @@
-//! Both paths against the golden vectors, and finite differences for what those leave out.
+//! Tests of both implementations of the loss against golden vectors from PyTorch, and against finite differences for
+//! the options that the golden vectors do not cover.
 
 use serde_json::Value;
 use tch::{Kind, Tensor};
 
-use super::fused::{Pass, ThresholdGradients, stride};
+use super::fused::{LossPass, ThresholdGradients, stride};
 use super::real::Real;
 use super::reference::{self, SignalTensors, ThresholdTensors};
-use super::terms::{LossTerms, LossValue, ThresholdTerms, Thresholds};
+use super::terms::{LossTerms, LossValue, ThresholdParameters, ThresholdTerms};
 use crate::golden::{assert_close, dense, flat, matrix, read, sparse, vector};
 use pipe_ml::config::loss::{LossConfig, Reduction};
 use pipe_ml::config::preset::Preset;
@@ -15,9 +16,9 @@ use pipe_ml::signal::batch::BatchSignals;
 use pipe_ml::signal::propagate::propagate;
 use pipe_ml::signal::sparse_rows::SparseRows;
 
-/// One loss to be computed, everything in f64.
+/// The inputs of one loss, in f64.
 #[derive(Clone)]
-struct Case {
+struct LossCase {
     variant: Variant,
     threshold: ThresholdConfig,
     loss: LossConfig,
@@ -33,7 +34,8 @@ struct Case {
     lambda: Vec<f64>,
 }
 
-struct Answer {
+/// The loss and its gradients.
+struct LossAnswer {
     value: LossValue,
     z: Vec<f64>,
     alpha: Vec<f64>,
@@ -44,7 +46,7 @@ struct Answer {
 
 const EPS: f64 = 1e-8;
 
-impl Case {
+impl LossCase {
     fn golden(inputs: &Value, case: &Value) -> Self {
         let released = case["mode"] == "released";
         let labels = vector(&inputs["alpha"]).len();
@@ -92,7 +94,7 @@ impl Case {
         propagate(&sparse(&self.y), self.labels(), self.leave_self_out, EPS)
     }
 
-    fn fused<T: Real>(&self) -> Answer {
+    fn fused<T: Real>(&self) -> LossAnswer {
         let (rows, labels) = (self.y.len(), self.labels());
         let stride = stride(rows);
         let convert = |values: &[f64]| values.iter().map(|&value| T::of(value)).collect::<Vec<T>>();
@@ -101,7 +103,7 @@ impl Case {
         let thresholds = ThresholdTerms::new(self.variant, &self.threshold, &self.idf);
         let [alpha, beta, bias, lambda] =
             [&self.alpha, &self.beta, &self.bias, &self.lambda].map(|values| convert(values));
-        let parameters = Thresholds { alpha: &alpha, beta: &beta, bias: &bias, lambda: &lambda };
+        let parameters = ThresholdParameters { alpha: &alpha, beta: &beta, bias: &bias, lambda: &lambda };
         let mut z = vec![T::ZERO; labels * stride];
         for (i, &value) in self.z.iter().enumerate() {
             z[i % labels * stride + i / labels] = T::of(value);
@@ -109,7 +111,7 @@ impl Case {
         let mut g = z.clone();
         let mut gradients = ThresholdGradients::new(labels);
         let mut label_sums = vec![T::ZERO; labels];
-        let pass = Pass::new(&loss, &thresholds, parameters, &signals, rows);
+        let pass = LossPass::new(&loss, &thresholds, parameters, &signals, rows);
         let value = pass.run(&z, &mut g, &mut gradients, &mut label_sums);
         let mut lambda_gradient = lambda.clone();
         pass.lambda_gradient(&gradients.lambda, &mut lambda_gradient);
@@ -118,7 +120,7 @@ impl Case {
         let z: Vec<f64> = (0..rows * labels).map(|i| g[i % labels * stride + i / labels].to_f64()).collect();
         let columns: Vec<f64> = (0..labels).map(|l| (0..rows).map(|i| z[i * labels + l]).sum()).collect();
         assert_close("label sums", &back(&label_sums), &columns, 1e-4);
-        Answer {
+        LossAnswer {
             value,
             z,
             alpha: back(&gradients.alpha),
@@ -128,7 +130,7 @@ impl Case {
         }
     }
 
-    fn reference(&self, kind: Kind) -> Answer {
+    fn reference(&self, kind: Kind) -> LossAnswer {
         let (rows, labels) = (self.y.len() as i64, self.labels() as i64);
         let tensor = |values: &[f64], size: &[i64]| Tensor::from_slice(values).to_kind(kind).reshape(size);
         let leaf = |values: &[f64], size: &[i64]| tensor(values, size).set_requires_grad(true);
@@ -160,7 +162,7 @@ impl Case {
             let gradient = if gradient.defined() { gradient } else { tensor.zeros_like() };
             Vec::<f64>::try_from(gradient.reshape([-1]).to_kind(Kind::Double)).unwrap()
         };
-        Answer {
+        LossAnswer {
             value,
             z: gradient(&z),
             alpha: gradient(&parameters.alpha),
@@ -171,7 +173,7 @@ impl Case {
     }
 }
 
-fn check_golden(answer: &Answer, case: &Value, name: &str, tolerance: f64) {
+fn check_golden(answer: &LossAnswer, case: &Value, name: &str, tolerance: f64) {
     let close = |what: &str, ours: &[f64], golden: &[f64]| {
         assert_close(&format!("{name}: {what}"), ours, golden, tolerance);
     };
@@ -186,7 +188,7 @@ fn check_golden(answer: &Answer, case: &Value, name: &str, tolerance: f64) {
     close("grad_lambda", &answer.lambda, &one("grad_lambda"));
 }
 
-fn all_golden_cases(check: impl Fn(&Case, &Value, &str)) {
+fn all_golden_cases(check: impl Fn(&LossCase, &Value, &str)) {
     tch::set_num_threads(1);
     let golden = read("loss_cases");
     let cases = golden["cases"].as_array().unwrap();
@@ -201,7 +203,7 @@ fn all_golden_cases(check: impl Fn(&Case, &Value, &str)) {
             field("pos_weight"),
             field("reduction")
         );
-        check(&Case::golden(&golden["inputs"], case), case, &name);
+        check(&LossCase::golden(&golden["inputs"], case), case, &name);
     }
 }
 
@@ -252,12 +254,18 @@ fn thresholds_and_decisions_match_every_golden_case() {
     });
 }
 
-/// A batch with the logits given, thresholds zero.
-fn bare(z: Vec<Vec<f64>>, y: Vec<Vec<f64>>, pos_weight: f64, margin_weight: f64, delta: f64) -> Case {
+/// Returns a batch with the given logits and thresholds of zero.
+fn with_zero_thresholds(
+    z: Vec<Vec<f64>>,
+    y: Vec<Vec<f64>>,
+    pos_weight: f64,
+    margin_weight: f64,
+    delta: f64,
+) -> LossCase {
     let labels = z[0].len();
     let paper = Preset::Paper.method();
     let loss = LossConfig { margin_weight, margin: delta, reduction: Reduction::Sum, ..paper.loss };
-    Case {
+    LossCase {
         variant: Variant::Adaptive,
         threshold: paper.threshold,
         loss,
@@ -274,10 +282,10 @@ fn bare(z: Vec<Vec<f64>>, y: Vec<Vec<f64>>, pos_weight: f64, margin_weight: f64,
 }
 
 #[test]
-fn extreme_logits_stay_finite_and_right() {
+fn the_loss_of_extreme_logits_is_finite_and_correct() {
     for golden in read("edge_cases")["bce_extreme"].as_array().unwrap() {
         let pos_weight = golden["pos_weight"].as_f64().unwrap();
-        let case = bare(matrix(&golden["z"]), matrix(&golden["y"]), pos_weight, 0.0, 0.0);
+        let case = with_zero_thresholds(matrix(&golden["z"]), matrix(&golden["y"]), pos_weight, 0.0, 0.0);
         let sum: f64 = flat(&golden["bce_elem"]).iter().sum();
         for (answer, tolerance) in
             [(case.fused::<f64>(), 1e-10), (case.fused::<f32>(), 1e-5), (case.reference(Kind::Double), 1e-10)]
@@ -289,12 +297,13 @@ fn extreme_logits_stay_finite_and_right() {
 }
 
 #[test]
-fn at_the_kink_of_the_margin_the_gradient_passes_as_in_pytorch() {
+fn exactly_at_the_margin_the_gradient_is_that_of_pytorch() {
     for golden in read("edge_cases")["margin_ties"].as_array().unwrap() {
         let z = matrix(&golden["z"]);
         let y = vec![vec![golden["y"].as_f64().unwrap(); z[0].len()]];
-        let with = bare(z.clone(), y.clone(), 1.0, 1.0, golden["delta"].as_f64().unwrap());
-        let without = Case { loss: LossConfig { margin_weight: 0.0, ..with.loss.clone() }, ..with.clone() };
+        let with = with_zero_thresholds(z.clone(), y.clone(), 1.0, 1.0, golden["delta"].as_f64().unwrap());
+        let without =
+            LossCase { loss: LossConfig { margin_weight: 0.0, ..with.loss.clone() }, ..with.clone() };
         for (a, b) in [
             (with.fused::<f64>(), without.fused::<f64>()),
             (with.fused::<f32>(), without.fused::<f32>()),
@@ -318,7 +327,7 @@ fn a_constant_row_standardises_to_zero_and_gets_finite_gradients() {
     let hat = Vec::<f64>::try_from(hat.reshape([-1])).unwrap();
     assert_close("z_hat", &hat, &flat(&golden["constant_row"]["z_hat"]), 1e-12);
 
-    let mut case = bare(z, vec![vec![0.0, 1.0, 0.0, 0.0, 0.0]], 1.0, 0.1, 0.1);
+    let mut case = with_zero_thresholds(z, vec![vec![0.0, 1.0, 0.0, 0.0, 0.0]], 1.0, 0.1, 0.1);
     case.loss.standardise = true;
     let expected = 5.0 * 2f64.ln();
     for answer in [case.fused::<f64>(), case.fused::<f32>()] {
@@ -327,12 +336,12 @@ fn a_constant_row_standardises_to_zero_and_gets_finite_gradients() {
     }
 }
 
-/// Not in the golden files: each option on its own and all at once.
-fn beyond_the_golden_files() -> Vec<(String, Case)> {
+/// Returns cases that the golden files do not cover: each option on its own, and all together.
+fn cases_without_golden_values() -> Vec<(String, LossCase)> {
     let golden = read("loss_cases");
     let mut cases = Vec::new();
     for number in [0, 20, 40, 60] {
-        let base = Case::golden(&golden["inputs"], &golden["cases"][number]);
+        let base = LossCase::golden(&golden["inputs"], &golden["cases"][number]);
         let labels = base.labels();
         let spread: Vec<f64> = (0..labels).map(|label| 0.1 + 0.09 * label as f64).collect();
         let weights: Vec<f64> = (0..labels).map(|label| 1.0 + label as f64).collect();
@@ -357,9 +366,9 @@ fn beyond_the_golden_files() -> Vec<(String, Case)> {
 
 #[test]
 fn per_label_lambda_sigmoid_lambda_and_leave_self_out_match_finite_differences() {
-    for (name, case) in beyond_the_golden_files() {
+    for (name, case) in cases_without_golden_values() {
         let answer = case.fused::<f64>();
-        let slope = |change: &dyn Fn(&mut Case, f64)| {
+        let slope = |change: &dyn Fn(&mut LossCase, f64)| {
             let at = |step: f64| {
                 let mut moved = case.clone();
                 change(&mut moved, step);
@@ -385,8 +394,8 @@ fn per_label_lambda_sigmoid_lambda_and_leave_self_out_match_finite_differences()
 }
 
 #[test]
-fn both_paths_agree_where_the_golden_files_are_silent() {
-    for (name, case) in beyond_the_golden_files() {
+fn both_implementations_agree_where_there_are_no_golden_values() {
+    for (name, case) in cases_without_golden_values() {
         let (fused, reference) = (case.fused::<f64>(), case.reference(Kind::Double));
         let close = |what: &str, a: &[f64], b: &[f64]| assert_close(&format!("{name}: {what}"), a, b, 1e-10);
         close("total", &[fused.value.total], &[reference.value.total]);
@@ -398,15 +407,17 @@ fn both_paths_agree_where_the_golden_files_are_silent() {
     }
 }
 
-/// A batch of many blocks of labels, with a partial run of rows.
-fn large() -> Case {
+/// Returns a batch with many blocks of labels, whose rows do not fill whole cache lines.
+fn large() -> LossCase {
     let golden = read("loss_cases");
-    let small = Case::golden(&golden["inputs"], &golden["cases"][40]);
+    let small = LossCase::golden(&golden["inputs"], &golden["cases"][40]);
     let (rows, labels) = (37, 700);
     let wave = |i: usize, period: f64| (i as f64 * 0.7).sin() * period;
     let mut y = vec![vec![0.0; labels]; rows];
-    (0..rows * 4).for_each(|i| y[i % rows][i * i * 31 % labels] = 1.0);
-    Case {
+    for i in 0..rows * 4 {
+        y[i % rows][i * i * 31 % labels] = 1.0;
+    }
+    LossCase {
         positive_weights: (0..labels).map(|label| 1.0 + (label % 7) as f64).collect(),
         idf: (0..labels).map(|label| (label as f64 + 1.5).ln()).collect(),
         y,
@@ -431,7 +442,7 @@ fn the_result_has_the_same_bits_for_any_number_of_threads() {
 }
 
 #[test]
-fn many_blocks_and_a_partial_run_of_rows_agree_with_libtorch() {
+fn many_blocks_and_padded_rows_agree_with_libtorch() {
     for standardise in [false, true] {
         let mut case = large();
         case.loss.standardise = standardise;

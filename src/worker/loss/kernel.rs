@@ -1,65 +1,70 @@
 //! The inner loops of the fused pass, over a block of labels.
 //!
-//! Logits lie label-major: the values of one label for all rows of the batch are neighbours, and
-//! a block is a few hundred such runs of `stride` values. `stride` is the number of rows rounded up
-//! to whole cache lines; the rows that fill it up carry a scale of zero and so count for nothing.
+//! Logits are label-major: the values of one label for all rows of the batch are adjacent and form a *run* of
+//! `stride` values. A block is a few hundred runs. `stride` is the number of rows rounded up to whole cache lines;
+//! the padding rows have a scale of zero and so do not contribute to any sum.
+//!
+//! Results must have the same bits on every processor and for every number of threads: sums use a fixed number of lanes
+//! and a fixed order, and a multiply-add is fused only where the code calls `times_plus`. Do not reorder operations.
 
+use super::multiversion::multiversion;
 use super::real::Real;
-use super::terms::{LossTerms, STATIC_THRESHOLD, ThresholdTerms, Thresholds};
-use super::widest::widest;
+use super::terms::{LossTerms, STATIC_THRESHOLD, ThresholdParameters, ThresholdTerms};
 use pipe_ml::config::threshold::{GlobalSignal, Squash};
 use pipe_ml::signal::batch::{BatchSignals, Entry};
 
-/// Values handled side by side; sums over rows are kept in as many parts.
+/// How many values are computed side by side. Sums over rows have as many partial sums.
 pub const LANES: usize = 8;
 
-/// What is the same for all labels of a row: how to standardise its logits, and its share of the
-/// reduced loss.
+/// The terms that are the same for all labels of a row.
 #[derive(Debug, Clone)]
 pub struct RowTerms<T> {
+    /// mu of eq. 2; 0 if the logits are not standardised.
     pub mean: Vec<T>,
-    /// 1 / (standard deviation + eps).
+    /// 1 / (sigma + epsilon) of eq. 2; 1 if the logits are not standardised.
     pub inverse: Vec<T>,
+    /// The weight of the row in the reduced loss; 0 for padding.
     pub scale: Vec<T>,
 }
 
-/// Reads of the loss over one block of labels.
+/// The inputs of the loss of one block of labels.
 pub struct BlockInput<'a, T> {
     pub first_label: usize,
+    /// The logits.
     pub z: &'a [T],
     pub rows: &'a RowTerms<T>,
     pub loss: &'a LossTerms<T>,
     pub thresholds: &'a ThresholdTerms<T>,
-    pub parameters: Thresholds<'a, T>,
-    /// The lambdas that eq. 1 sees.
+    pub parameters: ThresholdParameters<'a, T>,
+    /// The lambdas of eq. 1, one or one per label.
     pub lambda: &'a [T],
     pub signals: &'a BatchSignals,
 }
 
-/// Writes of the loss over one block of labels.
+/// The outputs of the loss of one block of labels.
 pub struct BlockOutput<'a, T> {
-    /// Gradient by the (standardised) logits.
+    /// The gradient by the logits after standardisation.
     pub g: &'a mut [T],
     pub alpha: &'a mut [T],
     pub beta: &'a mut [T],
     pub bias: &'a mut [T],
-    /// Each label's part of the gradient by lambda.
+    /// The contribution of each label to the gradient by lambda.
     pub lambda: &'a mut [T],
-    /// Sum over the block's labels of the gradient, by row.
+    /// The sum of the gradient over the labels of the block, by row.
     pub row_gradient: &'a mut [T],
-    /// Sum over the block's labels of gradient times standardised logit, by row.
+    /// The sum of gradient times standardised logit over the labels of the block, by row.
     pub row_product: &'a mut [T],
 }
 
-/// Sums over a block, reduced.
+/// The loss of a block, reduced as configured.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BlockLoss {
     pub bce: f64,
     pub margin: f64,
 }
 
-widest! {
-    /// Mean, and sum of squared distances from it, over the labels of a block, by row.
+multiversion! {
+    /// Computes the mean, and the sum of squared distances from it, over the labels of a block, by row.
     pub fn moments<T: Real>(z: &[T], mean: &mut [T], squares: &mut [T]) {
         let labels = T::of((z.len() / mean.len()) as f64);
         mean.fill(T::ZERO);
@@ -80,30 +85,31 @@ widest! {
     }
 }
 
-/// Loss and gradients over a block of labels.
+/// Computes loss and gradients over a block of labels.
 pub fn loss_block<T: Real>(input: &BlockInput<T>, output: &mut BlockOutput<T>) -> BlockLoss {
     let stride = input.rows.scale.len();
-    let mut special = Special::new(stride);
+    let mut elements = LabelElements::new(stride);
     let mut bases = vec![Theta { value: T::ZERO, slope: T::ZERO }; input.z.len() / stride];
     base_thresholds(input, &mut bases);
     let mut block = BlockLoss::default();
-    let kink = Kink { margin: T::of(input.loss.margin), weight: T::of(input.loss.margin_weight) };
+    let hinge = Hinge { margin: T::of(input.loss.margin), weight: T::of(input.loss.margin_weight) };
     let runs = input.z.chunks_exact(stride).zip(output.g.chunks_exact_mut(stride)).zip(bases);
     for (offset, ((z, g), base)) in runs.enumerate() {
         let label = input.first_label + offset;
         let entries = input.signals.of(label);
         let sums = if entries.is_empty() {
-            let sums = plain_run(z, g, input.rows, kink, base.value);
-            RunSums { pull: sums.pull * base.slope, ..sums }
+            let sums = uniform_run(z, g, input.rows, hinge, base.value);
+            RunSums { gradient: sums.gradient * base.slope, ..sums }
         } else {
-            fill_special(&mut special, input, label, base, entries);
-            let sums = special_run(z, g, input.rows, kink, &special);
-            RunSums { pull: weighted_sum(g, &special.slope), ..sums }
+            fill_elements(&mut elements, input, label, base, entries);
+            let sums = mixed_run(z, g, input.rows, hinge, &elements);
+            RunSums { gradient: weighted_sum(g, &elements.slope), ..sums }
         };
         block.bce += sums.bce.to_f64();
         block.margin += sums.margin.to_f64();
-        let pull = Pull { label, offset, all: -sums.pull, entries, g, slopes: &special.slope };
-        threshold_gradients(input, output.alpha, output.beta, output.bias, output.lambda, pull);
+        let by_theta =
+            ThetaGradient { label, offset, total: -sums.gradient, entries, g, slopes: &elements.slope };
+        threshold_gradients(input, output.alpha, output.beta, output.bias, output.lambda, by_theta);
         if input.loss.standardise {
             row_sums(z, g, input.rows, output.row_gradient, output.row_product);
         }
@@ -111,8 +117,8 @@ pub fn loss_block<T: Real>(input: &BlockInput<T>, output: &mut BlockOutput<T>) -
     block
 }
 
-widest! {
-    /// What prediction needs of a block: the standardised logits less their thresholds.
+multiversion! {
+    /// Computes the scores of a block: the standardised logits less their thresholds.
     pub fn adjust_block<T: Real>(input: &BlockInput<T>, scores: &mut [T]) {
         let stride = input.rows.scale.len();
         for (offset, (z, scores)) in input.z.chunks_exact(stride).zip(scores.chunks_exact_mut(stride)).enumerate() {
@@ -131,8 +137,8 @@ widest! {
     }
 }
 
-widest! {
-    /// The two sides of a block's decisions: the standardised logits, and their thresholds.
+multiversion! {
+    /// Computes the two operands of a block's scores: the standardised logits, and their thresholds.
     pub fn part_block<T: Real>(input: &BlockInput<T>, standardised: &mut [T], thresholds: &mut [T]) {
         let stride = input.rows.scale.len();
         let sides = standardised.chunks_exact_mut(stride).zip(thresholds.chunks_exact_mut(stride));
@@ -150,9 +156,9 @@ widest! {
     }
 }
 
-widest! {
-    /// Takes the gradient back through the standardisation, eq. 2, and sums it over the rows.
-    /// `shift` is the mean gradient of each row, `tilt` what the standard deviation gives back.
+multiversion! {
+    /// Takes the gradient back through the standardisation (eq. 2) and sums it over the rows. `shift` is the mean
+    /// gradient of each row, and `tilt` the factor that comes from the standard deviation.
     pub fn unstandardise<T: Real>(
         z: &[T], g: &mut [T], rows: &RowTerms<T>, shift: &[T], tilt: &[T], label_sums: &mut [T],
     ) {
@@ -174,8 +180,8 @@ widest! {
     }
 }
 
-widest! {
-    /// The sum of each run.
+multiversion! {
+    /// Computes the sum of each run.
     pub fn run_sums<T: Real>(g: &[T], stride: usize, sums: &mut [T]) {
         for (run, sum) in g.chunks_exact(stride).zip(sums) {
             *sum = lane_sum(run);
@@ -183,14 +189,14 @@ widest! {
     }
 }
 
-/// A threshold and its derivative by what is inside the squashing function.
+/// A threshold (eq. 1), and its derivative by the argument of the squashing function.
 #[derive(Debug, Clone, Copy)]
 struct Theta<T> {
     value: T,
     slope: T,
 }
 
-/// Eq. 1.
+/// Computes the threshold of an element by eq. 1.
 #[inline(always)]
 fn theta<T: Real>(input: &BlockInput<T>, label: usize, local: T, own: T) -> Theta<T> {
     let terms = input.thresholds;
@@ -218,8 +224,8 @@ fn theta<T: Real>(input: &BlockInput<T>, label: usize, local: T, own: T) -> Thet
     }
 }
 
-widest! {
-    /// The thresholds of a block's elements that have no signal.
+multiversion! {
+    /// Computes the threshold of each label for elements without a signal.
     fn base_thresholds<T: Real>(input: &BlockInput<T>, bases: &mut [Theta<T>]) {
         for (offset, base) in bases.iter_mut().enumerate() {
             *base = theta(input, input.first_label + offset, T::ZERO, T::ZERO);
@@ -227,65 +233,67 @@ widest! {
     }
 }
 
-/// The entry of a vector that has one for each label, or one for all.
+/// Returns the entry of a label, from a vector with one entry per label or one entry for all.
 #[inline(always)]
 fn of_label<T: Copy>(values: &[T], label: usize) -> T {
     if values.len() == 1 { values[0] } else { values[label] }
 }
 
-/// What tells an element of the batch from another of the same row.
+/// The terms that differ between the elements (labels) of one row.
 #[derive(Clone, Copy)]
-struct Element<T> {
+struct LossElement<T> {
     theta: T,
-    /// 1 for a negative, -1 for a positive: the loss of a positive is that of a negative mirrored.
+    /// 1 for a negative, -1 for a positive: the loss of a positive is the mirrored loss of a negative.
     sign: T,
+    /// The weight of the element in the cross-entropy.
     weight: T,
 }
 
-/// The margin loss: where it starts, and what it weighs.
+/// The constants of the margin loss: Delta of eq. 7, and its weight lambda_m in eq. 3.
 #[derive(Clone, Copy)]
-struct Kink<T> {
+struct Hinge<T> {
     margin: T,
     weight: T,
 }
 
+/// Sums over one run.
 struct RunSums<T> {
     bce: T,
     margin: T,
-    /// Sum of the gradient by theta, sign apart.
-    pull: T,
+    /// The sum of the gradient by the logits, which is minus the gradient by theta.
+    gradient: T,
 }
 
-/// The elements of a run, chunk by chunk.
+/// Gives the elements of a run, chunk by chunk.
 trait Elements<T> {
     type Chunk;
     fn chunks(self) -> impl Iterator<Item = Self::Chunk>;
-    fn at(chunk: &Self::Chunk, lane: usize) -> Element<T>;
+    fn at(chunk: &Self::Chunk, lane: usize) -> LossElement<T>;
 }
 
-/// A label without true labels or signals.
-struct Alike<T>(Element<T>);
+/// The elements of a label that no row has and that has no signal: all are equal.
+struct SameElement<T>(LossElement<T>);
 
-impl<T: Real> Elements<T> for Alike<T> {
-    type Chunk = Element<T>;
+impl<T: Real> Elements<T> for SameElement<T> {
+    type Chunk = LossElement<T>;
 
     #[inline(always)]
-    fn chunks(self) -> impl Iterator<Item = Element<T>> {
+    fn chunks(self) -> impl Iterator<Item = LossElement<T>> {
         std::iter::repeat(self.0)
     }
 
     #[inline(always)]
-    fn at(chunk: &Element<T>, _: usize) -> Element<T> {
+    fn at(chunk: &LossElement<T>, _: usize) -> LossElement<T> {
         *chunk
     }
 }
 
 type Lanes<T> = [T; LANES];
 
-/// Theta, sign and weight, each row its own.
-struct Each<'a, T>(&'a [Lanes<T>], &'a [Lanes<T>], &'a [Lanes<T>]);
+/// Theta, sign and weight of each row.
+struct RowElements<'a, T>(&'a [Lanes<T>], &'a [Lanes<T>], &'a [Lanes<T>]);
 
-impl<'a, T: Real> Elements<T> for Each<'a, T> {
+impl<'a, T: Real> Elements<T> for RowElements<'a, T> {
     type Chunk = ((&'a Lanes<T>, &'a Lanes<T>), &'a Lanes<T>);
 
     #[inline(always)]
@@ -294,38 +302,40 @@ impl<'a, T: Real> Elements<T> for Each<'a, T> {
     }
 
     #[inline(always)]
-    fn at(((theta, sign), weight): &Self::Chunk, lane: usize) -> Element<T> {
-        Element { theta: theta[lane], sign: sign[lane], weight: weight[lane] }
+    fn at(((theta, sign), weight): &Self::Chunk, lane: usize) -> LossElement<T> {
+        LossElement { theta: theta[lane], sign: sign[lane], weight: weight[lane] }
     }
 }
 
-widest! {
-    fn plain_run<T: Real>(z: &[T], g: &mut [T], rows: &RowTerms<T>, kink: Kink<T>, theta: T) -> RunSums<T> {
-        run(z, g, rows, kink, Alike(Element { theta, sign: T::ONE, weight: T::ONE }))
+multiversion! {
+    /// Computes a label whose elements are all negative and have the same threshold.
+    fn uniform_run<T: Real>(z: &[T], g: &mut [T], rows: &RowTerms<T>, hinge: Hinge<T>, theta: T) -> RunSums<T> {
+        run(z, g, rows, hinge, SameElement(LossElement { theta, sign: T::ONE, weight: T::ONE }))
     }
 }
 
-widest! {
-    fn special_run<T: Real>(
-        z: &[T], g: &mut [T], rows: &RowTerms<T>, kink: Kink<T>, special: &Special<T>,
+multiversion! {
+    /// Computes a label with positives or signals.
+    fn mixed_run<T: Real>(
+        z: &[T], g: &mut [T], rows: &RowTerms<T>, hinge: Hinge<T>, elements: &LabelElements<T>,
     ) -> RunSums<T> {
-        let elements = Each(lanes_of(&special.theta), lanes_of(&special.sign), lanes_of(&special.weight));
-        run(z, g, rows, kink, elements)
+        let elements = RowElements(lanes_of(&elements.theta), lanes_of(&elements.sign), lanes_of(&elements.weight));
+        run(z, g, rows, hinge, elements)
     }
 }
 
-/// One label, all rows: eqs. 3 and 7 and their gradient by the standardised logit.
+/// Computes one label for all rows: eqs. 3 and 7, and their gradient by the standardised logit.
 #[inline(always)]
 fn run<T: Real, E: Elements<T>>(
     z: &[T],
     g: &mut [T],
     rows: &RowTerms<T>,
-    kink: Kink<T>,
+    hinge: Hinge<T>,
     elements: E,
 ) -> RunSums<T> {
     let mut bce = [T::ZERO; LANES];
     let mut hinges = [T::ZERO; LANES];
-    let mut pull = [T::ZERO; LANES];
+    let mut total = [T::ZERO; LANES];
     let values = lanes_of(z).iter().zip(g.as_chunks_mut::<LANES>().0);
     let rows = lanes_of(&rows.mean).iter().zip(lanes_of(&rows.inverse)).zip(lanes_of(&rows.scale));
     for (((z, g), ((mean, inverse), scale)), chunk) in values.zip(rows).zip(elements.chunks()) {
@@ -336,57 +346,58 @@ fn run<T: Real, E: Elements<T>>(
             let upper = T::ONE / (T::ONE + t);
             let sigmoid = if u < T::ZERO { t * upper } else { upper };
             let softplus = u.positive_part() + t.ln_1p_of_unit();
-            // At the kink the gradient passes, as in PyTorch.
-            let over = u + kink.margin;
-            let step = if over < T::ZERO { T::ZERO } else { kink.weight };
+            // Exactly at the margin the gradient is that of the positive side, as in PyTorch.
+            let over = u + hinge.margin;
+            let step = if over < T::ZERO { T::ZERO } else { hinge.weight };
             let gradient = scale[lane] * at.sign * at.weight.times_plus(sigmoid, step);
             g[lane] = gradient;
             bce[lane] = (scale[lane] * at.weight).times_plus(softplus, bce[lane]);
             hinges[lane] = scale[lane].times_plus(over.positive_part(), hinges[lane]);
-            pull[lane] += gradient;
+            total[lane] += gradient;
         }
     }
-    RunSums { bce: fold(&bce), margin: fold(&hinges), pull: fold(&pull) }
+    RunSums { bce: fold(&bce), margin: fold(&hinges), gradient: fold(&total) }
 }
 
-/// Elements of a label of which some are positive or have a signal, written out row by row.
-struct Special<T> {
+/// The elements of a label with positives or signals, row by row.
+struct LabelElements<T> {
     theta: Vec<T>,
     slope: Vec<T>,
     sign: Vec<T>,
     weight: Vec<T>,
 }
 
-impl<T: Real> Special<T> {
+impl<T: Real> LabelElements<T> {
     fn new(stride: usize) -> Self {
         let row = || vec![T::ZERO; stride];
         Self { theta: row(), slope: row(), sign: row(), weight: row() }
     }
 }
 
-widest! {
-    /// Writes out the elements of one label.
-    fn fill_special<T: Real>(
-        special: &mut Special<T>, input: &BlockInput<T>, label: usize, base: Theta<T>, entries: &[Entry],
+multiversion! {
+    /// Fills in the elements of one label.
+    fn fill_elements<T: Real>(
+        elements: &mut LabelElements<T>, input: &BlockInput<T>, label: usize, base: Theta<T>, entries: &[Entry],
     ) {
-        special.theta.fill(base.value);
-        special.slope.fill(base.slope);
-        special.sign.fill(T::ONE);
-        special.weight.fill(T::ONE);
+        elements.theta.fill(base.value);
+        elements.slope.fill(base.slope);
+        elements.sign.fill(T::ONE);
+        elements.weight.fill(T::ONE);
         for entry in entries {
             let row = entry.row as usize;
             let theta = theta(input, label, T::of(entry.local), T::of(entry.own));
-            special.theta[row] = theta.value;
-            special.slope[row] = theta.slope;
+            elements.theta[row] = theta.value;
+            elements.slope[row] = theta.slope;
             if entry.positive {
-                special.sign[row] = -T::ONE;
-                special.weight[row] = input.loss.positive_weights[label];
+                elements.sign[row] = -T::ONE;
+                elements.weight[row] = input.loss.positive_weights[label];
             }
         }
     }
 }
 
-widest! {
+multiversion! {
+    /// Returns the sum of the values times their weights.
     fn weighted_sum<T: Real>(values: &[T], weights: &[T]) -> T {
         let mut lanes = [T::ZERO; LANES];
         for (values, weights) in lanes_of(values).iter().zip(lanes_of(weights)) {
@@ -398,50 +409,52 @@ widest! {
     }
 }
 
-/// The gradient by the inside of theta, of one label.
-struct Pull<'a, T> {
+/// The gradient of one label by theta before it is squashed.
+struct ThetaGradient<'a, T> {
     label: usize,
+    /// The position of the label in its block.
     offset: usize,
-    /// Summed over all rows.
-    all: T,
+    /// The sum over all rows.
+    total: T,
     entries: &'a [Entry],
     g: &'a [T],
     slopes: &'a [T],
 }
 
+/// Computes the gradients of one label by the parameters of eq. 1.
 fn threshold_gradients<T: Real>(
     input: &BlockInput<T>,
     alpha: &mut [T],
     beta: &mut [T],
     bias: &mut [T],
     lambda: &mut [T],
-    pull: Pull<T>,
+    by_theta: ThetaGradient<T>,
 ) {
     let terms = input.thresholds;
-    let weight = of_label(input.lambda, pull.label);
-    let (mut on_own, mut on_local) = (T::ZERO, T::ZERO);
-    for entry in pull.entries {
+    let weight = of_label(input.lambda, by_theta.label);
+    let (mut by_own, mut by_local) = (T::ZERO, T::ZERO);
+    for entry in by_theta.entries {
         let row = entry.row as usize;
-        let inside = -(pull.g[row] * pull.slopes[row]);
-        on_own += inside * T::of(entry.own);
-        on_local += inside * T::of(entry.local);
+        let inside = -(by_theta.g[row] * by_theta.slopes[row]);
+        by_own += inside * T::of(entry.own);
+        by_local += inside * T::of(entry.local);
     }
-    let on_global = match (terms.variant.uses_global(), terms.global) {
+    let by_global = match (terms.variant.uses_global(), terms.global) {
         (false, _) => T::ZERO,
-        (true, GlobalSignal::Idf) => pull.all * terms.idf[pull.label],
-        (true, GlobalSignal::OwnLabels) => on_own,
+        (true, GlobalSignal::Idf) => by_theta.total * terms.idf[by_theta.label],
+        (true, GlobalSignal::OwnLabels) => by_own,
     };
-    let on_local = if terms.variant.uses_local() { on_local } else { T::ZERO };
-    let of_lambda =
-        input.parameters.alpha[pull.label] * on_global - input.parameters.beta[pull.label] * on_local;
-    bias[pull.offset] = pull.all;
-    alpha[pull.offset] = weight * on_global;
-    beta[pull.offset] = (T::ONE - weight) * on_local;
-    lambda[pull.offset] = of_lambda;
+    let by_local = if terms.variant.uses_local() { by_local } else { T::ZERO };
+    let by_lambda =
+        input.parameters.alpha[by_theta.label] * by_global - input.parameters.beta[by_theta.label] * by_local;
+    bias[by_theta.offset] = by_theta.total;
+    alpha[by_theta.offset] = weight * by_global;
+    beta[by_theta.offset] = (T::ONE - weight) * by_local;
+    lambda[by_theta.offset] = by_lambda;
 }
 
-widest! {
-    /// Adds one label's gradient, plain and times the standardised logit, to the sums of each row.
+multiversion! {
+    /// Adds the gradient of one label, and the gradient times the standardised logit, to the sums of each row.
     fn row_sums<T: Real>(z: &[T], g: &[T], rows: &RowTerms<T>, gradient: &mut [T], product: &mut [T]) {
         let values = lanes_of(z).iter().zip(lanes_of(g));
         let rows = lanes_of(&rows.mean).iter().zip(lanes_of(&rows.inverse));
@@ -456,13 +469,13 @@ widest! {
     }
 }
 
-/// Whole lanes; every run has only such.
+/// Splits a run into lanes; the length of a run is a multiple of the lanes.
 #[inline(always)]
 fn lanes_of<T>(values: &[T]) -> &[[T; LANES]] {
     values.as_chunks::<LANES>().0
 }
 
-/// The sum of a run, lane by lane and then over the lanes.
+/// Returns the sum of a run: first within each lane, then over the lanes.
 #[inline(always)]
 fn lane_sum<T: Real>(run: &[T]) -> T {
     let mut lanes = [T::ZERO; LANES];
@@ -474,7 +487,7 @@ fn lane_sum<T: Real>(run: &[T]) -> T {
     fold(&lanes)
 }
 
-/// Halves the lanes until one is left: an order that vector code can follow.
+/// Adds up the lanes by halving them until one is left, an order that vector code can follow.
 #[inline(always)]
 fn fold<T: Real>(lanes: &Lanes<T>) -> T {
     let mut lanes = *lanes;

@@ -1,10 +1,13 @@
-//! The two kinds of numbers that the fused pass works in: f32 to train, f64 to be checked.
+//! The number types of the fused pass: f32 for training, f64 for checking it in tests.
+//!
+//! Exponential and logarithm are written by hand for f32 because the functions of the standard library are calls, which
+//! keep the compiler from vectorising a loop.
 
 use std::fmt::Debug;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
-/// Arithmetic without branches or calls, so that loops over it become vector code.
+/// Arithmetic that, for f32, needs no branches or calls, so that the compiler vectorises loops over it.
 pub trait Real:
     Copy
     + Default
@@ -24,23 +27,26 @@ pub trait Real:
     const ZERO: Self;
     const ONE: Self;
 
+    /// Rounds an f64.
     fn of(number: f64) -> Self;
+    /// Returns the value as f64.
     fn to_f64(self) -> f64;
+    /// Returns the absolute value.
     fn abs(self) -> Self;
-    /// self · factor + term, rounded once.
+    /// Returns self · factor + term, rounded once.
     fn times_plus(self, factor: Self, term: Self) -> Self;
-    /// e^x for x <= 0.
+    /// Returns e^x for x <= 0.
     fn exp_of_negative(self) -> Self;
-    /// ln(1 + t) for t from 0 to 1.
+    /// Returns ln(1 + t) for t from 0 to 1.
     fn ln_1p_of_unit(self) -> Self;
 
-    /// The larger of this and zero; NaN stays NaN.
+    /// Returns the larger of the value and zero; NaN stays NaN.
     #[inline(always)]
     fn positive_part(self) -> Self {
         if self < Self::ZERO { Self::ZERO } else { self }
     }
 
-    /// 1 / (1 + e^-x).
+    /// Returns 1 / (1 + e^-x).
     #[inline(always)]
     fn sigmoid(self) -> Self {
         let t = (-self.abs()).exp_of_negative();
@@ -102,11 +108,11 @@ impl Real for f32 {
         self.mul_add(factor, term)
     }
 
-    /// x = n ln 2 + r with |r| <= (ln 2)/2; e^r by its series, 2^n through the exponent bits.
-    /// Below -87 the answer stays at e^-87, about 1e-38.
+    /// Splits x = n ln 2 + r with |r| <= (ln 2)/2, computes e^r by its series, and multiplies by 2^n through the
+    /// exponent bits. Below -87 the result stays e^-87, about 1e-38.
     #[inline(always)]
     fn exp_of_negative(self) -> Self {
-        /// 1.5 · 2^23: adding it leaves the nearest integer in the low bits of the mantissa.
+        /// 1.5 · 2^23. Adding it leaves the nearest integer in the low bits of the mantissa.
         const ROUNDER: f32 = 12_582_912.0;
         const LN_2_HIGH: f32 = 0.693_359_4;
         const LN_2_LOW: f32 = -2.121_944_4e-4;
@@ -119,7 +125,7 @@ impl Real for f32 {
         f32::from_bits(power.to_bits().wrapping_add(rounded.to_bits() << 23))
     }
 
-    /// ln(1 + t) = 2 artanh(t / (2 + t)), by its series in s^2 <= 1/9.
+    /// Computes ln(1 + t) = 2 artanh(s) with s = t / (2 + t) by its series, where s^2 <= 1/9.
     #[inline(always)]
     fn ln_1p_of_unit(self) -> Self {
         let s = self / (2.0 + self);
@@ -130,12 +136,12 @@ impl Real for f32 {
     }
 }
 
-/// After Horner; the constant term comes first.
+/// Evaluates a polynomial by Horner's rule; the constant term is the first coefficient.
 #[inline(always)]
 fn polynomial<const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut value = coefficients[N - 1];
-    for place in (0..N - 1).rev() {
-        value = value.mul_add(x, coefficients[place]);
+    for power in (0..N - 1).rev() {
+        value = value.mul_add(x, coefficients[power]);
     }
     value
 }
@@ -158,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn far_below_zero_the_exponential_is_as_good_as_zero() {
+    fn far_below_zero_the_exponential_is_practically_zero() {
         for x in [-88.0f32, -1000.0, -1e30, f32::NEG_INFINITY] {
             let power = x.exp_of_negative();
             assert!((0.0..2e-38).contains(&power), "{x}: {power}");
@@ -167,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_logarithm_keeps_its_relative_precision_down_to_tiny_arguments() {
+    fn the_fast_logarithm_is_precise_for_tiny_arguments_too() {
         for i in 0..=1_000_000u32 {
             let t = i as f32 / 1e6;
             if i > 0 {
@@ -182,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sigmoid_holds_at_both_ends() {
+    fn the_sigmoid_is_precise_for_large_arguments_of_both_signs() {
         for x in [-1000f32, -30.0, -1.5, -1e-9, 0.0, 1e-9, 2.0, 30.0, 1000.0] {
             let exact = 1.0 / (1.0 + (-f64::from(x)).exp());
             assert!((f64::from(x.sigmoid()) - exact).abs() <= 2.4e-7 * exact + 1e-37, "{x}");

@@ -1,6 +1,6 @@
-//! The loss as a plain libtorch expression: what runs on CUDA, and what the fused pass is held to.
+//! The loss as a libtorch expression: it runs on CUDA, and the fused pass is tested against it.
 //!
-//! Nothing in here reads memory of the CPU; autograd gives the gradients.
+//! Autograd computes the gradients. Nothing here reads host memory, so that the device is never waited for.
 
 use tch::{Kind, Reduction as TchReduction, TchError, Tensor};
 
@@ -8,7 +8,7 @@ use super::terms::STATIC_THRESHOLD;
 use pipe_ml::config::loss::{LossConfig, Reduction};
 use pipe_ml::config::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant};
 
-/// The learnable numbers of eq. 1 as tensors; `lambda` has one entry, or one per label.
+/// The parameters of eq. 1 as tensors. `lambda` has one entry, or one per label.
 pub struct ThresholdTensors {
     pub alpha: Tensor,
     pub beta: Tensor,
@@ -16,21 +16,22 @@ pub struct ThresholdTensors {
     pub lambda: Tensor,
 }
 
-/// The signals of a batch, dense, on the device. `own` is the released code's global signal.
+/// The signals of a batch as dense tensors on the device.
 pub struct SignalTensors {
     pub idf: Tensor,
+    /// The global signal of the released code.
     pub own: Option<Tensor>,
     pub local: Option<Tensor>,
 }
 
-/// The three figures of a loss, still attached to the graph.
+/// The loss and its two terms, attached to the autograd graph.
 pub struct LossTensors {
     pub bce: Tensor,
     pub margin: Tensor,
     pub total: Tensor,
 }
 
-/// Eqs. 4-6 over dense labels, or probabilities in their place.
+/// Computes eqs. 4-6 over dense labels, or over probabilities instead of labels.
 pub fn propagate(y: &Tensor, leave_self_out: bool, eps: f64) -> Result<Tensor, TchError> {
     let mut shared = y.f_matmul(&y.f_tr()?)?;
     if leave_self_out {
@@ -40,13 +41,13 @@ pub fn propagate(y: &Tensor, leave_self_out: bool, eps: f64) -> Result<Tensor, T
     shared.f_div(&(totals + eps))?.f_matmul(y)
 }
 
-/// The released code's global signal.
+/// Computes the global signal of the released code: each label of a row, divided by the number of its labels.
 pub fn own_label_share(y: &Tensor, eps: f64) -> Result<Tensor, TchError> {
     let totals = y.f_sum_dim_intlist(Some([1].as_slice()), true, None::<Kind>)?;
     y.f_div(&(totals + eps))
 }
 
-/// Eq. 1. The result broadcasts over the B x L logits.
+/// Computes the thresholds (eq. 1). The result broadcasts over the B x L logits.
 pub fn thresholds(
     variant: Variant,
     config: &ThresholdConfig,
@@ -78,7 +79,7 @@ pub fn thresholds(
     }
 }
 
-/// Eq. 2, or the logits as they are.
+/// Returns the standardised logits (eq. 2), or the logits themselves if the method does not standardise.
 pub fn standardised(z: &Tensor, config: &LossConfig) -> Result<Tensor, TchError> {
     if !config.standardise {
         return Ok(z.shallow_clone());
@@ -88,7 +89,7 @@ pub fn standardised(z: &Tensor, config: &LossConfig) -> Result<Tensor, TchError>
     z.f_sub(&mean)?.f_div(&(deviation + config.standardise_eps))
 }
 
-/// Eqs. 3 and 7 over standardised logits, their thresholds and dense labels.
+/// Computes the loss of eqs. 3 and 7 from standardised logits, thresholds and dense labels.
 pub fn loss(
     z: &Tensor,
     theta: &Tensor,
@@ -111,6 +112,7 @@ pub fn loss(
     Ok(LossTensors { bce, margin, total })
 }
 
+/// Sums the elements and applies the factor of the reduction.
 fn reduced(elements: &Tensor, reduction: Reduction) -> Result<Tensor, TchError> {
     let (rows, labels) = elements.size2()?;
     Ok(elements.f_sum(None::<Kind>)? * reduction.factor(rows as usize, labels as usize))

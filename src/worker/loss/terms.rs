@@ -1,26 +1,30 @@
-//! What the loss is made of: the resolved constants, and the parameters of the thresholds.
+//! The constants of the loss, and the parameters of the thresholds.
 
 use super::real::Real;
 use pipe_ml::config::loss::{LossConfig, Reduction};
 use pipe_ml::config::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant};
 pub use pipe_ml::history::LossValue;
 
-/// theta where the variant is static, as in the released code.
+/// The threshold of the variant `static`, as in the released code.
 pub const STATIC_THRESHOLD: f64 = 0.5;
 
 /// The constants of eqs. 2, 3 and 7.
 #[derive(Debug, Clone)]
 pub struct LossTerms<T> {
     pub standardise: bool,
+    /// epsilon of eq. 2.
     pub standardise_eps: f64,
+    /// lambda_m of eq. 3.
     pub margin_weight: f64,
+    /// Delta of eq. 7.
     pub margin: f64,
     pub reduction: Reduction,
-    /// Weight of a positive, per label.
+    /// The weight of a positive in the cross-entropy, per label.
     pub positive_weights: Vec<T>,
 }
 
 impl<T: Real> LossTerms<T> {
+    /// Resolves a configuration.
     pub fn new(config: &LossConfig, positive_weights: &[f64]) -> Self {
         Self {
             standardise: config.standardise,
@@ -33,18 +37,19 @@ impl<T: Real> LossTerms<T> {
     }
 }
 
-/// How eq. 1 is put together.
+/// The form of eq. 1, and its IDF.
 #[derive(Debug, Clone)]
 pub struct ThresholdTerms<T> {
     pub variant: Variant,
     pub global: GlobalSignal,
     pub squash: Squash,
     pub lambda_sigmoid: bool,
-    /// IDF_l; used where the global signal is it.
+    /// IDF_l (eq. 8), used if it is the global signal.
     pub idf: Vec<T>,
 }
 
 impl<T: Real> ThresholdTerms<T> {
+    /// Resolves a configuration.
     pub fn new(variant: Variant, config: &ThresholdConfig, idf: &[f64]) -> Self {
         Self {
             variant,
@@ -55,7 +60,7 @@ impl<T: Real> ThresholdTerms<T> {
         }
     }
 
-    /// The lambda that eq. 1 sees, and its derivative by the parameter behind it.
+    /// Returns the lambda of eq. 1, and its derivative by the parameter behind it.
     pub fn effective_lambda(&self, raw: T) -> (T, T) {
         if self.lambda_sigmoid {
             let lambda = raw.sigmoid();
@@ -66,9 +71,9 @@ impl<T: Real> ThresholdTerms<T> {
     }
 }
 
-/// The learnable numbers of eq. 1, or their gradients. `lambda` has one entry, or one per label.
+/// The parameters of eq. 1. `lambda` has one entry, or one per label.
 #[derive(Debug, Clone, Copy)]
-pub struct Thresholds<'a, T> {
+pub struct ThresholdParameters<'a, T> {
     pub alpha: &'a [T],
     pub beta: &'a [T],
     pub bias: &'a [T],

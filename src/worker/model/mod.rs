@@ -1,7 +1,6 @@
-//! A trained model: weights, and everything that is needed to predict with them. Saved as
-//! `model.safetensors` with `model.json` beside it.
+//! A trained model: the weights, and everything else that prediction needs. It is saved as `model.safetensors` and
+//! `model.json` in one directory.
 
-pub mod oracle;
 pub mod predict;
 pub mod tensors;
 
@@ -15,11 +14,12 @@ use crate::net::weights::Weights;
 use pipe_ml::config::method::Method;
 use pipe_ml::signal::idf::Idf;
 
-/// Changes whenever an older program could not read, or would misread, a model.
+/// The format version. Increase it whenever an older program could not read, or would misread, a model.
 const FORMAT: u32 = 1;
 const WEIGHTS: &str = "model.safetensors";
 const CARD: &str = "model.json";
 
+/// A trained model.
 #[derive(Clone)]
 pub struct Model {
     pub method: Method,
@@ -28,10 +28,10 @@ pub struct Model {
     pub weights: Weights,
 }
 
-/// `model.json`, beside the weights.
+/// The contents of `model.json`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Card {
+struct ModelCard {
     format: u32,
     features: usize,
     labels: usize,
@@ -41,11 +41,13 @@ struct Card {
     idf: Idf,
 }
 
+/// The field of `model.json` that is read first.
 #[derive(Deserialize)]
-struct CardFormat {
+struct ModelCardFormat {
     format: u32,
 }
 
+/// The reason why a model cannot be saved or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     #[error("{}: {source}", path.display())]
@@ -53,8 +55,8 @@ pub enum ModelError {
     #[error("{}: {message}", path.display())]
     Card { path: PathBuf, message: String },
     #[error(
-        "{} was written in format {found}, this program reads format {FORMAT}: train it again, or use the \
-         program that wrote it", path.display()
+        "{} has format {found}, but this version of `pipe-worker` reads format {FORMAT}: train the model again, or use \
+         the version that wrote it", path.display()
     )]
     Format { path: PathBuf, found: u32 },
     #[error(transparent)]
@@ -62,17 +64,19 @@ pub enum ModelError {
 }
 
 impl Model {
+    /// Returns the number of features that a row may have.
     pub fn features(&self) -> usize {
         self.map.features()
     }
 
+    /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.weights.labels()
     }
 
-    /// Writes the model into a directory, which is made.
+    /// Creates a directory and writes the model into it.
     pub fn save(&self, directory: &Path) -> Result<(), ModelError> {
-        let card = Card {
+        let card = ModelCard {
             format: FORMAT,
             features: self.features(),
             labels: self.labels(),
@@ -90,22 +94,23 @@ impl Model {
         std::fs::write(&path, text).map_err(io)
     }
 
+    /// Reads a model from a directory.
     pub fn load(directory: &Path) -> Result<Self, ModelError> {
         let path = directory.join(CARD);
         let text = std::fs::read(&path).map_err(|source| ModelError::Io { path: path.clone(), source })?;
-        let complain = |message: String| ModelError::Card { path: path.clone(), message };
-        let CardFormat { format } =
-            serde_json::from_slice(&text).map_err(|error| complain(format!("no model: {error}")))?;
+        let invalid = |message: String| ModelError::Card { path: path.clone(), message };
+        let ModelCardFormat { format } = serde_json::from_slice(&text)
+            .map_err(|error| invalid(format!("this is not a model: {error}")))?;
         if format != FORMAT {
             return Err(ModelError::Format { path, found: format });
         }
-        let card: Card = serde_json::from_slice(&text).map_err(|error| complain(error.to_string()))?;
+        let card: ModelCard = serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))?;
         let widths = card.method.net.widths(card.features, card.labels);
         if card.map.features() != card.features || card.map.inputs() != widths[0] {
-            return Err(complain("the feature map does not fit the network".into()));
+            return Err(invalid("the feature map does not match the network".into()));
         }
         if card.idf.counts.len() != card.labels || card.idf.values.len() != card.labels {
-            return Err(complain("the IDF does not have one value per label".into()));
+            return Err(invalid("the IDF does not have one value per label".into()));
         }
         let mut weights = Weights::zeros(&widths, card.method.threshold.lambdas(card.labels));
         tensors::load(&directory.join(WEIGHTS), &mut [("", &mut weights)])?;
@@ -133,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_survives_being_saved_to_the_bit() {
+    fn a_loaded_model_equals_the_saved_one_to_the_bit() {
         let back = Model::load(saved().path()).unwrap();
         let model = model();
         assert_eq!(back.method, model.method);
@@ -161,13 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_refused_with_a_way_out() {
+    fn the_error_about_another_format_says_what_to_do() {
         let error = change_card(|card| card["format"] = 99.into());
-        assert!(error.contains("format 99") && error.contains("train it again"), "{error}");
+        assert!(error.contains("format 99") && error.contains("train the model again"), "{error}");
     }
 
     #[test]
-    fn a_shape_that_does_not_fit_is_named() {
+    fn the_error_about_a_wrong_shape_names_the_parameter() {
         let error = change_card(|card| card["method"]["net"]["hidden"] = vec![5].into());
         assert!(error.contains("input.weight") && error.contains("[6, 5]"), "{error}");
     }

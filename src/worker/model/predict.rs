@@ -1,9 +1,9 @@
-//! Scores of rows whose labels are not known: there is no way to pass them in.
+//! Scoring of rows whose labels are not known. No function here takes the labels of the scored rows.
 
 use super::Model;
 use crate::engine::device::{DeviceError, engine};
 use crate::engine::pool::pool;
-use crate::engine::{Engine, Scores, State, score};
+use crate::engine::{BatchScores, Engine, EngineState, score};
 use crate::net::features::FeatureMap;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::method::Method;
@@ -11,17 +11,20 @@ use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::signal::supply::LocalSupply;
 
+/// The reason why rows cannot be scored.
 #[derive(Debug, thiserror::Error)]
 pub enum PredictError {
     #[error(
-        "the local signal `batch-labels` is made of the true labels of the rows that are to be predicted: \
+        "the local signal `batch-labels` is computed from the true labels of the rows to be predicted: \
          choose `train-neighbours`, `predicted` or `none` (`--signal` of `pipe predict` and `pipe explain`, `signal` of a \
          stage), or evaluate by the oracle protocol"
     )]
     NeedsLabels,
-    #[error("the local signal `train-neighbours` needs the training rows")]
+    #[error("the local signal `train-neighbours` needs the training rows, which were not given")]
     NeedsTrainingRows,
-    #[error("the model knows {model} features, the rows have {rows}: they are not of the same data set")]
+    #[error(
+        "the model was trained on {model} features, but the rows have {rows}: they are not from the same data set"
+    )]
     Features { model: usize, rows: usize },
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -31,7 +34,7 @@ pub enum PredictError {
     Threads { threads: usize, source: rayon::ThreadPoolBuildError },
 }
 
-/// A model ready to score.
+/// A model that is ready to score rows.
 pub struct Predictor {
     pub(crate) method: Method,
     pub(crate) map: FeatureMap,
@@ -40,30 +43,33 @@ pub struct Predictor {
 }
 
 impl Predictor {
+    /// Prepares a model on a device.
     pub fn new(model: Model, device: Device, threads: usize) -> Result<Self, PredictError> {
         let pool = pool(threads).map_err(|source| PredictError::Threads { threads, source })?;
         let method = Method { device, ..model.method };
-        let state = State { weights: model.weights, moments: None, steps: 0 };
+        let state = EngineState { weights: model.weights, moments: None, steps: 0 };
         let engine = engine(&method, &model.idf, state)?;
         Ok(Self { method, map: model.map, engine, pool })
     }
 
+    /// Returns the method, with the device that is used.
     pub fn method(&self) -> &Method {
         &self.method
     }
 
+    /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.engine.labels()
     }
 
-    /// Hands the scores of each batch, with the position of its first row, to `take`. `signal` is the
-    /// local signal to use; the model's own choice is [`Method::local_in_prediction`].
+    /// Scores rows and passes the scores of each batch, with the index of its first row, to `take`. `signal` is the
+    /// local signal to use; the model's own is [`Method::local_in_prediction`].
     pub fn predict(
         &mut self,
         rows: Unlabelled,
         signal: LocalSignal,
         train: Option<Examples>,
-        take: impl FnMut(usize, &Scores) + Send,
+        take: impl FnMut(usize, &BatchScores) + Send,
     ) -> Result<(), PredictError> {
         self.check(rows)?;
         let Self { method, map, engine, pool } = self;
@@ -81,6 +87,7 @@ impl Predictor {
         })
     }
 
+    /// Returns an error if the rows do not have the features that the model was trained on.
     pub(crate) fn check(&self, rows: Unlabelled) -> Result<(), PredictError> {
         let (model, rows) = (self.map.features(), rows.features.cols);
         if model == rows { Ok(()) } else { Err(PredictError::Features { model, rows }) }

@@ -1,4 +1,4 @@
-//! Named buffers in a safetensors file.
+//! Reading and writing of parameters in safetensors files.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -10,24 +10,26 @@ use safetensors::{Dtype, SafeTensors, View};
 use crate::net::buffer::Buffer;
 use crate::net::weights::Weights;
 
+/// The reason why a safetensors file cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum TensorsError {
     #[error("{}: {source}", path.display())]
     Io { path: std::path::PathBuf, source: std::io::Error },
-    #[error("{} is no readable safetensors file: {message}", path.display())]
+    #[error("{} is not a readable safetensors file: {message}", path.display())]
     Format { path: std::path::PathBuf, message: String },
-    #[error("{}: `{name}` has the shape {found:?}, {expected:?} is expected", path.display())]
+    #[error("{}: `{name}` has the shape {found:?}, but {expected:?} is expected", path.display())]
     Shape { path: std::path::PathBuf, name: String, found: Vec<usize>, expected: Vec<usize> },
     #[error("{}: `{name}` is missing", path.display())]
     Missing { path: std::path::PathBuf, name: String },
 }
 
-struct Values<'a> {
+/// A parameter as the `safetensors` crate writes it.
+struct TensorView<'a> {
     shape: Vec<usize>,
     values: &'a [f32],
 }
 
-impl View for Values<'_> {
+impl View for TensorView<'_> {
     fn dtype(&self) -> Dtype {
         Dtype::F32
     }
@@ -45,24 +47,24 @@ impl View for Values<'_> {
     }
 }
 
-/// Writes sets of weights, each under a prefix, and waits until they are on disk.
+/// Writes sets of weights, each with a prefix to its names, and waits until they are on disk.
 pub fn save(path: &Path, sets: &[(&str, &Weights)]) -> Result<(), TensorsError> {
     let io = |source| TensorsError::Io { path: path.to_owned(), source };
     let named = sets.iter().flat_map(|(prefix, weights)| {
         let parts = weights.named().into_iter();
-        parts.map(move |(name, shape, values)| (format!("{prefix}{name}"), Values { shape, values }))
+        parts.map(move |(name, shape, values)| (format!("{prefix}{name}"), TensorView { shape, values }))
     });
     safetensors::serialize_to_file(named, None, path)
         .map_err(|error| TensorsError::Format { path: path.to_owned(), message: error.to_string() })?;
     File::open(path).and_then(|file| file.sync_all()).map_err(io)
 }
 
-/// Fills `weights` with what the file has under the prefix; every shape must be right.
+/// Fills sets of weights with the parameters that a file has under their prefixes. Every shape must match.
 pub fn load(path: &Path, sets: &mut [(&str, &mut Weights)]) -> Result<(), TensorsError> {
     let io = |source| TensorsError::Io { path: path.to_owned(), source };
     let file = File::open(path).map_err(io)?;
-    // SAFETY: the file belongs to the store or to a checkpoint directory, which only replace
-    // files by renaming; nobody truncates one in place.
+    // SAFETY: the file is in the store or in a checkpoint directory, where files are only replaced by renaming and are
+    // never truncated in place.
     let bytes = unsafe { Mmap::map(&file) }.map_err(io)?;
     let format = |error: safetensors::SafeTensorError| TensorsError::Format {
         path: path.to_owned(),

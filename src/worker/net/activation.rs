@@ -1,73 +1,82 @@
-//! Activations and dropout of hidden layers, forward and back.
+//! Activation and dropout of hidden layers: forward and backward pass.
 
 use tch::Tensor;
 
 use pipe_ml::config::net::Activation;
 use pipe_ml::data::random::Streams;
 
-/// What a hidden layer keeps for its backward pass.
+/// The values of a hidden layer that its backward pass needs.
 #[derive(Default)]
-pub struct Hidden {
-    /// Before the activation.
-    pub inside: super::buffer::Buffer,
-    /// After activation and dropout.
-    pub outside: super::buffer::Buffer,
-    /// 0 or 1 / (1 - dropout); empty without dropout.
+pub struct HiddenLayer {
+    /// The values before the activation.
+    pub before: super::buffer::Buffer,
+    /// The values after activation and dropout.
+    pub after: super::buffer::Buffer,
+    /// 0 or 1 / (1 - dropout) per value; empty without dropout.
     mask: Vec<f32>,
 }
 
-/// Names the draws of one dropout mask.
+/// Identifies the random draws of one dropout mask.
 #[derive(Clone, Copy)]
 pub struct DropoutDraw {
+    /// The fraction of values that is dropped.
     pub share: f64,
     pub seed: u64,
     pub step: u64,
     pub layer: usize,
 }
 
-impl Hidden {
+impl HiddenLayer {
+    /// Changes the number of values.
     pub fn resize(&mut self, len: usize) {
-        self.inside.resize(len);
-        self.outside.resize(len);
+        self.before.resize(len);
+        self.after.resize(len);
     }
 
+    /// Computes `after` from `before`. NaN stays NaN, so that a diverged run is noticed.
     pub fn forward(&mut self, activation: Activation, dropout: Option<DropoutDraw>) {
         match activation {
             Activation::Relu => {
-                for (out, &x) in self.outside.iter_mut().zip(self.inside.iter()) {
+                for (out, &x) in self.after.iter_mut().zip(self.before.iter()) {
                     // NaN stays NaN.
                     *out = if x < 0.0 { 0.0 } else { x };
                 }
             }
             Activation::Gelu => {
-                let len = self.inside.len();
-                Tensor::from_slice(&self.inside).gelu("none").copy_data(&mut self.outside, len);
+                let len = self.before.len();
+                Tensor::from_slice(&self.before).gelu("none").copy_data(&mut self.after, len);
             }
         }
         self.mask.clear();
         if let Some(draw) = dropout {
-            self.mask.extend(dropout_mask(draw, self.outside.len()));
-            self.outside.iter_mut().zip(&self.mask).for_each(|(out, mask)| *out *= mask);
+            self.mask.extend(dropout_mask(draw, self.after.len()));
+            for (out, mask) in self.after.iter_mut().zip(&self.mask) {
+                *out *= mask;
+            }
         }
     }
 
-    /// From the gradient by the outside to the gradient by the inside, in place.
+    /// Replaces the gradient by `after` with the gradient by `before`, in place.
     pub fn backward(&self, activation: Activation, g: &mut [f32]) {
-        g.iter_mut().zip(&self.mask).for_each(|(g, mask)| *g *= mask);
+        for (g, mask) in g.iter_mut().zip(&self.mask) {
+            *g *= mask;
+        }
         match activation {
             Activation::Relu => {
-                g.iter_mut().zip(self.inside.iter()).for_each(|(g, &x)| *g = if x > 0.0 { *g } else { 0.0 });
+                for (g, &x) in g.iter_mut().zip(self.before.iter()) {
+                    *g = if x > 0.0 { *g } else { 0.0 };
+                }
             }
             Activation::Gelu => {
                 let gradient = Tensor::from_slice(g);
                 let len = g.len();
-                Tensor::from_slice(&self.inside).gelu_backward(&gradient, "none").copy_data(g, len);
+                Tensor::from_slice(&self.before).gelu_backward(&gradient, "none").copy_data(g, len);
             }
         }
     }
 }
 
-/// The mask of one layer in one step: the same whatever computes it.
+/// Returns the mask of one layer in one step. It depends on the draw alone, so that both engines drop the same values.
 pub fn dropout_mask(draw: DropoutDraw, len: usize) -> impl Iterator<Item = f32> {
     let mut random = Streams::new("dropout", draw.seed).get(draw.step << 8 | draw.layer as u64);
     let kept = (1.0 / (1.0 - draw.share)) as f32;
@@ -79,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dropout_drops_its_share_and_keeps_the_mean() {
+    fn dropout_drops_the_configured_share_and_preserves_the_mean() {
         let draw = DropoutDraw { share: 0.3, seed: 1, step: 5, layer: 0 };
         let mask: Vec<f32> = dropout_mask(draw, 100_000).collect();
         let dropped = mask.iter().filter(|value| **value == 0.0).count();
@@ -95,13 +104,13 @@ mod tests {
         for activation in [Activation::Relu, Activation::Gelu] {
             for x in [-1.5f32, -0.3, 0.4, 2.0] {
                 let value = |x: f32| {
-                    let mut hidden = Hidden::default();
+                    let mut hidden = HiddenLayer::default();
                     hidden.resize(1);
-                    hidden.inside[0] = x;
+                    hidden.before[0] = x;
                     hidden.forward(activation, None);
                     let mut g = [1.0];
                     hidden.backward(activation, &mut g);
-                    (hidden.outside[0], g[0])
+                    (hidden.after[0], g[0])
                 };
                 let slope = (value(x + 1e-2).0 - value(x - 1e-2).0) / 2e-2;
                 assert!((value(x).1 - slope).abs() < 1e-3, "{activation:?} at {x}");

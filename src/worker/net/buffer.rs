@@ -1,32 +1,39 @@
-//! Numbers aligned to cache lines. Products of matrices may depend in their last bits on how
-//! their operands are aligned; here it is always the same.
+//! A vector of f32 aligned to cache lines.
+//!
+//! The last bits of a matrix product may depend on the alignment of its operands. Buffers always have the same
+//! alignment, so that results can be reproduced to the bit.
 
 use std::ops::{Deref, DerefMut};
 
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
-struct Line([f32; 16]);
+struct CacheLine([f32; 16]);
 
+/// A vector of f32 that starts on a cache line.
 #[derive(Clone, Default)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
     len: usize,
 }
 
 impl Buffer {
+    /// Returns a buffer of zeros.
     pub fn zeros(len: usize) -> Self {
-        Self { lines: vec![Line([0.0; 16]); len.div_ceil(16)], len }
+        Self { lines: vec![CacheLine([0.0; 16]); len.div_ceil(16)], len }
     }
 
+    /// Returns a buffer with the given values.
     pub fn from_values(values: impl ExactSizeIterator<Item = f32>) -> Self {
         let mut buffer = Self::zeros(values.len());
-        buffer.iter_mut().zip(values).for_each(|(slot, value)| *slot = value);
+        for (slot, value) in buffer.iter_mut().zip(values) {
+            *slot = value;
+        }
         buffer
     }
 
-    /// Changes the length; what was in it stays as far as it fits, what is new is anything.
+    /// Changes the length. Values that still fit are kept; new values are unspecified.
     pub fn resize(&mut self, len: usize) {
-        self.lines.resize(len.div_ceil(16), Line([0.0; 16]));
+        self.lines.resize(len.div_ceil(16), CacheLine([0.0; 16]));
         self.len = len;
     }
 }

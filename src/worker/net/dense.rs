@@ -1,47 +1,51 @@
-//! A dense layer over unit-major activations, computed by blocks of its outputs.
+//! A dense layer over unit-major activations, computed in blocks of its outputs.
 
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
-use super::gemm::{Matrix, multiply};
-use super::weights::Dense;
+use super::gemm::{MatrixView, multiply};
+use super::weights::DenseLayer;
 use crate::loss::fused::block_labels;
 use crate::loss::kernel::run_sums;
 
-/// A block of outputs: the weights that make them.
-pub struct Block<'a> {
+/// The weights of a block of outputs.
+pub struct OutputBlock<'a> {
     weight: &'a [f32],
     bias: &'a [f32],
     inputs: usize,
 }
 
-impl Dense {
-    /// How many outputs a block has.
+impl DenseLayer {
+    /// Returns how many outputs a block has. It depends on the width of the layer alone.
     pub fn block_outputs(&self) -> usize {
         block_labels(self.outputs)
     }
 
-    /// The blocks, in order.
-    pub fn blocks(&self) -> impl IndexedParallelIterator<Item = Block<'_>> {
+    /// Returns the blocks, in order.
+    pub fn blocks(&self) -> impl IndexedParallelIterator<Item = OutputBlock<'_>> {
         let size = self.block_outputs();
         let weights = self.weight.par_chunks(size * self.inputs);
         let inputs = self.inputs;
-        weights.zip(self.bias.par_chunks(size)).map(move |(weight, bias)| Block { weight, bias, inputs })
+        weights.zip(self.bias.par_chunks(size)).map(move |(weight, bias)| OutputBlock {
+            weight,
+            bias,
+            inputs,
+        })
     }
 
-    /// `out` = weight · x + bias, for hidden layers.
+    /// Computes `out` = weight · x + bias.
     pub fn forward(&self, x: &[f32], stride: usize, out: &mut [f32]) {
         let run = self.block_outputs() * stride;
         self.blocks().zip(out.par_chunks_mut(run)).for_each(|(block, out)| block.forward(x, stride, out));
     }
 
-    /// The gradients by weight, bias and input, for hidden layers.
+    /// Computes the gradients by weight, bias and input of a hidden layer.
     pub fn backward(
         &self,
         x: &[f32],
         g: &[f32],
         stride: usize,
-        gradient: &mut Dense,
+        gradient: &mut DenseLayer,
         x_gradient: &mut [f32],
         partial: &mut Buffer,
     ) {
@@ -60,25 +64,26 @@ impl Dense {
     }
 }
 
-impl Block<'_> {
+impl OutputBlock<'_> {
+    /// Computes this block's outputs.
     pub fn forward(&self, x: &[f32], stride: usize, out: &mut [f32]) {
         for (run, &bias) in out.chunks_exact_mut(stride).zip(self.bias) {
             run.fill(bias);
         }
-        let weight = Matrix::new(self.weight, self.bias.len(), self.inputs);
-        multiply(weight, Matrix::new(x, self.inputs, stride), out, true);
+        let weight = MatrixView::new(self.weight, self.bias.len(), self.inputs);
+        multiply(weight, MatrixView::new(x, self.inputs, stride), out, true);
     }
 
-    /// The gradient by the block's weights, and its part of the gradient by the input.
+    /// Computes the gradient by the block's weights, and the block's part of the gradient by the input.
     pub fn backward(&self, x: &[f32], g: &[f32], stride: usize, gradient: &mut [f32], x_partial: &mut [f32]) {
-        let weight = Matrix::new(self.weight, self.bias.len(), self.inputs);
-        let g = Matrix::new(g, self.bias.len(), stride);
-        multiply(g, Matrix::new(x, self.inputs, stride).transpose(), gradient, false);
+        let weight = MatrixView::new(self.weight, self.bias.len(), self.inputs);
+        let g = MatrixView::new(g, self.bias.len(), stride);
+        multiply(g, MatrixView::new(x, self.inputs, stride).transpose(), gradient, false);
         multiply(weight.transpose(), g, x_partial, false);
     }
 }
 
-/// The sum of equally long parts, in order.
+/// Sums equally long parts in order, so that the bits do not depend on the number of threads.
 pub fn sum_partials(partial: &[f32], out: &mut [f32]) {
     const CHUNK: usize = 1024;
     let len = out.len();
@@ -86,7 +91,9 @@ pub fn sum_partials(partial: &[f32], out: &mut [f32]) {
         let start = chunk * CHUNK;
         out.fill(0.0);
         for part in partial.chunks_exact(len) {
-            out.iter_mut().zip(&part[start..]).for_each(|(sum, value)| *sum += value);
+            for (sum, value) in out.iter_mut().zip(&part[start..]) {
+                *sum += value;
+            }
         }
     });
 }

@@ -1,34 +1,28 @@
-//! From the features of a data set to the inputs of a network: all of them, the most frequent
-//! ones, a signed hash, or none.
+//! The map from the features of a data set to the inputs of a network: all features, the most frequent ones, a
+//! signed hash, or none.
 
 use serde::{Deserialize, Serialize};
 
 use pipe_ml::config::net::{Features, NetConfig};
 use pipe_ml::data::csr::Csr;
 
-/// Which input a feature goes to, and with which sign.
+/// Maps each feature to an input and a sign. Saved in `model.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FeatureMap {
-    All {
-        features: usize,
-    },
-    /// The kept features, ascending; a feature's input is its place in the list.
-    Cut {
-        features: usize,
-        kept: Vec<u32>,
-    },
-    Hash {
-        features: usize,
-        inputs: usize,
-    },
-    None {
-        features: usize,
-    },
+    /// Every feature is an input.
+    All { features: usize },
+    /// Only the kept features, ascending; the input of a feature is its position in the list.
+    Cut { features: usize, kept: Vec<u32> },
+    /// Features share inputs by a hash.
+    Hash { features: usize, inputs: usize },
+    /// No feature is used; the network has one input that is always zero.
+    None { features: usize },
 }
 
 impl FeatureMap {
-    /// Learns from the training rows what `cut` keeps: most rows first, then the lower number.
+    /// Chooses the map of a configuration. `cut` keeps the features that occur in most training rows, and of equally
+    /// frequent ones the lower number.
     pub fn new(config: &NetConfig, features: &Csr, rows: &[u32]) -> Self {
         let (columns, inputs) = (features.cols, config.inputs(features.cols));
         match config.features {
@@ -39,7 +33,9 @@ impl FeatureMap {
             Features::Cut => {
                 let mut counts = vec![0u64; columns];
                 for &row in rows {
-                    features.row(row as usize).iter().for_each(|&f| counts[f as usize] += 1);
+                    for &feature in features.row(row as usize) {
+                        counts[feature as usize] += 1;
+                    }
                 }
                 let mut kept: Vec<u32> = (0..columns as u32).collect();
                 kept.sort_by_key(|&feature| (std::cmp::Reverse(counts[feature as usize]), feature));
@@ -50,7 +46,7 @@ impl FeatureMap {
         }
     }
 
-    /// How many features a row may have.
+    /// Returns the number of features of the data set.
     pub fn features(&self) -> usize {
         match self {
             Self::All { features }
@@ -60,6 +56,7 @@ impl FeatureMap {
         }
     }
 
+    /// Returns the number of inputs of the network.
     pub fn inputs(&self) -> usize {
         match self {
             Self::All { features } => *features,
@@ -69,12 +66,14 @@ impl FeatureMap {
         }
     }
 
-    /// The input of a feature and the sign of its value, or nothing if it was cut.
+    /// Returns the input of a feature and the sign of its value, or `None` if the feature is not used.
     pub fn input(&self, feature: u32) -> Option<(u32, f32)> {
         match self {
             Self::All { .. } => Some((feature, 1.0)),
             Self::None { .. } => None,
-            Self::Cut { kept, .. } => kept.binary_search(&feature).ok().map(|place| (place as u32, 1.0)),
+            Self::Cut { kept, .. } => {
+                kept.binary_search(&feature).ok().map(|position| (position as u32, 1.0))
+            }
             Self::Hash { inputs, .. } => {
                 let mixed = mix(feature);
                 let sign = if mixed >> 63 == 0 { 1.0 } else { -1.0 };
@@ -84,7 +83,7 @@ impl FeatureMap {
     }
 }
 
-/// The finaliser of SplitMix64. Part of the meaning of a saved model: never change it.
+/// Mixes the bits of a feature number with the finaliser of SplitMix64. Saved models depend on it: never change it.
 fn mix(feature: u32) -> u64 {
     let mut bits = u64::from(feature).wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn none_lets_no_feature_through() {
+    fn the_map_none_uses_no_feature() {
         let map = FeatureMap::new(&net(Features::None, 3), &data(), &[0, 1, 2]);
         assert_eq!(map.features(), 5);
         assert!((0..5).all(|feature| map.input(feature).is_none()));

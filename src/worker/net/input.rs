@@ -1,62 +1,68 @@
-//! The input layer: each row of a batch sums the table rows of its features.
+//! The sparse input layer: for each row of a batch, the sum of the table rows of its features.
 
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::features::FeatureMap;
-use crate::loss::widest::widest;
+use crate::loss::multiversion::multiversion;
 use pipe_ml::data::csr::Csr;
 
-/// The features of a batch.
+/// The features of a batch, row by row.
 pub struct BatchInputs {
-    row_ends: Vec<u32>,
-    /// Input and value, row by row.
+    /// Where the entries of each row start, and where the last row ends.
+    row_starts: Vec<u32>,
+    /// Input and value of each entry, row by row.
     entries: Vec<(u32, f32)>,
 }
 
-/// The features of a batch the other way round, which the backward pass and the optimiser need.
+/// The features of a batch, grouped by input, as the backward pass and the optimiser need them.
+///
+/// A *position* is an index into the list of inputs that occur in the batch.
 pub struct InputGroups {
-    /// The inputs that occur, ascending, and where the entries of each end.
+    /// The inputs that occur, ascending, each with the index where its entries end.
     inputs: Vec<(u32, u32)>,
-    /// Row and value, input by input. Where features share an input, a row may come twice.
+    /// Row and value of each entry, input by input. If features share an input, a row may occur twice.
     entries: Vec<(u32, f32)>,
 }
 
 impl BatchInputs {
+    /// Collects the features of some rows of a data set.
     pub fn new(map: &FeatureMap, features: &Csr, rows: &[u32]) -> Self {
-        let mut row_ends = vec![0];
+        let mut row_starts = vec![0];
         let mut entries = Vec::new();
         for &row in rows {
             let values = features.row_values(row as usize);
-            for (place, &feature) in features.row(row as usize).iter().enumerate() {
+            for (position, &feature) in features.row(row as usize).iter().enumerate() {
                 if let Some((input, sign)) = map.input(feature) {
-                    entries.push((input, sign * values.get(place).copied().unwrap_or(1.0)));
+                    entries.push((input, sign * values.get(position).copied().unwrap_or(1.0)));
                 }
             }
-            row_ends.push(entries.len() as u32);
+            row_starts.push(entries.len() as u32);
         }
-        Self { row_ends, entries }
+        Self { row_starts, entries }
     }
 
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
-        self.row_ends.len() - 1
+        self.row_starts.len() - 1
     }
 
-    /// Input and value of every entry, row by row.
+    /// Returns input and value of every entry, row by row.
     pub fn entries(&self) -> &[(u32, f32)] {
         &self.entries
     }
 
-    /// Where a row's entries start.
+    /// Returns the index where the entries of a row start.
     pub fn start(&self, row: usize) -> u32 {
-        self.row_ends[row]
+        self.row_starts[row]
     }
 
+    /// Returns input and value of the entries of one row.
     pub fn row(&self, row: usize) -> &[(u32, f32)] {
-        &self.entries[self.row_ends[row] as usize..self.row_ends[row + 1] as usize]
+        &self.entries[self.row_starts[row] as usize..self.row_starts[row + 1] as usize]
     }
 
-    /// `out` (unit-major, `stride` values per unit) = bias + the sum of each row's table rows.
+    /// Computes `out` (unit-major, `stride` values per unit) = bias + the sum of each row's table rows.
     pub fn forward(&self, table: &[f32], bias: &[f32], stride: usize, out: &mut [f32], scratch: &mut Buffer) {
         let width = bias.len();
         scratch.resize(self.rows() * width);
@@ -72,6 +78,7 @@ impl BatchInputs {
 }
 
 impl InputGroups {
+    /// Groups the features of a batch by input.
     pub fn new(batch: &BatchInputs) -> Self {
         let mut sorted: Vec<(u64, f32)> = Vec::with_capacity(batch.entries.len());
         for row in 0..batch.rows() {
@@ -92,29 +99,30 @@ impl InputGroups {
         groups
     }
 
-    /// How many different inputs occur.
+    /// Returns how many different inputs occur.
     pub fn distinct(&self) -> usize {
         self.inputs.len()
     }
 
-    /// One of the inputs that occur; they ascend.
-    pub fn input(&self, place: usize) -> u32 {
-        self.inputs[place].0
+    /// Returns the input at a position; inputs ascend with the position.
+    pub fn input(&self, position: usize) -> u32 {
+        self.inputs[position].0
     }
 
-    /// The places of the inputs in a range.
-    pub fn places(&self, from: usize, to: usize) -> std::ops::Range<usize> {
-        let place = |bound: usize| self.inputs.partition_point(|entry| (entry.0 as usize) < bound);
-        place(from)..place(to)
+    /// Returns the positions of the inputs from `from` up to but not including `to`.
+    pub fn positions(&self, from: usize, to: usize) -> std::ops::Range<usize> {
+        let first_from = |bound: usize| self.inputs.partition_point(|entry| (entry.0 as usize) < bound);
+        first_from(from)..first_from(to)
     }
 
-    fn of_input(&self, place: usize) -> &[(u32, f32)] {
-        let start = if place == 0 { 0 } else { self.inputs[place - 1].1 };
-        &self.entries[start as usize..self.inputs[place].1 as usize]
+    /// Returns row and value of the entries of the input at a position.
+    fn entries_at(&self, position: usize) -> &[(u32, f32)] {
+        let start = if position == 0 { 0 } else { self.inputs[position - 1].1 };
+        &self.entries[start as usize..self.inputs[position].1 as usize]
     }
 
-    /// The gradient by the table rows that occur, by place, from the
-    /// gradient by the layer's output (unit-major).
+    /// Computes the gradient by the table rows that occur, ordered by position, from the unit-major gradient by the
+    /// layer's output.
     pub fn backward(
         &self,
         g: &[f32],
@@ -127,9 +135,9 @@ impl InputGroups {
         transpose(g, width, stride, width, scratch);
         let by_row: &[f32] = scratch;
         gradient.resize(self.distinct() * width);
-        gradient.par_chunks_mut(width).with_min_len(64).enumerate().for_each(|(place, sums)| {
+        gradient.par_chunks_mut(width).with_min_len(64).enumerate().for_each(|(position, sums)| {
             sums.fill(0.0);
-            for &(row, value) in self.of_input(place) {
+            for &(row, value) in self.entries_at(position) {
                 let start = row as usize * width;
                 add_scaled(sums, &by_row[start..start + width], value);
             }
@@ -137,7 +145,8 @@ impl InputGroups {
     }
 }
 
-widest! {
+multiversion! {
+    /// Adds `factor` times the values to the sums.
     fn add_scaled(sums: &mut [f32], values: &[f32], factor: f32) {
         for (sum, &value) in sums.iter_mut().zip(values) {
             *sum = factor.mul_add(value, *sum);
@@ -145,7 +154,7 @@ widest! {
     }
 }
 
-/// `out[column * stride + row] = values[row * columns + column]`; what fills `stride` up is zero.
+/// Computes `out[column * stride + row] = values[row * columns + column]`; the padding up to `stride` is zero.
 fn transpose(values: &[f32], rows: usize, columns: usize, stride: usize, out: &mut [f32]) {
     const TILE: usize = 32;
     out.par_chunks_mut(TILE * stride).enumerate().for_each(|(tile, out)| {
@@ -188,7 +197,10 @@ mod tests {
         let g = [1.0, 2.0, 4.0, 0.0, 10.0, 20.0, 40.0, 0.0];
         let mut gradient = Buffer::default();
         groups.backward(&g, 2, 4, &mut gradient, &mut Buffer::default());
-        assert_eq!((0..groups.distinct()).map(|place| groups.input(place)).collect::<Vec<_>>(), [0, 1, 3]);
+        assert_eq!(
+            (0..groups.distinct()).map(|position| groups.input(position)).collect::<Vec<_>>(),
+            [0, 1, 3]
+        );
         assert_eq!(&gradient[..], [8.0, 80.0, 0.5, 5.0, 3.0, 30.0]);
     }
 }

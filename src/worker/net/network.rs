@@ -1,40 +1,42 @@
-//! One training step's forward and backward pass, and the forward pass of prediction.
+//! The forward and backward pass of a training step, and the forward pass of prediction.
 
 use rayon::prelude::*;
 
-use super::activation::{DropoutDraw, Hidden};
+use super::activation::{DropoutDraw, HiddenLayer};
 use super::buffer::Buffer;
 use super::dense::sum_partials;
 use super::input::{BatchInputs, InputGroups};
 use super::weights::Weights;
-use crate::loss::fused::{Pass, ThresholdGradients, stride};
+use crate::loss::fused::{LossPass, ThresholdGradients, stride};
 use crate::loss::kernel::run_sums;
 use crate::loss::terms::LossValue;
 use pipe_ml::config::net::NetConfig;
 
-/// Memory that is used again from batch to batch.
+/// Memory that is reused from batch to batch.
 #[derive(Default)]
 pub struct Workspace {
-    hidden: Vec<Hidden>,
-    /// Logits, label-major.
+    hidden: Vec<HiddenLayer>,
+    /// The logits, label-major.
     z: Buffer,
-    /// Gradient by the logits.
+    /// The gradient by the logits.
     g: Buffer,
     partial: Buffer,
     scratch: Buffer,
-    /// Gradients by the outside of hidden layers.
-    back: Vec<Buffer>,
+    /// The gradients by the outputs of the hidden layers.
+    hidden_gradients: Vec<Buffer>,
     thresholds: ThresholdGradients<f32>,
 }
 
-/// Gradients of a step. The table's are those of the inputs that occur in the batch, in order.
+/// The gradients of a step.
 pub struct Gradients {
-    /// Every parameter but the table, whose place here is empty.
+    /// The gradients by every parameter but the table, which is empty here.
     pub rest: Weights,
+    /// The gradients by the table rows of the inputs that occur in the batch, in order.
     pub table: Buffer,
 }
 
 impl Gradients {
+    /// Returns gradients of the shape of `weights`, all zero.
     pub fn new(weights: &Weights) -> Self {
         let mut widths = weights.widths();
         widths[0] = 0;
@@ -42,14 +44,14 @@ impl Gradients {
     }
 }
 
-/// A step's draws; without them nothing is dropped.
+/// Seed and step of the dropout draws; `None` if nothing is dropped.
 pub type Dropout = Option<(u64, u64)>;
 
 impl Workspace {
     /// Computes the logits of a batch, label-major with [`stride`] values per label.
     pub fn forward(&mut self, config: &NetConfig, weights: &Weights, inputs: &BatchInputs, dropout: Dropout) {
         let stride = stride(inputs.rows());
-        self.hidden.resize_with(config.hidden.len(), Hidden::default);
+        self.hidden.resize_with(config.hidden.len(), HiddenLayer::default);
         self.z.resize(weights.labels() * stride);
         let Some(last) = weights.layers.last() else {
             inputs.forward(&weights.table, &weights.input_bias, stride, &mut self.z, &mut self.scratch);
@@ -64,32 +66,32 @@ impl Workspace {
                     &weights.table,
                     &weights.input_bias,
                     stride,
-                    &mut hidden.inside,
+                    &mut hidden.before,
                     &mut self.scratch,
                 ),
-                Some(below) => weights.layers[layer - 1].forward(&below.outside, stride, &mut hidden.inside),
+                Some(below) => weights.layers[layer - 1].forward(&below.after, stride, &mut hidden.before),
             }
             let draw = dropout.filter(|_| config.dropout > 0.0);
             let draw = draw.map(|(seed, step)| DropoutDraw { share: config.dropout, seed, step, layer });
             hidden.forward(config.activation, draw);
         }
-        let x = &self.hidden[config.hidden.len() - 1].outside;
+        let x = &self.hidden[config.hidden.len() - 1].after;
         last.forward(x, stride, &mut self.z);
     }
 
-    /// The logits of the last forward pass.
+    /// Returns the logits of the last forward pass.
     pub fn logits(&self) -> &[f32] {
         &self.z
     }
 
-    /// Loss and gradients of the batch whose logits were computed last.
+    /// Computes loss and gradients of the batch whose logits were computed last.
     pub fn backward(
         &mut self,
         config: &NetConfig,
         weights: &Weights,
         groups: &InputGroups,
         rows: usize,
-        pass: &Pass<f32>,
+        pass: &LossPass<f32>,
         gradients: &mut Gradients,
     ) -> LossValue {
         let stride = stride(rows);
@@ -103,7 +105,7 @@ impl Workspace {
         } else {
             let value = self.backward_output(weights, pass, rest, stride);
             self.backward_hidden(config, weights, rest, stride);
-            let g = &self.back[0];
+            let g = &self.hidden_gradients[0];
             run_sums(g, stride, &mut rest.input_bias);
             groups.backward(g, weights.width, stride, &mut gradients.table, &mut self.scratch);
             value
@@ -115,12 +117,12 @@ impl Workspace {
         value
     }
 
-    /// The loss, and back through the output layer: each block of labels goes from its logits to
-    /// its weights' gradient while it is in the cache.
+    /// Computes the loss and goes back through the output layer. Each block of labels goes from its logits to the
+    /// gradient of its weights while it is in the cache.
     fn backward_output(
         &mut self,
         weights: &Weights,
-        pass: &Pass<f32>,
+        pass: &LossPass<f32>,
         rest: &mut Weights,
         stride: usize,
     ) -> LossValue {
@@ -128,7 +130,7 @@ impl Workspace {
         let (layer, gradient) = (&weights.layers[last], &mut rest.layers[last]);
         let size = layer.block_outputs();
         let run = size * stride;
-        let x: &[f32] = &self.hidden[last].outside;
+        let x: &[f32] = &self.hidden[last].after;
         let z: &[f32] = &self.z;
 
         let rows = pass.rows(z);
@@ -139,9 +141,9 @@ impl Workspace {
             .enumerate()
             .map(|(block, ((z, g), gradients))| pass.block(block * size, z, g, &rows, gradients))
             .collect();
-        let back = pass.standardises().then(|| pass.way_back(&sums, &rows));
-        self.back.resize_with(weights.layers.len(), Buffer::default);
-        let x_gradient = &mut self.back[last];
+        let correction = pass.standardises().then(|| pass.standardisation_gradient(&sums, &rows));
+        self.hidden_gradients.resize_with(weights.layers.len(), Buffer::default);
+        let x_gradient = &mut self.hidden_gradients[last];
         x_gradient.resize(x.len());
         self.partial.resize(layer.outputs.div_ceil(size) * x.len());
         layer
@@ -150,8 +152,8 @@ impl Workspace {
             .zip(gradient.weight.par_chunks_mut(size * layer.inputs).zip(gradient.bias.par_chunks_mut(size)))
             .zip(self.partial.par_chunks_mut(x.len()))
             .for_each(|(((block, (z, g)), (weight, bias)), partial)| {
-                match &back {
-                    Some(back) => pass.finish_block(z, g, &rows, back, bias),
+                match &correction {
+                    Some(correction) => pass.finish_block(z, g, &rows, correction, bias),
                     None => pass.finish_plain_block(g, bias),
                 }
                 block.backward(x, g, stride, weight, partial);
@@ -160,12 +162,13 @@ impl Workspace {
         pass.value(&sums)
     }
 
+    /// Goes back through the hidden layers, from the last to the first.
     fn backward_hidden(&mut self, config: &NetConfig, weights: &Weights, rest: &mut Weights, stride: usize) {
         for layer in (0..self.hidden.len()).rev() {
-            let (below, from) = self.back.split_at_mut(layer);
+            let (below, from) = self.hidden_gradients.split_at_mut(layer);
             self.hidden[layer].backward(config.activation, &mut from[0]);
             if let Some(x_gradient) = below.last_mut() {
-                let x = &self.hidden[layer - 1].outside;
+                let x = &self.hidden[layer - 1].after;
                 x_gradient.resize(x.len());
                 let (layer, gradient) = (&weights.layers[layer - 1], &mut rest.layers[layer - 1]);
                 layer.backward(x, &from[0], stride, gradient, x_gradient, &mut self.partial);

@@ -1,39 +1,42 @@
-//! Every learnable number of a model, by name; the same shape holds gradients and moments.
+//! All learnable parameters of a model, by name. Gradients and moments have the same form.
 
 use super::buffer::Buffer;
 use pipe_ml::config::choice::{BiasInit, Init};
 use pipe_ml::config::method::Method;
 use pipe_ml::data::random::Streams;
 
-/// A layer whose input is dense: `outputs` x `inputs` weights, row-major.
+/// A layer with dense inputs: `outputs` x `inputs` weights, row-major.
 #[derive(Clone)]
-pub struct Dense {
+pub struct DenseLayer {
     pub outputs: usize,
     pub inputs: usize,
     pub weight: Buffer,
     pub bias: Buffer,
 }
 
+/// All learnable parameters of a model: the network, and alpha, beta, bias and lambda of eq. 1.
 #[derive(Clone)]
 pub struct Weights {
     pub inputs: usize,
-    /// Outputs of the input layer: the first hidden layer, or the labels of a linear model.
+    /// The number of outputs of the input layer: the first hidden layer, or the labels of a linear model.
     pub width: usize,
     /// The input layer, one row of `width` weights for each input.
     pub table: Buffer,
     pub input_bias: Buffer,
-    pub layers: Vec<Dense>,
+    pub layers: Vec<DenseLayer>,
     pub alpha: Buffer,
     pub beta: Buffer,
+    /// The bias of the thresholds.
     pub bias: Buffer,
+    /// One value, or one per label.
     pub lambda: Buffer,
 }
 
 impl Weights {
-    /// All zero. `widths` run from the inputs to the labels.
+    /// Returns parameters that are all zero. `widths` lists the width of each layer from the inputs to the labels.
     pub fn zeros(widths: &[usize], lambdas: usize) -> Self {
         let labels = widths[widths.len() - 1];
-        let layer = |pair: &[usize]| Dense {
+        let layer = |pair: &[usize]| DenseLayer {
             outputs: pair[1],
             inputs: pair[0],
             weight: Buffer::zeros(pair[0] * pair[1]),
@@ -52,59 +55,66 @@ impl Weights {
         }
     }
 
-    /// As PyTorch starts a `Linear`: weights and biases uniform within 1 / sqrt(inputs). The draws of
-    /// each part come from a stream of its own, so that variants of a method start alike.
+    /// Draws the initial parameters. Weights and biases are uniform within 1 / sqrt(inputs), as in PyTorch's `Linear`.
+    /// Each part draws from its own random stream, so that variants of a method start with the same weights.
     pub fn initial(method: &Method, features: usize, labels: usize) -> Self {
         let widths = method.net.widths(features, labels);
         let config = &method.threshold;
         let mut weights = Self::zeros(&widths, config.lambdas(labels));
-        let uniform = |buffer: &mut Buffer, inputs: usize, part: u64| {
+        let draw_uniform = |buffer: &mut Buffer, inputs: usize, part: u64| {
             let bound = 1.0 / (inputs.max(1) as f64).sqrt();
             let mut random = Streams::new("weights", method.seed).get(part);
-            buffer.iter_mut().for_each(|value| *value = ((2.0 * random.unit() - 1.0) * bound) as f32);
+            for value in buffer.iter_mut() {
+                *value = ((2.0 * random.unit() - 1.0) * bound) as f32;
+            }
         };
-        uniform(&mut weights.table, widths[0], 0);
-        uniform(&mut weights.input_bias, widths[0], 1);
+        draw_uniform(&mut weights.table, widths[0], 0);
+        draw_uniform(&mut weights.input_bias, widths[0], 1);
         for (number, layer) in weights.layers.iter_mut().enumerate() {
             let part = 2 + 2 * number as u64;
-            uniform(&mut layer.weight, layer.inputs, part);
-            uniform(&mut layer.bias, layer.inputs, part + 1);
+            draw_uniform(&mut layer.weight, layer.inputs, part);
+            draw_uniform(&mut layer.bias, layer.inputs, part + 1);
         }
         if let BiasInit::Constant(value) = method.net.output_bias {
             weights.output_bias_mut().fill(value as f32);
         }
-        let threshold = |buffer: &mut Buffer, init: Init, part: u64| match init {
+        let initialise = |buffer: &mut Buffer, init: Init, part: u64| match init {
             Init::Constant(value) => buffer.fill(value as f32),
             Init::Normal => {
                 let mut random = Streams::new("thresholds", method.seed).get(part);
-                buffer.iter_mut().for_each(|value| *value = random.normal() as f32);
+                for value in buffer.iter_mut() {
+                    *value = random.normal() as f32;
+                }
             }
         };
-        threshold(&mut weights.alpha, config.alpha_init, 0);
-        threshold(&mut weights.beta, config.beta_init, 1);
-        threshold(&mut weights.bias, config.bias_init, 2);
+        initialise(&mut weights.alpha, config.alpha_init, 0);
+        initialise(&mut weights.beta, config.beta_init, 1);
+        initialise(&mut weights.bias, config.bias_init, 2);
         let lambda = config.lambda_init;
         let raw = if config.lambda_sigmoid { (lambda / (1.0 - lambda)).ln() } else { lambda };
         weights.lambda.fill(raw as f32);
         weights
     }
 
-    /// From the inputs to the labels.
+    /// Returns the width of each layer, from the inputs to the labels.
     pub fn widths(&self) -> Vec<usize> {
         let mut widths = vec![self.inputs, self.width];
         widths.extend(self.layers.iter().map(|layer| layer.outputs));
         widths
     }
 
+    /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.alpha.len()
     }
 
+    /// Returns the bias of the output layer.
     pub fn output_bias_mut(&mut self) -> &mut Buffer {
         self.layers.last_mut().map_or(&mut self.input_bias, |layer| &mut layer.bias)
     }
 
-    /// Name, shape and values of every parameter, the input layer's table first.
+    /// Returns name, shape and values of every parameter, starting with the table of the input layer. The names are
+    /// those in saved models.
     pub fn named(&self) -> Vec<(String, Vec<usize>, &Buffer)> {
         let mut all = vec![
             ("input.weight".to_owned(), vec![self.inputs, self.width], &self.table),
@@ -126,7 +136,7 @@ impl Weights {
         all
     }
 
-    /// The buffers of [`Self::named`], in the same order.
+    /// Returns the buffers of [`Self::named`], in the same order.
     pub fn buffers_mut(&mut self) -> Vec<&mut Buffer> {
         let mut all = vec![&mut self.table, &mut self.input_bias];
         for layer in &mut self.layers {
@@ -144,7 +154,7 @@ mod tests {
     use pipe_ml::config::threshold::Variant;
 
     #[test]
-    fn the_number_of_parameters_is_what_the_configuration_says() {
+    fn the_number_of_parameters_agrees_with_the_configuration() {
         for preset in [Preset::Paper, Preset::Honest] {
             let method = preset.method();
             let count: usize = Weights::initial(&method, 300, 20).named().iter().map(|p| p.2.len()).sum();
@@ -153,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_of_a_method_start_alike_and_seeds_do_not() {
+    fn variants_of_a_method_start_with_the_same_weights_and_seeds_do_not() {
         let paper = Preset::Paper.method();
         let start = |method: &Method| Weights::initial(method, 50, 7).table.to_vec();
         let fixed = Method { variant: Variant::Static, ..paper.clone() };
@@ -162,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lambda_behind_a_sigmoid_starts_where_it_is_told() {
+    fn a_lambda_behind_a_sigmoid_starts_at_its_configured_value() {
         let mut method = Preset::Honest.method();
         method.threshold.lambda_init = 0.2;
         let raw = Weights::initial(&method, 5, 3).lambda[0];

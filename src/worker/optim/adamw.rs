@@ -1,9 +1,9 @@
-//! AdamW as PyTorch computes it: decoupled decay, then the moments, then the step.
+//! AdamW as PyTorch computes it: decoupled weight decay, then the moments, then the step.
 
-use crate::loss::widest::widest;
+use crate::loss::multiversion::multiversion;
 use pipe_ml::config::optimiser::OptimiserConfig;
 
-/// The constants of one step.
+/// The constants of one step of AdamW.
 #[derive(Debug, Clone, Copy)]
 pub struct AdamwStep {
     decay: f32,
@@ -14,12 +14,12 @@ pub struct AdamwStep {
     /// 1 / sqrt(1 - beta2^t).
     correction: f32,
     eps: f32,
-    /// On every gradient: clipping.
+    /// The factor on every gradient that clips it.
     scale: f32,
 }
 
 impl AdamwStep {
-    /// `step` counts from 1.
+    /// Computes the constants. `step` counts from 1.
     pub fn new(config: &OptimiserConfig, lr: f64, step: u64, scale: f64) -> Self {
         let t = step as i32;
         Self {
@@ -34,7 +34,7 @@ impl AdamwStep {
     }
 }
 
-widest! {
+multiversion! {
     /// Updates parameters and their two moments.
     pub fn adamw(step: AdamwStep, parameters: &mut [f32], gradient: &[f32], first: &mut [f32], second: &mut [f32]) {
         let (new1, new2) = (1.0 - step.beta1, 1.0 - step.beta2);
@@ -48,8 +48,8 @@ widest! {
     }
 }
 
-widest! {
-    /// The same for parameters whose gradient is zero.
+multiversion! {
+    /// Updates parameters whose gradient is zero, and their two moments.
     pub fn adamw_without_gradient(step: AdamwStep, parameters: &mut [f32], first: &mut [f32], second: &mut [f32]) {
         for ((p, m), v) in parameters.iter_mut().zip(first).zip(second) {
             *m *= step.beta1;
@@ -60,8 +60,8 @@ widest! {
     }
 }
 
-widest! {
-    /// Plain gradient descent with decoupled decay.
+multiversion! {
+    /// Takes a step of plain gradient descent with decoupled weight decay.
     pub fn descend(decay: f32, rate: f32, parameters: &mut [f32], gradient: &[f32]) {
         for (p, &g) in parameters.iter_mut().zip(gradient) {
             *p = p.mul_add(decay, -(rate * g));

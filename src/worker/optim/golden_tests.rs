@@ -1,12 +1,12 @@
-//! Whole steps, from sparse rows to updated parameters, against the golden vectors.
+//! Tests of whole steps, from sparse rows to updated parameters, against golden vectors from PyTorch.
 
 use serde_json::Value;
 
-use super::optimiser::Optimiser;
-use crate::engine::State;
+use super::optimiser::CpuOptimiser;
+use crate::engine::EngineState;
 use crate::golden::{assert_close, flat, matrix, read, sparse, vector};
-use crate::loss::fused::Pass;
-use crate::loss::terms::{LossTerms, ThresholdTerms, Thresholds};
+use crate::loss::fused::LossPass;
+use crate::loss::terms::{LossTerms, ThresholdParameters, ThresholdTerms};
 use crate::net::buffer::Buffer;
 use crate::net::features::FeatureMap;
 use crate::net::input::{BatchInputs, InputGroups};
@@ -31,7 +31,7 @@ fn transposed(values: &[f64], columns: usize) -> Vec<f64> {
     (0..values.len()).map(|i| values[i % rows * columns + i / rows]).collect()
 }
 
-/// Our name, the golden name, whether it lies transposed.
+/// Our name, the name in the golden file, and whether the golden values are transposed.
 const PARAMETERS: [(&str, &str, bool); 8] = [
     ("input.weight", "Win", true),
     ("input.bias", "bin", false),
@@ -43,11 +43,11 @@ const PARAMETERS: [(&str, &str, bool); 8] = [
     ("threshold.lambda", "lam", false),
 ];
 
-fn golden_values(values: &Value, name: &str, turn: bool) -> Vec<f64> {
+fn golden_values(values: &Value, name: &str, transpose: bool) -> Vec<f64> {
     let value = &values[name];
     match value.as_array() {
         None => vec![value.as_f64().unwrap()],
-        Some(rows) if rows[0].is_array() && turn => transposed(&flat(value), INPUTS),
+        Some(rows) if rows[0].is_array() && transpose => transposed(&flat(value), INPUTS),
         Some(rows) if rows[0].is_array() => flat(value),
         Some(_) => vector(value),
     }
@@ -63,15 +63,15 @@ fn inputs(golden: &Value) -> (BatchInputs, Weights) {
     };
     let batch = BatchInputs::new(&FeatureMap::All { features: INPUTS }, &features, &[0, 1, 2, 3, 4, 5]);
     let mut weights = Weights::zeros(&[INPUTS, HIDDEN, LABELS], 1);
-    for (buffer, (_, name, turn)) in weights.buffers_mut().into_iter().zip(PARAMETERS) {
-        let values = golden_values(golden, name, turn);
+    for (buffer, (_, name, transpose)) in weights.buffers_mut().into_iter().zip(PARAMETERS) {
+        let values = golden_values(golden, name, transpose);
         *buffer = Buffer::from_values(values.iter().map(|&value| value as f32));
     }
     (batch, weights)
 }
 
 fn check(what: &str, weights: &Weights, golden: &Value, gradient: Option<&[f32]>) {
-    for ((name, _, buffer), (ours, theirs, turn)) in weights.named().into_iter().zip(PARAMETERS) {
+    for ((name, _, buffer), (ours, theirs, transpose)) in weights.named().into_iter().zip(PARAMETERS) {
         assert_eq!(name, ours);
         if golden[theirs].is_null() {
             continue;
@@ -81,7 +81,7 @@ fn check(what: &str, weights: &Weights, golden: &Value, gradient: Option<&[f32]>
             _ => buffer,
         };
         let values: Vec<f64> = buffer.iter().map(|&value| value.into()).collect();
-        assert_close(&format!("{what}: {name}"), &values, &golden_values(golden, theirs, turn), 1e-5);
+        assert_close(&format!("{what}: {name}"), &values, &golden_values(golden, theirs, transpose), 1e-5);
     }
 }
 
@@ -111,21 +111,21 @@ fn run_golden(number: usize, kind: OptimiserKind) {
     let signals = BatchSignals::new(LABELS, &y, &propagate(&y, LABELS, false, 1e-8), 1e-8);
     let terms = LossTerms::new(&loss, &[run["pos_weight"].as_f64().unwrap(); LABELS]);
     let thresholds = ThresholdTerms::new(variant, &threshold, &vector(&golden["inputs"]["IDF"]));
-    let optimiser = Optimiser::new(config.clone());
-    let mut state = State::new(weights, config.kind);
+    let optimiser = CpuOptimiser::new(config.clone());
+    let mut state = EngineState::new(weights, config.kind);
     let mut workspace = Workspace::default();
     let mut gradients = Gradients::new(&state.weights);
     for (t, step) in run["steps"].as_array().unwrap().iter().enumerate() {
         let what = format!("run {number}, step {t}");
         let weights = &state.weights;
         workspace.forward(&net, weights, &batch, None);
-        let parameters = Thresholds {
+        let parameters = ThresholdParameters {
             alpha: &weights.alpha,
             beta: &weights.beta,
             bias: &weights.bias,
             lambda: &weights.lambda,
         };
-        let pass = Pass::new(&terms, &thresholds, parameters, &signals, 6);
+        let pass = LossPass::new(&terms, &thresholds, parameters, &signals, 6);
         let value = workspace.backward(&net, weights, &groups, 6, &pass, &mut gradients);
         assert_close(&what, &[value.total], &[step["loss"].as_f64().unwrap()], 1e-5);
         if step["grads"].is_object() {
@@ -140,10 +140,14 @@ fn run_golden(number: usize, kind: OptimiserKind) {
 
 #[test]
 fn three_steps_of_exact_adamw_match_pytorch() {
-    (0..4).for_each(|number| run_golden(number, OptimiserKind::Adamw));
+    for number in 0..4 {
+        run_golden(number, OptimiserKind::Adamw);
+    }
 }
 
 #[test]
-fn where_every_input_occurs_lazy_adamw_is_exact_adamw() {
-    (0..4).for_each(|number| run_golden(number, OptimiserKind::LazyAdamw));
+fn if_every_input_occurs_lazy_adamw_equals_exact_adamw() {
+    for number in 0..4 {
+        run_golden(number, OptimiserKind::LazyAdamw);
+    }
 }

@@ -1,4 +1,7 @@
-//! Optimisers over the parameters on the CPU.
+//! Optimisers of the CPU engine.
+//!
+//! They are written by hand because they work on the engine's own memory and because `lazy-adamw` updates only the
+//! rows of the input layer that occur in a batch; see [`crate::engine::cpu`] for the measurements.
 
 pub mod adamw;
 pub mod optimiser;

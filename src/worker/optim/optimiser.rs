@@ -1,37 +1,38 @@
-//! One optimiser step over all parameters: exact AdamW, AdamW with a lazy input layer, or SGD.
+//! An optimiser step over all parameters: exact AdamW, AdamW with a lazy input layer, or SGD.
 
 use rayon::prelude::*;
 
 use super::adamw::{AdamwStep, adamw, adamw_without_gradient, descend};
-use crate::engine::State;
+use crate::engine::EngineState;
 use crate::net::buffer::Buffer;
 use crate::net::input::InputGroups;
 use crate::net::network::Gradients;
 use crate::net::weights::Weights;
 use pipe_ml::config::optimiser::{OptimiserConfig, OptimiserKind};
 
-/// Numbers that one task updates.
+/// How many parameters one task updates.
 const CHUNK: usize = 1 << 14;
-/// Rows of the table that one task updates.
+/// How many rows of the table one task updates.
 const ROWS: usize = 128;
 
-/// What an optimiser does; what it remembers is in the [`State`].
+/// An optimiser. Its moments are in the [`EngineState`].
 #[derive(Clone)]
-pub struct Optimiser {
+pub struct CpuOptimiser {
     config: OptimiserConfig,
 }
 
-impl Optimiser {
+impl CpuOptimiser {
+    /// Returns an optimiser with a configuration.
     pub fn new(config: OptimiserConfig) -> Self {
         Self { config }
     }
 
-    /// One step. Parameters of thresholds that do not learn are left alone, as PyTorch leaves
-    /// parameters without a gradient: no step, no decay.
+    /// Takes one step. Threshold parameters that do not learn are not changed, not even by weight decay, as PyTorch
+    /// does with parameters that have no gradient.
     pub fn step(
         &self,
         lr: f64,
-        state: &mut State,
+        state: &mut EngineState,
         gradients: &Gradients,
         inputs: &InputGroups,
         thresholds_learn: bool,
@@ -46,7 +47,7 @@ impl Optimiser {
         };
         let step = AdamwStep::new(&self.config, lr, state.steps, scale);
         let (first, second) = &mut **moments;
-        let table = Table {
+        let table = InputTable {
             width: weights.width,
             parameters: &mut weights.table,
             first: &mut first.table,
@@ -67,7 +68,7 @@ impl Optimiser {
         }
     }
 
-    /// What brings the norm of all gradients down to the limit.
+    /// Returns the factor that reduces the norm of all gradients to the limit.
     fn clip_scale(&self, gradients: &Gradients, thresholds_learn: bool) -> f64 {
         let Some(limit) = self.config.clip.value() else { return 1.0 };
         let mut parts = gradients.rest.named();
@@ -78,13 +79,15 @@ impl Optimiser {
     }
 }
 
-/// In chunks and in order: the same for any number of threads.
+/// Returns the sum of the squares. The chunks are added in order, so that the bits do not depend on the number of
+/// threads.
 fn sum_of_squares(values: &[f32]) -> f64 {
     let square = |chunk: &[f32]| chunk.iter().map(|&value| f64::from(value).powi(2)).sum::<f64>();
     let parts: Vec<f64> = values.par_chunks(CHUNK).map(square).collect();
     parts.iter().sum()
 }
 
+/// Takes a step of plain gradient descent for the first `learning` parameters.
 fn descend_all(
     decay: f32,
     rate: f32,
@@ -95,7 +98,11 @@ fn descend_all(
 ) {
     let width = weights.width;
     if decay != 1.0 {
-        weights.table.par_chunks_mut(CHUNK).for_each(|chunk| chunk.iter_mut().for_each(|p| *p *= decay));
+        weights.table.par_chunks_mut(CHUNK).for_each(|chunk| {
+            for parameter in chunk {
+                *parameter *= decay;
+            }
+        });
     }
     rows_of(&mut weights.table, width, inputs).zip(gradients.table.par_chunks(width)).for_each(|(row, g)| {
         descend(1.0, rate, row, g);
@@ -107,8 +114,8 @@ fn descend_all(
     }
 }
 
-/// The input layer's table with all that its step needs.
-struct Table<'a> {
+/// The table of the input layer, with its moments and its gradient.
+struct InputTable<'a> {
     width: usize,
     parameters: &'a mut Buffer,
     first: &'a mut Buffer,
@@ -117,8 +124,8 @@ struct Table<'a> {
     inputs: &'a InputGroups,
 }
 
-impl Table<'_> {
-    /// Only the rows of inputs that occur.
+impl InputTable<'_> {
+    /// Updates only the rows of the inputs that occur.
     fn step_lazily(self, step: AdamwStep) {
         let parameters = rows_of(self.parameters, self.width, self.inputs);
         let first = rows_of(self.first, self.width, self.inputs);
@@ -129,7 +136,7 @@ impl Table<'_> {
         });
     }
 
-    /// Every row; those of inputs that do not occur have a gradient of zero.
+    /// Updates every row; rows of inputs that do not occur have a gradient of zero.
     fn step_exactly(self, step: AdamwStep) {
         let (width, inputs, gradient) = (self.width, self.inputs, self.gradient);
         let parameters = self.parameters.par_chunks_mut(ROWS * width);
@@ -141,11 +148,11 @@ impl Table<'_> {
                 let span = from * width..to * width;
                 adamw_without_gradient(step, &mut p[span.clone()], &mut m[span.clone()], &mut v[span]);
             };
-            for place in inputs.places(start, start + rows) {
-                let row = inputs.input(place) as usize - start;
+            for position in inputs.positions(start, start + rows) {
+                let row = inputs.input(position) as usize - start;
                 idle(next, row, p, m, v);
                 let span = row * width..(row + 1) * width;
-                let g = &gradient[place * width..(place + 1) * width];
+                let g = &gradient[position * width..(position + 1) * width];
                 adamw(step, &mut p[span.clone()], g, &mut m[span.clone()], &mut v[span]);
                 next = row + 1;
             }
@@ -154,7 +161,7 @@ impl Table<'_> {
     }
 }
 
-/// The rows of inputs that occur, in order, each of them once.
+/// Returns the rows of the inputs that occur, in order, each once.
 fn rows_of<'a>(
     table: &'a mut [f32],
     width: usize,
@@ -162,8 +169,8 @@ fn rows_of<'a>(
 ) -> impl IndexedParallelIterator<Item = &'a mut [f32]> {
     let mut rows = Vec::with_capacity(inputs.distinct());
     let (mut left, mut at) = (table, 0);
-    for place in 0..inputs.distinct() {
-        let row = inputs.input(place) as usize;
+    for position in 0..inputs.distinct() {
+        let row = inputs.input(position) as usize;
         let (_, from) = left.split_at_mut((row - at) * width);
         let (found, after) = from.split_at_mut(width);
         rows.push(found);

@@ -1,4 +1,4 @@
-//! A model of fitted parts: their scores, fused where there are several, and cut.
+//! A composite model as a [`System`]: scores of its fitted parts, fused if there are several, compared with cuts.
 
 use std::path::Path;
 
@@ -13,43 +13,48 @@ use pipe_ml::score::{Made, Scale};
 use pipe_ml::threshold::cuts::{Cuts, Decision};
 use rayon::prelude::*;
 
-use super::{Asked, Block, Settings, System, Take, Thresholds};
+use super::{Block, BlockSink, ExplainRequest, System, SystemSettings, Thresholds};
 use crate::engine::pool::pool;
 use crate::fit::cross_fit::rows_at_once;
 use crate::fit::{self, Scorer};
 
-pub struct Fused {
+/// A composite model that is ready to predict.
+pub(super) struct CompositeSystem {
+    /// The contents of `model.json`.
     pub(super) card: Composite,
     pub(super) scorers: Vec<Box<dyn Scorer>>,
-    /// Those that the model was fitted on: for explanations only.
+    /// The labels of the rows that the model was fitted on. Only explanations read them.
     pub(super) train_labels: Option<Csr>,
     pool: rayon::ThreadPool,
 }
 
-/// Scores of some rows by each part, as they enter the sum.
+/// The scores of some rows by each part, as they enter the fusion.
 pub(super) struct PartScores {
+    /// One row-major table per part.
     pub tables: Vec<Vec<f32>>,
-    /// The candidates of each row; `None` where the part keeps all labels.
+    /// For each part, the candidates of each row; `None` if the part keeps all labels.
     pub kept: Vec<Option<Vec<Vec<u32>>>>,
 }
 
-/// Scores of some rows, and which labels of each may be predicted: `None` for all.
-pub(super) struct Scored {
+/// The fused scores of some rows.
+pub(super) struct FusedScores {
     pub scores: Vec<f32>,
+    /// The labels of each row that may be predicted; `None` if all may be.
     pub candidates: Option<Vec<Vec<u32>>>,
 }
 
-impl Fused {
-    pub fn open(directory: &Path, settings: Settings) -> Result<Self> {
+impl CompositeSystem {
+    /// Opens a composite model and all of its parts.
+    pub(super) fn open(directory: &Path, settings: SystemSettings) -> Result<Self> {
         let card = Composite::load(directory)?;
-        let open = |part: &pipe_ml::composite::Part| {
-            let place = directory.join(&part.directory);
-            let scorer = fit::load(&part.model, &place, settings.device, settings.threads)?;
+        let load_part = |part: &pipe_ml::composite::Part| {
+            let path = directory.join(&part.directory);
+            let scorer = fit::load(&part.model, &path, settings.device, settings.threads)?;
             let size = (scorer.features(), scorer.labels());
             ensure!(
                 size == (card.features, card.labels),
-                "{}: it is of {} features and {} labels, its model of {} and {}",
-                place.display(),
+                "{}: this part has {} features and {} labels, but its model has {} and {}",
+                path.display(),
                 size.0,
                 size.1,
                 card.features,
@@ -57,28 +62,31 @@ impl Fused {
             );
             Ok(scorer)
         };
-        let scorers = card.parts.iter().map(open).collect::<Result<_>>()?;
-        let fits =
+        let scorers = card.parts.iter().map(load_part).collect::<Result<_>>()?;
+        let same_row_count =
             |labels: &Csr| card.fusion.as_ref().is_none_or(|fusion| fusion.rows == labels.rows() as u64);
-        let train_labels = settings.train.map(|part| part.labels).filter(fits);
+        let train_labels = settings.train.map(|part| part.labels).filter(same_row_count);
         Ok(Self { scorers, card, train_labels, pool: pool(settings.threads)? })
     }
 
+    /// Returns an error if the rows do not have the features that the model was fitted on.
     pub(super) fn check(&self, rows: Unlabelled) -> Result<()> {
         let (model, data) = (self.card.features, rows.features.cols);
         ensure!(
             model == data,
-            "the model knows {model} features, the rows have {data}: they are not of the same data set"
+            "the model was fitted on {model} features, but the rows have {data}: they are not from the same data set"
         );
         Ok(())
     }
 
-    fn score(&mut self, rows: Unlabelled) -> Result<Scored> {
-        let parts = self.parts(rows)?;
-        Ok(self.joined(parts))
+    /// Scores rows and fuses the scores.
+    fn score(&mut self, rows: Unlabelled) -> Result<FusedScores> {
+        let parts = self.part_scores(rows)?;
+        Ok(self.fuse(parts))
     }
 
-    pub(super) fn parts(&mut self, rows: Unlabelled) -> Result<PartScores> {
+    /// Scores the rows by each part, and reduces each part's scores to its candidates.
+    pub(super) fn part_scores(&mut self, rows: Unlabelled) -> Result<PartScores> {
         let labels = self.card.labels;
         let mut tables: Vec<Vec<f32>> = Vec::new();
         let mut kept: Vec<Option<Vec<Vec<u32>>>> = Vec::new();
@@ -89,7 +97,7 @@ impl Fused {
             kept.push(candidates.map(|candidates| {
                 self.pool.install(|| {
                     let rows = scores.par_chunks_mut(labels);
-                    rows.map(|row| only(candidates, part.rest, row)).collect()
+                    rows.map(|row| keep_candidates(candidates, part.rest, row)).collect()
                 })
             }));
             tables.push(scores);
@@ -97,24 +105,25 @@ impl Fused {
         Ok(PartScores { tables, kept })
     }
 
-    pub(super) fn joined(&self, parts: PartScores) -> Scored {
+    /// Fuses the scores of the parts; a single part keeps its scores.
+    pub(super) fn fuse(&self, parts: PartScores) -> FusedScores {
         let (labels, PartScores { mut tables, kept }) = (self.card.labels, parts);
         let entries = tables[0].len();
         let candidates = kept.iter().any(Option::is_some).then(|| union(&kept, entries / labels));
         let scores = match &self.card.fusion {
             None => tables.swap_remove(0),
             Some(fusion) => self.pool.install(|| {
-                let place = |at: usize| {
+                let fused_score = |at: usize| {
                     let scores = tables.iter().map(|table| table[at]);
                     fusion.score((at % labels) as u32, scores)
                 };
-                (0..entries).into_par_iter().map(place).collect()
+                (0..entries).into_par_iter().map(fused_score).collect()
             }),
         };
-        Scored { scores, candidates }
+        FusedScores { scores, candidates }
     }
 
-    /// Everything of a block but the predictions.
+    /// Returns a block with scores, probabilities and thresholds, and no predictions yet.
     pub(super) fn block(&self, first: usize, scores: Vec<f32>) -> Block {
         let labels = self.card.labels;
         let probabilities = match self.card.scale() {
@@ -122,7 +131,7 @@ impl Fused {
             Scale::Response | Scale::Share => Vec::new(),
         };
         let thresholds = match self.card.cuts.as_ref().map(Cuts::decision) {
-            None => Thresholds::PerLabel(vec![self.plain_cut(); labels]),
+            None => Thresholds::PerLabel(vec![self.default_cut(); labels]),
             Some(Decision::PerLabel { cuts }) => {
                 Thresholds::PerLabel(cuts.iter().map(|cut| cut.unwrap_or(f32::INFINITY)).collect())
             }
@@ -132,16 +141,17 @@ impl Fused {
         Block { first, rows, labels, scores, probabilities, predicted: Vec::new(), thresholds }
     }
 
-    /// Where a model without cuts is cut.
-    fn plain_cut(&self) -> f32 {
+    /// Returns the cut of a model that has no fitted cuts.
+    fn default_cut(&self) -> f32 {
         if self.card.scale() == Scale::LogOdds { 0.0 } else { 0.5 }
     }
 
-    pub(super) fn predicted(&self, scored: &Scored) -> Result<Vec<Vec<u32>>> {
-        let (labels, cuts, cut) = (self.card.labels, &self.card.cuts, self.plain_cut());
+    /// Returns the predicted labels of each row.
+    pub(super) fn predicted(&self, scored: &FusedScores) -> Result<Vec<Vec<u32>>> {
+        let (labels, cuts, cut) = (self.card.labels, &self.card.cuts, self.default_cut());
         let rows = scored.scores.par_chunks(labels).enumerate();
         let decide = |(row, scores): (usize, &[f32])| -> Result<Vec<u32>> {
-            let masked = scored.candidates.as_ref().map(|candidates| masked(scores, &candidates[row]));
+            let masked = scored.candidates.as_ref().map(|candidates| mask_others(scores, &candidates[row]));
             let scores = masked.as_deref().unwrap_or(scores);
             match cuts {
                 Some(cuts) => Ok(cuts.predict_row(scores)?),
@@ -151,8 +161,9 @@ impl Fused {
         self.pool.install(|| rows.map(decide).collect())
     }
 
-    /// For a rule that decides about all rows together: the scores wait in a file until all are there.
-    fn decide_together(&mut self, cuts: &Cuts, rows: Unlabelled, take: Take) -> Result<()> {
+    /// Decides by a rule that looks at all rows together. The scores wait in a temporary file until all rows
+    /// are scored.
+    fn decide_together(&mut self, cuts: &Cuts, rows: Unlabelled, take: BlockSink) -> Result<()> {
         let labels = self.card.labels;
         let (waiting, whole) = (tempfile::tempdir()?, tempfile::tempdir()?);
         let purpose =
@@ -179,7 +190,9 @@ impl Fused {
         for first in (0..rows.rows.len()).step_by(size) {
             let end = rows.rows.len().min(first + size);
             let mut scores = vec![0f32; (end - first) * labels];
-            scores.chunks_exact_mut(labels).zip(first..).for_each(|(into, row)| all.read_row(row, into));
+            for (into, row) in scores.chunks_exact_mut(labels).zip(first..) {
+                all.read_row(row, into);
+            }
             let mut block = self.block(first, scores);
             block.predicted = (first..end).map(|row| predicted.row(row).to_vec()).collect();
             take(&block)?;
@@ -188,33 +201,39 @@ impl Fused {
     }
 }
 
-/// Leaves a row its candidates, which are returned; the others count as `rest`.
-fn only(candidates: Candidates, rest: f32, row: &mut [f32]) -> Vec<u32> {
+/// Keeps the scores of a row's candidates, sets all others to `rest`, and returns the candidates.
+fn keep_candidates(candidates: Candidates, rest: f32, row: &mut [f32]) -> Vec<u32> {
     let mut chosen = Vec::new();
     candidates.of(row, &mut chosen);
     let values: Vec<f32> = chosen.iter().map(|&label| row[label as usize]).collect();
     row.fill(rest);
-    chosen.iter().zip(values).for_each(|(&label, value)| row[label as usize] = value);
+    for (&label, value) in chosen.iter().zip(values) {
+        row[label as usize] = value;
+    }
     chosen
 }
 
+/// Returns the labels of each row that are a candidate of at least one part.
 fn union(kept: &[Option<Vec<Vec<u32>>>], rows: usize) -> Vec<Vec<u32>> {
-    let row = |row: usize| {
+    let row_union = |row: usize| {
         let mut labels: Vec<u32> = kept.iter().flatten().flat_map(|kept| &kept[row]).copied().collect();
         labels.sort_unstable();
         labels.dedup();
         labels
     };
-    (0..rows).map(row).collect()
+    (0..rows).map(row_union).collect()
 }
 
-fn masked(scores: &[f32], candidates: &[u32]) -> Vec<f32> {
+/// Returns the scores with minus infinity for every label that is not a candidate.
+fn mask_others(scores: &[f32], candidates: &[u32]) -> Vec<f32> {
     let mut masked = vec![f32::NEG_INFINITY; scores.len()];
-    candidates.iter().for_each(|&label| masked[label as usize] = scores[label as usize]);
+    for &label in candidates {
+        masked[label as usize] = scores[label as usize];
+    }
     masked
 }
 
-impl System for Fused {
+impl System for CompositeSystem {
     fn features(&self) -> usize {
         self.card.features
     }
@@ -223,7 +242,7 @@ impl System for Fused {
         self.card.labels
     }
 
-    fn decide(&mut self, rows: Unlabelled, take: Take) -> Result<()> {
+    fn decide(&mut self, rows: Unlabelled, take: BlockSink) -> Result<()> {
         self.check(rows)?;
         if let Some(cuts) = self.card.cuts.clone()
             && matches!(cuts.decision(), Decision::Shares { .. })
@@ -239,7 +258,8 @@ impl System for Fused {
         }
         Ok(())
     }
-    fn explain(&mut self, rows: Unlabelled, asked: &Asked) -> Result<Explanation> {
-        self.explained(rows, asked)
+
+    fn explain(&mut self, rows: Unlabelled, request: &ExplainRequest) -> Result<Explanation> {
+        self.explained(rows, request)
     }
 }

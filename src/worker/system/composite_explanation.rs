@@ -1,5 +1,7 @@
-//! Why a model of fitted parts decided as it did. The rows are scored in the same chunk as for a prediction, so that
-//! the numbers are its numbers to the bit.
+//! Explanations of the decisions of a composite model.
+//!
+//! Rows are scored in the same chunks as for a prediction, so that the explained values are those of the prediction
+//! to the bit.
 
 use anyhow::Result;
 use pipe_ml::data::examples::Unlabelled;
@@ -8,77 +10,86 @@ use pipe_ml::explanation::{Evidence, Explanation, LabelExplanation, Subject};
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::threshold::cuts::{Cuts, Decision};
 
-use super::composite::{Fused, Scored};
-use super::telling::most_telling;
-use super::{Asked, Block, System};
+use super::composite::{CompositeSystem, FusedScores};
+use super::explained_labels::labels_to_explain;
+use super::{Block, ExplainRequest, System};
 use crate::fit::cross_fit::rows_at_once;
 
-/// One row: the scores of each part as they enter the sum, and what the parts leave of them.
-struct Row {
+/// The scores of one row by each part, and the labels that may be predicted for it.
+struct ExplainedRow {
+    /// The scores by each part, as they enter the fusion.
     scores: Vec<Vec<f32>>,
-    /// The candidates of each part; `None` where every label is one.
+    /// The candidates of each part; `None` if every label is one.
     kept: Vec<Option<Vec<u32>>>,
-    /// Those of all parts together.
+    /// The candidates of all parts together; `None` if every label is one.
     candidates: Option<Vec<u32>>,
     /// How many rows are decided about together.
-    together: usize,
+    rows_together: usize,
 }
 
-impl Row {
+impl ExplainedRow {
     fn may_be_predicted(&self, label: u32) -> bool {
         self.candidates.as_ref().is_none_or(|labels| labels.binary_search(&label).is_ok())
     }
 }
 
-impl Fused {
-    pub(super) fn explained(&mut self, rows: Unlabelled, asked: &Asked) -> Result<Explanation> {
+impl CompositeSystem {
+    /// Explains the decisions about the requested row.
+    pub(super) fn explained(&mut self, rows: Unlabelled, request: &ExplainRequest) -> Result<Explanation> {
         self.check(rows)?;
         let size = rows_at_once(self.card.labels);
-        let first = asked.row / size * size;
+        let first = request.row / size * size;
         let chunk = &rows.rows[first..rows.rows.len().min(first + size)];
-        let (row, block) = self.decided(rows, chunk, asked.row - first, asked.row)?;
-        let labels = match asked.label {
+        let (row, block) = self.decided(rows, chunk, request.row - first, request.row)?;
+        let labels = match request.label {
             Some(label) => vec![label],
-            None => most_telling(&self.ranking(&row, &block), &block.predicted[0]),
+            None => labels_to_explain(&self.ranking(&row, &block), &block.predicted[0]),
         };
-        let place = chunk[asked.row - first] as usize;
-        let explain = |label| {
-            let mut explained = self.label(&row, &block, label, asked);
+        let data_row = chunk[request.row - first] as usize;
+        let explain_label = |label| {
+            let mut explained = self.explained_label(&row, &block, label, request);
             self.add_evidence(&mut explained, &row, |part| {
-                self.scorers[part].evidence(rows.features, place, label)
+                self.scorers[part].evidence(rows.features, data_row, label)
             });
             explained
         };
         Ok(Explanation {
-            row: asked.row,
+            row: request.row,
             protocol: Protocol::Honest,
-            model: model_words(&self.card, asked.rule.as_ref()),
+            model: model_words(&self.card, request.rule.as_ref()),
             signal: signal_words(&self.card).to_owned(),
-            labels: labels.into_iter().map(explain).collect(),
+            labels: labels.into_iter().map(explain_label).collect(),
         })
     }
 
-    /// The row at `at` of a chunk, `number` among all, and what is decided about it.
-    fn decided(&mut self, rows: Unlabelled, chunk: &[u32], at: usize, number: usize) -> Result<(Row, Block)> {
+    /// Returns the row at index `at` of a chunk, which is row `number` of all, and the decision about it.
+    fn decided(
+        &mut self,
+        rows: Unlabelled,
+        chunk: &[u32],
+        at: usize,
+        number: usize,
+    ) -> Result<(ExplainedRow, Block)> {
         let labels = self.card.labels;
-        let parts = self.parts(Unlabelled { features: rows.features, rows: chunk })?;
+        let parts = self.part_scores(Unlabelled { features: rows.features, rows: chunk })?;
         let span = at * labels..(at + 1) * labels;
         let own_scores = parts.tables.iter().map(|table| table[span.clone()].to_vec()).collect();
         let kept = parts.kept.iter().map(|kept| kept.as_ref().map(|kept| kept[at].clone())).collect();
-        let all = self.joined(parts);
+        let all = self.fuse(parts);
         let scores = all.scores[span].to_vec();
         let candidates = all.candidates.map(|candidates| candidates[at].clone());
         let predicted = match self.card.cuts.as_ref().map(Cuts::decision) {
             Some(Decision::Shares { .. }) => self.predicted_among_all(rows, number)?,
             _ => {
                 let candidates = candidates.clone().map(|own| vec![own]);
-                self.predicted(&Scored { scores: scores.clone(), candidates })?.concat()
+                self.predicted(&FusedScores { scores: scores.clone(), candidates })?.concat()
             }
         };
         let block = Block { predicted: vec![predicted], ..self.block(number, scores) };
-        Ok((Row { scores: own_scores, kept, candidates, together: rows.rows.len() }, block))
+        Ok((ExplainedRow { scores: own_scores, kept, candidates, rows_together: rows.rows.len() }, block))
     }
 
+    /// Returns the predicted labels of a row under a rule that decides about all rows together.
     fn predicted_among_all(&mut self, rows: Unlabelled, number: usize) -> Result<Vec<u32>> {
         let mut predicted = Vec::new();
         self.decide(rows, &mut |block| {
@@ -90,8 +101,9 @@ impl Fused {
         Ok(predicted)
     }
 
-    /// By how much each label exceeds its cut, or its score where the rule has no cuts.
-    fn ranking(&self, row: &Row, block: &Block) -> Vec<f32> {
+    /// Returns by how much each label exceeds its cut, or its score if the rule has no cuts. A label that cannot be
+    /// predicted gets minus infinity.
+    fn ranking(&self, row: &ExplainedRow, block: &Block) -> Vec<f32> {
         let mut ranking: Vec<f32> = match block.margins(0) {
             Some(margins) => margins.collect(),
             None => block.row_scores(0).to_vec(),
@@ -109,7 +121,14 @@ impl Fused {
         ranking
     }
 
-    fn label(&self, row: &Row, block: &Block, label: u32, asked: &Asked) -> LabelExplanation {
+    /// Explains one label of a row, without the evidence of the parts.
+    fn explained_label(
+        &self,
+        row: &ExplainedRow,
+        block: &Block,
+        label: u32,
+        request: &ExplainRequest,
+    ) -> LabelExplanation {
         let at = label as usize;
         let decided = Decided {
             label,
@@ -119,17 +138,17 @@ impl Fused {
             predicted: block.predicted[0].binary_search(&label).is_ok(),
         };
         let scores: Vec<f32> = row.scores.iter().map(|scores| scores[at]).collect();
-        let rule = asked.rule.as_ref();
+        let rule = request.rule.as_ref();
         let mut explained = composite::explain(&self.card, rule, self.frequency(label), &scores, decided);
         if !row.may_be_predicted(label) {
-            let note = "it is a candidate of no part in this row, so it is not predicted whatever it scores";
+            let note = "no part has it as a candidate in this row, so it is not predicted whatever its score";
             explained.notes.push(note.to_owned());
         }
-        explained.notes.extend(self.standing(row, block, label));
+        explained.notes.extend(self.rule_note(row, block, label));
         explained
     }
 
-    /// How many training rows have the label, where that is known.
+    /// Returns the number of training rows that have the label, if it is known.
     fn frequency(&self, label: u32) -> Option<u64> {
         match (&self.card.fusion, &self.train_labels) {
             (Some(fusion), _) => Some(fusion.counts[label as usize]),
@@ -140,8 +159,8 @@ impl Fused {
         }
     }
 
-    /// Where a label stands under a rule that is not a cut per label.
-    fn standing(&self, row: &Row, block: &Block, label: u32) -> Option<String> {
+    /// Describes how a label fares under a rule that is not a cut per label.
+    fn rule_note(&self, row: &ExplainedRow, block: &Block, label: u32) -> Option<String> {
         match self.card.cuts.as_ref()?.decision() {
             Decision::PerLabel { .. } => None,
             Decision::Ranks { sure, cut, unseen } => {
@@ -149,25 +168,31 @@ impl Fused {
                 let own = scores[label as usize];
                 let ranked =
                     |other: &u32| unseen.binary_search(other).is_err() && row.may_be_predicted(*other);
-                let before = |other: &u32| {
+                let ranks_before = |other: &u32| {
                     let score = scores[*other as usize];
                     score > own || (score == own && *other < label)
                 };
-                let rank = 1 + (0..scores.len() as u32).filter(ranked).filter(before).count();
-                let next = cut.map(|cut| format!(", and the next one where it scores above {cut:.4}"));
+                let rank = 1 + (0..scores.len() as u32).filter(ranked).filter(ranks_before).count();
+                let next = cut.map(|cut| format!(", and the next one if its score is above {cut:.4}"));
                 let next = next.unwrap_or_default();
-                ranked(&label)
-                    .then(|| format!("it ranks {rank}; the first {sure} labels of a row are predicted{next}"))
+                ranked(&label).then(|| {
+                    format!("its rank is {rank}; the first {sure} labels of a row are predicted{next}")
+                })
             }
             Decision::Shares { shares } => Some(format!(
-                "it is predicted for the best {:.4} of the {} rows that are decided about together",
-                shares[label as usize], row.together
+                "it is predicted for the fraction {:.4} of the {} rows, decided about together, where its score is highest",
+                shares[label as usize], row.rows_together
             )),
         }
     }
 
-    /// What the score of each part comes from, unless the part did not keep it.
-    fn add_evidence(&self, explained: &mut LabelExplanation, row: &Row, of: impl Fn(usize) -> Evidence) {
+    /// Adds the evidence for the score of each part, or a note if the label is not a candidate of that part.
+    fn add_evidence(
+        &self,
+        explained: &mut LabelExplanation,
+        row: &ExplainedRow,
+        of: impl Fn(usize) -> Evidence,
+    ) {
         let label = explained.label;
         for (number, part) in self.card.parts.iter().enumerate() {
             let term = &mut explained.score_terms[number];
@@ -176,16 +201,16 @@ impl Fused {
                     let name = term.part.as_deref().unwrap_or_default();
                     let rest = part.rest;
                     explained.notes.push(format!(
-                        "{name} does not have it among the best {keep} labels of the row: it counts as {rest:.4}"
+                        "{name} does not have it among the best {keep} labels of the row: its score counts as {rest:.4}"
                     ));
                 }
-                _ => term.evidence = Some(self.with_labels(of(number), label)),
+                _ => term.evidence = Some(self.mark_labelled_rows(of(number), label)),
             }
         }
     }
 
-    /// Says of training rows whether they have the label, where their model cannot.
-    fn with_labels(&self, mut evidence: Evidence, label: u32) -> Evidence {
+    /// Marks which training rows in the evidence have the label, for parts that do not keep labels.
+    fn mark_labelled_rows(&self, mut evidence: Evidence, label: u32) -> Evidence {
         let Some(labels) = &self.train_labels else { return evidence };
         for cause in &mut evidence.causes {
             if let Subject::TrainingRow { row } = cause.what

@@ -1,4 +1,4 @@
-//! Composites as systems, against their parts.
+//! Tests of composite models as systems, compared with their parts.
 
 use pipe_ml::composite::{Composite, Part as ModelPart};
 use pipe_ml::config::model::{ModelBody, ModelConfig};
@@ -11,15 +11,15 @@ use pipe_ml::threshold::scores::{DenseScores, Layout};
 use serde_json::json;
 
 use super::*;
-use crate::fit::tests::lesson;
-use crate::fit::{self, Means};
-use crate::train::host::Quiet;
+use crate::fit::tests::training_data;
+use crate::fit::{self, FitContext};
+use crate::train::host::SilentHost;
 
 const ROWS: usize = 40;
 const LABELS: usize = 5;
 
-fn settings(threads: usize) -> Settings {
-    Settings { device: Device::Cpu, threads, signal: None, train: None }
+fn settings(threads: usize) -> SystemSettings {
+    SystemSettings { device: Device::Cpu, threads, signal: None, train: None }
 }
 
 fn model(kind: &str) -> ModelConfig {
@@ -27,7 +27,7 @@ fn model(kind: &str) -> ModelConfig {
     body.resolve(0, Device::Cpu)
 }
 
-/// A directory with a ridge model and neighbours, and what `change` makes of its card.
+/// Saves a composite of a ridge model and a neighbours model; `change` edits its card before it is written.
 fn saved(keep: Option<usize>, change: impl FnOnce(&mut Composite)) -> tempfile::TempDir {
     let neighbours = ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::CosineSquared };
     saved_of([model("ridge"), neighbours], keep, change)
@@ -42,10 +42,10 @@ fn saved_of(
     let mut parts = Vec::new();
     for model in models {
         let directory = Composite::part_directory(parts.len());
-        let mut host = Quiet;
-        let mut means =
-            Means { seed: 0, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
-        let fitted = fit::fit(&model, lesson(ROWS, 12, LABELS), &mut means).unwrap();
+        let mut host = SilentHost;
+        let mut context =
+            FitContext { seed: 0, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
+        let fitted = fit::fit(&model, training_data(ROWS, 12, LABELS), &mut context).unwrap();
         fitted.save(&temp.path().join(&directory)).unwrap();
         parts.push(ModelPart { directory, model, keep, rest: 0.0 });
     }
@@ -67,14 +67,14 @@ fn cuts(decision: serde_json::Value) -> Option<Cuts> {
     serde_json::from_value(json!({"labels": LABELS, "decision": decision})).unwrap()
 }
 
-/// All decisions as one block.
+/// Returns all decisions as one block.
 fn decided(directory: &Path, threads: usize) -> Block {
-    let features = lesson(ROWS, 12, LABELS).features;
+    let features = training_data(ROWS, 12, LABELS).features;
     let rows: Vec<u32> = (0..ROWS as u32).collect();
     let mut system = open(directory, settings(threads)).unwrap();
     assert_eq!((system.features(), system.labels()), (12, LABELS));
     let mut whole = Block::default();
-    let take: Take = &mut |block| {
+    let take: BlockSink = &mut |block| {
         assert_eq!(block.first, whole.rows);
         whole.rows += block.rows;
         whole.labels = block.labels;
@@ -94,12 +94,12 @@ fn scores_are_fused_from_the_parts_and_compared_with_the_cuts() {
     let temp = saved(None, |card| card.cuts = cuts(per_label));
     let block = decided(temp.path(), 2);
     let card = Composite::load(temp.path()).unwrap();
-    let features = lesson(ROWS, 12, LABELS).features;
+    let features = training_data(ROWS, 12, LABELS).features;
     let rows: Vec<u32> = (0..ROWS as u32).collect();
     let tables = card.parts.iter().map(|part| {
-        let place = temp.path().join(&part.directory);
+        let path = temp.path().join(&part.directory);
         let mut scores = vec![0.0; ROWS * LABELS];
-        let mut scorer = fit::load(&part.model, &place, Device::Cpu, 1).unwrap();
+        let mut scorer = fit::load(&part.model, &path, Device::Cpu, 1).unwrap();
         scorer.score(Unlabelled { features: &features, rows: &rows }, &mut scores).unwrap();
         scores
     });
@@ -118,7 +118,7 @@ fn scores_are_fused_from_the_parts_and_compared_with_the_cuts() {
 }
 
 #[test]
-fn a_rule_over_all_rows_decides_as_on_the_whole_table() {
+fn a_rule_over_all_rows_decides_the_same_as_on_the_whole_table() {
     let shares = json!({"kind": "shares", "shares": [0.5, 0.25, 0.1, 0.0, 1.0]});
     let temp = saved(None, |card| card.cuts = cuts(shares.clone()));
     let block = decided(temp.path(), 2);
@@ -131,7 +131,7 @@ fn a_rule_over_all_rows_decides_as_on_the_whole_table() {
 }
 
 #[test]
-fn labels_beyond_the_candidates_have_a_score_and_are_never_predicted() {
+fn labels_that_are_not_candidates_have_a_score_and_are_never_predicted() {
     let everything = json!({"kind": "per_label", "cuts": [-99.0, -99.0, -99.0, -99.0, -99.0]});
     let temp = saved(Some(1), |card| card.cuts = cuts(everything));
     let block = decided(temp.path(), 1);
@@ -141,7 +141,7 @@ fn labels_beyond_the_candidates_have_a_score_and_are_never_predicted() {
 }
 
 #[test]
-fn a_model_without_fusion_and_cuts_is_cut_at_a_half() {
+fn a_model_without_fusion_and_cuts_predicts_scores_above_one_half() {
     let temp = saved(None, |card| {
         card.fusion = None;
         card.parts.truncate(1);
@@ -162,9 +162,9 @@ fn decisions_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn rows_of_another_width_and_parts_of_another_size_are_refused() {
+fn rows_and_parts_with_another_number_of_features_are_refused() {
     let temp = saved(None, |_| ());
-    let features = lesson(ROWS, 9, LABELS).features;
+    let features = training_data(ROWS, 9, LABELS).features;
     let mut system = open(temp.path(), settings(1)).unwrap();
     let rows = Unlabelled { features: &features, rows: &[0] };
     let error = system.decide(rows, &mut |_| Ok(())).unwrap_err().to_string();
@@ -174,25 +174,25 @@ fn rows_of_another_width_and_parts_of_another_size_are_refused() {
     assert!(error.contains("parts/0") && error.contains("12 features"), "{error}");
 }
 
-/// The explanation of a row, which must be what is decided about it.
-fn explained(directory: &Path, asked: Asked) -> Explanation {
-    let lesson = lesson(ROWS, 12, LABELS);
+/// Returns the explanation of a row, after checking that it agrees with the decisions about that row.
+fn explained(directory: &Path, request: ExplainRequest) -> Explanation {
+    let data = training_data(ROWS, 12, LABELS);
     let rows: Vec<u32> = (0..ROWS as u32).collect();
-    let train = Part { features: lesson.features.clone(), labels: lesson.labels, rows: rows.clone() };
-    let settings = Settings { train: Some(train), ..settings(2) };
+    let train = DatasetPart { features: data.features.clone(), labels: data.labels, rows: rows.clone() };
+    let settings = SystemSettings { train: Some(train), ..settings(2) };
     let mut system = open(directory, settings).unwrap();
-    let explanation = system.explain(Unlabelled { features: &lesson.features, rows: &rows }, &asked).unwrap();
+    let explanation = system.explain(Unlabelled { features: &data.features, rows: &rows }, &request).unwrap();
     let block = decided(directory, 1);
     for label in &explanation.labels {
         let sum: f64 = label.score_terms.iter().map(|term| term.value).sum();
         assert!((sum - label.score).abs() < 1e-4, "{sum} {}", label.score);
-        assert_eq!(label.score, f64::from(block.row_scores(asked.row)[label.label as usize]));
-        let predicted = block.predicted[asked.row].binary_search(&label.label).is_ok();
+        assert_eq!(label.score, f64::from(block.row_scores(request.row)[label.label as usize]));
+        let predicted = block.predicted[request.row].binary_search(&label.label).is_ok();
         assert_eq!(label.predicted, predicted);
         if let (Some(form), Some(margin)) = (&label.paper_form, label.margin) {
             assert!((form.z - form.theta - margin).abs() < 1e-4);
-            let barred = label.notes.iter().any(|note| note.contains("candidate of no part"));
-            assert_eq!(predicted, margin > 0.0 && !barred);
+            let no_candidate = label.notes.iter().any(|note| note.contains("no part has it as a candidate"));
+            assert_eq!(predicted, margin > 0.0 && !no_candidate);
         }
         for term in label.score_terms.iter().filter(|term| term.evidence.is_some()) {
             let score = term.inputs.iter().find(|input| input.name == "r").unwrap().value;
@@ -200,15 +200,15 @@ fn explained(directory: &Path, asked: Asked) -> Explanation {
             assert!((total - score).abs() < 1e-4, "{:?}: {total} {score}", term.part);
         }
     }
-    if asked.label.is_none() {
+    if request.label.is_none() {
         let predicted = explanation.labels.iter().filter(|label| label.predicted).count();
-        assert_eq!(predicted, block.predicted[asked.row].len(), "no predicted label is left out");
+        assert_eq!(predicted, block.predicted[request.row].len(), "no predicted label is left out");
     }
     explanation
 }
 
-fn about(row: usize) -> Asked {
-    Asked { row, ..Asked::default() }
+fn about(row: usize) -> ExplainRequest {
+    ExplainRequest { row, ..ExplainRequest::default() }
 }
 
 const CUTS: [f32; LABELS] = [-1.0, 0.0, -0.5, 0.5, -2.0];
@@ -230,10 +230,10 @@ fn an_explanation_adds_up_to_the_decision() {
 }
 
 #[test]
-fn a_kernels_rows_say_whether_they_have_the_label() {
+fn the_training_rows_of_a_kernel_are_marked_with_whether_they_have_the_label() {
     let temp = saved_of([model("kernel_ridge"), model("neighbours")], None, |_| ());
-    let labels = lesson(ROWS, 12, LABELS).labels;
-    let explanation = explained(temp.path(), Asked { row: 3, label: Some(1), rule: None });
+    let labels = training_data(ROWS, 12, LABELS).labels;
+    let explanation = explained(temp.path(), ExplainRequest { row: 3, label: Some(1), rule: None });
     let evidence = explanation.labels[0].score_terms[0].evidence.as_ref().unwrap();
     assert_eq!((evidence.causes.len(), evidence.others), (10, ROWS - 10));
     for cause in &evidence.causes {
@@ -243,45 +243,45 @@ fn a_kernels_rows_say_whether_they_have_the_label() {
 }
 
 #[test]
-fn a_rule_is_named_where_it_is_known() {
+fn the_cut_rule_is_named_if_it_is_known() {
     let temp = saved(None, |card| card.cuts = cuts(json!({"kind": "per_label", "cuts": CUTS})));
     let rule = serde_json::from_value(json!({"kind": "soft"})).unwrap();
     let rule = Some(CutRule { rule, objective: Default::default() });
-    let told = explained(temp.path(), Asked { row: 0, label: Some(3), rule });
-    assert!(told.model.ends_with("soft cuts, prior 50, for macro-F1"), "{}", told.model);
-    let [cut] = &told.labels[0].threshold_terms[..] else { panic!("{told:?}") };
-    assert_eq!(cut.inputs[0].value, 6.0, "what the fusion counted: {cut:?}");
-    let untold = explained(temp.path(), about(0));
-    assert!(untold.model.contains("does not keep"), "{}", untold.model);
+    let with_rule = explained(temp.path(), ExplainRequest { row: 0, label: Some(3), rule });
+    assert!(with_rule.model.ends_with("soft cuts, prior 50, for macro-F1"), "{}", with_rule.model);
+    let [cut] = &with_rule.labels[0].threshold_terms[..] else { panic!("{with_rule:?}") };
+    assert_eq!(cut.inputs[0].value, 6.0, "the count that the fusion keeps: {cut:?}");
+    let without_rule = explained(temp.path(), about(0));
+    assert!(without_rule.model.contains("does not keep"), "{}", without_rule.model);
 }
 
 #[test]
-fn what_is_no_candidate_is_told_with_what_it_counts_as() {
+fn a_label_that_is_not_a_candidate_is_noted_with_the_score_it_counts_as() {
     let everything = json!({"kind": "per_label", "cuts": [-99.0, -99.0, -99.0, -99.0, -99.0]});
     let temp = saved(Some(1), |card| card.cuts = cuts(everything));
     let predicted = &decided(temp.path(), 1).predicted[0];
     for label in 0..LABELS as u32 {
-        let explanation = explained(temp.path(), Asked { row: 0, label: Some(label), rule: None });
+        let explanation = explained(temp.path(), ExplainRequest { row: 0, label: Some(label), rule: None });
         let label = &explanation.labels[0];
         let notes = label.notes.join("\n");
         let never = !predicted.contains(&label.label);
-        assert_eq!(notes.contains("candidate of no part"), never, "{notes}");
+        assert_eq!(notes.contains("no part has it as a candidate"), never, "{notes}");
         let without = label.score_terms[..2].iter().filter(|term| term.evidence.is_none()).count();
         assert_eq!(notes.matches("among the best 1 labels").count(), without, "{notes}");
     }
 }
 
 #[test]
-fn ranks_and_shares_are_told_in_a_note() {
+fn rank_and_share_rules_are_described_in_a_note() {
     let ranks = json!({"kind": "ranks", "sure": 2, "cut": null, "unseen": [4]});
     let temp = saved(None, |card| card.cuts = cuts(ranks));
     let explanation = explained(temp.path(), about(5));
-    // Of five labels one is in no training row.
+    // One of the five labels is in no training row.
     assert_eq!(explanation.labels.len(), 2 + 2);
     let notes = |at: usize| explanation.labels[at].notes.join("\n");
-    assert!(notes(0).contains("ranks 1; the first 2 labels"), "{}", notes(0));
+    assert!(notes(0).contains("rank is 1; the first 2 labels"), "{}", notes(0));
     assert_eq!(explanation.labels[0].threshold, None);
-    let unseen = explained(temp.path(), Asked { row: 5, label: Some(4), rule: None });
+    let unseen = explained(temp.path(), ExplainRequest { row: 5, label: Some(4), rule: None });
     assert!(unseen.labels[0].notes.join("").contains("no training row has this label"));
 
     let shares = json!({"kind": "shares", "shares": [0.5, 0.25, 0.1, 0.0, 1.0]});
@@ -292,7 +292,7 @@ fn ranks_and_shares_are_told_in_a_note() {
 }
 
 #[test]
-fn a_model_alone_is_explained_without_a_sum() {
+fn a_model_with_one_part_is_explained_without_a_sum() {
     let temp = saved(None, |card| {
         card.fusion = None;
         card.parts.truncate(1);

@@ -1,13 +1,13 @@
-//! Anything that turns rows into decisions: the artifact `model`, whatever kind it is of.
+//! Systems: models of any kind behind one trait that turns rows into decisions.
 //!
-//! What evaluates, audits, predicts and explains knows models only as a [`System`]. A new kind of model is
-//! a file in here and an arm in [`open`].
+//! The stages that evaluate, audit, predict and explain know the artifact `model` only as a [`System`]. To add a
+//! kind of model, add a file to this folder and an arm to [`open`].
 
 mod composite;
 mod composite_explanation;
 #[cfg(test)]
 mod composite_tests;
-mod telling;
+mod explained_labels;
 mod trained;
 
 use std::path::Path;
@@ -21,33 +21,37 @@ use pipe_ml::explanation::cut::CutRule;
 pub use pipe_ml::metric::block::{Block, Thresholds};
 use serde::Deserialize;
 
-use crate::part::Part;
+use crate::dataset_part::DatasetPart;
 
-/// Takes blocks as they come; an error ends the work.
-pub type Take<'a> = &'a mut dyn FnMut(&Block) -> Result<()>;
+/// Receives blocks in order; an error ends the work.
+pub type BlockSink<'a> = &'a mut dyn FnMut(&Block) -> Result<()>;
 
-/// From a block and the true labels of its rows to their cost.
+/// Computes the losses of a block from the true labels of its rows.
 pub type LossFunction = Box<dyn Fn(&Block, &[&[u32]]) -> Losses + Send + Sync>;
 
+/// A model that decides which labels its rows have.
 pub trait System: Send {
+    /// Returns the number of features that a row may have.
     fn features(&self) -> usize;
 
+    /// Returns the number of labels.
     fn labels(&self) -> usize;
 
-    /// Hands over consecutive blocks of rows, in order. There is no way to pass labels in.
-    fn decide(&mut self, rows: Unlabelled, take: Take) -> Result<()>;
+    /// Decides about the rows and passes consecutive blocks to `take`, in order. Labels are not an
+    /// input, so that a decision cannot depend on them.
+    fn decide(&mut self, rows: Unlabelled, take: BlockSink) -> Result<()>;
 
-    /// The paper's protocol: the true labels of the rows reach the thresholds. What comes out is no
-    /// prediction. Only models that `train` makes have it.
-    fn decide_by_oracle(&mut self, rows: Examples, take: Take) -> Result<()> {
+    /// Decides by the oracle protocol, the one of the paper: the true labels of the rows enter the thresholds.
+    /// The result is not a prediction. Only models made by `train` support it.
+    fn decide_by_oracle(&mut self, rows: Examples, take: BlockSink) -> Result<()> {
         let _ = (rows, take);
         bail!(
-            "this model has no thresholds that could read the true labels: the oracle protocol is the paper's, for \
-             models that `train` makes; evaluate this one by the honest protocol"
+            "this model has no thresholds that read the true labels, so the oracle protocol does not apply to it: only \
+             models made by `train` have such thresholds. Evaluate this model by the honest protocol"
         )
     }
 
-    /// What a block of decisions costs against the truth: for measuring only.
+    /// Returns the function that measures the losses of a block against the true labels.
     fn losses(&self) -> LossFunction {
         Box::new(|block, truth| {
             let bce = (!block.probabilities.is_empty()).then(|| cross_entropy(block, truth));
@@ -55,85 +59,95 @@ pub trait System: Send {
         })
     }
 
-    /// Breaks the decisions about one of the rows down into what led to them. They are those of [`Self::decide`].
-    fn explain(&mut self, rows: Unlabelled, asked: &Asked) -> Result<Explanation>;
+    /// Explains the decisions about one of the rows: the terms of its scores and thresholds. The decisions are
+    /// those of [`Self::decide`].
+    fn explain(&mut self, rows: Unlabelled, request: &ExplainRequest) -> Result<Explanation>;
 
-    /// What a model says of the way it was made that an audit should know.
-    fn origin(&self) -> Origin {
-        Origin::default()
+    /// Returns how the model was made, as far as an audit needs to know it.
+    fn origin(&self) -> ModelOrigin {
+        ModelOrigin::default()
     }
 }
 
+/// The losses of a block of decisions.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Losses {
-    /// Sum over the entries of the block.
+    /// The cross-entropy, summed over the entries of the block; `None` if the model gives no probabilities.
     pub bce: Option<f64>,
-    /// What training minimises, of this block as a batch.
+    /// The training loss (eq. 3) of this block as one batch.
     pub training: Option<f64>,
 }
 
-/// How a model was made, as far as an audit can ask.
+/// How a model was made, as far as an audit needs to know it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Origin {
-    /// The thresholds as the model was trained to be used read the labels of the rows to be predicted.
+pub struct ModelOrigin {
+    /// Whether the thresholds, used as in training, read the labels of the rows to be predicted.
     pub thresholds_read_labels: bool,
-    /// Which epoch was kept, or when training ended, was decided by figures on validation rows.
+    /// Whether metrics on the validation rows decided which epoch was kept or when training ended.
     pub epoch_by_validation: bool,
 }
 
-/// What is to be explained: a row by its place, and perhaps one label only.
+/// A request for an explanation.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Asked {
+pub struct ExplainRequest {
+    /// The index of the row among the given rows.
     pub row: usize,
+    /// The only label to explain; by default, the predicted labels and the best of the others.
     pub label: Option<u32>,
-    /// What made the cuts, where that is known: a model does not keep it.
+    /// The rule that fitted the cuts, if it is known. Models do not store it.
     pub rule: Option<CutRule>,
 }
 
-/// What a model needs beside its own directory.
-pub struct Settings {
+/// The settings of a system, in addition to the directory of its model.
+pub struct SystemSettings {
     pub device: Device,
-    /// The decisions do not depend on it.
+    /// How many threads to use. The decisions do not depend on it.
     pub threads: usize,
-    /// In place of the model's own choice; for models that `train` makes.
+    /// Replaces the model's own local signal; only for models made by `train`.
     pub signal: Option<LocalSignal>,
     /// The training part, for models that look up neighbours in it.
-    pub train: Option<Part>,
+    pub train: Option<DatasetPart>,
 }
 
-/// The part of `model.json` that all kinds of models have in common.
+// Old names, until `src/worker/stages` uses the new ones.
+#[doc(hidden)]
+pub use {BlockSink as Take, ExplainRequest as Asked, SystemSettings as Settings};
+
+/// The field of `model.json` that says which kind of model it is.
 #[derive(Deserialize)]
-struct Card {
-    /// Absent where `train` made the model.
+struct ModelKindField {
+    /// Absent if the model was made by `train`.
     kind: Option<String>,
 }
 
 /// Opens a model of any kind.
-pub fn open(directory: &Path, settings: Settings) -> Result<Box<dyn System>> {
+pub fn open(directory: &Path, settings: SystemSettings) -> Result<Box<dyn System>> {
     let path = directory.join("model.json");
-    let text = std::fs::read(&path).with_context(|| format!("{}: no model", path.display()))?;
-    let card: Card = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
-    match card.kind.as_deref() {
-        None => Ok(Box::new(trained::Trained::open(directory, settings)?)),
-        Some("composite") => Ok(Box::new(composite::Fused::open(directory, settings)?)),
-        Some(kind) => bail!("{}: this program knows no model of the kind `{kind}`", path.display()),
+    let text = std::fs::read(&path).with_context(|| format!("{}: there is no model here", path.display()))?;
+    let model: ModelKindField = serde_json::from_slice(&text).with_context(|| path.display().to_string())?;
+    match model.kind.as_deref() {
+        None => Ok(Box::new(trained::TrainedSystem::open(directory, settings)?)),
+        Some("composite") => Ok(Box::new(composite::CompositeSystem::open(directory, settings)?)),
+        Some(kind) => {
+            bail!("{}: this version of `pipe-worker` cannot open a model of kind `{kind}`", path.display())
+        }
     }
 }
 
-/// The sum of -ln of the probability that the truth was given. Probabilities are kept one f32 step from
-/// 0 and 1, which is where they were rounded to.
+/// Returns the sum of -ln p, where p is the probability that the model gave to the true value of an entry.
+/// Probabilities are kept one f32 step away from 0 and 1, the values they may have been rounded to.
 fn cross_entropy(block: &Block, truth: &[&[u32]]) -> f64 {
     let bounded = |p: f32| f64::from(p.clamp(f32::EPSILON, 1.0 - f32::EPSILON));
-    let row = |row: usize| {
+    let row_sum = |row: usize| {
         let probabilities = block.row_probabilities(row);
         let none: f64 = probabilities.iter().map(|&p| -(-bounded(p)).ln_1p()).sum();
-        let odds = |&label: &u32| {
+        let correction = |&label: &u32| {
             let p = bounded(probabilities[label as usize]);
             (-p).ln_1p() - p.ln()
         };
-        none + truth[row].iter().map(odds).sum::<f64>()
+        none + truth[row].iter().map(correction).sum::<f64>()
     };
-    (0..block.rows).map(row).sum()
+    (0..block.rows).map(row_sum).sum()
 }
 
 #[cfg(test)]

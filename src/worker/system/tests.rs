@@ -1,4 +1,4 @@
-//! A trained model as a system, against the engine and the reference loss.
+//! Tests of trained models as systems, compared with the engine and the reference loss.
 
 use pipe_ml::config::method::Method;
 use pipe_ml::config::preset::Preset;
@@ -26,9 +26,9 @@ fn matrix(purpose: &str, cols: usize, per_row: usize) -> Csr {
     Csr::from_rows(cols, &rows)
 }
 
-fn part() -> Part {
+fn part() -> DatasetPart {
     let (features, labels) = (matrix("features", FEATURES, 4), matrix("labels", LABELS, 3));
-    Part { features, labels, rows: (0..ROWS as u32).collect() }
+    DatasetPart { features, labels, rows: (0..ROWS as u32).collect() }
 }
 
 fn model(preset: Preset, variant: Variant) -> Model {
@@ -45,11 +45,11 @@ fn model(preset: Preset, variant: Variant) -> Model {
 fn system(model: &Model, signal: Option<LocalSignal>) -> Box<dyn System> {
     let directory = tempfile::tempdir().unwrap();
     model.save(directory.path()).unwrap();
-    let settings = Settings { device: Device::Cpu, threads: 2, signal, train: Some(part()) };
+    let settings = SystemSettings { device: Device::Cpu, threads: 2, signal, train: Some(part()) };
     open(directory.path(), settings).unwrap()
 }
 
-fn blocks(run: impl FnOnce(Take) -> Result<()>) -> Vec<Block> {
+fn blocks(run: impl FnOnce(BlockSink) -> Result<()>) -> Vec<Block> {
     let mut blocks = Vec::new();
     run(&mut |block| {
         blocks.push(block.clone());
@@ -60,7 +60,7 @@ fn blocks(run: impl FnOnce(Take) -> Result<()>) -> Vec<Block> {
 }
 
 #[test]
-fn decisions_are_the_engines_to_the_bit() {
+fn decisions_are_those_of_the_engine_to_the_bit() {
     for (preset, signal) in [
         (Preset::Honest, LocalSignal::TrainNeighbours),
         (Preset::Paper, LocalSignal::Predicted),
@@ -75,7 +75,7 @@ fn decisions_are_the_engines_to_the_bit() {
         );
         let mut predictor = Predictor::new(model, Device::Cpu, 1).unwrap();
         let mut compared = 0;
-        let compare = |first: usize, scores: &crate::engine::Scores| {
+        let compare = |first: usize, scores: &crate::engine::BatchScores| {
             let block = &ours[first / 20];
             assert_eq!(block.predicted, scores.predicted());
             for row in 0..block.rows {
@@ -91,7 +91,7 @@ fn decisions_are_the_engines_to_the_bit() {
 }
 
 #[test]
-fn losses_are_those_of_the_reference_expression() {
+fn losses_agree_with_the_reference_expression() {
     for preset in [Preset::Paper, Preset::Released, Preset::Honest] {
         let (model, part) = (model(preset, Variant::Adaptive), part());
         let mut system = system(&model, None);
@@ -103,44 +103,46 @@ fn losses_are_those_of_the_reference_expression() {
             let Thresholds::PerEntry(thresholds) = &block.thresholds else { panic!("no thresholds") };
             let mut dense = vec![0f32; block.rows * LABELS];
             for (row, labels) in truth.iter().enumerate() {
-                labels.iter().for_each(|&label| dense[row * LABELS + label as usize] = 1.0);
+                for &label in *labels {
+                    dense[row * LABELS + label as usize] = 1.0;
+                }
             }
             let (z, theta, y) = (table(&block.scores), table(thresholds), table(&dense));
             let theirs = reference::loss(&z, &theta, &y, &weights, &model.method.loss).unwrap();
             let ours = system.losses()(&block, &truth);
             let close = |ours: f64, theirs: f64| {
-                assert!((ours - theirs).abs() < 1e-9 * theirs.abs(), "{ours} {theirs}")
+                assert!((ours - theirs).abs() < 1e-9 * theirs.abs(), "{ours} {theirs}");
             };
             close(ours.training.unwrap(), theirs.total.double_value(&[]));
-            let bare =
+            let unweighted =
                 (z - theta).binary_cross_entropy_with_logits::<Tensor>(&y, None, None, tch::Reduction::Sum);
-            close(ours.bce.unwrap(), bare.double_value(&[]));
-            // What a system without margins would say of the same probabilities.
+            close(ours.bce.unwrap(), unweighted.double_value(&[]));
+            // The loss that a system without margins computes from the same probabilities.
             assert!((cross_entropy(&block, &truth) / ours.bce.unwrap() - 1.0).abs() < 1e-3);
         }
     }
 }
 
 #[test]
-fn only_the_oracle_depends_on_labels_and_only_where_a_signal_reads_them() {
+fn only_the_oracle_depends_on_labels_and_only_if_a_signal_reads_them() {
     let part = part();
-    let turned: Vec<&[u32]> = (0..ROWS).map(|row| part.labels.row(ROWS - 1 - row)).collect();
-    let turned = Csr::from_rows(LABELS, &turned);
+    let reversed: Vec<&[u32]> = (0..ROWS).map(|row| part.labels.row(ROWS - 1 - row)).collect();
+    let reversed = Csr::from_rows(LABELS, &reversed);
     let examples = part.examples();
-    let changed = Examples { labels: &turned, ..examples };
+    let changed = Examples { labels: &reversed, ..examples };
     for preset in [Preset::Paper, Preset::Released] {
         for variant in [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static] {
             let mut system = system(&model(preset, variant), None);
             let before = blocks(|take| system.decide_by_oracle(examples, take));
             let after = blocks(|take| system.decide_by_oracle(changed, take));
-            let own = preset == Preset::Released && variant.uses_global();
-            assert_eq!(before != after, variant.uses_local() || own, "{preset:?} {variant:?}");
+            let reads_own_labels = preset == Preset::Released && variant.uses_global();
+            assert_eq!(before != after, variant.uses_local() || reads_own_labels, "{preset:?} {variant:?}");
         }
     }
 }
 
 #[test]
-fn a_model_that_needs_labels_or_training_rows_says_so() {
+fn a_model_that_needs_labels_or_training_rows_reports_it() {
     let model = model(Preset::Paper, Variant::Adaptive);
     let part = part();
     let mut own_choice = system(&model, None);
@@ -149,17 +151,17 @@ fn a_model_that_needs_labels_or_training_rows_says_so() {
     let directory = tempfile::tempdir().unwrap();
     model.save(directory.path()).unwrap();
     let signal = Some(LocalSignal::TrainNeighbours);
-    let settings = Settings { device: Device::Cpu, threads: 1, signal, train: None };
+    let settings = SystemSettings { device: Device::Cpu, threads: 1, signal, train: None };
     let mut alone = open(directory.path(), settings).unwrap();
     let error = alone.decide(part.examples().unlabelled(), &mut |_| Ok(())).unwrap_err().to_string();
     assert!(error.contains("training rows"), "{error}");
 }
 
 #[test]
-fn an_unknown_kind_of_model_is_named() {
+fn the_error_about_an_unknown_kind_of_model_names_the_kind() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("model.json"), r#"{ "kind": "oracle-of-delphi" }"#).unwrap();
-    let settings = Settings { device: Device::Cpu, threads: 1, signal: None, train: None };
+    let settings = SystemSettings { device: Device::Cpu, threads: 1, signal: None, train: None };
     let error = open(directory.path(), settings).err().unwrap().to_string();
     assert!(error.contains("oracle-of-delphi"), "{error}");
 }
@@ -177,7 +179,8 @@ fn the_terms_of_an_explanation_add_up_to_the_decision() {
             let rows = part.examples().unlabelled();
             let decided = blocks(|take| system.decide(rows, take));
             for row in [0, 27, 44] {
-                let explanation = system.explain(rows, &Asked { row, ..Asked::default() }).unwrap();
+                let explanation =
+                    system.explain(rows, &ExplainRequest { row, ..ExplainRequest::default() }).unwrap();
                 let block = &decided[row / 20];
                 let predicted: Vec<_> = explanation.labels.iter().filter(|label| label.predicted).collect();
                 assert_eq!(predicted.len(), block.predicted[row % 20].len());
@@ -188,7 +191,7 @@ fn the_terms_of_an_explanation_add_up_to_the_decision() {
                     let at = label.label as usize;
                     assert_eq!(label.score, f64::from(block.row_scores(row % 20)[at]));
                     let close = |a: f64, b: f64| {
-                        assert!((a - b).abs() < 1e-4 * (1.0 + b.abs()), "{a} {b} {preset:?}")
+                        assert!((a - b).abs() < 1e-4 * (1.0 + b.abs()), "{a} {b} {preset:?}");
                     };
                     close(sum(&label.score_terms), label.score);
                     close(sum(&label.threshold_terms), label.threshold.unwrap());

@@ -1,4 +1,4 @@
-//! A model that `train` made: a network, and thresholds by eq. 1.
+//! A model made by `train` as a [`System`]: a network, and thresholds by eq. 1.
 
 use std::path::Path;
 
@@ -17,31 +17,35 @@ use pipe_ml::signal::supply::{Local, LocalSupply};
 use pipe_ml::softplus::softplus;
 use rayon::prelude::*;
 
-use super::telling::most_telling;
-use super::{Asked, Block, LossFunction, Losses, Origin, Settings, System, Take, Thresholds};
-use crate::engine::predicted::predicted_signal;
-use crate::engine::{Batch, Inputs, Parts, Scores};
+use super::explained_labels::labels_to_explain;
+use super::{
+    Block, BlockSink, ExplainRequest, LossFunction, Losses, ModelOrigin, System, SystemSettings, Thresholds,
+};
+use crate::engine::predicted_signal::predicted_signal;
+use crate::engine::{Batch, BatchFeatures, BatchScores, ScoreParts};
 use crate::loss::real::Real;
 use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
 use crate::model::predict::{PredictError, Predictor};
 use crate::net::input::BatchInputs;
 
-/// Rows that are turned from label-major to row-major together: what a cache line holds.
-const TURNED: usize = 16;
+/// How many rows are transposed together from label-major to row-major order: one cache line of values.
+const TRANSPOSED_ROWS: usize = 16;
 
-pub struct Trained {
+/// A trained model that is ready to predict.
+pub(super) struct TrainedSystem {
     predictor: Predictor,
-    /// None where the variant has no use for it.
+    /// The local signal; `None` if the variant does not use one.
     signal: LocalSignal,
     neighbours: Option<(NeighbourIndex<'static>, Csr)>,
     positive_weights: Vec<f64>,
     idf: Idf,
-    parts: Parts,
+    parts: ScoreParts,
 }
 
-impl Trained {
-    pub fn open(directory: &Path, settings: Settings) -> Result<Self> {
+impl TrainedSystem {
+    /// Opens a model made by `train`.
+    pub(super) fn open(directory: &Path, settings: SystemSettings) -> Result<Self> {
         let model = Model::load(directory)?;
         let own = model.method.local_in_prediction();
         let signal = settings.signal.filter(|_| model.method.variant.uses_local()).unwrap_or(own);
@@ -49,15 +53,15 @@ impl Trained {
         let idf = model.idf.clone();
         let predictor = Predictor::new(model, settings.device, settings.threads)?;
         let needed = settings.train.filter(|_| signal == LocalSignal::TrainNeighbours);
-        let index = |part: crate::part::Part| {
+        let index = |part: crate::dataset_part::DatasetPart| {
             predictor.check(part.examples().unlabelled())?;
             Ok::<_, PredictError>((NeighbourIndex::owning(part.features, part.rows), part.labels))
         };
         let neighbours = needed.map(index).transpose()?;
-        Ok(Self { predictor, signal, neighbours, positive_weights, idf, parts: Parts::default() })
+        Ok(Self { predictor, signal, neighbours, positive_weights, idf, parts: ScoreParts::default() })
     }
 
-    /// The local signal of rows whose labels are not known.
+    /// Computes the local signal of rows whose labels are not known.
     fn local(&self, rows: Unlabelled) -> Result<Local, PredictError> {
         let config = &self.predictor.method.signal;
         match (self.signal, &self.neighbours) {
@@ -73,16 +77,17 @@ impl Trained {
         }
     }
 
+    /// Runs the engine on a batch and returns its decisions.
     fn block(&mut self, first: usize, batch: &Batch) -> Result<Block> {
         let (engine, parts) = (&mut self.predictor.engine, &mut self.parts);
         self.predictor.pool.install(|| {
-            engine.parts(batch, parts)?;
-            Ok(turned(first, engine.labels(), parts))
+            engine.score_parts(batch, parts)?;
+            Ok(decided_block(first, engine.labels(), parts))
         })
     }
 }
 
-impl System for Trained {
+impl System for TrainedSystem {
     fn features(&self) -> usize {
         self.predictor.map.features()
     }
@@ -91,13 +96,13 @@ impl System for Trained {
         self.predictor.labels()
     }
 
-    fn decide(&mut self, rows: Unlabelled, take: Take) -> Result<()> {
+    fn decide(&mut self, rows: Unlabelled, take: BlockSink) -> Result<()> {
         self.predictor.check(rows)?;
         let size = self.predictor.method.batch;
         for (number, chunk) in rows.rows.chunks(size).enumerate() {
             let some = Unlabelled { features: rows.features, rows: chunk };
             let local = self.local(some)?;
-            let inputs = Inputs::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
+            let inputs = BatchFeatures::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
             let block =
                 self.block(number * size, &Batch { inputs, targets: SparseRows::default(), local })?;
             take(&block)?;
@@ -105,15 +110,16 @@ impl System for Trained {
         Ok(())
     }
 
-    /// Eqs. 4-6 over the true labels of each batch, and the released code's global signal where the model
-    /// has it.
-    fn decide_by_oracle(&mut self, rows: Examples, take: Take) -> Result<()> {
+    /// Computes eqs. 4-6 over the true labels of each batch, and the global signal of the released code if the
+    /// model has it.
+    fn decide_by_oracle(&mut self, rows: Examples, take: BlockSink) -> Result<()> {
         self.predictor.check(rows.unlabelled())?;
         let method = &self.predictor.method;
         let size = method.batch;
-        let supply = match method.variant.uses_local() {
-            true => LocalSupply::BatchLabels(method.signal.clone()),
-            false => LocalSupply::None,
+        let supply = if method.variant.uses_local() {
+            LocalSupply::BatchLabels(method.signal.clone())
+        } else {
+            LocalSupply::None
         };
         for (number, chunk) in rows.rows.chunks(size).enumerate() {
             let first = number * size;
@@ -133,54 +139,55 @@ impl System for Trained {
         })
     }
 
-    fn explain(&mut self, rows: Unlabelled, asked: &Asked) -> Result<Explanation> {
+    fn explain(&mut self, rows: Unlabelled, request: &ExplainRequest) -> Result<Explanation> {
         self.predictor.check(rows)?;
-        // The batch that the row would be decided in: the signal `predicted` depends on it.
+        // The whole batch in which the row would be decided, because the signal `predicted` depends on it.
         let size = self.predictor.method.batch;
-        let first = asked.row / size * size;
+        let first = request.row / size * size;
         let chunk = &rows.rows[first..rows.rows.len().min(first + size)];
-        let row = asked.row - first;
+        let row = request.row - first;
         let some = Unlabelled { features: rows.features, rows: chunk };
         let local = self.local(some)?;
-        let inputs = Inputs::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
+        let inputs = BatchFeatures::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
         let mut batch = Batch { inputs, targets: SparseRows::default(), local };
         if let Local::Predicted = batch.local {
-            let mut scores = Scores::default();
+            let mut scores = BatchScores::default();
             batch.local = Local::Rows(SparseRows::empty(chunk.len()));
             self.predictor.engine.scores(&batch, &mut scores)?;
             batch.local = Local::Rows(predicted_signal(&scores, &self.predictor.method.signal));
         }
         let block = self.block(first, &batch)?;
-        let Local::Rows(local) = &batch.local else { unreachable!("made above") };
+        let Local::Rows(local) = &batch.local else { unreachable!("the signal is computed above") };
         let count = self.predictor.method.signal.neighbours;
         let near = match &self.neighbours {
             Some((index, _)) => index.nearest(rows.features, chunk[row] as usize, count),
             None => Vec::new(),
         };
-        let labels = match asked.label {
+        let labels = match request.label {
             Some(label) => vec![label],
-            None => most_telling(&block.ranking(row), &block.predicted[row]),
+            None => labels_to_explain(&block.ranking(row), &block.predicted[row]),
         };
         let explained: Result<Vec<_>> =
-            labels.into_iter().map(|label| self.label(&block, row, label, local, &near)).collect();
+            labels.into_iter().map(|label| self.explained_label(&block, row, label, local, &near)).collect();
         Ok(Explanation {
-            row: asked.row,
+            row: request.row,
             protocol: Protocol::Honest,
             model: model_words(self.predictor.method.variant).to_owned(),
-            signal: words(self.signal).to_owned(),
+            signal: signal_words(self.signal).to_owned(),
             labels: explained?,
         })
     }
 
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> ModelOrigin {
         let method = &self.predictor.method;
-        Origin {
+        ModelOrigin {
             thresholds_read_labels: method.predicts_from_true_labels(),
             epoch_by_validation: method.stopping.restore_best || method.stopping.patience.value().is_some(),
         }
     }
 }
 
+/// Describes the model for an explanation.
 fn model_words(variant: Variant) -> &'static str {
     match variant {
         Variant::Adaptive => "a network, thresholds by eq. 1 (adaptive)",
@@ -190,7 +197,8 @@ fn model_words(variant: Variant) -> &'static str {
     }
 }
 
-fn words(signal: LocalSignal) -> &'static str {
+/// Describes the local signal for an explanation.
+fn signal_words(signal: LocalSignal) -> &'static str {
     match signal {
         LocalSignal::BatchLabels => "true labels of the batch",
         LocalSignal::TrainNeighbours => "labels of the nearest training rows",
@@ -199,9 +207,9 @@ fn words(signal: LocalSignal) -> &'static str {
     }
 }
 
-impl Trained {
-    /// Eq. 1 for one entry, term by term.
-    fn label(
+impl TrainedSystem {
+    /// Explains eq. 1 for one entry, term by term.
+    fn explained_label(
         &self,
         block: &Block,
         row: usize,
@@ -268,38 +276,41 @@ impl Trained {
     }
 }
 
-/// The engine's batch as a block: the standardised logits are the scores, and above its threshold a
-/// label is predicted.
-fn turned(first: usize, labels: usize, parts: &Parts) -> Block {
+/// Converts the engine's label-major result into a block. The scores are the standardised logits (eq. 2), and a
+/// label is predicted if its score is above its threshold.
+fn decided_block(first: usize, labels: usize, parts: &ScoreParts) -> Block {
     let rows = parts.rows;
-    let turn = |values: &[f32]| {
-        let mut turned = vec![0.0; rows * labels];
-        turned.par_chunks_mut(TURNED * labels.max(1)).enumerate().for_each(|(group, into)| {
+    let row_major = |values: &[f32]| {
+        let mut transposed = vec![0.0; rows * labels];
+        transposed.par_chunks_mut(TRANSPOSED_ROWS * labels.max(1)).enumerate().for_each(|(group, into)| {
             let count = into.len() / labels;
             for label in 0..labels {
-                let run = &values[label * parts.stride + group * TURNED..][..count];
-                run.iter().enumerate().for_each(|(row, &value)| into[row * labels + label] = value);
+                let run = &values[label * parts.stride + group * TRANSPOSED_ROWS..][..count];
+                for (row, &value) in run.iter().enumerate() {
+                    into[row * labels + label] = value;
+                }
             }
         });
-        turned
+        transposed
     };
-    let (scores, thresholds) = (turn(&parts.standardised), turn(&parts.thresholds));
+    let (scores, thresholds) = (row_major(&parts.standardised), row_major(&parts.thresholds));
     let margins = scores.par_iter().zip(&thresholds);
     let probability = |(score, threshold): (&f32, &f32)| 1.0 / (1.0 + (threshold - score).exp());
     let probabilities = margins.map(probability).collect();
-    let row = |row: usize| {
+    let labels_above = |row: usize| {
         let span = row * labels..(row + 1) * labels;
         let above = scores[span.clone()].iter().zip(&thresholds[span]).enumerate();
         above.filter(|(_, (score, cut))| score > cut).map(|(label, _)| label as u32).collect()
     };
-    let predicted = (0..rows).into_par_iter().map(row).collect();
+    let predicted = (0..rows).into_par_iter().map(labels_above).collect();
     let thresholds = Thresholds::PerEntry(thresholds);
     Block { first, rows, labels, scores, probabilities, predicted, thresholds }
 }
 
-/// The cross-entropy summed over entries, bare; and eqs. 3 and 7 reduced as in training.
+/// Returns the cross-entropy without weights, summed over the entries, and the loss of eqs. 3 and 7, reduced as in
+/// training.
 fn losses(block: &Block, truth: &[&[u32]], config: &LossConfig, positive_weights: &[f64]) -> (f64, f64) {
-    let row = |row: usize| {
+    let row_losses = |row: usize| {
         let Some(thresholds) = block.row_thresholds(row) else { return [0.0; 3] };
         let margin = |label: usize| f64::from(block.row_scores(row)[label]) - f64::from(thresholds[label]);
         let hinge = |signed: f64| (signed + config.margin).max(0.0);
@@ -318,7 +329,7 @@ fn losses(block: &Block, truth: &[&[u32]], config: &LossConfig, positive_weights
         }
         [bce, weighted, hinges]
     };
-    let rows: Vec<[f64; 3]> = (0..block.rows).into_par_iter().map(row).collect();
+    let rows: Vec<[f64; 3]> = (0..block.rows).into_par_iter().map(row_losses).collect();
     let sum = |at: usize| rows.iter().map(|row| row[at]).sum::<f64>();
     let factor = config.reduction.factor(block.rows, block.labels);
     (sum(0), factor * (sum(1) + config.margin_weight * sum(2)))

@@ -1,12 +1,12 @@
-//! Checkpoints: everything that a killed run needs to go on to the same bits.
+//! Checkpoints: everything that a killed run needs to continue and end with the same bits.
 //!
 //! ```text
-//! checkpoint              the digest of what follows, then JSON: position, history, digest of the state
+//! checkpoint              the digest of the rest of the file, then JSON: position, history, digest of the state
 //! state-1234.safetensors  weights, moments, best weights after step 1234
 //! ```
 //!
-//! The state is written first and `checkpoint` is renamed over its predecessor last, so that at
-//! every moment the directory holds one whole checkpoint, or none.
+//! The state is written first, and `checkpoint` replaces its predecessor by a rename last, so that the directory always
+//! has one complete checkpoint or none.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::State;
+use crate::engine::EngineState;
 use crate::loss::terms::LossValue;
 use crate::model::tensors::{self, TensorsError};
 use crate::net::weights::Weights;
@@ -23,31 +23,32 @@ use pipe_ml::history::History;
 const FORMAT: u32 = 1;
 const NAME: &str = "checkpoint";
 
-/// How far a run has come. The order of the rows and the draws of dropout follow from the seed and
-/// these numbers.
+/// How far a run has come. The order of the rows and the dropout draws depend on the seed and these numbers alone.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Position {
-    /// Epochs finished.
+pub struct TrainingPosition {
+    /// The number of finished epochs.
     pub epoch: u64,
-    /// Batches finished in the epoch under way.
+    /// The number of finished batches of the current epoch.
     pub batch: u64,
-    /// Steps finished in all.
+    /// The number of finished steps of the whole run.
     pub step: u64,
-    /// Sums over the rows of the epoch under way.
+    /// The sum of the loss over the rows of the current epoch.
     pub loss: LossValue,
+    /// The number of these rows.
     pub rows: u64,
     pub history: History,
-    /// Seconds that each finished epoch took, and the one under way so far.
+    /// The seconds that each finished epoch took, and the current one so far.
     pub seconds: Vec<f64>,
 }
 
-impl Position {
+impl TrainingPosition {
+    /// Returns the position before the first batch.
     pub fn start() -> Self {
         Self { seconds: vec![0.0], ..Self::default() }
     }
 
-    /// After `epoch` epochs and before the first batch of the next.
+    /// Moves to the first batch of the next epoch, after `epoch` finished ones.
     pub fn start_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
         self.batch = 0;
@@ -57,28 +58,33 @@ impl Position {
     }
 }
 
-/// A run in full.
+/// The complete state of a run.
 pub struct Checkpoint {
-    pub position: Position,
-    pub state: State,
-    /// Weights of the best epoch so far.
+    pub position: TrainingPosition,
+    pub state: EngineState,
+    /// The weights of the best epoch so far.
     pub best: Option<Weights>,
 }
 
+/// The JSON in the file `checkpoint`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Record {
+struct CheckpointRecord {
     format: u32,
-    /// What the run is: parameters and data. A checkpoint of another run is not ours.
+    /// The digest of parameters and data. A checkpoint with another digest belongs to another run.
     run: String,
-    position: Position,
+    position: TrainingPosition,
     optimiser_steps: u64,
+    /// Whether the state has moments.
     moments: bool,
+    /// Whether the state has the weights of the best epoch.
     best: bool,
+    /// The name of the state file.
     state: String,
     state_digest: String,
 }
 
+/// The reason why a checkpoint cannot be written or used.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     #[error("cannot write the checkpoint {}: {source}", path.display())]
@@ -96,15 +102,17 @@ pub struct Checkpoints<'a> {
 }
 
 impl<'a> Checkpoints<'a> {
-    /// `run` is a digest of everything that must be the same for a checkpoint to be of use.
+    /// Returns the checkpoints in a directory. `run` is a digest of everything that must be the same for a checkpoint
+    /// to be usable.
     pub fn new(directory: &'a Path, run: String) -> Self {
         Self { directory, run }
     }
 
+    /// Writes a checkpoint and removes the previous one.
     pub fn save(
         &self,
-        position: &Position,
-        state: &State,
+        position: &TrainingPosition,
+        state: &EngineState,
         best: Option<&Weights>,
     ) -> Result<(), CheckpointError> {
         let name = format!("state-{}.safetensors", position.step);
@@ -119,7 +127,7 @@ impl<'a> Checkpoints<'a> {
         tensors::save(&draft, &sets)?;
         let state_digest = digest(&draft).map_err(write)?;
         fs::rename(&draft, &path).map_err(write)?;
-        let record = Record {
+        let record = CheckpointRecord {
             format: FORMAT,
             run: self.run.clone(),
             position: position.clone(),
@@ -134,7 +142,8 @@ impl<'a> Checkpoints<'a> {
         Ok(())
     }
 
-    fn commit(&self, record: &Record) -> Result<(), CheckpointError> {
+    /// Replaces the file `checkpoint`, which makes the new checkpoint the current one.
+    fn commit(&self, record: &CheckpointRecord) -> Result<(), CheckpointError> {
         let path = self.directory.join(NAME);
         let draft = self.directory.join("checkpoint.draft");
         let write = |source| CheckpointError::Write { path: path.clone(), source };
@@ -146,7 +155,7 @@ impl<'a> Checkpoints<'a> {
         File::open(self.directory).and_then(|directory| directory.sync_all()).map_err(write)
     }
 
-    /// What a finished or an unreadable checkpoint leaves behind is not worth an error.
+    /// Removes the state files of earlier checkpoints. Files that cannot be removed are ignored.
     fn remove_all_but(&self, kept: &str) {
         let Ok(entries) = fs::read_dir(self.directory) else { return };
         for entry in entries.flatten() {
@@ -158,9 +167,9 @@ impl<'a> Checkpoints<'a> {
         }
     }
 
-    /// The checkpoint, if there is one; `fresh` gives the shape that its state must have. An error is
-    /// a reason not to use it.
-    pub fn load(&self, fresh: impl FnOnce() -> State) -> Result<Option<Checkpoint>, CheckpointError> {
+    /// Reads the checkpoint, if there is one. `fresh` returns a state of the expected shape. On an error, training
+    /// starts from the beginning.
+    pub fn load(&self, fresh: impl FnOnce() -> EngineState) -> Result<Option<Checkpoint>, CheckpointError> {
         let path = self.directory.join(NAME);
         let unusable = |why: String| CheckpointError::Unusable(format!("{}: {why}", path.display()));
         let text = match fs::read_to_string(&path) {
@@ -170,17 +179,18 @@ impl<'a> Checkpoints<'a> {
         };
         let (expected, json) = text.split_once('\n').unwrap_or_default();
         if blake3::hash(json.as_bytes()).to_hex().as_str() != expected {
-            return Err(unusable("it is damaged".into()));
+            return Err(unusable("the checkpoint is damaged".into()));
         }
-        let record: Record = serde_json::from_str(json).map_err(|error| unusable(error.to_string()))?;
+        let record: CheckpointRecord =
+            serde_json::from_str(json).map_err(|error| unusable(error.to_string()))?;
         if record.format != FORMAT || record.run != self.run {
-            return Err(unusable("it belongs to another run".into()));
+            return Err(unusable("the checkpoint belongs to another run".into()));
         }
         let file = self.directory.join(&record.state);
         if digest(&file).ok().as_ref() != Some(&record.state_digest) {
             return Err(unusable(format!("{} is missing or damaged", record.state)));
         }
-        let mut state = State { steps: record.optimiser_steps, ..fresh() };
+        let mut state = EngineState { steps: record.optimiser_steps, ..fresh() };
         let mut best = record.best.then(|| state.weights.clone());
         let mut sets = vec![("weights.", &mut state.weights)];
         if let (true, Some(moments)) = (record.moments, &mut state.moments) {
@@ -193,6 +203,7 @@ impl<'a> Checkpoints<'a> {
     }
 }
 
+/// Returns the digest of a file.
 fn digest(path: &Path) -> io::Result<String> {
     Ok(blake3::Hasher::new().update_mmap_rayon(path)?.finalize().to_hex().to_string())
 }

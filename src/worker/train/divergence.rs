@@ -1,16 +1,16 @@
-//! Why a loss is not a number any more.
+//! The likely cause of a loss that is not finite.
 
-use super::super::engine::State;
+use crate::engine::EngineState;
 use pipe_ml::config::method::Method;
 use pipe_ml::data::examples::Examples;
 
-/// A sentence about the likely cause, from what can be seen after the fact.
-pub fn likely_cause(method: &Method, train: Examples, rows: &[u32], state: &State) -> String {
+/// Returns a sentence about the likely cause, from the rows of the batch and the weights after the step.
+pub fn likely_cause(method: &Method, train: Examples, rows: &[u32], state: &EngineState) -> String {
     for &row in rows {
         let values = train.features.row_values(row as usize);
-        if let Some(place) = values.iter().position(|value| !value.is_finite()) {
-            let feature = train.features.row(row as usize)[place];
-            return format!("row {row} of the data has the value {} for feature {feature}", values[place]);
+        if let Some(position) = values.iter().position(|value| !value.is_finite()) {
+            let feature = train.features.row(row as usize)[position];
+            return format!("row {row} of the data has the value {} for feature {feature}", values[position]);
         }
     }
     let largest = |values: &[f32]| values.iter().fold(0f32, |largest, value| largest.max(value.abs()));

@@ -1,4 +1,4 @@
-//! What an epoch leaves in the history.
+//! The record of an epoch in the history.
 
 use crate::loss::real::Real;
 use crate::loss::terms::STATIC_THRESHOLD;
@@ -8,7 +8,7 @@ use pipe_ml::config::threshold::{GlobalSignal, Squash};
 use pipe_ml::history::{Epoch, LossValue, Spread, Validation};
 use pipe_ml::signal::idf::Idf;
 
-/// The figures of one epoch.
+/// Returns the record of one epoch: loss, validation metrics, and the spread of the threshold parameters.
 pub fn epoch_record(
     epoch: u64,
     loss: LossValue,
@@ -32,6 +32,7 @@ pub fn epoch_record(
     }
 }
 
+/// Returns the lambdas of eq. 1, one or one per label.
 fn effective_lambda(method: &Method, weights: &Weights) -> Vec<f64> {
     let effective = |&raw: &f32| {
         let raw = f64::from(raw);
@@ -40,14 +41,14 @@ fn effective_lambda(method: &Method, weights: &Weights) -> Vec<f64> {
     weights.lambda.iter().map(effective).collect()
 }
 
-/// Eq. 1 where the local signal is zero and the row's own labels say nothing.
+/// Returns the threshold of each label (eq. 1) for a row without a local signal and without labels of its own.
 pub fn base_thresholds(method: &Method, weights: &Weights, idf: &Idf) -> Vec<f64> {
     if !method.variant.learns() {
         return vec![STATIC_THRESHOLD; weights.labels()];
     }
     let lambda = effective_lambda(method, weights);
     let global = method.variant.uses_global() && method.threshold.global == GlobalSignal::Idf;
-    let theta = |label: usize| {
+    let base_threshold = |label: usize| {
         let lambda = lambda[if lambda.len() == 1 { 0 } else { label }];
         let signal = if global { idf.values[label] } else { 0.0 };
         let inside = lambda * f64::from(weights.alpha[label]) * signal + f64::from(weights.bias[label]);
@@ -56,5 +57,5 @@ pub fn base_thresholds(method: &Method, weights: &Weights, idf: &Idf) -> Vec<f64
             Squash::Sigmoid => inside.sigmoid(),
         }
     };
-    (0..weights.labels()).map(theta).collect()
+    (0..weights.labels()).map(base_threshold).collect()
 }

@@ -1,32 +1,41 @@
-//! What a training run needs of whoever started it.
+//! The interface between a training run and the program that started it.
 
-/// How far training is.
+/// The progress of a training run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
-    /// Epochs finished, of how many.
+pub struct TrainingProgress {
+    /// The number of finished epochs.
     pub epoch: u64,
+    /// The number of epochs of the whole run.
     pub epochs: u64,
-    /// Batches finished in this epoch, of how many.
+    /// The number of finished batches of the current epoch.
     pub batch: u64,
+    /// The number of batches of an epoch.
     pub batches: u64,
-    /// Mean loss of this epoch so far.
+    /// The mean loss of the current epoch so far.
     pub loss: f64,
-    /// Of the last finished epoch.
+    /// Macro-F1 on the validation rows after the last finished epoch.
     pub macro_f1: Option<f64>,
 }
 
-pub trait Host: Send {
-    fn progress(&mut self, progress: Progress);
+/// Receives the messages of a training run and can stop it.
+pub trait TrainingHost: Send {
+    /// Receives progress, about twice a second and after every epoch.
+    fn progress(&mut self, progress: TrainingProgress);
+    /// Receives a warning.
     fn warn(&mut self, message: String);
-    /// Asked after every batch; after a yes, a checkpoint is written and training ends.
+    /// Is called after every batch. If it returns true, a checkpoint is written and training ends.
     fn should_stop(&mut self) -> bool;
 }
 
-/// Listens to nothing and never stops.
-pub struct Quiet;
+// Old names, until `src/worker/stages` uses the new ones.
+#[doc(hidden)]
+pub use {TrainingHost as Host, TrainingProgress as Progress};
 
-impl Host for Quiet {
-    fn progress(&mut self, _: Progress) {}
+/// A host that ignores all messages and never stops training.
+pub struct SilentHost;
+
+impl TrainingHost for SilentHost {
+    fn progress(&mut self, _: TrainingProgress) {}
 
     fn warn(&mut self, _: String) {}
 

@@ -1,5 +1,5 @@
-//! Training: batches in a seeded order, an epoch's figures, when to stop, and checkpoints from
-//! which a killed run goes on to the same bits.
+//! Training: batches in a seeded order, validation after every epoch, early stopping, and checkpoints from which a
+//! killed run continues and ends with the same bits.
 
 pub mod checkpoint;
 pub mod divergence;

@@ -1,13 +1,13 @@
-//! Small runs to the end.
+//! Tests of small, complete training runs, and of the engines against each other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::host::{Host, Progress, Quiet};
-use super::trainer::{Run, TrainError, Trained, train};
+use super::host::{SilentHost, TrainingHost, TrainingProgress};
+use super::trainer::{TrainError, TrainingResult, TrainingRun, train};
 use crate::engine::cpu::CpuEngine;
-use crate::engine::score::count;
+use crate::engine::score::{count, score_with_labels};
 use crate::engine::torch::TorchEngine;
-use crate::engine::{Batch, Engine, Scores, State};
+use crate::engine::{Batch, BatchScores, Engine, EngineState};
 use crate::model::Model;
 use crate::model::predict::{PredictError, Predictor};
 use crate::net::features::FeatureMap;
@@ -33,8 +33,8 @@ use pipe_ml::signal::supply::LocalSupply;
 const LABELS: usize = 12;
 const FEATURES: usize = 40;
 
-/// Rows whose labels can be read off their features.
-struct Data {
+/// Rows whose labels are determined by their features.
+struct TestData {
     features: Csr,
     labels: Csr,
     train: Vec<u32>,
@@ -53,7 +53,7 @@ fn csr(rows: &[Vec<(u32, f32)>], cols: usize, ones: bool) -> Csr {
     Csr { cols, indptr: indptr.into(), indices: indices.into(), values: values.into() }
 }
 
-fn data() -> Data {
+fn data() -> TestData {
     let mut random = Random::new("test data", 11);
     let (mut features, mut labels) = (Vec::new(), Vec::new());
     for _ in 0..300 {
@@ -65,7 +65,7 @@ fn data() -> Data {
         features.push(row);
         labels.push(own.iter().map(|&label| (label, 1.0)).collect());
     }
-    Data {
+    TestData {
         features: csr(&features, FEATURES, false),
         labels: csr(&labels, LABELS, true),
         train: (0..240).collect(),
@@ -73,7 +73,7 @@ fn data() -> Data {
     }
 }
 
-impl Data {
+impl TestData {
     fn train(&self) -> Examples<'_> {
         Examples { features: &self.features, labels: &self.labels, rows: &self.train }
     }
@@ -99,9 +99,9 @@ fn small(preset: Preset) -> Method {
     method
 }
 
-fn run<'a>(data: &'a Data, idf: &'a Idf, method: &'a Method) -> Run<'a> {
+fn run<'a>(data: &'a TestData, idf: &'a Idf, method: &'a Method) -> TrainingRun<'a> {
     let (train, validation) = (data.train(), Some(data.validation()));
-    Run { method, train, validation, idf, checkpoints: None, threads: 2 }
+    TrainingRun { method, train, validation, idf, checkpoints: None, threads: 2 }
 }
 
 fn bits(weights: &Weights) -> Vec<u32> {
@@ -112,9 +112,9 @@ fn bits(weights: &Weights) -> Vec<u32> {
         .collect()
 }
 
-fn trained(method: &Method) -> Trained {
+fn trained(method: &Method) -> TrainingResult {
     let data = data();
-    train(run(&data, &data.idf(), method), &mut Quiet).unwrap()
+    train(run(&data, &data.idf(), method), &mut SilentHost).unwrap()
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn every_preset_and_variant_learns() {
 }
 
 #[test]
-fn the_honest_preset_finds_labels_that_can_be_read_off_the_features() {
+fn the_honest_preset_finds_labels_that_the_features_determine() {
     let done = trained(&Method { epochs: 40, ..small(Preset::Honest) });
     let best = done.history.best(&done.model.method.stopping).unwrap();
     assert!(best.1 > 0.9, "{best:?}");
@@ -150,18 +150,18 @@ fn weights_have_the_same_bits_for_any_number_of_threads() {
     for preset in [Preset::Released, Preset::Honest] {
         let method = small(preset);
         let with = |threads| {
-            let done = train(Run { threads, ..run(&data, &idf, &method) }, &mut Quiet).unwrap();
+            let done = train(TrainingRun { threads, ..run(&data, &idf, &method) }, &mut SilentHost).unwrap();
             (bits(&done.model.weights), done.history)
         };
         assert_eq!(with(1), with(3));
     }
 }
 
-/// Stops after a number of batches.
+/// A host that stops after a number of batches and fails on warnings.
 struct StopAfter(u64);
 
-impl Host for StopAfter {
-    fn progress(&mut self, _: Progress) {}
+impl TrainingHost for StopAfter {
+    fn progress(&mut self, _: TrainingProgress) {}
 
     fn warn(&mut self, message: String) {
         panic!("{message}");
@@ -174,16 +174,16 @@ impl Host for StopAfter {
 }
 
 #[test]
-fn a_run_stopped_again_and_again_ends_with_the_same_bits() {
+fn a_run_that_is_stopped_repeatedly_ends_with_the_same_bits() {
     let data = data();
     let idf = data.idf();
     for kind in [OptimiserKind::Adamw, OptimiserKind::LazyAdamw, OptimiserKind::Sgd] {
         let mut method = small(Preset::Released);
         method.optimiser.kind = kind;
-        let whole = train(run(&data, &idf, &method), &mut Quiet).unwrap();
+        let whole = train(run(&data, &idf, &method), &mut SilentHost).unwrap();
 
         let directory = tempfile::tempdir().unwrap();
-        let resumable = Run { checkpoints: Some(directory.path()), ..run(&data, &idf, &method) };
+        let resumable = TrainingRun { checkpoints: Some(directory.path()), ..run(&data, &idf, &method) };
         let mut stops = 0;
         let resumed = loop {
             match train(resumable, &mut StopAfter(7)) {
@@ -199,12 +199,12 @@ fn a_run_stopped_again_and_again_ends_with_the_same_bits() {
     }
 }
 
-/// Counts warnings.
+/// A host that collects warnings.
 #[derive(Default)]
 struct Warned(Vec<String>);
 
-impl Host for Warned {
-    fn progress(&mut self, _: Progress) {}
+impl TrainingHost for Warned {
+    fn progress(&mut self, _: TrainingProgress) {}
 
     fn warn(&mut self, message: String) {
         self.0.push(message);
@@ -216,15 +216,15 @@ impl Host for Warned {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_noticed_and_training_starts_anew() {
+fn a_damaged_checkpoint_is_detected_and_training_starts_from_the_beginning() {
     let data = data();
     let idf = data.idf();
     let method = small(Preset::Paper);
-    let whole = train(run(&data, &idf, &method), &mut Quiet).unwrap();
+    let whole = train(run(&data, &idf, &method), &mut SilentHost).unwrap();
     let is_state = |name: &str| name.starts_with("state-");
     for damages_state in [true, false] {
         let directory = tempfile::tempdir().unwrap();
-        let resumable = Run { checkpoints: Some(directory.path()), ..run(&data, &idf, &method) };
+        let resumable = TrainingRun { checkpoints: Some(directory.path()), ..run(&data, &idf, &method) };
         train(resumable, &mut StopAfter(20)).err().unwrap();
         for entry in std::fs::read_dir(directory.path()).unwrap().flatten() {
             if is_state(&entry.file_name().to_string_lossy()) == damages_state {
@@ -247,7 +247,7 @@ fn a_checkpoint_of_another_method_is_not_used() {
     let idf = data.idf();
     let directory = tempfile::tempdir().unwrap();
     let (one, other) = (small(Preset::Paper), Method { seed: 1, ..small(Preset::Paper) });
-    let at = |method| Run { checkpoints: Some(directory.path()), ..run(&data, &idf, method) };
+    let at = |method| TrainingRun { checkpoints: Some(directory.path()), ..run(&data, &idf, method) };
     train(at(&one), &mut StopAfter(9)).err().unwrap();
     let mut host = Warned::default();
     train(at(&other), &mut host).unwrap();
@@ -255,9 +255,9 @@ fn a_checkpoint_of_another_method_is_not_used() {
 }
 
 #[test]
-fn training_stops_early_and_hands_out_a_copy_of_the_best_epoch() {
+fn training_stops_early_and_returns_the_weights_of_the_best_epoch() {
     let mut method = Method { epochs: 60, ..small(Preset::Honest) };
-    // A cosine would depend on the number of epochs.
+    // A cosine schedule would depend on the number of epochs.
     method.schedule.kind = ScheduleKind::Constant;
     method.stopping.patience = Limit::At(3.0);
     let early = trained(&method);
@@ -269,30 +269,31 @@ fn training_stops_early_and_hands_out_a_copy_of_the_best_epoch() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_names_epoch_batch_and_cause() {
+fn the_error_about_a_loss_that_is_not_finite_names_epoch_batch_and_cause() {
     let mut method = small(Preset::Paper);
     method.optimiser.kind = OptimiserKind::Sgd;
     method.optimiser.lr = 1e30;
     let data = data();
-    let error = train(run(&data, &data.idf(), &method), &mut Quiet).err().unwrap().to_string();
+    let error = train(run(&data, &data.idf(), &method), &mut SilentHost).err().unwrap().to_string();
     for part in ["epoch 1", "batch", "learning rate 1e30", "optimiser.clip"] {
         assert!(error.contains(part), "{error}");
     }
 }
 
 #[test]
-fn a_feature_that_is_no_number_is_named() {
+fn the_error_about_a_feature_that_is_nan_names_the_row() {
     let mut data = data();
     let mut values = data.features.values.to_vec();
     let row = data.features.indptr[5] as usize;
     values[row] = f32::NAN;
     data.features.values = values.into();
-    let error = train(run(&data, &data.idf(), &small(Preset::Paper)), &mut Quiet).err().unwrap().to_string();
+    let error =
+        train(run(&data, &data.idf(), &small(Preset::Paper)), &mut SilentHost).err().unwrap().to_string();
     assert!(error.contains("row 5") && error.contains("NaN"), "{error}");
 }
 
 #[test]
-fn clipping_bounds_the_step() {
+fn clipping_limits_the_length_of_a_step() {
     let mut method = Method { epochs: 1, batch: 240, ..small(Preset::Paper) };
     method.optimiser.kind = OptimiserKind::Sgd;
     method.optimiser.lr = 1.0;
@@ -307,15 +308,15 @@ fn clipping_bounds_the_step() {
     assert!((square.sqrt() - 0.01).abs() < 1e-4, "{}", square.sqrt());
 }
 
-/// One batch for both engines.
-fn batch(data: &Data, map: &FeatureMap, supply: &LocalSupply, positions: &[u32]) -> Batch {
+/// Returns one batch for both engines.
+fn batch(data: &TestData, map: &FeatureMap, supply: &LocalSupply, positions: &[u32]) -> Batch {
     let rows: Vec<u32> = (0..300).collect();
     let examples = Examples { features: &data.features, labels: &data.labels, rows: &rows };
     Batch::labelled(map, supply, examples, positions)
 }
 
 #[test]
-fn the_engine_of_the_cpu_and_plain_libtorch_take_the_same_steps() {
+fn the_cpu_engine_and_the_libtorch_engine_take_the_same_steps() {
     tch::set_num_threads(1);
     let data = data();
     let idf = data.idf();
@@ -342,7 +343,7 @@ fn the_engine_of_the_cpu_and_plain_libtorch_take_the_same_steps() {
     for method in methods {
         let map = FeatureMap::new(&method.net, &data.features, &data.train);
         let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
-        let start = State::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
+        let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
         let mut ours = CpuEngine::new(&method, &idf, start.clone());
         let mut theirs = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
         for step in 0..4 {
@@ -359,7 +360,7 @@ fn the_engine_of_the_cpu_and_plain_libtorch_take_the_same_steps() {
             }
         }
         let batch = batch(&data, &map, &LocalSupply::None, &[250, 260, 299]);
-        let (mut a, mut b) = (Scores::default(), Scores::default());
+        let (mut a, mut b) = (BatchScores::default(), BatchScores::default());
         ours.scores(&batch, &mut a).unwrap();
         theirs.scores(&batch, &mut b).unwrap();
         for (row, label) in (0..3).flat_map(|row| (0..LABELS).map(move |label| (row, label))) {
@@ -370,7 +371,7 @@ fn the_engine_of_the_cpu_and_plain_libtorch_take_the_same_steps() {
 }
 
 #[test]
-fn rows_gathered_on_the_device_train_as_rows_sent_there() {
+fn rows_gathered_on_the_device_give_the_same_steps_as_rows_copied_there() {
     let data = data();
     let idf = Idf::of_rows(&data.labels, &data.train, 1.0);
     for features in [Features::All, Features::Hash, Features::Cut] {
@@ -379,7 +380,7 @@ fn rows_gathered_on_the_device_train_as_rows_sent_there() {
         method.net.feature_count = 20;
         let map = FeatureMap::new(&method.net, &data.features, &data.train);
         let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
-        let start = State::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
+        let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
         let mut sent = TorchEngine::new(&method, &idf, start.clone(), tch::Device::Cpu).unwrap();
         let mut held = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
         assert!(held.hold(&map, &data.features));
@@ -397,7 +398,7 @@ fn rows_gathered_on_the_device_train_as_rows_sent_there() {
 }
 
 #[test]
-fn half_width_products_change_a_step_by_no_more_than_their_rounding() {
+fn bf16_products_change_a_step_by_no_more_than_their_rounding() {
     let data = data();
     let idf = Idf::of_rows(&data.labels, &data.train, 1.0);
     let full = small(Preset::Paper);
@@ -406,7 +407,7 @@ fn half_width_products_change_a_step_by_no_more_than_their_rounding() {
     let [full, half] = [full, half].map(|method| {
         let map = FeatureMap::new(&method.net, &data.features, &data.train);
         let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
-        let start = State::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
+        let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
         let mut engine = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
         let positions: Vec<u32> = (0..32).collect();
         engine.step(&batch(&data, &map, &supply, &positions), 0.01, 0).unwrap().total
@@ -415,11 +416,11 @@ fn half_width_products_change_a_step_by_no_more_than_their_rounding() {
 }
 
 #[test]
-fn a_host_hears_of_the_end_of_every_epoch() {
+fn progress_is_reported_at_the_end_of_every_epoch() {
     static HEARD: AtomicBool = AtomicBool::new(false);
-    struct Listening;
-    impl Host for Listening {
-        fn progress(&mut self, progress: Progress) {
+    struct ProgressListener;
+    impl TrainingHost for ProgressListener {
+        fn progress(&mut self, progress: TrainingProgress) {
             let last = progress.epoch == 6 && progress.macro_f1.is_some() && progress.loss.is_finite();
             HEARD.fetch_or(last, Ordering::Relaxed);
         }
@@ -431,13 +432,17 @@ fn a_host_hears_of_the_end_of_every_epoch() {
         }
     }
     let (data, method) = (data(), small(Preset::Paper));
-    let history: History = train(run(&data, &data.idf(), &method), &mut Listening).unwrap().history;
+    let history: History = train(run(&data, &data.idf(), &method), &mut ProgressListener).unwrap().history;
     assert!(HEARD.load(Ordering::Relaxed));
     assert_eq!(history.epochs.len(), 6);
 }
 
-/// Scores of the validation rows, row by row.
-fn predicted(done: &Trained, data: &Data, signal: LocalSignal) -> Result<Vec<Vec<u32>>, PredictError> {
+/// Returns the predicted labels of the validation rows.
+fn predicted(
+    done: &TrainingResult,
+    data: &TestData,
+    signal: LocalSignal,
+) -> Result<Vec<Vec<u32>>, PredictError> {
     let mut predictor = Predictor::new(done.model.clone(), Device::Cpu, 2)?;
     let mut all = Vec::new();
     predictor.predict(data.validation().unlabelled(), signal, Some(data.train()), |first, scores| {
@@ -448,12 +453,12 @@ fn predicted(done: &Trained, data: &Data, signal: LocalSignal) -> Result<Vec<Vec
 }
 
 #[test]
-fn a_saved_model_predicts_what_validation_saw() {
+fn a_loaded_model_has_the_validation_metrics_of_its_training() {
     let data = data();
     let done = trained(&Method { epochs: 10, ..small(Preset::Honest) });
     let directory = tempfile::tempdir().unwrap();
     done.model.save(directory.path()).unwrap();
-    let loaded = Trained { model: Model::load(directory.path()).unwrap(), ..done };
+    let loaded = TrainingResult { model: Model::load(directory.path()).unwrap(), ..done };
     let mut counts = Counts::new(LABELS);
     for (row, labels) in predicted(&loaded, &data, LocalSignal::TrainNeighbours).unwrap().iter().enumerate() {
         counts.add(data.labels.row(data.validation[row] as usize), labels);
@@ -464,7 +469,7 @@ fn a_saved_model_predicts_what_validation_saw() {
 }
 
 #[test]
-fn labels_of_the_rows_being_predicted_are_asked_for_only_on_the_oracle_path() {
+fn only_the_oracle_protocol_uses_the_labels_of_the_rows_being_predicted() {
     let data = data();
     let done = trained(&small(Preset::Released));
     let refused = predicted(&done, &data, LocalSignal::BatchLabels).unwrap_err().to_string();
@@ -472,11 +477,14 @@ fn labels_of_the_rows_being_predicted_are_asked_for_only_on_the_oracle_path() {
 
     let mut predictor = Predictor::new(done.model.clone(), Device::Cpu, 1).unwrap();
     let mut counts = [LabelCount::default(); LABELS];
-    predictor
-        .oracle_scores_from_true_labels(data.validation(), |first, scores| {
+    let Predictor { method, map, engine, pool } = &mut predictor;
+    let supply = LocalSupply::BatchLabels(method.signal.clone());
+    pool.install(|| {
+        score_with_labels(&mut **engine, map, &supply, data.validation(), method.batch, |first, scores| {
             count(&mut counts, scores, data.validation(), first);
         })
-        .unwrap();
+    })
+    .unwrap();
     let kept = &done.history.epochs[done.history.kept as usize - 1];
     assert_eq!(Some(Validation::of(data.validation.len(), &counts)), kept.validation);
 }
@@ -493,8 +501,8 @@ fn rows_of_another_data_set_are_refused() {
 
 const WIDE: usize = 3000;
 
-/// Rows of a few labels out of many, to be learned by heart.
-fn wide() -> Data {
+/// Returns rows with a few labels out of many, which a network can memorise.
+fn wide() -> TestData {
     let mut random = Random::new("wide", 2);
     let (mut features, mut labels) = (Vec::new(), Vec::new());
     for row in 0..64u32 {
@@ -503,7 +511,7 @@ fn wide() -> Data {
         own.sort_unstable();
         labels.push(if own[0] == own[1] { vec![(own[0], 1.0)] } else { own.map(|l| (l, 1.0)).to_vec() });
     }
-    Data {
+    TestData {
         features: csr(&features, 64, false),
         labels: csr(&labels, WIDE, true),
         train: (0..64).collect(),
@@ -512,7 +520,7 @@ fn wide() -> Data {
 }
 
 #[test]
-fn the_papers_bce_column_is_the_softplus_of_its_thresholds() {
+fn with_many_labels_the_cross_entropy_tends_to_the_softplus_of_minus_the_mean_threshold() {
     let data = wide();
     let idf = data.idf();
     for variant in [Variant::Adaptive, Variant::KnnOnly, Variant::IdfOnly, Variant::Static] {
@@ -520,8 +528,8 @@ fn the_papers_bce_column_is_the_softplus_of_its_thresholds() {
         method.net.hidden = vec![64];
         method.net.dropout = 0.0;
         method.optimiser.lr = 0.02;
-        let run = Run { validation: None, ..run(&data, &idf, &method) };
-        let history = train(run, &mut Quiet).unwrap().history;
+        let run = TrainingRun { validation: None, ..run(&data, &idf, &method) };
+        let history = train(run, &mut SilentHost).unwrap().history;
         let last = &history.epochs[history.epochs.len() - 1];
         let floor = (-last.theta.mean).exp().ln_1p();
         assert!((last.loss.bce - floor).abs() < 0.03 * floor, "{variant:?}: {} {floor}", last.loss.bce);

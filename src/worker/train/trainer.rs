@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::checkpoint::{Checkpoint, CheckpointError, Checkpoints, Position};
+use super::checkpoint::{Checkpoint, CheckpointError, Checkpoints, TrainingPosition};
 use super::divergence::likely_cause;
 use super::history::epoch_record;
-use super::host::{Host, Progress};
+use super::host::{TrainingHost, TrainingProgress};
 use crate::engine::score::{count, score, score_with_labels};
-use crate::engine::{self, Batch, Engine, State};
+use crate::engine::{self, Batch, Engine, EngineState};
 use crate::loss::terms::LossValue;
 use crate::model::Model;
 use crate::net::features::FeatureMap;
@@ -21,36 +21,42 @@ use pipe_ml::metric::label::LabelCount;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::supply::LocalSupply;
 
-/// How often a host hears of progress.
-const PROGRESS: Duration = Duration::from_millis(500);
+/// How often progress is reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// One training run.
+/// The inputs of a training run.
 #[derive(Clone, Copy)]
-pub struct Run<'a> {
+pub struct TrainingRun<'a> {
     pub method: &'a Method,
     pub train: Examples<'a>,
     pub validation: Option<Examples<'a>>,
     pub idf: &'a Idf,
-    /// A directory that outlives a killed run; without one nothing is kept.
+    /// A directory that outlives a killed run; without one, no checkpoints are written.
     pub checkpoints: Option<&'a Path>,
     /// How many threads to use; the result does not depend on it.
     pub threads: usize,
 }
 
-pub struct Trained {
+// Old names, until `src/worker/stages` uses the new ones.
+#[doc(hidden)]
+pub use TrainingRun as Run;
+
+/// The outputs of a training run.
+pub struct TrainingResult {
     pub model: Model,
     pub history: History,
-    /// Seconds per epoch; apart from the history, which is the same for the same key.
+    /// Seconds per epoch. They are not in the history, which is the same for the same key.
     pub seconds: Vec<f64>,
 }
 
+/// The reason why a training run ended without a model.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
     #[error("there are no training rows")]
     NoRows,
     #[error("the training rows have {features} features and {labels} labels: nothing can be learned")]
     Empty { features: usize, labels: usize },
-    #[error("the IDF is of {idf} labels, the data has {data}: both must come from the same data set")]
+    #[error("the IDF has {idf} labels, but the data has {data}: both must come from the same data set")]
     Idf { idf: usize, data: usize },
     #[error("the loss became {loss} in epoch {epoch}, batch {batch}: {cause}")]
     Diverged { loss: f64, epoch: u64, batch: u64, cause: String },
@@ -66,8 +72,8 @@ pub enum TrainError {
     Threads { threads: usize, source: rayon::ThreadPoolBuildError },
 }
 
-/// Trains a model, from the last checkpoint of the same run if there is one.
-pub fn train(run: Run, host: &mut dyn Host) -> Result<Trained, TrainError> {
+/// Trains a model. Continues from the last checkpoint of the same run, if there is one.
+pub fn train(run: TrainingRun, host: &mut dyn TrainingHost) -> Result<TrainingResult, TrainError> {
     let labels = run.train.labels.cols;
     if run.train.is_empty() {
         return Err(TrainError::NoRows);
@@ -83,38 +89,45 @@ pub fn train(run: Run, host: &mut dyn Host) -> Result<Trained, TrainError> {
     pool.install(|| Trainer::new(run, host)?.run())
 }
 
+/// A training run in progress.
 struct Trainer<'a> {
-    run: Run<'a>,
-    host: &'a mut dyn Host,
+    run: TrainingRun<'a>,
+    host: &'a mut dyn TrainingHost,
     map: FeatureMap,
-    /// The engine has the training rows: batches are lists of them.
+    /// Whether the engine keeps the training rows. Then batches are lists of row numbers.
     held: bool,
     engine: Box<dyn Engine + Send>,
     supply: LocalSupply<'a>,
     validation_supply: Option<LocalSupply<'a>>,
     checkpoints: Option<Checkpoints<'a>>,
-    position: Position,
+    position: TrainingPosition,
     best: Option<Weights>,
     saved_at: Instant,
 }
 
 impl<'a> Trainer<'a> {
-    fn new(run: Run<'a>, host: &'a mut dyn Host) -> Result<Self, TrainError> {
+    /// Prepares a run, from its checkpoint if there is a usable one.
+    fn new(run: TrainingRun<'a>, host: &'a mut dyn TrainingHost) -> Result<Self, TrainError> {
         let method = run.method;
         let (features, labels) = (run.train.features.cols, run.train.labels.cols);
         let map = FeatureMap::new(&method.net, run.train.features, run.train.rows);
-        let fresh = || State::new(Weights::initial(method, features, labels), method.optimiser.kind);
+        let fresh = || EngineState::new(Weights::initial(method, features, labels), method.optimiser.kind);
         let checkpoints = run.checkpoints.map(|directory| Checkpoints::new(directory, run_digest(&run)));
         let found = match checkpoints.as_ref().map(|checkpoints| checkpoints.load(fresh)) {
             Some(Err(reason)) => {
-                host.warn(format!("the checkpoint is not used, training starts anew: {reason}"));
+                host.warn(format!(
+                    "the checkpoint cannot be used, so training starts from the beginning: {reason}"
+                ));
                 None
             }
             Some(Ok(found)) => found,
             None => None,
         };
-        let found =
-            found.unwrap_or_else(|| Checkpoint { position: Position::start(), state: fresh(), best: None });
+        let found = found.unwrap_or_else(|| Checkpoint {
+            position: TrainingPosition::start(),
+            state: fresh(),
+            best: None,
+        });
         let signal = &method.signal;
         let supply = LocalSupply::in_training(method.local_in_training(), signal, run.train);
         let validation_supply = run.validation.map(|rows| {
@@ -137,7 +150,8 @@ impl<'a> Trainer<'a> {
         })
     }
 
-    fn run(mut self) -> Result<Trained, TrainError> {
+    /// Trains to the end.
+    fn run(mut self) -> Result<TrainingResult, TrainError> {
         let method = self.run.method;
         self.position.history.oracle = self.run.validation.is_some() && method.predicts_from_true_labels();
         while self.position.epoch < method.epochs && !self.position.history.says_stop(&method.stopping) {
@@ -154,35 +168,35 @@ impl<'a> Trainer<'a> {
         let mut seconds = self.position.seconds;
         seconds.truncate(history.epochs.len());
         let model = Model { method: method.clone(), map: self.map, idf: self.run.idf.clone(), weights };
-        Ok(Trained { model, history, seconds })
+        Ok(TrainingResult { model, history, seconds })
     }
 
-    /// What is left of an epoch, then its figures.
+    /// Trains on the remaining batches of an epoch and finishes it.
     fn epoch(&mut self) -> Result<(), TrainError> {
         let method = self.run.method;
         let order = order(method.seed, self.position.epoch, self.run.train.len());
         let batches = order.chunks(method.batch).len() as u64;
-        let lr = |step: u64| method.optimiser.lr * method.schedule.share(step, batches, method.epochs);
-        let mut told = Instant::now();
-        let mut left = order.chunks(method.batch).skip(self.position.batch as usize).peekable();
-        let mut next = left.peek().map(|positions| self.batch(positions));
-        while let (Some(positions), Some(batch)) = (left.next(), next.take()) {
+        let rate_at = |step: u64| method.optimiser.lr * method.schedule.share(step, batches, method.epochs);
+        let mut reported = Instant::now();
+        let mut remaining = order.chunks(method.batch).skip(self.position.batch as usize).peekable();
+        let mut next = remaining.peek().map(|positions| self.batch(positions));
+        while let (Some(positions), Some(batch)) = (remaining.next(), next.take()) {
             let started = Instant::now();
-            let rate = lr(self.position.step);
-            next = self.step(&batch, positions, left.peek().copied(), rate)?;
+            let rate = rate_at(self.position.step);
+            next = self.step(&batch, positions, remaining.peek().copied(), rate)?;
             self.add_seconds(started);
-            if told.elapsed() >= PROGRESS {
-                told = Instant::now();
-                self.tell(batches);
+            if reported.elapsed() >= PROGRESS_INTERVAL {
+                reported = Instant::now();
+                self.report_progress(batches);
             }
-            self.pause()?;
+            self.after_batch()?;
         }
         let started = Instant::now();
         let number = self.position.epoch + 1;
-        self.finish_epoch(number, lr(self.position.step - 1))?;
+        self.finish_epoch(number, rate_at(self.position.step - 1))?;
         self.add_seconds(started);
         self.position.start_epoch(number);
-        self.tell(batches);
+        self.report_progress(batches);
         let every = method.checkpoint.epochs.value();
         if every.is_some_and(|every| number.is_multiple_of(every.max(1.0) as u64)) {
             self.save()?;
@@ -190,7 +204,7 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// The figures of an epoch, and a copy of its weights if it is the best so far.
+    /// Validates and records an epoch, and keeps a copy of its weights if it is the best so far.
     fn finish_epoch(&mut self, number: u64, lr: f64) -> Result<(), TrainError> {
         let method = self.run.method;
         let validation = self.validate()?;
@@ -205,11 +219,12 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
+    /// Returns the batch of the training rows at these positions.
     fn batch(&self, positions: &[u32]) -> Batch {
         make_batch(self.held, &self.map, &self.supply, self.run.train, positions)
     }
 
-    /// One step on a batch, while the next one is put together.
+    /// Takes one step on a batch while the next batch is assembled, and returns the next batch.
     fn step(
         &mut self,
         batch: &Batch,
@@ -230,7 +245,7 @@ impl<'a> Trainer<'a> {
         position.step += 1;
         if !loss.total.is_finite() {
             let (epoch, batch) = (position.epoch + 1, position.batch);
-            let rows: Vec<u32> = positions.iter().map(|&place| train.rows[place as usize]).collect();
+            let rows: Vec<u32> = positions.iter().map(|&position| train.rows[position as usize]).collect();
             let cause = likely_cause(self.run.method, train, &rows, &*self.engine.state()?);
             return Err(TrainError::Diverged { loss: loss.total, epoch, batch, cause });
         }
@@ -239,6 +254,7 @@ impl<'a> Trainer<'a> {
         Ok(next)
     }
 
+    /// Computes the metrics on the validation rows, if there are any.
     fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
         let (Some(examples), Some(supply)) = (self.run.validation, &self.validation_supply) else {
             return Ok(None);
@@ -257,8 +273,8 @@ impl<'a> Trainer<'a> {
         Ok(Some(Validation::of(examples.rows.len(), &counts)))
     }
 
-    /// Between two batches: is a checkpoint due, or the end?
-    fn pause(&mut self) -> Result<(), TrainError> {
+    /// Stops if the host asks for it, and writes a checkpoint if one is due.
+    fn after_batch(&mut self) -> Result<(), TrainError> {
         if self.host.should_stop() {
             let saved = self.checkpoints.is_some();
             self.save()?;
@@ -272,6 +288,7 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
+    /// Writes a checkpoint, if there is a directory for them.
     fn save(&mut self) -> Result<(), TrainError> {
         if let Some(checkpoints) = &self.checkpoints {
             checkpoints.save(&self.position, &*self.engine.state()?, self.best.as_ref())?;
@@ -280,17 +297,19 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
+    /// Adds the time since `since` to the current epoch.
     fn add_seconds(&mut self, since: Instant) {
         if let Some(last) = self.position.seconds.last_mut() {
             *last += since.elapsed().as_secs_f64();
         }
     }
 
-    fn tell(&mut self, batches: u64) {
+    /// Reports progress to the host.
+    fn report_progress(&mut self, batches: u64) {
         let position = &self.position;
         let last = position.history.epochs.last();
         let so_far = position.loss.total / position.rows.max(1) as f64;
-        self.host.progress(Progress {
+        self.host.progress(TrainingProgress {
             epoch: position.epoch,
             epochs: self.run.method.epochs,
             batch: position.batch,
@@ -301,6 +320,7 @@ impl<'a> Trainer<'a> {
     }
 }
 
+/// Returns a batch to learn from.
 fn make_batch(
     held: bool,
     map: &FeatureMap,
@@ -308,27 +328,32 @@ fn make_batch(
     train: Examples,
     positions: &[u32],
 ) -> Batch {
-    match held {
-        true => Batch::of_held(supply, train, positions),
-        false => Batch::labelled(map, supply, train, positions),
+    if held {
+        Batch::of_held(supply, train, positions)
+    } else {
+        Batch::labelled(map, supply, train, positions)
     }
 }
 
-/// The order of the training rows in an epoch: of the seed and the epoch, nothing else.
+/// Returns the order of the training rows in an epoch. It depends on the seed and the epoch alone, so that a resumed
+/// run sees the same batches.
 fn order(seed: u64, epoch: u64, rows: usize) -> Vec<u32> {
     Streams::new("order", seed).get(epoch).permutation(rows)
 }
 
+/// Multiplies a loss by a factor.
 fn scaled(loss: LossValue, factor: f64) -> LossValue {
     LossValue { bce: loss.bce * factor, margin: loss.margin * factor, total: loss.total * factor }
 }
 
+/// Adds two losses.
 fn sum(a: LossValue, b: LossValue) -> LossValue {
     LossValue { bce: a.bce + b.bce, margin: a.margin + b.margin, total: a.total + b.total }
 }
 
-/// What must be the same for a checkpoint to be of use: parameters, rows, label counts.
-fn run_digest(run: &Run) -> String {
+/// Returns a digest of what must be the same for a checkpoint to be usable: parameters, rows, label counts. A change of
+/// its ingredients makes the checkpoints of running jobs unusable.
+fn run_digest(run: &TrainingRun) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(serde_json::to_string(run.method).unwrap_or_default().as_bytes());
     hasher.update(bytemuck::cast_slice(run.train.rows));

@@ -1,5 +1,7 @@
-//! Kernel ridge regression, exact inside blocks of rows: k(x, x') = exp(gamma (cos(x, x') - 1)), M = K + ridge I,
-//! A = M^-1 Y; a new row scores k(x, .) A. Left out, row i scores y_i - A_i / (M^-1)_ii.
+//! Kernel ridge regression, exact within blocks of rows.
+//!
+//! With k(x, x') = exp(gamma (cos(x, x') - 1)), M = K + ridge I and A = M^-1 Y, the scores of a new row are k(x, .)
+//! A. The leave-one-out scores of row i are y_i - A_i / (M^-1)_ii.
 
 use std::path::Path;
 
@@ -11,12 +13,12 @@ use pipe_ml::explanation::{Cause, Evidence, Subject};
 use pipe_ml::signal::dot_index::{DotIndex, Product};
 use rayon::prelude::*;
 
-use super::blocks::{self, Blocks};
-use super::tiles::Inverse;
-use super::{CAUSES, LeftOut, Lesson, SCORE, Scorer};
-use crate::net::gemm::{Matrix, multiply};
+use super::row_blocks::{self, RowBlocks};
+use super::tiled_inverse::InverseFactor;
+use super::{CAUSES, LeaveOneOut, SCORE, Scorer, TrainingData};
+use crate::net::gemm::{MatrixView, multiply};
 
-/// Rows that one thread scores at a time.
+/// How many rows one thread scores at a time.
 const ROWS: usize = 64;
 
 const FEATURES: &str = "features.csr";
@@ -26,65 +28,72 @@ const BLOCK_ROWS: &str = "block_rows.csr";
 /// Row `b` lists the labels that occur in block `b`.
 const BLOCK_LABELS: &str = "block_labels.csr";
 
+/// A fitted kernel ridge regression.
 pub struct KernelRidge {
     gamma: f32,
     labels: usize,
     features: Csr,
     centres: Dense,
-    blocks: Vec<Block>,
-    /// What leaving a row out needs; only where the model was fitted.
-    fitted: Option<Fitted>,
+    blocks: Vec<KernelBlock>,
+    /// The data for leave-one-out scores; `None` in a loaded model.
+    fitted: Option<KernelTrainingRows>,
 }
 
-struct Block {
+/// The regression within one block of rows.
+struct KernelBlock {
     rows: Vec<u32>,
-    /// Those that occur; the others score 0.
+    /// The labels that occur in the block; the score of all others is 0.
     labels: Vec<u32>,
-    /// A: rows x labels.
+    /// A, rows x labels.
     dual: Dense,
     index: DotIndex,
 }
 
-struct Fitted {
+/// The data for leave-one-out scores of the training rows.
+struct KernelTrainingRows {
     labels: Csr,
-    /// Block of each row, and its place there.
-    places: Vec<(u32, u32)>,
-    /// (M^-1)_ii of each row.
+    /// The block of each row, and the position of the row in it.
+    positions: Vec<(u32, u32)>,
+    /// (M^-1)_ii of each row i.
     diagonal: Vec<f64>,
 }
 
+/// Returns k(x, x') for a cosine of x and x'.
 fn kernel(gamma: f32, cosine: f32) -> f32 {
     (gamma * (cosine - 1.0)).exp()
 }
 
-impl Block {
+impl KernelBlock {
+    /// Fits a block, and returns it with the diagonal of M^-1.
     fn fit(
-        lesson: &Lesson,
+        data: &TrainingData,
         rows: Vec<u32>,
         gamma: f32,
         ridge: f32,
         device: tch::Device,
     ) -> Result<(Self, Vec<f64>)> {
-        let index = DotIndex::new(&lesson.features, &rows, Product::Cosine);
-        let inverse = Inverse::of(rows.len(), device, |at, values| {
-            index.add_products(&lesson.features, rows[at] as usize, values);
-            values.iter_mut().for_each(|value| *value = kernel(gamma, *value));
+        let index = DotIndex::new(&data.features, &rows, Product::Cosine);
+        let inverse = InverseFactor::of(rows.len(), device, |at, values| {
+            index.add_products(&data.features, rows[at] as usize, values);
+            for value in values.iter_mut() {
+                *value = kernel(gamma, *value);
+            }
             values[at] += ridge;
         })
         .context("the kernel matrix cannot be inverted")?;
         let mut labels: Vec<u32> =
-            rows.iter().flat_map(|&row| lesson.labels.row(row as usize)).copied().collect();
+            rows.iter().flat_map(|&row| data.labels.row(row as usize)).copied().collect();
         labels.sort_unstable();
         labels.dedup();
-        let place = |label: u32| labels.partition_point(|&other| other < label);
+        let column_of = |label: u32| labels.partition_point(|&other| other < label);
         let width = labels.len();
         let mut dual = vec![0f32; rows.len() * width];
         inverse.solve(
             width,
             |columns, right| {
                 for (at, &row) in rows.iter().enumerate() {
-                    let places = lesson.labels.row(row as usize).iter().map(|&label| place(label));
-                    for column in places.filter(|column| columns.contains(column)) {
+                    let own_columns = data.labels.row(row as usize).iter().map(|&label| column_of(label));
+                    for column in own_columns.filter(|column| columns.contains(column)) {
                         right[at * columns.len() + column - columns.start] = 1.0;
                     }
                 }
@@ -100,48 +109,58 @@ impl Block {
         Ok((Self { rows, labels, dual, index }, diagonal))
     }
 
-    /// Scores a few rows of `queries`; `scatter` gets each row's place and its scores by the block's labels.
+    /// Returns the scores of some rows of `queries` for the block's labels, row-major.
     fn score(&self, gamma: f32, queries: &Csr, rows: &[u32]) -> Vec<f32> {
         let size = self.index.rows();
         let mut kernels = vec![0f32; rows.len() * size];
         for (&row, kernels) in rows.iter().zip(kernels.chunks_exact_mut(size)) {
             self.index.add_products(queries, row as usize, kernels);
-            kernels.iter_mut().for_each(|value| *value = kernel(gamma, *value));
+            for value in kernels.iter_mut() {
+                *value = kernel(gamma, *value);
+            }
         }
         let mut scores = vec![0f32; rows.len() * self.labels.len()];
         if !self.labels.is_empty() {
-            let dual = Matrix::new(&self.dual.values, size, self.labels.len());
-            multiply(Matrix::new(&kernels, rows.len(), size), dual, &mut scores, false);
+            let dual = MatrixView::new(&self.dual.values, size, self.labels.len());
+            multiply(MatrixView::new(&kernels, rows.len(), size), dual, &mut scores, false);
         }
         scores
     }
 }
 
 impl KernelRidge {
-    pub fn fit(lesson: Lesson, blocks: Blocks, gamma: f64, ridge: f64, device: tch::Device) -> Result<Self> {
+    /// Fits a regression in each block.
+    pub fn fit(
+        data: TrainingData,
+        blocks: RowBlocks,
+        gamma: f64,
+        ridge: f64,
+        device: tch::Device,
+    ) -> Result<Self> {
         let (gamma, ridge) = (gamma as f32, ridge as f32);
-        let rows = lesson.features.rows();
-        let mut places = vec![(0, 0); rows];
+        let rows = data.features.rows();
+        let mut positions = vec![(0, 0); rows];
         let mut diagonal = vec![0f64; rows];
         let mut fitted = Vec::new();
         for (number, rows) in blocks.rows.into_iter().enumerate() {
-            let (block, inverse) = Block::fit(&lesson, rows, gamma, ridge, device)?;
+            let (block, inverse) = KernelBlock::fit(&data, rows, gamma, ridge, device)?;
             for (at, (&row, value)) in block.rows.iter().zip(inverse).enumerate() {
-                places[row as usize] = (number as u32, at as u32);
+                positions[row as usize] = (number as u32, at as u32);
                 diagonal[row as usize] = value;
             }
             fitted.push(block);
         }
         Ok(Self {
             gamma,
-            labels: lesson.labels.cols,
-            features: lesson.features,
+            labels: data.labels.cols,
+            features: data.features,
             centres: blocks.centres,
             blocks: fitted,
-            fitted: Some(Fitted { labels: lesson.labels, places, diagonal }),
+            fitted: Some(KernelTrainingRows { labels: data.labels, positions, diagonal }),
         })
     }
 
+    /// Opens a saved model.
     pub fn load(directory: &Path, gamma: f64) -> Result<Self> {
         let at = |name: &str| directory.join(name);
         let features = open_csr(&at(FEATURES), Check::Header)?;
@@ -154,40 +173,43 @@ impl KernelRidge {
                 && rows.rows() == labels.rows()
                 && rows.rows() == centres.rows
                 && rows.rows() > 0,
-            "{}: the blocks do not fit the rows",
+            "{}: the blocks do not match the training rows; the model is damaged",
             directory.display()
         );
-        let block = |number: usize| -> Result<Block> {
+        let load_block = |number: usize| -> Result<KernelBlock> {
             let path = at(&dual_name(number));
             let dual = open_dense(&path, Check::Header)?;
             let (rows, labels) = (rows.row(number).to_vec(), labels.row(number).to_vec());
             let fits = labels.is_empty() || (dual.rows, dual.cols) == (rows.len(), labels.len());
-            ensure!(fits, "{}: its size does not fit its block", path.display());
+            ensure!(fits, "{}: the size does not match its block; the model is damaged", path.display());
             let index = DotIndex::new(&features, &rows, Product::Cosine);
-            Ok(Block { rows, labels, dual, index })
+            Ok(KernelBlock { rows, labels, dual, index })
         };
-        let blocks = (0..rows.rows()).map(block).collect::<Result<_>>()?;
+        let blocks = (0..rows.rows()).map(load_block).collect::<Result<_>>()?;
         Ok(Self { gamma: gamma as f32, labels: labels.cols, features, centres, blocks, fitted: None })
     }
 
-    /// Places of `rows` by the block that scores them.
+    /// Returns, for each block, the indices of the rows that it scores.
     fn by_block(&self, rows: Unlabelled) -> Vec<Vec<u32>> {
-        let mut places = vec![Vec::new(); self.blocks.len()];
-        let near = |&row: &u32| self.nearest(rows.features, row as usize);
-        let blocks: Vec<usize> = rows.rows.par_iter().map(near).collect();
-        blocks.into_iter().zip(0..).for_each(|(block, place)| places[block].push(place));
-        places
+        let mut indices = vec![Vec::new(); self.blocks.len()];
+        let block_of = |&row: &u32| self.nearest(rows.features, row as usize);
+        let blocks: Vec<usize> = rows.rows.par_iter().map(block_of).collect();
+        for (block, index) in blocks.into_iter().zip(0..) {
+            indices[block].push(index);
+        }
+        indices
     }
 
-    /// The block that scores a row.
+    /// Returns the block that scores a row.
     fn nearest(&self, features: &Csr, row: usize) -> usize {
         match self.blocks.len() {
             1 => 0,
-            _ => blocks::nearest(features, row, &self.centres),
+            _ => row_blocks::nearest(features, row, &self.centres),
         }
     }
 }
 
+/// Returns the name of the file with A of a block.
 fn dual_name(block: usize) -> String {
     format!("dual-{block}.dense")
 }
@@ -203,16 +225,16 @@ impl Scorer for KernelRidge {
 
     fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()> {
         into.fill(0.0);
-        for (block, places) in self.blocks.iter().zip(self.by_block(rows)) {
-            let scored = places.par_chunks(ROWS).map(|places| {
-                let chosen: Vec<u32> = places.iter().map(|&place| rows.rows[place as usize]).collect();
+        for (block, indices) in self.blocks.iter().zip(self.by_block(rows)) {
+            let scored = indices.par_chunks(ROWS).map(|indices| {
+                let chosen: Vec<u32> = indices.iter().map(|&index| rows.rows[index as usize]).collect();
                 block.score(self.gamma, rows.features, &chosen)
             });
             let scored: Vec<Vec<f32>> = scored.collect();
             let width = block.labels.len().max(1);
             let scores = scored.iter().flat_map(|scores| scores.chunks_exact(width));
-            for (&place, scores) in places.iter().zip(scores) {
-                let into = &mut into[place as usize * self.labels..][..self.labels];
+            for (&index, scores) in indices.iter().zip(scores) {
+                let into = &mut into[index as usize * self.labels..][..self.labels];
                 for (&label, &score) in block.labels.iter().zip(scores) {
                     into[label as usize] = score;
                 }
@@ -221,7 +243,8 @@ impl Scorer for KernelRidge {
         Ok(())
     }
 
-    /// The model keeps no labels, so that its causes do not say whether they have the label.
+    /// Returns training rows as causes. The model keeps no labels, so that a cause does not say whether its row has the
+    /// label.
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
         let block = &self.blocks[self.nearest(features, row)];
         let (rows, blocks) = (block.rows.len(), self.blocks.len());
@@ -246,8 +269,8 @@ impl Scorer for KernelRidge {
         })
     }
 
-    fn left_out(&self) -> Option<&dyn LeftOut> {
-        self.fitted.as_ref().map(|_| self as &dyn LeftOut)
+    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
+        self.fitted.as_ref().map(|_| self as &dyn LeaveOneOut)
     }
 
     fn save(&self, directory: &Path) -> Result<()> {
@@ -255,9 +278,10 @@ impl Scorer for KernelRidge {
         let at = |name: &str| directory.join(name);
         write_csr(&at(FEATURES), &self.features)?;
         write_dense(&at(CENTRES), &self.centres)?;
-        let lists = |list: fn(&Block) -> &Vec<u32>| self.blocks.iter().map(list).collect::<Vec<_>>();
-        write_csr(&at(BLOCK_ROWS), &Csr::from_rows(self.features.rows(), &lists(|block| &block.rows)))?;
-        write_csr(&at(BLOCK_LABELS), &Csr::from_rows(self.labels, &lists(|block| &block.labels)))?;
+        let of_blocks =
+            |field: fn(&KernelBlock) -> &Vec<u32>| self.blocks.iter().map(field).collect::<Vec<_>>();
+        write_csr(&at(BLOCK_ROWS), &Csr::from_rows(self.features.rows(), &of_blocks(|block| &block.rows)))?;
+        write_csr(&at(BLOCK_LABELS), &Csr::from_rows(self.labels, &of_blocks(|block| &block.labels)))?;
         for (number, block) in self.blocks.iter().enumerate() {
             write_dense(&at(&dual_name(number)), &block.dual)?;
         }
@@ -265,11 +289,11 @@ impl Scorer for KernelRidge {
     }
 }
 
-impl LeftOut for KernelRidge {
+impl LeaveOneOut for KernelRidge {
     fn scores(&self, row: usize, into: &mut [f32]) {
         into.fill(0.0);
         let Some(fitted) = &self.fitted else { return };
-        let (block, at) = fitted.places[row];
+        let (block, at) = fitted.positions[row];
         let block = &self.blocks[block as usize];
         let diagonal = fitted.diagonal[row];
         if block.labels.is_empty() {
@@ -278,13 +302,16 @@ impl LeftOut for KernelRidge {
         for (&label, &dual) in block.labels.iter().zip(block.dual.row(at as usize)) {
             into[label as usize] = (-f64::from(dual) / diagonal) as f32;
         }
-        fitted.labels.row(row).iter().for_each(|&label| into[label as usize] += 1.0);
+        for &label in fitted.labels.row(row) {
+            into[label as usize] += 1.0;
+        }
     }
 }
 
+/// Writes a dense matrix of a model; values that are not finite are an error.
 pub fn write_dense(path: &Path, matrix: &Dense) -> Result<()> {
     let mut writer = DenseWriter::create(path, matrix.cols)?;
     writer.append(&matrix.values)?;
-    writer.finish().context("the model holds numbers that are not finite")?;
+    writer.finish().context("the model has parameters that are not finite")?;
     Ok(())
 }

@@ -1,55 +1,62 @@
-//! Large symmetric positive definite systems, in square tiles. Each tile is one product or solution of libtorch's
-//! on one thread, and the tiles of a step are shared out among ours, so that the bits do not depend on how many
-//! there are. Only the lower triangle is held.
+//! Solutions of large symmetric positive definite systems, in square tiles.
+//!
+//! libtorch computes each tile on one thread, and the tiles of a step are distributed over the threads of the pool,
+//! so that the bits do not depend on the number of threads. Only the lower triangle is kept in memory.
 
 use rayon::prelude::*;
 use tch::{Device, Kind, TchError, Tensor};
 
+/// The number of rows and columns of a tile.
 const TILE: usize = 512;
-/// Systems up to this size are computed in f64: it costs little there.
-const DOUBLE: usize = 4096;
-/// Columns that are solved for at a time.
+/// Systems up to this size are computed in f64, where it costs little.
+const LARGEST_IN_F64: usize = 4096;
+/// How many columns are solved for at a time.
 const WIDTH: usize = 256;
 
-/// What libtorch does for us may fail: no memory, no positive definite matrix.
+/// The result of a call to libtorch, which fails if there is no memory or the matrix is not positive definite.
 type Result<T> = std::result::Result<T, TchError>;
 
-/// The lower triangle of a matrix.
-struct Lower {
+/// The lower triangle of a matrix, in tiles.
+struct LowerTriangle {
     size: usize,
+    /// The tiles, row by row.
     tiles: Vec<Tensor>,
 }
 
-/// The inverse W of the Cholesky factor of a matrix M: M^-1 = W' W.
-pub struct Inverse {
-    factor: Lower,
+/// The inverse W of the Cholesky factor of a matrix M, so that M^-1 = W' W.
+pub(super) struct InverseFactor {
+    factor: LowerTriangle,
     kind: Kind,
     device: Device,
 }
 
+/// Returns the first row of a tile.
 fn start(tile: usize) -> usize {
     tile * TILE
 }
 
-impl Lower {
+impl LowerTriangle {
+    /// Returns the number of rows of tiles.
     fn count(&self) -> usize {
         self.size.div_ceil(TILE)
     }
 
-    fn place(row: usize, column: usize) -> usize {
+    /// Returns the index of a tile.
+    fn index(row: usize, column: usize) -> usize {
         row * (row + 1) / 2 + column
     }
 
-    /// Another handle on the same tile: handles may go to other threads, references may not.
+    /// Returns another handle on a tile. Handles may go to other threads; references may not.
     fn at(&self, row: usize, column: usize) -> Tensor {
-        self.tiles[Self::place(row, column)].shallow_clone()
+        self.tiles[Self::index(row, column)].shallow_clone()
     }
 
+    /// Returns the number of rows of a tile, which is smaller for the last one.
     fn width(&self, tile: usize) -> usize {
         TILE.min(self.size - start(tile))
     }
 
-    /// Fills in the matrix row by row. `row` gets the number of a row and its values, all zero.
+    /// Builds a matrix. `row` gets the number of a row and its values, which are zero, and fills them in.
     fn build(
         size: usize,
         kind: Kind,
@@ -82,28 +89,28 @@ impl Lower {
                 diagonal.f_tr()?.f_linalg_solve_triangular(&tile, true, false, false)
             });
             let below = below.collect::<Result<Vec<_>>>()?;
-            self.tiles[Self::place(step, step)] = diagonal;
+            self.tiles[Self::index(step, step)] = diagonal;
             let mut rest = Vec::new();
             for row in step + 1..count {
                 for column in step + 1..=row {
                     let [left, right] = [row, column].map(|at| below[at - step - 1].shallow_clone());
-                    rest.push((Self::place(row, column), self.at(row, column), left, right));
+                    rest.push((Self::index(row, column), self.at(row, column), left, right));
                 }
             }
             let rest = rest
                 .into_par_iter()
-                .map(|(place, tile, left, right)| Ok((place, tile.f_sub(&left.f_mm(&right.f_tr()?)?)?)));
-            for (place, tile) in rest.collect::<Result<Vec<_>>>()? {
-                self.tiles[place] = tile;
+                .map(|(index, tile, left, right)| Ok((index, tile.f_sub(&left.f_mm(&right.f_tr()?)?)?)));
+            for (index, tile) in rest.collect::<Result<Vec<_>>>()? {
+                self.tiles[index] = tile;
             }
             for (row, tile) in (step + 1..count).zip(below) {
-                self.tiles[Self::place(row, step)] = tile;
+                self.tiles[Self::index(row, step)] = tile;
             }
         }
         Ok(())
     }
 
-    /// The inverse of a lower triangular matrix, column of tiles by column of tiles.
+    /// Returns the inverse of a lower triangular matrix. Each column of tiles is one task.
     fn invert(&self) -> Result<Self> {
         let count = self.count();
         let task = |column: usize| {
@@ -111,7 +118,7 @@ impl Lower {
                 (column..count).map(|row| (column..=row).map(|k| self.at(row, k)).collect::<Vec<_>>());
             (column, tiles.collect::<Vec<_>>())
         };
-        // Two handles per tile and column: the list of all tasks stays small beside the tiles themselves.
+        // Handles only: the list of all tasks is small compared with the tiles.
         let tasks: Vec<_> = (0..count).map(task).collect();
         let columns = tasks.into_par_iter().map(|(column, rows)| {
             let mut inverse: Vec<Tensor> = Vec::with_capacity(rows.len());
@@ -144,17 +151,18 @@ impl Lower {
     }
 }
 
-impl Inverse {
-    /// Of the matrix whose rows `row` fills in: its number, and its values, all zero.
-    pub fn of(size: usize, device: Device, row: impl Fn(usize, &mut [f32]) + Sync) -> Result<Self> {
-        let kind = if size <= DOUBLE { Kind::Double } else { Kind::Float };
-        let mut matrix = Lower::build(size, kind, device, row)?;
+impl InverseFactor {
+    /// Factorises and inverts a matrix. `row` gets the number of a row and its values, which are zero, and fills them
+    /// in.
+    pub(super) fn of(size: usize, device: Device, row: impl Fn(usize, &mut [f32]) + Sync) -> Result<Self> {
+        let kind = if size <= LARGEST_IN_F64 { Kind::Double } else { Kind::Float };
+        let mut matrix = LowerTriangle::build(size, kind, device, row)?;
         matrix.factor()?;
         Ok(Self { factor: matrix.invert()?, kind, device })
     }
 
-    /// The diagonal of M^-1.
-    pub fn diagonal(&self) -> Result<Vec<f64>> {
+    /// Returns the diagonal of M^-1.
+    pub(super) fn diagonal(&self) -> Result<Vec<f64>> {
         let mut diagonal = vec![0f64; self.factor.size];
         for column in 0..self.factor.count() {
             for row in column..self.factor.count() {
@@ -165,15 +173,17 @@ impl Inverse {
                 )?;
                 let squares = Vec::<f64>::try_from(squares)?;
                 let from = &mut diagonal[start(column)..];
-                from.iter_mut().zip(squares).for_each(|(sum, square)| *sum += square);
+                for (sum, square) in from.iter_mut().zip(squares) {
+                    *sum += square;
+                }
             }
         }
         Ok(diagonal)
     }
 
-    /// M^-1 B for a matrix of `columns` columns. `fill` writes some columns of B, row-major, into zeros; `take` gets the
-    /// same columns of the solution. Columns come in order.
-    pub fn solve(
+    /// Computes M^-1 B for a matrix B of `columns` columns. `fill` writes some columns of B, row-major, into zeros;
+    /// `take` gets the same columns of the solution, in order.
+    pub(super) fn solve(
         &self,
         columns: usize,
         fill: impl Fn(std::ops::Range<usize>, &mut [f32]) + Sync,
@@ -187,8 +197,8 @@ impl Inverse {
             let solved = tasks.into_par_iter().map(|(block, inverse)| {
                 let mut right = vec![0f32; inverse.factor.size * block.len()];
                 fill(block.clone(), &mut right);
-                let half = inverse.half(&right, block.len())?;
-                Ok((block, inverse.other_half(&half)?))
+                let product = inverse.multiply(&right, block.len())?;
+                Ok((block, inverse.multiply_transposed(&product)?))
             });
             for (block, solution) in solved.collect::<Result<Vec<_>>>()? {
                 take(block, &solution);
@@ -197,8 +207,8 @@ impl Inverse {
         Ok(())
     }
 
-    /// b' M^-1 b for each of some columns, written by `fill` as in [`Self::solve`].
-    pub fn quadratic(
+    /// Returns b' M^-1 b for each column b. `fill` writes the columns as in [`Self::solve`].
+    pub(super) fn quadratic(
         &self,
         columns: usize,
         fill: impl Fn(std::ops::Range<usize>, &mut [f32]) + Sync,
@@ -209,24 +219,26 @@ impl Inverse {
             let mut right = vec![0f32; inverse.factor.size * block.len()];
             fill(block.clone(), &mut right);
             let mut sums = vec![0f64; block.len()];
-            for tile in inverse.half(&right, block.len())? {
+            for tile in inverse.multiply(&right, block.len())? {
                 let squares = tile.f_square()?.f_sum_dim_intlist([0i64].as_slice(), false, Kind::Double)?;
                 let squares = Vec::<f64>::try_from(squares)?;
-                sums.iter_mut().zip(squares).for_each(|(sum, square)| *sum += square);
+                for (sum, square) in sums.iter_mut().zip(squares) {
+                    *sum += square;
+                }
             }
             Ok(sums)
         });
         Ok(values.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// Another handle on the same matrix, for another thread.
+    /// Returns another handle on the same matrix, for another thread.
     fn handle(&self) -> Self {
         let tiles = self.factor.tiles.iter().map(Tensor::shallow_clone).collect();
-        Self { factor: Lower { size: self.factor.size, tiles }, kind: self.kind, device: self.device }
+        Self { factor: LowerTriangle { size: self.factor.size, tiles }, kind: self.kind, device: self.device }
     }
 
-    /// W b, tile by tile.
-    fn half(&self, right: &[f32], width: usize) -> Result<Vec<Tensor>> {
+    /// Returns W b, tile by tile.
+    fn multiply(&self, right: &[f32], width: usize) -> Result<Vec<Tensor>> {
         let right = Tensor::from_slice(right).view([self.factor.size as i64, width as i64]);
         let right = right.f_to_device(self.device)?.f_to_kind(self.kind)?;
         let part = |tile: usize| right.f_narrow(0, start(tile) as i64, self.factor.width(tile) as i64);
@@ -235,12 +247,12 @@ impl Inverse {
             .collect()
     }
 
-    /// W' of what [`Self::half`] left, row-major.
-    fn other_half(&self, half: &[Tensor]) -> Result<Vec<f32>> {
+    /// Returns W' times the result of [`Self::multiply`], row-major.
+    fn multiply_transposed(&self, product: &[Tensor]) -> Result<Vec<f32>> {
         let mut solution = Vec::new();
         for column in 0..self.factor.count() {
-            let products =
-                (column..self.factor.count()).map(|row| self.factor.at(row, column).f_tr()?.f_mm(&half[row]));
+            let products = (column..self.factor.count())
+                .map(|row| self.factor.at(row, column).f_tr()?.f_mm(&product[row]));
             let tile = sum(products)?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?.f_reshape([-1])?;
             solution.extend(Vec::<f32>::try_from(tile)?);
         }
@@ -248,7 +260,7 @@ impl Inverse {
     }
 }
 
-/// Of at least one tensor.
+/// Adds at least one tensor, in order.
 fn sum(mut parts: impl Iterator<Item = Result<Tensor>>) -> Result<Tensor> {
     let first = parts.next().unwrap_or_else(|| Tensor::f_zeros([0, 0], (Kind::Float, Device::Cpu)));
     parts.try_fold(first?, |sum, part| sum.f_add(&part?))
@@ -258,16 +270,16 @@ fn sum(mut parts: impl Iterator<Item = Result<Tensor>>) -> Result<Tensor> {
 mod tests {
     use super::*;
 
-    /// exp(-|i - j| / 50) plus 0.3 on the diagonal.
+    /// Fills in row i of the matrix exp(-|i - j| / 50), plus 0.3 on the diagonal.
     fn row(at: usize, values: &mut [f32]) {
         for (column, value) in values.iter_mut().enumerate() {
             *value = (-(at.abs_diff(column) as f32) / 50.0).exp() + if at == column { 0.3 } else { 0.0 };
         }
     }
 
-    /// |M x - b| for the right side b = column number + 1 in every 7th row.
+    /// Returns the largest |M x - b|, where b is the column number + 1 in every 7th row.
     fn residual(size: usize) -> f32 {
-        let inverse = Inverse::of(size, Device::Cpu, row).unwrap();
+        let inverse = InverseFactor::of(size, Device::Cpu, row).unwrap();
         let right = |columns: std::ops::Range<usize>, into: &mut [f32]| {
             for row in (0..size).step_by(7) {
                 for (at, column) in columns.clone().enumerate() {
@@ -282,9 +294,9 @@ mod tests {
                 for at in 0..size {
                     values.fill(0.0);
                     row(at, &mut values);
-                    for (place, column) in columns.clone().enumerate() {
+                    for (position, column) in columns.clone().enumerate() {
                         let product: f32 =
-                            (0..size).map(|k| values[k] * solution[k * columns.len() + place]).sum();
+                            (0..size).map(|k| values[k] * solution[k * columns.len() + position]).sum();
                         let expected = if at % 7 == 0 { column as f32 + 1.0 } else { 0.0 };
                         worst = worst.max((product - expected).abs());
                     }
@@ -305,7 +317,7 @@ mod tests {
     #[test]
     fn the_diagonal_and_quadratic_forms_agree_with_the_solution() {
         let size = TILE + 40;
-        let inverse = Inverse::of(size, Device::Cpu, row).unwrap();
+        let inverse = InverseFactor::of(size, Device::Cpu, row).unwrap();
         let unit = |columns: std::ops::Range<usize>, into: &mut [f32]| {
             for (at, column) in columns.clone().enumerate() {
                 into[column * columns.len() + at] = 1.0;
@@ -330,13 +342,13 @@ mod tests {
     fn the_bits_do_not_depend_on_the_number_of_threads() {
         let diagonal = |threads| {
             let pool = crate::engine::pool::pool(threads).unwrap();
-            pool.install(|| Inverse::of(2 * TILE + 3, Device::Cpu, row).unwrap().diagonal().unwrap())
+            pool.install(|| InverseFactor::of(2 * TILE + 3, Device::Cpu, row).unwrap().diagonal().unwrap())
         };
         assert!(diagonal(1) == diagonal(3));
     }
 
     #[test]
-    fn what_is_not_positive_definite_is_an_error() {
-        assert!(Inverse::of(2, Device::Cpu, |_, values| values.fill(1.0)).is_err());
+    fn a_matrix_that_is_not_positive_definite_is_an_error() {
+        assert!(InverseFactor::of(2, Device::Cpu, |_, values| values.fill(1.0)).is_err());
     }
 }

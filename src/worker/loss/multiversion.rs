@@ -1,10 +1,10 @@
-//! Compiles a function twice, for any processor and for one with AVX2 and fused multiply-add, and
-//! picks at run time.
+//! The macro `multiversion!`, which compiles a function twice: for every processor, and for one with AVX2 and fused
+//! multiply-add. The choice is made at run time.
 //!
-//! Multiply-adds are fused where the code says so and nowhere else, and sums run over a fixed
-//! number of lanes, so that both versions give the same bits; the plain one is much slower.
+//! Both versions give the same bits, because multiply-adds are fused only where the code says so and sums use a fixed
+//! number of lanes. The version without AVX2 is much slower.
 
-macro_rules! widest {
+macro_rules! multiversion {
     (
         $(#[$meta:meta])*
         $vis:vis fn $name:ident $(<$generic:ident: $bound:path>)? (
@@ -25,7 +25,7 @@ macro_rules! widest {
                     body($($argument),*)
                 }
                 if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
-                    // SAFETY: the processor has just said that it has both features.
+                    // SAFETY: the line above checked that the processor has both features.
                     return unsafe { wide($($argument),*) };
                 }
             }
@@ -34,4 +34,4 @@ macro_rules! widest {
     };
 }
 
-pub(crate) use widest;
+pub(crate) use multiversion;

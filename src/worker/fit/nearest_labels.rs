@@ -1,4 +1,5 @@
-//! The weighted mean of the labels of the nearest training rows. A training row is never its own neighbour.
+//! The weighted mean of the labels of the nearest training rows. In leave-one-out scores, a row is never its own
+//! neighbour.
 
 use std::path::Path;
 
@@ -12,40 +13,51 @@ use pipe_ml::signal::dot_index::{DotIndex, Product};
 use pipe_ml::signal::neighbours::weigh;
 use rayon::prelude::*;
 
-use super::{LeftOut, Lesson, SCORE, Scorer};
+use super::{LeaveOneOut, SCORE, Scorer, TrainingData};
 
 const FEATURES: &str = "features.csr";
 const LABELS: &str = "labels.csr";
 
+/// A nearest-neighbours model.
 pub struct NearestLabels {
-    lesson: Lesson,
+    data: TrainingData,
     neighbours: usize,
     weighting: Weighting,
     index: DotIndex,
 }
 
 impl NearestLabels {
-    pub fn new(lesson: Lesson, neighbours: usize, weighting: Weighting) -> Self {
-        let rows: Vec<u32> = (0..lesson.features.rows() as u32).collect();
-        let index = DotIndex::new(&lesson.features, &rows, Product::Cosine);
-        Self { lesson, neighbours, weighting, index }
+    /// Builds the index over the training rows.
+    pub fn new(data: TrainingData, neighbours: usize, weighting: Weighting) -> Self {
+        let rows: Vec<u32> = (0..data.features.rows() as u32).collect();
+        let index = DotIndex::new(&data.features, &rows, Product::Cosine);
+        Self { data, neighbours, weighting, index }
     }
 
+    /// Opens a saved model.
     pub fn load(directory: &Path, neighbours: usize, weighting: Weighting) -> Result<Self> {
         let features = open_csr(&directory.join(FEATURES), Check::Header)?;
         let labels = open_csr(&directory.join(LABELS), Check::Header)?;
-        let fits = features.rows() == labels.rows();
-        ensure!(fits, "{}: there are not as many rows of labels as of features", directory.display());
-        Ok(Self::new(Lesson { features, labels }, neighbours, weighting))
+        let same_rows = features.rows() == labels.rows();
+        ensure!(
+            same_rows,
+            "{}: the model has a different number of rows of features and of labels",
+            directory.display()
+        );
+        Ok(Self::new(TrainingData { features, labels }, neighbours, weighting))
     }
 
+    /// Computes the weighted mean of the labels of the found rows.
     fn mean(&self, found: Vec<(u32, f32)>, into: &mut [f32]) {
         into.fill(0.0);
         for (row, weight) in weigh(found, self.weighting) {
-            self.lesson.labels.row(row as usize).iter().for_each(|&label| into[label as usize] += weight);
+            for &label in self.data.labels.row(row as usize) {
+                into[label as usize] += weight;
+            }
         }
     }
 
+    /// Scores a row; `itself` is its number if it is a training row.
     fn score_row(&self, features: &Csr, row: usize, itself: Option<u32>, into: &mut [f32]) {
         let mut scratch = self.index.scratch();
         self.mean(self.index.nearest(features, row, self.neighbours, itself, &mut scratch), into);
@@ -54,11 +66,11 @@ impl NearestLabels {
 
 impl Scorer for NearestLabels {
     fn features(&self) -> usize {
-        self.lesson.features.cols
+        self.data.features.cols
     }
 
     fn labels(&self) -> usize {
-        self.lesson.labels.cols
+        self.data.labels.cols
     }
 
     fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()> {
@@ -76,23 +88,23 @@ impl Scorer for NearestLabels {
 
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
         let near = self.index.nearest(features, row, self.neighbours, None, &mut self.index.scratch());
-        share::evidence(SCORE, &near, self.weighting, &self.lesson.labels, label)
+        share::evidence(SCORE, &near, self.weighting, &self.data.labels, label)
     }
 
-    fn left_out(&self) -> Option<&dyn LeftOut> {
+    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
         Some(self)
     }
 
     fn save(&self, directory: &Path) -> Result<()> {
         std::fs::create_dir_all(directory)?;
-        write_csr(&directory.join(FEATURES), &self.lesson.features)?;
-        write_csr(&directory.join(LABELS), &self.lesson.labels)?;
+        write_csr(&directory.join(FEATURES), &self.data.features)?;
+        write_csr(&directory.join(LABELS), &self.data.labels)?;
         Ok(())
     }
 }
 
-impl LeftOut for NearestLabels {
+impl LeaveOneOut for NearestLabels {
     fn scores(&self, row: usize, into: &mut [f32]) {
-        self.score_row(&self.lesson.features, row, Some(row as u32), into);
+        self.score_row(&self.data.features, row, Some(row as u32), into);
     }
 }

@@ -1,5 +1,6 @@
-//! Blocks of similar rows, by spherical k-means on the features. Labels play no part, so that a row's
-//! block says nothing of its own.
+//! Blocks of similar rows, by spherical k-means on the features.
+//!
+//! Labels are not used, so that the block of a row reveals nothing about its own labels.
 
 use rayon::prelude::*;
 
@@ -7,24 +8,29 @@ use pipe_ml::data::csr::{Csr, Dense};
 use pipe_ml::data::random::Random;
 use pipe_ml::signal::dot_index::{entries, inverse_norm};
 
-/// Which rows are together, and where each block's centre is.
-pub struct Blocks {
-    /// Of length one, one row per block.
+/// A partition of the rows into blocks, and the centre of each block.
+pub struct RowBlocks {
+    /// The centres, scaled to length one; one row per block.
     pub centres: Dense,
-    /// The rows of each block, ascending. None is empty.
+    /// The rows of each block, ascending. No block is empty.
     pub rows: Vec<Vec<u32>>,
 }
 
+/// How to divide rows into blocks.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub struct BlockPlan {
+    /// The wanted mean number of rows per block.
     pub rows_per_block: usize,
+    /// The largest number of rows that a block may have.
     pub largest: usize,
+    /// The number of k-means iterations.
     pub rounds: usize,
+    /// The seed of the first centres.
     pub seed: u64,
 }
 
-impl Blocks {
-    /// All rows together.
+impl RowBlocks {
+    /// Puts all rows into one block.
     pub fn one(features: &Csr) -> Self {
         let rows: Vec<u32> = (0..features.rows() as u32).collect();
         Self {
@@ -33,7 +39,8 @@ impl Blocks {
         }
     }
 
-    pub fn by_similarity(features: &Csr, plan: Plan) -> Self {
+    /// Divides the rows into blocks of similar rows.
+    pub fn by_similarity(features: &Csr, plan: BlockPlan) -> Self {
         let rows = features.rows();
         let count = ((rows as f64 / plan.rows_per_block as f64).round() as usize)
             .max(rows.div_ceil(plan.largest.max(1)));
@@ -65,7 +72,7 @@ impl Blocks {
     }
 }
 
-/// The centre that a row is nearest to; of equally near ones the first.
+/// Returns the centre that is nearest to a row; of equally near ones, the first.
 pub fn nearest(features: &Csr, row: usize, centres: &Dense) -> usize {
     let mut best = (0, f32::NEG_INFINITY);
     for (number, similarity) in
@@ -78,6 +85,7 @@ pub fn nearest(features: &Csr, row: usize, centres: &Dense) -> usize {
     best.0
 }
 
+/// Returns the dot product of a row with each centre.
 fn similarities(features: &Csr, row: usize, centres: &[f32], count: usize) -> Vec<f32> {
     let cols = features.cols;
     let similarity = |number: usize| -> f32 {
@@ -86,10 +94,10 @@ fn similarities(features: &Csr, row: usize, centres: &[f32], count: usize) -> Ve
     (0..count).map(similarity).collect()
 }
 
-/// Each row goes to its nearest centre, the nearest rows first; a full block sends the rest to the next one.
+/// Assigns each row to its nearest centre, nearest rows first. If that block is full, the row goes to the next nearest.
 fn assigned(features: &Csr, centres: &[f32], count: usize, largest: usize) -> Vec<Vec<u32>> {
     let rows = features.rows() as u32;
-    let choices = |row: u32| {
+    let preferences = |row: u32| {
         let scale = inverse_norm(features, row as usize);
         let near = similarities(features, row as usize, centres, count);
         let mut order: Vec<u32> = (0..count as u32).collect();
@@ -98,29 +106,34 @@ fn assigned(features: &Csr, centres: &[f32], count: usize, largest: usize) -> Ve
     };
     let mut members = vec![Vec::new(); count];
     if largest >= features.rows() {
-        let first: Vec<u32> = (0..rows).into_par_iter().map(|row| choices(row).2[0]).collect();
-        first.iter().zip(0..).for_each(|(&block, row)| members[block as usize].push(row));
+        let first: Vec<u32> = (0..rows).into_par_iter().map(|row| preferences(row).2[0]).collect();
+        for (&block, row) in first.iter().zip(0..) {
+            members[block as usize].push(row);
+        }
         return members;
     }
-    let mut queue: Vec<_> = (0..rows).into_par_iter().map(choices).collect();
+    let mut queue: Vec<_> = (0..rows).into_par_iter().map(preferences).collect();
     queue.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     for (_, row, order) in queue {
-        // There is room for every row: blocks are at least rows / largest.
+        // There is room for every row, because there are at least rows / largest blocks.
         if let Some(&block) = order.iter().find(|&&block| members[block as usize].len() < largest) {
             members[block as usize].push(row);
         }
     }
-    members.iter_mut().for_each(|rows| rows.sort_unstable());
+    for rows in &mut members {
+        rows.sort_unstable();
+    }
     members
 }
 
-/// The mean of rows of length one, scaled to length one itself.
+/// Returns the mean of rows, each scaled to length one, scaled to length one.
 fn centre(features: &Csr, rows: &[u32]) -> Vec<f32> {
     let mut sums = vec![0f64; features.cols];
     for &row in rows {
         let scale = f64::from(inverse_norm(features, row as usize));
-        entries(features, row as usize)
-            .for_each(|(feature, value)| sums[feature as usize] += scale * f64::from(value));
+        for (feature, value) in entries(features, row as usize) {
+            sums[feature as usize] += scale * f64::from(value);
+        }
     }
     let norm = sums.iter().map(|sum| sum * sum).sum::<f64>().sqrt();
     let scale = if norm > 0.0 { 1.0 / norm } else { 0.0 };

@@ -1,30 +1,37 @@
-//! One part of a data set, as what trains and predicts takes it: sparse rows.
+//! One part of a data set (training, validation or test) in the form that models use: sparse rows.
 
 use anyhow::Result;
 use pipe_ml::data::csr::{Csr, Features};
 use pipe_ml::data::examples::Examples;
 use pipe_ml::data::split_data::{PartName, SplitData};
 
-/// All rows of a part, with their labels.
-pub struct Part {
+/// All rows of one part of a data set, with their labels.
+pub struct DatasetPart {
     pub features: Csr,
     pub labels: Csr,
+    /// The numbers of all rows, ascending from 0.
     pub rows: Vec<u32>,
 }
 
-impl Part {
+impl DatasetPart {
+    /// Reads a part; dense features become sparse ones.
     pub fn open(data: &SplitData, part: PartName) -> Result<Self> {
         let features = sparse(data.features(part)?);
         let rows = (0..features.rows() as u32).collect();
         Ok(Self { features, labels: data.labels(part)?, rows })
     }
 
+    /// Returns a view of the rows with their labels.
     pub fn examples(&self) -> Examples<'_> {
         Examples { features: &self.features, labels: &self.labels, rows: &self.rows }
     }
 }
 
-/// Dense features as sparse rows without their zeros.
+// Old names, until `src/worker/stages` uses the new ones.
+#[doc(hidden)]
+pub use DatasetPart as Part;
+
+/// Converts dense features into sparse rows, dropping zeros. Sparse features are returned unchanged.
 pub fn sparse(features: Features) -> Csr {
     let dense = match features {
         Features::Sparse(csr) => return csr,
@@ -48,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dense_features_lose_only_their_zeros() {
+    fn dense_features_lose_only_zeros() {
         let dense = Dense { rows: 2, cols: 3, values: vec![0.0, 1.5, 0.0, 2.0, 0.0, -1.0].into() };
         let csr = sparse(Features::Dense(dense));
         assert_eq!((csr.row(0), csr.row_values(0)), (&[1][..], &[1.5][..]));

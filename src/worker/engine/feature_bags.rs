@@ -1,27 +1,33 @@
-//! The features of a batch on a device.
+//! The features of a batch on a device, in the form that libtorch's `embedding_bag` takes.
 
 use tch::{Device, Kind, TchError, Tensor};
 
 use crate::net::input::BatchInputs;
 
-pub struct Bags {
+/// The features of a batch: one bag of entries per row.
+pub struct FeatureBags {
+    /// The input of each entry.
     pub inputs: Tensor,
+    /// The value of each entry.
     pub values: Tensor,
-    /// Where each row's entries start.
+    /// Where the entries of each row start.
     pub starts: Tensor,
     /// The row of each entry.
     pub rows: Tensor,
-    /// The inputs that occur, ascending, and the place of each entry's among them.
+    /// The inputs that occur, ascending.
     pub distinct: Tensor,
-    pub places: Tensor,
+    /// The position of each entry's input in `distinct`.
+    pub positions: Tensor,
 }
 
-impl Bags {
+impl FeatureBags {
+    /// Completes a batch whose entries are on the device.
     pub fn new(inputs: Tensor, values: Tensor, starts: Tensor, rows: Tensor) -> Result<Self, TchError> {
-        let (distinct, places, _) = inputs.f_internal_unique2(true, true, false)?;
-        Ok(Self { inputs, values, starts, rows, distinct, places })
+        let (distinct, positions, _) = inputs.f_internal_unique2(true, true, false)?;
+        Ok(Self { inputs, values, starts, rows, distinct, positions })
     }
 
+    /// Copies the features of a batch to a device.
     pub fn upload(batch: &BatchInputs, kind: Kind, device: Device) -> Result<Self, TchError> {
         let indices = |values: Vec<i64>| Tensor::f_from_slice(&values)?.f_to_device(device);
         let entries = batch.entries();

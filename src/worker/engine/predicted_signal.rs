@@ -1,26 +1,26 @@
-//! The local signal `predicted`: eqs. 4-6 with the model's own probabilities in place of labels.
+//! The local signal `predicted`: eqs. 4-6 with the model's own probabilities instead of labels.
 
-use super::Scores;
+use super::BatchScores;
 use pipe_ml::config::signal::SignalConfig;
 use pipe_ml::signal::propagate::propagate;
 use pipe_ml::signal::sparse_rows::SparseRows;
 
-/// From scores without a local signal to the local signal. No gradient flows through it.
-pub fn predicted_signal(scores: &Scores, config: &SignalConfig) -> SparseRows {
+/// Computes the local signal from scores without a local signal. No gradient flows through it.
+pub fn predicted_signal(scores: &BatchScores, config: &SignalConfig) -> SparseRows {
     let likely = largest_probabilities(scores, config.predicted_labels);
     propagate(&likely, scores.labels(), config.leave_self_out, config.eps)
 }
 
-/// Each row's `count` largest probabilities; of equal ones the lower label's.
-fn largest_probabilities(scores: &Scores, count: usize) -> SparseRows {
+/// Returns the `count` largest probabilities of each row; of equal ones, that of the lower label.
+fn largest_probabilities(scores: &BatchScores, count: usize) -> SparseRows {
     let mut tops: Vec<Vec<(f32, u32)>> = vec![Vec::with_capacity(count + 1); scores.rows];
     let mut cutoffs = vec![f32::NEG_INFINITY; scores.rows];
     for label in 0..scores.labels() {
         for (row, &score) in scores.of_label(label).iter().enumerate() {
             if score > cutoffs[row] {
                 let top = &mut tops[row];
-                let place = top.partition_point(|kept| kept.0 >= score);
-                top.insert(place, (score, label as u32));
+                let position = top.partition_point(|kept| kept.0 >= score);
+                top.insert(position, (score, label as u32));
                 top.truncate(count);
                 if top.len() == count {
                     cutoffs[row] = top[count - 1].0;
@@ -45,7 +45,7 @@ mod tests {
     fn the_largest_probabilities_of_each_row_are_kept() {
         let by_label = [[0.0, 3.0], [2.0, -1.0], [-5.0, 3.0], [1.0, 0.0f32]];
         let values = Buffer::from_values(by_label.concat().into_iter());
-        let scores = Scores { rows: 2, stride: 2, values };
+        let scores = BatchScores { rows: 2, stride: 2, values };
         let rows = largest_probabilities(&scores, 2);
         let labels = |row: usize| rows.row(row).iter().map(|entry| entry.0).collect::<Vec<_>>();
         assert_eq!(labels(0), [1, 3]);

@@ -1,6 +1,8 @@
-//! Linear ridge regression on a = [x, constant]: W = (A'A + ridge I)^-1 A'Y. With more features than rows the same
-//! W comes from the rows: W = A'(AA' + ridge I)^-1 Y. Left out, row i scores (a_i W - h_i y_i) / (1 - h_i) with
-//! h_i = a_i (A'A + ridge I)^-1 a_i'.
+//! Linear ridge regression on a = [x, constant].
+//!
+//! The weights are W = (A'A + ridge I)^-1 A'Y, or, if it is cheaper because there are more features than rows, the
+//! equal W = A'(AA' + ridge I)^-1 Y. The leave-one-out scores of row i are (a_i W - h_i y_i) / (1 - h_i) with the
+//! leverage h_i = a_i (A'A + ridge I)^-1 a_i'.
 
 use std::path::Path;
 
@@ -13,101 +15,124 @@ use pipe_ml::signal::dot_index::{DotIndex, Product, entries};
 use pipe_ml::threshold::scores::by_column;
 use rayon::prelude::*;
 
-use super::kernel::write_dense;
-use super::tiles::Inverse;
-use super::{CAUSES, LeftOut, Lesson, SCORE, Scorer};
+use super::kernel_ridge::write_dense;
+use super::tiled_inverse::InverseFactor;
+use super::{CAUSES, LeaveOneOut, SCORE, Scorer, TrainingData};
 
 const WEIGHTS: &str = "weights.dense";
 
-pub struct Linear {
+/// A fitted linear ridge regression.
+pub struct LinearRidge {
     constant: f32,
-    /// (features + 1) x labels; the last row is the constant's.
+    /// W, (features + 1) x labels; the last row belongs to the constant.
     weights: Dense,
-    fitted: Option<Fitted>,
+    /// The data for leave-one-out scores; `None` in a loaded model.
+    fitted: Option<RidgeTrainingRows>,
 }
 
-struct Fitted {
-    lesson: Lesson,
-    /// h_i of each row.
+/// The data for leave-one-out scores of the training rows.
+struct RidgeTrainingRows {
+    data: TrainingData,
+    /// The leverage h_i of each row.
     leverage: Vec<f64>,
 }
 
-/// Which of the two systems is solved.
+/// The system of equations that is solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum RidgeForm {
     /// Features x features.
     Primal,
     /// Rows x rows.
     Dual,
 }
 
-impl Form {
-    /// By the multiplications that each takes: factor, inverse, solutions, and in the primal form the leverages.
-    fn cheaper(lesson: &Lesson) -> Self {
+impl RidgeForm {
+    /// Returns the form with fewer multiplications: factorisation, inverse, solutions, and in the primal form the
+    /// leverages.
+    fn cheaper(data: &TrainingData) -> Self {
         let size = |number: usize| number as f64;
-        let (rows, features) = (size(lesson.features.rows()), size(lesson.features.cols + 1));
-        let labels = size(lesson.labels.cols);
+        let (rows, features) = (size(data.features.rows()), size(data.features.cols + 1));
+        let labels = size(data.labels.cols);
         let primal = features * features * (features / 3.0 + labels + rows / 2.0);
         let dual = rows * rows * (rows / 3.0 + labels);
         if primal <= dual { Self::Primal } else { Self::Dual }
     }
 }
 
-impl Linear {
-    pub fn fit(lesson: &Lesson, ridge: f64, constant: f64, device: tch::Device) -> Result<Self> {
-        Self::fit_as(Form::cheaper(lesson), lesson, ridge, constant, device)
+impl LinearRidge {
+    /// Fits a regression by the cheaper form.
+    pub fn fit(data: &TrainingData, ridge: f64, constant: f64, device: tch::Device) -> Result<Self> {
+        Self::fit_as(RidgeForm::cheaper(data), data, ridge, constant, device)
     }
 
-    fn fit_as(form: Form, lesson: &Lesson, ridge: f64, constant: f64, device: tch::Device) -> Result<Self> {
+    /// Fits a regression by the given form.
+    fn fit_as(
+        form: RidgeForm,
+        data: &TrainingData,
+        ridge: f64,
+        constant: f64,
+        device: tch::Device,
+    ) -> Result<Self> {
         let constant = constant as f32;
         let (weights, leverage) = match form {
-            Form::Primal => primal(lesson, ridge as f32, constant, device),
-            Form::Dual => dual(lesson, ridge, constant, device),
+            RidgeForm::Primal => primal(data, ridge as f32, constant, device),
+            RidgeForm::Dual => dual(data, ridge, constant, device),
         }
-        .context("the system of the ridge regression cannot be solved")?;
-        let weights =
-            Dense { rows: lesson.features.cols + 1, cols: lesson.labels.cols, values: weights.into() };
-        Ok(Self { constant, weights, fitted: Some(Fitted { lesson: lesson.clone(), leverage }) })
+        .context("cannot solve the equations of the ridge regression")?;
+        let weights = Dense { rows: data.features.cols + 1, cols: data.labels.cols, values: weights.into() };
+        Ok(Self { constant, weights, fitted: Some(RidgeTrainingRows { data: data.clone(), leverage }) })
     }
 
+    /// Opens a saved model.
     pub fn load(directory: &Path, constant: f64) -> Result<Self> {
         let weights = open_dense(&directory.join(WEIGHTS), Check::Header)?;
         Ok(Self { constant: constant as f32, weights, fitted: None })
     }
 
+    /// Computes the scores a W of a row.
     fn score_row(&self, features: &Csr, row: usize, into: &mut [f32]) {
         let last = self.weights.row(self.weights.rows - 1);
-        into.iter_mut().zip(last).for_each(|(score, weight)| *score = self.constant * weight);
+        for (score, weight) in into.iter_mut().zip(last) {
+            *score = self.constant * weight;
+        }
         for (feature, value) in entries(features, row) {
             let weights = self.weights.row(feature as usize);
-            into.iter_mut().zip(weights).for_each(|(score, weight)| *score += value * weight);
+            for (score, weight) in into.iter_mut().zip(weights) {
+                *score += value * weight;
+            }
         }
     }
 }
 
-/// The features of a row and the constant.
+/// Returns the features of a row, followed by the constant: a of the module documentation.
 fn extended(features: &Csr, row: usize, constant: f32) -> impl Iterator<Item = (u32, f32)> {
     entries(features, row).chain([(features.cols as u32, constant)])
 }
 
+/// Solves the primal form. Returns weights and leverages.
 fn primal(
-    lesson: &Lesson,
+    data: &TrainingData,
     ridge: f32,
     constant: f32,
     device: tch::Device,
 ) -> Result<(Vec<f32>, Vec<f64>), tch::TchError> {
-    let (features, labels) = (&lesson.features, &lesson.labels);
+    let (features, labels) = (&data.features, &data.labels);
     let (size, rows) = (features.cols + 1, features.rows());
     let columns = by_column(features);
-    let inverse = Inverse::of(size, device, |feature, values| {
-        let mut add = |row: usize, value: f32| {
-            extended(features, row, constant)
-                .for_each(|(other, with)| values[other as usize] += value * with);
+    let inverse = InverseFactor::of(size, device, |feature, values| {
+        let mut add_row = |row: usize, value: f32| {
+            for (other, other_value) in extended(features, row, constant) {
+                values[other as usize] += value * other_value;
+            }
         };
         if feature < features.cols {
-            entries(&columns, feature).for_each(|(row, value)| add(row as usize, value));
+            for (row, value) in entries(&columns, feature) {
+                add_row(row as usize, value);
+            }
         } else {
-            (0..rows).for_each(|row| add(row, constant));
+            for row in 0..rows {
+                add_row(row, constant);
+            }
         }
         values[feature] += ridge;
     })?;
@@ -119,9 +144,9 @@ fn primal(
                 for label in labels.row(row).iter().map(|&label| label as usize) {
                     if chosen.contains(&label) {
                         let at = label - chosen.start;
-                        extended(features, row, constant).for_each(|(feature, value)| {
-                            right[feature as usize * chosen.len() + at] += value
-                        });
+                        for (feature, value) in extended(features, row, constant) {
+                            right[feature as usize * chosen.len() + at] += value;
+                        }
                     }
                 }
             }
@@ -134,26 +159,30 @@ fn primal(
     )?;
     let leverage = inverse.quadratic(rows, |chosen, right| {
         for (at, row) in chosen.clone().enumerate() {
-            extended(features, row, constant)
-                .for_each(|(feature, value)| right[feature as usize * chosen.len() + at] = value);
+            for (feature, value) in extended(features, row, constant) {
+                right[feature as usize * chosen.len() + at] = value;
+            }
         }
     })?;
     Ok((weights, leverage))
 }
 
+/// Solves the dual form. Returns weights and leverages.
 fn dual(
-    lesson: &Lesson,
+    data: &TrainingData,
     ridge: f64,
     constant: f32,
     device: tch::Device,
 ) -> Result<(Vec<f32>, Vec<f64>), tch::TchError> {
-    let (features, labels) = (&lesson.features, &lesson.labels);
+    let (features, labels) = (&data.features, &data.labels);
     let (rows, width) = (features.rows(), labels.cols);
     let all: Vec<u32> = (0..rows as u32).collect();
     let index = DotIndex::new(features, &all, Product::Dot);
-    let inverse = Inverse::of(rows, device, |row, values| {
+    let inverse = InverseFactor::of(rows, device, |row, values| {
         index.add_products(features, row, values);
-        values.iter_mut().for_each(|value| *value += constant * constant);
+        for value in values.iter_mut() {
+            *value += constant * constant;
+        }
         values[row] += ridge as f32;
     })?;
     let columns = by_column(features);
@@ -173,14 +202,20 @@ fn dual(
             let wide = chosen.len();
             weights.par_chunks_mut(width).enumerate().for_each(|(feature, weights)| {
                 let weights = &mut weights[chosen.clone()];
-                let mut add = |row: usize, value: f32| {
+                let mut add_row = |row: usize, value: f32| {
                     let part = &solution[row * wide..(row + 1) * wide];
-                    weights.iter_mut().zip(part).for_each(|(weight, part)| *weight += value * part);
+                    for (weight, part) in weights.iter_mut().zip(part) {
+                        *weight += value * part;
+                    }
                 };
                 if feature < columns.rows() {
-                    entries(&columns, feature).for_each(|(row, value)| add(row as usize, value));
+                    for (row, value) in entries(&columns, feature) {
+                        add_row(row as usize, value);
+                    }
                 } else {
-                    (0..rows).for_each(|row| add(row, constant));
+                    for row in 0..rows {
+                        add_row(row, constant);
+                    }
                 }
             });
         },
@@ -190,7 +225,7 @@ fn dual(
     Ok((weights, leverage))
 }
 
-impl Scorer for Linear {
+impl Scorer for LinearRidge {
     fn features(&self) -> usize {
         self.weights.rows - 1
     }
@@ -213,16 +248,17 @@ impl Scorer for Linear {
         let values: Vec<f64> = entries.iter().map(value).collect();
         Evidence::new(SCORE, "x * weight, over the features of the row", &values, CAUSES, |at| {
             let (feature, x) = entries[at];
-            let what = match (feature as usize) < features.cols {
-                true => Subject::Feature { feature, name: None },
-                false => Subject::Constant { name: "constant".to_owned() },
+            let what = if (feature as usize) < features.cols {
+                Subject::Feature { feature, name: None }
+            } else {
+                Subject::Constant { name: "constant".to_owned() }
             };
             Cause::new(what, &[("x", x.into()), ("weight", weight(feature).into())], values[at])
         })
     }
 
-    fn left_out(&self) -> Option<&dyn LeftOut> {
-        self.fitted.as_ref().map(|_| self as &dyn LeftOut)
+    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
+        self.fitted.as_ref().map(|_| self as &dyn LeaveOneOut)
     }
 
     fn save(&self, directory: &Path) -> Result<()> {
@@ -231,29 +267,33 @@ impl Scorer for Linear {
     }
 }
 
-impl LeftOut for Linear {
+impl LeaveOneOut for LinearRidge {
     fn scores(&self, row: usize, into: &mut [f32]) {
         into.fill(0.0);
-        let Some(Fitted { lesson, leverage }) = &self.fitted else { return };
-        self.score_row(&lesson.features, row, into);
+        let Some(RidgeTrainingRows { data, leverage }) = &self.fitted else { return };
+        self.score_row(&data.features, row, into);
         let leverage = leverage[row];
-        lesson.labels.row(row).iter().for_each(|&label| into[label as usize] -= leverage as f32);
+        for &label in data.labels.row(row) {
+            into[label as usize] -= leverage as f32;
+        }
         let rest = 1.0 - leverage;
-        into.iter_mut().for_each(|score| *score = (f64::from(*score) / rest) as f32);
+        for score in into.iter_mut() {
+            *score = (f64::from(*score) / rest) as f32;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::lesson;
+    use super::super::tests::training_data;
     use super::*;
 
     #[test]
     fn both_forms_give_the_same_weights_and_leverages() {
         for (rows, features) in [(40, 12), (15, 30)] {
-            let lesson = lesson(rows, features, 5);
-            let fit = |form| Linear::fit_as(form, &lesson, 0.7, 0.3, tch::Device::Cpu).unwrap();
-            let (primal, dual) = (fit(Form::Primal), fit(Form::Dual));
+            let data = training_data(rows, features, 5);
+            let fit = |form| LinearRidge::fit_as(form, &data, 0.7, 0.3, tch::Device::Cpu).unwrap();
+            let (primal, dual) = (fit(RidgeForm::Primal), fit(RidgeForm::Dual));
             let (a, b) = (&primal.weights.values, &dual.weights.values);
             assert!(a.iter().zip(b.iter()).all(|(a, b)| (a - b).abs() < 1e-4));
             let leverages = [&primal, &dual].map(|model| &model.fitted.as_ref().unwrap().leverage);
