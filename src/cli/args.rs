@@ -1,4 +1,4 @@
-//! The command line, as clap reads it.
+//! The command line, as clap reads it: every doc comment here is a help text.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 /// Declarative, content-hashed experiment pipelines for multi-label classification.
 ///
-/// A YAML file describes a graph of stages; only what changed is computed again.
+/// A YAML file describes a graph of stages. `pipe run` computes only the stages whose code, parameters or inputs changed.
 #[derive(Debug, Parser)]
 #[command(name = "pipe", disable_version_flag = true, arg_required_else_help = true, max_term_width = 100)]
 pub(super) struct Cli {
@@ -20,32 +20,33 @@ pub(super) struct Cli {
     pub command: Option<Command>,
 }
 
-/// Where the options are listed that every command has.
-const EVERYWHERE: &str = "Everywhere";
+/// The heading of the options that every command has.
+const EVERYWHERE: &str = "Options of every command";
 
-// The environment is read by `Project`: what clap reads there it takes for typed, and shows it so in usage lines.
+// `Project` reads the environment variables: clap would show their values in usage lines as if they had been typed.
 #[derive(Debug, Args)]
 pub(super) struct Global {
     /// Work as if started in this directory (the project directory).
     #[arg(short = 'C', long, global = true, help_heading = EVERYWHERE, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: Option<PathBuf>,
-    /// Where results are kept [default: cache] [env: PIPE_CACHE].
+    /// Directory of the cache [default: cache] [env: PIPE_CACHE].
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub cache_dir: Option<PathBuf>,
-    /// Where data sets are looked for and downloaded to [default: data] [env: PIPE_DATA_DIR].
+    /// Directory of the data sets [default: data] [env: PIPE_DATA_DIR].
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
-    /// Colour: `auto` is on for a terminal unless NO_COLOR is set.
+    /// Whether to use colour; `auto` uses it on a terminal unless NO_COLOR is set.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_enum, default_value_t, value_name = "WHEN")]
     pub color: ColorChoice,
-    /// Say only what went wrong.
+    /// Print only errors and warnings as status.
     #[arg(short, long, global = true, help_heading = EVERYWHERE, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more: every cached stage, every log line.
+    /// Print more status: every cached stage, every log line.
     #[arg(short, long, global = true, help_heading = EVERYWHERE)]
     pub verbose: bool,
 }
 
+/// When to use colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum ColorChoice {
     #[default]
@@ -60,27 +61,27 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Show what would run, and why.
     Plan(PlanArgs),
-    /// Say why a stage would run: the old and the new value of everything that changed.
+    /// Show why a stage would run: the old and the new value of everything that changed.
     Why(StageArgs),
-    /// Write down what a pipeline's stages gave, to be committed beside it.
+    /// Record the results of a pipeline in a lock file, to be committed with it.
     Lock(LockArgs),
-    /// Say whether what is published still follows from code, parameters and data.
+    /// Check whether published results still follow from code, parameters and data.
     Verify(VerifyArgs),
     /// Pack a pipeline, its lock and its results into one file for another machine.
     Export(ExportArgs),
-    /// Take in what `pipe export` packed.
+    /// Unpack a bundle that `pipe export` wrote.
     Import(ImportArgs),
-    /// Describe what was computed, how and from what, for other tools.
+    /// Describe how the results were computed, in a format that other tools read.
     Provenance(ProvenanceArgs),
-    /// Draw the pipeline.
+    /// Draw the graph of stages.
     Graph(GraphArgs),
-    /// One line per stage: fresh or not, when it was computed, how long it took.
+    /// List the stages: whether each is fresh, when it was computed, how long it took.
     Status(StatusArgs),
-    /// Everything about one stage: parameters, inputs, outputs, metrics.
+    /// Show everything about a stage: parameters, inputs, outputs, metrics.
     Show(StageArgs),
     /// Print the finished table of a `table` stage.
     Table(TableArgs),
-    /// What a stage printed.
+    /// Print what a stage wrote to standard output and standard error.
     Logs(LogsArgs),
     /// Copy or print one output of a stage.
     Get(GetArgs),
@@ -90,21 +91,21 @@ pub(super) enum Command {
     Runs(RunsArgs),
     /// Compare two runs or two locks: parameters, metrics, outputs.
     Diff(DiffArgs),
-    /// Decide about new rows: a model's labels for each of them.
+    /// Predict the labels of new rows with a model.
     Predict(PredictArgs),
-    /// Break a model's decisions about one row down into what led to them.
+    /// Explain a model's decisions about one row.
     Explain(ExplainArgs),
-    /// Look after the store.
+    /// Inspect, clean and check the cache.
     #[command(subcommand)]
     Cache(CacheCommand),
     /// Find, describe and download data sets.
     #[command(subcommand)]
     Data(DataCommand),
-    /// List the metrics that an evaluation gives, with their definitions.
+    /// List the metrics of an evaluation, with their definitions.
     Metrics {
-        /// Only those with this name, or with this in their name.
+        /// Only metrics with this name, or with this in their name.
         name: Option<String>,
-        /// Print the same as JSON.
+        /// Print the result as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -114,7 +115,7 @@ pub(super) enum Command {
     Init(InitArgs),
     /// Print a completion script for your shell.
     Completions {
-        /// Which shell.
+        /// The shell.
         shell: clap_complete::Shell,
     },
     /// Run one job file (internal).
@@ -122,10 +123,10 @@ pub(super) enum Command {
     Worker { job: PathBuf },
 }
 
-/// Which pipeline, and with which variables.
+/// The options that choose a pipeline and set its variables.
 #[derive(Debug, Args)]
 pub(super) struct PipelineArgs {
-    /// The pipeline file, wherever on the line [default: the one run last here].
+    /// The pipeline file, at any position [default: the one run last here].
     #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub named: Option<PathBuf>,
     /// Set a variable, e.g. `--set vars.epochs=3`.
@@ -133,13 +134,13 @@ pub(super) struct PipelineArgs {
     pub set: Vec<String>,
 }
 
-/// A pipeline file that has to be named, in one way or the other.
+/// A pipeline file that has to be named: as an argument, or with `--file`.
 #[derive(Debug, Args)]
 pub(super) struct TheFile {
     /// The pipeline file.
     #[arg(value_hint = ValueHint::FilePath, required_unless_present = "named")]
     file: Option<PathBuf>,
-    /// The pipeline file, wherever on the line.
+    /// The pipeline file, at any position.
     #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "file")]
     named: Option<PathBuf>,
 }
@@ -149,91 +150,94 @@ impl Deref for TheFile {
 
     fn deref(&self) -> &Path {
         let file = self.file.as_deref().or(self.named.as_deref());
-        file.unwrap_or_else(|| unreachable!("clap requires one of them"))
+        file.unwrap_or_else(|| unreachable!("clap requires one of the two"))
     }
 }
 
+// The arguments of `pipe run`.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
-    /// Only these stages and what they need: `train`, `train[adaptive]`, `eval[*]`.
+    /// Run only these stages and what they need: `train`, `train[adaptive]`, `eval[*]`.
     #[arg(value_name = "STAGE")]
     pub targets: Vec<String>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
-    /// How many stages may run at once [default: the number of processors].
+    /// Run at most this many stages at once [default: the number of processors].
     #[arg(short, long, value_name = "N", value_parser = positive)]
     pub jobs: Option<usize>,
-    /// After a failure go on with what does not depend on it, rather than stop.
+    /// After a failure, continue with the stages that do not depend on it.
     #[arg(short, long)]
     pub keep_going: bool,
-    /// Run everything except what comes after this stage.
+    /// Run everything except the stages that depend on this one.
     #[arg(long, value_name = "STAGE")]
     pub until: Vec<String>,
     /// Compute this stage again even if it is cached.
     #[arg(long, value_name = "STAGE")]
     pub force: Vec<String>,
-    /// Download nothing: every data set must be in the data directory.
+    /// Do not download anything; every data set must be in the data directory.
     #[arg(long)]
     pub offline: bool,
-    /// Replace generated files even where they were edited by hand.
+    /// Replace generated files even if they were edited by hand.
     #[arg(long)]
     pub overwrite: bool,
-    /// Plain lines in place of the live view.
+    /// Print plain lines instead of progress bars.
     #[arg(long)]
     pub no_progress: bool,
-    /// Compute nothing that would change the lock, and accept no result that differs from it.
+    /// Fail if the run would change the lock, or if a result differs from it.
     #[arg(long)]
     pub locked: bool,
-    /// One JSON event per line on standard output.
+    /// Print one JSON event per line to standard output.
     #[arg(long)]
     pub json: bool,
-    /// Show the run as it goes on a page for this machine's browser; any free port unless one is given.
+    /// Show the run on a web page for a browser on this machine, on any free port or on `--serve=PORT`.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub serve: Option<u16>,
 }
 
+// The arguments of `pipe lock`.
 #[derive(Debug, Args)]
 pub(super) struct LockArgs {
     /// The pipeline file.
     #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["merge", "named"])]
     pub file: Option<PathBuf>,
-    /// The pipeline file, wherever on the line.
+    /// The pipeline file, at any position.
     #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "file")]
     pub named: Option<PathBuf>,
-    /// Replace a lock that differs from what the cache has.
+    /// Replace a lock that differs from the results in the cache.
     #[arg(long)]
     pub rebuild: bool,
-    /// Merge two locks that grew from one into the second, as a merge driver of git.
+    /// Merge THEIRS into OURS, as a git merge driver.
     #[arg(long, num_args = 3, value_names = ["BASE", "OURS", "THEIRS"], conflicts_with_all = ["file", "named", "rebuild"])]
     pub merge: Option<Vec<PathBuf>>,
 }
 
+// The arguments of `pipe verify`.
 #[derive(Debug, Args)]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
     pub file: TheFile,
-    /// Hold the pipeline and the placed files against the lock (what is done if nothing else is asked for).
+    /// Compare the pipeline and the placed files with the lock (the default).
     #[arg(long)]
     pub lock: bool,
-    /// Read and hash everything in the cache that the lock names.
+    /// Read and hash every result in the cache that the lock names.
     #[arg(long)]
     pub cache: bool,
-    /// Compute again and compare: everything, or these stages, `sample=K`, `budget=20m`.
+    /// Compute again and compare with the lock: all stages, or these; `sample=K` and `budget=20m` limit them.
     #[arg(long, num_args = 0.., value_name = "WHAT")]
     pub rerun: Option<Vec<String>>,
-    /// Compute everything, or these stages, twice under other conditions, and compare.
+    /// Compute all stages, or these, twice under different conditions, and compare.
     #[arg(long, num_args = 0.., value_name = "STAGE")]
     pub twice: Option<Vec<String>>,
-    /// Where to compute again [default: a new directory in the cache directory].
+    /// Directory for results that are computed again [default: a new one in the cache directory].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub scratch: Option<PathBuf>,
-    /// How many stages may run at once [default: the number of processors].
+    /// Run at most this many stages at once [default: the number of processors].
     #[arg(short, long, value_name = "N", value_parser = positive)]
     pub jobs: Option<usize>,
-    /// Also write the result as JUnit XML.
+    /// Also write the checks as JUnit XML.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
     /// Print the checks as JSON.
@@ -241,6 +245,7 @@ pub(super) struct VerifyArgs {
     pub json: bool,
 }
 
+// The arguments of `pipe export`.
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
     #[command(flatten)]
@@ -248,21 +253,23 @@ pub(super) struct ExportArgs {
     /// The file to write: `bundle.tar.zst`.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Only the results of these stages; of the others, what went in and came out by digest only.
+    /// Pack only the results of these stages; of the others, only the digests.
     #[arg(long, num_args = 1.., value_name = "STAGE")]
     pub with: Vec<String>,
 }
 
+// The arguments of `pipe import`.
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// What `pipe export` wrote.
+    /// The bundle that `pipe export` wrote.
     #[arg(value_hint = ValueHint::FilePath)]
     pub bundle: PathBuf,
-    /// Replace files of the project that differ.
+    /// Replace project files that differ.
     #[arg(long)]
     pub overwrite: bool,
 }
 
+// The arguments of `pipe provenance`.
 #[derive(Debug, Args)]
 pub(super) struct ProvenanceArgs {
     #[command(flatten)]
@@ -270,23 +277,24 @@ pub(super) struct ProvenanceArgs {
     /// Write a Workflow Run RO-Crate: a new directory, or a file that ends in `.zip`.
     #[arg(long, value_name = "DIR|ZIP", value_hint = ValueHint::AnyPath)]
     pub ro_crate: PathBuf,
-    /// Who ran it, as an address: `https://orcid.org/0000-0000-0000-0000`. Nobody is named unless you do.
+    /// The person who ran it, as a URI: `https://orcid.org/0000-0000-0000-0000`.
     #[arg(long, value_name = "URI", requires = "agent_name")]
     pub agent: Option<String>,
-    /// The name of who ran it.
+    /// The name of the person who ran it.
     #[arg(long, value_name = "NAME", requires = "agent")]
     pub agent_name: Option<String>,
-    /// The licence of what is in the crate, as an address.
+    /// The licence of the crate's content, as a URI.
     #[arg(long, value_name = "URI")]
     pub license: Option<String>,
 }
 
+// The arguments of `pipe plan`.
 #[derive(Debug, Args)]
 pub(super) struct PlanArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
-    /// Only these stages and what they need.
+    /// Show only these stages and what they need.
     #[arg(value_name = "STAGE")]
     pub targets: Vec<String>,
     #[command(flatten)]
@@ -294,11 +302,12 @@ pub(super) struct PlanArgs {
     /// Exit with 10 if anything would run.
     #[arg(long)]
     pub check: bool,
-    /// Print the outlook of every instance as JSON.
+    /// Print the state of every instance as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
+// The arguments of `pipe status`.
 #[derive(Debug, Args)]
 pub(super) struct StatusArgs {
     /// The pipeline file [default: the one run last here].
@@ -311,6 +320,7 @@ pub(super) struct StatusArgs {
     pub json: bool,
 }
 
+// The arguments of `pipe why` and `pipe show`.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub(super) struct StageArgs {
@@ -321,11 +331,12 @@ pub(super) struct StageArgs {
     pub stage: String,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
-    /// Print the same as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
+// The arguments of `pipe logs`.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub(super) struct LogsArgs {
@@ -336,54 +347,56 @@ pub(super) struct LogsArgs {
     pub stage: String,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
-    /// Only standard error.
+    /// Print only standard error.
     #[arg(long)]
     pub stderr: bool,
 }
 
+// The arguments of `pipe get`.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub(super) struct GetArgs {
     /// The pipeline file [default: the one run last here].
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
-    /// The stage, and which of its outputs if it has several: `train[adaptive,seed=1].model`.
+    /// The stage, and one of its outputs if it has several: `train[adaptive,seed=1].model`.
     #[arg(value_name = "STAGE[.OUTPUT]")]
     pub what: String,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
-    /// Where to put a copy; into a directory under its own name; `-` is standard output [default: -].
+    /// Copy the output to this file or into this directory; `-` is standard output [default: -].
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub to: Option<PathBuf>,
-    /// Replace what is there.
+    /// Replace the file or directory if it exists and differs.
     #[arg(long)]
     pub overwrite: bool,
 }
 
-/// Which model, and what it needs to know of the data that it was trained on.
+/// The options that choose a model and describe its input.
 #[derive(Debug, Args)]
 pub(super) struct ModelArgs {
-    /// A stage that made a model, `train[adaptive,seed=0]`, or a model's directory.
+    /// A stage that trained a model, `train[adaptive,seed=0]`, or the directory of a model.
     pub model: String,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
-    /// The data set that the model was trained on, as a directory; a stage's is found by itself.
+    /// The directory of the data set that the model was trained on [default: that of the stage].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data: Option<PathBuf>,
-    /// The column or field of the text, in CSV and JSON lines [default: text].
+    /// The column or field that holds the text, in CSV and JSON lines [default: text].
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
-    /// The number of the first feature, in LIBSVM text; needed where the model's own data was no such text.
+    /// The number of the first feature in LIBSVM text; needed if the model was not trained on LIBSVM text.
     #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
     pub feature_base: Option<u32>,
-    /// The local signal in place of the model's own choice.
+    /// The local signal to use instead of the one that the model was trained with.
     #[arg(long, value_name = "SIGNAL", value_parser = ["none", "predicted", "train-neighbours"])]
     pub signal: Option<String>,
-    /// Where to compute: auto, cpu, cuda or cuda:1.
+    /// The device: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto")]
     pub device: String,
 }
 
+// The arguments of `pipe predict`.
 #[derive(Debug, Args)]
 pub(super) struct PredictArgs {
     #[command(flatten)]
@@ -391,17 +404,18 @@ pub(super) struct PredictArgs {
     /// The rows: LIBSVM text, CSV or JSON lines with texts, or a NumPy array.
     #[arg(value_hint = ValueHint::FilePath)]
     pub input: PathBuf,
-    /// What to write: one JSON object per row, or CSV with one line per row and label.
+    /// The output format: one JSON object per row, or CSV with one line per row and label.
     #[arg(long, value_enum, default_value_t)]
     pub format: PredictFormat,
-    /// The K likeliest labels of each row, predicted or not.
+    /// Write the K labels with the highest scores of each row, predicted or not.
     #[arg(long, value_name = "K", value_parser = positive)]
     pub top: Option<usize>,
-    /// Write to this file rather than to standard output.
+    /// Write to this file instead of standard output.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 }
 
+/// The formats of predictions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum PredictFormat {
     #[default]
@@ -409,6 +423,7 @@ pub(super) enum PredictFormat {
     Csv,
 }
 
+// The arguments of `pipe explain`.
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
     #[command(flatten)]
@@ -416,17 +431,18 @@ pub(super) struct ExplainArgs {
     /// The row, counted from 0.
     #[arg(long, value_name = "N")]
     pub row: usize,
-    /// A file that the row is in [default: the test part of the model's data].
+    /// The file that has the row [default: the test rows of the model's data set].
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub input: Option<PathBuf>,
-    /// Only this label, by name or number.
+    /// Explain only this label, by name or number.
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
-    /// Print the same as JSON.
+    /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
+// The arguments of `pipe table`.
 #[derive(Debug, Args)]
 pub(super) struct TableArgs {
     /// The pipeline file [default: the one run last here].
@@ -436,11 +452,12 @@ pub(super) struct TableArgs {
     pub stage: Option<String>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
-    /// What to print: a table for the terminal, or one of the files of the stage.
+    /// The format: a table for the terminal, or one of the files that the stage wrote.
     #[arg(long, value_enum, default_value_t)]
     pub format: TableFormat,
 }
 
+/// The formats of tables.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum TableFormat {
     #[default]
@@ -452,6 +469,7 @@ pub(super) enum TableFormat {
     Macros,
 }
 
+// The arguments of `pipe report`.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
     /// The pipeline file [default: the one run last here].
@@ -459,17 +477,18 @@ pub(super) struct ReportArgs {
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
-    /// Where to write it; `-` is standard output [default: results/NAME.html].
+    /// The file to write; `-` is standard output [default: results/NAME.html].
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 }
 
+// The arguments of `pipe runs`.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct RunsArgs {
     #[command(subcommand)]
     pub command: Option<RunsCommand>,
-    /// How many to list.
+    /// List at most this many runs.
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     pub limit: usize,
     /// Print the list as JSON.
@@ -479,36 +498,38 @@ pub(super) struct RunsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum RunsCommand {
-    /// What became of every stage in one run.
+    /// Show what happened to every stage in one run.
     Show {
-        /// The id or its beginning, `latest`, or `latest~1` for the one before.
+        /// The run: its id, the beginning of its id, `latest`, or `latest~1` for the one before.
         #[arg(default_value = "latest")]
         run: String,
-        /// Print the same as JSON.
+        /// Print the result as JSON.
         #[arg(long)]
         json: bool,
     },
 }
 
+// The arguments of `pipe diff`.
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {
-    /// The older side: a run (`latest~1`, an id, or its beginning), a lock file, or one in git (`HEAD~1:pipelines/x.lock`).
+    /// The old side: a run (`latest~1` or the beginning of an id), a lock file, or a lock in git (`HEAD~1:pipelines/x.lock`).
     #[arg(default_value = "latest~1")]
     pub old: String,
-    /// The newer side.
+    /// The new side.
     #[arg(default_value = "latest")]
     pub new: String,
-    /// Also outputs that are never the same twice, such as timings.
+    /// Also compare outputs that always differ, such as timings.
     #[arg(long)]
     pub volatile: bool,
     /// Print the differences as JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write a page, with figures side by side, to this file; `-` is standard output.
+    /// Write an HTML page, with figures side by side, to this file; `-` is standard output.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "json")]
     pub html: Option<PathBuf>,
 }
 
+// The arguments of `pipe graph`.
 #[derive(Debug, Args)]
 pub(super) struct GraphArgs {
     /// The pipeline file [default: the one run last here].
@@ -516,14 +537,15 @@ pub(super) struct GraphArgs {
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
-    /// What to print: a tree for the terminal, or text for a program that draws.
+    /// The format: a tree for the terminal, or the input of a drawing program.
     #[arg(long, value_enum, default_value_t)]
     pub format: GraphFormat,
-    /// One node per instance rather than per stage.
+    /// Draw one node per instance instead of one per stage.
     #[arg(long)]
     pub instances: bool,
 }
 
+/// The formats of graphs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum GraphFormat {
     #[default]
@@ -532,16 +554,17 @@ pub(super) enum GraphFormat {
     Dot,
 }
 
+// The arguments of `pipe init`.
 #[derive(Debug, Args)]
 pub(super) struct InitArgs {
-    /// Where to write it.
+    /// The file to write.
     #[arg(default_value = "pipelines/example.yaml", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CacheCommand {
-    /// How much space the store takes, and what for.
+    /// Show how much space the cache takes, by purpose.
     Du {
         /// Print the sizes as JSON.
         #[arg(long)]
@@ -553,24 +576,24 @@ pub(super) enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove results that no registered pipeline needs. Only says what it would do unless `--yes`.
+    /// Remove results that no registered pipeline needs; without `--yes`, only show what would be removed.
     Gc {
-        /// Do it.
+        /// Remove them.
         #[arg(long)]
         yes: bool,
-        /// How many days removed results stay in the trash.
+        /// Keep removed results in the trash for this many days.
         #[arg(long, default_value_t = 7, value_name = "DAYS")]
         grace: u64,
-        /// How many run logs to keep.
+        /// Keep this many run logs.
         #[arg(long, default_value_t = 50, value_name = "N")]
         keep_runs: usize,
-        /// Print what is, or would be, removed as JSON.
+        /// Print what is removed, or would be, as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Check every file in the store against its digest.
+    /// Check every file in the cache against its digest.
     Fsck {
-        /// Drop what is damaged, so that the next run computes it again.
+        /// Remove damaged results, so that the next run computes them again.
         #[arg(long)]
         repair: bool,
         /// Print what is damaged as JSON.
@@ -581,32 +604,33 @@ pub(super) enum CacheCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum DataCommand {
-    /// The data sets that `load` knows by name.
+    /// List the data sets that `load` knows by name.
     List {
-        /// Print everything that is known of them as JSON.
+        /// Print everything that is known about them as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Size, sparsity and label tail of a data set, by name or by directory.
+    /// Describe a data set: size, sparsity, frequency of labels.
     Info {
-        /// Its name, as `pipe data list` has it, or a directory that a `load` or `synthetic` stage made.
+        /// The name, as in `pipe data list`, or a directory that a `load` or `synthetic` stage wrote.
         dataset: String,
-        /// Print the same as JSON.
+        /// Print the result as JSON.
         #[arg(long)]
         json: bool,
     },
     /// Download a data set into the data directory.
     Fetch {
-        /// Its name, as `pipe data list` has it.
+        /// The name, as in `pipe data list`.
         dataset: String,
     },
-    /// Where the files of a data set are.
+    /// Print the paths of the files of a data set.
     Path {
-        /// Its name, as `pipe data list` has it.
+        /// The name, as in `pipe data list`.
         dataset: String,
     },
 }
 
+/// Parses a positive number.
 fn positive(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(n) if n > 0 => Ok(n),

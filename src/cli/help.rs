@@ -1,4 +1,4 @@
-//! What `--help` shows beside what clap reads from `args`: the commands in groups, and examples of each.
+//! The parts of `--help` that clap does not get from `args`: groups of commands, and examples of each.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::args::Cli;
 
 const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n\u{1b}[1m\u{1b}[4mOptions:\u{1b}[0m\n{options}";
 
-/// A heading, and the commands below it with their examples.
+/// A heading, and its commands with their examples.
 type Group = (&'static str, &'static [(&'static str, &'static [&'static str])]);
 
 const GROUPS: &[Group] = &[
@@ -57,7 +57,7 @@ const GROUPS: &[Group] = &[
         ],
     ),
     (
-        "Reproduce and pass on",
+        "Reproduce and share",
         &[
             ("lock", &["pipe lock pipelines/quickstart.yaml"]),
             (
@@ -73,7 +73,7 @@ const GROUPS: &[Group] = &[
         ],
     ),
     (
-        "Around it",
+        "Data, cache and editors",
         &[
             ("data", &["pipe data info bibtex", "pipe data fetch bibtex"]),
             ("cache", &["pipe cache du", "pipe cache gc --yes"]),
@@ -83,7 +83,7 @@ const GROUPS: &[Group] = &[
     ),
 ];
 
-/// The command line with its help.
+/// Returns the command line with its help.
 pub(super) fn command() -> Command {
     let mut command = Cli::command();
     let mut listing = String::new();
@@ -93,15 +93,16 @@ pub(super) fn command() -> Command {
             let about = command.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
             let _ = writeln!(listing, "  \u{1b}[1m{name:<12}\u{1b}[0m {about}");
-            command = command.mut_subcommand(name, |command| command.after_help(shown(examples)));
+            command = command.mut_subcommand(name, |command| command.after_help(example_lines(examples)));
         }
         listing.push('\n');
     }
-    listing.push_str("`pipe COMMAND --help` says more of each, with examples.");
+    listing.push_str("`pipe COMMAND --help` shows the options of a command, with examples.");
     command.help_template(TEMPLATE).after_help(listing)
 }
 
-fn shown(examples: &[&str]) -> String {
+/// Returns the examples under a heading.
+fn example_lines(examples: &[&str]) -> String {
     let lines: String = examples.iter().map(|example| format!("\n  {example}")).collect();
     format!("\u{1b}[1m\u{1b}[4mExamples:\u{1b}[0m{lines}")
 }
@@ -110,7 +111,7 @@ fn shown(examples: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    /// Every command that a user sees, with what it is called: `runs show`.
+    /// Returns every command that a user sees, with its full name: `runs show`.
     fn commands() -> Vec<(String, Command)> {
         let mut all = vec![(String::new(), command())];
         let mut at = 0;
@@ -125,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn clap_accepts_the_definition_of_the_command_line() {
         command().debug_assert();
     }
 
     #[test]
-    fn every_command_is_in_one_group_with_examples_that_it_can_read() {
+    fn every_command_is_in_one_group_and_its_examples_parse() {
         let mut listed: Vec<&str> =
             GROUPS.iter().flat_map(|(_, members)| members.iter().map(|(name, _)| *name)).collect();
         let command = command();
@@ -155,7 +156,7 @@ mod tests {
         }
     }
 
-    /// What several commands have is described once; the rest in the row of its command.
+    /// Options that several commands share are described once, all others in the row of their command.
     #[test]
     fn every_command_and_option_is_in_the_manual() {
         const SHARED: [&str; 10] = [

@@ -6,7 +6,7 @@ mod architecture;
 mod browser;
 mod bundle;
 mod caching;
-mod commands;
+mod command_line;
 mod damage;
 mod honest;
 mod judging;

@@ -1,4 +1,4 @@
-//! A project in a directory of its own, and the real `pipe` run in it.
+//! A project in a temporary directory, and the real `pipe` run in it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// `pipe-worker` is another package's program, which cargo does not build for these tests.
+/// Returns the path of `pipe-worker`. It is the program of another package, which cargo does not build for these tests.
 #[track_caller]
 pub(crate) fn worker_program() -> PathBuf {
     let worker = Path::new(env!("CARGO_BIN_EXE_pipe")).with_file_name("pipe-worker");
@@ -14,26 +14,42 @@ pub(crate) fn worker_program() -> PathBuf {
     worker
 }
 
-/// Where the files of a data set are: in PIPE_DATA_DIR, or beside the project. Says so where they are not.
+/// Returns the directory with the files of a data set: PIPE_DATA_DIR, or the one beside the project. Prints a note if
+/// they are not there.
 pub(crate) fn data_directory(set: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let directory = std::env::var_os("PIPE_DATA_DIR").map_or_else(beside, PathBuf::from);
-    let there = directory.join(set).is_dir();
-    if !there {
+    let exists = directory.join(set).is_dir();
+    if !exists {
         println!("skipped: {set} is not in the data directory (set PIPE_DATA_DIR)");
     }
-    there.then_some(directory)
+    exists.then_some(directory)
 }
 
+/// A project directory with a pipeline, in which commands are run.
 pub(crate) struct PipelineTest {
     dir: tempfile::TempDir,
 }
 
 impl PipelineTest {
-    /// A project whose `pipeline.yaml` has this text.
+    /// Creates a project whose `pipeline.yaml` has this text.
     pub(crate) fn new(yaml: &str) -> Self {
-        let test = Self { dir: tempfile::tempdir().unwrap() };
+        let test = Self::empty();
         test.write("pipeline.yaml", yaml);
+        test
+    }
+
+    /// Creates a project without any file.
+    pub(crate) fn empty() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// Creates a project whose pipeline was run and locked.
+    #[track_caller]
+    pub(crate) fn locked(yaml: &str) -> Self {
+        let test = Self::new(yaml);
+        test.run().ok();
+        test.typed("lock pipeline.yaml").ok();
         test
     }
 
@@ -45,6 +61,7 @@ impl PipelineTest {
         self.dir.path().join(name)
     }
 
+    /// Writes a file of the project, with its parent directories.
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
         let path = self.file(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -52,11 +69,28 @@ impl PipelineTest {
         self
     }
 
+    /// Replaces the first occurrence of a text in a file of the project.
+    #[track_caller]
+    pub(crate) fn edit(&self, name: &str, old: &str, new: &str) -> &Self {
+        let text = self.read(name);
+        assert!(text.contains(old), "{name} does not contain `{old}`:\n{text}");
+        self.write(name, text.replacen(old, new, 1))
+    }
+
+    #[track_caller]
+    pub(crate) fn remove(&self, name: &str) -> &Self {
+        let path = self.file(name);
+        let removed = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        removed.unwrap_or_else(|error| panic!("{name}: {error}"));
+        self
+    }
+
+    #[track_caller]
     pub(crate) fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// A `pipe` command that has not been started: a clean environment, this project.
+    /// Returns a `pipe` command in this project, with a clean environment, that has not been started.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pipe"));
         command.current_dir(self.path()).args(args).stdin(Stdio::null());
@@ -64,25 +98,27 @@ impl PipelineTest {
         command
     }
 
+    /// Runs `pipe` with these arguments.
     pub(crate) fn pipe(&self, args: &[&str]) -> Ran {
-        let output = self.command(args).output().unwrap();
-        Ran {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        Ran::finish(self.command(args))
     }
 
-    /// `pipe run pipeline.yaml --json` and further arguments.
+    /// Runs `pipe` with the words of a line: `test.typed("plan pipeline.yaml --check")`.
+    pub(crate) fn typed(&self, line: &str) -> Ran {
+        self.pipe(&line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// Runs `pipe run pipeline.yaml --json` with further arguments.
     pub(crate) fn run_with(&self, args: &[&str]) -> Ran {
         self.pipe(&[&["run", "pipeline.yaml", "--json"], args].concat())
     }
 
+    /// Runs `pipe run pipeline.yaml --json`.
     pub(crate) fn run(&self) -> Ran {
         self.run_with(&[])
     }
 
-    /// Every regular file below a directory, by relative path.
+    /// Returns every regular file below a directory, by relative path.
     pub(crate) fn files_below(&self, directory: &str) -> BTreeMap<PathBuf, Vec<u8>> {
         let root = self.file(directory);
         let mut found = BTreeMap::new();
@@ -103,6 +139,7 @@ impl PipelineTest {
     }
 }
 
+/// A command that ended: its exit code and what it wrote. The methods that check something return it, for chains.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub code: Option<i32>,
@@ -111,15 +148,24 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    /// Runs a command to its end.
+    pub(crate) fn finish(mut command: Command) -> Self {
+        let output = command.output().unwrap();
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    fn both(&self) -> String {
+        format!("standard output:\n{}\nstandard error:\n{}", self.stdout, self.stderr)
+    }
+
     #[track_caller]
     pub(crate) fn exits_with(self, code: i32) -> Self {
-        assert_eq!(
-            self.code,
-            Some(code),
-            "standard output:\n{}\nstandard error:\n{}",
-            self.stdout,
-            self.stderr
-        );
+        assert_eq!(self.code, Some(code), "{}", self.both());
+        assert!(!self.stderr.contains("panicked"), "{}", self.both());
         self
     }
 
@@ -128,30 +174,69 @@ impl Ran {
         self.exits_with(0)
     }
 
+    /// Checks that the text is on standard output or standard error.
     #[track_caller]
     pub(crate) fn says(self, text: &str) -> Self {
         let said = self.stdout.contains(text) || self.stderr.contains(text);
-        assert!(
-            said,
-            "`{text}` is in neither standard output:\n{}\nnor standard error:\n{}",
-            self.stdout, self.stderr
-        );
+        assert!(said, "`{text}` is in neither of\n{}", self.both());
         self
     }
 
+    /// Checks that the text is a result, on standard output.
+    #[track_caller]
+    pub(crate) fn prints(self, text: &str) -> Self {
+        assert!(self.stdout.contains(text), "`{text}` is not on standard output\n{}", self.both());
+        self
+    }
+
+    /// Checks that nothing is on standard output.
+    #[track_caller]
+    pub(crate) fn prints_nothing(self) -> Self {
+        assert_eq!(self.stdout, "", "{}", self.both());
+        self
+    }
+
+    /// Checks that the text is status, on standard error.
+    #[track_caller]
+    pub(crate) fn reports(self, text: &str) -> Self {
+        assert!(self.stderr.contains(text), "`{text}` is not on standard error\n{}", self.both());
+        self
+    }
+
+    /// Checks that nothing is on standard error.
+    #[track_caller]
+    pub(crate) fn reports_nothing(self) -> Self {
+        assert_eq!(self.stderr, "", "{}", self.both());
+        self
+    }
+
+    /// Checks that the command refused its input: exit code 2, an error on standard error, and no result.
+    #[track_caller]
+    pub(crate) fn refuses(self, text: &str) -> Self {
+        self.exits_with(2).reports("error").reports(text).prints_nothing()
+    }
+
+    /// Returns standard output as one JSON value.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}", self.both()))
+    }
+
+    /// Returns standard output as one JSON value per line.
+    #[track_caller]
     pub(crate) fn events(&self) -> Vec<Value> {
         let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         self.stdout.lines().map(parse).collect()
     }
 
-    /// The instances for which this event was reported, in order.
+    /// Returns the instances for which this event was reported, in order.
     pub(crate) fn instances(&self, event: &str) -> Vec<String> {
         let of_kind = |value: &Value| value["event"] == event;
         let name = |value: Value| value["instance"].as_str().unwrap_or_default().to_owned();
         self.events().into_iter().filter(of_kind).map(name).collect()
     }
 
-    /// What was computed, sorted.
+    /// Returns the instances that were computed, sorted.
     pub(crate) fn computed(&self) -> Vec<String> {
         let mut done = self.instances("done");
         done.sort();

@@ -1,0 +1,46 @@
+//! `pipe cache`.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::{FITS, fits};
+use crate::support::PipelineTest;
+
+#[test]
+fn the_cache_is_described_listed_and_cleaned() {
+    let test = fits();
+    test.typed("cache du").ok().prints("blobs").prints("total").reports_nothing();
+    test.typed("cache ls").ok().prints("fit[adaptive]").prints("command");
+    assert_eq!(test.typed("cache ls --json").ok().json().as_array().map(Vec::len), Some(3));
+    test.typed("cache gc").ok().prints("nothing was changed; `pipe cache gc --yes`");
+    test.typed("cache gc --yes").ok().prints("kept");
+    assert_eq!(test.run().ok().computed(), [""; 0], "results that a pipeline needs are kept");
+    test.remove("pipeline.yaml");
+    test.typed("cache gc --yes --grace 0 --keep-runs 1").ok().prints("results to remove");
+    test.write("pipeline.yaml", FITS);
+    assert_eq!(test.run().ok().computed().len(), 3, "results of a deleted pipeline are removed");
+}
+
+#[test]
+fn a_missing_cache_is_an_empty_one() {
+    let test = PipelineTest::new(FITS);
+    test.typed("cache du").ok().prints("total");
+    test.typed("cache ls").ok().prints_nothing();
+    test.typed("cache fsck").ok().prints("no damage");
+    assert!(!test.file("cache").exists(), "looking must not write");
+    test.typed("cache").exits_with(2).reports("Usage");
+}
+
+#[test]
+fn damage_has_an_exit_code_of_its_own_and_can_be_repaired() {
+    let test = fits();
+    for name in test.files_below("cache/v1/blobs").keys() {
+        let path = test.file("cache/v1/blobs").join(name);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        std::fs::write(path, "damaged").unwrap();
+    }
+    test.typed("cache fsck").exits_with(3).prints("`pipe cache fsck --repair`");
+    assert!(!test.typed("cache fsck --json").exits_with(3).json()["problems"].as_array().unwrap().is_empty());
+    test.typed("cache fsck --repair").ok().prints("the next run computes them again");
+    test.typed("cache fsck").ok().prints("no damage");
+    assert_eq!(test.run().ok().computed().len(), 3);
+}

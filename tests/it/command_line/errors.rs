@@ -1,0 +1,194 @@
+//! Mistakes that every command has to answer: wrong names, missing files, unknown options.
+
+use super::{FITS, fits};
+use crate::support::PipelineTest;
+
+#[test]
+fn every_command_suggests_the_stage_that_was_probably_meant() {
+    let test = PipelineTest::locked(FITS);
+    for line in [
+        "run pipeline.yaml tabel",
+        "run tabel",
+        "run --force tabel",
+        "run --until tabel",
+        "plan tabel",
+        "why tabel",
+        "show tabel",
+        "logs tabel",
+        "get tabel",
+        "get tabel.table",
+        "table tabel",
+        "verify pipeline.yaml --rerun tabel",
+        "verify pipeline.yaml --twice tabel",
+        "export pipeline.yaml -o bundle --with tabel",
+    ] {
+        test.typed(line).refuses("did you mean `table`?");
+    }
+    test.typed("why fit[adaptiv]").refuses("adaptive");
+}
+
+#[test]
+fn every_command_names_the_pipeline_file_that_is_missing() {
+    let test = PipelineTest::new(FITS);
+    for line in [
+        "run missing.yaml",
+        "plan missing.yaml",
+        "why missing.yaml table",
+        "status missing.yaml",
+        "show missing.yaml table",
+        "logs missing.yaml table",
+        "get missing.yaml table",
+        "table missing.yaml",
+        "graph missing.yaml",
+        "report missing.yaml",
+        "lock missing.yaml",
+        "verify missing.yaml",
+        "export missing.yaml -o bundle",
+        "provenance missing.yaml --ro-crate crate",
+        "predict table rows.svm -f missing.yaml",
+    ] {
+        test.typed(line).refuses("missing.yaml");
+    }
+    for left in ["cache", "results", "bundle", "crate"] {
+        assert!(!test.file(left).exists(), "{left} was created");
+    }
+}
+
+#[test]
+fn every_command_without_a_pipeline_says_how_to_get_one() {
+    let test = PipelineTest::empty();
+    for line in ["run", "plan", "status", "graph", "report", "table", "why table", "show table", "logs table"]
+    {
+        test.typed(line).refuses("`pipe init`");
+    }
+    for line in ["lock", "verify"] {
+        test.typed(line).exits_with(2).reports("FILE").prints_nothing();
+    }
+    test.typed("run pipelines/mine.yaml").refuses("`pipe init`");
+}
+
+#[test]
+fn a_pipeline_may_not_be_named_twice() {
+    let test = fits();
+    for line in ["run", "plan", "status", "graph", "report", "table"] {
+        test.typed(&format!("{line} pipeline.yaml -f other.yaml")).refuses("twice");
+    }
+    for line in ["why", "show", "logs", "get"] {
+        test.typed(&format!("{line} pipeline.yaml table -f other.yaml")).refuses("twice");
+    }
+    for line in ["lock", "verify", "export -o x", "provenance --ro-crate x"] {
+        test.typed(&format!("{line} pipeline.yaml -f other.yaml")).exits_with(2).prints_nothing();
+    }
+}
+
+#[test]
+fn unknown_commands_and_options_are_refused_with_a_suggestion() {
+    let test = PipelineTest::new(FITS);
+    test.typed("stauts").refuses("'status'");
+    test.typed("run pipeline.yaml --forec table").refuses("--force");
+    test.typed("cache fcsk").refuses("'fsck'");
+    test.typed("graph pipeline.yaml --format dto").refuses("'dot'");
+    for command in ["run", "plan", "lock", "verify", "runs", "diff", "report", "metrics", "schema", "init"] {
+        test.typed(&format!("{command} --nonsense")).refuses("--nonsense");
+    }
+    test.typed("").exits_with(2).reports("Usage").prints_nothing();
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused() {
+    let test = PipelineTest::new(FITS);
+    for line in [
+        "run pipeline.yaml --jobs 0",
+        "run pipeline.yaml --jobs many",
+        "verify pipeline.yaml --jobs 0",
+        "predict table rows.svm --top 0",
+        "predict table rows.svm --feature-base 2",
+        "cache gc --grace -1",
+        "runs -n x",
+        "run pipeline.yaml --serve=99999",
+    ] {
+        test.typed(line).exits_with(2).reports("error").prints_nothing();
+    }
+}
+
+#[test]
+fn a_wrong_variable_is_refused_with_a_suggestion() {
+    let test = PipelineTest::new(FITS);
+    test.typed("plan pipeline.yaml --set vars.lrr=1").refuses("did you mean");
+    test.typed("plan pipeline.yaml --set lr=1").refuses("--set");
+    test.typed("plan pipeline.yaml --set vars.lr").refuses("--set");
+}
+
+#[test]
+fn every_issue_of_a_pipeline_file_is_shown_at_once_with_its_place() {
+    let test = PipelineTest::new(
+        "
+name: wrong
+stages:
+  one: { comand: { run: x, outputs: [x] } }
+  two: { command: { run: x, outputs: [x], shel: bash } }
+  three: { command: { run: x, outputs: [x], inputs: { a: tow } } }
+  three: { command: { run: x, outputs: [x] } }
+",
+    );
+    for command in ["run", "plan", "status", "graph", "lock", "verify"] {
+        test.typed(&format!("{command} pipeline.yaml"))
+            .refuses("did you mean `command`?")
+            .reports("did you mean `shell`?")
+            .reports("did you mean `two`?")
+            .reports("pipeline.yaml:4:")
+            .reports("pipeline.yaml:7:")
+            .reports("^");
+    }
+    assert!(!test.file("cache").exists());
+}
+
+#[test]
+fn a_cycle_names_its_members() {
+    let test = PipelineTest::new(
+        "
+name: round
+stages:
+  a: { command: { run: x, outputs: [x], inputs: { i: c } } }
+  b: { command: { run: x, outputs: [x], inputs: { i: a } } }
+  c: { command: { run: x, outputs: [x], inputs: { i: b } } }
+",
+    );
+    for command in ["run", "plan", "graph", "verify"] {
+        test.typed(&format!("{command} pipeline.yaml")).refuses("a -> c -> b -> a");
+    }
+}
+
+#[test]
+fn a_reference_to_the_wrong_stage_says_which_ones_are_right() {
+    let yaml = "
+name: wrong
+stages:
+  data: { synthetic: { rows: 50, test_rows: 10, features: 20, labels: 5, labels_per_row: 1, features_per_row: 2 } }
+  linear: { fit: { data: data, model: { kind: ridge } } }
+  idf: { idf: { data: data } }
+  train: { matrix: { variant: [adaptiv, static] }, train: { data: data, idf: idf, variant: \"${matrix.variant}\" } }
+  cut: { threshold: { data: data, model: data } }
+  judged: { evaluate: { data: data, model: \"train[adaptive]\" } }
+  t: { table: { from: judged, rows: stage, columns: macro_f1, digits_of: { macro_f9: 2 } } }
+";
+    let said = PipelineTest::new(yaml).typed("plan pipeline.yaml").exits_with(2);
+    let said = said
+        .says("`cut.model`")
+        .says("pipeline.yaml:8:42")
+        .says("`linear`")
+        .says("`adaptiv`")
+        .says("macro_f9: 2 } } }\n   |")
+        .stderr;
+    assert_eq!(said.matches("error:").count(), 3, "{said}");
+    let caret = said.lines().skip_while(|line| !line.contains("digits_of: {")).nth(1).unwrap();
+    assert!(caret.trim_end().ends_with("^^^^^^^^"), "{said}");
+}
+
+#[test]
+fn a_word_that_a_command_cannot_use_is_explained() {
+    let test = fits();
+    test.typed("status table").refuses("pipe show table");
+    test.typed("why pipeline.yaml").refuses("stage");
+    test.typed("table table").refuses("the pipeline has no `table` stage");
+}

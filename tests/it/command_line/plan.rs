@@ -1,0 +1,75 @@
+//! `pipe plan`, `pipe why` and `pipe status`.
+
+use super::{FITS, fits};
+use crate::support::PipelineTest;
+
+#[test]
+fn a_plan_lists_what_would_run_and_check_turns_it_into_an_exit_code() {
+    let test = PipelineTest::new(FITS);
+    test.typed("plan pipeline.yaml")
+        .ok()
+        .prints("fit[adaptive]")
+        .prints("never run before")
+        .reports_nothing();
+    test.typed("plan pipeline.yaml --check").exits_with(10).prints("table");
+    assert!(!test.file("cache").exists(), "looking must not write");
+    test.run().ok();
+    test.typed("plan pipeline.yaml --check").ok().prints("nothing to run");
+    test.typed("plan --check pipeline.yaml --set vars.lr=3e-4").exits_with(10);
+    test.edit("pipeline.yaml", "cat in", "cat -n in");
+    test.typed("plan --check fit").ok();
+    test.typed("plan --check table").exits_with(10);
+}
+
+#[test]
+fn a_plan_as_json_has_the_state_of_every_instance() {
+    let test = fits();
+    test.edit("pipeline.yaml", "cat in", "cat -n in");
+    let plan = test.typed("plan --json").ok().json();
+    let states: Vec<(&str, &str)> = plan
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|stage| (stage["instance"].as_str().unwrap(), stage["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!(states[..2], [("fit[adaptive]", "fresh"), ("fit[static]", "fresh")]);
+    assert_eq!(states[2].0, "table");
+    assert_ne!(states[2].1, "fresh");
+    assert!(plan[2]["why"].is_object(), "{plan}");
+}
+
+#[test]
+fn why_shows_the_old_and_the_new_value() {
+    let test = fits();
+    test.edit("pipeline.yaml", "0.0001", "3e-4");
+    test.typed("why fit[static]")
+        .ok()
+        .prints("params.run")
+        .prints("0.0001")
+        .prints("0.0003")
+        .reports_nothing();
+    let why = test.typed("why fit[static] --json").ok().json();
+    assert!(why.to_string().contains("\"params.run\""), "{why}");
+    test.typed("why table").ok().prints("fit[adaptive]");
+    assert_eq!(test.typed("why fit --json").ok().json().as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_fresh_stage_has_no_reason_to_run() {
+    let test = fits();
+    test.typed("why table").ok().prints("fresh");
+    test.typed("why").exits_with(2).reports("<STAGE>");
+}
+
+#[test]
+fn status_has_one_line_per_instance() {
+    let test = fits();
+    let status = test.typed("status").ok().reports_nothing();
+    assert_eq!(status.stdout.matches("fresh").count(), 3, "{}", status.stdout);
+    test.edit("pipeline.yaml", "cat in", "cat -n in");
+    let status = test.typed("status pipeline.yaml").ok();
+    assert_eq!(status.stdout.matches("fresh").count(), 2, "{}", status.stdout);
+    let json = test.typed("status --json").ok().json();
+    assert_eq!(json[0]["kind"], "command");
+    assert!(json[0]["key"].is_string() && json[2]["key"].is_null(), "{json}");
+}

@@ -1,0 +1,149 @@
+//! `pipe run`.
+
+use super::{FITS, fits};
+use crate::support::{PipelineTest, Ran};
+
+#[test]
+fn status_goes_to_standard_error_and_placed_files_to_standard_output() {
+    let test = PipelineTest::new(FITS);
+    let ran = test.typed("run pipeline.yaml").ok();
+    assert_eq!(ran.stdout, "results/fits/table.txt\n");
+    ran.reports("fit[adaptive]").reports("done: 3 ran");
+    let again = test.typed("run").ok().reports("done: 3 cached");
+    assert_eq!(again.stdout, "results/fits/table.txt\n", "the path is printed even if the file was there");
+}
+
+#[test]
+fn the_events_are_the_only_output_with_json() {
+    let test = PipelineTest::new(FITS);
+    let ran = test.run().ok().reports_nothing();
+    let events = ran.events();
+    assert_eq!(events.first().unwrap()["event"], "run_started");
+    assert_eq!(events.last().unwrap()["event"], "run_finished");
+    assert_eq!(ran.computed(), ["fit[adaptive]", "fit[static]", "table"]);
+}
+
+#[test]
+fn stages_can_be_chosen_by_name_instance_and_wildcard() {
+    let test = PipelineTest::new(FITS);
+    assert_eq!(test.run_with(&["fit[static]"]).ok().computed(), ["fit[static]"]);
+    assert_eq!(test.run_with(&["fit[*]"]).ok().computed(), ["fit[adaptive]"]);
+    assert_eq!(test.run_with(&["fit", "table"]).ok().computed(), ["table"]);
+    assert_eq!(test.run_with(&["--force", "fit"]).ok().computed(), ["fit[adaptive]", "fit[static]"]);
+    assert_eq!(test.run_with(&["--until", "fit", "--force", "table"]).ok().computed(), [""; 0]);
+}
+
+#[test]
+fn a_variable_can_be_set_for_one_run() {
+    let test = fits();
+    test.typed("run pipeline.yaml --set vars.lr=3e-4").ok();
+    assert_eq!(test.read("results/fits/table.txt"), "adaptive 0.0003\nstatic 0.0003\n");
+    test.run().ok();
+    assert_eq!(test.read("results/fits/table.txt"), "adaptive 0.0001\nstatic 0.0001\n");
+}
+
+#[test]
+fn a_failed_stage_shows_its_exit_code_and_the_end_of_its_standard_error() {
+    let test = PipelineTest::new(
+        "
+name: failing
+stages:
+  bad: { command: { run: \"echo before; echo the reason >&2; exit 7\", outputs: [x] } }
+",
+    );
+    test.typed("run pipeline.yaml")
+        .exits_with(1)
+        .reports("bad")
+        .reports("7")
+        .reports("the reason")
+        .prints_nothing();
+    test.typed("logs bad").ok().says("before").says("the reason");
+    test.typed("run pipeline.yaml -q").exits_with(1).reports("the reason");
+}
+
+#[test]
+fn keep_going_runs_what_does_not_depend_on_the_failure() {
+    let test = PipelineTest::new(
+        "
+name: partly
+stages:
+  bad: { command: { run: exit 1, outputs: [x] } }
+  after: { command: { run: cp in/x y, inputs: { x: bad }, outputs: [y] } }
+  good: { command: { run: sleep 0.3; echo 1 > z, outputs: [z] } }
+  more: { command: { run: cp in/z w, inputs: { z: good }, outputs: [w] } }
+",
+    );
+    let ran = test.run_with(&["--keep-going"]).exits_with(1);
+    assert_eq!(ran.computed(), ["good", "more"]);
+    assert_eq!(ran.instances("skipped"), ["after"]);
+    assert_eq!(ran.instances("failed"), ["bad"]);
+}
+
+#[test]
+fn a_stage_is_tried_again_as_often_as_it_asks_for() {
+    let test = PipelineTest::new(
+        "
+name: flaky
+stages:
+  flaky:
+    retries: 2
+    command:
+      run: echo x >> \"$TRIES\"; test $(wc -l < \"$TRIES\") -ge 3; echo ok > ok.txt
+      outputs: [ok.txt]
+      env: [TRIES]
+",
+    );
+    let mut run = test.command(&["run", "pipeline.yaml"]);
+    run.env("TRIES", test.file("tries.txt"));
+    Ran::finish(run).ok().reports("attempt 3");
+    assert_eq!(test.read("tries.txt").lines().count(), 3);
+}
+
+#[test]
+fn a_command_gets_a_clean_environment_and_undeclared_files_are_reported() {
+    let test = PipelineTest::new(
+        "
+name: clean
+stages:
+  env: { command: { run: \"env | sort > env.txt; touch stray.txt\", outputs: [env.txt] } }
+  lazy: { command: { run: touch something-else.txt, outputs: [promised.txt] } }
+outputs: [env]
+",
+    );
+    let mut run = test.command(&["run", "pipeline.yaml", "--keep-going"]);
+    run.env("SECRET", "42");
+    Ran::finish(run).exits_with(1).reports("stray.txt").reports("promised.txt").reports("something-else.txt");
+    assert!(!test.read("results/clean/env.txt").contains("SECRET"));
+}
+
+#[test]
+fn a_directory_that_cannot_be_the_cache_is_refused() {
+    let test = PipelineTest::new(FITS);
+    test.write("file", "");
+    test.typed("run pipeline.yaml --cache-dir file").refuses("file");
+    test.typed("run pipeline.yaml --cache-dir /proc/nowhere").refuses("/proc/nowhere");
+}
+
+#[test]
+fn a_locked_run_needs_a_lock_that_matches() {
+    let test = fits();
+    test.run_with(&["--locked"]).exits_with(2).reports("pipeline.lock");
+    test.typed("lock pipeline.yaml").ok();
+    test.typed("run pipeline.yaml --locked").ok();
+    test.edit("pipeline.yaml", "0.0001", "0.5");
+    test.typed("run pipeline.yaml --locked").exits_with(1).reports("fit[adaptive]").prints_nothing();
+}
+
+#[test]
+fn unused_stages_need_no_data_and_offline_downloads_none() {
+    let test = PipelineTest::new(
+        "
+name: two
+stages:
+  data: { load: { dataset: bibtex } }
+  small: { command: { run: echo 1 > small.txt, outputs: [small.txt] } }
+",
+    );
+    assert_eq!(test.run_with(&["--offline", "small"]).ok().computed(), ["small"]);
+    test.typed("run pipeline.yaml --offline").refuses("bibtex");
+}
