@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::look::manifest;
+use super::survey::manifest;
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::Outlook;
 use pipe_engine::spec::pipeline::InstanceIndex;
@@ -82,8 +82,8 @@ pub(super) fn arguments(set: &[String]) -> String {
     set.iter().map(|word| format!(" --set {}", quoted(word))).collect()
 }
 
-/// What `--set` says in the end: of two values for one variable the last counts, and the order does not matter.
-pub(super) fn settled(set: &[String]) -> Vec<String> {
+/// Returns the overrides of `--set` in normal form: the last value of each variable, sorted by name.
+pub(super) fn normalised_overrides(set: &[String]) -> Vec<String> {
     let pairs = set.iter().map(|word| word.split_once('=').unwrap_or((word, "")));
     let last: BTreeMap<&str, &str> = pairs.map(|(name, value)| (name.trim(), value.trim())).collect();
     last.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
@@ -99,9 +99,9 @@ mod tests {
 
     #[test]
     fn the_order_of_settings_does_not_matter_and_the_last_value_counts() {
-        let settled = |set: &[&str]| settled(&words(set));
-        assert_eq!(settled(&["vars.b=1", "vars.a=2"]), settled(&["vars.a=0", "vars.a=2", "vars.b=1"]));
-        assert_ne!(settled(&["vars.a=1"]), settled(&["vars.a=2"]));
+        let normalised = |set: &[&str]| normalised_overrides(&words(set));
+        assert_eq!(normalised(&["vars.b=1", "vars.a=2"]), normalised(&["vars.a=0", "vars.a=2", "vars.b=1"]));
+        assert_ne!(normalised(&["vars.a=1"]), normalised(&["vars.a=2"]));
     }
 
     #[test]

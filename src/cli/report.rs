@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::args::ReportArgs;
-use super::asked::Asked;
 use super::cache::warn_of_damage;
 use super::exit::{Failure, Outcome};
 use super::history::Past;
-use super::look::{Survey, manifest};
+use super::pipeline_selection::PipelineSelection;
 use super::project::Project;
+use super::survey::{Survey, manifest};
 use super::{text, write_result};
 use pipe_core::kind::FILE;
 use pipe_engine::plan::{Why, key};
@@ -34,8 +34,8 @@ use pipe_stages::table::TABLE;
 const RUNS: usize = 10;
 
 pub(super) fn report(project: &Project, args: &ReportArgs) -> Outcome {
-    let file = Asked::file(&args.pipeline, args.file.as_ref())?;
-    let survey = Survey::of(project, file.as_ref(), &args.pipeline, &[])?;
+    let selection = PipelineSelection::file(&args.pipeline, args.file.as_ref())?;
+    let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
     let pipeline = survey.plan.pipeline();
     let runs = past_runs(&survey)?;
     let page = Reported { survey: &survey, runs, set: &args.pipeline.set }.page()?;

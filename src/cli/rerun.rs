@@ -28,7 +28,7 @@ pub(super) fn rerun(
     let bench = Bench::new(project, args, real)?;
     let plan = &bench.plan;
     let chosen = choose(plan, what, lock, real)?;
-    let wanted = plan.only(&chosen);
+    let wanted = plan.with_dependencies(&chosen);
     let instances = plan.pipeline().instances.iter().zip(&wanted);
     let names: BTreeSet<String> =
         instances.filter(|(_, wanted)| **wanted).map(|(instance, _)| instance.id.to_string()).collect();

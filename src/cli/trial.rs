@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::args::VerifyArgs;
 use super::console::{Console, Style};
-use super::data_files;
 use super::exit::{Exit, Failure};
 use super::lock::stored;
-use super::project::Project;
+use super::pipeline_selection::PipelineSelection;
+use super::project::{Project, StoreAccess};
 use super::run::stop_on_signals;
 use pipe_core::digest::StageKey;
 use pipe_engine::lock::difference::difference;
@@ -17,7 +17,7 @@ use pipe_engine::lock::{LockedOutput, Record};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::event::Event;
 use pipe_engine::runner::local::{LocalProcess, Programs};
-use pipe_engine::runner::{self, Options, Outlook, RunError, Stop, survey};
+use pipe_engine::runner::{self, Options, Outlook, Stop, survey};
 use pipe_engine::spec::pipeline::InstanceIndex;
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
@@ -61,12 +61,11 @@ pub(super) struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     pub(super) fn new(project: &'a Project, args: &VerifyArgs, real: &'a Store) -> Result<Self, Failure> {
-        let mut pipeline = project.load(&args.file, &[])?;
-        // What is computed for a comparison is nobody's result.
-        pipeline.placements.clear();
-        // Where the data is not here, results of the cache may do; a stage that needs it says so.
-        data_files::find(&mut pipeline, &project.data_dir);
-        let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+        let selection = PipelineSelection::of_file(&args.file);
+        // Data that is missing may not be needed, because results are in the cache; a stage that needs it fails.
+        let opened = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
+        // Results that are computed for a comparison are not placed.
+        let plan = opened.plan.without_placements();
         let parent = args.scratch.clone().unwrap_or_else(|| project.cache_dir.clone());
         let make = || {
             std::fs::create_dir_all(&parent)?;
@@ -104,7 +103,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Trial, Failure> {
         let directory = self.root.path().join(label);
         let store = Store::open(&directory)?;
-        let wanted = self.plan.only(targets);
+        let wanted = self.plan.with_dependencies(targets);
         let mut known = BTreeMap::new();
         for &index in self.plan.topological().iter().filter(|index| wanted[index.0]) {
             if let Some(key) = seeds(index)
@@ -154,10 +153,7 @@ impl<'a> Bench<'a> {
             }
             console.show(&event);
         });
-        let summary = summary.map_err(|error| match error {
-            RunError::Store(error) => Failure::from(error),
-            other => Failure::bad_input(other.to_string()),
-        })?;
+        let summary = summary?;
         if summary.interrupted {
             return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was compared"));
         }

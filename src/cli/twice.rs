@@ -46,7 +46,7 @@ pub(super) fn twice(
     let first = bench.trial("first", &chosen, &cached, &plain)?;
     // Another directory, with a longer name and a space in it.
     let second = bench.trial("second run, elsewhere", &chosen, &cached, &perturbed)?;
-    let wanted = plan.only(&chosen);
+    let wanted = plan.with_dependencies(&chosen);
     let mut checks = Vec::new();
     let mut unstable = false;
     for &index in plan.topological().iter().filter(|index| wanted[index.0] && !first.seeded.contains(index)) {

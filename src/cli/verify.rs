@@ -9,8 +9,9 @@ use serde_json::json;
 
 use super::args::VerifyArgs;
 use super::exit::{Exit, Failure, Outcome};
-use super::lock::{parsed, planned, present, stored};
-use super::project::Project;
+use super::lock::{parsed, present, stored};
+use super::pipeline_selection::PipelineSelection;
+use super::project::{Opened, Project, StoreAccess};
 use super::{print_json, print_text, text};
 use super::{rerun, twice};
 use pipe_core::digest::BlobId;
@@ -25,8 +26,8 @@ use pipe_engine::store::manifest::Stored;
 use pipe_engine::store::{Condition, Store};
 
 pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
-    let plan = planned(project, &args.file)?;
-    let store = project.store_to_read()?;
+    let selection = PipelineSelection::of_file(&args.file);
+    let Opened { plan, store, .. } = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
     let mut report = Report::default();
     let wants_lock = args.lock || (!args.cache && args.rerun.is_none() && args.twice.is_none());
     if wants_lock || args.cache || args.rerun.is_some() {

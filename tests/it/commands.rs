@@ -236,9 +236,9 @@ stages:
 ";
     let said = PipelineTest::new(yaml).pipe(&["plan", "pipeline.yaml"]).exits_with(2);
     let said = said
-        .says("`data` gives `dataset`, but `cut.model` needs `model` and `scores`")
+        .says("`data` produces `dataset`, but `cut.model` needs `model` and `scores`")
         .says("pipeline.yaml:8:42")
-        .says("stages that give it: `linear`")
+        .says("stages that produce it: `linear`")
         .says("`variant` cannot be `adaptiv`")
         .says("macro_f9: 2 } } }\n   |")
         .stderr;
