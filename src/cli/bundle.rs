@@ -21,11 +21,12 @@ use serde::{Deserialize, Serialize};
 use super::args::{ExportArgs, ImportArgs};
 use super::exit::{Exit, Failure, Outcome};
 use super::lock::read;
-use super::project::{Project, select};
+use super::pipeline_selection::PipelineSelection;
+use super::project::{Opened, Project, StoreAccess, select};
 use super::text;
 use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_engine::lock::path_of;
-use pipe_engine::spec::pipeline::{Pipeline, Source};
+use pipe_engine::spec::pipeline::{Pipeline, Source, UnlocatedFile};
 use pipe_engine::store::{Condition, Store, StoreError};
 
 const INDEX: &str = "bundle.json";
@@ -73,8 +74,9 @@ impl ProjectFile {
 
 /// Runs `pipe export`.
 pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
-    let pipeline = project.load(&args.file, &[])?;
-    let store = project.store_to_read()?;
+    let Opened { plan, store, .. } =
+        project.open(&PipelineSelection::of_file(&args.file), &[], StoreAccess::Read)?;
+    let pipeline = plan.pipeline();
     let path = path_of(&args.file);
     let lock = read(&path)?.ok_or_else(|| {
         let file = args.file.display();
@@ -83,7 +85,7 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
     let with_content: BTreeSet<String> = if args.with.is_empty() {
         lock.stages.keys().cloned().collect()
     } else {
-        let chosen = select(&pipeline, &args.with)?;
+        let chosen = select(pipeline, &args.with)?;
         chosen.iter().map(|index| pipeline.instances[index.0].id.to_string()).collect()
     };
     let mut records = BTreeMap::new();
@@ -105,7 +107,7 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
             }
         }
     }
-    let files = project_files(project, &pipeline, &path)?;
+    let files = project_files(project, pipeline, &path)?;
     let index = BundleIndex {
         format: FORMAT,
         pipeline: args.file.display().to_string(),
@@ -131,14 +133,14 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
 /// Registered data sets are left out: the other machine downloads them and checks their digests.
 fn project_files(
     project: &Project,
-    pipeline: &Pipeline,
+    pipeline: &Pipeline<UnlocatedFile>,
     lock: &Path,
 ) -> Result<BTreeMap<String, ProjectFile>, Failure> {
     let mut files = BTreeMap::new();
     let paths =
         pipeline.instances.iter().flat_map(|instance| &instance.inputs).flat_map(|input| &input.sources);
     let sources = paths.filter_map(|source| match source {
-        Source::Path(path) => Some(path.clone()),
+        Source::File(UnlocatedFile::User(path)) => Some(path.clone()),
         _ => None,
     });
     let own = pipeline.files.iter().cloned().chain([lock.to_owned()]);

@@ -1,50 +1,79 @@
-//! Puts the paths of registered data sets' files into a pipeline, fetching those that are missing.
+//! Locates the files of registered data sets for a plan, and downloads those that are missing.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::exit::Failure;
 use super::project::Project;
 use pipe_engine::plan::Plan;
-use pipe_engine::spec::pipeline::{Pipeline, Source};
+use pipe_engine::spec::pipeline::UnlocatedFile;
 use pipe_engine::store::Store;
 use pipe_ml::data::fetch::Progress;
 use pipe_ml::data::locate::Locator;
 
-/// For commands that only look: what is not here stays without a path, and the survey says so.
-pub(super) fn find(pipeline: &mut Pipeline, data_dir: &Path) {
+/// The data files that are not in the data directory: a sentence for each path where one is expected.
+pub(super) type MissingDataFiles = BTreeMap<PathBuf, String>;
+
+/// Locates data files without downloading any. A missing one is given the path where it is expected.
+pub(super) fn find(plan: Plan<UnlocatedFile>, data_dir: &Path) -> (Plan, MissingDataFiles) {
     let locator = Locator::new(data_dir, true);
-    for source in sources(pipeline) {
-        if let Source::DataFile { dataset, file } = source
-            && let Ok(Some(path)) = locator.find(dataset, file)
-        {
-            *source = Source::Path(path);
-        }
+    let mut missing = MissingDataFiles::new();
+    let located = plan.locate_files(|_, file| -> Result<PathBuf, Infallible> {
+        Ok(match file {
+            UnlocatedFile::User(path) => path,
+            UnlocatedFile::DataSet { dataset, file } => match locator.find(&dataset, &file) {
+                Ok(Some(path)) => path,
+                Ok(None) | Err(_) => {
+                    let path = expected_path(data_dir, &dataset, &file);
+                    let sentence = format!(
+                        "`{file}` of the data set `{dataset}` is not here yet; `pipe run` fetches it"
+                    );
+                    missing.insert(path.clone(), sentence);
+                    path
+                }
+            },
+        })
+    });
+    match located {
+        Ok(plan) => (plan, missing),
+        Err(never) => match never {},
     }
 }
 
-/// For a run: every file of a stage that takes part is there afterwards, and is the one that the registry or the first use
-/// knows. The digest comes from the store, which reads an unchanged file only once.
+/// Locates data files and downloads those that selected instances need. Checks each of them against the registry's
+/// digest, or the one recorded on first use. The digest comes from the store, which reads an unchanged file only once.
 pub(super) fn obtain(
-    plan: &mut Plan,
+    plan: Plan<UnlocatedFile>,
     selected: &[bool],
     project: &Project,
     store: &Store,
     offline: bool,
-) -> Result<(), Failure> {
+) -> Result<Plan, Failure> {
     let locator = Locator::new(&project.data_dir, offline);
-    plan.locate_data(selected, |dataset, file| {
-        let path = fetch(&locator, dataset, file)?;
-        let content = store.digest_source(&path)?;
-        let checked = locator.check(dataset, &path, content.blob, content.bytes);
-        checked.map_err(|error| Failure::bad_input(error.to_string()))?;
-        Ok(path)
+    plan.locate_files(|reader, file| match file {
+        UnlocatedFile::User(path) => Ok(path),
+        UnlocatedFile::DataSet { dataset, file } if !selected[reader.0] => {
+            Ok(expected_path(&project.data_dir, &dataset, &file))
+        }
+        UnlocatedFile::DataSet { dataset, file } => {
+            let path = fetch(&locator, &dataset, &file)?;
+            let content = store.digest_source(&path)?;
+            let checked = locator.check(&dataset, &path, content.blob, content.bytes);
+            checked.map_err(|error| Failure::bad_input(error.to_string()))?;
+            Ok(path)
+        }
     })
 }
 
-/// Finds one file, or downloads it under a bar.
-pub(super) fn fetch(locator: &Locator, dataset: &str, file: &str) -> Result<std::path::PathBuf, Failure> {
+fn expected_path(data_dir: &Path, dataset: &str, file: &str) -> PathBuf {
+    data_dir.join(dataset).join(file)
+}
+
+/// Finds one file, or downloads it and shows a progress bar.
+pub(super) fn fetch(locator: &Locator, dataset: &str, file: &str) -> Result<PathBuf, Failure> {
     let mut bar: Option<ProgressBar> = None;
     let path = locator.obtain(dataset, file, &mut |Progress { done, total }| {
         let bar = bar.get_or_insert_with(|| download_bar(file));
@@ -57,14 +86,9 @@ pub(super) fn fetch(locator: &Locator, dataset: &str, file: &str) -> Result<std:
     path.map_err(|error| Failure::bad_input(error.to_string()))
 }
 
-/// On standard error; indicatif draws nothing where that is not a terminal.
+/// Creates a bar on standard error; indicatif draws nothing where that is not a terminal.
 fn download_bar(file: &str) -> ProgressBar {
     let template = "{prefix}  {bar:30} {bytes}/{total_bytes} {bytes_per_sec}, {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::no_length().with_style(style).with_prefix(format!("fetching {file}"))
-}
-
-fn sources(pipeline: &mut Pipeline) -> impl Iterator<Item = &mut Source> {
-    let inputs = pipeline.instances.iter_mut().flat_map(|instance| &mut instance.inputs);
-    inputs.flat_map(|input| &mut input.sources)
 }

@@ -5,11 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::args::GetArgs;
-use super::asked::Asked;
 use super::exit::{Exit, Failure, Outcome};
-use super::look::Survey;
+use super::pipeline_selection::PipelineSelection;
 use super::print_text;
 use super::project::{Project, select};
+use super::survey::Survey;
 use pipe_core::kind::OutputDecl;
 use pipe_core::reference::StageRef;
 use pipe_core::{quote, suggest};
@@ -18,7 +18,7 @@ use pipe_engine::store::manifest::Stored;
 
 /// Runs `pipe get`.
 pub(super) fn get(project: &Project, args: &GetArgs) -> Outcome {
-    let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.what)?;
+    let asked = PipelineSelection::stage(&args.pipeline, args.file.as_ref(), &args.what)?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
     let (index, output) = resolve(&survey, &args.what)?;
     let name = survey.name(index);

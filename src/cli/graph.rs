@@ -4,18 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::args::{GraphArgs, GraphFormat};
-use super::asked::Asked;
 use super::exit::Outcome;
+use super::pipeline_selection::PipelineSelection;
 use super::print_text;
-use super::project::Project;
+use super::project::{Project, StoreAccess};
 use pipe_engine::spec::pipeline::{Pipeline, Source};
 
+/// Prints the graph in the format that was asked for.
 pub(super) fn graph(project: &Project, args: &GraphArgs) -> Outcome {
-    let store = project.store_to_read()?;
-    let named = Asked::file(&args.pipeline, args.file.as_ref())?;
-    let file = project.pipeline_file(named.as_ref(), &store)?;
-    let pipeline = project.load(&file, &args.pipeline.set)?;
-    let drawing = Drawing::of(&pipeline, args.instances);
+    let selection = PipelineSelection::file(&args.pipeline, args.file.as_ref())?;
+    let opened = project.open(&selection, &args.pipeline.set, StoreAccess::Read)?;
+    let pipeline = opened.plan.pipeline();
+    let drawing = GraphDrawing::of(pipeline, args.instances);
     print_text(&match args.format {
         GraphFormat::Tree => drawing.tree(),
         GraphFormat::Mermaid => drawing.mermaid(),
@@ -23,22 +23,22 @@ pub(super) fn graph(project: &Project, args: &GraphArgs) -> Outcome {
     })
 }
 
-/// The graph reduced to what is drawn: one node per stage, or one per instance.
-struct Drawing {
-    nodes: Vec<Node>,
+/// The graph as it is drawn: one node per stage, or one per instance.
+struct GraphDrawing {
+    nodes: Vec<DrawnNode>,
 }
 
-struct Node {
+struct DrawnNode {
     name: String,
     kind: &'static str,
     instances: usize,
-    /// Positions of the nodes it reads from, ascending.
+    /// Positions of the nodes that it reads from.
     needs: BTreeSet<usize>,
 }
 
-impl Drawing {
-    fn of(pipeline: &Pipeline, per_instance: bool) -> Self {
-        let mut nodes: Vec<Node> = Vec::new();
+impl GraphDrawing {
+    fn of<F>(pipeline: &Pipeline<F>, per_instance: bool) -> Self {
+        let mut nodes: Vec<DrawnNode> = Vec::new();
         let mut node_of = Vec::with_capacity(pipeline.instances.len());
         for instance in &pipeline.instances {
             let same_stage = !per_instance && nodes.last().is_some_and(|node| node.name == instance.id.stage);
@@ -46,7 +46,7 @@ impl Drawing {
                 node.instances += 1;
             } else {
                 let name = if per_instance { instance.id.to_string() } else { instance.id.stage.clone() };
-                nodes.push(Node { name, kind: instance.kind, instances: 1, needs: BTreeSet::new() });
+                nodes.push(DrawnNode { name, kind: instance.kind, instances: 1, needs: BTreeSet::new() });
             }
             node_of.push(nodes.len() - 1);
         }
@@ -60,7 +60,7 @@ impl Drawing {
         Self { nodes }
     }
 
-    /// Each node under the deepest of those it needs; its other needs are named beside it.
+    /// Draws a tree with each node under its deepest dependency; the other dependencies are listed beside it.
     fn tree(&self) -> String {
         let depths = self.depths();
         let parents: Vec<Option<usize>> = self
@@ -87,7 +87,7 @@ impl Drawing {
     }
 
     fn caption(&self, node: usize, parent: Option<usize>) -> String {
-        let Node { name, kind, instances, needs } = &self.nodes[node];
+        let DrawnNode { name, kind, instances, needs } = &self.nodes[node];
         let mut caption = name.clone();
         if *instances > 1 {
             let _ = write!(caption, " ×{instances}");
@@ -104,7 +104,8 @@ impl Drawing {
         caption
     }
 
-    /// Longest way from a root, found by going over the nodes until nothing changes.
+    /// Returns the longest distance of each node from a root. Repeats until nothing changes, because the nodes of stages
+    /// are not in topological order.
     fn depths(&self) -> Vec<usize> {
         let mut depths = vec![0; self.nodes.len()];
         loop {
@@ -158,14 +159,14 @@ impl Drawing {
 mod tests {
     use super::*;
 
-    fn diamond() -> Drawing {
-        let node = |name: &str, instances, needs: &[usize]| Node {
+    fn diamond() -> GraphDrawing {
+        let node = |name: &str, instances, needs: &[usize]| DrawnNode {
             name: name.to_owned(),
             kind: "command",
             instances,
             needs: needs.iter().copied().collect(),
         };
-        Drawing {
+        GraphDrawing {
             nodes: vec![
                 node("data", 1, &[]),
                 node("idf", 1, &[0]),
@@ -176,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_stands_under_the_deepest_of_its_needs() {
+    fn a_node_is_drawn_under_its_deepest_dependency() {
         let expected = "data  (command)\n└─ idf  (command)\n   └─ train ×4  (command)  also needs data\n      \
                         └─ table  (command)\n";
         assert_eq!(diamond().tree(), expected);
     }
 
     #[test]
-    fn quotes_cannot_break_out_of_a_label() {
+    fn quotes_in_names_are_escaped() {
         let mut drawing = diamond();
         drawing.nodes[0].name = "a\"b\\".to_owned();
         assert!(drawing.dot("t").contains(r#"label="a\"b\\\ncommand""#), "{}", drawing.dot("t"));

@@ -1,4 +1,4 @@
-//! `pipe lock`, and what `pipe run` does with a lock that is there.
+//! `pipe lock`, and how `pipe run` uses and updates an existing lock.
 
 use std::fs;
 use std::io::{self, Write};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::args::LockArgs;
 use super::cache::warn_of_damage;
-use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
-use super::project::Project;
+use super::pipeline_selection::PipelineSelection;
+use super::project::{Opened, Project, StoreAccess};
 use super::text;
 use super::variant_files::set_arguments;
 use pipe_core::digest::BlobId;
@@ -22,7 +22,7 @@ use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::manifest::{Manifest, Stored};
 use pipe_engine::store::{Origin, Store};
 
-/// Writes the lock of what the cache has. Runs nothing.
+/// Writes the lock of the results in the cache. Runs nothing.
 pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
     if let Some(files) = &args.merge {
         return merge_files(files);
@@ -30,20 +30,22 @@ pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
     let Some(file) = args.file.as_ref().or(args.named.as_ref()) else {
         return Err(Failure::bad_input("which pipeline? `pipe lock FILE`"));
     };
-    let store = project.store_to_read()?;
-    let plan = planned(project, file)?;
+    let selection = PipelineSelection::of_file(file);
+    let Opened { plan, store, .. } = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
     let new = of_cache(&plan, &store)?;
     warn_of_damage(project, &store);
-    agree_with_the_tree(&plan, &store, &new)?;
+    require_matching_files(&plan, &store, &new)?;
     let path = path_of(file);
     match read(&path) {
         Ok(None) => {}
-        Ok(Some(old)) if old == new => return said(project, &format!("{} is up to date", path.display())),
+        Ok(Some(old)) if old == new => {
+            return done(project, &format!("{} is up to date", path.display()));
+        }
         Ok(Some(old)) if !args.rebuild => {
             let count = text::count(new.changes_from(&old), "entry").replace("entrys", "entries");
             return Err(Failure::bad_input(format!(
-                "{} differs from what the cache has in {count}; `pipe verify {}` says where, and `pipe lock \
-                 --rebuild` replaces it",
+                "{} differs from the cache in {count}; `pipe verify {}` shows where, and `pipe lock --rebuild` \
+                 replaces it",
                 path.display(),
                 file.display()
             )));
@@ -52,10 +54,11 @@ pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
         _ => {}
     }
     write(&path, &new)?;
-    said(project, &format!("{} written: {}", path.display(), contents(&new)))
+    done(project, &format!("{} written: {}", path.display(), contents(&new)))
 }
 
-fn said(project: &Project, sentence: &str) -> Outcome {
+/// Prints a status line and ends the command.
+fn done(project: &Project, sentence: &str) -> Outcome {
     project.status(sentence);
     Ok(Exit::Done)
 }
@@ -65,19 +68,12 @@ fn contents(lock: &Lock) -> String {
     format!("{}, {}", text::count(stages, "stage"), text::count(files, "placed file"))
 }
 
-/// A pipeline whose data files are found where they are, but not fetched.
-pub(super) fn planned(project: &Project, file: &Path) -> Result<Plan, Failure> {
-    let mut pipeline = project.load(file, &[])?;
-    data_files::find(&mut pipeline, &project.data_dir);
-    Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))
-}
-
-/// Nothing if there is no such file.
+/// Reads a lock. `None` if there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<Lock>, Failure> {
     parsed(path).map_err(|flaw| Failure::bad_input(format!("cannot read {}: {flaw}", path.display())))
 }
 
-/// As [`read`]; what is wrong with the file is told without its name.
+/// Reads a lock like [`read`], but with an error that does not name the file.
 pub(super) fn parsed(path: &Path) -> Result<Option<Lock>, String> {
     match fs::read_to_string(path) {
         Ok(text) => text.parse().map(Some).map_err(|error: LockError| error.to_string()),
@@ -86,19 +82,19 @@ pub(super) fn parsed(path: &Path) -> Result<Option<Lock>, String> {
     }
 }
 
-/// Before a run that will update its lock: one that cannot be read is not replaced behind the user's back.
+/// Fails before a run if it would have to replace a lock that cannot be read.
 pub(super) fn require_readable(pipeline: &Path) -> Result<(), Failure> {
     let path = path_of(pipeline);
     let Err(flaw) = parsed(&path) else { return Ok(()) };
     Err(Failure::bad_input(format!(
-        "cannot read {}, which this run would update: {flaw}; take it back from version control, or remove it \
-         and write a new one with `pipe lock {}` after the run. Nothing was run",
+        "cannot read {}, which this run would update: {flaw}; restore it from version control, or remove it and \
+         write a new one with `pipe lock {}` after the run. Nothing was run",
         path.display(),
         pipeline.display()
     )))
 }
 
-/// Whole or not at all.
+/// Writes a lock atomically.
 pub(super) fn write(path: &Path, lock: &Lock) -> Result<(), Failure> {
     let temp = path.with_extension(format!("lock.{}", std::process::id()));
     let written = || {
@@ -113,7 +109,7 @@ pub(super) fn write(path: &Path, lock: &Lock) -> Result<(), Failure> {
     })
 }
 
-/// What the cache has for every stage of the pipeline.
+/// Returns the lock of the results that the cache has for every stage of the pipeline.
 fn of_cache(plan: &Plan, store: &Store) -> Result<Lock, Failure> {
     let outlooks = survey(plan, store, &Options::default());
     let mut manifests: Vec<&Manifest> = Vec::with_capacity(outlooks.len());
@@ -122,7 +118,7 @@ fn of_cache(plan: &Plan, store: &Store) -> Result<Lock, Failure> {
             Outlook::Fresh(manifest) => manifests.push(manifest),
             _ => {
                 return Err(Failure::bad_input(format!(
-                    "`{}` has no result in the cache for the pipeline as it is; `pipe run {}` first",
+                    "`{}` has no result in the cache for the current pipeline; run `pipe run {}` first",
                     instance.id,
                     plan.pipeline().file.display()
                 )));
@@ -132,54 +128,55 @@ fn of_cache(plan: &Plan, store: &Store) -> Result<Lock, Failure> {
     Ok(Lock::of(plan.pipeline(), manifests))
 }
 
-/// A lock that contradicts the files beside it would be drift from its first day.
-fn agree_with_the_tree(plan: &Plan, store: &Store, lock: &Lock) -> Result<(), Failure> {
+/// Fails if placed files differ from the new lock, because `pipe verify` would report them as drift.
+fn require_matching_files(plan: &Plan, store: &Store, lock: &Lock) -> Result<(), Failure> {
     let file = plan.pipeline().file.display();
-    let other =
-        |(path, blob): &(&String, &BlobId)| present(store, Path::new(path)).is_some_and(|is| is != **blob);
-    let Some((path, _)) = lock.placed.iter().find(other) else { return Ok(()) };
+    let differs = |(path, blob): &(&String, &BlobId)| {
+        present(store, Path::new(path)).is_some_and(|found| found != **blob)
+    };
+    let Some((path, _)) = lock.placed.iter().find(differs) else { return Ok(()) };
     let state = store.pipeline_state(&plan.pipeline().file);
     let untouched = present(store, Path::new(path)) == state.placed.get(path).copied();
     let (because, option) = match state.origins.get(path).filter(|_| untouched) {
         Some(Origin { run, set }) if !set.is_empty() => {
-            (format!("run {run} left it, with{}", set_arguments(set)), "")
+            (format!("run {run} wrote it with{}", set_arguments(set)), "")
         }
-        Some(Origin { run, .. }) => (format!("run {run} left it, of another state of the pipeline"), ""),
-        None => ("it was edited, or pipe did not put it there".to_owned(), " --overwrite"),
+        Some(Origin { run, .. }) => (format!("run {run} wrote it from another state of the pipeline"), ""),
+        None => ("it was edited, or pipe did not write it".to_owned(), " --overwrite"),
     };
     Err(Failure::bad_input(format!(
-        "`{path}` is not what {file} gives, so a lock would not match it: {because}; \
-         `pipe run {file}{option}` replaces it, then `pipe lock {file}`"
+        "`{path}` is not the result of {file}, so a lock would not match it: {because}; \
+         run `pipe run {file}{option}` to replace it, then `pipe lock {file}`"
     )))
 }
 
-/// After a run that succeeded in full: brings a lock that is there up to date.
+/// Updates an existing lock after a complete and successful run.
 pub(super) fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failure> {
     let path = path_of(&plan.pipeline().file);
     if !path.exists() {
         return Ok(());
     }
     let new = of_cache(plan, store)?;
-    // It could be read before the run began.
+    // `require_readable` has read it before the run.
     let Some(old) = read(&path)?.filter(|old| *old != new) else { return Ok(()) };
     if !old.edited.is_empty() {
-        set_aside(project, &path, &old)?;
+        keep_edited_lock(project, &path, &old)?;
     }
     write(&path, &new)?;
     let changes = text::count(new.changes_from(&old), "change");
-    project.status(&format!("{} updated, {changes}; commit it with what caused them", path.display()));
+    project.status(&format!("{} updated, {changes}; commit it together with their cause", path.display()));
     Ok(())
 }
 
-/// Somebody wrote to the lock by hand, or merged it line by line: what they wrote is kept.
-fn set_aside(project: &Project, path: &Path, lock: &Lock) -> Result<(), Failure> {
+/// Keeps a copy of a lock that was edited by hand or merged line by line.
+fn keep_edited_lock(project: &Project, path: &Path, lock: &Lock) -> Result<(), Failure> {
     let kept = path.with_extension("lock.bad");
     fs::copy(path, &kept)
         .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", kept.display())))?;
     let records: Vec<String> = lock.edited.iter().map(|name| format!("`{name}`")).collect();
     eprintln!(
-        "{} in {}, what is recorded of {} was edited, or merged line by line: it does not match its seal. \
-         It is replaced by what this run gave; the old file is kept as {}",
+        "{} in {}, the record of {} was edited, or merged line by line: it does not match its checksum. \
+         It is replaced by the results of this run; the old file is kept as {}",
         project.paint.yellow("warning:"),
         path.display(),
         records.join(", "),
@@ -188,7 +185,7 @@ fn set_aside(project: &Project, path: &Path, lock: &Lock) -> Result<(), Failure>
     Ok(())
 }
 
-/// Before `pipe run --locked`: what the pipeline would compute is what the lock records.
+/// Checks before `pipe run --locked` that the pipeline matches the lock; returns the check of each result.
 pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Judge, Failure> {
     let path = path_of(&plan.pipeline().file);
     let Some(lock) = read(&path)? else {
@@ -202,7 +199,7 @@ pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Ju
     if let [first, rest @ ..] = &drifted[..] {
         let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
         let text = format!(
-            "--locked: this run would not give what {} records: `{}`: {}{more}; nothing was run",
+            "--locked: this run would not produce what {} records: `{}`: {}{more}; nothing was run",
             path.display(),
             first.name,
             first.message
@@ -214,11 +211,17 @@ pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Ju
     Ok(Judge::new(move |InstanceIndex(index), manifest| {
         let instance = &instances[index];
         let record = lock.stages.get(&instance.id.to_string()).ok_or("it is not in the lock")?;
-        object(instance, record, manifest, &cache_dir)
+        check_against_lock(instance, record, manifest, &cache_dir)
     }))
 }
 
-fn object(instance: &Instance, record: &Record, manifest: &Manifest, cache_dir: &Path) -> Result<(), String> {
+/// Fails with the reason if a new result is not what the lock records.
+fn check_against_lock(
+    instance: &Instance,
+    record: &Record,
+    manifest: &Manifest,
+    cache_dir: &Path,
+) -> Result<(), String> {
     let now = Record::of(instance, manifest);
     if now.key != record.key {
         return Err(format!(
@@ -227,7 +230,7 @@ fn object(instance: &Instance, record: &Record, manifest: &Manifest, cache_dir: 
             record.key.short()
         ));
     }
-    // Opened only for a policy that has to look into the outputs.
+    // The store is only opened for policies that compare the content of outputs.
     let read =
         |_: bool, output: &LockedOutput| Store::open_read_only(cache_dir).ok()?.read(&stored(output)).ok();
     let verdicts = compare(record.into(), (&now).into(), &instance.compare, &read);
@@ -241,17 +244,18 @@ fn object(instance: &Instance, record: &Record, manifest: &Manifest, cache_dir: 
     Ok(())
 }
 
+/// Returns the stored artifact of a locked output.
 pub(super) fn stored(output: &LockedOutput) -> Stored {
     Stored { blob: output.blob, bytes: output.bytes, directory: output.directory }
 }
 
-/// The content of a file of the user's, if it is here.
+/// Returns the digest of a file, if it exists.
 pub(super) fn present(store: &Store, path: &Path) -> Option<BlobId> {
     store.digest_source(path).ok().map(|source| source.blob)
 }
 
-/// As git calls a merge driver: the result goes to the second file, and the exit code says whether
-/// there is one.
+/// Merges locks as git calls a merge driver: the result is written to the second file, and the exit code tells whether
+/// the merge succeeded.
 fn merge_files(files: &[PathBuf]) -> Outcome {
     let [base, ours, theirs] = files else {
         return Err(Failure::bad_input("--merge takes three files: BASE OURS THEIRS"));
@@ -260,7 +264,7 @@ fn merge_files(files: &[PathBuf]) -> Outcome {
     let empty = fs::metadata(base).is_ok_and(|file| file.len() == 0);
     let base = if empty { Some(Lock::default()) } else { read(base)? };
     let (Some(base), Some(our_lock), Some(theirs)) = (base, read(ours)?, read(theirs)?) else {
-        return Err(Failure::bad_input("--merge: one of the three files is not there"));
+        return Err(Failure::bad_input("--merge: one of the three files does not exist"));
     };
     match merge(&base, &our_lock, &theirs) {
         Ok(merged) => {

@@ -3,7 +3,6 @@
 //! Status goes to standard error, results go to standard output.
 
 mod args;
-mod asked;
 mod bundle;
 mod cache;
 mod console;
@@ -16,11 +15,11 @@ mod graph;
 mod help;
 mod history;
 mod init;
+mod inspect_commands;
 mod live;
 mod lock;
-mod look;
 mod metrics;
-mod own_files;
+mod pipeline_selection;
 mod predict;
 mod project;
 mod provenance;
@@ -29,8 +28,10 @@ mod run;
 mod runs;
 mod show_table;
 mod snapshot;
+mod survey;
 mod table;
 mod text;
+mod user_files;
 mod variant_files;
 mod verify;
 mod version;
@@ -107,11 +108,11 @@ fn dispatch(cli: &Cli) -> Outcome {
         Command::Export(args) => bundle::export(&project, args),
         Command::Import(args) => bundle::import(&project, args),
         Command::Provenance(args) => provenance::provenance(&project, args),
-        Command::Plan(args) => look::plan(&project, args),
-        Command::Why(args) => look::why(&project, args),
-        Command::Status(args) => look::status(&project, args),
-        Command::Show(args) => look::show(&project, args),
-        Command::Logs(args) => look::logs(&project, args),
+        Command::Plan(args) => inspect_commands::plan(&project, args),
+        Command::Why(args) => inspect_commands::why(&project, args),
+        Command::Status(args) => inspect_commands::status(&project, args),
+        Command::Show(args) => inspect_commands::show(&project, args),
+        Command::Logs(args) => inspect_commands::logs(&project, args),
         Command::Table(args) => show_table::table(&project, args),
         Command::Get(args) => get::get(&project, args),
         Command::Graph(args) => graph::graph(&project, args),

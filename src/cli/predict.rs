@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{ExplainArgs, ModelArgs, PredictArgs, PredictFormat};
 use super::exit::{Exit, Failure, Outcome};
-use super::look::Survey;
 use super::project::{Project, select};
+use super::survey::Survey;
 use super::{print_json, print_text};
 use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_core::event::{LogLevel, WorkerEvent};

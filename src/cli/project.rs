@@ -1,16 +1,20 @@
-//! Where this invocation works: the project directory, its store, and the pipeline that is meant.
+//! The project that a command works in: its directories, its store, and how a command opens a pipeline.
 
 use std::path::{Path, PathBuf};
 
 use super::args::{ColorChoice, Global};
 use super::console::Verbosity;
-use super::exit::{Exit, Failure};
+use super::data_files::{self, MissingDataFiles};
+use super::exit::Failure;
+use super::pipeline_selection::PipelineSelection;
 use pipe_core::paint::Paint;
-use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline};
+use pipe_engine::plan::Plan;
+use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline, UnlocatedFile};
 use pipe_engine::spec::{self, Diagnostics, Request};
-use pipe_engine::store::{Store, StoreError};
+use pipe_engine::store::Store;
 use pipe_stages::registry;
 
+/// The directories and output settings of this invocation.
 pub(super) struct Project {
     pub cache_dir: PathBuf,
     pub data_dir: PathBuf,
@@ -21,8 +25,49 @@ pub(super) struct Project {
     pub paint_out: Paint,
 }
 
+/// How a command uses the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoreAccess {
+    /// Works on a store that is read-only or does not exist.
+    Read,
+    Write,
+}
+
+/// A pipeline that a command has opened, and the store.
+///
+/// `F` is as in [`Pipeline`]: [`Opened::find_data`] and [`Opened::fetch_data`] locate the data files, which most commands
+/// need.
+pub(super) struct Opened<F = PathBuf> {
+    pub plan: Plan<F>,
+    pub store: Store,
+    /// The instances that the command names; `None` means all.
+    pub targets: Option<Vec<InstanceIndex>>,
+    /// Data files that [`Opened::find_data`] did not find.
+    pub missing_data: MissingDataFiles,
+}
+
+impl Opened<UnlocatedFile> {
+    /// Locates the data files that are there, for commands that download nothing.
+    pub(super) fn find_data(self, project: &Project) -> Opened {
+        let (plan, missing_data) = data_files::find(self.plan, &project.data_dir);
+        Opened { plan, store: self.store, targets: self.targets, missing_data }
+    }
+
+    /// Downloads the data files that selected instances need.
+    pub(super) fn fetch_data(
+        self,
+        project: &Project,
+        selected: &[bool],
+        offline: bool,
+    ) -> Result<Opened, Failure> {
+        let Self { plan, store, targets, missing_data } = self;
+        let plan = data_files::obtain(plan, selected, project, &store, offline)?;
+        Ok(Opened { plan, store, targets, missing_data })
+    }
+}
+
 impl Project {
-    /// Enters the project directory: every path from here on is relative to it.
+    /// Changes to the project directory: all paths are relative to it from here on.
     pub(super) fn enter(global: &Global) -> Result<Self, Failure> {
         if let Some(directory) = &global.directory {
             std::env::set_current_dir(directory).map_err(|error| {
@@ -30,39 +75,69 @@ impl Project {
             })?;
         }
         Ok(Self {
-            cache_dir: place(global.cache_dir.as_ref(), "PIPE_CACHE", "cache"),
-            data_dir: place(global.data_dir.as_ref(), "PIPE_DATA_DIR", "data"),
+            cache_dir: directory(global.cache_dir.as_ref(), "PIPE_CACHE", "cache"),
+            data_dir: directory(global.data_dir.as_ref(), "PIPE_DATA_DIR", "data"),
             verbosity: match (global.quiet, global.verbose) {
                 (true, _) => Verbosity::Quiet,
                 (_, true) => Verbosity::Verbose,
                 _ => Verbosity::Normal,
             },
-            paint: Paint(colored(global.color, &std::io::stderr())),
-            paint_out: Paint(colored(global.color, &std::io::stdout())),
+            paint: Paint(uses_color(global.color, &std::io::stderr())),
+            paint_out: Paint(uses_color(global.color, &std::io::stdout())),
         })
     }
 
-    /// Status: a line on standard error, unless the user wants quiet.
+    /// Prints a status line to standard error, unless `--quiet` is given.
     pub(super) fn status(&self, sentence: &str) {
         if self.verbosity != Verbosity::Quiet {
             eprintln!("{sentence}");
         }
     }
 
+    /// Returns true if `--verbose` is given.
     pub(super) fn is_verbose(&self) -> bool {
         self.verbosity == Verbosity::Verbose
     }
 
+    /// Opens the store for writing; creates it if needed.
     pub(super) fn store(&self) -> Result<Store, Failure> {
         Store::open(&self.cache_dir).map_err(Failure::from)
     }
 
-    /// For commands that only look: works on a store that cannot be written, or does not exist.
+    /// Opens the store for reading, even if it is read-only or does not exist.
     pub(super) fn store_to_read(&self) -> Result<Store, Failure> {
         Store::open_read_only(&self.cache_dir).map_err(Failure::from)
     }
 
-    pub(super) fn load(&self, file: &Path, set: &[String]) -> Result<Pipeline, Failure> {
+    /// Opens the selected pipeline and the store. Every command that reads a pipeline starts with this.
+    ///
+    /// The pipeline is loaded before the store is opened for writing, so that a mistake in it creates no files.
+    pub(super) fn open(
+        &self,
+        selection: &PipelineSelection,
+        set: &[String],
+        access: StoreAccess,
+    ) -> Result<Opened<UnlocatedFile>, Failure> {
+        let mut store = None;
+        let file = match &selection.file {
+            Some(file) => file.clone(),
+            None => self.usual_pipeline_file(store.insert(self.store_to_read()?))?,
+        };
+        let plan = self.load(&file, set)?;
+        let targets = if selection.stages.is_empty() {
+            None
+        } else {
+            Some(select(plan.pipeline(), &selection.stages)?)
+        };
+        let store = match (access, store) {
+            (StoreAccess::Read, Some(store)) => store,
+            (StoreAccess::Read, None) => self.store_to_read()?,
+            (StoreAccess::Write, _) => self.store()?,
+        };
+        Ok(Opened { plan, store, targets, missing_data: MissingDataFiles::new() })
+    }
+
+    fn load(&self, file: &Path, set: &[String]) -> Result<Plan<UnlocatedFile>, Failure> {
         let overrides = set
             .iter()
             .map(|text| text.parse())
@@ -70,14 +145,11 @@ impl Project {
             .map_err(|error| Failure::bad_input(format!("--set: {error}")))?;
         let environment = |name: &str| std::env::var(name).ok();
         let request = Request { file: file.to_owned(), overrides, environment: &environment };
-        spec::load(&request, registry::kinds()).map_err(|problems| self.rendered(&problems))
+        spec::load(&request, registry::kinds()).map_err(|diagnostics| self.rendered(&diagnostics))
     }
 
-    /// The file that was named, else the one that was run last, else the only one there is.
-    pub(super) fn pipeline_file(&self, named: Option<&PathBuf>, store: &Store) -> Result<PathBuf, Failure> {
-        if let Some(file) = named {
-            return Ok(file.clone());
-        }
+    /// Returns the pipeline file to use if none is named: the one that was run last, or else the only one there is.
+    fn usual_pipeline_file(&self, store: &Store) -> Result<PathBuf, Failure> {
         if let Some(file) = store.last_pipeline_file() {
             let here = std::env::current_dir().and_then(|here| here.canonicalize()).ok();
             let inside = here.and_then(|here| Some(file.strip_prefix(here).ok()?.to_owned()));
@@ -97,22 +169,24 @@ impl Project {
         }
     }
 
-    pub(super) fn rendered(&self, problems: &Diagnostics) -> Failure {
-        Failure::in_pipeline(problems, self.paint.0)
+    /// Renders diagnostics of a pipeline file for the terminal.
+    pub(super) fn rendered(&self, diagnostics: &Diagnostics) -> Failure {
+        Failure::in_pipeline(diagnostics, self.paint.0)
     }
 }
 
-/// What the command line says, else the environment, else the usual place.
-fn place(named: Option<&PathBuf>, variable: &str, usual: &str) -> PathBuf {
+/// Returns the directory from the command line, or else from the environment, or else the default.
+fn directory(named: Option<&PathBuf>, variable: &str, default: &str) -> PathBuf {
     let environment = || std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    named.cloned().or_else(environment).unwrap_or_else(|| PathBuf::from(usual))
+    named.cloned().or_else(environment).unwrap_or_else(|| PathBuf::from(default))
 }
 
-/// The instances that a word on the command line means.
-pub(super) fn select(pipeline: &Pipeline, words: &[String]) -> Result<Vec<InstanceIndex>, Failure> {
+/// Returns the instances that targets on the command line select, in the order of the pipeline.
+pub(super) fn select<F>(pipeline: &Pipeline<F>, targets: &[String]) -> Result<Vec<InstanceIndex>, Failure> {
     let mut selected = Vec::new();
-    for word in words {
-        let matches = spec::select(pipeline, word).map_err(|error| Failure::bad_input(error.to_string()))?;
+    for target in targets {
+        let matches =
+            spec::select(pipeline, target).map_err(|error| Failure::bad_input(error.to_string()))?;
         selected.extend(matches);
     }
     selected.sort_unstable();
@@ -120,17 +194,7 @@ pub(super) fn select(pipeline: &Pipeline, words: &[String]) -> Result<Vec<Instan
     Ok(selected)
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        let exit = match error {
-            StoreError::Damaged { .. } => Exit::CacheDamage,
-            _ => Exit::BadInput,
-        };
-        Self::new(exit, error.to_string())
-    }
-}
-
-fn colored(choice: ColorChoice, stream: &impl std::io::IsTerminal) -> bool {
+fn uses_color(choice: ColorChoice, stream: &impl std::io::IsTerminal) -> bool {
     match choice {
         ColorChoice::Always => true,
         ColorChoice::Never => false,

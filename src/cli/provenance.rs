@@ -1,4 +1,4 @@
-//! `pipe provenance`: what was computed, in the vocabulary of other tools.
+//! `pipe provenance`: describes results as an RO-Crate, which other tools read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,36 +8,37 @@ use std::path::{Path, PathBuf};
 use super::args::ProvenanceArgs;
 use super::exit::{Exit, Failure, Outcome};
 use super::lock::{read, stored};
-use super::project::Project;
+use super::pipeline_selection::PipelineSelection;
+use super::project::{Opened, Project, StoreAccess};
 use super::text;
 use pipe_engine::lock::ro_crate::{Agent, Crate, Included, METADATA, What, metadata};
 use pipe_engine::lock::{Lock, path_of};
 use pipe_engine::plan::Plan;
-use pipe_engine::spec::pipeline::Source;
+use pipe_engine::spec::pipeline::{Source, UnlocatedFile};
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Stored;
 
+/// Writes an RO-Crate of the locked results, as a directory or a zip archive.
 pub(super) fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
     let to = &args.ro_crate;
     if to.symlink_metadata().is_ok() {
-        let sentence = format!("{} is there already; name one that is not", to.display());
+        let sentence = format!("{} exists already; choose another path", to.display());
         return Err(Failure::bad_input(sentence));
     }
-    let pipeline = project.load(&args.file, &[])?;
-    let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+    let selection = PipelineSelection::of_file(&args.file);
+    let Opened { plan, store, .. } = project.open(&selection, &[], StoreAccess::Read)?;
     let path = path_of(&args.file);
     let lock = read(&path)?.ok_or_else(|| {
         let file = args.file.display();
         Failure::bad_input(format!("there is no {}; `pipe lock {file}` writes it", path.display()))
     })?;
-    let store = project.store_to_read()?;
     let manifests = lock
         .stages
         .iter()
         .filter_map(|(name, record)| Some((name.clone(), *store.record(record.key)?)))
         .collect();
     let scratch = tempfile::tempdir()?;
-    let mut files = Files { store: &store, content: BTreeMap::new(), from: BTreeMap::new() };
+    let mut files = CrateFiles { store: &store, content: BTreeMap::new(), from: BTreeMap::new() };
     for file in &plan.pipeline().files {
         files.add(file, file, What::Pipeline)?;
     }
@@ -55,8 +56,11 @@ pub(super) fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
     });
     let description = serde_json::to_vec_pretty(&description).map_err(anyhow::Error::from)?;
     let is_zip = to.extension().is_some_and(|extension| extension == "zip");
-    let written =
-        if is_zip { zipped(to, &description, &files.from) } else { copied(to, &description, &files.from) };
+    let written = if is_zip {
+        write_zip(to, &description, &files.from)
+    } else {
+        write_directory(to, &description, &files.from)
+    };
     written.map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", to.display())))?;
     project.status(&format!(
         "{} written: {} and {}",
@@ -67,14 +71,14 @@ pub(super) fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// What goes into the crate: by path in it, what it is and where it comes from.
-struct Files<'a> {
+/// The files of the crate, by their paths in it: what each is, and where its content is.
+struct CrateFiles<'a> {
     store: &'a Store,
     content: BTreeMap<String, Included>,
     from: BTreeMap<String, PathBuf>,
 }
 
-impl Files<'_> {
+impl CrateFiles<'_> {
     fn add(&mut self, path: &Path, from: &Path, what: What) -> Result<(), Failure> {
         let name = path.display().to_string();
         let inside = path.is_relative() && !name.split('/').any(|part| part == "..");
@@ -89,32 +93,33 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// As the lock has them: from the tree where they are the same, else from the cache.
+    /// Adds the placed files of the lock: from the project if they are unchanged, or else from the cache.
     fn add_results(&mut self, project: &Project, lock: &Lock, views: &Path) -> Result<(), Failure> {
         for (path, &blob) in &lock.placed {
             let path = Path::new(path);
             let here = self.store.digest_source(path).is_ok_and(|source| source.blob == blob);
             let outputs = lock.stages.values().flat_map(|record| record.outputs.values());
             let cached = |stored: Stored| self.store.artifact(&stored, views).ok();
-            let from = match here {
-                true => Some(path.to_owned()),
-                false => outputs.into_iter().find(|output| output.blob == blob).map(stored).and_then(cached),
+            let from = if here {
+                Some(path.to_owned())
+            } else {
+                outputs.into_iter().find(|output| output.blob == blob).map(stored).and_then(cached)
             };
             match from {
                 Some(from) => self.add(path, &from, What::Result)?,
                 None => {
-                    project.status(&format!("`{}` is nowhere as the lock has it; left out", path.display()))
+                    project.status(&format!("`{}` is left out: neither the project nor the cache has the content that the lock records", path.display()))
                 }
             }
         }
         Ok(())
     }
 
-    /// The user's own files that stages read, if they are here and in the project.
-    fn add_inputs(&mut self, plan: &Plan) -> Result<(), Failure> {
+    /// Adds the user's files that stages read, if they exist and are inside the project.
+    fn add_inputs(&mut self, plan: &Plan<UnlocatedFile>) -> Result<(), Failure> {
         let inputs = plan.pipeline().instances.iter().flat_map(|instance| &instance.inputs);
         for source in inputs.flat_map(|input| &input.sources) {
-            if let Source::Path(path) = source
+            if let Source::File(UnlocatedFile::User(path)) = source
                 && path.exists()
             {
                 self.add(path, path, What::Input)?;
@@ -124,7 +129,7 @@ impl Files<'_> {
     }
 }
 
-fn copied(to: &Path, description: &[u8], files: &BTreeMap<String, PathBuf>) -> std::io::Result<()> {
+fn write_directory(to: &Path, description: &[u8], files: &BTreeMap<String, PathBuf>) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     fs::write(to.join(METADATA), description)?;
     for (name, from) in members(files)? {
@@ -135,7 +140,7 @@ fn copied(to: &Path, description: &[u8], files: &BTreeMap<String, PathBuf>) -> s
     Ok(())
 }
 
-fn zipped(to: &Path, description: &[u8], files: &BTreeMap<String, PathBuf>) -> std::io::Result<()> {
+fn write_zip(to: &Path, description: &[u8], files: &BTreeMap<String, PathBuf>) -> std::io::Result<()> {
     let mut zip = zip::ZipWriter::new(File::create(to)?);
     let options = zip::write::FileOptions::default()
         .compression_method(zip::CompressionMethod::Stored)
@@ -150,7 +155,7 @@ fn zipped(to: &Path, description: &[u8], files: &BTreeMap<String, PathBuf>) -> s
     zip.finish()?.sync_all()
 }
 
-/// Every regular file, those in directories included.
+/// Returns every regular file, including those in directories.
 fn members(files: &BTreeMap<String, PathBuf>) -> std::io::Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
     let mut pending: Vec<(String, PathBuf)> =

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::args::ReportArgs;
-use super::asked::Asked;
 use super::cache::warn_of_damage;
 use super::exit::{Failure, Outcome};
 use super::history::PastRun;
-use super::look::{Survey, manifest};
+use super::pipeline_selection::PipelineSelection;
 use super::project::Project;
+use super::survey::{Survey, manifest};
 use super::variant_files::set_arguments;
 use super::{text, write_result};
 use pipe_core::kind::FILE;
@@ -37,8 +37,8 @@ const LISTED_RUNS: usize = 10;
 
 /// Runs `pipe report`.
 pub(super) fn report(project: &Project, args: &ReportArgs) -> Outcome {
-    let file = Asked::file(&args.pipeline, args.file.as_ref())?;
-    let survey = Survey::of(project, file.as_ref(), &args.pipeline, &[])?;
+    let selection = PipelineSelection::file(&args.pipeline, args.file.as_ref())?;
+    let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
     let pipeline = survey.plan.pipeline();
     let runs = past_runs(&survey)?;
     let page = PipelineReport { survey: &survey, runs, set: &args.pipeline.set }.page()?;

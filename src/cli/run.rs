@@ -5,45 +5,43 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use super::args::RunArgs;
-use super::asked::Asked;
 use super::console::{Console, Style, Verbosity};
-use super::data_files;
 use super::exit::{Exit, Failure, Outcome};
 use super::live::{self, LiveServer};
 use super::lock;
-use super::own_files;
-use super::project::{Project, select};
+use super::pipeline_selection::PipelineSelection;
+use super::project::{Opened, Project, StoreAccess, select};
+use super::user_files;
 use super::variant_files::normalised_overrides;
 use pipe_core::harness;
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::local::{LocalProcess, Programs};
-use pipe_engine::runner::{self, Options, RunError, Stop};
+use pipe_engine::runner::{self, Options, Stop};
 use pipe_stages::{command, registry};
 
+/// Runs the selected stages that are not in the cache, and updates the lock.
 pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
-    let asked = Asked::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
-    let file = project.pipeline_file(asked.file.as_ref(), &project.store_to_read()?)?;
-    let pipeline = project.load(&file, &args.pipeline.set)?;
+    let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
+    let opened = project.open(&selection, &args.pipeline.set, StoreAccess::Write)?;
+    let pipeline = opened.plan.pipeline();
     let mut options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
         keep_going: args.keep_going,
         set: normalised_overrides(&args.pipeline.set),
-        targets: if asked.stages.is_empty() { None } else { Some(select(&pipeline, &asked.stages)?) },
-        until: select(&pipeline, &args.until)?,
-        force: select(&pipeline, &args.force)?,
+        targets: opened.targets.clone(),
+        until: select(pipeline, &args.until)?,
+        force: select(pipeline, &args.force)?,
         overwrite: args.overwrite,
         ..Options::default()
     };
-    let mut plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
-    let selected = options.selection(&plan);
-    own_files::require(project, &plan, &selected)?;
-    let in_full = asked.stages.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
+    let selected = options.selection(&opened.plan);
+    user_files::require(project, &opened.plan, &selected)?;
+    let in_full = selection.stages.is_empty() && args.until.is_empty() && args.pipeline.set.is_empty();
     let updates_lock = in_full && !args.locked;
     if updates_lock {
-        lock::require_readable(&file)?;
+        lock::require_readable(&pipeline.file)?;
     }
-    let store = project.store()?;
-    data_files::obtain(&mut plan, &selected, project, &store, args.offline)?;
+    let Opened { plan, store, .. } = opened.fetch_data(project, &selected, args.offline)?;
     if args.locked {
         options.judge = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
     }
@@ -60,37 +58,36 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
             live.send(&event);
         }
     };
-    let summary =
-        runner::run(&plan, &store, &executor, &options, &stop, &mut listen).map_err(|error| match error {
-            RunError::Store(error) => error.into(),
-            other => Failure::bad_input(other.to_string()),
-        })?;
+    let summary = runner::run(&plan, &store, &executor, &options, &stop, &mut listen)?;
     if let Some(live) = live {
         live.end();
     }
     if updates_lock && !summary.interrupted && summary.failed == 0 {
         lock::update(project, &plan, &store)?;
     }
-    Ok(match summary {
-        summary if summary.interrupted => Exit::Interrupted,
-        summary if summary.failed > 0 => Exit::StageFailed,
-        // What lies there is not what the lock records.
-        summary if args.locked && !summary.kept.is_empty() => Exit::StageFailed,
-        _ => Exit::Done,
+    // With --locked, a placed file that was kept is not what the lock records.
+    let placed_drifts = args.locked && !summary.kept.is_empty();
+    Ok(if summary.interrupted {
+        Exit::Interrupted
+    } else if summary.failed > 0 || placed_drifts {
+        Exit::StageFailed
+    } else {
+        Exit::Done
     })
 }
 
-/// The address goes to standard error, as all that is no result.
+/// Serves the live page and prints its URL to standard error: it is status, not a result.
 fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<LiveServer, Failure> {
     let page = live::page(plan, selected);
     let live = LiveServer::start(port, &page).map_err(|error| {
-        let hint = if port == 0 { "" } else { "; `--serve` alone takes any port that is free" };
+        let hint = if port == 0 { "" } else { "; `--serve` without a port uses any free port" };
         Failure::bad_input(format!("cannot serve on port {port} of 127.0.0.1: {error}{hint}"))
     })?;
     eprintln!("watch it at {}", live.url());
     Ok(live)
 }
 
+/// Runs one built-in stage in a child process.
 pub(super) fn worker(job: &Path) -> ExitCode {
     harness::main(job, &[registry::light_runners()], &[])
 }
@@ -104,7 +101,7 @@ fn style(project: &Project, args: &RunArgs) -> Style {
     }
 }
 
-/// The handler is one atomic operation; the run notices.
+/// Requests a stop on SIGINT, SIGTERM and SIGHUP. The run checks the request.
 pub(super) fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         let stop = stop.clone();

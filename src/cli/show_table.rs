@@ -8,11 +8,11 @@ use tabled::settings::object::{Columns, Rows};
 use tabled::settings::{Alignment, Padding, Style, Width};
 
 use super::args::{TableArgs, TableFormat};
-use super::asked::Asked;
 use super::exit::{Exit, Failure, Outcome};
-use super::look::{Survey, manifest};
+use super::pipeline_selection::PipelineSelection;
 use super::print_text;
 use super::project::{Project, select};
+use super::survey::{Survey, manifest};
 use pipe_core::stage::StageKind;
 use pipe_core::suggest;
 use pipe_engine::spec::pipeline::InstanceIndex;
@@ -26,7 +26,7 @@ const NAME_WIDTH: usize = 48;
 
 /// Runs `pipe table`.
 pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
-    let asked = Asked::stages(&args.pipeline, args.file.as_ref(), args.stage.as_slice())?;
+    let asked = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), args.stage.as_slice())?;
     let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
     let is_table = |&index: &InstanceIndex| survey.plan.instance(index).kind == TableStage::NAME;
     let tables: Vec<InstanceIndex> = survey.instances().map(|(index, ..)| index).filter(is_table).collect();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::look::manifest;
+use super::survey::manifest;
 use pipe_core::quote;
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::Outlook;

@@ -2,7 +2,7 @@
 //! line hands the registered kinds in, so that this layer knows no stage by name.
 
 use schemars::{Schema, SchemaGenerator};
-use serde_yaml::Value;
+use serde_json::Value;
 
 use super::issue::Issue;
 use super::reference::StageRef;
@@ -133,7 +133,7 @@ pub struct Vocabulary {
 pub struct CheckedBody {
     /// The typed parameters, defaults filled in, references left out (they serialise as null):
     /// equal parameters give equal bytes whatever the YAML looked like.
-    pub params: serde_json::Value,
+    pub params: Value,
     pub inputs: Vec<InputDecl>,
     pub outputs: Vec<OutputDecl>,
     pub issues: Vec<Issue>,
@@ -149,8 +149,8 @@ pub trait Kind: Sync {
     fn version(&self) -> u32;
     fn summary(&self) -> &'static str;
     fn program(&self) -> Program;
-    /// Reads the typed body. The error carries the path to the offending field.
-    fn check(&self, body: Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_yaml::Error>>;
+    /// Deserializes the parameters into the typed struct of the kind. The error carries the path to the wrong field.
+    fn check(&self, body: Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>>;
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 }
 

@@ -1,22 +1,23 @@
-//! Scalars by the core rules of YAML 1.2, and their canonical text.
+//! YAML scalars by the core schema of YAML 1.2, and their canonical text.
 
 use std::borrow::Cow;
 
-use serde_yaml::Value;
+use serde_json::Value;
 
+/// A YAML value that is neither a list nor a map.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scalar {
     Null,
     Bool(bool),
     Int(i64),
-    /// Only what is too large for `Int`.
+    /// A whole number that is too large for [`Scalar::Int`].
     Unsigned(u64),
     /// Always finite.
     Float(f64),
     Text(String),
 }
 
-/// Why a plain scalar that looks like a number cannot be one.
+/// Why a plain scalar that looks like a number is not accepted as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadNumber {
     #[error("this whole number does not fit into 64 bits")]
@@ -26,7 +27,7 @@ pub enum BadNumber {
 }
 
 impl Scalar {
-    /// What a plain (unquoted) scalar means.
+    /// Reads a plain (unquoted) scalar.
     pub fn plain(text: &str) -> Result<Self, BadNumber> {
         if is_word(text) {
             return Ok(Self::Text(text.to_owned()));
@@ -67,19 +68,33 @@ impl Scalar {
         Ok(Self::Text(text.to_owned()))
     }
 
+    /// Returns true for whole and floating-point numbers.
     pub fn is_number(&self) -> bool {
         matches!(self, Self::Int(_) | Self::Unsigned(_) | Self::Float(_))
     }
+
+    /// Returns the one text of the scalar, however it was written: `1e-4` and `0.0001` are both `0.0001`, `1.0`
+    /// is `1`. `None` for null.
+    pub fn canonical_text(&self) -> Option<String> {
+        match self {
+            Self::Null => None,
+            Self::Bool(value) => Some(value.to_string()),
+            Self::Int(number) => Some(number.to_string()),
+            Self::Unsigned(number) => Some(number.to_string()),
+            Self::Float(number) => Some(float_text(*number)),
+            Self::Text(text) => Some(text.clone()),
+        }
+    }
 }
 
-/// Whether the first character shows that a plain scalar is nothing but text.
+/// Returns true if the first character already shows that a plain scalar is text.
 fn is_word(text: &str) -> bool {
     text.bytes().next().is_some_and(|b| {
         !matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'~' | b'n' | b'N' | b't' | b'T' | b'f' | b'F')
     })
 }
 
-/// `[0-9]+(\.[0-9]*)?` or `\.[0-9]+`, and an optional exponent.
+/// Returns true for `[0-9]+(\.[0-9]*)?` or `\.[0-9]+`, followed by an optional exponent.
 fn is_float(unsigned: &str) -> bool {
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -107,14 +122,13 @@ impl From<&Scalar> for Value {
             Scalar::Bool(value) => Value::Bool(*value),
             Scalar::Int(number) => Value::Number((*number).into()),
             Scalar::Unsigned(number) => Value::Number((*number).into()),
-            Scalar::Float(number) => Value::Number((*number).into()),
+            Scalar::Float(number) => Value::from(*number),
             Scalar::Text(text) => Value::String(text.clone()),
         }
     }
 }
 
-/// The one text of a scalar value, whichever way it was written: `1e-4` and `0.0001` are both
-/// `0.0001`, `1.0` is `1`. `None` for null, lists and maps.
+/// Returns [`Scalar::canonical_text`] of a JSON value. `None` for null, lists and maps.
 pub fn canonical_text(value: &Value) -> Option<String> {
     match value {
         Value::Bool(value) => Some(value.to_string()),
@@ -125,7 +139,7 @@ pub fn canonical_text(value: &Value) -> Option<String> {
             _ => None,
         },
         Value::String(text) => Some(text.clone()),
-        _ => None,
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 
@@ -134,12 +148,12 @@ fn float_text(number: f64) -> String {
     if size == 0.0 || (1e-5..1e15).contains(&size) { format!("{number}") } else { format!("{number:e}") }
 }
 
-/// The canonical text of what was written without quotes.
+/// Returns the canonical text of a plain (unquoted) scalar.
 pub fn canonical_plain(text: &str) -> Cow<'_, str> {
     if is_word(text) {
         return Cow::Borrowed(text);
     }
-    let canonical = Scalar::plain(text).ok().and_then(|scalar| canonical_text(&Value::from(&scalar)));
+    let canonical = Scalar::plain(text).ok().and_then(|scalar| scalar.canonical_text());
     canonical.map_or(Cow::Borrowed(text), Cow::Owned)
 }
 
@@ -148,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_scalars_follow_the_core_rules() {
+    fn plain_scalars_follow_the_core_schema() {
         let cases = [
             ("", Scalar::Null),
             ("~", Scalar::Null),
@@ -178,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_have_one_text() {
+    fn equal_numbers_have_the_same_canonical_text() {
         for (text, canonical) in [
             ("1e-4", "0.0001"),
             ("0.00010", "0.0001"),

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_yaml::Value;
+use serde_json::Value;
 
 use super::work::Work;
 use crate::issue::Issue;
@@ -80,7 +80,7 @@ impl<T: StageKind> Kind for KindOf<T> {
         T::PROGRAM
     }
 
-    fn check(&self, body: Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_yaml::Error>> {
+    fn check(&self, body: Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>> {
         let typed: T = serde_path_to_error::deserialize(body)?;
         let params = serde_json::to_value(&typed).map_err(|e| {
             serde_path_to_error::Error::new(

@@ -5,7 +5,7 @@
 //!
 //! # From a job to a stage
 //!
-//! `pipe-worker JOB` reads the job file ([`pipe_core::protocol::Job`]) and passes it to `pipe_core::harness::main`,
+//! `pipe-worker JOB` reads the job file ([`pipe_core::job::Job`]) and passes it to `pipe_core::harness::main`,
 //! which finds the runner of the job's stage kind: first among the light stages of `pipe_stages`, which need no
 //! libtorch, then among [`stages`]. The runner reads its inputs, computes, writes its outputs, and sends events to
 //! `pipe` on standard output. `docs/worker.md` describes the job, the events and the exit codes.

@@ -13,8 +13,9 @@ use serde_json::json;
 
 use super::args::VerifyArgs;
 use super::exit::{Exit, Failure, Outcome};
-use super::lock::{parsed, planned, present, stored};
-use super::project::Project;
+use super::lock::{parsed, present, stored};
+use super::pipeline_selection::PipelineSelection;
+use super::project::{Opened, Project, StoreAccess};
 use super::{print_json, print_text, text};
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
@@ -30,8 +31,8 @@ use pipe_engine::store::{Condition, Store};
 
 /// Runs `pipe verify`.
 pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
-    let plan = planned(project, &args.file)?;
-    let store = project.store_to_read()?;
+    let selection = PipelineSelection::of_file(&args.file);
+    let Opened { plan, store, .. } = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
     let mut report = Report::default();
     let wants_lock = args.lock || (!args.cache && args.rerun.is_none() && args.twice.is_none());
     if wants_lock || args.cache || args.rerun.is_some() {

@@ -28,7 +28,7 @@ pub(super) fn rerun(
     let sandbox = Sandbox::new(project, args, cache)?;
     let plan = &sandbox.plan;
     let chosen = Selection::parse(selection)?.instances(plan, lock, cache)?;
-    let wanted = plan.only(&chosen);
+    let wanted = plan.with_dependencies(&chosen);
     let drifted = drifted_stages(plan, &wanted, lock, cache);
     if !drifted.is_empty() {
         let sentence = "the pipeline no longer matches the lock, so nothing was run again";

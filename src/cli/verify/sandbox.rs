@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::args::VerifyArgs;
 use crate::cli::console::{Console, Style};
-use crate::cli::data_files;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::lock::stored;
-use crate::cli::project::Project;
+use crate::cli::pipeline_selection::PipelineSelection;
+use crate::cli::project::{Project, StoreAccess};
 use crate::cli::run::stop_on_signals;
 use pipe_core::digest::StageKey;
 use pipe_engine::lock::compare::{Verdict, compare};
@@ -18,7 +18,7 @@ use pipe_engine::lock::{LockedOutput, Record};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::event::Event;
 use pipe_engine::runner::local::{LocalProcess, Programs};
-use pipe_engine::runner::{self, Options, Outlook, RunError, Stop, survey};
+use pipe_engine::runner::{self, Options, Outlook, Stop, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
@@ -122,12 +122,11 @@ pub(super) struct Sandbox<'a> {
 impl<'a> Sandbox<'a> {
     /// Reads the pipeline and creates the temporary directory.
     pub(super) fn new(project: &'a Project, args: &VerifyArgs, cache: &'a Store) -> Result<Self, Failure> {
-        let mut pipeline = project.load(&args.file, &[])?;
+        let selection = PipelineSelection::of_file(&args.file);
+        // If data is missing, cached results may do; a stage that needs the data fails.
+        let opened = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
         // Results for comparison are never placed.
-        pipeline.placements.clear();
-        // If data is missing, cached results may do; a stage that needs the data says so.
-        data_files::find(&mut pipeline, &project.data_dir);
-        let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
+        let plan = opened.plan.without_placements();
         let parent = args.scratch.clone().unwrap_or_else(|| project.cache_dir.clone());
         let root = temporary_directory(&parent).map_err(|error| {
             Failure::bad_input(format!(
@@ -165,7 +164,7 @@ impl<'a> Sandbox<'a> {
     ) -> Result<SandboxRun, Failure> {
         let directory = self.root.path().join(label);
         let store = Store::open(&directory)?;
-        let wanted = self.plan.only(targets);
+        let wanted = self.plan.with_dependencies(targets);
         let mut copied = BTreeMap::new();
         for &index in self.plan.topological().iter().filter(|index| wanted[index.0]) {
             if let Some(key) = known(index)
@@ -216,10 +215,7 @@ impl<'a> Sandbox<'a> {
             }
             console.show(&event);
         });
-        let summary = summary.map_err(|error| match error {
-            RunError::Store(error) => Failure::from(error),
-            other => Failure::bad_input(other.to_string()),
-        })?;
+        let summary = summary?;
         if summary.interrupted {
             return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was compared"));
         }

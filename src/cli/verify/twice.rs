@@ -52,7 +52,7 @@ pub(super) fn twice(
     let first = sandbox.run("first", &chosen, &known, &plain)?;
     // Its directory has a longer name with a space in it, on purpose.
     let second = sandbox.run("second run, elsewhere", &chosen, &known, &perturbed)?;
-    let wanted = plan.only(&chosen);
+    let wanted = plan.with_dependencies(&chosen);
     let mut checks = Vec::new();
     let mut unstable = false;
     for &index in plan.topological().iter().filter(|index| wanted[index.0] && !first.copied.contains(index)) {

@@ -99,8 +99,7 @@ impl Follower<'_> {
                     format!("its input `{slot}` is `{output}` of `{producer}`, which the lock does not have")
                 })
             }
-            Source::Path(path) => (self.present)(path).map_or_else(recorded, Ok),
-            Source::DataFile { .. } => recorded(),
+            Source::File(path) => (self.present)(path).map_or_else(recorded, Ok),
         }
     }
 
@@ -111,7 +110,7 @@ impl Follower<'_> {
             slot.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
         });
         match input.and_then(|input| input.sources.first()) {
-            Some(Source::Path(path)) => format!("{change}: the file `{}` is another", path.display()),
+            Some(Source::File(path)) => format!("{change}: the file `{}` is another", path.display()),
             Some(Source::Output { producer, .. }) if change.new.is_some() && change.old.is_some() => {
                 let producer = &self.plan.instance(*producer).id.stage;
                 format!("{change}: it is not what the lock records of `{producer}`")
@@ -187,7 +186,7 @@ mod tests {
     }
 
     fn drifts(pipeline: Pipeline, lock: &Lock) -> Vec<(String, String)> {
-        let checks = follow(&Plan::new(pipeline).unwrap(), lock, &|_| None);
+        let checks = follow(&sample::plan(pipeline), lock, &|_| None);
         let drifted = checks.into_iter().filter(|check| check.outcome != Outcome::Same);
         drifted.map(|check| (check.name, check.message)).collect()
     }

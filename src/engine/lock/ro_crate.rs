@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::record::{Lock, Record};
 use crate::plan::Plan;
-use crate::spec::pipeline::{Instance, InstanceIndex, Source};
+use crate::spec::pipeline::{Instance, InstanceIndex, Source, UnlocatedFile};
 use crate::store::manifest::Manifest;
 use pipe_core::digest::BlobId;
 
@@ -39,7 +39,7 @@ const RUN: &str = "#run";
 
 /// What goes into a crate.
 pub struct Crate<'a> {
-    pub plan: &'a Plan,
+    pub plan: &'a Plan<UnlocatedFile>,
     pub lock: &'a Lock,
     /// What the cache still knows of each instance, by name.
     pub manifests: &'a BTreeMap<String, Manifest>,
@@ -244,8 +244,7 @@ impl Graph<'_> {
                 for source in &input.sources {
                     let name = match source {
                         Source::Output { .. } => continue,
-                        Source::Path(path) => path.display().to_string(),
-                        Source::DataFile { dataset, file } => format!("{dataset}/{file}"),
+                        Source::File(file) => file_name(file),
                     };
                     let Some(blob) = recorded(record, &input.slot) else { continue };
                     let parameter = self.input_parameter(&name);
@@ -275,7 +274,7 @@ impl Graph<'_> {
     }
 
     /// What runs a stage: its kind, with the parameters and artifacts that the stage's instances have.
-    fn tool(&mut self, instance: &Instance) -> String {
+    fn tool(&mut self, instance: &Instance<UnlocatedFile>) -> String {
         let id = format!("#tool/{}", fragment(&instance.id.stage));
         if self.seen.contains(&id) {
             return id;
@@ -332,12 +331,9 @@ impl Graph<'_> {
                             content.lock.stages.get(&producer).and_then(|record| record.outputs.get(output));
                         locked.map(|locked| self.artifact(locked.blob, &format!("{producer}.{output}"), None))
                     }
-                    Source::Path(path) => {
-                        let path = path.display().to_string();
-                        recorded(record, &input.slot).map(|blob| self.artifact(blob, &path, None))
+                    Source::File(file) => {
+                        recorded(record, &input.slot).map(|blob| self.artifact(blob, &file_name(file), None))
                     }
-                    Source::DataFile { dataset, file } => recorded(record, &input.slot)
-                        .map(|blob| self.artifact(blob, &format!("{dataset}/{file}"), None)),
                 };
                 objects.extend(artifact);
             }
@@ -497,6 +493,14 @@ impl Graph<'_> {
 /// Ingredients that are values, rather than what the tool is or what it reads.
 fn is_value(part: &str) -> bool {
     part.starts_with("params.") || part.starts_with("env.")
+}
+
+/// Returns the path of a user's file, or the name of a data file with its data set.
+fn file_name(file: &UnlocatedFile) -> String {
+    match file {
+        UnlocatedFile::User(path) => path.display().to_string(),
+        UnlocatedFile::DataSet { dataset, file } => format!("{dataset}/{file}"),
+    }
 }
 
 fn recorded(record: &Record, slot: &str) -> Option<BlobId> {

@@ -1,113 +1,143 @@
-//! The graph of stage instances, sealed: whoever holds a [`Plan`] holds a DAG with an order.
+//! The dependency graph of stage instances, and the plan: a pipeline whose graph was proven to have no cycle.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fmt;
 use std::path::PathBuf;
 
 use petgraph::Direction::{Incoming, Outgoing};
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use crate::spec::pipeline::{Instance, InstanceIndex, Pipeline, Source};
+use crate::spec::pipeline::{Input, Instance, InstanceIndex, Pipeline, Source};
 
-/// A pipeline whose references form a DAG. An edge goes from what is made to what needs it.
-#[derive(Debug)]
-pub struct Plan {
-    pipeline: Pipeline,
+/// An acyclic graph of instances with its topological order. An edge goes from a producer to a consumer.
+#[derive(Debug, Clone)]
+pub(crate) struct DependencyGraph {
     graph: DiGraph<(), (), u32>,
     order: Vec<InstanceIndex>,
 }
 
-/// Stages that need one another, each named once, in an order in which the next needs the one
-/// before it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cycle {
-    pub members: Vec<String>,
-}
+/// Instances that depend on each other in a circle: each one needs the next, and the last one needs the first. Starts
+/// with the smallest index.
+pub(crate) type DependencyCycle = Vec<usize>;
 
-impl fmt::Display for Cycle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "these stages need one another, so none can run first: ")?;
-        for member in &self.members {
-            write!(f, "`{member}` -> ")?;
+impl DependencyGraph {
+    /// Builds the graph from the indices that each instance depends on. Fails with one cycle per strongly connected
+    /// component.
+    pub(crate) fn new(dependencies: &[Vec<usize>]) -> Result<Self, Vec<DependencyCycle>> {
+        let mut edges: Vec<(u32, u32)> = Vec::new();
+        for (consumer, producers) in dependencies.iter().enumerate() {
+            edges.extend(producers.iter().map(|&producer| (producer as u32, consumer as u32)));
         }
-        write!(f, "`{}`", self.members[0])
-    }
-}
-
-impl std::error::Error for Cycle {}
-
-impl Plan {
-    pub fn new(pipeline: Pipeline) -> Result<Self, Cycle> {
-        let edges: Vec<(u32, u32)> = edges(&pipeline);
-        let mut graph = DiGraph::with_capacity(pipeline.instances.len(), edges.len());
-        for _ in &pipeline.instances {
+        edges.sort_unstable();
+        edges.dedup();
+        let mut graph = DiGraph::with_capacity(dependencies.len(), edges.len());
+        for _ in dependencies {
             graph.add_node(());
         }
         graph.extend_with_edges(edges);
-        let order = topological(&graph);
-        if order.len() < pipeline.instances.len() {
-            return Err(find_cycle(&pipeline, &graph));
-        }
-        Ok(Self { pipeline, graph, order })
+        let order = topological_order(&graph);
+        if order.len() == dependencies.len() { Ok(Self { graph, order }) } else { Err(cycles(&graph)) }
     }
 
-    pub fn pipeline(&self) -> &Pipeline {
+    fn neighbors(
+        &self,
+        of: InstanceIndex,
+        direction: petgraph::Direction,
+    ) -> impl Iterator<Item = InstanceIndex> {
+        let neighbors = self.graph.neighbors_directed(NodeIndex::new(of.0), direction);
+        neighbors.map(|node| InstanceIndex(node.index()))
+    }
+}
+
+/// Returns the indices of the instances that inputs read from.
+pub(crate) fn producers<F>(inputs: &[Input<F>]) -> impl Iterator<Item = usize> {
+    inputs.iter().flat_map(|input| &input.sources).filter_map(|source| match source {
+        Source::Output { producer, .. } => Some(producer.0),
+        Source::File(_) => None,
+    })
+}
+
+/// A pipeline that is known to be acyclic, with its order.
+///
+/// Only [`spec::load`](crate::spec::load) creates plans. `F` is how the files that stages read are known; see
+/// [`Pipeline`].
+#[derive(Debug, Clone)]
+pub struct Plan<F = PathBuf> {
+    pipeline: Pipeline<F>,
+    dependencies: DependencyGraph,
+}
+
+impl<F> Plan<F> {
+    /// Creates a plan from a pipeline and the graph of its instances.
+    pub(crate) fn new(pipeline: Pipeline<F>, dependencies: DependencyGraph) -> Self {
+        Self { pipeline, dependencies }
+    }
+
+    /// Returns the pipeline of the plan.
+    pub fn pipeline(&self) -> &Pipeline<F> {
         &self.pipeline
     }
 
-    /// Puts paths in the place of registered data sets' files, for the instances that take part. Neither makes an
-    /// edge, so the graph stays as it was sealed.
-    pub fn locate_data<E>(
-        &mut self,
-        selected: &[bool],
-        mut locate: impl FnMut(&str, &str) -> Result<PathBuf, E>,
-    ) -> Result<(), E> {
-        let instances = self.pipeline.instances.iter_mut().zip(selected).filter(|(_, selected)| **selected);
-        let inputs = instances.flat_map(|(instance, _)| &mut instance.inputs);
-        for source in inputs.flat_map(|input| &mut input.sources) {
-            if let Source::DataFile { dataset, file } = source {
-                *source = Source::Path(locate(dataset, file)?);
-            }
+    /// Replaces every file that a stage reads by its path. The function is also told which instance reads it.
+    ///
+    /// Files are no edges of the graph, so the order stays valid.
+    pub fn locate_files<E>(
+        self,
+        mut locate: impl FnMut(InstanceIndex, F) -> Result<PathBuf, E>,
+    ) -> Result<Plan, E> {
+        let Pipeline { name, file, files, instances, placements, user_files } = self.pipeline;
+        let mut located = Vec::with_capacity(instances.len());
+        for (index, instance) in instances.into_iter().enumerate() {
+            located.push(instance.map_files(&mut |file| locate(InstanceIndex(index), file))?);
         }
-        Ok(())
+        let pipeline = Pipeline { name, file, files, instances: located, placements, user_files };
+        Ok(Plan { pipeline, dependencies: self.dependencies })
     }
 
-    pub fn instance(&self, index: InstanceIndex) -> &Instance {
+    /// Returns the plan with nothing placed outside the cache.
+    pub fn without_placements(mut self) -> Self {
+        self.pipeline.placements.clear();
+        self
+    }
+
+    /// Returns one instance.
+    pub fn instance(&self, index: InstanceIndex) -> &Instance<F> {
         &self.pipeline.instances[index.0]
     }
 
+    /// Returns the number of instances.
     pub fn len(&self) -> usize {
-        self.order.len()
+        self.pipeline.instances.len()
     }
 
+    /// Returns true if there are no instances.
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.pipeline.instances.is_empty()
     }
 
-    /// Every instance after all that it needs; among equals, in the order of the file.
+    /// Returns every instance after all its dependencies, and otherwise in the order of the file.
     pub fn topological(&self) -> &[InstanceIndex] {
-        &self.order
+        &self.dependencies.order
     }
 
-    /// What the instance needs directly, each once.
+    /// Returns the instances that an instance reads from directly, each once.
     pub fn dependencies(&self, of: InstanceIndex) -> impl Iterator<Item = InstanceIndex> {
-        self.graph.neighbors_directed(NodeIndex::new(of.0), Incoming).map(|node| InstanceIndex(node.index()))
+        self.dependencies.neighbors(of, Incoming)
     }
 
-    /// What needs the instance directly, each once.
+    /// Returns the instances that read from an instance directly, each once.
     pub fn dependents(&self, of: InstanceIndex) -> impl Iterator<Item = InstanceIndex> {
-        self.graph.neighbors_directed(NodeIndex::new(of.0), Outgoing).map(|node| InstanceIndex(node.index()))
+        self.dependencies.neighbors(of, Outgoing)
     }
 
-    /// The targets and all that they need, as one flag per instance.
-    pub fn only(&self, targets: &[InstanceIndex]) -> Vec<bool> {
+    /// Returns one flag per instance: true for the targets and everything that they depend on.
+    pub fn with_dependencies(&self, targets: &[InstanceIndex]) -> Vec<bool> {
         let mut wanted = vec![false; self.len()];
         for target in targets {
             wanted[target.0] = true;
         }
-        for &index in self.order.iter().rev() {
+        for &index in self.topological().iter().rev() {
             if wanted[index.0] {
                 for needed in self.dependencies(index) {
                     wanted[needed.0] = true;
@@ -117,36 +147,24 @@ impl Plan {
         wanted
     }
 
-    /// Everything but what comes after one of these: they are the last to run on their branches.
-    pub fn until(&self, last: &[InstanceIndex]) -> Vec<bool> {
-        let mut after = vec![false; self.len()];
+    /// Returns one flag per instance: false for everything that depends on one of these, directly or not.
+    pub fn excluding_dependents(&self, last: &[InstanceIndex]) -> Vec<bool> {
+        let mut is_after = vec![false; self.len()];
         let mut is_last = vec![false; self.len()];
         for index in last {
             is_last[index.0] = true;
         }
-        for &index in &self.order {
-            after[index.0] = self.dependencies(index).any(|needed| after[needed.0] || is_last[needed.0]);
+        for &index in self.topological() {
+            is_after[index.0] =
+                self.dependencies(index).any(|needed| is_after[needed.0] || is_last[needed.0]);
         }
-        after.into_iter().map(|after| !after).collect()
+        is_after.into_iter().map(|after| !after).collect()
     }
 }
 
-fn edges(pipeline: &Pipeline) -> Vec<(u32, u32)> {
-    let mut edges = Vec::new();
-    for (consumer, instance) in pipeline.instances.iter().enumerate() {
-        for source in instance.inputs.iter().flat_map(|input| &input.sources) {
-            if let Source::Output { producer, .. } = source {
-                edges.push((producer.0 as u32, consumer as u32));
-            }
-        }
-    }
-    edges.sort_unstable();
-    edges.dedup();
-    edges
-}
-
-/// Kahn's algorithm with the smallest index first. Short of members when there is a cycle.
-fn topological(graph: &DiGraph<(), (), u32>) -> Vec<InstanceIndex> {
+/// Returns the order by Kahn's algorithm, smallest index first; incomplete if there is a cycle. `petgraph::toposort`
+/// does not keep the order of the file among independent instances.
+fn topological_order(graph: &DiGraph<(), (), u32>) -> Vec<InstanceIndex> {
     let mut missing: Vec<usize> =
         graph.node_indices().map(|node| graph.neighbors_directed(node, Incoming).count()).collect();
     let mut ready: BinaryHeap<Reverse<usize>> =
@@ -164,30 +182,45 @@ fn topological(graph: &DiGraph<(), (), u32>) -> Vec<InstanceIndex> {
     order
 }
 
-/// One cycle of a graph that has at least one: a walk inside a strongly connected component,
-/// cut where it first meets itself.
-fn find_cycle(pipeline: &Pipeline, graph: &DiGraph<(), (), u32>) -> Cycle {
-    let looped = |nodes: &Vec<NodeIndex>| nodes.len() > 1 || graph.contains_edge(nodes[0], nodes[0]);
-    let mut component = tarjan_scc(graph).into_iter().find(looped).unwrap_or_default();
-    component.sort_unstable();
-    let mut walk: Vec<NodeIndex> = component.first().copied().into_iter().collect();
-    while let Some(next) = walk
-        .last()
-        .and_then(|&at| graph.neighbors_directed(at, Outgoing).filter(|node| component.contains(node)).min())
-    {
-        if let Some(start) = walk.iter().position(|&node| node == next) {
-            walk.drain(..start);
-            break;
+/// Returns one cycle per strongly connected component, ordered by their first members. Uses Kosaraju's algorithm
+/// because petgraph's Tarjan is recursive, and a chain may be as long as the pipeline.
+fn cycles(graph: &DiGraph<(), (), u32>) -> Vec<DependencyCycle> {
+    let mut component_of = vec![usize::MAX; graph.node_count()];
+    let components = kosaraju_scc(graph);
+    for (number, component) in components.iter().enumerate() {
+        for node in component {
+            component_of[node.index()] = number;
         }
-        walk.push(next);
     }
-    Cycle { members: walk.iter().map(|node| pipeline.instances[node.index()].id.to_string()).collect() }
+    let mut cycles = Vec::new();
+    for component in components {
+        let Some(&first) = component.iter().min() else { continue };
+        if component.len() == 1 && !graph.contains_edge(first, first) {
+            continue;
+        }
+        // Every member needs another member, so a walk along dependencies must meet itself.
+        let mut visited = std::collections::HashMap::new();
+        let mut walk = Vec::new();
+        let mut at = first;
+        while !visited.contains_key(&at) {
+            visited.insert(at, walk.len());
+            walk.push(at.index());
+            let same_component = |node: &NodeIndex| component_of[node.index()] == component_of[first.index()];
+            at = graph.neighbors_directed(at, Incoming).filter(same_component).min().unwrap_or(first);
+        }
+        let mut cycle = walk.split_off(visited[&at]);
+        let smallest = cycle.iter().enumerate().min_by_key(|(_, index)| **index).map_or(0, |(at, _)| at);
+        cycle.rotate_left(smallest);
+        cycles.push(cycle);
+    }
+    cycles.sort();
+    cycles
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::sample::{pipeline, stage};
+    use crate::plan::sample::{pipeline, plan, stage};
 
     fn indices(flags: &[bool]) -> Vec<usize> {
         (0..flags.len()).filter(|&i| flags[i]).collect()
@@ -202,39 +235,38 @@ mod tests {
             stage("train", &[0, 1]),
             stage("eval", &[3, 0]),
         ];
-        Plan::new(pipeline(stages)).unwrap()
+        plan(pipeline(stages))
     }
 
     #[test]
-    fn the_order_puts_every_stage_after_what_it_needs_and_is_otherwise_the_files() {
-        let plan = Plan::new(pipeline(vec![
+    fn the_order_puts_dependencies_first_and_otherwise_follows_the_file() {
+        let plan = plan(pipeline(vec![
             stage("table", &[1, 2]),
             stage("b", &[3]),
             stage("a", &[3]),
             stage("data", &[]),
-        ]))
-        .unwrap();
+        ]));
         let order: Vec<usize> = plan.topological().iter().map(|i| i.0).collect();
         assert_eq!(order, [3, 1, 2, 0]);
     }
 
     #[test]
-    fn targets_bring_what_they_need_and_nothing_else() {
+    fn targets_select_their_dependencies_and_nothing_else() {
         let plan = diamond();
-        assert_eq!(indices(&plan.only(&[InstanceIndex(3)])), [0, 1, 3]);
-        assert_eq!(indices(&plan.only(&[InstanceIndex(2), InstanceIndex(1)])), [0, 1, 2]);
+        assert_eq!(indices(&plan.with_dependencies(&[InstanceIndex(3)])), [0, 1, 3]);
+        assert_eq!(indices(&plan.with_dependencies(&[InstanceIndex(2), InstanceIndex(1)])), [0, 1, 2]);
     }
 
     #[test]
-    fn until_leaves_out_only_what_comes_after() {
+    fn until_excludes_only_dependents() {
         let plan = diamond();
-        assert_eq!(indices(&plan.until(&[InstanceIndex(1)])), [0, 1, 2]);
-        assert_eq!(indices(&plan.until(&[InstanceIndex(3)])), [0, 1, 2, 3]);
-        assert_eq!(indices(&plan.until(&[])), [0, 1, 2, 3, 4]);
+        assert_eq!(indices(&plan.excluding_dependents(&[InstanceIndex(1)])), [0, 1, 2]);
+        assert_eq!(indices(&plan.excluding_dependents(&[InstanceIndex(3)])), [0, 1, 2, 3]);
+        assert_eq!(indices(&plan.excluding_dependents(&[])), [0, 1, 2, 3, 4]);
     }
 
     #[test]
-    fn neighbours_are_direct_and_named_once() {
+    fn neighbours_are_direct_and_listed_once() {
         let plan = diamond();
         let mut dependents: Vec<usize> = plan.dependents(InstanceIndex(0)).map(|i| i.0).collect();
         dependents.sort_unstable();
@@ -243,20 +275,19 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_named_member_by_member() {
-        let error = Plan::new(pipeline(vec![
-            stage("data", &[]),
-            stage("a", &[0, 3]),
-            stage("b", &[1]),
-            stage("c", &[2]),
-            stage("after", &[3]),
-        ]))
-        .unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "these stages need one another, so none can run first: `a` -> `b` -> `c` -> `a`"
-        );
-        let alone = Plan::new(pipeline(vec![stage("self", &[0])])).unwrap_err();
-        assert_eq!(alone.members, ["self"]);
+    fn one_cycle_is_reported_per_component_in_the_direction_of_the_dependencies() {
+        let cycles = |dependencies: &[Vec<usize>]| DependencyGraph::new(dependencies).unwrap_err();
+        assert_eq!(cycles(&[vec![1], vec![2], vec![0]]), [[0, 1, 2]]);
+        assert_eq!(cycles(&[vec![0]]), [[0]]);
+        assert_eq!(cycles(&[vec![], vec![0, 3], vec![1], vec![2], vec![3]]), [[1, 3, 2]]);
+        assert_eq!(cycles(&[vec![1], vec![0], vec![3], vec![2, 0]]), [[0, 1], [2, 3]]);
+        assert!(DependencyGraph::new(&[vec![1, 2], vec![2], vec![]]).is_ok());
+    }
+
+    #[test]
+    fn a_long_chain_does_not_overflow_the_stack() {
+        let mut dependencies: Vec<_> = (1..200_000).map(|next| vec![next]).collect();
+        dependencies.push(vec![199_998]);
+        assert_eq!(DependencyGraph::new(&dependencies).unwrap_err(), [[199_998, 199_999]]);
     }
 }

@@ -1,4 +1,4 @@
-//! Gathers the ingredients of an instance's key; [`pipe_core::key`] says which there are and why.
+//! Collects the parts of an instance's key; [`pipe_core::key`] explains which there are and why.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use crate::spec::pipeline::{Instance, Source};
 use pipe_core::digest::BlobId;
 use pipe_core::job::Axes;
 
-/// The content of one input artifact, under the name by which the stage asks for it.
+/// The content of one input artifact and the slot that it enters.
 #[derive(Debug, Clone, Copy)]
 pub struct InputContent<'a> {
     pub slot: &'a str,
-    /// For a member of a fan-in: what tells it from its siblings.
+    /// For a member of a fan-in: the axes that distinguish it from the others.
     pub member: Option<&'a Axes>,
     pub blob: BlobId,
 }
 
-/// The instance's inputs with the content that was found for each of their sources, in its order.
+/// Returns the inputs of an instance with the contents of their sources, which `found` lists in the same order.
 pub fn contents<'a>(instance: &'a Instance, found: &[Vec<BlobId>]) -> Vec<InputContent<'a>> {
     let mut contents = Vec::with_capacity(found.len());
     for (input, found) in instance.inputs.iter().zip(found) {
@@ -33,8 +33,8 @@ pub fn contents<'a>(instance: &'a Instance, found: &[Vec<BlobId>]) -> Vec<InputC
     contents
 }
 
-/// All that can change what the instance gives, once the content of its inputs is known. The
-/// members of a fan-in are handed over in the order in which the stage will see them.
+/// Returns everything that can change the result of the instance. The members of a fan-in must be in the order in which
+/// the stage will see them.
 pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
     let mut parts = BTreeMap::new();
     parts.insert("kind".to_owned(), instance.kind.to_owned());
@@ -53,7 +53,7 @@ pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
         let member = member_name(axes);
         let order = parts.entry(format!("inputs.{}.order", input.slot)).or_default();
         order.push_str(&member);
-        // The same artifact named twice is two members.
+        // An artifact that is referenced twice is two members.
         let mut name = format!("inputs.{}{member}", input.slot);
         while parts.contains_key(&name) {
             name.push_str("[again]");
@@ -68,7 +68,7 @@ fn member_name(axes: &Axes) -> String {
     format!("[{}]", pairs.join(","))
 }
 
-/// Objects become dotted names; everything else is one canonical text.
+/// Adds the parts of a parameter: objects become dotted names, everything else one canonical text.
 fn flatten(name: String, value: &Value, parts: &mut BTreeMap<String, String>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -86,7 +86,7 @@ fn flatten(name: String, value: &Value, parts: &mut BTreeMap<String, String>) {
     }
 }
 
-/// JSON without spaces and with sorted keys, however the value was put together.
+/// Appends the value as JSON without spaces and with sorted keys.
 fn canonical(value: &Value, text: &mut String) {
     match value {
         Value::Object(fields) => {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn ingredients_are_named_as_people_read_them() {
+    fn key_parts_have_readable_names() {
         let axes = vec![("variant".to_owned(), "adaptive".to_owned()), ("seed".to_owned(), "1".to_owned())];
         let inputs = [
             InputContent { slot: "data", member: None, blob: blob(b"data") },
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(parts.get("env.OMP_WAIT_POLICY"), Some("unset"));
     }
 
-    /// Whoever changes these forgets everyone's cache; do it on purpose, with a new `FORMAT`.
+    /// A change of these digests invalidates every cache; do it only on purpose, with a new `FORMAT`.
     #[test]
     fn digests_are_pinned() {
         assert_eq!(
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_reach_the_result_does_not_reach_the_key() {
+    fn what_cannot_change_the_result_is_not_in_the_key() {
         let key = key_of(&train());
         let mut twin = train();
         twin.id = InstanceId { stage: "renamed".into(), axes: vec![("seed".into(), "7".into())] };
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ingredient_reaches_the_key() {
+    fn every_part_changes_the_key() {
         type Edit = fn(&mut Instance);
         let edits: [(&str, Edit); 10] = [
             ("kind", |i| i.kind = "evaluate"),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inputs_reach_the_key_by_slot_content_member_and_order() {
+    fn inputs_change_the_key_by_slot_content_member_and_order() {
         let (one, two) =
             (vec![("seed".to_owned(), "1".to_owned())], vec![("seed".to_owned(), "2".to_owned())]);
         let single = |slot, content: &[u8]| {

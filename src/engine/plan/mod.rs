@@ -1,4 +1,4 @@
-//! The sealed graph of instances, the ingredients of their keys, and why something has to run. Pure.
+//! The acyclic graph of instances, the parts of their keys, and the reasons why instances have to run. Reads no files.
 
 pub mod graph;
 pub mod key;
@@ -6,5 +6,5 @@ pub mod key;
 pub(crate) mod sample;
 pub mod why;
 
-pub use graph::{Cycle, Plan};
+pub use graph::Plan;
 pub use why::{Change, Why};

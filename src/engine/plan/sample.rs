@@ -1,12 +1,23 @@
-//! Small pipelines for the tests of `plan` and `runner`.
+//! Small pipelines for the tests of `plan`, `runner` and `lock`.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 
+use super::graph::{DependencyGraph, Plan, producers};
 use crate::spec::pipeline::{Input, Instance, InstanceId, InstanceIndex, Pipeline, Resources, Source};
 use pipe_core::kind::{FILE, OutputDecl, Program};
 
+/// Returns the plan of a pipeline that must have no cycle.
+pub(crate) fn plan(pipeline: Pipeline) -> Plan {
+    let instances = pipeline.instances.iter();
+    let dependencies: Vec<Vec<usize>> =
+        instances.map(|instance| producers(&instance.inputs).collect()).collect();
+    let graph = DependencyGraph::new(&dependencies).unwrap();
+    Plan::new(pipeline, graph)
+}
+
+/// Returns a pipeline without placements.
 pub(crate) fn pipeline(instances: Vec<Instance>) -> Pipeline {
     let file = PathBuf::from("sample.yaml");
     Pipeline {
@@ -15,11 +26,11 @@ pub(crate) fn pipeline(instances: Vec<Instance>) -> Pipeline {
         file,
         instances,
         placements: Vec::new(),
-        own_files: Vec::new(),
+        user_files: Vec::new(),
     }
 }
 
-/// A stage with one output, `out`, that takes `in<N>` from the `N`th stage of the pipeline.
+/// Returns a stage with one output, `out`, and one input `in<N>` from each `N`th stage in `needs`.
 pub(crate) fn stage(name: &str, needs: &[usize]) -> Instance {
     let input = |&producer: &usize| Input {
         slot: format!("in{producer}"),

@@ -1,4 +1,4 @@
-//! Why a stage has to run, as data with old and new values, and as sentences.
+//! The reason why an instance has to run, as data with old and new values, and as text.
 
 use std::fmt;
 
@@ -6,26 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use pipe_core::key::KeyParts;
 
+/// The reason why an instance has to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Why {
-    /// No earlier run of this pipeline knows an instance of this name.
+    /// No earlier run of this pipeline had an instance of this name.
     NeverRun,
-    /// It was tried, with these ingredients or before it ever succeeded, and failed in this run.
+    /// It failed in this run, with the same key or before it ever succeeded.
     Failed { run: String },
-    /// Ingredients of the key differ from those of the last run; never empty.
+    /// Parts of the key differ from those of the last run; never empty.
     Changed { changes: Vec<Change> },
-    /// The ingredients are those of the last run, but the cache no longer has the result.
+    /// The key is that of the last run, but the cache no longer has the result.
     Missing,
-    /// The result was there and cannot be trusted.
+    /// The cache has the result, but it is damaged.
     Damaged { problem: String },
-    /// The user asked for it.
+    /// Requested with `--force`.
     Forced,
-    /// It ran before, but the record of what went in is gone.
+    /// It ran before, but the record of its key parts is gone.
     NoRecord,
 }
 
-/// One ingredient that differs. `None`: it was not there, or no longer is.
+/// One part of the key that differs. `None`: the part did not exist then, or does not exist now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     pub name: String,
@@ -34,14 +35,14 @@ pub struct Change {
 }
 
 impl Why {
-    /// The reason for a miss, given the ingredients of the last run and of this one.
+    /// Returns the reason for a cache miss, given the key parts of the last run and of this one.
     pub fn between(old: &KeyParts, new: &KeyParts) -> Self {
         let changes = changes(old, new);
         if changes.is_empty() { Self::Missing } else { Self::Changed { changes } }
     }
 }
 
-/// Both sides are sorted by name, so one pass over the two is enough.
+/// Returns the differences, sorted by name.
 fn changes(old: &KeyParts, new: &KeyParts) -> Vec<Change> {
     let mut changes = Vec::new();
     for (name, value) in old.iter() {
@@ -55,7 +56,7 @@ fn changes(old: &KeyParts, new: &KeyParts) -> Vec<Change> {
             changes.push(change(name, None, Some(value)));
         }
     }
-    // A new order is news only where the members are the same.
+    // A new order is only reported if the members are the same.
     let members: Vec<String> = changes.iter().filter_map(Change::fan_in).map(str::to_owned).collect();
     changes.retain(|change| change.ordered().is_none_or(|slot| !members.iter().any(|member| member == slot)));
     changes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -67,19 +68,19 @@ fn change(name: &str, old: Option<&str>, new: Option<&str>) -> Change {
 }
 
 impl Change {
-    /// `inputs.from` for a change of a fan-in's member.
+    /// Returns `inputs.from` for a change of a member of that fan-in.
     fn fan_in(&self) -> Option<&str> {
         let (slot, _) = self.name.split_once('[')?;
         slot.starts_with("inputs.").then_some(slot)
     }
 
-    /// `inputs.from` for a change of a fan-in's order.
+    /// Returns `inputs.from` for a change of the order of that fan-in.
     fn ordered(&self) -> Option<&str> {
         self.name.strip_suffix(".order").filter(|slot| slot.starts_with("inputs."))
     }
 }
 
-/// Longer values are cut: the sentence is for people, the whole value is in the data.
+/// Longer values are cut in texts; the data has the whole value.
 const LONGEST_VALUE: usize = 60;
 
 fn shown(value: &str) -> String {
@@ -131,10 +132,12 @@ impl fmt::Display for Why {
                 Ok(())
             }
             Self::Missing => f.write_str("nothing changed, but its result is no longer in the cache"),
-            // What is wrong with it is a warning of its own.
+            // A separate warning describes the damage.
             Self::Damaged { .. } => f.write_str("its result in the cache is damaged"),
             Self::Forced => f.write_str("forced"),
-            Self::NoRecord => f.write_str("it ran before, but the record of what went in is gone"),
+            Self::NoRecord => {
+                f.write_str("it ran before, but the record of its inputs and parameters is gone")
+            }
         }
     }
 }
@@ -153,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_told_with_both_values() {
+    fn a_changed_parameter_is_shown_with_both_values() {
         assert_eq!(
             why(&[("params.lr", "0.0001"), ("kind", "train")], &[("params.lr", "0.0003"), ("kind", "train")]),
             "params.lr 0.0001 -> 0.0003"
@@ -161,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn an_input_is_told_by_the_start_of_its_digests() {
+    fn a_changed_input_is_shown_by_the_start_of_its_digests() {
         let (old, new) = (Digest::of(b"a").to_hex(), Digest::of(b"b").to_hex());
         let expected = format!("inputs.data changed ({}… -> {}…)", &old[..4], &new[..4]);
         assert_eq!(why(&[("inputs.data", &old)], &[("inputs.data", &new)]), expected);
     }
 
     #[test]
-    fn what_came_and_what_went_are_both_told() {
+    fn added_and_removed_parts_are_both_shown() {
         assert_eq!(
             why(&[("env.HOME", "\"/a\"")], &[("params.depth", "3")]),
             "env.HOME is gone (was \"/a\"), params.depth is new: 3"
@@ -180,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_member_of_a_fan_in_hides_that_the_order_changed_too() {
+    fn a_new_order_is_not_shown_if_the_members_changed() {
         let old = [("inputs.from.order", "[seed=0]"), ("inputs.from[seed=0]", "aa")];
         let new = [
             ("inputs.from.order", "[seed=0][seed=1]"),
@@ -193,12 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn equal_ingredients_mean_that_the_result_is_gone() {
+    fn equal_key_parts_mean_that_the_result_is_gone() {
         assert_eq!(Why::between(&parts(&[("kind", "x")]), &parts(&[("kind", "x")])), Why::Missing);
     }
 
     #[test]
-    fn a_long_value_is_cut_in_the_sentence_but_not_in_the_data() {
+    fn a_long_value_is_cut_in_the_text_but_not_in_the_data() {
         let long = "x".repeat(500);
         let why = Why::between(&parts(&[("params.run", "a")]), &parts(&[("params.run", &long)]));
         assert!(why.to_string().chars().count() < 100);

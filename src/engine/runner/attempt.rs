@@ -190,7 +190,7 @@ impl Attempt<'_> {
             for (source, content) in input.sources.iter().zip(contents) {
                 let (axes, artifact) = match source {
                     Source::Output { axes, artifact, .. } => (axes.clone(), *artifact),
-                    Source::Path(_) | Source::DataFile { .. } => (Vec::new(), FILE),
+                    Source::File(_) => (Vec::new(), FILE),
                 };
                 let path = self.locate(content, views)?;
                 artifacts.push(JobInput { axes, artifact: artifact.to_owned(), path, blob: content.blob() });

@@ -7,6 +7,7 @@ use super::event::{Event, Summary};
 use super::local::{LocalProcess, Programs};
 use super::{Options, Outlook, Stop, run, survey};
 use crate::plan::Plan;
+use crate::spec::pipeline::UnlocatedFile;
 use crate::spec::{self, Request};
 use crate::store::Store;
 use crate::store::manifest::Manifest;
@@ -38,9 +39,12 @@ impl Project {
         fs::write(&file, format!("name: test\nstages:\n{stages}")).unwrap();
         let environment = |name: &str| (name == "GREETING").then(|| "hello".to_owned());
         let request = Request { file, overrides: Vec::new(), environment: &environment };
-        let pipeline =
-            spec::load(&request, registry::kinds()).unwrap_or_else(|e| panic!("{}", e.render(false)));
-        Plan::new(pipeline).unwrap()
+        let plan = spec::load(&request, registry::kinds()).unwrap_or_else(|e| panic!("{}", e.render(false)));
+        let located = plan.locate_files(|_, file| match file {
+            UnlocatedFile::User(path) => Ok(path),
+            UnlocatedFile::DataSet { dataset, .. } => Err(dataset),
+        });
+        located.unwrap()
     }
 
     fn run(&self, stages: &str) -> (Summary, Vec<Event>) {

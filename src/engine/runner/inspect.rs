@@ -106,10 +106,7 @@ impl<'a> Inspector<'a> {
                     )
                 })
             }
-            Source::DataFile { dataset, file } => {
-                Err(format!("`{file}` of the data set `{dataset}` is not here yet; `pipe run` fetches it"))
-            }
-            Source::Path(path) => {
+            Source::File(path) => {
                 let digest = || self.store.digest_source(&self.project.join(path));
                 let known =
                     self.sources.entry(path).or_insert_with(|| digest().map_err(|error| error.to_string()));

@@ -89,13 +89,13 @@ impl Default for Options {
 
 impl Options {
     /// Which instances take part, closed under what they need.
-    pub fn selection(&self, plan: &Plan) -> Vec<bool> {
+    pub fn selection<F>(&self, plan: &Plan<F>) -> Vec<bool> {
         let mut selected = match &self.targets {
-            Some(targets) => plan.only(targets),
+            Some(targets) => plan.with_dependencies(targets),
             None => vec![true; plan.len()],
         };
         if !self.until.is_empty() {
-            let until = plan.until(&self.until);
+            let until = plan.excluding_dependents(&self.until);
             selected.iter_mut().zip(until).for_each(|(selected, until)| *selected &= until);
         }
         selected

@@ -11,7 +11,7 @@ use super::double::{Double, write_text};
 use super::event::{Event, PlaceOutcome, Summary};
 use super::executor::{Broken, Executor};
 use super::{Options, Outlook, RunError, Stop, Urgency, run, survey};
-use crate::plan::sample::{pipeline, stage};
+use crate::plan::sample::{self, pipeline, stage};
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{Input, Instance, InstanceIndex, Pipeline, Placement, Resources, Source};
 use crate::store::{Claim, Draft, Store};
@@ -46,7 +46,7 @@ impl Lab {
     }
 
     fn plan(&self) -> Plan {
-        Plan::new(self.pipeline.clone()).unwrap()
+        sample::plan(self.pipeline.clone())
     }
 
     fn run(&self) -> Run {
@@ -134,7 +134,7 @@ fn three() -> Vec<Instance> {
 }
 
 fn needs_file(name: &str, file: &str) -> Instance {
-    let sources = vec![Source::Path(file.into())];
+    let sources = vec![Source::File(file.into())];
     let mut instance = stage(name, &[]);
     instance.inputs.push(Input { slot: "file".into(), many: false, sources });
     instance

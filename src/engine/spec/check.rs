@@ -1,53 +1,59 @@
 //! Reads the parameters of one instance through its kind.
 
-use serde_yaml::{Mapping, Value};
+use serde_json::{Map, Value};
 
 use super::compare::Compare;
-use super::file::{ResourceRequest, StageSettings};
+use super::deserialize::{ValueContext, at_mut, path_that_expects_text, read, report_all};
 use super::interpolate::{Budget, interpolate};
-use super::node::{Data, Node, Step};
 use super::pipeline::Resources;
-use super::problem::Problems;
+use super::pipeline_file::{ResourceRequest, StageSettings};
 use super::scope::{InstanceScope, Scope};
-use super::stages::{Content, InstanceDraft, settings_subject};
-use super::typed::{Subject, at_mut, read, report_all, wants_text};
+use super::source_text::Span;
+use super::spec_issue::SpecIssues;
+use super::stages::{InstanceDraft, StageContent, settings_context};
+use super::yaml_node::{PathStep, YamlData, YamlNode};
 use pipe_core::kind::{CheckedBody, Kind};
-use pipe_core::scalar::canonical_text;
+use pipe_core::scalar::{Scalar, canonical_text};
 
-/// What the parameters of an instance say.
-pub(super) struct Checked {
-    pub body: serde_json::Value,
+/// The typed parameters and settings of an instance.
+pub(super) struct CheckedInstance {
+    /// The parameters after interpolation, as the worker will read them.
+    pub body: Value,
     pub content: CheckedBody,
     pub resources: Resources,
     pub retries: u32,
     pub compare: Compare,
 }
 
+/// Checks instances against their kinds.
 pub(super) struct Checker<'a> {
     pub scope: &'a Scope<'a>,
     pub budget: &'a Budget,
 }
 
 impl Checker<'_> {
-    /// `None` after problems. `texts` are the parameters of this stage that were found to take
-    /// interpolated numbers as text; it is shared by the instances of a stage.
+    /// Reads the parameters and settings of an instance. `None` after issues were reported.
+    ///
+    /// `text_parameters` are the parameters of this stage that turned out to take interpolated numbers as text; the
+    /// instances of a stage share it.
     pub(super) fn check(
         &self,
-        content: &Content,
+        content: &StageContent,
         draft: &InstanceDraft,
-        texts: &mut Vec<Vec<Step>>,
-        problems: &mut Problems,
-    ) -> Option<Checked> {
-        let settings = self.settings(content, draft, problems);
-        let checked = self.body(content, draft, texts, problems);
+        text_parameters: &mut Vec<Vec<PathStep>>,
+        issues: &mut SpecIssues,
+    ) -> Option<CheckedInstance> {
+        let settings = self.settings(content, draft, issues);
+        let checked = self.body(content, draft, text_parameters, issues);
         let (settings, (body, checked)) = (settings?, checked?);
         let resources = settings.resources.as_ref().map(ResourceRequest::resources).unwrap_or_default();
         let compare = settings.compare.unwrap_or_default();
         for issue in compare.issues(&checked.outputs) {
-            let subject = settings_subject(&content.varying, content.kind_span);
-            problems.push(subject.issue(issue));
+            let context = settings_context(&content.varying, content.kind_span);
+            issues.push(context.issue_at(issue));
         }
-        Some(Checked { body, content: checked, resources, retries: settings.retries.unwrap_or(0), compare })
+        let retries = settings.retries.unwrap_or(0);
+        Some(CheckedInstance { body, content: checked, resources, retries, compare })
     }
 
     pub(super) fn instance_scope<'s>(&'s self, draft: &'s InstanceDraft) -> InstanceScope<'s> {
@@ -55,43 +61,42 @@ impl Checker<'_> {
             pipeline: self.scope,
             id: &draft.id,
             values: &draft.values,
-            each: draft.each.as_ref(),
+            each: draft.each.as_deref(),
         }
     }
 
     fn settings(
         &self,
-        content: &Content,
+        content: &StageContent,
         draft: &InstanceDraft,
-        problems: &mut Problems,
+        issues: &mut SpecIssues,
     ) -> Option<StageSettings> {
         let node = &content.varying;
         if node.entries().is_empty() {
             return Some(StageSettings::default());
         }
-        let value = interpolate(node, &mut self.instance_scope(draft), self.budget, problems)?;
-        read(value, &settings_subject(node, content.kind_span), problems)
+        let value = interpolate(node, &mut self.instance_scope(draft), self.budget, issues)?;
+        read(value.to_json(), &settings_context(node, content.kind_span), issues)
     }
 
     fn body(
         &self,
-        content: &Content,
+        content: &StageContent,
         draft: &InstanceDraft,
-        texts: &mut Vec<Vec<Step>>,
-        problems: &mut Problems,
-    ) -> Option<(serde_json::Value, CheckedBody)> {
+        text_parameters: &mut Vec<Vec<PathStep>>,
+        issues: &mut SpecIssues,
+    ) -> Option<(Value, CheckedBody)> {
         let node = content.body;
-        let value = if node.is_null() {
-            Value::Mapping(Mapping::new())
+        let mut body = if node.is_null() {
+            Value::Object(Map::new())
         } else {
-            interpolate(node, &mut self.instance_scope(draft), self.budget, problems)?
+            interpolate(node, &mut self.instance_scope(draft), self.budget, issues)?.to_json()
         };
         let kind = content.kind;
-        let mut value = value;
-        for path in texts.iter() {
-            become_text(&mut value, path);
+        for path in text_parameters.iter() {
+            convert_to_text(&mut body, path);
         }
-        let subject = || Subject {
+        let context = || ValueContext {
             name: format!("`{}`", kind.name()),
             key: "parameter",
             span: content.kind_span,
@@ -99,23 +104,20 @@ impl Checker<'_> {
             note: (!draft.id.axes.is_empty()).then(|| format!("in the instance `{}`", draft.id)),
         };
         loop {
-            let body = to_json(&value);
-            let error = match kind.check(value) {
+            let error = match kind.check(body.clone()) {
                 Ok(checked) => {
                     for issue in &checked.issues {
-                        problems.push(subject().issue(issue.clone()));
+                        issues.push(context().issue_at(issue.clone()));
                     }
                     return checked.issues.is_empty().then_some((body, checked));
                 }
                 Err(error) => error,
             };
-            // `check` has used the value up; only after a mistake is it needed again.
-            value = serde_yaml::to_value(&body).unwrap_or(Value::Null);
-            match wants_text(&error, &value).filter(|path| node.is_interpolated(path)) {
-                Some(path) if become_text(&mut value, &path) => texts.push(path),
+            match path_that_expects_text(&error, &body).filter(|path| node.is_interpolated(path)) {
+                Some(path) if convert_to_text(&mut body, &path) => text_parameters.push(path),
                 _ => {
-                    let again = |value: Value| kind.check(value).map(drop);
-                    report_all(value, error, &subject(), &again, &required(kind), problems);
+                    let check = |value: Value| kind.check(value).map(drop);
+                    report_all(body, error, &context(), &check, &required_parameters(kind), issues);
                     return None;
                 }
             }
@@ -123,22 +125,21 @@ impl Checker<'_> {
     }
 }
 
-/// Turns a number, true or false into its text; says whether there was one. An interpolated value
-/// keeps its type, but a parameter that takes text, such as an argument of a command, takes
-/// `${matrix.seed}` as text.
-fn become_text(value: &mut Value, path: &[Step]) -> bool {
-    let Some(place) = at_mut(value, path) else { return false };
-    match canonical_text(place) {
-        Some(text) if !place.is_string() => {
-            *place = Value::String(text);
+/// Replaces a number, true or false by its text; returns whether there was one. An interpolated value keeps its type,
+/// but a parameter that takes text, such as an argument of a command, accepts `${matrix.seed}` as text.
+fn convert_to_text(value: &mut Value, path: &[PathStep]) -> bool {
+    let Some(target) = at_mut(value, path) else { return false };
+    match canonical_text(target) {
+        Some(text) if !target.is_string() => {
+            *target = Value::String(text);
             true
         }
         _ => false,
     }
 }
 
-/// The parameters that a kind cannot do without, as its schema says.
-fn required(kind: &dyn Kind) -> Vec<String> {
+/// Returns the required parameters of a kind according to its schema.
+fn required_parameters(kind: &dyn Kind) -> Vec<String> {
     let mut generator = super::schema::generator();
     let schema = kind.schema(&mut generator);
     let resolved = match schema.get("$ref").and_then(|reference| reference.as_str()) {
@@ -152,54 +153,35 @@ fn required(kind: &dyn Kind) -> Vec<String> {
     names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// Numbers are finite and keys are texts, so nothing is lost.
-fn to_json(value: &Value) -> serde_json::Value {
-    use serde_json::Value as Json;
-    match value {
-        Value::Null | Value::Tagged(_) => Json::Null,
-        Value::Bool(value) => Json::Bool(*value),
-        Value::String(text) => Json::String(text.clone()),
-        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
-            (Some(number), _, _) => Json::from(number),
-            (_, Some(number), _) => Json::from(number),
-            (_, _, number) => Json::from(number),
-        },
-        Value::Sequence(items) => Json::Array(items.iter().map(to_json).collect()),
-        Value::Mapping(mapping) => {
-            let pairs =
-                mapping.iter().filter_map(|(key, value)| Some((key.as_str()?.to_owned(), to_json(value))));
-            Json::Object(pairs.collect())
-        }
-    }
-}
-
-/// The place of a text among the parameters as they are written, to point at it.
+/// Returns the place where a parameter is given a text; if the parameter does not contain it, the place of the first
+/// other one that does.
 pub(super) fn place_of(
     text: &str,
     parameter: &str,
-    node: &Node,
+    node: &YamlNode,
     scope: &mut InstanceScope,
-) -> Option<super::source::Span> {
-    let named = node.get(parameter).and_then(|node| search(text, node, scope));
-    named.or_else(|| search(text, node, scope))
+) -> Option<Span> {
+    let in_parameter = node.get(parameter).and_then(|node| search(text, node, scope));
+    in_parameter.or_else(|| search(text, node, scope))
 }
 
-pub(super) fn search(text: &str, node: &Node, scope: &mut InstanceScope) -> Option<super::source::Span> {
+/// Returns the place of the first scalar that contains a text after interpolation.
+pub(super) fn search(text: &str, node: &YamlNode, scope: &mut InstanceScope) -> Option<Span> {
     match &node.data {
-        Data::Map(entries) => entries.iter().find_map(|entry| search(text, &entry.value, scope)),
-        Data::List(items) => items.iter().find_map(|item| search(text, item, scope)),
-        Data::Scalar(_) => {
-            let value = interpolate(node, scope, &Budget::default(), &mut Problems::default())?;
+        YamlData::Map(entries) => entries.iter().find_map(|entry| search(text, &entry.value, scope)),
+        YamlData::List(items) => items.iter().find_map(|item| search(text, item, scope)),
+        YamlData::Scalar(_) => {
+            let value = interpolate(node, scope, &Budget::default(), &mut SpecIssues::default())?;
             contains(&value, text).then_some(node.span)
         }
     }
 }
 
-fn contains(value: &Value, text: &str) -> bool {
-    match value {
-        Value::String(found) => found == text,
-        Value::Sequence(items) => items.iter().any(|item| contains(item, text)),
-        Value::Mapping(mapping) => mapping.values().any(|value| contains(value, text)),
-        scalar => canonical_text(scalar).is_some_and(|found| found == text),
+fn contains(value: &YamlNode, text: &str) -> bool {
+    match &value.data {
+        YamlData::Scalar(Scalar::Text(found)) => found == text,
+        YamlData::Scalar(scalar) => scalar.canonical_text().is_some_and(|found| found == text),
+        YamlData::List(items) => items.iter().any(|item| contains(item, text)),
+        YamlData::Map(entries) => entries.iter().any(|entry| contains(&entry.value, text)),
     }
 }

@@ -1,46 +1,47 @@
 //! `compare`: how equal a second computation of a stage has to be for its result to count as the same.
-//! Not part of a key: it says what is promised about a result, not what the result is.
+//! Not part of the key: it describes how a result is judged, not what the result is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use pipe_core::issue::Issue;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error};
+use serde_untagged::UntaggedEnumVisitor;
 
 use pipe_core::kind::OutputDecl;
 
-/// Without exceptions every output is compared byte by byte.
+/// The comparison policy of a stage. Without exceptions every output is compared byte by byte.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Compare {
     /// Outputs that are not compared.
     pub ignore: BTreeSet<String>,
-    /// Where some are named, outputs may differ as long as these figures of the stage agree so far.
+    /// If any are named, outputs may differ as long as these metrics of the stage agree within the tolerance.
     pub metrics: BTreeMap<String, Tolerance>,
-    /// Text outputs whose numbers may differ so far; the text around them may not.
+    /// Text outputs whose numbers may differ within the tolerance; the text around them may not.
     pub numbers: BTreeMap<String, Tolerance>,
 }
 
-/// How far two numbers may be apart. One that is left out is 0.
+/// How far two numbers may be apart. A bound that is left out is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tolerance {
-    /// By this much.
+    /// The largest allowed difference.
     #[serde(default)]
     pub abs: f64,
-    /// By this part of the larger one.
+    /// The largest allowed difference as a fraction of the larger number.
     #[serde(default)]
     pub rel: f64,
 }
 
 impl Tolerance {
+    /// Returns true if two numbers are equal within the tolerance. NaN equals NaN.
     pub fn allows(self, a: f64, b: f64) -> bool {
         let equal = a == b || (a.is_nan() && b.is_nan());
         equal || (a - b).abs() <= self.abs.max(self.rel * a.abs().max(b.abs()))
     }
 
-    fn is_sensible(self) -> bool {
+    fn is_valid(self) -> bool {
         [self.abs, self.rel].iter().all(|bound| bound.is_finite() && *bound >= 0.0)
     }
 }
@@ -60,8 +61,8 @@ impl Compare {
         let tolerances = self.metrics.iter().map(|entry| ("metrics", entry));
         for (list, (name, tolerance)) in tolerances.chain(self.numbers.iter().map(|entry| ("numbers", entry)))
         {
-            if !tolerance.is_sensible() {
-                let message = "a tolerance is a finite number that is not below 0";
+            if !tolerance.is_valid() {
+                let message = "a tolerance must be a finite number of at least 0";
                 issues.push(Issue::new(format!("compare.{list}.{name}"), message));
             }
         }
@@ -69,7 +70,7 @@ impl Compare {
     }
 }
 
-/// One line, the same for the same policy: `exact`, `ignore=log metrics.macro_f1=abs:0.001`.
+/// Prints one line, which is the same for equal policies: `exact`, `ignore=log metrics.macro_f1=abs:0.001`.
 impl fmt::Display for Compare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
@@ -98,40 +99,29 @@ struct Exceptions {
     /// Outputs that are not compared.
     #[serde(default)]
     ignore: BTreeSet<String>,
-    /// Figures of the stage that may differ so far; if any are named, bytes need not agree.
+    /// Metrics of the stage that may differ within the tolerance; if any are named, bytes need not agree.
     #[serde(default)]
     metrics: BTreeMap<String, Tolerance>,
-    /// Text outputs whose numbers may differ so far.
+    /// Text outputs whose numbers may differ within the tolerance.
     #[serde(default)]
     numbers: BTreeMap<String, Tolerance>,
 }
 
 impl<'de> Deserialize<'de> for Compare {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct CompareVisitor;
-        impl<'de> Visitor<'de> for CompareVisitor {
-            type Value = Compare;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("`exact`, or a map with `ignore`, `metrics` or `numbers`")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Compare, E> {
-                match text {
-                    "exact" => Ok(Compare::default()),
-                    other => Err(E::custom(format_args!(
-                        "`{other}` is no way to compare; write `exact`, or a map with `ignore`, `metrics` or `numbers`"
-                    ))),
-                }
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Compare, A::Error> {
-                let Exceptions { ignore, metrics, numbers } =
-                    Exceptions::deserialize(MapAccessDeserializer::new(map))?;
+        UntaggedEnumVisitor::new()
+            .expecting("`exact`, or a map with `ignore`, `metrics` or `numbers`")
+            .string(|text| match text {
+                "exact" => Ok(Compare::default()),
+                other => Err(Error::custom(format_args!(
+                    "`{other}` is not a way to compare; write `exact`, or a map with `ignore`, `metrics` or `numbers`"
+                ))),
+            })
+            .map(|map| {
+                let Exceptions { ignore, metrics, numbers } = map.deserialize()?;
                 Ok(Compare { ignore, metrics, numbers })
-            }
-        }
-        deserializer.deserialize_any(CompareVisitor)
+            })
+            .deserialize(deserializer)
     }
 }
 
@@ -155,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_one_line_that_does_not_depend_on_how_it_was_written() {
+    fn equal_policies_are_printed_as_the_same_line() {
         assert_eq!(compare("exact").to_string(), "exact");
         assert_eq!(compare("{}").to_string(), "exact");
         let policy =
@@ -164,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_words_and_keys_are_rejected() {
         for bad in ["about", "{ skip: [a] }", "{ metrics: { f1: { absolute: 1 } } }", "3"] {
             assert!(serde_yaml::from_str::<Compare>(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn an_output_that_is_not_there_and_a_negative_tolerance_are_issues() {
+    fn unknown_outputs_and_negative_tolerances_are_reported() {
         let output = OutputDecl { name: "table".into(), artifact: "file", file_name: "t".into() };
         let policy = compare("{ ignore: [tabel], metrics: { f1: { abs: -1 } } }");
         let fields: Vec<String> = policy.issues(&[output]).into_iter().map(|issue| issue.field).collect();
@@ -179,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tolerance_is_absolute_or_relative_whichever_allows_more() {
+    fn the_larger_of_the_absolute_and_the_relative_tolerance_counts() {
         let tolerance = Tolerance { abs: 0.1, rel: 0.01 };
         assert!(
             tolerance.allows(1.0, 1.05)

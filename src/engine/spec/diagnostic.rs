@@ -1,4 +1,7 @@
-//! Problems in a pipeline file, as data and as annotated source.
+//! Diagnostics of a pipeline file, as data and as annotated source.
+//!
+//! Rendered by hand rather than with `annotate-snippets` because one label per diagnostic is all that is needed, and
+//! control characters and long lines have to be handled either way.
 
 use std::fmt::{self, Write};
 use std::path::PathBuf;
@@ -8,25 +11,26 @@ use unicode_width::UnicodeWidthChar;
 
 use pipe_core::paint::Paint;
 
-use super::source::{Source, Sources, Span};
+use super::source_text::{SourceText, SourceTexts, Span};
 
+/// How bad a diagnostic is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     Error,
 }
 
-/// One problem: what, where, and what to do next.
+/// One issue of a pipeline file: what is wrong, where, and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     pub severity: Severity,
     pub message: String,
     pub file: PathBuf,
-    /// Counted from 1; 0 where the file as a whole is meant.
-    #[serde(serialize_with = "null_for_none")]
+    /// Counted from 1; 0 for the file as a whole.
+    #[serde(serialize_with = "null_for_zero")]
     pub line: usize,
     /// Counted from 1, in characters.
-    #[serde(serialize_with = "null_for_none")]
+    #[serde(serialize_with = "null_for_zero")]
     pub column: usize,
     pub notes: Vec<String>,
     pub hint: Option<String>,
@@ -34,34 +38,35 @@ pub struct Diagnostic {
     excerpt: Excerpt,
 }
 
-fn null_for_none<S: Serializer>(number: &usize, serializer: S) -> Result<S::Ok, S::Error> {
+fn null_for_zero<S: Serializer>(number: &usize, serializer: S) -> Result<S::Ok, S::Error> {
     Some(*number).filter(|number| *number > 0).serialize(serializer)
 }
 
-/// A place in a pipeline file, for a problem with what stands there that shows only later.
+/// A place in a pipeline file, for issues that are only found after loading.
 #[derive(Debug, Clone)]
-pub struct Place(Diagnostic);
+pub struct SpecLocation(Diagnostic);
 
-impl Place {
-    pub(super) fn new(sources: &Sources, span: Span) -> Self {
+impl SpecLocation {
+    pub(super) fn new(sources: &SourceTexts, span: Span) -> Self {
         Self(Diagnostic::new(sources.get(span.file), span, String::new()))
     }
 
-    pub fn problem(&self, message: impl Into<String>, hint: impl Into<String>) -> Diagnostic {
+    /// Creates a diagnostic at this place.
+    pub fn diagnostic(&self, message: impl Into<String>, hint: impl Into<String>) -> Diagnostic {
         Diagnostic { message: message.into(), hint: Some(hint.into()), ..self.0.clone() }
     }
 }
 
-/// The line of source, ready for a terminal, and the part of it to mark.
+/// A line of the source, ready for a terminal, and the part of it to mark.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Excerpt {
     text: String,
-    /// In columns of the terminal.
+    /// In terminal columns.
     indent: usize,
     width: usize,
 }
 
-/// Every problem that was found, in the order of the source. Never empty.
+/// Every issue of a pipeline, in the order of the source. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Diagnostics(Vec<Diagnostic>);
@@ -108,7 +113,7 @@ impl Excerpt {
 }
 
 impl Diagnostic {
-    pub(super) fn new(source: &Source, span: Span, message: String) -> Self {
+    pub(super) fn new(source: &SourceText, span: Span, message: String) -> Self {
         let mut excerpt = Excerpt::default();
         if span.start.line > 0 {
             let line = source.line(span.start.line);
@@ -134,7 +139,7 @@ impl Diagnostic {
         }
     }
 
-    /// With its line of source, the way compilers show it. Ends with a line break.
+    /// Renders the diagnostic with its line of source, as compilers do. Ends with a line break.
     pub fn render(&self, color: bool) -> String {
         let paint = Paint(color);
         let mut out = String::new();
@@ -166,16 +171,17 @@ impl Diagnostic {
 }
 
 impl Diagnostics {
-    /// `None` if there is no problem.
+    /// Returns `None` if the list is empty.
     pub fn new(list: Vec<Diagnostic>) -> Option<Self> {
         (!list.is_empty()).then_some(Self(list))
     }
 
+    /// Iterates over the diagnostics in the order of the source.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()
     }
 
-    /// All problems with their source, an empty line between them.
+    /// Renders all diagnostics with an empty line between them.
     pub fn render(&self, color: bool) -> String {
         let rendered: Vec<_> = self.0.iter().map(|diagnostic| diagnostic.render(color)).collect();
         rendered.join("\n")
@@ -199,18 +205,18 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// Text from a file must not be able to steer the terminal.
+/// Replaces control characters: text from a file must not control the terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::source::Position;
+    use super::super::source_text::Position;
     use super::*;
 
     fn shown(line: &str, from: usize, to: usize) -> String {
-        let mut sources = Sources::default();
+        let mut sources = SourceTexts::default();
         let file = sources.add("x.yaml", line.to_owned());
         let position = |column| Position { line: 1, column };
         let span = Span { file, start: position(from), end: position(to) };
@@ -218,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marker_stands_under_wide_characters_and_behind_tabs() {
+    fn the_marker_is_aligned_after_tabs_and_wide_characters() {
         insta::assert_snapshot!(shown("\tname: 日本 x", 11, 12), @r"
         error: wrong
          --> x.yaml:1:11
@@ -245,7 +251,7 @@ mod tests {
 
     #[test]
     fn colors_are_added_only_on_request() {
-        let mut sources = Sources::default();
+        let mut sources = SourceTexts::default();
         let file = sources.add("x.yaml", String::new());
         let diagnostic = Diagnostic::new(sources.get(file), Span::whole(file), "wrong".to_owned());
         assert!(diagnostic.render(true).contains("\x1b[1;31m"));

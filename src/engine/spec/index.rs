@@ -1,4 +1,4 @@
-//! Finds the instances that a reference means, without looking at all of them.
+//! An index of instances that finds those that a reference selects without a full search.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::pipeline::InstanceId;
 use pipe_core::reference::{Selector, StageRef, Term};
 use pipe_core::suggest::{did_you_mean, listed};
 
-/// Why a reference means nothing.
+/// Why a reference selects nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}{}", hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default())]
 pub struct SelectError {
@@ -14,22 +14,23 @@ pub struct SelectError {
     pub hint: Option<String>,
 }
 
+/// The stages of a pipeline with their instances, by name and axis value.
 #[derive(Debug, Default)]
-pub(super) struct Index<'a> {
-    stages: Vec<Stage<'a>>,
+pub(super) struct StageIndex<'a> {
+    stages: Vec<IndexedStage<'a>>,
     by_name: HashMap<&'a str, usize>,
 }
 
 #[derive(Debug)]
-struct Stage<'a> {
+struct IndexedStage<'a> {
     name: &'a str,
     first: usize,
     count: usize,
-    axes: Vec<Axis<'a>>,
+    axes: Vec<IndexedAxis<'a>>,
 }
 
 #[derive(Debug)]
-struct Axis<'a> {
+struct IndexedAxis<'a> {
     name: &'a str,
     /// In the order of their first appearance.
     values: Vec<&'a str>,
@@ -37,8 +38,8 @@ struct Axis<'a> {
     holders: HashMap<&'a str, Vec<usize>>,
 }
 
-impl<'a> Index<'a> {
-    /// The instances of one stage must stand together.
+impl<'a> StageIndex<'a> {
+    /// Builds the index. The instances of one stage must follow each other.
     pub(super) fn new(ids: impl IntoIterator<Item = &'a InstanceId>) -> Self {
         let mut index = Self::default();
         for (position, id) in ids.into_iter().enumerate() {
@@ -47,25 +48,28 @@ impl<'a> Index<'a> {
         index
     }
 
-    /// Makes a stage known that has no instances because something is wrong with it.
+    /// Adds a stage that has no instances because of a reported issue.
     pub(super) fn add_empty(&mut self, name: &'a str) {
         self.by_name.entry(name).or_insert_with(|| {
-            self.stages.push(Stage { name, first: 0, count: 0, axes: Vec::new() });
+            self.stages.push(IndexedStage { name, first: 0, count: 0, axes: Vec::new() });
             self.stages.len() - 1
         });
     }
 
     fn push(&mut self, position: usize, id: &'a InstanceId) {
         if self.stages.last().is_none_or(|stage| stage.name != id.stage) {
-            let empty =
-                |(name, _): &'a (String, String)| Axis { name, values: Vec::new(), holders: HashMap::new() };
+            let empty = |(name, _): &'a (String, String)| IndexedAxis {
+                name,
+                values: Vec::new(),
+                holders: HashMap::new(),
+            };
             let axes = id.axes.iter().map(empty).collect();
             self.by_name.insert(&id.stage, self.stages.len());
-            self.stages.push(Stage { name: &id.stage, first: position, count: 0, axes });
+            self.stages.push(IndexedStage { name: &id.stage, first: position, count: 0, axes });
         }
         let Some(stage) = self.stages.last_mut() else { return };
         for (axis, (_, value)) in stage.axes.iter_mut().zip(&id.axes) {
-            let Axis { values, holders, .. } = axis;
+            let IndexedAxis { values, holders, .. } = axis;
             let holders = holders.entry(value).or_insert_with(|| {
                 values.push(value);
                 Vec::new()
@@ -79,8 +83,8 @@ impl<'a> Index<'a> {
         self.stages.iter().map(|stage| stage.name)
     }
 
-    /// The positions of the instances that a reference means, ascending. Empty only for a stage
-    /// that was made known by [`Self::add_empty`].
+    /// Returns the positions of the instances that a reference selects, ascending. Empty only for a stage that was added
+    /// by [`Self::add_empty`].
     pub(super) fn find(&self, reference: &StageRef) -> Result<Vec<usize>, SelectError> {
         let Some(stage) = self.by_name.get(reference.stage()).map(|&stage| &self.stages[stage]) else {
             return Err(SelectError {
@@ -95,7 +99,7 @@ impl<'a> Index<'a> {
     }
 }
 
-impl Stage<'_> {
+impl IndexedStage<'_> {
     fn select(&self, terms: &[Term]) -> Result<Vec<usize>, SelectError> {
         let mut lists = Vec::with_capacity(terms.len());
         for term in terms {
@@ -123,8 +127,8 @@ impl Stage<'_> {
                 hint: did_you_mean(value, "its values are", axis.values.iter().copied()),
             });
         }
-        // A bare value can only mean an axis that the same brackets do not name.
-        let free = |axis: &&Axis| !terms.iter().any(|term| term.axis.as_deref() == Some(axis.name));
+        // A bare value can only belong to an axis that is not named in the same brackets.
+        let free = |axis: &&IndexedAxis| !terms.iter().any(|term| term.axis.as_deref() == Some(axis.name));
         let mut holding = self.axes.iter().filter(free).filter_map(|axis| {
             let holders = axis.holders.get(value.as_str())?;
             Some((axis.name, holders.as_slice()))
@@ -161,12 +165,12 @@ impl Stage<'_> {
     }
 }
 
-/// What to do about a reference that means several instances where one is needed.
+/// Returns the hint for a reference that selects several instances where one is needed.
 pub(super) fn pick_one_hint(reference: &StageRef, ids: &[&InstanceId]) -> Option<String> {
     let names: Vec<_> = ids.iter().map(|id| id.to_string()).collect();
     let list = listed(names.iter().map(String::as_str))?;
     let stage = reference.stage();
-    Some(format!("pick one of {list}, or go through all of them with `each: {stage}` and `${{each}}`"))
+    Some(format!("pick one of {list}, or process all of them with `each: {stage}` and `${{each}}`"))
 }
 
 #[cfg(test)]
@@ -187,7 +191,7 @@ mod tests {
 
     fn find(text: &str) -> Result<Vec<usize>, String> {
         let ids = ids();
-        let index = Index::new(&ids);
+        let index = StageIndex::new(&ids);
         index.find(&text.parse().unwrap()).map_err(|error| error.to_string())
     }
 
@@ -203,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_means_nothing_says_why() {
+    fn a_reference_that_selects_nothing_is_explained() {
         for (text, message) in [
             ("trian", "there is no stage `trian`; did you mean `train`?"),
             ("train[sed=1]", "`train` has no axis `sed`; did you mean `seed`?"),

@@ -1,18 +1,18 @@
-//! `${vars.x}`, `${matrix.x}`, `${env.X}` and `${each}` inside values.
+//! Replaces `${vars.x}`, `${matrix.x}`, `${env.X}` and `${each}` inside values.
 
 use std::borrow::Cow;
 use std::cell::Cell;
 
-use serde_yaml::{Mapping, Value};
+use serde_json::Value;
 
-use super::node::{Data, Node};
-use super::problem::{Problem, Problems};
-use super::source::Span;
+use super::source_text::Span;
+use super::spec_issue::{SpecIssue, SpecIssues};
+use super::yaml_node::{YamlData, YamlEntry, YamlNode};
 use pipe_core::scalar::{Scalar, canonical_text};
 
-/// What stands between `${` and `}`.
+/// The content of one `${...}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Name<'t> {
+pub(super) enum Placeholder<'t> {
     /// `vars.a.b`: the variable `a` and the path inside it.
     Vars(&'t str, Vec<&'t str>),
     Matrix(&'t str),
@@ -20,19 +20,24 @@ pub(super) enum Name<'t> {
     Each,
 }
 
-/// Gives names their values.
-pub(super) trait Names {
-    /// `None` after a problem, here or where the value comes from.
-    fn lookup(&mut self, name: &Name, span: Span, problems: &mut Problems) -> Option<Cow<'_, Value>>;
+/// Finds the values of placeholders.
+pub(super) trait PlaceholderLookup {
+    /// Returns the value of a placeholder. `None` after an issue was reported, here or where the value comes from.
+    fn lookup(
+        &mut self,
+        placeholder: &Placeholder,
+        span: Span,
+        issues: &mut SpecIssues,
+    ) -> Option<Cow<'_, YamlNode>>;
 }
 
-/// How much one pipeline may grow by interpolation, in bytes: a few nested variables would
-/// otherwise fill the memory.
+/// How many bytes one pipeline may grow by interpolation. Without a limit, a few nested variables would fill the
+/// memory.
 #[derive(Debug)]
 pub(super) struct Budget(Cell<usize>);
 
-/// What a value costs apart from its text.
-const VALUE: usize = 32;
+/// The cost of a value apart from its text.
+const VALUE_COST: usize = 32;
 
 impl Default for Budget {
     fn default() -> Self {
@@ -41,189 +46,200 @@ impl Default for Budget {
 }
 
 impl Budget {
-    fn spend(&self, amount: usize, span: Span, problems: &mut Problems) -> Option<()> {
+    fn spend(&self, amount: usize, span: Span, issues: &mut SpecIssues) -> Option<()> {
         let left = self.0.get().checked_sub(amount);
         self.0.set(left.unwrap_or(0));
         if left.is_none() {
-            problems.push(Problem::new(span, "with its variables filled in, the pipeline is too large"));
+            issues.push(SpecIssue::new(span, "the pipeline is too large after its variables are filled in"));
         }
         left.map(drop)
     }
 }
 
-/// A tree with all names replaced. `None` if that failed; then the problems say why.
+/// Returns the tree with all placeholders replaced. `None` after issues were reported.
+///
+/// The result is a [`YamlNode`] rather than JSON because the order of the keys matters for `matrix` and `outputs`.
+/// An interpolated value keeps the span of the place where it was defined.
 pub(super) fn interpolate(
-    node: &Node,
-    names: &mut dyn Names,
+    node: &YamlNode,
+    names: &mut dyn PlaceholderLookup,
     budget: &Budget,
-    problems: &mut Problems,
-) -> Option<Value> {
-    budget.spend(VALUE, node.span, problems)?;
-    match &node.data {
-        Data::Scalar(Scalar::Text(text)) => interpolate_text(text, node.span, names, budget, problems),
-        Data::Scalar(scalar) => Some(scalar.into()),
-        Data::List(items) => {
-            let values: Vec<_> =
-                items.iter().map(|item| interpolate(item, names, budget, problems)).collect();
-            values.into_iter().collect::<Option<Vec<_>>>().map(Value::Sequence)
+    issues: &mut SpecIssues,
+) -> Option<YamlNode> {
+    budget.spend(VALUE_COST, node.span, issues)?;
+    let data = match &node.data {
+        YamlData::Scalar(Scalar::Text(text)) => {
+            return interpolate_text(text, node.span, names, budget, issues);
         }
-        Data::Map(entries) => {
-            let mut mapping = Mapping::with_capacity(entries.len());
-            let mut complete = true;
+        YamlData::Scalar(scalar) => YamlData::Scalar(scalar.clone()),
+        YamlData::List(items) => {
+            // All items are visited even after a failure, so that every issue is reported.
+            let values: Vec<_> = items.iter().map(|item| interpolate(item, names, budget, issues)).collect();
+            YamlData::List(values.into_iter().collect::<Option<Vec<_>>>()?)
+        }
+        YamlData::Map(entries) => {
+            let mut interpolated = Vec::with_capacity(entries.len());
             for entry in entries {
-                match interpolate(&entry.value, names, budget, problems) {
-                    Some(value) => drop(mapping.insert(Value::String(entry.key.clone()), value)),
-                    None => complete = false,
+                if let Some(value) = interpolate(&entry.value, names, budget, issues) {
+                    interpolated.push(YamlEntry { key: entry.key.clone(), key_span: entry.key_span, value });
                 }
             }
-            complete.then_some(Value::Mapping(mapping))
+            if interpolated.len() < entries.len() {
+                return None;
+            }
+            YamlData::Map(interpolated)
         }
-    }
+    };
+    Some(YamlNode { span: node.span, data })
 }
 
-/// A text that is exactly one `${...}` takes the value with its type; otherwise the values are
-/// written into the text.
+/// Replaces the placeholders of one text. A text that is exactly one `${...}` becomes the value with its type;
+/// otherwise the values are written into the text.
 pub(super) fn interpolate_text(
     text: &str,
     span: Span,
-    names: &mut dyn Names,
+    names: &mut dyn PlaceholderLookup,
     budget: &Budget,
-    problems: &mut Problems,
-) -> Option<Value> {
-    budget.spend(text.len(), span, problems)?;
+    issues: &mut SpecIssues,
+) -> Option<YamlNode> {
+    budget.spend(text.len(), span, issues)?;
     if !text.contains("${") {
-        return Some(Value::String(text.to_owned()));
+        return Some(YamlNode::text(span, text.to_owned()));
     }
     let pieces = match pieces(text) {
         Ok(pieces) => pieces,
         Err(reason) => {
-            problems.push(
-                Problem::new(span, reason).hint("write `$${` where the characters `${` themselves are meant"),
-            );
+            issues.push(SpecIssue::new(span, reason).hint("write `$${` for the literal characters `${`"));
             return None;
         }
     };
-    if let [Piece::Name(written)] = pieces.as_slice() {
-        let name = read_name(written, span, problems)?;
-        let value = names.lookup(&name, span, problems)?.into_owned();
-        budget.spend(size(&value), span, problems)?;
+    if let [TextPiece::Placeholder(written)] = pieces.as_slice() {
+        let placeholder = read_placeholder(written, span, issues)?;
+        let value = names.lookup(&placeholder, span, issues)?.into_owned();
+        budget.spend(size(&value), span, issues)?;
         return Some(value);
     }
     let mut result = String::new();
     let mut complete = true;
     for piece in pieces {
         let written = match piece {
-            Piece::Text(text) => {
+            TextPiece::Text(text) => {
                 result.push_str(text);
                 continue;
             }
-            Piece::Name(written) => written,
+            TextPiece::Placeholder(written) => written,
         };
-        let text = read_name(written, span, problems).and_then(|name| {
-            let value = names.lookup(&name, span, problems)?;
-            let text = canonical_text(&value);
-            if text.is_none() {
-                let problem = Problem::new(
-                    span,
-                    format!("`{written}` is {} and cannot stand inside a text", describe(&value)),
-                );
-                problems.push(problem.hint(format!("let `${{{written}}}` be the whole value")));
-            }
-            text
-        });
-        match text {
+        match placeholder_text(written, span, names, issues) {
             Some(text) => {
-                budget.spend(text.len(), span, problems)?;
+                budget.spend(text.len(), span, issues)?;
                 result.push_str(&text);
             }
             None => complete = false,
         }
     }
-    complete.then_some(Value::String(result))
+    complete.then(|| YamlNode::text(span, result))
 }
 
-/// "a list", "the number `3`", "the text `abc`": how a value is named in messages.
+fn placeholder_text(
+    written: &str,
+    span: Span,
+    names: &mut dyn PlaceholderLookup,
+    issues: &mut SpecIssues,
+) -> Option<String> {
+    let placeholder = read_placeholder(written, span, issues)?;
+    let value = names.lookup(&placeholder, span, issues)?;
+    let text = value.as_scalar().and_then(Scalar::canonical_text);
+    if text.is_none() {
+        let message = format!("`{written}` is {} and cannot stand inside a text", describe(&value.to_json()));
+        issues.push(SpecIssue::new(span, message).hint(format!("let `${{{written}}}` be the whole value")));
+    }
+    text
+}
+
+/// Describes a value for messages: "a list", "the number `3`", "the text `abc`".
 pub(super) fn describe(value: &Value) -> String {
     const LONGEST: usize = 40;
-    let what = match value {
+    let noun = match value {
         Value::Null => return "empty".to_owned(),
-        Value::Sequence(_) => return "a list".to_owned(),
-        Value::Mapping(_) | Value::Tagged(_) => return "a map".to_owned(),
+        Value::Array(_) => return "a list".to_owned(),
+        Value::Object(_) => return "a map".to_owned(),
         Value::Bool(_) => "the value",
         Value::Number(_) => "the number",
         Value::String(_) => "the text",
     };
     let mut text = match value {
-        // Other than the canonical text, this tells 3.0 from 3.
+        // Unlike the canonical text, this distinguishes 3.0 from 3.
         Value::Number(number) => number.to_string(),
         other => canonical_text(other).unwrap_or_default(),
     };
     if text.chars().count() > LONGEST {
         text = text.chars().take(LONGEST).chain(['…']).collect();
     }
-    format!("{what} `{text}`")
+    format!("{noun} `{text}`")
 }
 
-fn size(value: &Value) -> usize {
-    match value {
-        Value::String(text) => VALUE + text.len(),
-        Value::Sequence(items) => VALUE + items.iter().map(size).sum::<usize>(),
-        Value::Mapping(mapping) => VALUE + mapping.values().map(size).sum::<usize>(),
-        _ => VALUE,
+fn size(value: &YamlNode) -> usize {
+    match &value.data {
+        YamlData::Scalar(Scalar::Text(text)) => VALUE_COST + text.len(),
+        YamlData::Scalar(_) => VALUE_COST,
+        YamlData::List(items) => VALUE_COST + items.iter().map(size).sum::<usize>(),
+        YamlData::Map(entries) => VALUE_COST + entries.iter().map(|entry| size(&entry.value)).sum::<usize>(),
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Piece<'t> {
+enum TextPiece<'t> {
     Text(&'t str),
-    Name(&'t str),
+    /// What is written between `${` and `}`.
+    Placeholder(&'t str),
 }
 
-fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
+fn pieces(text: &str) -> Result<Vec<TextPiece<'_>>, String> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
-            pieces.push(Piece::Text(&rest[..at - 1]));
-            pieces.push(Piece::Text("${"));
+            pieces.push(TextPiece::Text(&rest[..at - 1]));
+            pieces.push(TextPiece::Text("${"));
             rest = &rest[at + 2..];
             continue;
         }
         if at > 0 {
-            pieces.push(Piece::Text(&rest[..at]));
+            pieces.push(TextPiece::Text(&rest[..at]));
         }
         let inside = &rest[at + 2..];
-        let end = inside.find('}').ok_or("a closing `}` is missing behind `${`")?;
-        pieces.push(Piece::Name(inside[..end].trim()));
+        let end = inside.find('}').ok_or("the closing `}` of `${` is missing")?;
+        pieces.push(TextPiece::Placeholder(inside[..end].trim()));
         rest = &inside[end + 1..];
     }
     if !rest.is_empty() {
-        pieces.push(Piece::Text(rest));
+        pieces.push(TextPiece::Text(rest));
     }
     Ok(pieces)
 }
 
-fn read_name<'t>(written: &'t str, span: Span, problems: &mut Problems) -> Option<Name<'t>> {
+fn read_placeholder<'t>(written: &'t str, span: Span, issues: &mut SpecIssues) -> Option<Placeholder<'t>> {
     let mut parts = written.split('.');
     let root = parts.next().unwrap_or_default();
     let path: Vec<_> = parts.collect();
-    let name = match (root, path.as_slice()) {
+    let placeholder = match (root, path.as_slice()) {
         (_, path) if path.contains(&"") => None,
-        ("vars", [name, path @ ..]) => Some(Name::Vars(name, path.to_vec())),
-        ("matrix", [axis]) => Some(Name::Matrix(axis)),
-        ("env", [name]) => Some(Name::Env(name)),
-        ("each", []) => Some(Name::Each),
+        ("vars", [name, path @ ..]) => Some(Placeholder::Vars(name, path.to_vec())),
+        ("matrix", [axis]) => Some(Placeholder::Matrix(axis)),
+        ("env", [name]) => Some(Placeholder::Env(name)),
+        ("each", []) => Some(Placeholder::Each),
         _ => None,
     };
-    if name.is_none() {
-        let problem = Problem::new(span, format!("`${{{written}}}` means nothing here"));
-        let hint = match (root, path.is_empty()) {
-            ("each", false) => format!("write `${{each}}.{}` for an output", path.join(".")),
-            _ => "it is one of `${vars.name}`, `${matrix.axis}`, `${env.NAME}` and `${each}`".to_owned(),
+    if placeholder.is_none() {
+        let issue = SpecIssue::new(span, format!("`${{{written}}}` has no meaning here"));
+        let hint = if root == "each" && !path.is_empty() {
+            format!("write `${{each}}.{}` for an output", path.join("."))
+        } else {
+            "it is one of `${vars.name}`, `${matrix.axis}`, `${env.NAME}` and `${each}`".to_owned()
         };
-        problems.push(problem.hint(hint));
+        issues.push(issue.hint(hint));
     }
-    name
+    placeholder
 }
 
 #[cfg(test)]
@@ -231,13 +247,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_at_its_names() {
-        use Piece::{Name, Text};
-        let cut = |text| pieces(text).unwrap();
-        assert_eq!(cut("${ vars.x }"), [Name("vars.x")]);
-        assert_eq!(cut("a${vars.x}b${each}"), [Text("a"), Name("vars.x"), Text("b"), Name("each")]);
-        assert_eq!(cut("$${x} ${each}"), [Text(""), Text("${"), Text("x} "), Name("each")]);
-        assert_eq!(cut("$5 {x}"), [Text("$5 {x}")]);
+    fn a_text_is_split_at_its_placeholders() {
+        use TextPiece::{Placeholder, Text};
+        let split = |text| pieces(text).unwrap();
+        assert_eq!(split("${ vars.x }"), [Placeholder("vars.x")]);
+        assert_eq!(
+            split("a${vars.x}b${each}"),
+            [Text("a"), Placeholder("vars.x"), Text("b"), Placeholder("each")]
+        );
+        assert_eq!(split("$${x} ${each}"), [Text(""), Text("${"), Text("x} "), Placeholder("each")]);
+        assert_eq!(split("$5 {x}"), [Text("$5 {x}")]);
         assert!(pieces("${vars.x").is_err());
     }
 }

@@ -1,75 +1,84 @@
-//! From a file's name to the pipeline, or to everything that is wrong with it.
+//! Loads a pipeline file into a plan, or reports everything that is wrong with it.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use serde_yaml::{Mapping, Value};
+use serde_json::{Map, Value};
 
-use super::check::{Checked, Checker};
+use super::check::{CheckedInstance, Checker};
+use super::deserialize::{ValueContext, read};
 use super::diagnostic::Diagnostics;
 use super::extends::{FileReader, LARGEST, ReadFile};
-use super::file::PipelineFile;
-use super::index::Index;
+use super::index::StageIndex;
 use super::interpolate::{Budget, interpolate};
 use super::matrix::MOST_INSTANCES;
-use super::node::Node;
 use super::outputs::Placer;
 use super::overrides::Override;
-use super::own_file::own_files;
-use super::pipeline::{Input, Instance, Pipeline};
-use super::problem::{Problem, Problems};
-use super::resolve::{Member, Resolver};
+use super::pipeline::{Input, Instance, Pipeline, UnlocatedFile};
+use super::pipeline_file::PipelineFile;
+use super::resolve::{InstanceMember, ReferenceResolver};
 use super::scope::Scope;
-use super::source::{Sources, Span};
-use super::stages::{self, InstanceDraft, Stage, StageReader};
-use super::typed::{Subject, read};
+use super::source_text::{SourceTexts, Span};
+use super::spec_issue::{SpecIssue, SpecIssues};
+use super::stages::{self, InstanceDraft, StageDraft, StageReader};
+use super::user_files::user_files;
+use super::yaml_node::YamlNode;
+use crate::plan::Plan;
+use crate::plan::graph::DependencyGraph;
 use pipe_core::kind::Kinds;
 use pipe_core::name::is_dotted_name;
 
-/// What to load, and with which variables.
+/// Which pipeline to load, and with which variables.
 pub struct Request<'a> {
     pub file: PathBuf,
+    /// New values of variables, from `--set`.
     pub overrides: Vec<Override>,
     /// Reads an environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// Reads, checks and expands a pipeline.
-pub fn load(request: &Request, kinds: Kinds) -> Result<Pipeline, Diagnostics> {
+/// Reads, checks and expands a pipeline file.
+///
+/// The resulting plan is acyclic. The files of registered data sets still have to be located before it can run.
+pub fn load(request: &Request, kinds: Kinds) -> Result<Plan<UnlocatedFile>, Diagnostics> {
     load_with(request, kinds, &read_file)
 }
 
-/// Stops reading where a file cannot be a pipeline any more.
+/// Reads a file, but not much more than a pipeline may have.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(LARGEST as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-pub(super) fn load_with(request: &Request, kinds: Kinds, read: ReadFile) -> Result<Pipeline, Diagnostics> {
-    let mut sources = Sources::default();
-    let mut problems = Problems::default();
-    let tree = read_tree(request, read, &mut sources, &mut problems);
-    let pipeline =
-        tree.and_then(|(tree, files)| build(request, kinds, &tree, files, &sources, &mut problems));
-    match (problems.into_diagnostics(&sources), pipeline) {
-        (None, Some(pipeline)) => Ok(pipeline),
+/// Loads a pipeline with another way to read files.
+pub(super) fn load_with(
+    request: &Request,
+    kinds: Kinds,
+    read: ReadFile,
+) -> Result<Plan<UnlocatedFile>, Diagnostics> {
+    let mut sources = SourceTexts::default();
+    let mut issues = SpecIssues::default();
+    let tree = read_tree(request, read, &mut sources, &mut issues);
+    let plan = tree.and_then(|(tree, files)| build(request, kinds, &tree, files, &sources, &mut issues));
+    match (issues.into_diagnostics(&sources), plan) {
+        (None, Some(plan)) => Ok(plan),
         (Some(diagnostics), _) => Err(diagnostics),
-        (None, None) => unreachable!("a pipeline that cannot be built has a problem"),
+        (None, None) => unreachable!("every failure to build a pipeline reports an issue"),
     }
 }
 
 fn read_tree(
     request: &Request,
     read: ReadFile,
-    sources: &mut Sources,
-    problems: &mut Problems,
-) -> Option<(Node, Vec<PathBuf>)> {
-    let mut tree = FileReader { read, sources, problems }.read(&request.file)?;
+    sources: &mut SourceTexts,
+    issues: &mut SpecIssues,
+) -> Option<(YamlNode, Vec<PathBuf>)> {
+    let mut tree = FileReader { read, sources, issues }.read(&request.file)?;
     let files = sources.paths();
     for override_ in &request.overrides {
-        override_.apply(&mut tree, sources, problems);
+        override_.apply(&mut tree, sources, issues);
     }
     Some((tree, files))
 }
@@ -77,99 +86,119 @@ fn read_tree(
 fn build(
     request: &Request,
     kinds: Kinds,
-    tree: &Node,
+    tree: &YamlNode,
     files: Vec<PathBuf>,
-    sources: &Sources,
-    problems: &mut Problems,
-) -> Option<Pipeline> {
+    sources: &SourceTexts,
+    issues: &mut SpecIssues,
+) -> Option<Plan<UnlocatedFile>> {
     let budget = Budget::default();
-    let scope = Scope::new(tree.get("vars"), tree.get("env"), request.environment, &budget, problems);
-    let header = header(tree, &scope, &budget, problems);
-    let empty = Node { span: tree.span, data: super::node::Data::Map(Vec::new()) };
+    let scope = Scope::new(tree.get("vars"), tree.get("env"), request.environment, &budget, issues);
+    let header = header(tree, &scope, &budget, issues);
+    let empty = YamlNode { span: tree.span, data: super::yaml_node::YamlData::Map(Vec::new()) };
     let stages_node = tree.get("stages").filter(|stages| stages.is_map()).unwrap_or(&empty);
     if tree.get("stages").is_some_and(|stages| stages.is_map() && stages.entries().is_empty()) {
-        problems.push(Problem::new(stages_node.span, "this pipeline has no stages"));
+        issues.push(SpecIssue::new(stages_node.span, "this pipeline has no stages"));
     }
-    let stages = StageReader { kinds, scope: &scope, budget: &budget, problems }.read(stages_node);
-    let drafts = stages::instances(&stages, problems);
+    let stages = StageReader { kinds, scope: &scope, budget: &budget, issues }.read(stages_node);
+    let drafts = stages::instances(&stages, issues);
     if drafts.iter().map(Vec::len).sum::<usize>() > MOST_INSTANCES {
         let message = format!("this pipeline has more than {MOST_INSTANCES} instances");
-        problems.push(Problem::new(stages_node.span, message));
+        issues.push(SpecIssue::new(stages_node.span, message));
         return None;
     }
     let checker = Checker { scope: &scope, budget: &budget };
-    let members = members(&stages, &drafts, &checker, problems);
-    let mut index = Index::new(members.iter().map(|member| &member.draft.id));
-    stages.iter().for_each(|stage| index.add_empty(stage.name));
-    let resolver = Resolver { members: &members, index: &index, checker: &checker };
-    let inputs = resolver.inputs(problems);
-    resolver.check_axes(problems);
-    let mut placements = Vec::new();
-    if let (Some(node), Some(outputs)) =
-        (tree.get("outputs"), header.as_ref().and_then(|h| h.outputs.as_ref()))
-    {
-        let pipeline = header.as_ref().map_or("", |header| header.name.as_str());
-        let mut placer = Placer { pipeline, resolver: &resolver, scope: &scope, budget: &budget, problems };
-        placements = placer.place(outputs, node);
+    let members = members(&stages, &drafts, &checker, issues);
+    let mut index = StageIndex::new(members.iter().map(|member| &member.draft.id));
+    for stage in &stages {
+        index.add_empty(stage.name);
     }
-    if !problems.is_empty() {
+    let resolver = ReferenceResolver { members: &members, index: &index, checker: &checker };
+    let (inputs, graph) = resolver.inputs(issues);
+    resolver.check_axes(issues);
+    let mut placements = Vec::new();
+    if let (Some(node), Some(Header { file, outputs: Some(interpolated) })) = (tree.get("outputs"), &header)
+        && let Some(outputs) = &file.outputs
+    {
+        let pipeline = file.name.as_str();
+        let mut placer = Placer { pipeline, resolver: &resolver, scope: &scope, budget: &budget, issues };
+        placements = placer.place(outputs, interpolated, node);
+    }
+    if !issues.is_empty() {
         return None;
     }
-    let own_files = own_files(&resolver, sources);
-    let instance = |(member, inputs)| instance(member, inputs, request.environment);
-    let instances = members.into_iter().zip(inputs).filter_map(instance).collect();
-    Some(Pipeline { name: header?.name, file: request.file.clone(), files, instances, placements, own_files })
+    let (name, graph): (String, DependencyGraph) = (header?.file.name, graph?);
+    let user_files = user_files(&resolver, sources);
+    let mut instances = Vec::with_capacity(members.len());
+    for (member, inputs) in members.into_iter().zip(inputs) {
+        instances.push(instance(member, inputs, request.environment)?);
+    }
+    let file = request.file.clone();
+    Some(Plan::new(Pipeline { name, file, files, instances, placements, user_files }, graph))
 }
 
-/// The keys at the top of the file. What has a reader of its own is only looked at for its shape.
-fn header(tree: &Node, scope: &Scope, budget: &Budget, problems: &mut Problems) -> Option<PipelineFile> {
-    let mut mapping = Mapping::new();
+/// The top level of a pipeline file.
+struct Header {
+    file: PipelineFile,
+    /// `outputs` after interpolation.
+    outputs: Option<YamlNode>,
+}
+
+/// Reads the keys at the top of the file. `vars` and `stages` have readers of their own, so only their shape is checked.
+fn header(tree: &YamlNode, scope: &Scope, budget: &Budget, issues: &mut SpecIssues) -> Option<Header> {
+    let mut values = Map::new();
+    let mut outputs = None;
     for entry in tree.entries() {
         let value = match entry.key.as_str() {
-            "vars" | "stages" if entry.value.is_map() => Value::Mapping(Mapping::new()),
-            "outputs" => interpolate(&entry.value, &mut { scope }, budget, problems)?,
-            _ => entry.value.to_value(),
+            "vars" | "stages" if entry.value.is_map() => Value::Object(Map::new()),
+            "outputs" => {
+                let interpolated = interpolate(&entry.value, &mut { scope }, budget, issues)?;
+                let value = interpolated.to_json();
+                outputs = Some(interpolated);
+                value
+            }
+            _ => entry.value.to_json(),
         };
-        mapping.insert(entry.key.clone().into(), value);
+        values.insert(entry.key.clone(), value);
     }
     let span = Span::whole(tree.span.file);
-    let subject = Subject { name: "a pipeline".to_owned(), key: "key", span, node: tree, note: None };
-    let header: PipelineFile = read(Value::Mapping(mapping), &subject, problems)?;
-    if !is_dotted_name(&header.name) {
+    let context = ValueContext { name: "a pipeline".to_owned(), key: "key", span, node: tree, note: None };
+    let file: PipelineFile = read(Value::Object(values), &context, issues)?;
+    if !is_dotted_name(&file.name) {
         let span = tree.get("name").map_or(tree.span, |name| name.span);
-        let problem = Problem::new(span, format!("`{}` cannot be the name of a pipeline", header.name));
-        let rule = "it starts with a letter or `_` and goes on with letters, digits, `_`, `-` and single dots; \
+        let issue = SpecIssue::new(span, format!("`{}` cannot be the name of a pipeline", file.name));
+        let rule = "it starts with a letter or `_` and continues with letters, digits, `_`, `-` and single dots; \
                     a directory of results is named after it";
-        problems.push(problem.hint(rule));
+        issues.push(issue.hint(rule));
     }
-    Some(header)
+    Some(Header { file, outputs })
 }
 
 fn members<'a>(
-    stages: &'a [Stage<'a>],
+    stages: &'a [StageDraft<'a>],
     drafts: &'a [Vec<InstanceDraft>],
     checker: &Checker,
-    problems: &mut Problems,
-) -> Vec<Member<'a>> {
+    issues: &mut SpecIssues,
+) -> Vec<InstanceMember<'a>> {
     let mut members = Vec::with_capacity(drafts.iter().map(Vec::len).sum());
     for (stage, drafts) in stages.iter().zip(drafts) {
-        let mut texts = Vec::new();
+        let mut text_parameters = Vec::new();
         for draft in drafts {
             let content = stage.content.as_ref();
-            let checked = content.and_then(|content| checker.check(content, draft, &mut texts, problems));
-            members.push(Member { stage, draft, checked });
+            let checked =
+                content.and_then(|content| checker.check(content, draft, &mut text_parameters, issues));
+            members.push(InstanceMember { stage, draft, checked });
         }
     }
     members
 }
 
 fn instance(
-    member: Member,
-    inputs: Vec<Input>,
+    member: InstanceMember,
+    inputs: Vec<Input<UnlocatedFile>>,
     environment: &dyn Fn(&str) -> Option<String>,
-) -> Option<Instance> {
+) -> Option<Instance<UnlocatedFile>> {
     let kind = member.stage.content.as_ref()?.kind;
-    let Checked { body, content, resources, retries, compare } = member.checked?;
+    let CheckedInstance { body, content, resources, retries, compare } = member.checked?;
     let environment = content.environment.into_iter().map(|name| {
         let value = environment(&name);
         (name, value)

@@ -1,18 +1,17 @@
-//! The combinations of a `matrix`: the product of its axes, less what `exclude` drops, and what
-//! `include` adds.
+//! Expands a `matrix` into combinations: the product of its axes, without those that `exclude` drops, and with those
+//! that `include` adds.
 
 use std::collections::HashSet;
 
-use serde_yaml::{Mapping, Value};
-
 use super::interpolate::describe;
-use super::node::{Node, Step};
-use super::problem::{Problem, Problems};
+use super::source_text::Span;
+use super::spec_issue::{SpecIssue, SpecIssues};
+use super::yaml_node::{PathStep, YamlData, YamlNode};
 use pipe_core::name::{NAME_RULE, is_name};
-use pipe_core::scalar::canonical_text;
+use pipe_core::scalar::Scalar;
 use pipe_core::suggest::{did_you_mean, listed};
 
-/// One stage cannot have more instances than this.
+/// How many instances one stage may have.
 pub(super) const MOST_INSTANCES: usize = 100_000;
 
 /// The axes of a stage in order, and for each instance the values in the same order.
@@ -22,44 +21,46 @@ pub(super) struct Expansion {
     pub combinations: Vec<Vec<AxisValue>>,
 }
 
+/// One value of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct AxisValue {
-    pub value: Value,
+    pub value: Scalar,
     /// Canonical: equal values have equal texts.
     pub text: String,
 }
 
-/// Taken by fan-ins to tell their sources apart.
+/// Fan-ins use these names to tell their sources apart.
 const RESERVED: [&str; 2] = ["stage", "output"];
 
-/// Expands the interpolated `matrix` of a stage. `None` after problems.
-pub(super) fn expand(value: &Value, node: &Node, problems: &mut Problems) -> Option<Expansion> {
-    let mapping = value.as_mapping()?;
-    let mut reader = Reader { node, problems, failed: false };
+/// Expands the interpolated `matrix` of a stage; `written` is the matrix before interpolation, for places. `None`
+/// after issues were reported.
+pub(super) fn expand(matrix: &YamlNode, written: &YamlNode, issues: &mut SpecIssues) -> Option<Expansion> {
+    let YamlData::Map(entries) = &matrix.data else { return None };
+    let mut reader = MatrixReader { written, issues, failed: false };
     let mut axes = Vec::new();
     let mut lists = Vec::new();
-    for (name, value) in mapping {
-        let name = name.as_str().unwrap_or_default();
-        if name == "include" || name == "exclude" {
-            continue;
-        }
-        axes.push(name.to_owned());
-        lists.push(reader.axis(name, value));
+    for entry in entries.iter().filter(|entry| entry.key != "include" && entry.key != "exclude") {
+        axes.push(entry.key.clone());
+        lists.push(reader.axis(&entry.key, &entry.value));
     }
-    let include = reader.combinations(mapping, "include");
-    let exclude = reader.combinations(mapping, "exclude");
+    let include = reader.combinations(matrix, "include");
+    let exclude = reader.combinations(matrix, "exclude");
     if axes.is_empty() {
         match include.first() {
             Some(first) => {
                 for (axis, _) in first {
-                    let place = [Step::Key("include".to_owned()), Step::Index(0), Step::Key(axis.clone())];
-                    reader.axis_name(axis, &place);
+                    let path = [
+                        PathStep::Key("include".to_owned()),
+                        PathStep::Index(0),
+                        PathStep::Key(axis.clone()),
+                    ];
+                    reader.check_axis_name(axis, &path);
                 }
                 axes = first.iter().map(|(axis, _)| axis.clone()).collect();
             }
             None if !reader.failed => {
-                let problem = Problem::new(node.span, "this matrix has no axis");
-                reader.complain(problem.hint("for example `matrix: { seed: [0, 1, 2] }`"));
+                let issue = SpecIssue::new(written.span, "this matrix has no axis");
+                reader.report(issue.hint("for example `matrix: { seed: [0, 1, 2] }`"));
             }
             None => {}
         }
@@ -73,101 +74,101 @@ pub(super) fn expand(value: &Value, node: &Node, problems: &mut Problems) -> Opt
     }
     reader.include(&axes, &mut combinations, &include);
     if combinations.is_empty() && !reader.failed {
-        reader.complain(Problem::new(node.span, "`exclude` leaves nothing of this matrix"));
+        reader.report(SpecIssue::new(written.span, "`exclude` removes every combination of this matrix"));
     }
     (!reader.failed).then_some(Expansion { axes, combinations })
 }
 
-type Named = Vec<(String, AxisValue)>;
+/// One entry of `include` or `exclude`.
+type NamedValues = Vec<(String, AxisValue)>;
 
-struct Reader<'a> {
-    node: &'a Node,
-    problems: &'a mut Problems,
+struct MatrixReader<'a> {
+    written: &'a YamlNode,
+    issues: &'a mut SpecIssues,
     failed: bool,
 }
 
-impl Reader<'_> {
-    fn complain(&mut self, problem: Problem) {
+impl MatrixReader<'_> {
+    fn report(&mut self, issue: SpecIssue) {
         self.failed = true;
-        self.problems.push(problem);
+        self.issues.push(issue);
     }
 
-    fn span(&self, path: &[Step]) -> super::source::Span {
-        self.node.locate(path)
+    fn span(&self, path: &[PathStep]) -> Span {
+        self.written.locate(path)
     }
 
-    fn axis(&mut self, name: &str, value: &Value) -> Vec<AxisValue> {
-        let here = [Step::Key(name.to_owned())];
-        self.axis_name(name, &here);
-        let Value::Sequence(items) = value else {
-            let message =
-                format!("the axis `{name}` expects a list of values, but this is {}", describe(value));
-            let problem = Problem::new(self.span(&here), message);
-            self.complain(problem.hint(format!("write `{name}: [...]`")));
+    fn axis(&mut self, name: &str, value: &YamlNode) -> Vec<AxisValue> {
+        let path = [PathStep::Key(name.to_owned())];
+        self.check_axis_name(name, &path);
+        let YamlData::List(items) = &value.data else {
+            let found = describe(&value.to_json());
+            let message = format!("the axis `{name}` expects a list of values, but this is {found}");
+            let issue = SpecIssue::new(self.span(&path), message);
+            self.report(issue.hint(format!("write `{name}: [...]`")));
             return Vec::new();
         };
         if items.is_empty() {
-            self.complain(Problem::new(self.span(&here), format!("the axis `{name}` has no values")));
+            self.report(SpecIssue::new(self.span(&path), format!("the axis `{name}` has no values")));
         }
         let mut seen = HashSet::new();
         let mut values = Vec::with_capacity(items.len());
         for (position, item) in items.iter().enumerate() {
-            let place = [here[0].clone(), Step::Index(position)];
-            let Some(value) = self.value(name, item, &place) else { continue };
+            let path = [path[0].clone(), PathStep::Index(position)];
+            let Some(value) = self.value(name, item, &path) else { continue };
             if !seen.insert(value.text.clone()) {
                 let message = format!("the axis `{name}` has the value `{}` twice", value.text);
-                self.complain(Problem::new(self.span(&place), message));
+                self.report(SpecIssue::new(self.span(&path), message));
             }
             values.push(value);
         }
         values
     }
 
-    fn axis_name(&mut self, name: &str, place: &[Step]) {
+    fn check_axis_name(&mut self, name: &str, path: &[PathStep]) {
         if !is_name(name) || RESERVED.contains(&name) {
             let message = format!("`{name}` cannot be the name of an axis");
-            let problem = Problem::new(self.node.locate_key(place), message);
-            let reserved = "the names `stage` and `output` are taken";
-            self.complain(problem.hint(if is_name(name) { reserved } else { NAME_RULE }));
+            let issue = SpecIssue::new(self.written.locate_key(path), message);
+            let reserved = "the names `stage` and `output` are reserved";
+            self.report(issue.hint(if is_name(name) { reserved } else { NAME_RULE }));
         }
     }
 
-    fn value(&mut self, axis: &str, value: &Value, place: &[Step]) -> Option<AxisValue> {
-        let text = canonical_text(value);
-        if text.is_none() {
-            let message = format!(
-                "a value of the axis `{axis}` is text, a number, true or false, but this is {}",
-                describe(value)
-            );
-            self.complain(Problem::new(self.span(place), message));
+    fn value(&mut self, axis: &str, value: &YamlNode, path: &[PathStep]) -> Option<AxisValue> {
+        let scalar = value.as_scalar().and_then(|scalar| Some((scalar, scalar.canonical_text()?)));
+        if scalar.is_none() {
+            let found = describe(&value.to_json());
+            let message =
+                format!("a value of the axis `{axis}` is text, a number, true or false, but this is {found}");
+            self.report(SpecIssue::new(self.span(path), message));
         }
-        text.map(|text| AxisValue { value: value.clone(), text })
+        scalar.map(|(scalar, text)| AxisValue { value: scalar.clone(), text })
     }
 
-    /// The entries of `include` or `exclude`.
-    fn combinations(&mut self, matrix: &Mapping, key: &str) -> Vec<Named> {
+    /// Reads the entries of `include` or `exclude`.
+    fn combinations(&mut self, matrix: &YamlNode, key: &str) -> Vec<NamedValues> {
         let Some(value) = matrix.get(key) else { return Vec::new() };
-        let here = Step::Key(key.to_owned());
-        let Value::Sequence(items) = value else {
-            let message = format!("`{key}` expects a list of maps, but this is {}", describe(value));
-            let problem = Problem::new(self.span(&[here]), message);
-            self.complain(problem.hint(format!("for example `{key}: [{{ seed: 1 }}]`")));
+        let first_step = PathStep::Key(key.to_owned());
+        let YamlData::List(items) = &value.data else {
+            let found = describe(&value.to_json());
+            let message = format!("`{key}` expects a list of maps, but this is {found}");
+            let issue = SpecIssue::new(self.span(&[first_step]), message);
+            self.report(issue.hint(format!("for example `{key}: [{{ seed: 1 }}]`")));
             return Vec::new();
         };
         let mut combinations = Vec::with_capacity(items.len());
         for (position, item) in items.iter().enumerate() {
-            let place = [here.clone(), Step::Index(position)];
-            let Some(mapping) = item.as_mapping().filter(|mapping| !mapping.is_empty()) else {
+            let path = [first_step.clone(), PathStep::Index(position)];
+            if item.entries().is_empty() {
                 let message = format!("an entry of `{key}` is a map from axis to value");
-                self.complain(Problem::new(self.span(&place), message));
+                self.report(SpecIssue::new(self.span(&path), message));
                 continue;
-            };
-            let mut named = Named::with_capacity(mapping.len());
-            for (axis, value) in mapping {
-                let axis = axis.as_str().unwrap_or_default();
-                let place = [here.clone(), Step::Index(position), Step::Key(axis.to_owned())];
-                if let Some(value) = self.value(axis, value, &place) {
-                    named.push((axis.to_owned(), value));
+            }
+            let mut named = NamedValues::with_capacity(item.entries().len());
+            for entry in item.entries() {
+                let path = [first_step.clone(), PathStep::Index(position), PathStep::Key(entry.key.clone())];
+                if let Some(value) = self.value(&entry.key, &entry.value, &path) {
+                    named.push((entry.key.clone(), value));
                 }
             }
             combinations.push(named);
@@ -175,12 +176,12 @@ impl Reader<'_> {
         combinations
     }
 
-    /// The last axis changes fastest.
+    /// Returns all combinations of the values; the last axis changes fastest.
     fn product(&mut self, lists: &[Vec<AxisValue>]) -> Option<Vec<Vec<AxisValue>>> {
         let count = lists.iter().try_fold(1usize, |count, list| count.checked_mul(list.len()));
         let Some(count) = count.filter(|&count| count <= MOST_INSTANCES) else {
             let message = format!("this matrix has more than {MOST_INSTANCES} combinations");
-            self.complain(Problem::new(self.node.span, message));
+            self.report(SpecIssue::new(self.written.span, message));
             return None;
         };
         let mut combinations = Vec::with_capacity(count);
@@ -201,15 +202,16 @@ impl Reader<'_> {
         Some(combinations)
     }
 
-    /// The position of an axis that an entry of `include` or `exclude` names.
-    fn known(&mut self, axes: &[String], axis: &str, key: &str, position: usize) -> Option<usize> {
+    /// Returns the position of an axis that an entry of `include` or `exclude` names.
+    fn axis_position(&mut self, axes: &[String], axis: &str, key: &str, position: usize) -> Option<usize> {
         let at = axes.iter().position(|known| known == axis);
         if at.is_none() {
-            let place = [Step::Key(key.to_owned()), Step::Index(position), Step::Key(axis.to_owned())];
-            let problem =
-                Problem::new(self.node.locate_key(&place), format!("this matrix has no axis `{axis}`"));
+            let path =
+                [PathStep::Key(key.to_owned()), PathStep::Index(position), PathStep::Key(axis.to_owned())];
+            let issue =
+                SpecIssue::new(self.written.locate_key(&path), format!("this matrix has no axis `{axis}`"));
             let hint = did_you_mean(axis, "its axes are", axes.iter().map(String::as_str));
-            self.complain(problem.maybe_hint(hint));
+            self.report(issue.maybe_hint(hint));
         }
         at
     }
@@ -218,12 +220,12 @@ impl Reader<'_> {
         &mut self,
         axes: &[String],
         combinations: &mut Vec<Vec<AxisValue>>,
-        pattern: &Named,
+        pattern: &NamedValues,
         position: usize,
     ) {
         let mut wanted = Vec::with_capacity(pattern.len());
         for (axis, value) in pattern {
-            match self.known(axes, axis, "exclude", position) {
+            match self.axis_position(axes, axis, "exclude", position) {
                 Some(at) => wanted.push((at, value)),
                 None => return,
             }
@@ -232,21 +234,21 @@ impl Reader<'_> {
         combinations
             .retain(|combination| !wanted.iter().all(|(at, value)| combination[*at].text == value.text));
         if combinations.len() == before {
-            let place = [Step::Key("exclude".to_owned()), Step::Index(position)];
-            let problem = Problem::new(self.span(&place), "no combination matches this entry of `exclude`");
-            self.complain(problem.hint("remove it, or correct its values"));
+            let path = [PathStep::Key("exclude".to_owned()), PathStep::Index(position)];
+            let issue = SpecIssue::new(self.span(&path), "no combination matches this entry of `exclude`");
+            self.report(issue.hint("remove it, or correct its values"));
         }
     }
 
-    fn include(&mut self, axes: &[String], combinations: &mut Vec<Vec<AxisValue>>, include: &[Named]) {
+    fn include(&mut self, axes: &[String], combinations: &mut Vec<Vec<AxisValue>>, include: &[NamedValues]) {
         let texts = |combination: &[AxisValue]| -> Vec<String> {
             combination.iter().map(|value| value.text.clone()).collect()
         };
         let mut seen: HashSet<Vec<String>> =
             if include.is_empty() { HashSet::new() } else { combinations.iter().map(|c| texts(c)).collect() };
         for (position, named) in include.iter().enumerate() {
-            let place = [Step::Key("include".to_owned()), Step::Index(position)];
-            if named.iter().any(|(axis, _)| self.known(axes, axis, "include", position).is_none()) {
+            let path = [PathStep::Key("include".to_owned()), PathStep::Index(position)];
+            if named.iter().any(|(axis, _)| self.axis_position(axes, axis, "include", position).is_none()) {
                 continue;
             }
             let find =
@@ -255,12 +257,12 @@ impl Reader<'_> {
                 axes.iter().filter(|axis| find(axis).is_none()).map(String::as_str).collect();
             if let Some(missing) = listed(missing) {
                 let message = format!("an entry of `include` names every axis; {missing} is missing");
-                self.complain(Problem::new(self.span(&place), message));
+                self.report(SpecIssue::new(self.span(&path), message));
                 continue;
             }
             let combination: Vec<_> = axes.iter().filter_map(find).collect();
             if !seen.insert(texts(&combination)) {
-                self.complain(Problem::new(self.span(&place), "the matrix has this combination already"));
+                self.report(SpecIssue::new(self.span(&path), "the matrix already has this combination"));
             }
             combinations.push(combination);
         }

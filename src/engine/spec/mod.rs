@@ -1,40 +1,46 @@
-//! YAML text -> typed, validated, expanded specification. Pure: given the same text, variables and
-//! environment it gives the same pipeline, and it opens only the files that `extends` names.
+//! The pipeline language: from YAML text to a typed, checked and expanded plan.
 //!
-//! The way of a file through the modules: [`extends`](self) reads it and lays it over what it
-//! extends, as a tree of located `node`s; `scope` gives names their values and `interpolate` puts
-//! them in; `stages` finds kinds and, with `matrix`, makes instances; `check` reads their
-//! parameters through [`kind`]; `resolve` follows references with the `index`, and `axes` are
-//! held against what they lead to; `outputs` places results. On the way every `problem` is collected, and [`diagnostic`] shows them all.
+//! Deterministic: the same text, variables and environment give the same plan. The only files that are opened are the
+//! pipeline and those that it `extends`.
+//!
+//! The steps of [`load`], each in a module:
+//! 1. `extends` reads the file and merges it over the files that it extends, as a tree of located nodes (`yaml_node`).
+//! 2. `scope` resolves variables; `interpolate` replaces placeholders by their values.
+//! 3. `stages` finds the kind of each stage and, with `matrix`, creates its instances.
+//! 4. `check` turns parameters into JSON and deserializes them through their kind (`deserialize`).
+//! 5. `resolve` follows references with the help of `index` and proves that they form no cycle; `axis_check` checks
+//!    the axes that parameters mention.
+//! 6. `outputs` decides what is placed outside the cache.
+//!
+//! Every step collects its issues (`spec_issue`); [`diagnostic`] shows all of them at once.
 
-mod axes;
+mod axis_check;
 mod check;
 pub mod compare;
-mod cycle;
+mod deserialize;
 pub mod diagnostic;
 mod extends;
-pub mod file;
 mod index;
 mod interpolate;
 mod load;
 mod matrix;
-mod node;
 mod outputs;
 mod overrides;
-mod own_file;
 pub mod pipeline;
-mod problem;
+pub mod pipeline_file;
 mod resolve;
 mod schema;
 mod scope;
 mod select;
-mod source;
+mod source_text;
+mod spec_issue;
 mod stages;
 #[cfg(test)]
 mod test_kinds;
 #[cfg(test)]
 mod tests;
-mod typed;
+mod user_files;
+mod yaml_node;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use index::SelectError;

@@ -1,45 +1,54 @@
-//! `outputs`: what is placed outside the cache, and where.
+//! Resolves `outputs`: what is placed outside the cache, and where.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::file::Outputs;
 use super::interpolate::{Budget, interpolate_text};
-use super::node::{Node, Step};
 use super::pipeline::{InstanceId, InstanceIndex, Placement};
-use super::problem::{Problem, Problems};
-use super::resolve::{Needs, Resolver};
+use super::pipeline_file::Outputs;
+use super::resolve::{OutputConsumer, ReferenceResolver};
 use super::scope::Scope;
-use super::source::Span;
+use super::source_text::Span;
+use super::spec_issue::{SpecIssue, SpecIssues};
+use super::yaml_node::{PathStep, YamlNode};
 use pipe_core::kind::{ANY, OutputDecl};
 use pipe_core::reference::StageRef;
 
+/// Turns `outputs` into placements.
 pub(super) struct Placer<'a> {
     pub pipeline: &'a str,
-    pub resolver: &'a Resolver<'a>,
+    pub resolver: &'a ReferenceResolver<'a>,
     pub scope: &'a Scope<'a>,
     pub budget: &'a Budget,
-    pub problems: &'a mut Problems,
+    pub issues: &'a mut SpecIssues,
 }
 
 impl Placer<'_> {
-    pub(super) fn place(&mut self, outputs: &Outputs, node: &Node) -> Vec<Placement> {
+    /// Returns the placements. `interpolated` is `outputs` after interpolation, whose order they keep; `node` is what
+    /// was written, for places.
+    pub(super) fn place(
+        &mut self,
+        outputs: &Outputs,
+        interpolated: &YamlNode,
+        node: &YamlNode,
+    ) -> Vec<Placement> {
         let mut placed = Vec::new();
         match outputs {
             Outputs::List(references) => {
                 for (position, reference) in references.iter().enumerate() {
-                    let span = node.locate(&[Step::Index(position)]);
+                    let span = node.locate(&[PathStep::Index(position)]);
                     let directory = vec!["results".to_owned(), self.pipeline.to_owned()];
                     self.fill_directory(directory, reference, span, &mut placed);
                 }
             }
-            Outputs::Map(pairs) => {
-                for (key, reference) in pairs {
-                    let place = [Step::Key(key.clone())];
-                    let (key_span, span) = (node.locate_key(&place), node.locate(&place));
+            Outputs::Map(references) => {
+                for entry in interpolated.entries() {
+                    let Some(reference) = references.get(&entry.key) else { continue };
+                    let location = [PathStep::Key(entry.key.clone())];
+                    let (key_span, span) = (node.locate_key(&location), node.locate(&location));
                     let path =
-                        interpolate_text(key, key_span, &mut { self.scope }, self.budget, self.problems);
-                    let Some(path) = path.as_ref().and_then(|path| path.as_str()) else { continue };
+                        interpolate_text(&entry.key, key_span, &mut { self.scope }, self.budget, self.issues);
+                    let Some(path) = path.as_ref().and_then(YamlNode::as_text) else { continue };
                     let Some(parts) = self.path(path, key_span) else { continue };
                     if path.ends_with('/') {
                         self.fill_directory(parts, reference, span, &mut placed);
@@ -49,32 +58,32 @@ impl Placer<'_> {
                 }
             }
         }
-        self.refuse_collisions(&placed);
+        self.reject_collisions(&placed);
         placed.into_iter().map(|placed| placed.placement).collect()
     }
 
-    /// The parts of a path that may be written to.
+    /// Returns the parts of a path that outputs may be placed at.
     fn path(&mut self, path: &str, span: Span) -> Option<Vec<String>> {
-        let problem = |message: &str| Problem::new(span, format!("`{path}` {message}"));
+        let rejected = |message: &str| SpecIssue::new(span, format!("`{path}` {message}"));
         let parts: Vec<_> =
             path.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect();
-        let problem = if path.starts_with('/') {
-            problem("is absolute").hint("write it relative to the project directory")
+        let issue = if path.starts_with('/') {
+            rejected("is absolute").hint("write it relative to the project directory")
         } else if parts.iter().any(|part| part == "..") {
-            problem("leads out of the project directory")
+            rejected("leads out of the project directory")
                 .hint("outputs stay inside the project; remove the `..`")
         } else if path.contains(|c: char| c.is_control()) {
-            problem("contains a control character")
+            rejected("contains a control character")
         } else if parts.first().is_some_and(|first| first == "cache") {
-            problem("lies in the cache").hint("outputs are placed outside of `cache/`")
+            rejected("lies in the cache").hint("outputs are placed outside of `cache/`")
         } else if parts.is_empty() {
-            problem("is not the path of a file")
+            rejected("is not the path of a file")
         } else if path.contains('/') {
             return Some(parts);
         } else {
             return Some(vec!["results".to_owned(), self.pipeline.to_owned(), path.to_owned()]);
         };
-        self.problems.push(problem);
+        self.issues.push(issue);
         None
     }
 
@@ -84,36 +93,34 @@ impl Placer<'_> {
         reference: &StageRef,
         span: Span,
         key_span: Span,
-        placed: &mut Vec<Placed>,
+        placed: &mut Vec<PlacedOutput>,
     ) {
-        match self.resolver.find(reference, ANY, false, Needs::Path) {
-            Ok(found) => {
-                placed.extend(found.into_iter().map(|(at, output)| Placed::new(at, output, &path, key_span)))
-            }
+        match self.resolver.find(reference, ANY, false, OutputConsumer::Path) {
+            Ok(found) => placed
+                .extend(found.into_iter().map(|(at, output)| PlacedOutput::new(at, output, &path, key_span))),
             Err(error) => {
                 let several = self.resolver.index.find(reference).is_ok_and(|found| found.len() > 1);
-                let hint = error.hint.map(|hint| match several {
-                    true => format!("{hint}, or let the path end in `/` to place them all in a directory"),
-                    false => hint,
-                });
-                self.problems.push(Problem::new(span, error.message).maybe_hint(hint));
+                let mut hint = error.hint;
+                if let Some(hint) = hint.as_mut().filter(|_| several) {
+                    hint.push_str(", or let the path end in `/` to place them all in a directory");
+                }
+                self.issues.push(SpecIssue::new(span, error.message).maybe_hint(hint));
             }
         }
     }
 
-    /// Every output that is meant, under its own name; where several instances are meant, each
-    /// in a directory of its own.
+    /// Places every referenced output under its own name; if there are several instances, each in its own directory.
     fn fill_directory(
         &mut self,
         directory: Vec<String>,
         reference: &StageRef,
         span: Span,
-        placed: &mut Vec<Placed>,
+        placed: &mut Vec<PlacedOutput>,
     ) {
         let found = match self.resolver.all_outputs(reference) {
             Ok(found) => found,
             Err(error) => {
-                self.problems.push(Problem::new(span, error.message).maybe_hint(error.hint));
+                self.issues.push(SpecIssue::new(span, error.message).maybe_hint(error.hint));
                 return;
             }
         };
@@ -124,18 +131,18 @@ impl Placer<'_> {
                 path.push(directory_name(&self.resolver.members[at].draft.id));
             }
             path.extend(output.file_name.split('/').map(str::to_owned));
-            placed.push(Placed::new(at, output, &path, span));
+            placed.push(PlacedOutput::new(at, output, &path, span));
         }
     }
 
-    fn refuse_collisions(&mut self, placed: &[Placed]) {
-        let mut taken: BTreeMap<&[String], &Placed> = BTreeMap::new();
+    fn reject_collisions(&mut self, placed: &[PlacedOutput]) {
+        let mut taken: BTreeMap<&[String], &PlacedOutput> = BTreeMap::new();
         for new in placed {
             if let Some(old) = taken.insert(&new.parts, new) {
                 let message = format!("two outputs are placed at `{}`", new.parts.join("/"));
-                let problem = Problem::new(new.span, message).earlier("the other one is at", old.span);
-                self.problems
-                    .push(problem.hint("give one of them a path of its own: `outputs: { path: stage }`"));
+                let issue = SpecIssue::new(new.span, message).earlier("the other one is at", old.span);
+                self.issues
+                    .push(issue.hint("give one of them a path of its own: `outputs: { path: stage }`"));
             }
         }
         for new in placed {
@@ -146,20 +153,21 @@ impl Placer<'_> {
                     new.parts.join("/"),
                     outer.parts.join("/")
                 );
-                self.problems
-                    .push(Problem::new(new.span, message).earlier("the other one is at", outer.span));
+                self.issues
+                    .push(SpecIssue::new(new.span, message).earlier("the other one is at", outer.span));
             }
         }
     }
 }
 
-struct Placed {
+/// A placement with its place in the pipeline file.
+struct PlacedOutput {
     parts: Vec<String>,
     span: Span,
     placement: Placement,
 }
 
-impl Placed {
+impl PlacedOutput {
     fn new(at: usize, output: &OutputDecl, parts: &[String], span: Span) -> Self {
         let path: PathBuf = parts.iter().collect();
         let placement = Placement { instance: InstanceIndex(at), output: output.name.clone(), path };
@@ -167,7 +175,7 @@ impl Placed {
     }
 }
 
-/// `variant=adaptive,seed=1`, without what would trouble a file system or a shell.
+/// Returns a name such as `variant=adaptive,seed=1`, without characters that are special to a file system or a shell.
 fn directory_name(id: &InstanceId) -> String {
     let safe = |c: char| if c.is_alphanumeric() || "._+-".contains(c) { c } else { '_' };
     let parts =

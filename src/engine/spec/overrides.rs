@@ -1,22 +1,23 @@
-//! Variables from the command line: `--set vars.epochs=3`.
+//! Overrides of variables from the command line: `--set vars.epochs=3`.
 
 use std::str::FromStr;
 
-use super::node::{Data, Node, parse};
-use super::problem::{Problem, Problems};
-use super::source::{Sources, Span};
+use super::source_text::{SourceTexts, Span};
+use super::spec_issue::{SpecIssue, SpecIssues};
+use super::yaml_node::{YamlData, YamlNode, parse};
 use pipe_core::name::is_name;
 use pipe_core::suggest::did_you_mean;
 
-/// A new value for a variable that the pipeline has.
+/// A new value for an existing variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Override {
-    /// Below `vars`.
+    /// The path below `vars`.
     path: Vec<String>,
-    /// YAML.
+    /// The value as YAML.
     value: String,
 }
 
+/// Why the text of an override is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadOverride {
     #[error("`{0}` has no `=`; write `vars.name=value`")]
@@ -41,13 +42,13 @@ impl FromStr for Override {
 }
 
 impl Override {
-    /// Puts the value into the tree of a whole pipeline.
-    pub(super) fn apply(&self, pipeline: &mut Node, sources: &mut Sources, problems: &mut Problems) {
+    /// Replaces the value in the tree of a pipeline.
+    pub(super) fn apply(&self, pipeline: &mut YamlNode, sources: &mut SourceTexts, issues: &mut SpecIssues) {
         let source = format!("--set vars.{}={}", self.path.join("."), self.value);
         let file = sources.add(source, self.value.clone());
-        let Some(value) = parse(&self.value, file, problems) else { return };
+        let Some(value) = parse(&self.value, file, issues) else { return };
         let mut node = match &mut pipeline.data {
-            Data::Map(entries) => {
+            YamlData::Map(entries) => {
                 entries.iter_mut().find(|entry| entry.key == "vars").map(|entry| &mut entry.value)
             }
             _ => None,
@@ -55,9 +56,9 @@ impl Override {
         let mut so_far = "vars".to_owned();
         for key in &self.path {
             let entries = match node.map(|node| &mut node.data) {
-                Some(Data::Map(entries)) => entries.as_mut_slice(),
+                Some(YamlData::Map(entries)) => entries.as_mut_slice(),
                 Some(_) => {
-                    problems.push(Problem::new(
+                    issues.push(SpecIssue::new(
                         Span::whole(file),
                         format!("`{so_far}` is not a map; it has no key `{key}`"),
                     ));
@@ -66,10 +67,12 @@ impl Override {
                 None => &mut [],
             };
             let Some(at) = entries.iter().position(|entry| entry.key == *key) else {
-                let problem =
-                    Problem::new(Span::whole(file), format!("there is no variable `{so_far}.{key}` to set"));
+                let issue = SpecIssue::new(
+                    Span::whole(file),
+                    format!("there is no variable `{so_far}.{key}` to set"),
+                );
                 let names: Vec<_> = entries.iter().map(|entry| entry.key.as_str()).collect();
-                problems.push(problem.maybe_hint(did_you_mean(key, "there is", names)));
+                issues.push(issue.maybe_hint(did_you_mean(key, "there is", names)));
                 return;
             };
             so_far = format!("{so_far}.{key}");

@@ -1,5 +1,5 @@
-//! The resolved pipeline: what the rest of the program works with after the YAML has been read,
-//! checked, interpolated and expanded. Nothing in here is text that still needs interpreting.
+//! The resolved pipeline: the form that the rest of the program works with after the YAML was read, checked,
+//! interpolated and expanded.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,22 +7,25 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::compare::Compare;
-pub use super::own_file::OwnFile;
+pub use super::user_files::UserFileReference;
 use pipe_core::job::Axes;
 use pipe_core::kind::{ArtifactType, OutputDecl, Program};
 use pipe_core::reference::selector_value;
 
-/// A whole pipeline, its instances in file order and, within a stage, in matrix order.
+/// A pipeline with its instances in the order of the file and, within a stage, of the matrix.
+///
+/// `F` is how the files that stages read are known: [`UnlocatedFile`] after loading, a path after
+/// [`Plan::locate_files`](crate::plan::Plan::locate_files). The runner only accepts paths.
 #[derive(Debug, Clone)]
-pub struct Pipeline {
+pub struct Pipeline<F = PathBuf> {
     pub name: String,
-    /// The file it came from, as the user named it.
+    /// The path of the pipeline file, as the user wrote it.
     pub file: PathBuf,
-    /// It and all that it extends.
+    /// The pipeline file and all files that it extends.
     pub files: Vec<PathBuf>,
-    pub instances: Vec<Instance>,
+    pub instances: Vec<Instance<F>>,
     pub placements: Vec<Placement>,
-    pub own_files: Vec<OwnFile>,
+    pub user_files: Vec<UserFileReference>,
 }
 
 /// The name of one stage instance: `train[adaptive,seed=1]`.
@@ -36,55 +39,98 @@ pub struct InstanceId {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstanceIndex(pub usize);
 
+/// One instance of a stage with everything that is needed to run it.
 #[derive(Debug, Clone)]
-pub struct Instance {
+pub struct Instance<F = PathBuf> {
     pub id: InstanceId,
     pub kind: &'static str,
     pub version: u32,
     pub program: Program,
-    /// Typed and canonical: the part of the body that belongs to the key.
+    /// The typed parameters in canonical form, without references: the part of the body that belongs to the key.
     pub params: serde_json::Value,
-    /// The body after interpolation, references included: what the worker reads.
+    /// The parameters after interpolation, with references: what the worker reads.
     pub body: serde_json::Value,
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<Input<F>>,
     pub outputs: Vec<OutputDecl>,
     /// Environment variables that reach the stage, with their values (`None`: not set).
     pub environment: Vec<(String, Option<String>)>,
     pub resources: Resources,
     pub retries: u32,
-    /// What is promised about a second computation; not part of the key.
+    /// How equal a second computation has to be; not part of the key.
     pub compare: Compare,
 }
 
+/// One input slot of an instance and the artifacts that enter it.
 #[derive(Debug, Clone)]
-pub struct Input {
+pub struct Input<F = PathBuf> {
     pub slot: String,
-    /// Fan-in: the axes of each source are part of the key. A single source's are not.
+    /// True for a fan-in: the axes of each source are part of the key. Those of a single source are not.
     pub many: bool,
-    pub sources: Vec<Source>,
+    pub sources: Vec<Source<F>>,
 }
 
+/// Where one artifact of an input comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source {
+pub enum Source<F = PathBuf> {
+    /// An output of another instance.
     Output {
         producer: InstanceIndex,
         output: String,
         artifact: ArtifactType,
-        /// Axes of the producer; with `stage` in front where a fan-in mixes stages.
+        /// The axes of the producer; preceded by `stage` where a fan-in mixes stages.
         axes: Axes,
     },
-    /// Relative to the project directory.
-    Path(PathBuf),
-    /// A file of a registered data set. Whoever runs the pipeline puts a path in its place once the
-    /// file lies in the data directory.
-    DataFile { dataset: String, file: String },
+    /// A file or directory that no stage produces.
+    File(F),
+}
+
+/// A file that a stage reads, as the pipeline names it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum UnlocatedFile {
+    /// A file or directory of the user, relative to the project directory.
+    User(PathBuf),
+    /// A file of a registered data set, which has to be found in the data directory or downloaded into it.
+    DataSet { dataset: String, file: String },
+}
+
+impl<F> Instance<F> {
+    /// Replaces the files that the instance reads.
+    pub(crate) fn map_files<T, E>(self, map: &mut dyn FnMut(F) -> Result<T, E>) -> Result<Instance<T>, E> {
+        let mut inputs = Vec::with_capacity(self.inputs.len());
+        for Input { slot, many, sources } in self.inputs {
+            let mut mapped = Vec::with_capacity(sources.len());
+            for source in sources {
+                mapped.push(match source {
+                    Source::Output { producer, output, artifact, axes } => {
+                        Source::Output { producer, output, artifact, axes }
+                    }
+                    Source::File(file) => Source::File(map(file)?),
+                });
+            }
+            inputs.push(Input { slot, many, sources: mapped });
+        }
+        Ok(Instance {
+            id: self.id,
+            kind: self.kind,
+            version: self.version,
+            program: self.program,
+            params: self.params,
+            body: self.body,
+            inputs,
+            outputs: self.outputs,
+            environment: self.environment,
+            resources: self.resources,
+            retries: self.retries,
+            compare: self.compare,
+        })
+    }
 }
 
 /// What an instance occupies while it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resources {
     pub cpu: usize,
-    /// Bytes; 0 = not stated.
+    /// In bytes; 0 if not stated.
     pub mem: u64,
     pub gpu: usize,
 }
@@ -95,7 +141,7 @@ impl Default for Resources {
     }
 }
 
-/// One generated file that a person wants to find outside the cache.
+/// An output that is placed outside the cache.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
     pub instance: InstanceIndex,
@@ -104,8 +150,8 @@ pub struct Placement {
     pub path: PathBuf,
 }
 
-/// Reads back as a reference to exactly this instance: `train[adaptive,seed=1]`. The first axis
-/// is left unnamed where its value is a word, because the others are named and so cannot be meant.
+/// Prints a reference to exactly this instance: `train[adaptive,seed=1]`. The first axis is printed without its name
+/// if its value is not a number; the reference still parses back to this instance.
 impl fmt::Display for InstanceId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.stage)?;

@@ -1,55 +1,54 @@
-//! References -> the outputs of instances that they mean, with their types checked, and without
-//! circles.
+//! Resolves references to the outputs of instances, checks their types, and proves that they form no cycle.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use std::path::PathBuf;
 
-use super::check::{Checked, Checker, place_of};
-use super::cycle::circles;
-use super::index::{Index, SelectError, pick_one_hint};
-use super::pipeline::{Input, InstanceId, InstanceIndex, Source};
-use super::problem::{Problem, Problems};
-use super::source::Span;
-use super::stages::{InstanceDraft, Stage};
+use super::check::{CheckedInstance, Checker, place_of};
+use super::index::{SelectError, StageIndex, pick_one_hint};
+use super::pipeline::{Input, InstanceId, InstanceIndex, Source, UnlocatedFile};
+use super::source_text::Span;
+use super::spec_issue::{SpecIssue, SpecIssues};
+use super::stages::{InstanceDraft, StageDraft};
+use crate::plan::graph::{DependencyGraph, producers};
 use pipe_core::job::Axes;
 use pipe_core::kind::{ANY, ArtifactType, FILE, InputDecl, OutputDecl, SourceDecl};
 use pipe_core::reference::StageRef;
 use pipe_core::suggest::{did_you_mean, listed};
 
-/// One instance on its way into the pipeline.
-pub(super) struct Member<'a> {
-    pub stage: &'a Stage<'a>,
+/// One instance while it is being resolved.
+pub(super) struct InstanceMember<'a> {
+    pub stage: &'a StageDraft<'a>,
     pub draft: &'a InstanceDraft,
-    /// `None`: its parameters have problems.
-    pub checked: Option<Checked>,
+    /// `None` if its parameters have issues.
+    pub checked: Option<CheckedInstance>,
 }
 
-impl Member<'_> {
-    /// Says which instance has it, where a stage has several.
-    pub(super) fn problem(&self, span: Span, error: SelectError) -> Problem {
-        let problem = Problem::new(span, error.message).maybe_hint(error.hint);
+impl InstanceMember<'_> {
+    /// Creates an issue that names the instance if the stage has several.
+    pub(super) fn issue(&self, span: Span, error: SelectError) -> SpecIssue {
+        let issue = SpecIssue::new(span, error.message).maybe_hint(error.hint);
         let id = &self.draft.id;
-        if id.axes.is_empty() { problem } else { problem.note(format!("in the instance `{id}`")) }
+        if id.axes.is_empty() { issue } else { issue.note(format!("in the instance `{id}`")) }
     }
 }
 
-pub(super) struct Resolver<'a> {
-    pub members: &'a [Member<'a>],
-    pub index: &'a Index<'a>,
+/// Resolves the references of all instances.
+pub(super) struct ReferenceResolver<'a> {
+    pub members: &'a [InstanceMember<'a>],
+    pub index: &'a StageIndex<'a>,
     pub checker: &'a Checker<'a>,
 }
 
-/// Who needs an output, for messages.
+/// What an output is needed for; for messages.
 #[derive(Clone, Copy)]
-pub(super) enum Needs<'a> {
-    /// A stage, its parameter, and every type of artifact that the parameter has to bring.
+pub(super) enum OutputConsumer<'a> {
+    /// A stage, its parameter, and every type of artifact that the parameter has to provide.
     Parameter(&'a str, &'a str, &'a [ArtifactType]),
     /// A path under `outputs`.
     Path,
 }
 
-impl fmt::Display for Needs<'_> {
+impl fmt::Display for OutputConsumer<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Parameter(stage, parameter, _) => write!(f, "`{stage}.{parameter}`"),
@@ -58,8 +57,8 @@ impl fmt::Display for Needs<'_> {
     }
 }
 
-impl Needs<'_> {
-    /// "`model` and `scores`"
+impl OutputConsumer<'_> {
+    /// Lists the needed types: "`model` and `scores`".
     fn types(&self, accepts: ArtifactType) -> String {
         match self {
             Self::Parameter(_, _, types) if types.len() > 1 => {
@@ -71,72 +70,73 @@ impl Needs<'_> {
     }
 }
 
-type Found<'a> = Vec<(usize, &'a OutputDecl)>;
+/// Outputs that a reference selects, each with the index of its instance.
+type MatchedOutputs<'a> = Vec<(usize, &'a OutputDecl)>;
 
-impl<'a> Resolver<'a> {
-    /// The inputs of every member. After problems they are incomplete.
-    pub(super) fn inputs(&self, problems: &mut Problems) -> Vec<Vec<Input>> {
-        let inputs: Vec<Vec<Input>> = self
-            .members
-            .iter()
-            .map(|member| {
-                let declared = member.checked.as_ref().map(|checked| checked.content.inputs.as_slice());
-                let declared = declared.unwrap_or_default();
-                let mut told = HashSet::new();
-                let input = |decl| self.input(member, decl, declared, &mut told, problems);
-                declared.iter().filter_map(input).collect()
-            })
-            .collect();
-        self.report_circles(&inputs, problems);
-        inputs
+impl<'a> ReferenceResolver<'a> {
+    /// Returns the inputs of every member, and their graph unless there is a cycle. Incomplete after issues.
+    pub(super) fn inputs(
+        &self,
+        issues: &mut SpecIssues,
+    ) -> (Vec<Vec<Input<UnlocatedFile>>>, Option<DependencyGraph>) {
+        let mut inputs = Vec::with_capacity(self.members.len());
+        for member in self.members {
+            let declared = member.checked.as_ref().map(|checked| checked.content.inputs.as_slice());
+            let declared = declared.unwrap_or_default();
+            let mut reported = HashSet::new();
+            let resolved =
+                declared.iter().filter_map(|decl| self.input(member, decl, declared, &mut reported, issues));
+            inputs.push(resolved.collect());
+        }
+        let graph = self.graph(&inputs, issues);
+        (inputs, graph)
     }
 
-    /// `told` are the references, with their parameters, that problems of this member were reported of: where one
-    /// parameter fills several slots, one of them says it.
+    /// Resolves one input. `reported` are the parameters and references of this member with reported issues, so that a
+    /// parameter that fills several slots is reported once.
     fn input<'d>(
         &self,
-        member: &Member,
+        member: &InstanceMember,
         decl: &'d InputDecl,
         declared: &[InputDecl],
-        told: &mut HashSet<(&'d str, &'d str)>,
-        problems: &mut Problems,
-    ) -> Option<Input> {
+        reported: &mut HashSet<(&'d str, &'d str)>,
+        issues: &mut SpecIssues,
+    ) -> Option<Input<UnlocatedFile>> {
         let parameter = decl.parameter();
         let siblings = declared.iter().filter(|other| other.parameter() == parameter);
         let types: Vec<ArtifactType> = siblings.map(|other| other.accepts).collect();
-        let needs = Needs::Parameter(&member.draft.id.stage, parameter, &types);
+        let needs = OutputConsumer::Parameter(&member.draft.id.stage, parameter, &types);
         let all = matches!(decl.source, SourceDecl::All(_));
+        let from_file =
+            |file| Some(Input { slot: decl.slot.clone(), many: false, sources: vec![Source::File(file)] });
         let (references, many) = match &decl.source {
-            SourceDecl::Path(path) => {
-                let sources = vec![Source::Path(PathBuf::from(path))];
-                return Some(Input { slot: decl.slot.clone(), many: false, sources });
-            }
+            SourceDecl::Path(path) => return from_file(UnlocatedFile::User(path.into())),
             SourceDecl::DataFile { dataset, file } => {
-                let sources = vec![Source::DataFile { dataset: dataset.clone(), file: file.clone() }];
-                return Some(Input { slot: decl.slot.clone(), many: false, sources });
+                return from_file(UnlocatedFile::DataSet { dataset: dataset.clone(), file: file.clone() });
             }
             SourceDecl::One(reference) => (std::slice::from_ref(reference), false),
             SourceDecl::Many(references) | SourceDecl::All(references) => (references.as_slice(), true),
         };
         if references.is_empty() {
             let span = self.span(member, parameter, "");
-            problems.push(Problem::new(span, format!("{needs} needs at least one reference")));
+            issues.push(SpecIssue::new(span, format!("{needs} needs at least one reference")));
             return None;
         }
-        let mut found: Found = Vec::new();
+        let mut found: MatchedOutputs = Vec::new();
         let mut complete = true;
         for reference in references {
-            let meant = match all {
-                true => self.find_fitting(reference, decl.accepts, needs),
-                false => self.find(reference, decl.accepts, many, needs),
+            let matched = if all {
+                self.find_fitting(reference, decl.accepts, needs)
+            } else {
+                self.find(reference, decl.accepts, many, needs)
             };
-            match meant {
+            match matched {
                 Ok(more) => found.extend(more),
                 Err(error) => {
                     complete = false;
-                    if told.insert((parameter, reference.text())) {
+                    if reported.insert((parameter, reference.text())) {
                         let span = self.span(member, parameter, reference.text());
-                        problems.push(member.problem(span, error));
+                        issues.push(member.issue(span, error));
                     }
                 }
             }
@@ -145,19 +145,20 @@ impl<'a> Resolver<'a> {
         (complete && !sources.is_empty()).then(|| Input { slot: decl.slot.clone(), many, sources })
     }
 
-    /// The outputs that a reference means. Empty if that cannot be known because of a problem
-    /// that was reported elsewhere.
+    /// Returns the outputs that a reference selects. Empty if they cannot be known because of an issue that was
+    /// reported elsewhere.
     pub(super) fn find(
         &self,
         reference: &StageRef,
         accepts: ArtifactType,
         many: bool,
-        needs: Needs,
-    ) -> Result<Found<'a>, SelectError> {
+        needs: OutputConsumer,
+    ) -> Result<MatchedOutputs<'a>, SelectError> {
         let positions = self.positions(reference)?;
         if !many && positions.len() > 1 {
             let ids: Vec<_> = positions.iter().map(|&at| self.id(at)).collect();
-            let message = format!("{needs} needs one instance, but `{reference}` means {}", positions.len());
+            let message =
+                format!("{needs} needs one instance, but `{reference}` selects {}", positions.len());
             return Err(SelectError { message, hint: pick_one_hint(reference, &ids) });
         }
         let mut found = Vec::with_capacity(positions.len());
@@ -168,62 +169,65 @@ impl<'a> Resolver<'a> {
         Ok(found)
     }
 
-    /// What the instances of a stage are called that has problems of its own cannot be known: then there are none.
+    /// Returns the instances that a reference selects; none if the stage itself failed to check, which was reported.
     fn positions(&self, reference: &StageRef) -> Result<Vec<usize>, SelectError> {
-        let broken = || {
+        let stage_has_issues = || {
             let mut stage = self.members.iter().filter(|member| member.stage.name == reference.stage());
             stage.any(|member| member.checked.is_none())
         };
-        self.index.find(reference).or_else(|error| if broken() { Ok(Vec::new()) } else { Err(error) })
+        self.index
+            .find(reference)
+            .or_else(|error| if stage_has_issues() { Ok(Vec::new()) } else { Err(error) })
     }
 
-    /// As [`output`]; where that fails, it says which stages give what is needed.
+    /// Calls [`output`]; if that fails without a hint, lists the stages that produce what is needed.
     fn output(
         &self,
         reference: &StageRef,
         outputs: &'a [OutputDecl],
         accepts: ArtifactType,
-        needs: Needs,
+        needs: OutputConsumer,
     ) -> Result<&'a OutputDecl, SelectError> {
         output(reference, outputs, accepts, needs).map_err(|error| match (&error.hint, needs) {
-            (None, Needs::Parameter(stage, _, types)) => {
-                SelectError { hint: Some(self.offers(types, stage)), ..error }
+            (None, OutputConsumer::Parameter(stage, _, types)) => {
+                SelectError { hint: Some(self.producers_hint(types, stage)), ..error }
             }
             _ => error,
         })
     }
 
-    fn offers(&self, types: &[ArtifactType], asking: &str) -> String {
-        let gives = |checked: &Checked| {
-            let gives = |wanted: &ArtifactType| {
-                *wanted == ANY || checked.content.outputs.iter().any(|output| output.artifact == *wanted)
-            };
-            types.iter().all(gives)
+    fn producers_hint(&self, types: &[ArtifactType], asking: &str) -> String {
+        let produces_all = |checked: &CheckedInstance| {
+            let outputs = &checked.content.outputs;
+            types
+                .iter()
+                .all(|wanted| *wanted == ANY || outputs.iter().any(|output| output.artifact == *wanted))
         };
-        let givers = self.members.iter().filter(|member| member.checked.as_ref().is_some_and(gives));
-        let mut names: Vec<&str> = givers.map(|member| member.stage.name).collect();
+        let suitable = self.members.iter().filter(|member| member.checked.as_ref().is_some_and(produces_all));
+        let mut names: Vec<&str> = suitable.map(|member| member.stage.name).collect();
         names.dedup();
         match listed(names.into_iter().filter(|name| *name != asking)) {
-            Some(list) => format!("stages that give it: {list}"),
-            None => "no other stage of this pipeline gives it".to_owned(),
+            Some(list) => format!("stages that produce it: {list}"),
+            None => "no other stage of this pipeline produces it".to_owned(),
         }
     }
 
-    /// Every output of the accepted type, or else the only plain file, of every instance that the
-    /// reference means. An output that it names may be either.
+    /// Returns, for every instance that the reference selects, its outputs of the accepted type, or else its only plain
+    /// file. An output that the reference names may be either.
     fn find_fitting(
         &self,
         reference: &StageRef,
         accepts: ArtifactType,
-        needs: Needs,
-    ) -> Result<Found<'a>, SelectError> {
+        needs: OutputConsumer,
+    ) -> Result<MatchedOutputs<'a>, SelectError> {
         let mut found = Vec::new();
         for at in self.positions(reference)? {
             let Some(checked) = &self.members[at].checked else { continue };
             let outputs = &checked.content.outputs;
-            let meant = |output: &&OutputDecl| reference.output().is_none_or(|name| output.name == name);
+            let is_selected =
+                |output: &&OutputDecl| reference.output().is_none_or(|name| output.name == name);
             let of_type =
-                |wanted| outputs.iter().filter(meant).filter(move |output| output.artifact == wanted);
+                |wanted| outputs.iter().filter(is_selected).filter(move |output| output.artifact == wanted);
             if of_type(accepts).next().is_some() {
                 found.extend(of_type(accepts).map(|output| (at, output)));
             } else {
@@ -234,10 +238,10 @@ impl<'a> Resolver<'a> {
         Ok(found)
     }
 
-    /// The output that a reference names, or else all outputs, of every instance that it means.
-    pub(super) fn all_outputs(&self, reference: &StageRef) -> Result<Found<'a>, SelectError> {
+    /// Returns the output that a reference names, or else all outputs, of every instance that it selects.
+    pub(super) fn all_outputs(&self, reference: &StageRef) -> Result<MatchedOutputs<'a>, SelectError> {
         if reference.output().is_some() {
-            return self.find(reference, ANY, true, Needs::Path);
+            return self.find(reference, ANY, true, OutputConsumer::Path);
         }
         let members = self.positions(reference)?.into_iter().map(|at| (at, &self.members[at]));
         let outputs =
@@ -245,8 +249,9 @@ impl<'a> Resolver<'a> {
         Ok(outputs.flat_map(|(at, outputs)| outputs.iter().map(move |output| (at, output))).collect())
     }
 
-    /// In a fan-in the axes tell the sources apart, if need be with the stage and the output.
-    fn sources(&self, found: Found, many: bool) -> Vec<Source> {
+    /// Turns outputs into sources. In a fan-in the axes tell the sources apart, together with the stage and the output
+    /// where needed.
+    fn sources(&self, found: MatchedOutputs, many: bool) -> Vec<Source<UnlocatedFile>> {
         if let [(at, output)] = found.as_slice() {
             return vec![self.source(*at, output, Vec::new())];
         }
@@ -273,7 +278,7 @@ impl<'a> Resolver<'a> {
         sources
     }
 
-    fn source(&self, at: usize, output: &OutputDecl, mut axes: Axes) -> Source {
+    fn source(&self, at: usize, output: &OutputDecl, mut axes: Axes) -> Source<UnlocatedFile> {
         axes.extend(self.id(at).axes.iter().cloned());
         let (output, artifact) = (output.name.clone(), output.artifact);
         Source::Output { producer: InstanceIndex(at), output, artifact, axes }
@@ -283,39 +288,49 @@ impl<'a> Resolver<'a> {
         &self.members[at].draft.id
     }
 
-    /// Where a reference is written.
-    pub(super) fn span(&self, member: &Member, parameter: &str, text: &str) -> Span {
+    /// Returns the place where a reference is written.
+    pub(super) fn span(&self, member: &InstanceMember, parameter: &str, text: &str) -> Span {
         let Some(content) = &member.stage.content else { return member.stage.name_span };
         let mut scope = self.checker.instance_scope(member.draft);
         let whole = content.body.get(parameter).map_or(content.kind_span, |node| node.span);
         place_of(text, parameter, content.body, &mut scope).unwrap_or(whole)
     }
 
-    /// Names one circle per set of stages: a matrix would repeat it for each of its instances.
-    fn report_circles(&self, inputs: &[Vec<Input>], problems: &mut Problems) {
-        let edges: Vec<Vec<usize>> = inputs.iter().map(|inputs| producers(inputs).collect()).collect();
-        let mut told = HashSet::new();
-        for circle in circles(&edges) {
-            let stages: BTreeSet<&str> = circle.iter().map(|&at| self.id(at).stage.as_str()).collect();
-            if !told.insert(stages) {
+    /// Builds the graph of the instances, or reports its cycles: one per set of stages, because a matrix would repeat it
+    /// for each of its instances.
+    fn graph(
+        &self,
+        inputs: &[Vec<Input<UnlocatedFile>>],
+        issues: &mut SpecIssues,
+    ) -> Option<DependencyGraph> {
+        let dependencies: Vec<Vec<usize>> = inputs.iter().map(|inputs| producers(inputs).collect()).collect();
+        let cycles = match DependencyGraph::new(&dependencies) {
+            Ok(graph) => return Some(graph),
+            Err(cycles) => cycles,
+        };
+        let mut reported = HashSet::new();
+        for cycle in cycles {
+            let stages: BTreeSet<&str> = cycle.iter().map(|&at| self.id(at).stage.as_str()).collect();
+            if !reported.insert(stages) {
                 continue;
             }
             let names: Vec<_> =
-                circle.iter().chain(circle.first()).map(|&at| self.id(at).to_string()).collect();
-            let next = circle.get(1).unwrap_or(&circle[0]);
-            let span = self.span_of_edge(circle[0], *next, &inputs[circle[0]]);
-            problems.push(match circle.len() {
-                1 => Problem::new(span, format!("`{}` refers to itself", names[0])),
-                _ => {
-                    let message = format!("stages refer to each other in a circle: {}", names.join(" -> "));
-                    Problem::new(span, message)
-                        .hint("each arrow points to a stage that is needed; remove one of the references")
-                }
+                cycle.iter().chain(cycle.first()).map(|&at| self.id(at).to_string()).collect();
+            let next = cycle.get(1).unwrap_or(&cycle[0]);
+            let span = self.span_of_edge(cycle[0], *next, &inputs[cycle[0]]);
+            issues.push(if cycle.len() == 1 {
+                SpecIssue::new(span, format!("`{}` refers to itself", names[0]))
+            } else {
+                let message = format!("stages refer to each other in a circle: {}", names.join(" -> "));
+                SpecIssue::new(span, message)
+                    .hint("each arrow points to a stage that is needed; remove one of the references")
             });
         }
+        None
     }
 
-    fn span_of_edge(&self, from: usize, to: usize, inputs: &[Input]) -> Span {
+    /// Returns the place of a reference from one instance to another.
+    fn span_of_edge(&self, from: usize, to: usize, inputs: &[Input<UnlocatedFile>]) -> Span {
         let member = &self.members[from];
         let slot = inputs.iter().find(|input| producers(std::slice::from_ref(*input)).any(|at| at == to));
         let declared =
@@ -326,28 +341,21 @@ impl<'a> Resolver<'a> {
             Some(SourceDecl::Many(references) | SourceDecl::All(references)) => references.as_slice(),
             _ => &[],
         };
-        let meant = |reference: &&StageRef| self.index.find(reference).is_ok_and(|found| found.contains(&to));
-        match (decl, references.iter().find(meant)) {
+        let selects_it =
+            |reference: &&StageRef| self.index.find(reference).is_ok_and(|found| found.contains(&to));
+        match (decl, references.iter().find(selects_it)) {
             (Some(decl), Some(reference)) => self.span(member, decl.parameter(), reference.text()),
             _ => member.stage.name_span,
         }
     }
 }
 
-fn producers(inputs: &[Input]) -> impl Iterator<Item = usize> {
-    inputs.iter().flat_map(|input| &input.sources).filter_map(|source| match source {
-        Source::Output { producer, .. } => Some(producer.0),
-        Source::Path(_) | Source::DataFile { .. } => None,
-    })
-}
-
-/// The output of a stage that a reference means: the one that it names, or else the only one
-/// that fits.
+/// Returns the output of a stage that a reference selects: the one that it names, or else the only one that fits.
 fn output<'o>(
     reference: &StageRef,
     outputs: &'o [OutputDecl],
     accepts: ArtifactType,
-    needs: Needs,
+    needs: OutputConsumer,
 ) -> Result<&'o OutputDecl, SelectError> {
     let stage = reference.stage();
     let names = || outputs.iter().map(|output| output.name.as_str());
@@ -359,7 +367,7 @@ fn output<'o>(
         };
         if !fits(&output) {
             let (given, types) = (output.artifact, needs.types(accepts));
-            let message = format!("`{stage}.{name}` gives `{given}`, but {needs} needs {types}");
+            let message = format!("`{stage}.{name}` produces `{given}`, but {needs} needs {types}");
             return Err(SelectError { message, hint: None });
         }
         return Ok(output);
@@ -371,7 +379,7 @@ fn output<'o>(
             let written: Vec<_> =
                 outputs.iter().filter(fits).map(|output| format!("{reference}.{}", output.name)).collect();
             let list = listed(written.iter().map(String::as_str));
-            let message = format!("`{stage}` has several outputs that {needs} could mean");
+            let message = format!("`{stage}` has several outputs that fit {needs}");
             Err(SelectError { message, hint: list.map(|list| format!("write one of {list}")) })
         }
         (None, _) if outputs.is_empty() => Err(SelectError {
@@ -381,7 +389,7 @@ fn output<'o>(
         (None, _) => {
             let types: BTreeSet<_> = outputs.iter().map(|output| output.artifact).collect();
             let given = listed(types).unwrap_or_default();
-            let message = format!("`{stage}` gives {given}, but {needs} needs {}", needs.types(accepts));
+            let message = format!("`{stage}` produces {given}, but {needs} needs {}", needs.types(accepts));
             Err(SelectError { message, hint: None })
         }
     }

@@ -4,14 +4,15 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use super::file::{PipelineFile, StageSettings};
+use super::pipeline_file::{PipelineFile, StageSettings};
 use pipe_core::kind::Kinds;
 
+/// Returns a schema generator with the settings of the pipeline schema.
 pub(super) fn generator() -> SchemaGenerator {
     SchemaSettings::draft2020_12().into_generator()
 }
 
-/// Generated from the types that files are read with.
+/// Generates the schema from the types that files are deserialized into.
 pub fn schema(kinds: Kinds) -> Value {
     let mut generator = generator();
     let mut file = object(generator.root_schema_for::<PipelineFile>().to_value());
@@ -35,7 +36,9 @@ pub fn schema(kinds: Kinds) -> Value {
     }
     let mut definitions = generator.take_definitions(true);
     definitions.insert("Stage".to_owned(), Value::Object(stage));
-    definitions.values_mut().for_each(accept_names);
+    for definition in definitions.values_mut() {
+        accept_placeholders(definition);
+    }
     let patches: Vec<_> =
         definitions.iter().map(|(name, rule)| (format!("{name}Patch"), patch(rule))).collect();
     definitions.extend(patches);
@@ -54,19 +57,20 @@ pub fn schema(kinds: Kinds) -> Value {
     Value::Object(file)
 }
 
-/// A map from names of one's own choice.
+/// Returns the schema of a map from user-chosen names.
 fn named(rule: Value) -> Value {
     let names = json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$" });
     json!({ "type": "object", "propertyNames": names, "additionalProperties": rule })
 }
 
-/// The same rule in a file that extends another, where the base may have what is left out.
+/// Returns the same rule for a file that extends another: the base may have the required keys.
 fn patch(rule: &Value) -> Value {
     match rule {
         Value::Object(object) => {
-            let is_demand = |keyword: &str, value: &Value| keyword == "required" && value.is_array();
-            let kept =
-                object.iter().filter(|(keyword, value)| !is_demand(keyword, value) && !requires(value));
+            let is_required_list = |keyword: &str, value: &Value| keyword == "required" && value.is_array();
+            let kept = object
+                .iter()
+                .filter(|(keyword, value)| !is_required_list(keyword, value) && !is_choice_of_keys(value));
             let patched = kept.map(|(keyword, value)| match (keyword.as_str(), value) {
                 ("$ref", Value::String(target)) => (keyword.clone(), format!("{target}Patch").into()),
                 _ => (keyword.clone(), patch(value)),
@@ -78,8 +82,8 @@ fn patch(rule: &Value) -> Value {
     }
 }
 
-/// A choice between required keys, as between the kinds of a stage.
-fn requires(value: &Value) -> bool {
+/// Returns true for a choice between required keys, such as the kinds of a stage.
+fn is_choice_of_keys(value: &Value) -> bool {
     let only_required = |choice: &Value| choice.as_object().is_some_and(|c| c.keys().eq(["required"]));
     value.as_array().is_some_and(|choices| !choices.is_empty() && choices.iter().all(only_required))
 }
@@ -91,7 +95,7 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Puts another rule in the place of a property's, and keeps its description.
+/// Replaces the rule of a property and keeps its description.
 fn replace(properties: &mut Map<String, Value>, name: &str, mut rule: Value) {
     let description = properties.get(name).and_then(|old| old.get("description")).cloned();
     if let (Value::Object(rule), Some(description)) = (&mut rule, description) {
@@ -100,23 +104,29 @@ fn replace(properties: &mut Map<String, Value>, name: &str, mut rule: Value) {
     properties.insert(name.to_owned(), rule);
 }
 
-/// Wherever a value is expected, a text with `${...}` may stand for it.
-fn accept_names(schema: &mut Value) {
+/// Allows a text with `${...}` wherever a value is expected.
+fn accept_placeholders(schema: &mut Value) {
     let Value::Object(schema) = schema else { return };
     for (keyword, inner) in schema.iter_mut() {
         match (keyword.as_str(), inner) {
-            ("properties", Value::Object(properties)) => properties.values_mut().for_each(accept_name),
-            ("items" | "additionalProperties", inner @ Value::Object(_)) => accept_name(inner),
+            ("properties", Value::Object(properties)) => {
+                for property in properties.values_mut() {
+                    accept_placeholder(property);
+                }
+            }
+            ("items" | "additionalProperties", inner @ Value::Object(_)) => accept_placeholder(inner),
             ("anyOf" | "oneOf" | "allOf" | "prefixItems", Value::Array(inner)) => {
-                inner.iter_mut().for_each(accept_names)
+                for choice in inner {
+                    accept_placeholders(choice);
+                }
             }
             _ => {}
         }
     }
 }
 
-fn accept_name(rule: &mut Value) {
-    accept_names(rule);
+fn accept_placeholder(rule: &mut Value) {
+    accept_placeholders(rule);
     let Value::Object(object) = rule else { return };
     let any_text = object.get("type").is_some_and(|types| match types {
         Value::Array(types) => types.iter().any(|of| of == "string"),
@@ -150,9 +160,15 @@ mod tests {
         match value {
             Value::Object(object) => {
                 found.extend(object.get("$ref").and_then(Value::as_str));
-                object.values().for_each(|value| references(value, found));
+                for value in object.values() {
+                    references(value, found);
+                }
             }
-            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            Value::Array(items) => {
+                for value in items {
+                    references(value, found);
+                }
+            }
             _ => {}
         }
     }
@@ -182,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_leads_somewhere() {
+    fn every_reference_has_a_definition() {
         let schema = schema(KINDS);
         let mut found = Vec::new();
         references(&schema, &mut found);
@@ -193,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_with_a_name_is_accepted_for_numbers_lists_and_words() {
+    fn a_placeholder_is_accepted_for_numbers_lists_and_words() {
         let schema = schema(KINDS);
         let train = at(&schema, "/$defs/Train/properties");
         for parameter in ["seed", "hidden", "variant", "optimiser"] {

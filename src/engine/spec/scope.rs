@@ -1,86 +1,87 @@
-//! What the names in `${...}` stand for: variables, declared environment variables, and, within a
-//! stage, its axes and the instance that `each` goes through.
+//! The values of placeholders: variables, declared environment variables and, within a stage, its axes and the
+//! instance that `each` goes through.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use serde_yaml::Value;
+use serde_json::Value;
 
-use super::interpolate::{Budget, Name, Names, describe, interpolate};
-use super::node::{Data, Entry, Node};
+use super::interpolate::{Budget, Placeholder, PlaceholderLookup, describe, interpolate};
 use super::pipeline::InstanceId;
-use super::problem::{Problem, Problems};
-use super::source::Span;
+use super::source_text::Span;
+use super::spec_issue::{SpecIssue, SpecIssues};
+use super::yaml_node::{YamlData, YamlEntry, YamlNode};
 use pipe_core::name::{NAME_RULE, is_name};
 use pipe_core::scalar::Scalar;
 use pipe_core::suggest::{closest, did_you_mean};
 
-/// Variables that refer to variables that refer to variables.
+/// How many variables may refer to each other in a chain.
 const LONGEST_CHAIN: usize = 64;
 
-type Found<'a> = Option<Cow<'a, Value>>;
+type LookupResult<'a> = Option<Cow<'a, YamlNode>>;
 
 /// The variables and the environment of a pipeline.
 pub(super) struct Scope<'a> {
     vars: Vars<'a>,
-    env: Vec<Declared<'a>>,
+    env: Vec<DeclaredEnv<'a>>,
     environment: &'a dyn Fn(&str) -> Option<String>,
 }
 
 struct Vars<'a> {
-    entries: &'a [Entry],
+    entries: &'a [YamlEntry],
     by_name: HashMap<&'a str, usize>,
-    states: Vec<State>,
+    states: Vec<VarState>,
 }
 
 #[derive(Clone)]
-enum State {
+enum VarState {
     Untouched,
     /// Being resolved: meeting it again is a cycle.
     Open,
-    Done(Value),
+    Done(YamlNode),
     Failed,
 }
 
-struct Declared<'a> {
+/// An environment variable that the pipeline declares under `env:`.
+struct DeclaredEnv<'a> {
     name: &'a str,
     default: &'a Scalar,
 }
 
 impl<'a> Scope<'a> {
-    /// Resolves every variable, so that a mistake in one that nobody uses is found too.
+    /// Resolves every variable, so that mistakes in unused variables are found too.
     pub(super) fn new(
-        vars: Option<&'a Node>,
-        env: Option<&'a Node>,
+        vars: Option<&'a YamlNode>,
+        env: Option<&'a YamlNode>,
         environment: &'a dyn Fn(&str) -> Option<String>,
         budget: &Budget,
-        problems: &mut Problems,
+        issues: &mut SpecIssues,
     ) -> Self {
-        let entries = vars.map(Node::entries).unwrap_or_default();
+        let entries = vars.map(YamlNode::entries).unwrap_or_default();
         for entry in entries.iter().filter(|entry| !is_name(&entry.key)) {
             let message = format!("`{}` cannot be the name of a variable", entry.key);
-            problems.push(Problem::new(entry.key_span, message).hint(NAME_RULE));
+            issues.push(SpecIssue::new(entry.key_span, message).hint(NAME_RULE));
         }
         let by_name = entries.iter().enumerate().map(|(at, entry)| (entry.key.as_str(), at)).collect();
-        let vars = Vars { entries, by_name, states: vec![State::Untouched; entries.len()] };
-        let env =
-            env.map(Node::entries).unwrap_or_default().iter().filter_map(|entry| match &entry.value.data {
-                Data::Scalar(default) => Some(Declared { name: &entry.key, default }),
-                _ => None,
-            });
+        let vars = Vars { entries, by_name, states: vec![VarState::Untouched; entries.len()] };
+        let declared = env.map(YamlNode::entries).unwrap_or_default().iter();
+        let env = declared.filter_map(|entry| {
+            let default = entry.value.as_scalar()?;
+            Some(DeclaredEnv { name: &entry.key, default })
+        });
         let mut scope = Self { vars, env: env.collect(), environment };
         for at in 0..entries.len() {
-            let mut resolver = Resolver { scope: &mut scope, budget, chain: Vec::new() };
-            resolver.resolve(at, problems);
+            let mut resolver = VarResolver { scope: &mut scope, budget, chain: Vec::new() };
+            resolver.resolve(at, issues);
         }
         scope
     }
 
-    fn env(&self, name: &str, span: Span, problems: &mut Problems) -> Found<'_> {
+    fn env(&self, name: &str, span: Span, issues: &mut SpecIssues) -> LookupResult<'_> {
         let Some(declared) = self.env.iter().find(|declared| declared.name == name) else {
-            let problem = Problem::new(span, format!("the environment variable `{name}` is not declared"));
+            let issue = SpecIssue::new(span, format!("the environment variable `{name}` is not declared"));
             let close = closest(name, self.env.iter().map(|declared| declared.name));
-            return problems.refuse(problem.hint(match close {
+            return issues.reject(issue.hint(match close {
                 Some(close) => format!("did you mean `${{env.{close}}}`?"),
                 None => format!(
                     "declare it at the top of the file: `env: {{ {name}: }}`, \
@@ -88,58 +89,60 @@ impl<'a> Scope<'a> {
                 ),
             }));
         };
+        let owned = |scalar| Some(Cow::Owned(YamlNode { span, data: YamlData::Scalar(scalar) }));
         let Some(text) = (self.environment)(name) else {
             if *declared.default == Scalar::Null {
-                let problem = Problem::new(span, format!("the environment variable `{name}` is not set"));
+                let issue = SpecIssue::new(span, format!("the environment variable `{name}` is not set"));
                 let hint = format!("set it, or give it a default: `env: {{ {name}: value }}`");
-                return problems.refuse(problem.hint(hint));
+                return issues.reject(issue.hint(hint));
             }
-            return Some(Cow::Owned(declared.default.into()));
+            return owned(declared.default.clone());
         };
         let read = Scalar::plain(&text).ok();
         let (read, expected) = match declared.default {
-            Scalar::Null | Scalar::Text(_) => return Some(Cow::Owned(Value::String(text))),
+            Scalar::Null | Scalar::Text(_) => return owned(Scalar::Text(text)),
             Scalar::Bool(_) => (read.filter(|scalar| matches!(scalar, Scalar::Bool(_))), "true or false"),
             _ => (read.filter(Scalar::is_number), "a number"),
         };
         if read.is_none() {
             let found = describe(&Value::String(text));
             let message = format!(
-                "the environment variable `{name}` must be {expected}, as its default is, but it is {found}"
+                "the environment variable `{name}` must be {expected}, like its default, but it is {found}"
             );
-            problems.push(Problem::new(span, message));
+            issues.push(SpecIssue::new(span, message));
         }
-        read.map(|scalar| Cow::Owned(Value::from(&scalar)))
+        read.and_then(owned)
     }
 
-    fn matrix_outside(axis: &str, span: Span, problems: &mut Problems) -> Found<'a> {
-        let problem = Problem::new(span, format!("`${{matrix.{axis}}}` has no meaning here"));
-        problems.refuse(problem.hint("only the parameters of a stage with `matrix` or `each` know axes"))
+    fn matrix_outside_a_stage(axis: &str, span: Span, issues: &mut SpecIssues) -> LookupResult<'a> {
+        let issue = SpecIssue::new(span, format!("`${{matrix.{axis}}}` has no meaning here"));
+        issues
+            .reject(issue.hint("axes can only be used in the parameters of a stage with `matrix` or `each`"))
     }
 
-    fn each_outside(span: Span, problems: &mut Problems) -> Found<'a> {
-        let problem = Problem::new(span, "`${each}` has no meaning here");
-        problems.refuse(problem.hint("only the parameters of a stage with `each: other-stage` know it"))
+    fn each_outside_a_stage(span: Span, issues: &mut SpecIssues) -> LookupResult<'a> {
+        let issue = SpecIssue::new(span, "`${each}` has no meaning here");
+        issues.reject(issue.hint("it can only be used in the parameters of a stage with `each: other-stage`"))
     }
 
-    fn var(&self, name: &str, path: &[&str], span: Span, problems: &mut Problems) -> Found<'_> {
+    fn var(&self, name: &str, path: &[&str], span: Span, issues: &mut SpecIssues) -> LookupResult<'_> {
         let Some(&at) = self.vars.by_name.get(name) else {
-            let problem = Problem::new(span, format!("there is no variable `vars.{name}`"));
+            let issue = SpecIssue::new(span, format!("there is no variable `vars.{name}`"));
             let names = self.vars.entries.iter().map(|entry| entry.key.as_str());
-            return problems.refuse(problem.maybe_hint(did_you_mean(name, "the variables are", names)));
+            return issues.reject(issue.maybe_hint(did_you_mean(name, "the variables are", names)));
         };
-        let State::Done(value) = &self.vars.states[at] else { return None };
+        let VarState::Done(value) = &self.vars.states[at] else { return None };
         let mut value = value;
         let mut so_far = format!("vars.{name}");
         for key in path {
-            let Value::Mapping(mapping) = value else {
-                let message = format!("`{so_far}` is {}; it has no key `{key}`", describe(value));
-                return problems.refuse(Problem::new(span, message));
-            };
-            let Some(inner) = mapping.get(*key) else {
-                let problem = Problem::new(span, format!("`{so_far}` has no key `{key}`"));
-                let keys: Vec<_> = mapping.keys().filter_map(Value::as_str).collect();
-                return problems.refuse(problem.maybe_hint(did_you_mean(key, "its keys are", keys)));
+            if !value.is_map() {
+                let message = format!("`{so_far}` is {}; it has no key `{key}`", describe(&value.to_json()));
+                return issues.reject(SpecIssue::new(span, message));
+            }
+            let Some(inner) = value.get(key) else {
+                let issue = SpecIssue::new(span, format!("`{so_far}` has no key `{key}`"));
+                let keys = value.entries().iter().map(|entry| entry.key.as_str());
+                return issues.reject(issue.maybe_hint(did_you_mean(key, "its keys are", keys)));
             };
             value = inner;
             so_far = format!("{so_far}.{key}");
@@ -148,98 +151,100 @@ impl<'a> Scope<'a> {
     }
 }
 
-impl Names for &Scope<'_> {
-    fn lookup(&mut self, name: &Name, span: Span, problems: &mut Problems) -> Found<'_> {
-        match name {
-            Name::Vars(name, path) => self.var(name, path, span, problems),
-            Name::Env(name) => self.env(name, span, problems),
-            Name::Matrix(axis) => Scope::matrix_outside(axis, span, problems),
-            Name::Each => Scope::each_outside(span, problems),
+impl PlaceholderLookup for &Scope<'_> {
+    fn lookup(&mut self, placeholder: &Placeholder, span: Span, issues: &mut SpecIssues) -> LookupResult<'_> {
+        match placeholder {
+            Placeholder::Vars(name, path) => self.var(name, path, span, issues),
+            Placeholder::Env(name) => self.env(name, span, issues),
+            Placeholder::Matrix(axis) => Scope::matrix_outside_a_stage(axis, span, issues),
+            Placeholder::Each => Scope::each_outside_a_stage(span, issues),
         }
     }
 }
 
-/// Resolves variables on demand, remembering the way to each of them.
-struct Resolver<'s, 'a> {
+/// Resolves variables on demand and remembers which variable led to which, to find cycles.
+struct VarResolver<'s, 'a> {
     scope: &'s mut Scope<'a>,
     budget: &'s Budget,
     chain: Vec<usize>,
 }
 
-impl Resolver<'_, '_> {
-    fn resolve(&mut self, at: usize, problems: &mut Problems) {
-        if !matches!(self.scope.vars.states[at], State::Untouched) {
+impl VarResolver<'_, '_> {
+    fn resolve(&mut self, at: usize, issues: &mut SpecIssues) {
+        if !matches!(self.scope.vars.states[at], VarState::Untouched) {
             return;
         }
         let entry = &self.scope.vars.entries[at];
         if self.chain.len() == LONGEST_CHAIN {
             let message = format!("variables refer to each other more than {LONGEST_CHAIN} deep");
-            problems.push(Problem::new(entry.key_span, message));
-            self.scope.vars.states[at] = State::Failed;
+            issues.push(SpecIssue::new(entry.key_span, message));
+            self.scope.vars.states[at] = VarState::Failed;
             return;
         }
-        self.scope.vars.states[at] = State::Open;
+        self.scope.vars.states[at] = VarState::Open;
         self.chain.push(at);
         let budget = self.budget;
-        let value = interpolate(&entry.value, self, budget, problems);
+        let value = interpolate(&entry.value, self, budget, issues);
         self.chain.pop();
-        self.scope.vars.states[at] = value.map_or(State::Failed, State::Done);
+        self.scope.vars.states[at] = value.map_or(VarState::Failed, VarState::Done);
     }
 }
 
-impl Names for Resolver<'_, '_> {
-    fn lookup(&mut self, name: &Name, span: Span, problems: &mut Problems) -> Found<'_> {
-        let (name, path) = match name {
-            Name::Vars(name, path) => (name, path),
-            Name::Env(name) => return self.scope.env(name, span, problems),
-            Name::Matrix(axis) => return Scope::matrix_outside(axis, span, problems),
-            Name::Each => return Scope::each_outside(span, problems),
+impl PlaceholderLookup for VarResolver<'_, '_> {
+    fn lookup(&mut self, placeholder: &Placeholder, span: Span, issues: &mut SpecIssues) -> LookupResult<'_> {
+        let (name, path) = match placeholder {
+            Placeholder::Vars(name, path) => (name, path),
+            Placeholder::Env(name) => return self.scope.env(name, span, issues),
+            Placeholder::Matrix(axis) => return Scope::matrix_outside_a_stage(axis, span, issues),
+            Placeholder::Each => return Scope::each_outside_a_stage(span, issues),
         };
         if let Some(&at) = self.scope.vars.by_name.get(name) {
-            if let State::Open = self.scope.vars.states[at] {
+            if let VarState::Open = self.scope.vars.states[at] {
                 let start = self.chain.iter().position(|&member| member == at).unwrap_or_default();
                 let members = self.chain[start..].iter().chain([&at]);
                 let members: Vec<_> =
                     members.map(|&at| format!("vars.{}", self.scope.vars.entries[at].key)).collect();
                 let message = format!("variables refer to each other in a circle: {}", members.join(" -> "));
-                return problems.refuse(Problem::new(span, message));
+                return issues.reject(SpecIssue::new(span, message));
             }
-            self.resolve(at, problems);
+            self.resolve(at, issues);
         }
-        self.scope.var(name, path, span, problems)
+        self.scope.var(name, path, span, issues)
     }
 }
 
-/// The scope of one instance: its pipeline's, its axes, and what it goes through.
+/// The scope of one instance: its pipeline's scope, its axes, and the instance that `each` goes through.
 pub(super) struct InstanceScope<'a> {
     pub pipeline: &'a Scope<'a>,
     pub id: &'a InstanceId,
     /// The typed values of `id.axes`.
-    pub values: &'a [Value],
-    pub each: Option<&'a Value>,
+    pub values: &'a [Scalar],
+    /// The reference that `${each}` stands for.
+    pub each: Option<&'a str>,
 }
 
-impl Names for InstanceScope<'_> {
-    fn lookup(&mut self, name: &Name, span: Span, problems: &mut Problems) -> Found<'_> {
-        match name {
-            Name::Matrix(wanted) => {
+impl PlaceholderLookup for InstanceScope<'_> {
+    fn lookup(&mut self, placeholder: &Placeholder, span: Span, issues: &mut SpecIssues) -> LookupResult<'_> {
+        let owned = |scalar| Cow::Owned(YamlNode { span, data: YamlData::Scalar(scalar) });
+        match placeholder {
+            Placeholder::Matrix(wanted) => {
                 let mut axes = self.id.axes.iter().zip(self.values);
                 let value = axes.find_map(|((axis, _), value)| (axis == wanted).then_some(value));
                 if value.is_none() {
-                    let problem = Problem::new(span, format!("`{}` has no axis `{wanted}`", self.id.stage));
+                    let issue = SpecIssue::new(span, format!("`{}` has no axis `{wanted}`", self.id.stage));
                     let names = self.id.axes.iter().map(|(axis, _)| axis.as_str());
-                    let hint = did_you_mean(wanted, "its axes are", names);
-                    let or_else = || format!("give it one: `matrix: {{ {wanted}: [...] }}`");
-                    problems.push(problem.hint(hint.unwrap_or_else(or_else)));
+                    let hint = did_you_mean(wanted, "its axes are", names)
+                        .unwrap_or_else(|| format!("give it one: `matrix: {{ {wanted}: [...] }}`"));
+                    issues.push(issue.hint(hint));
                 }
-                value.map(Cow::Borrowed)
+                value.cloned().map(owned)
             }
-            Name::Each => match self.each {
-                Some(each) => Some(Cow::Borrowed(each)),
-                None => Scope::each_outside(span, problems),
+            Placeholder::Each => match self.each {
+                Some(each) => Some(owned(Scalar::Text(each.to_owned()))),
+                None => Scope::each_outside_a_stage(span, issues),
             },
-            Name::Vars(name, path) => self.pipeline.var(name, path, span, problems),
-            Name::Env(name) => self.pipeline.env(name, span, problems),
+            Placeholder::Vars(name, path) => self.pipeline.var(name, path, span, issues),
+            Placeholder::Env(name) => self.pipeline.env(name, span, issues),
         }
     }
 }

@@ -1,115 +1,120 @@
-//! The stages as they are written, and the instances that `matrix` and `each` make of them.
+//! Reads the stages of a pipeline file and expands them into instances by `matrix` and `each`.
 
 use std::collections::HashMap;
 
-use serde_yaml::Value;
-
-use super::file::{STAGE_SETTINGS, StageSettings};
-use super::index::Index;
+use super::deserialize::{ValueContext, read};
+use super::index::StageIndex;
 use super::interpolate::{Budget, interpolate};
 use super::matrix::{self, Expansion, MOST_INSTANCES};
-use super::node::{Data, Entry, Node};
 use super::pipeline::InstanceId;
-use super::problem::{Problem, Problems};
+use super::pipeline_file::{STAGE_SETTINGS, StageSettings};
 use super::scope::Scope;
-use super::source::Span;
-use super::typed::{Subject, read};
+use super::source_text::Span;
+use super::spec_issue::{SpecIssue, SpecIssues};
+use super::yaml_node::{YamlData, YamlEntry, YamlNode};
 use pipe_core::kind::{Kind, Kinds};
 use pipe_core::name::{NAME_RULE, is_name};
 use pipe_core::reference::{Selector, StageRef};
+use pipe_core::scalar::Scalar;
 use pipe_core::suggest::{did_you_mean, listed};
 
-/// One stage as written, its kind found.
-pub(super) struct Stage<'a> {
+/// One stage as written.
+pub(super) struct StageDraft<'a> {
     pub name: &'a str,
     pub name_span: Span,
-    /// `None`: something is wrong with it that has been reported.
-    pub content: Option<Content<'a>>,
+    /// `None` after issues were reported.
+    pub content: Option<StageContent<'a>>,
 }
 
-pub(super) struct Content<'a> {
+/// The content of a stage whose kind is known.
+pub(super) struct StageContent<'a> {
     pub kind: &'a dyn Kind,
     pub kind_span: Span,
-    pub body: &'a Node,
+    pub body: &'a YamlNode,
     /// The settings whose values may differ from instance to instance.
-    pub varying: Node,
+    pub varying: YamlNode,
     each: Option<(StageRef, Span)>,
     matrix: Option<(Expansion, Span)>,
 }
 
 /// A kind and the entry that names it.
-type Found<'a> = (&'a dyn Kind, &'a Entry);
+type KindEntry<'a> = (&'a dyn Kind, &'a YamlEntry);
 
-/// One instance before its parameters are read.
+/// One instance before its parameters are checked.
 #[derive(Debug, Clone)]
 pub(super) struct InstanceDraft {
     pub id: InstanceId,
     /// The typed values of `id.axes`.
-    pub values: Vec<Value>,
+    pub values: Vec<Scalar>,
     /// The reference that `${each}` stands for.
-    pub each: Option<Value>,
+    pub each: Option<String>,
 }
 
+/// Reads the entries under `stages:`.
 pub(super) struct StageReader<'a, 'p> {
     pub kinds: Kinds<'a>,
     pub scope: &'p Scope<'a>,
     pub budget: &'p Budget,
-    pub problems: &'p mut Problems,
+    pub issues: &'p mut SpecIssues,
 }
 
 impl<'a> StageReader<'a, '_> {
-    pub(super) fn read(&mut self, stages: &'a Node) -> Vec<Stage<'a>> {
+    pub(super) fn read(&mut self, stages: &'a YamlNode) -> Vec<StageDraft<'a>> {
         let mut read = Vec::with_capacity(stages.entries().len());
         for entry in stages.entries() {
             if !is_name(&entry.key) {
                 let message = format!("`{}` cannot be the name of a stage", entry.key);
-                self.problems.push(Problem::new(entry.key_span, message).hint(NAME_RULE));
+                self.issues.push(SpecIssue::new(entry.key_span, message).hint(NAME_RULE));
             }
             let content = self.content(entry);
-            read.push(Stage { name: &entry.key, name_span: entry.key_span, content });
+            read.push(StageDraft { name: &entry.key, name_span: entry.key_span, content });
         }
         read
     }
 
-    fn content(&mut self, stage: &'a Entry) -> Option<Content<'a>> {
-        let Data::Map(entries) = &stage.value.data else {
-            let problem = Problem::new(
+    fn content(&mut self, stage: &'a YamlEntry) -> Option<StageContent<'a>> {
+        let YamlData::Map(entries) = &stage.value.data else {
+            let issue = SpecIssue::new(
                 stage.value.span,
                 format!("the stage `{}` must be a map with its kind as a key", stage.key),
             );
-            self.problems.push(problem.hint(self.kinds_hint()));
+            self.issues.push(issue.hint(self.kinds_hint()));
             return None;
         };
         let (kind, others) = self.kind(stage, entries)?;
         let (fixed, varying): (Vec<_>, Vec<_>) = others
             .into_iter()
             .partition(|entry| ["matrix", "each", "description"].contains(&entry.key.as_str()));
-        let node = |entries: Vec<&Entry>| Node {
+        let node = |entries: Vec<&YamlEntry>| YamlNode {
             span: stage.value.span,
-            data: Data::Map(entries.into_iter().cloned().collect()),
+            data: YamlData::Map(entries.into_iter().cloned().collect()),
         };
         let varying = node(varying);
         let (mut each, mut matrix) = (None, None);
         if !fixed.is_empty() {
             let fixed = node(fixed);
-            let value = interpolate(&fixed, &mut { self.scope }, self.budget, self.problems)?;
+            let value = interpolate(&fixed, &mut { self.scope }, self.budget, self.issues)?;
             let settings: StageSettings =
-                read(value.clone(), &settings_subject(&fixed, stage.key_span), self.problems)?;
-            let span = |key| fixed.get(key).map_or(stage.key_span, |node| node.span);
-            each = settings.each.map(|reference| (reference, span("each")));
+                read(value.to_json(), &settings_context(&fixed, stage.key_span), self.issues)?;
+            let each_span = fixed.get("each").map_or(stage.key_span, |node| node.span);
+            each = settings.each.map(|reference| (reference, each_span));
             if let (Some(node), Some(value)) =
                 (fixed.get("matrix"), value.get("matrix").filter(|value| !value.is_null()))
             {
-                matrix = Some((matrix::expand(value, node, self.problems)?, node.span));
+                matrix = Some((matrix::expand(value, node, self.issues)?, node.span));
             }
         }
         let (kind, entry) = kind;
-        Some(Content { kind, kind_span: entry.key_span, body: &entry.value, varying, each, matrix })
+        Some(StageContent { kind, kind_span: entry.key_span, body: &entry.value, varying, each, matrix })
     }
 
-    /// The one kind of a stage, and its other keys.
-    fn kind(&mut self, stage: &Entry, entries: &'a [Entry]) -> Option<(Found<'a>, Vec<&'a Entry>)> {
-        let mut found: Option<Found<'a>> = None;
+    /// Returns the one kind of a stage, and its other entries.
+    fn kind(
+        &mut self,
+        stage: &YamlEntry,
+        entries: &'a [YamlEntry],
+    ) -> Option<(KindEntry<'a>, Vec<&'a YamlEntry>)> {
+        let mut found: Option<KindEntry<'a>> = None;
         let mut others = Vec::new();
         let mut wrong = false;
         for entry in entries {
@@ -124,47 +129,47 @@ impl<'a> StageReader<'a, '_> {
                         first.name(),
                         kind.name()
                     );
-                    let problem =
-                        Problem::new(entry.key_span, message).earlier("the first is at", earlier.key_span);
-                    self.problems.push(problem.hint("make it two stages"));
+                    let issue =
+                        SpecIssue::new(entry.key_span, message).earlier("the first is at", earlier.key_span);
+                    self.issues.push(issue.hint("make it two stages"));
                 } else {
                     found = Some((*kind, entry));
                 }
             } else {
                 wrong = true;
                 let known = STAGE_SETTINGS.into_iter().chain(self.kinds.iter().map(|kind| kind.name()));
-                let problem = Problem::new(
+                let issue = SpecIssue::new(
                     entry.key_span,
                     format!("`{}` is neither a stage kind nor a key of a stage", entry.key),
                 );
-                self.problems.push(problem.maybe_hint(did_you_mean(&entry.key, "there is", known)));
+                self.issues.push(issue.maybe_hint(did_you_mean(&entry.key, "there is", known)));
             }
         }
         if found.is_none() && !wrong {
-            let problem = Problem::new(stage.key_span, format!("the stage `{}` has no kind", stage.key));
-            self.problems.push(problem.hint(self.kinds_hint()));
+            let issue = SpecIssue::new(stage.key_span, format!("the stage `{}` has no kind", stage.key));
+            self.issues.push(issue.hint(self.kinds_hint()));
         }
         found.filter(|_| !wrong).map(|kind| (kind, others))
     }
 
     fn kinds_hint(&self) -> String {
         let kinds = listed(self.kinds.iter().map(|kind| kind.name())).unwrap_or_default();
-        format!("its kind is one of {kinds}")
+        format!("the kind is one of {kinds}")
     }
 }
 
-pub(super) fn settings_subject(node: &Node, span: Span) -> Subject<'_> {
-    Subject { name: "a stage".to_owned(), key: "key", span, node, note: None }
+/// Returns the context of the settings of a stage, for messages.
+pub(super) fn settings_context(node: &YamlNode, span: Span) -> ValueContext<'_> {
+    ValueContext { name: "a stage".to_owned(), key: "key", span, node, note: None }
 }
 
-/// Makes the instances of every stage, in the order of the stages. A stage that `each` cannot
-/// be worked out for gets none.
-pub(super) fn instances(stages: &[Stage], problems: &mut Problems) -> Vec<Vec<InstanceDraft>> {
+/// Returns the instances of every stage, in the order of the stages. A stage whose `each` cannot be resolved has none.
+pub(super) fn instances(stages: &[StageDraft], issues: &mut SpecIssues) -> Vec<Vec<InstanceDraft>> {
     let by_name: HashMap<&str, usize> =
         stages.iter().enumerate().map(|(at, stage)| (stage.name, at)).collect();
     let mut drafts: Vec<Option<Vec<InstanceDraft>>> = vec![None; stages.len()];
     for start in 0..stages.len() {
-        // The way from a stage to what it goes through, and so on, up to one that is known.
+        // The chain of `each` from this stage to one whose instances are known.
         let mut path = vec![start];
         while let Some(&at) = path.last() {
             if drafts[at].is_some() {
@@ -174,29 +179,31 @@ pub(super) fn instances(stages: &[Stage], problems: &mut Problems) -> Vec<Vec<In
             let Some((reference, span)) =
                 stages[at].content.as_ref().and_then(|content| content.each.as_ref())
             else {
-                drafts[at] = Some(expand(&stages[at], None, problems));
+                drafts[at] = Some(expand(&stages[at], None, issues));
                 continue;
             };
             let Some(&target) = by_name.get(reference.stage()) else {
-                let problem = Problem::new(*span, format!("there is no stage `{}`", reference.stage()));
+                let issue = SpecIssue::new(*span, format!("there is no stage `{}`", reference.stage()));
                 let names: Vec<_> = stages.iter().map(|stage| stage.name).collect();
-                problems.push(problem.maybe_hint(did_you_mean(reference.stage(), "the stages are", names)));
+                issues.push(issue.maybe_hint(did_you_mean(reference.stage(), "the stages are", names)));
                 drafts[at] = Some(Vec::new());
                 continue;
             };
             if let Some(from) = path.iter().position(|&member| member == target) {
                 let members = path[from..].iter().chain([&target]);
                 let members: Vec<_> = members.map(|&member| stages[member].name).collect();
-                problems
-                    .push(Problem::new(*span, format!("`each` goes in a circle: {}", members.join(" -> "))));
+                issues.push(SpecIssue::new(
+                    *span,
+                    format!("`each` goes in a circle: {}", members.join(" -> ")),
+                ));
                 drafts[at] = Some(Vec::new());
                 continue;
             }
             match &drafts[target] {
                 None => path.push(target),
                 Some(through) => {
-                    let chosen = choose(through, reference, *span, problems);
-                    drafts[at] = Some(expand(&stages[at], Some((&chosen, *span)), problems));
+                    let chosen = choose(through, reference, *span, issues);
+                    drafts[at] = Some(expand(&stages[at], Some((&chosen, *span)), issues));
                 }
             }
         }
@@ -208,31 +215,31 @@ fn choose<'d>(
     through: &'d [InstanceDraft],
     reference: &StageRef,
     span: Span,
-    problems: &mut Problems,
+    issues: &mut SpecIssues,
 ) -> Vec<&'d InstanceDraft> {
     if let Some(output) = reference.output() {
-        let problem = Problem::new(span, "`each` names a stage, not one of its outputs");
-        problems.push(problem.hint(format!("write `${{each}}.{output}` where the output is needed")));
+        let issue = SpecIssue::new(span, "`each` names a stage, not one of its outputs");
+        issues.push(issue.hint(format!("write `${{each}}.{output}` where the output is needed")));
         return Vec::new();
     }
     if *reference.selector() == Selector::All {
         return through.iter().collect();
     }
-    match Index::new(through.iter().map(|draft| &draft.id)).find(reference) {
+    match StageIndex::new(through.iter().map(|draft| &draft.id)).find(reference) {
         Ok(chosen) => chosen.into_iter().map(|at| &through[at]).collect(),
         Err(_) if through.is_empty() => Vec::new(),
         Err(error) => {
-            problems.push(Problem::new(span, error.message).maybe_hint(error.hint));
+            issues.push(SpecIssue::new(span, error.message).maybe_hint(error.hint));
             Vec::new()
         }
     }
 }
 
-/// The product of what `each` goes through and of the stage's own matrix.
+/// Returns the product of the instances that `each` goes through and the stage's own matrix.
 fn expand(
-    stage: &Stage,
+    stage: &StageDraft,
     each: Option<(&[&InstanceDraft], Span)>,
-    problems: &mut Problems,
+    issues: &mut SpecIssues,
 ) -> Vec<InstanceDraft> {
     let Some(content) = &stage.content else { return Vec::new() };
     let id = |axes| InstanceId { stage: stage.name.to_owned(), axes };
@@ -243,22 +250,24 @@ fn expand(
             .map(|draft| InstanceDraft {
                 id: id(draft.id.axes.clone()),
                 values: draft.values.clone(),
-                each: Some(Value::String(draft.id.to_string())),
+                each: Some(draft.id.to_string()),
             })
             .collect(),
     };
     let Some((Expansion { axes, combinations }, span)) = &content.matrix else { return start };
     if let Some(first) = start.first() {
-        let inherited = |axis: &&String| first.id.axes.iter().any(|(name, _)| name == *axis);
-        if let Some(axis) = axes.iter().find(inherited) {
-            let problem = Problem::new(*span, format!("the axis `{axis}` comes with `each` already"));
-            problems.push(problem.hint("remove it here, or give it another name"));
+        let is_inherited = |axis: &&String| first.id.axes.iter().any(|(name, _)| name == *axis);
+        if let Some(axis) = axes.iter().find(is_inherited) {
+            let issue = SpecIssue::new(*span, format!("the axis `{axis}` is already given by `each`"));
+            issues.push(issue.hint("remove it here, or give it another name"));
             return Vec::new();
         }
     }
     if start.len() * combinations.len() > MOST_INSTANCES {
-        problems
-            .push(Problem::new(*span, format!("`{}` has more than {MOST_INSTANCES} instances", stage.name)));
+        issues.push(SpecIssue::new(
+            *span,
+            format!("`{}` has more than {MOST_INSTANCES} instances", stage.name),
+        ));
         return Vec::new();
     }
     let mut instances = Vec::with_capacity(start.len() * combinations.len());

@@ -1,93 +1,21 @@
-//! A small set of stage kinds for the tests of the language, and a way to load text with them.
+//! Stage kinds for the tests of the pipeline language, and helpers to load text with them.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::DeserializeOwned;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_yaml::Value;
 
 use super::diagnostic::Diagnostics;
 use super::load::{Request, load_with};
-use super::pipeline::Pipeline;
-use super::typed::PathError;
+use super::pipeline::{Pipeline, UnlocatedFile};
 use pipe_core::issue::Issue;
 use pipe_core::kind::{
-    ANY, AxisUse, AxisUses, CheckedBody, FILE, InputDecl, Kind, Kinds, OutputDecl, Program, SourceDecl,
-    Vocabulary,
+    ANY, AxisUse, AxisUses, FILE, InputDecl, Kinds, OutputDecl, Program, SourceDecl, Vocabulary,
 };
 use pipe_core::reference::StageRef;
-
-trait Fake: Serialize + DeserializeOwned + JsonSchema {
-    fn inputs(&self) -> Vec<InputDecl>;
-    fn outputs() -> Vec<OutputDecl>;
-
-    fn issues(&self) -> Vec<Issue> {
-        Vec::new()
-    }
-
-    fn environment(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn axes(&self) -> AxisUses {
-        AxisUses::default()
-    }
-}
-
-struct FakeKind {
-    name: &'static str,
-    check: fn(Value) -> Result<CheckedBody, PathError>,
-    schema: fn(&mut SchemaGenerator) -> Schema,
-}
-
-impl Kind for FakeKind {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn version(&self) -> u32 {
-        1
-    }
-
-    fn summary(&self) -> &'static str {
-        "A kind for tests."
-    }
-
-    fn program(&self) -> Program {
-        Program::Pipe
-    }
-
-    fn check(&self, body: Value) -> Result<CheckedBody, PathError> {
-        (self.check)(body)
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
-        (self.schema)(generator)
-    }
-}
-
-fn check<T: Fake>(body: Value) -> Result<CheckedBody, PathError> {
-    let typed: T = serde_path_to_error::deserialize(body)?;
-    Ok(CheckedBody {
-        params: serde_json::to_value(&typed).unwrap(),
-        inputs: typed.inputs(),
-        outputs: T::outputs(),
-        issues: typed.issues(),
-        environment: typed.environment(),
-        axes: typed.axes(),
-    })
-}
-
-fn schema<T: Fake>(generator: &mut SchemaGenerator) -> Schema {
-    generator.subschema_for::<T>()
-}
-
-const fn fake<T: Fake>(name: &'static str) -> FakeKind {
-    FakeKind { name, check: check::<T>, schema: schema::<T> }
-}
+use pipe_core::stage::{KindOf, StageKind};
 
 fn one(slot: &str, reference: &StageRef, accepts: &'static str) -> InputDecl {
     InputDecl::one(slot, reference, accepts)
@@ -111,13 +39,18 @@ struct Load {
     file: Option<String>,
 }
 
-impl Fake for Load {
+impl StageKind for Load {
+    const NAME: &'static str = "load";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "A kind for tests.";
+    const PROGRAM: Program = Program::Pipe;
+
     fn inputs(&self) -> Vec<InputDecl> {
         let path = |path: &String| InputDecl::new("file", SourceDecl::Path(path.clone()), FILE);
         self.file.iter().map(path).collect()
     }
 
-    fn outputs() -> Vec<OutputDecl> {
+    fn outputs(&self) -> Vec<OutputDecl> {
         vec![output("data", "dataset", "data.bin")]
     }
 }
@@ -128,12 +61,17 @@ struct Idf {
     data: StageRef,
 }
 
-impl Fake for Idf {
+impl StageKind for Idf {
+    const NAME: &'static str = "idf";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "A kind for tests.";
+    const PROGRAM: Program = Program::Pipe;
+
     fn inputs(&self) -> Vec<InputDecl> {
         vec![one("data", &self.data, "dataset")]
     }
 
-    fn outputs() -> Vec<OutputDecl> {
+    fn outputs(&self) -> Vec<OutputDecl> {
         vec![output("idf", "idf", "idf.bin")]
     }
 }
@@ -174,12 +112,17 @@ struct Train {
     verbose: bool,
 }
 
-impl Fake for Train {
+impl StageKind for Train {
+    const NAME: &'static str = "train";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "A kind for tests.";
+    const PROGRAM: Program = Program::Pipe;
+
     fn inputs(&self) -> Vec<InputDecl> {
         vec![one("data", &self.data, "dataset"), one("idf", &self.idf, "idf")]
     }
 
-    fn outputs() -> Vec<OutputDecl> {
+    fn outputs(&self) -> Vec<OutputDecl> {
         vec![output("model", "model", "model.bin"), output("history", "history", "history.csv")]
     }
 
@@ -201,12 +144,17 @@ struct Evaluate {
     data: StageRef,
 }
 
-impl Fake for Evaluate {
+impl StageKind for Evaluate {
+    const NAME: &'static str = "evaluate";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "A kind for tests.";
+    const PROGRAM: Program = Program::Pipe;
+
     fn inputs(&self) -> Vec<InputDecl> {
         vec![one("model", &self.model, "model"), one("data", &self.data, "dataset")]
     }
 
-    fn outputs() -> Vec<OutputDecl> {
+    fn outputs(&self) -> Vec<OutputDecl> {
         vec![output("scores", "scores", "scores.json")]
     }
 }
@@ -223,12 +171,17 @@ struct Table {
     only: BTreeMap<String, serde_json::Value>,
 }
 
-impl Fake for Table {
+impl StageKind for Table {
+    const NAME: &'static str = "table";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "A kind for tests.";
+    const PROGRAM: Program = Program::Pipe;
+
     fn inputs(&self) -> Vec<InputDecl> {
         vec![many("from", &self.from, "scores")]
     }
 
-    fn outputs() -> Vec<OutputDecl> {
+    fn outputs(&self) -> Vec<OutputDecl> {
         vec![output("tex", FILE, "table.tex"), output("csv", FILE, "table.csv")]
     }
 
@@ -251,7 +204,7 @@ impl Fake for Table {
     }
 }
 
-/// Takes anything, sees some environment variables.
+/// Takes any artifact and sees some environment variables.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Command {
@@ -264,7 +217,12 @@ struct Command {
     env: Vec<String>,
 }
 
-impl Fake for Command {
+impl StageKind for Command {
+    const NAME: &'static str = "command";
+    const VERSION: u32 = 1;
+    const SUMMARY: &'static str = "A kind for tests.";
+    const PROGRAM: Program = Program::Pipe;
+
     fn inputs(&self) -> Vec<InputDecl> {
         let mut inputs: Vec<_> =
             self.inputs.iter().map(|(slot, reference)| one(slot, reference, ANY)).collect();
@@ -274,7 +232,7 @@ impl Fake for Command {
         inputs
     }
 
-    fn outputs() -> Vec<OutputDecl> {
+    fn outputs(&self) -> Vec<OutputDecl> {
         vec![output("out", FILE, "out.txt")]
     }
 
@@ -284,15 +242,15 @@ impl Fake for Command {
 }
 
 pub(super) const KINDS: Kinds<'static> = &[
-    &fake::<Load>("load"),
-    &fake::<Idf>("idf"),
-    &fake::<Train>("train"),
-    &fake::<Evaluate>("evaluate"),
-    &fake::<Table>("table"),
-    &fake::<Command>("command"),
+    &KindOf::<Load>::new(),
+    &KindOf::<Idf>::new(),
+    &KindOf::<Train>::new(),
+    &KindOf::<Evaluate>::new(),
+    &KindOf::<Table>::new(),
+    &KindOf::<Command>::new(),
 ];
 
-/// Files in memory, the first of which is loaded.
+/// Files in memory; the first one is loaded.
 pub(super) struct Project<'a> {
     pub files: &'a [(&'a str, &'a [u8])],
     pub set: &'a [&'a str],
@@ -300,7 +258,7 @@ pub(super) struct Project<'a> {
 }
 
 impl Project<'_> {
-    pub(super) fn load(&self) -> Result<Pipeline, Diagnostics> {
+    pub(super) fn load(&self) -> Result<Pipeline<UnlocatedFile>, Diagnostics> {
         let environment = |name: &str| {
             self.env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
@@ -311,28 +269,28 @@ impl Project<'_> {
         };
         let overrides = self.set.iter().map(|text| text.parse().unwrap()).collect();
         let request = Request { file: self.files[0].0.into(), overrides, environment: &environment };
-        load_with(&request, KINDS, &read)
+        load_with(&request, KINDS, &read).map(|plan| plan.pipeline().clone())
     }
 }
 
-pub(super) fn load_text(text: &str) -> Result<Pipeline, Diagnostics> {
+pub(super) fn load_text(text: &str) -> Result<Pipeline<UnlocatedFile>, Diagnostics> {
     Project { files: &[("p.yaml", text.as_bytes())], set: &[], env: &[] }.load()
 }
 
-/// The pipeline, which must be right.
-pub(super) fn loaded(text: &str) -> Pipeline {
+/// Returns a pipeline that must load.
+pub(super) fn loaded(text: &str) -> Pipeline<UnlocatedFile> {
     load_text(text).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
-/// The problems, of which there must be some.
-pub(super) fn problems(text: &str) -> String {
+/// Returns the rendered issues of a pipeline that must not load.
+pub(super) fn issues(text: &str) -> String {
     match load_text(text) {
         Ok(_) => panic!("this should not load:\n{text}"),
         Err(diagnostics) => diagnostics.render(false),
     }
 }
 
-/// The names of all instances.
-pub(super) fn names(pipeline: &Pipeline) -> Vec<String> {
+/// Returns the names of all instances.
+pub(super) fn names(pipeline: &Pipeline<UnlocatedFile>) -> Vec<String> {
     pipeline.instances.iter().map(|instance| instance.id.to_string()).collect()
 }

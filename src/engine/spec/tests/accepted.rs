@@ -1,29 +1,29 @@
-//! Pipelines that load, and what becomes of them.
+//! Pipelines that load, and their expansion.
 
 use std::path::Path;
 
 use serde_json::json;
 
 use super::ABLATION;
-use crate::spec::pipeline::{Input, Instance, InstanceIndex, Pipeline, Resources, Source};
+use crate::spec::pipeline::{Input, Instance, InstanceIndex, Pipeline, Resources, Source, UnlocatedFile};
 use crate::spec::select;
 use crate::spec::test_kinds::{Project, loaded, names};
 
-fn instance<'p>(pipeline: &'p Pipeline, name: &str) -> &'p Instance {
+fn instance<'p>(pipeline: &'p Pipeline<UnlocatedFile>, name: &str) -> &'p Instance<UnlocatedFile> {
     pipeline.instances.iter().find(|instance| instance.id.to_string() == name).unwrap()
 }
 
-/// `train[adaptive,seed=0].model` for each source of an input.
-fn sources(pipeline: &Pipeline, input: &Input) -> Vec<String> {
-    let shown = |source: &Source| match source {
+/// Returns `train[adaptive,seed=0].model` for each source of an input.
+fn sources(pipeline: &Pipeline<UnlocatedFile>, input: &Input<UnlocatedFile>) -> Vec<String> {
+    let shown = |source: &Source<UnlocatedFile>| match source {
         Source::Output { producer, output, .. } => format!("{}.{output}", pipeline.instances[producer.0].id),
-        Source::Path(path) => path.display().to_string(),
-        Source::DataFile { dataset, file } => format!("{dataset}/{file}"),
+        Source::File(UnlocatedFile::User(path)) => path.display().to_string(),
+        Source::File(UnlocatedFile::DataSet { dataset, file }) => format!("{dataset}/{file}"),
     };
     input.sources.iter().map(shown).collect()
 }
 
-fn placed(pipeline: &Pipeline) -> Vec<String> {
+fn placed(pipeline: &Pipeline<UnlocatedFile>) -> Vec<String> {
     let shown = |placement: &crate::spec::pipeline::Placement| {
         let id = &pipeline.instances[placement.instance.0].id;
         format!("{id}.{} -> {}", placement.output, placement.path.display())
@@ -74,7 +74,7 @@ fn an_ablation_expands_in_file_and_matrix_order() {
 }
 
 #[test]
-fn what_does_not_matter_does_not_change_the_parameters() {
+fn formatting_does_not_change_the_parameters() {
     let one = loaded(
         "name: a\nstages:\n  d: { load: { dataset: x } }\n  i: { idf: { data: d } }\n  t:\n    train: { data: d, idf: i, optimiser: { lr: 1e-4, momentum: 1 } }\n",
     );
@@ -152,7 +152,7 @@ stages:
 }
 
 #[test]
-fn a_fan_in_of_several_stages_tells_them_apart() {
+fn a_fan_in_of_several_stages_has_the_axis_stage() {
     let pipeline = loaded(
         r#"
 name: m
@@ -162,9 +162,9 @@ stages:
   all: { command: { run: c, all: [a, "b[*]", "b[x=1]"] } }
 "#,
     );
-    let axes = |source: &Source| match source {
+    let axes = |source: &Source<UnlocatedFile>| match source {
         Source::Output { axes, .. } => axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect(),
-        Source::Path(_) | Source::DataFile { .. } => Vec::new(),
+        Source::File(_) => Vec::new(),
     };
     let all: Vec<Vec<String>> = pipeline.instances[3].inputs[0].sources.iter().map(axes).collect();
     assert_eq!(all, [vec!["stage=a"], vec!["stage=b", "x=1"], vec!["stage=b", "x=2"]]);
@@ -218,7 +218,7 @@ stages:
 "#;
 
 #[test]
-fn declared_environment_variables_enter_with_their_defaults_type() {
+fn environment_variables_have_the_type_of_their_default() {
     let project = |env| {
         Project { files: &[("p.yaml", ENV.as_bytes())], set: &[], env }
             .load()
@@ -246,7 +246,7 @@ fn variables_are_set_from_the_command_line() {
 }
 
 #[test]
-fn a_file_lies_over_those_that_it_extends() {
+fn a_file_overrides_the_files_that_it_extends() {
     let main = br#"
 extends: [base/common.yaml, base/extra.yaml]
 vars: { rows: 5 }

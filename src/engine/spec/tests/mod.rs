@@ -1,6 +1,6 @@
-//! The language as its users meet it: what loads, and what is said of what does not.
+//! Tests of the pipeline language: what loads, and what is reported for what does not.
 
-/// A snapshot without the expression, which would only repeat the test.
+/// Asserts a snapshot without the expression, which would only repeat the test.
 macro_rules! assert_shown {
     ($text:expr) => {
         insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!($text) })
@@ -9,10 +9,10 @@ macro_rules! assert_shown {
 
 mod accepted;
 mod properties;
-mod refused;
+mod rejected;
 mod syntax;
 
-/// A pipeline in the shape of the real ones.
+/// A pipeline like the real ones.
 pub(super) const ABLATION: &str = r#"
 name: bibtex
 vars: { epochs: 150, seeds: [0, 1] }

@@ -1,13 +1,13 @@
-//! What holds for every pipeline, tried on many.
+//! Properties that hold for every pipeline.
 
 use proptest::prelude::*;
 
-use crate::spec::index::Index;
-use crate::spec::pipeline::{InstanceId, Pipeline};
+use crate::spec::index::StageIndex;
+use crate::spec::pipeline::{InstanceId, Pipeline, UnlocatedFile};
 use crate::spec::test_kinds::{Project, load_text};
 use pipe_core::reference::StageRef;
 
-/// Any text an axis may have as a value, the troublesome ones more often.
+/// Texts that an axis may have as values; difficult ones are more frequent.
 fn axis_text() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z]{1,3}",
@@ -44,8 +44,8 @@ fn stage_ids() -> impl Strategy<Value = Vec<InstanceId>> {
     })
 }
 
-/// Everything about a pipeline that others see.
-fn fingerprint(pipeline: &Pipeline) -> String {
+/// Returns everything that other modules see of a pipeline.
+fn fingerprint(pipeline: &Pipeline<UnlocatedFile>) -> String {
     format!("{pipeline:?}")
 }
 
@@ -53,8 +53,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_name_of_an_instance_reads_back_as_that_instance(ids in stage_ids()) {
-        let index = Index::new(&ids);
+    fn the_name_of_an_instance_parses_back_to_that_instance(ids in stage_ids()) {
+        let index = StageIndex::new(&ids);
         for (position, id) in ids.iter().enumerate() {
             let reference: StageRef = id.to_string().parse().unwrap();
             prop_assert_eq!(index.find(&reference), Ok(vec![position]), "{}", id);

@@ -1,17 +1,16 @@
-//! Text that is not YAML, or more YAML than the language has.
+//! Text that is not valid YAML, and YAML features that the pipeline language does not have.
 
-use crate::spec::test_kinds::{Project, loaded, names, problems};
+use crate::spec::test_kinds::{Project, issues, loaded, names};
 
-fn bytes_problems(bytes: &[u8]) -> String {
+fn issues_of_bytes(bytes: &[u8]) -> String {
     let files: &[(&str, &[u8])] = &[("p.yaml", bytes)];
     Project { files, set: &[], env: &[] }.load().unwrap_err().render(false)
 }
 
 #[test]
-fn what_is_not_a_map_is_no_pipeline() {
+fn a_file_that_is_not_a_map_is_rejected() {
     assert_shown!(
-        [problems(""), problems("# only a comment\n"), problems("- a\n- b\n"), problems("just text")]
-            .join("\n")
+        [issues(""), issues("# only a comment\n"), issues("- a\n- b\n"), issues("just text")].join("\n")
     );
 }
 
@@ -28,19 +27,19 @@ fn broken_yaml_comes_with_advice() {
         "name: m\n---\nname: n\n",
         "name: @m\n",
     ];
-    assert_shown!(cases.map(problems).join("\n"));
+    assert_shown!(cases.map(issues).join("\n"));
 }
 
 #[test]
-fn yaml_beyond_the_language_is_refused_with_a_way_out() {
-    assert_shown!(problems(
+fn unsupported_yaml_is_rejected_with_an_alternative() {
+    assert_shown!(issues(
         r#"
 name: &n m
 vars: { a: *n, b: !!str 5, c: !thing x }
 stages: {}
 "#
     ));
-    assert_shown!(problems(
+    assert_shown!(issues(
         r#"
 name: m
 vars: { <<: { a: 1 }, big: 99999999999999999999, inf: .inf, far: 1e999 }
@@ -50,12 +49,12 @@ stages:
 name: n
 "#
     ));
-    assert_shown!(problems("name: m\n? { a: b }\n: c\n"));
+    assert_shown!(issues("name: m\n? { a: b }\n: c\n"));
 }
 
 #[test]
-fn what_is_not_utf8_is_said_to_be_so() {
-    assert_shown!(bytes_problems(b"name: m\nvars: { a: caf\xe9 }\n"));
+fn a_file_that_is_not_utf8_is_rejected() {
+    assert_shown!(issues_of_bytes(b"name: m\nvars: { a: caf\xe9 }\n"));
 }
 
 #[test]
@@ -75,23 +74,23 @@ fn a_file_that_cannot_be_read_is_named() {
 fn byte_order_marks_and_line_ends_do_not_matter() {
     let text = "\u{feff}name: m\r\nstages:\r\n  d: { load: { dataset: x } }\r\n";
     assert_eq!(names(&loaded(text)), ["d"]);
-    let text = problems("\u{feff}name: m\r\nstages:\r\n  d: { lod: { dataset: x } }\r\n");
+    let text = issues("\u{feff}name: m\r\nstages:\r\n  d: { lod: { dataset: x } }\r\n");
     assert!(text.contains("p.yaml:3:8"), "{text}");
     assert!(!text.contains('\r'));
 }
 
 #[test]
-fn deep_nesting_is_refused() {
+fn deep_nesting_is_rejected() {
     let text = format!("name: m\nvars: {}{}\n", "[".repeat(100_000), "]".repeat(100_000));
-    assert!(problems(&text).contains("nested more than 64 deep"));
+    assert!(issues(&text).contains("nested more than 64 deep"));
     let block: String = (0..500).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
-    assert!(problems(&block).contains("nested more than 64 deep"));
+    assert!(issues(&block).contains("nested more than 64 deep"));
 }
 
 #[test]
-fn a_huge_file_is_refused() {
+fn a_huge_file_is_rejected() {
     let text = "#".repeat((16 << 20) + 1);
-    assert!(problems(&text).contains("too large for a pipeline"));
+    assert!(issues(&text).contains("too large for a pipeline"));
 }
 
 #[test]
@@ -101,17 +100,17 @@ fn variables_cannot_fill_the_memory() {
         let inner = format!("\"${{vars.v{}}}\"", level - 1);
         text.push_str(&format!("  v{level}: [{}]\n", vec![inner; 10].join(", ")));
     }
-    assert!(problems(&text).contains("the pipeline is too large"));
+    assert!(issues(&text).contains("the pipeline is too large"));
 }
 
 #[test]
-fn a_long_chain_of_variables_is_refused() {
+fn a_long_chain_of_variables_is_rejected() {
     let mut text = "name: m\nstages: {}\nvars:\n".to_owned();
     for number in 0..10_000 {
         text.push_str(&format!("  v{number}: \"${{vars.v{}}}\"\n", number + 1));
     }
     text.push_str("  v10000: 1\n");
-    assert!(problems(&text).contains("more than 64 deep"));
+    assert!(issues(&text).contains("more than 64 deep"));
 }
 
 #[test]
@@ -120,7 +119,7 @@ fn a_file_full_of_mistakes_shows_the_first_hundred() {
     for number in 0..150 {
         text.push_str(&format!("  s{number}: {{ nothing{number}: 1 }}\n"));
     }
-    let text = problems(&text);
+    let text = issues(&text);
     assert_eq!(text.matches("error:").count(), 100);
-    assert!(text.contains("50 more problems are not shown"));
+    assert!(text.contains("50 more issues are not shown"));
 }

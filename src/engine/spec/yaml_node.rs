@@ -1,89 +1,105 @@
-//! YAML text -> a tree whose every key and value knows where it stands.
+//! Parses YAML text into a tree in which every key and value has its place in the text.
 //!
-//! Anchors, aliases, tags and merge keys are not part of the pipeline language: `vars` and
-//! `extends` are its means of saying something once.
+//! Anchors, aliases, tags and merge keys are not part of the pipeline language: `vars` and `extends` avoid
+//! repetition instead. `saphyr`'s own `MarkedYaml` is not used because it has no place for these rules and accepts
+//! duplicate keys; the parser below it, which reports events with places, is.
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
-use serde_yaml::{Mapping, Value};
+use serde_json::Value;
 
-use super::problem::{Problem, Problems};
-use super::source::{FileId, Position, Span};
+use super::source_text::{FileId, Position, Span};
+use super::spec_issue::{SpecIssue, SpecIssues};
 use pipe_core::scalar::Scalar;
 
-/// Lists and maps inside each other.
+/// How deep lists and maps may be nested.
 const DEEPEST: usize = 64;
 
+/// A YAML value and its place in the text.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub span: Span,
-    pub data: Data,
+    pub data: YamlData,
 }
 
+/// The content of a [`YamlNode`].
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Data {
+pub(super) enum YamlData {
     Scalar(Scalar),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<YamlNode>),
+    Map(Vec<YamlEntry>),
 }
 
-/// Keys are text, whatever they look like, and unique within their map.
+/// One entry of a map. Keys are always text, even if they look like numbers, and unique within their map.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct YamlEntry {
     pub key: String,
     pub key_span: Span,
-    pub value: Node,
+    pub value: YamlNode,
 }
 
 /// One step of a path into a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     Key(String),
     Index(usize),
 }
 
-impl Node {
-    pub(super) fn entries(&self) -> &[Entry] {
+impl YamlNode {
+    /// Creates a text value.
+    pub(super) fn text(span: Span, text: String) -> Self {
+        Self { span, data: YamlData::Scalar(Scalar::Text(text)) }
+    }
+
+    /// Returns the entries of a map; none for other values.
+    pub(super) fn entries(&self) -> &[YamlEntry] {
         match &self.data {
-            Data::Map(entries) => entries,
+            YamlData::Map(entries) => entries,
             _ => &[],
         }
     }
 
-    pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
+    pub(super) fn entry(&self, key: &str) -> Option<&YamlEntry> {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&Node> {
+    pub(super) fn get(&self, key: &str) -> Option<&YamlNode> {
         self.entry(key).map(|entry| &entry.value)
+    }
+
+    pub(super) fn as_scalar(&self) -> Option<&Scalar> {
+        match &self.data {
+            YamlData::Scalar(scalar) => Some(scalar),
+            _ => None,
+        }
     }
 
     pub(super) fn as_text(&self) -> Option<&str> {
         match &self.data {
-            Data::Scalar(Scalar::Text(text)) => Some(text),
+            YamlData::Scalar(Scalar::Text(text)) => Some(text),
             _ => None,
         }
     }
 
     pub(super) fn is_null(&self) -> bool {
-        self.data == Data::Scalar(Scalar::Null)
+        self.data == YamlData::Scalar(Scalar::Null)
     }
 
     pub(super) fn is_map(&self) -> bool {
-        matches!(self.data, Data::Map(_))
+        matches!(self.data, YamlData::Map(_))
     }
 
-    fn child(&self, step: &Step) -> Option<&Node> {
+    fn child(&self, step: &PathStep) -> Option<&YamlNode> {
         match (step, &self.data) {
-            (Step::Key(key), Data::Map(_)) => self.get(key),
-            (Step::Index(index), Data::List(items)) => items.get(*index),
+            (PathStep::Key(key), YamlData::Map(_)) => self.get(key),
+            (PathStep::Index(index), YamlData::List(items)) => items.get(*index),
             _ => None,
         }
     }
 
-    /// Follows a path as far as this tree goes: what lies beyond came in by interpolation.
-    fn follow(&self, path: &[Step]) -> &Node {
+    /// Follows a path as far as this tree goes. What lies beyond was interpolated.
+    fn follow(&self, path: &[PathStep]) -> &YamlNode {
         let mut node = self;
         for step in path {
             match node.child(step) {
@@ -94,37 +110,39 @@ impl Node {
         node
     }
 
-    pub(super) fn locate(&self, path: &[Step]) -> Span {
+    /// Returns the place of the value at a path.
+    pub(super) fn locate(&self, path: &[PathStep]) -> Span {
         self.follow(path).span
     }
 
-    /// As [`Self::locate`], but the key rather than its value.
-    pub(super) fn locate_key(&self, path: &[Step]) -> Span {
-        let Some((Step::Key(key), parent)) = path.split_last() else { return self.locate(path) };
+    /// Returns the place of the last key of a path.
+    pub(super) fn locate_key(&self, path: &[PathStep]) -> Span {
+        let Some((PathStep::Key(key), parent)) = path.split_last() else { return self.locate(path) };
         let parent = self.follow(parent);
         parent.entry(key).map_or(parent.span, |entry| entry.key_span)
     }
 
-    /// Whether what stands at a path came in by `${...}`.
-    pub(super) fn is_interpolated(&self, path: &[Step]) -> bool {
+    /// Returns true if the value at a path was written with `${...}`.
+    pub(super) fn is_interpolated(&self, path: &[PathStep]) -> bool {
         self.follow(path).as_text().is_some_and(|text| text.contains("${"))
     }
 
-    pub(super) fn to_value(&self) -> Value {
+    /// Returns the value as JSON. Numbers are finite and keys are text, so nothing is lost but places and the order
+    /// of keys.
+    pub(super) fn to_json(&self) -> Value {
         match &self.data {
-            Data::Scalar(scalar) => scalar.into(),
-            Data::List(items) => Value::Sequence(items.iter().map(Node::to_value).collect()),
-            Data::Map(entries) => {
-                let pairs = entries.iter().map(|entry| (entry.key.clone().into(), entry.value.to_value()));
-                Value::Mapping(pairs.collect::<Mapping>())
-            }
+            YamlData::Scalar(scalar) => scalar.into(),
+            YamlData::List(items) => items.iter().map(YamlNode::to_json).collect(),
+            YamlData::Map(entries) => Value::Object(
+                entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect(),
+            ),
         }
     }
 }
 
-/// Reads one document. `None` if it has no tree to work with; then at least one problem says why.
-pub(super) fn parse(text: &str, file: FileId, problems: &mut Problems) -> Option<Node> {
-    let mut builder = Builder { stack: Vec::new(), root: None, broken: false, problems };
+/// Parses one document. `None` if there is no usable tree; then at least one issue was reported.
+pub(super) fn parse(text: &str, file: FileId, issues: &mut SpecIssues) -> Option<YamlNode> {
+    let mut builder = Builder { stack: Vec::new(), root: None, broken: false, issues };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut parser = Parser::new_from_str(text);
     let mut documents = 0;
@@ -132,7 +150,7 @@ pub(super) fn parse(text: &str, file: FileId, problems: &mut Problems) -> Option
         let (event, span) = match event {
             Ok(event) => event,
             Err(error) => {
-                builder.problems.push(syntax_problem(&error, text, file));
+                builder.issues.push(syntax_problem(&error, text, file));
                 return None;
             }
         };
@@ -140,10 +158,11 @@ pub(super) fn parse(text: &str, file: FileId, problems: &mut Problems) -> Option
         if let Event::DocumentStart(_) = event {
             documents += 1;
             if documents > 1 {
-                let message = "a second document starts here; a file holds one";
-                builder
-                    .problems
-                    .push(Problem::new(span, message).hint("remove the `---`, or make it a file of its own"));
+                let message = "a second document starts here, but a file holds only one";
+                builder.issues.push(
+                    SpecIssue::new(span, message)
+                        .hint("remove the `---`, or move the document to a file of its own"),
+                );
                 return None;
             }
         }
@@ -153,7 +172,7 @@ pub(super) fn parse(text: &str, file: FileId, problems: &mut Problems) -> Option
     if broken {
         None
     } else {
-        Some(root.unwrap_or(Node { span: Span::whole(file), data: Data::Scalar(Scalar::Null) }))
+        Some(root.unwrap_or(YamlNode { span: Span::whole(file), data: YamlData::Scalar(Scalar::Null) }))
     }
 }
 
@@ -163,67 +182,67 @@ fn locate(file: FileId, span: saphyr_parser::Span) -> Span {
     Span { file, start, end: end.max(start) }
 }
 
-/// Up to here, looking at every key is faster than remembering them.
+/// Up to this number of keys, a linear search is faster than a hash map.
 const FEW_KEYS: usize = 16;
 
 enum Frame {
     List {
         span: Span,
-        items: Vec<Node>,
+        items: Vec<YamlNode>,
     },
     Map {
         span: Span,
-        entries: Vec<Entry>,
-        /// Where the keys are; empty as long as they are few.
+        entries: Vec<YamlEntry>,
+        /// The places of the keys; empty while there are at most [`FEW_KEYS`].
         places: HashMap<String, Span>,
-        key: Option<Key>,
+        key: Option<PendingKey>,
     },
 }
 
-struct Key {
+struct PendingKey {
     text: String,
     span: Span,
-    /// A duplicate: its value is read and dropped.
+    /// A duplicate, whose value is read and dropped.
     ignored: bool,
 }
 
 struct Builder<'a> {
     stack: Vec<Frame>,
-    root: Option<Node>,
-    /// What was read does not stand for what was written; going on would only mislead.
+    root: Option<YamlNode>,
+    /// The tree does not represent the text, so further checks would mislead.
     broken: bool,
-    problems: &'a mut Problems,
+    issues: &'a mut SpecIssues,
 }
 
 impl Builder<'_> {
-    /// `None` when reading cannot go on.
+    /// Processes one event of the parser. `None` if parsing cannot continue.
     fn event(&mut self, event: Event<'_>, span: Span) -> Option<()> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                self.refuse_extras(anchor, tag.is_some(), span);
+                self.reject_extras(anchor, tag.is_some(), span);
                 self.scalar(&text, style, span);
             }
             Event::SequenceStart(anchor, tag) => {
-                self.refuse_extras(anchor, tag.is_some(), span);
+                self.reject_extras(anchor, tag.is_some(), span);
                 self.open(Frame::List { span, items: Vec::new() }, span)?;
             }
             Event::MappingStart(anchor, tag) => {
-                self.refuse_extras(anchor, tag.is_some(), span);
+                self.reject_extras(anchor, tag.is_some(), span);
                 self.open(Frame::Map { span, entries: Vec::new(), places: HashMap::new(), key: None }, span)?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let node = match self.stack.pop()? {
                     Frame::List { span: start, items } => {
-                        Node { span: join(start, span), data: Data::List(items) }
+                        YamlNode { span: join(start, span), data: YamlData::List(items) }
                     }
                     Frame::Map { span: start, entries, .. } => {
-                        Node { span: join(start, span), data: Data::Map(entries) }
+                        YamlNode { span: join(start, span), data: YamlData::Map(entries) }
                     }
                 };
                 self.value(node);
             }
             Event::Alias(_) => {
-                self.refuse_extras(1, false, span);
+                self.reject_extras(1, false, span);
                 self.scalar("", ScalarStyle::Plain, span);
             }
             _ => {}
@@ -231,31 +250,31 @@ impl Builder<'_> {
         Some(())
     }
 
-    fn refuse_extras(&mut self, anchor: usize, tag: bool, span: Span) {
+    fn reject_extras(&mut self, anchor: usize, tag: bool, span: Span) {
         if anchor != 0 {
             self.broken = true;
-            let problem = Problem::new(
+            let issue = SpecIssue::new(
                 span,
                 "anchors (`&name`) and aliases (`*name`) are not part of the pipeline language",
             );
-            self.problems.push(problem.hint("put the value under `vars:` and write `${vars.name}` where it is needed; quote text that starts with `*` or `&`"));
+            self.issues.push(issue.hint("put the value under `vars:` and write `${vars.name}` where it is needed; quote text that starts with `*` or `&`"));
         }
         if tag {
             self.broken = true;
-            let problem = Problem::new(span, "tags (`!name`) are not part of the pipeline language");
-            self.problems.push(problem.hint("remove the tag; quote text that starts with `!`"));
+            let issue = SpecIssue::new(span, "tags (`!name`) are not part of the pipeline language");
+            self.issues.push(issue.hint("remove the tag; quote text that starts with `!`"));
         }
     }
 
     fn open(&mut self, frame: Frame, span: Span) -> Option<()> {
         if let Some(Frame::Map { key: None, .. }) = self.stack.last() {
-            let problem = Problem::new(span, "a key must be plain text, not a list or a map");
-            self.problems
-                .push(problem.hint("if this is `${...}` or a reference with brackets, put it in quotes"));
+            let issue = SpecIssue::new(span, "a key must be plain text, not a list or a map");
+            self.issues
+                .push(issue.hint("if this is `${...}` or a reference with brackets, put it in quotes"));
             return None;
         }
         if self.stack.len() == DEEPEST {
-            self.problems.push(too_deep(span));
+            self.issues.push(too_deep(span));
             return None;
         }
         self.stack.push(frame);
@@ -268,16 +287,16 @@ impl Builder<'_> {
         }
         let scalar = match style {
             ScalarStyle::Plain => Scalar::plain(text).unwrap_or_else(|bad| {
-                self.problems.push(
-                    Problem::new(span, format!("`{text}`: {bad}"))
+                self.issues.push(
+                    SpecIssue::new(span, format!("`{text}`: {bad}"))
                         .hint("put it in quotes if it is meant as text"),
                 );
-                // Stands for the number, so that nobody complains of its type as well.
+                // A number takes its place, so that no second issue is reported for its type.
                 Scalar::Int(0)
             }),
             _ => Scalar::Text(text.to_owned()),
         };
-        self.value(Node { span, data: Data::Scalar(scalar) });
+        self.value(YamlNode { span, data: YamlData::Scalar(scalar) });
     }
 
     fn key(&mut self, text: &str, style: ScalarStyle, span: Span) {
@@ -285,34 +304,34 @@ impl Builder<'_> {
         if entries.len() == FEW_KEYS && places.is_empty() {
             places.extend(entries.iter().map(|entry| (entry.key.clone(), entry.key_span)));
         }
-        let first = match places.is_empty() {
-            true => entries.iter().find(|entry| entry.key == text).map(|entry| entry.key_span),
-            false => places.get(text).copied(),
+        let first = if places.is_empty() {
+            entries.iter().find(|entry| entry.key == text).map(|entry| entry.key_span)
+        } else {
+            places.get(text).copied()
         };
         let mut ignored = false;
         if text == "<<" && style == ScalarStyle::Plain {
             ignored = true;
-            let problem = Problem::new(span, "merge keys (`<<`) are not part of the pipeline language");
-            self.problems.push(problem.hint("use `extends:` for parts of a pipeline, or `vars:` for values"));
+            let issue = SpecIssue::new(span, "merge keys (`<<`) are not part of the pipeline language");
+            self.issues.push(issue.hint("use `extends:` for parts of a pipeline, or `vars:` for values"));
         } else if text.is_empty() {
             ignored = true;
-            self.problems.push(Problem::new(span, "a key is missing before the `:`"));
+            self.issues.push(SpecIssue::new(span, "a key is missing before the `:`"));
         } else if let Some(first) = first {
             ignored = true;
-            let problem = Problem::new(span, format!("the key `{text}` is given twice"));
-            self.problems
-                .push(problem.earlier("first given at", first).hint("remove or rename one of the two"));
+            let issue = SpecIssue::new(span, format!("the key `{text}` is given twice"));
+            self.issues.push(issue.earlier("first given at", first).hint("remove or rename one of the two"));
         }
-        *key = Some(Key { text: text.to_owned(), span, ignored });
+        *key = Some(PendingKey { text: text.to_owned(), span, ignored });
     }
 
-    fn value(&mut self, mut node: Node) {
+    fn value(&mut self, mut node: YamlNode) {
         match self.stack.last_mut() {
             None => self.root = Some(node),
             Some(Frame::List { items, .. }) => items.push(node),
             Some(Frame::Map { entries, places, key, .. }) => {
-                let Some(Key { text, span, ignored }) = key.take() else { return };
-                // A value that is not there is best shown by its key.
+                let Some(PendingKey { text, span, ignored }) = key.take() else { return };
+                // A missing value is best shown by its key.
                 if node.span.is_empty() && node.is_null() {
                     node.span = span;
                 }
@@ -320,7 +339,7 @@ impl Builder<'_> {
                     if !places.is_empty() {
                         places.insert(text.clone(), span);
                     }
-                    entries.push(Entry { key: text, key_span: span, value: node });
+                    entries.push(YamlEntry { key: text, key_span: span, value: node });
                 }
             }
         }
@@ -331,15 +350,15 @@ fn join(start: Span, end: Span) -> Span {
     Span { end: end.end.max(start.end), ..start }
 }
 
-fn too_deep(span: Span) -> Problem {
-    Problem::new(span, format!("lists and maps are nested more than {DEEPEST} deep"))
+fn too_deep(span: Span) -> SpecIssue {
+    SpecIssue::new(span, format!("lists and maps are nested more than {DEEPEST} deep"))
 }
 
-/// The scanner's words, with the advice that most often helps.
-fn syntax_problem(error: &ScanError, text: &str, file: FileId) -> Problem {
+/// Returns the scanner's message with the advice that most often helps.
+fn syntax_problem(error: &ScanError, text: &str, file: FileId) -> SpecIssue {
     let marker = error.marker();
     let mut position = Position { line: marker.line().max(1), column: marker.col() + 1 };
-    // What is missing at the end is best shown behind the last thing that is there.
+    // Something that is missing at the end is best shown behind the last character.
     let (lines, last) = text.lines().fold((0, ""), |(lines, _), line| (lines + 1, line));
     if position.line > lines {
         position = Position { line: lines.max(1), column: last.chars().count() + 1 };
@@ -367,18 +386,19 @@ fn syntax_problem(error: &ScanError, text: &str, file: FileId) -> Problem {
     } else {
         "check the indentation: the keys of one map start in the same column"
     };
-    Problem::new(span, format!("this is not valid YAML: {info}")).hint(hint)
+    SpecIssue::new(span, format!("this is not valid YAML: {info}")).hint(hint)
 }
 
-/// Whether the first occurrence of `what` stands behind an opening quote.
+/// Returns true if the first occurrence of `what` follows an opening quote.
 fn quoted(line: &str, what: &str) -> bool {
     let before = line.split(what).next().unwrap_or_default();
     before.matches('"').count() % 2 == 1 || before.matches('\'').count() % 2 == 1
 }
 
-/// `eval[*]` without quotes, inside a flow map.
+/// Returns true for `eval[*]` without quotes inside a flow map.
 fn unquoted_reference(line: &str) -> bool {
     let in_flow = line.contains('{');
-    let named = |(at, _): (usize, &str)| line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
-    in_flow && line.match_indices('[').any(named) && !quoted(line, "[")
+    let follows_a_name =
+        |(at, _): (usize, &str)| line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    in_flow && line.match_indices('[').any(follows_a_name) && !quoted(line, "[")
 }

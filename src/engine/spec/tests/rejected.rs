@@ -1,10 +1,10 @@
-//! Pipelines with mistakes in them: everything that is said, as users see it.
+//! Pipelines with mistakes, and the diagnostics that users see.
 
 use super::ABLATION;
-use crate::spec::test_kinds::{Project, load_text, problems};
+use crate::spec::test_kinds::{Project, issues, load_text};
 
-/// Problems of files that extend each other or are set up from outside.
-fn project_problems(files: &[(&str, &[u8])], set: &[&str], env: &[(&str, &str)]) -> String {
+/// Returns the issues of files that extend each other, with overrides and an environment.
+fn project_issues(files: &[(&str, &[u8])], set: &[&str], env: &[(&str, &str)]) -> String {
     match (Project { files, set, env }).load() {
         Ok(_) => panic!("this should not load"),
         Err(diagnostics) => diagnostics.render(false),
@@ -12,8 +12,8 @@ fn project_problems(files: &[(&str, &[u8])], set: &[&str], env: &[(&str, &str)])
 }
 
 #[test]
-fn unknown_keys_are_refused_everywhere() {
-    assert_shown!(problems(
+fn unknown_keys_are_rejected_everywhere() {
+    assert_shown!(issues(
         r#"
 name: m
 stage: {}
@@ -27,8 +27,8 @@ stages:
 }
 
 #[test]
-fn wrong_types_are_said_in_plain_words() {
-    assert_shown!(problems(
+fn wrong_types_are_reported_in_plain_words() {
+    assert_shown!(issues(
         r#"
 name: 5
 env: { A: [1] }
@@ -54,7 +54,7 @@ stages:
 
 #[test]
 fn every_missing_parameter_is_named() {
-    assert_shown!(problems(
+    assert_shown!(issues(
         r#"
 stages:
   d: { load: }
@@ -65,8 +65,8 @@ stages:
 }
 
 #[test]
-fn values_out_of_range_are_refused() {
-    assert_shown!(problems(
+fn values_out_of_range_are_rejected() {
+    assert_shown!(issues(
         r#"
 name: m
 stages:
@@ -83,7 +83,7 @@ stages:
 
 #[test]
 fn a_stage_has_exactly_one_kind() {
-    assert_shown!(problems(
+    assert_shown!(issues(
         r#"
 name: m
 stages:
@@ -98,7 +98,7 @@ stages:
 
 #[test]
 fn names_follow_their_rules() {
-    assert_shown!(problems(
+    assert_shown!(issues(
         r#"
 name: ../evil
 vars: { "a b": 1 }
@@ -111,8 +111,8 @@ stages:
 }
 
 #[test]
-fn references_must_mean_something() {
-    assert_shown!(problems(
+fn references_must_select_something() {
+    assert_shown!(issues(
         r#"
 name: m
 stages:
@@ -132,19 +132,19 @@ stages:
 }
 
 #[test]
-fn axes_must_be_those_of_what_flows_in() {
+fn axes_must_be_those_of_the_inputs() {
     let rows = |rows: &str| ABLATION.replace("title: \"after ${vars.epochs} epochs\"", rows);
     load_text(&rows("rows: [variant, part, f1], only: { seed: 1, part: test }")).unwrap();
-    assert_shown!(problems(&rows(
+    assert_shown!(issues(&rows(
         "rows: [varient, \"${vars.epochs}\", recal, stage], only: { sead: 1, seed: 7, part: tst }"
     )));
     let unknown = rows("rows: [varient]").replace("eval[*]", "evl[*]");
-    assert!(!problems(&unknown).contains("has the axis"), "what flows in cannot be known");
+    assert!(!issues(&unknown).contains("has the axis"), "what flows in cannot be known");
 }
 
 #[test]
-fn circles_name_their_members() {
-    assert_shown!(problems(
+fn cycles_are_reported_with_their_members() {
+    assert_shown!(issues(
         r#"
 name: m
 vars: { a: "${vars.b}", b: "x${vars.c.d}", c: { d: "${vars.a}" } }
@@ -161,8 +161,8 @@ stages:
 }
 
 #[test]
-fn matrices_must_make_sense() {
-    assert_shown!(problems(
+fn invalid_matrices_are_rejected() {
+    assert_shown!(issues(
         r#"
 name: m
 stages:
@@ -185,12 +185,12 @@ fn a_matrix_cannot_grow_without_bounds() {
     let axes: Vec<_> = (0..12).map(|axis| format!("a{axis}: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]")).collect();
     let text =
         format!("name: m\nstages:\n  c:\n    matrix: {{ {} }}\n    command: {{ run: x }}\n", axes.join(", "));
-    assert!(problems(&text).contains("this matrix has more than 100000 combinations"));
+    assert!(issues(&text).contains("this matrix has more than 100000 combinations"));
 }
 
 #[test]
 fn each_must_name_a_stage() {
-    assert_shown!(problems(
+    assert_shown!(issues(
         r#"
 name: m
 stages:
@@ -205,7 +205,7 @@ stages:
 }
 
 #[test]
-fn names_in_braces_must_have_a_value() {
+fn placeholders_must_have_a_value() {
     let text = r#"
 name: m
 env: { SET: , UNSET: , COUNT: 3 }
@@ -222,18 +222,18 @@ stages:
   i: { load: { dataset: "${vars.bad}" } }
 "#;
     let files: &[(&str, &[u8])] = &[("p.yaml", text.as_bytes())];
-    assert_shown!(project_problems(files, &[], &[("SET", "1"), ("COUNT", "many")]));
+    assert_shown!(project_issues(files, &[], &[("SET", "1"), ("COUNT", "many")]));
 }
 
 #[test]
 fn only_variables_that_exist_can_be_set() {
     let files: &[(&str, &[u8])] = &[("p.yaml", ABLATION.as_bytes())];
     let set = &["vars.epoch=3", "vars.seeds=[1, 1]", "vars.epochs.deep=2", "vars.epochs={"];
-    assert_shown!(project_problems(files, set, &[]));
+    assert_shown!(project_issues(files, set, &[]));
 }
 
 #[test]
-fn problems_are_shown_in_the_file_that_has_them() {
+fn issues_are_shown_in_the_file_that_has_them() {
     let files: &[(&str, &[u8])] = &[
         ("p/main.yaml", b"extends: base.yaml\nstages:\n  d: { load: { rows: x } }\n"),
         (
@@ -241,7 +241,7 @@ fn problems_are_shown_in_the_file_that_has_them() {
             b"name: base\nstages:\n  d: { load: { dataset: [x] } }\n  e: { idf: { data: dd } }\n",
         ),
     ];
-    assert_shown!(project_problems(files, &[], &[]));
+    assert_shown!(project_issues(files, &[], &[]));
 }
 
 #[test]
@@ -251,14 +251,14 @@ fn files_that_cannot_be_extended_are_named() {
         ("p/b.yaml", b"extends: c.yaml\n"),
         ("p/c.yaml", b"extends: ./b.yaml\n"),
     ];
-    assert_shown!(project_problems(files, &[], &[]));
+    assert_shown!(project_issues(files, &[], &[]));
     let wrong: &[(&str, &[u8])] = &[("main.yaml", b"extends: { a: b }\n")];
-    assert_shown!(project_problems(wrong, &[], &[]));
+    assert_shown!(project_issues(wrong, &[], &[]));
 }
 
 #[test]
-fn outputs_stay_where_they_may_be_written() {
-    assert_shown!(problems(
+fn outputs_stay_inside_the_project() {
+    assert_shown!(issues(
         r#"
 name: m
 stages:
@@ -283,7 +283,7 @@ outputs:
 
 #[test]
 fn listed_outputs_must_not_collide() {
-    assert_shown!(problems(
+    assert_shown!(issues(
         r#"
 name: m
 stages:
@@ -292,7 +292,7 @@ stages:
 outputs: [a, b, "x[", 5]
 "#
     ));
-    assert_shown!(problems(
+    assert_shown!(issues(
         r#"
 name: m
 stages:
@@ -304,8 +304,8 @@ outputs: [a, b, c]
 }
 
 #[test]
-fn a_broken_stage_does_not_draw_others_in() {
-    let text = problems(
+fn a_stage_with_issues_causes_none_in_others() {
+    let text = issues(
         r#"
 name: m
 stages:
@@ -320,7 +320,7 @@ stages:
 }
 
 #[test]
-fn diagnostics_are_data_too() {
+fn diagnostics_serialise_as_data() {
     let diagnostics = load_text("name: m\nstages:\n  d: { lod: { dataset: x } }\n").unwrap_err();
     let json = serde_json::to_value(&diagnostics).unwrap();
     assert_eq!(

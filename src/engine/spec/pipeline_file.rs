@@ -1,13 +1,13 @@
-//! What a pipeline file may contain, apart from the stage kinds: the typed form that the reader
-//! checks against and that the JSON Schema is generated from.
+//! The typed form of a pipeline file, apart from the stage kinds: files are checked against it, and the JSON Schema is
+//! generated from it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::NonZero;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny};
+use serde_untagged::UntaggedEnumVisitor;
 
 use super::compare::Compare;
 use super::pipeline::Resources;
@@ -50,7 +50,7 @@ pub struct StageSettings {
     pub description: Option<String>,
 }
 
-/// The keys of [`StageSettings`]: every other key of a stage is meant as its kind.
+/// The keys of [`StageSettings`]. Every other key of a stage is its kind.
 pub(super) const STAGE_SETTINGS: [&str; 6] =
     ["matrix", "each", "resources", "retries", "compare", "description"];
 
@@ -67,6 +67,7 @@ pub struct ResourceRequest {
 }
 
 impl ResourceRequest {
+    /// Returns the resources, with defaults for those that are not stated.
     pub fn resources(&self) -> Resources {
         let Resources { cpu, mem, gpu } = Resources::default();
         Resources {
@@ -106,23 +107,16 @@ impl Memory {
 
 impl<'de> Deserialize<'de> for Memory {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct MemoryVisitor;
-        impl Visitor<'_> for MemoryVisitor {
-            type Value = Memory;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("an amount of memory with its unit, such as `4GB`")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Memory, E> {
+        UntaggedEnumVisitor::new()
+            .expecting("an amount of memory with its unit, such as `4GB`")
+            .string(|text| {
                 Memory::parse(text).ok_or_else(|| {
-                    E::custom(format_args!(
+                    Error::custom(format_args!(
                         "`{text}` is not an amount of memory; write it like `500MB` or `4GB`"
                     ))
                 })
-            }
-        }
-        deserializer.deserialize_any(MemoryVisitor)
+            })
+            .deserialize(deserializer)
     }
 }
 
@@ -136,26 +130,16 @@ impl JsonSchema for Memory {
     }
 }
 
-/// A map whose content is read elsewhere.
+/// A map whose content other code reads.
 #[derive(Debug)]
 pub struct AnyMap;
 
 impl<'de> Deserialize<'de> for AnyMap {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AnyMapVisitor;
-        impl<'de> Visitor<'de> for AnyMapVisitor {
-            type Value = AnyMap;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a map")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyMap, A::Error> {
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(AnyMap)
-            }
-        }
-        deserializer.deserialize_any(AnyMapVisitor)
+        UntaggedEnumVisitor::new()
+            .expecting("a map")
+            .map(|map| map.deserialize::<IgnoredAny>().map(|_| AnyMap))
+            .deserialize(deserializer)
     }
 }
 
@@ -173,7 +157,7 @@ impl JsonSchema for AnyMap {
     }
 }
 
-/// The axes of a stage, with `include` and `exclude`; [`super::matrix`] reads its content.
+/// The axes of a stage, with `include` and `exclude`; the module `matrix` reads its content.
 #[derive(Debug)]
 pub struct Matrix;
 
@@ -221,35 +205,14 @@ pub struct PlainValue;
 
 impl<'de> Deserialize<'de> for PlainValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct PlainVisitor;
-        impl Visitor<'_> for PlainVisitor {
-            type Value = PlainValue;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("text, a number, true or false")
-            }
-
-            fn visit_bool<E>(self, _: bool) -> Result<PlainValue, E> {
-                Ok(PlainValue)
-            }
-
-            fn visit_i64<E>(self, _: i64) -> Result<PlainValue, E> {
-                Ok(PlainValue)
-            }
-
-            fn visit_u64<E>(self, _: u64) -> Result<PlainValue, E> {
-                Ok(PlainValue)
-            }
-
-            fn visit_f64<E>(self, _: f64) -> Result<PlainValue, E> {
-                Ok(PlainValue)
-            }
-
-            fn visit_str<E>(self, _: &str) -> Result<PlainValue, E> {
-                Ok(PlainValue)
-            }
-        }
-        deserializer.deserialize_any(PlainVisitor)
+        UntaggedEnumVisitor::new()
+            .expecting("text, a number, true or false")
+            .bool(|_| Ok(PlainValue))
+            .i64(|_| Ok(PlainValue))
+            .u64(|_| Ok(PlainValue))
+            .f64(|_| Ok(PlainValue))
+            .string(|_| Ok(PlainValue))
+            .deserialize(deserializer)
     }
 }
 
@@ -273,27 +236,11 @@ pub struct OneOrMany(pub Vec<String>);
 
 impl<'de> Deserialize<'de> for OneOrMany {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrManyVisitor;
-        impl<'de> Visitor<'de> for OneOrManyVisitor {
-            type Value = OneOrMany;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("the path of a file, or a list of them")
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<OneOrMany, E> {
-                Ok(OneOrMany(vec![text.to_owned()]))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany, A::Error> {
-                let mut texts = Vec::new();
-                while let Some(text) = list.next_element()? {
-                    texts.push(text);
-                }
-                Ok(OneOrMany(texts))
-            }
-        }
-        deserializer.deserialize_any(OneOrManyVisitor)
+        UntaggedEnumVisitor::new()
+            .expecting("the path of a file, or a list of them")
+            .string(|text| Ok(OneOrMany(vec![text.to_owned()])))
+            .seq(|list| list.deserialize().map(OneOrMany))
+            .deserialize(deserializer)
     }
 }
 
@@ -311,42 +258,22 @@ impl JsonSchema for OneOrMany {
     }
 }
 
-/// What is placed outside the cache.
+/// The outputs that are placed outside the cache.
 #[derive(Debug)]
 pub enum Outputs {
-    /// Every output of these, under its own name.
+    /// Every output of these stages, under its own name.
     List(Vec<StageRef>),
-    /// A path, or a directory that ends in `/`, and what goes there.
-    Map(Vec<(String, StageRef)>),
+    /// A path, or a directory that ends in `/`, and the reference to what goes there.
+    Map(BTreeMap<String, StageRef>),
 }
 
 impl<'de> Deserialize<'de> for Outputs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OutputsVisitor;
-        impl<'de> Visitor<'de> for OutputsVisitor {
-            type Value = Outputs;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a list of stages, or a map from path to stage")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Outputs, A::Error> {
-                let mut references = Vec::new();
-                while let Some(reference) = list.next_element()? {
-                    references.push(reference);
-                }
-                Ok(Outputs::List(references))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outputs, A::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Outputs::Map(pairs))
-            }
-        }
-        deserializer.deserialize_any(OutputsVisitor)
+        UntaggedEnumVisitor::new()
+            .expecting("a list of stages, or a map from path to stage")
+            .seq(|list| list.deserialize().map(Outputs::List))
+            .map(|map| map.deserialize().map(Outputs::Map))
+            .deserialize(deserializer)
     }
 }
 

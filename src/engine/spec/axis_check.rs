@@ -1,23 +1,23 @@
-//! Holds the axes that parameters speak of against those of what flows in.
+//! Checks the axes that parameters mention against the axes of the inputs.
 
 use std::collections::BTreeSet;
 
 use super::check::search;
 use super::index::SelectError;
-use super::problem::Problems;
-use super::resolve::{Member, Resolver};
-use super::source::Span;
+use super::resolve::{InstanceMember, ReferenceResolver};
+use super::source_text::Span;
+use super::spec_issue::SpecIssues;
 use pipe_core::kind::{AxisUse, AxisUses, InputDecl, SourceDecl};
 use pipe_core::reference::StageRef;
 use pipe_core::suggest::{closest, did_you_mean, listed};
 
 const STAGE: &str = "stage";
 
-/// Axes with their values, each once.
+/// The axes of the inputs with their values, each once.
 #[derive(Default)]
-struct Known<'a>(Vec<(&'a str, BTreeSet<&'a str>)>);
+struct KnownAxes<'a>(Vec<(&'a str, BTreeSet<&'a str>)>);
 
-impl<'a> Known<'a> {
+impl<'a> KnownAxes<'a> {
     fn add(&mut self, axis: &'a str, values: impl IntoIterator<Item = &'a str>) {
         match self.0.iter_mut().find(|(known, _)| *known == axis) {
             Some((_, known)) => known.extend(values),
@@ -34,10 +34,10 @@ impl<'a> Known<'a> {
     }
 }
 
-impl<'a> Resolver<'a> {
-    /// Reports axes and values that nothing has which flows in.
-    pub(super) fn check_axes(&self, problems: &mut Problems) {
-        // A value that a stage with problems has on an axis may be what is wrong with it.
+impl<'a> ReferenceResolver<'a> {
+    /// Reports axes and values that no input has.
+    pub(super) fn check_axes(&self, issues: &mut SpecIssues) {
+        // The issue of another stage may be the reason why a value is missing.
         let values_known = self.members.iter().all(|member| member.checked.is_some());
         for member in self.members {
             let Some(checked) = &member.checked else { continue };
@@ -48,15 +48,15 @@ impl<'a> Resolver<'a> {
             let Some(known) = self.known_axes(&checked.content.inputs, wanted) else { continue };
             for named in wanted.uses.iter().filter(|named| values_known || named.value.is_none()) {
                 if let Some(error) = missing(named, wanted, &known, &member.draft.id.stage) {
-                    problems.push(member.problem(self.axis_span(member, named), error));
+                    issues.push(member.issue(self.axis_span(member, named), error));
                 }
             }
         }
     }
 
-    /// `None` if they cannot be known because of a problem that was reported elsewhere.
-    fn known_axes(&self, inputs: &[InputDecl], wanted: &'a AxisUses) -> Option<Known<'a>> {
-        let mut known = Known::default();
+    /// Returns the axes of the inputs. `None` if they cannot be known because of an issue that was reported elsewhere.
+    fn known_axes(&self, inputs: &[InputDecl], wanted: &'a AxisUses) -> Option<KnownAxes<'a>> {
+        let mut known = KnownAxes::default();
         let mut found = false;
         for input in inputs.iter().filter(|input| wanted.slots.contains(&input.slot.as_str())) {
             let references = match &input.source {
@@ -73,13 +73,15 @@ impl<'a> Resolver<'a> {
         found.then_some(known)
     }
 
-    fn add_axes(&self, references: &[StageRef], known: &mut Known<'a>) -> Option<()> {
+    fn add_axes(&self, references: &[StageRef], known: &mut KnownAxes<'a>) -> Option<()> {
         let mut stages = BTreeSet::new();
         for reference in references {
             let positions = self.index.find(reference).ok().filter(|positions| !positions.is_empty())?;
             for id in positions.into_iter().map(|at| self.id(at)) {
                 stages.insert(id.stage.as_str());
-                id.axes.iter().for_each(|(axis, value)| known.add(axis, [value.as_str()]));
+                for (axis, value) in &id.axes {
+                    known.add(axis, [value.as_str()]);
+                }
             }
         }
         if stages.len() > 1 {
@@ -88,7 +90,7 @@ impl<'a> Resolver<'a> {
         Some(())
     }
 
-    fn axis_span(&self, member: &Member, named: &AxisUse) -> Span {
+    fn axis_span(&self, member: &InstanceMember, named: &AxisUse) -> Span {
         let Some(content) = &member.stage.content else { return member.stage.name_span };
         let Some(field) = content.body.get(named.field) else { return content.kind_span };
         let mut scope = self.checker.instance_scope(member.draft);
@@ -103,14 +105,14 @@ impl<'a> Resolver<'a> {
     }
 }
 
-fn missing(named: &AxisUse, wanted: &AxisUses, known: &Known, stage: &str) -> Option<SelectError> {
+fn missing(named: &AxisUse, wanted: &AxisUses, known: &KnownAxes, stage: &str) -> Option<SelectError> {
     let AxisUse { axis, value, .. } = named;
     match (known.values(axis), value) {
         (Some(values), Some(value)) if !values.contains(value.as_str()) => Some(SelectError {
             message: format!("no input of `{stage}` has the value `{value}` on the axis `{axis}`"),
             hint: did_you_mean(value, "its values are", values.iter().copied()),
         }),
-        // Of an unknown axis everything is said where it is named.
+        // An unknown axis is reported where it is named.
         (Some(_), _) | (None, Some(_)) => None,
         (None, None) => {
             let others = wanted.others.as_ref().filter(|_| named.or_other);
@@ -120,7 +122,8 @@ fn missing(named: &AxisUse, wanted: &AxisUses, known: &Known, stage: &str) -> Op
             let close = closest(axis, known.names().chain(words));
             let hint = match (close, listed(known.names())) {
                 _ if axis == STAGE => Some(
-                    "`stage` tells the results of several stages apart; these are of one stage".to_owned(),
+                    "`stage` is an axis only if the inputs come from several stages; these come from one"
+                        .to_owned(),
                 ),
                 (Some(close), _) => Some(format!("did you mean `{close}`?")),
                 (None, list) => list.map(|list| format!("the axes are: {list}")),

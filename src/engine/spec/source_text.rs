@@ -1,19 +1,19 @@
-//! The texts that a pipeline is read from, and places in them.
+//! The texts that a pipeline is read from, and positions in them.
 
 use std::path::{Path, PathBuf};
 
-/// Which of the texts in [`Sources`].
+/// The index of a text in [`SourceTexts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct FileId(u32);
 
-/// Counted from 1, the column in characters.
+/// A line and a column, both counted from 1; the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Position {
     pub line: usize,
     pub column: usize,
 }
 
-/// A stretch of one text; `end` is the first position behind it.
+/// A range of one text; `end` is the first position after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Span {
     pub file: FileId,
@@ -22,7 +22,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The text as a whole: line 0.
+    /// Returns the span of a text as a whole: line 0.
     pub(super) fn whole(file: FileId) -> Self {
         let nowhere = Position { line: 0, column: 0 };
         Self { file, start: nowhere, end: nowhere }
@@ -35,13 +35,13 @@ impl Span {
 
 /// One text: a file, or a value from the command line.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct SourceText {
     pub path: PathBuf,
     pub text: String,
 }
 
-impl Source {
-    /// The text of a line, counted from 1, without its line break.
+impl SourceText {
+    /// Returns a line, counted from 1, without its line break.
     pub(super) fn line(&self, number: usize) -> &str {
         let mut rest = self.text.as_str();
         for _ in 1..number {
@@ -53,18 +53,19 @@ impl Source {
     }
 }
 
+/// All texts that a pipeline was read from.
 #[derive(Debug, Default)]
-pub(super) struct Sources {
-    sources: Vec<Source>,
+pub(super) struct SourceTexts {
+    sources: Vec<SourceText>,
 }
 
-impl Sources {
+impl SourceTexts {
     pub(super) fn add(&mut self, path: impl Into<PathBuf>, text: String) -> FileId {
-        self.sources.push(Source { path: path.into(), text });
+        self.sources.push(SourceText { path: path.into(), text });
         FileId(self.sources.len() as u32 - 1)
     }
 
-    pub(super) fn get(&self, file: FileId) -> &Source {
+    pub(super) fn get(&self, file: FileId) -> &SourceText {
         &self.sources[file.0 as usize]
     }
 
@@ -82,8 +83,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_at_any_kind_of_break() {
-        let source = Source { path: "x".into(), text: "a\r\nb\rc\n\nd".to_owned() };
+    fn lines_end_at_every_kind_of_line_break() {
+        let source = SourceText { path: "x".into(), text: "a\r\nb\rc\n\nd".to_owned() };
         let lines: Vec<_> = (1..=6).map(|number| source.line(number)).collect();
         assert_eq!(lines, ["a", "b", "c", "", "d", ""]);
     }

@@ -1,160 +1,35 @@
-//! The commands that look and change nothing: `plan`, `why`, `status`, `show`, `logs`.
+//! The commands that only read: `plan`, `why`, `status`, `show` and `logs`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::args::{LogsArgs, PipelineArgs, PlanArgs, StageArgs, StatusArgs};
-use super::asked::Asked;
-use super::cache::warn_of_damage;
-use super::data_files;
+use super::args::{LogsArgs, PlanArgs, StageArgs, StatusArgs};
 use super::exit::{Exit, Failure, Outcome};
-use super::own_files;
+use super::pipeline_selection::PipelineSelection;
 use super::project::{Project, select};
+use super::survey::{InstanceRecord, Survey, manifest};
 use super::table::Grid;
-use super::variant_files::{VariantFile, normalised_overrides, variant_files, warnings};
+use super::user_files;
 use super::{print_json, print_text, text};
-use pipe_engine::plan::{Plan, Why};
-use pipe_engine::runner::{Options, Outlook, survey};
+use pipe_engine::plan::Why;
+use pipe_engine::runner::Outlook;
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
-use pipe_engine::store::Store;
 use pipe_engine::store::manifest::{Manifest, Stored};
 
-/// A pipeline, and how each of its instances stands.
-pub(super) struct Survey {
-    pub store: Store,
-    pub plan: Plan,
-    pub outlooks: Vec<Outlook>,
-    /// What other variants of the pipeline left in `results/`.
-    pub leftovers: Vec<VariantFile>,
-}
-
-impl Survey {
-    pub(super) fn of(
-        project: &Project,
-        file: Option<&PathBuf>,
-        PipelineArgs { set, .. }: &PipelineArgs,
-        targets: &[String],
-    ) -> Result<Self, Failure> {
-        let store = project.store_to_read()?;
-        let file = project.pipeline_file(file, &store)?;
-        let mut pipeline = project.load(&file, set)?;
-        data_files::find(&mut pipeline, &project.data_dir);
-        let targets = if targets.is_empty() { None } else { Some(select(&pipeline, targets)?) };
-        let plan = Plan::new(pipeline).map_err(|cycle| Failure::bad_input(cycle.to_string()))?;
-        let options = Options { targets, ..Options::default() };
-        let outlooks = survey(&plan, &store, &options);
-        let (set, state) = (normalised_overrides(set), store.pipeline_state(&file));
-        let leftovers = variant_files(&plan, &outlooks, &state, &set);
-        warn_of_damage(project, &store);
-        for warning in warnings(&leftovers, &plan, &set) {
-            project.status(&warning);
-        }
-        Ok(Self { store, plan, outlooks, leftovers })
-    }
-
-    pub(super) fn instances(&self) -> impl Iterator<Item = (InstanceIndex, &Instance, &Outlook)> {
-        let instances = self.plan.pipeline().instances.iter().zip(&self.outlooks).enumerate();
-        instances.map(|(index, (instance, outlook))| (InstanceIndex(index), instance, outlook))
-    }
-
-    /// The result of an instance that is up to date.
-    pub(super) fn fresh(&self, index: InstanceIndex) -> Option<&Manifest> {
-        manifest(&self.outlooks[index.0])
-    }
-
-    pub(super) fn name(&self, index: InstanceIndex) -> String {
-        self.plan.instance(index).id.to_string()
-    }
-
-    fn names(&self, indices: &[InstanceIndex]) -> String {
-        let shown: Vec<String> = indices.iter().take(3).map(|&index| self.name(index)).collect();
-        let more = indices.len().saturating_sub(shown.len());
-        if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
-    }
-
-    /// One word and, where there is one, the reason.
-    pub(super) fn words(&self, outlook: &Outlook) -> (&'static str, String) {
-        match outlook {
-            Outlook::Fresh(_) => ("fresh", String::new()),
-            Outlook::WillRun(why) => ("will run", why.to_string()),
-            Outlook::MayRun { waits_for, known } => match known {
-                Some(why) => ("will run", format!("{why}; after {}", self.names(waits_for))),
-                None => ("may run", format!("depends on what {} gives", self.names(waits_for))),
-            },
-            Outlook::CannotRun(problem) => ("cannot run", problem.clone()),
-            Outlook::NotAsked => ("not asked", String::new()),
-        }
-    }
-
-    fn record(&self, index: InstanceIndex) -> Record {
-        let outlook = &self.outlooks[index.0];
-        let (state, reason) = self.words(outlook);
-        let why = match outlook {
-            Outlook::WillRun(why) | Outlook::MayRun { known: Some(why), .. } => Some(why.clone()),
-            _ => None,
-        };
-        let waits_for = match outlook {
-            Outlook::MayRun { waits_for, .. } => waits_for.iter().map(|&index| self.name(index)).collect(),
-            _ => Vec::new(),
-        };
-        let manifest = manifest(outlook);
-        Record {
-            instance: self.name(index),
-            kind: self.plan.instance(index).kind,
-            state,
-            reason,
-            why,
-            waits_for,
-            key: manifest.map(|manifest| manifest.key.to_string()),
-            finished: manifest.map(|manifest| manifest.finished.clone()),
-            seconds: manifest.map(|manifest| manifest.seconds),
-            leftovers: self.leftovers(index),
-        }
-    }
-
-    /// What other variants of the instance left in `results/`.
-    fn leftovers(&self, of: InstanceIndex) -> Vec<VariantFile> {
-        self.leftovers.iter().filter(|leftover| leftover.instance == of).cloned().collect()
-    }
-}
-
-/// What `--json` prints of one instance.
-#[derive(Serialize)]
-struct Record {
-    instance: String,
-    kind: &'static str,
-    state: &'static str,
-    reason: String,
-    why: Option<Why>,
-    waits_for: Vec<String>,
-    key: Option<String>,
-    finished: Option<String>,
-    seconds: Option<f64>,
-    leftovers: Vec<VariantFile>,
-}
-
-pub(super) fn manifest(outlook: &Outlook) -> Option<&Manifest> {
-    match outlook {
-        Outlook::Fresh(manifest) => Some(manifest),
-        _ => None,
-    }
-}
-
-/// What would run, and why. Fresh instances are only counted.
+/// `pipe plan`: lists what would run and why. Fresh instances are only counted.
 pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
-    let asked = Asked::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
-    let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &asked.stages)?;
-    let asked: Vec<bool> =
+    let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
+    let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &selection.stages)?;
+    let selected: Vec<bool> =
         survey.outlooks.iter().map(|outlook| !matches!(outlook, Outlook::NotAsked)).collect();
-    own_files::require(project, &survey.plan, &asked)?;
+    user_files::require(project, &survey.plan, &selected)?;
     let stale: Vec<InstanceIndex> =
         survey.instances().filter(|(_, _, outlook)| !outlook.is_fresh()).map(|(index, ..)| index).collect();
     if args.json {
-        let records: Vec<Record> = survey.instances().map(|(index, ..)| survey.record(index)).collect();
+        let records: Vec<InstanceRecord> =
+            survey.instances().map(|(index, ..)| survey.record(index)).collect();
         print_json(&records)?;
     } else {
         let mut grid = Grid::new(&["stage", "outlook", "why"]);
@@ -165,19 +40,20 @@ pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
         let fresh = survey.instances().filter(|(_, _, outlook)| manifest(outlook).is_some()).count();
         let count = match (stale.len(), fresh) {
             (0, fresh) => format!("{} fresh, nothing to run\n", text::count(fresh, "stage")),
-            (stale, fresh) => format!("{} to look at, {fresh} fresh\n", text::count(stale, "stage")),
+            (stale, fresh) => format!("{} not fresh, {fresh} fresh\n", text::count(stale, "stage")),
         };
         print_text(&format!("{grid}{count}"))?;
     }
     Ok(if args.check && !stale.is_empty() { Exit::Stale } else { Exit::Done })
 }
 
-/// One line per instance, fresh ones included.
+/// `pipe status`: prints one line per instance, including fresh ones.
 pub(super) fn status(project: &Project, args: &StatusArgs) -> Outcome {
-    let file = Asked::file(&args.pipeline, args.file.as_ref())?;
-    let survey = Survey::of(project, file.as_ref(), &args.pipeline, &[])?;
+    let selection = PipelineSelection::file(&args.pipeline, args.file.as_ref())?;
+    let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
     if args.json {
-        let records: Vec<Record> = survey.instances().map(|(index, ..)| survey.record(index)).collect();
+        let records: Vec<InstanceRecord> =
+            survey.instances().map(|(index, ..)| survey.record(index)).collect();
         return print_json(&records);
     }
     let mut grid = Grid::new(&["stage", "kind", "state", "computed", "took"]);
@@ -191,12 +67,13 @@ pub(super) fn status(project: &Project, args: &StatusArgs) -> Outcome {
     print_text(&grid.to_string())
 }
 
+/// `pipe why`: explains why instances would run.
 pub(super) fn why(project: &Project, args: &StageArgs) -> Outcome {
-    let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
-    let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
-    let selected = select(survey.plan.pipeline(), &asked.stages)?;
+    let selection = PipelineSelection::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
+    let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
+    let selected = select(survey.plan.pipeline(), &selection.stages)?;
     if args.json {
-        let records: Vec<Record> = selected.iter().map(|&index| survey.record(index)).collect();
+        let records: Vec<InstanceRecord> = selected.iter().map(|&index| survey.record(index)).collect();
         return print_json(&records);
     }
     let mut out = String::new();
@@ -223,10 +100,11 @@ pub(super) fn why(project: &Project, args: &StageArgs) -> Outcome {
     print_text(&out)
 }
 
+/// `pipe show`: prints the parameters, inputs, outputs and result of instances.
 pub(super) fn show(project: &Project, args: &StageArgs) -> Outcome {
-    let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
-    let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
-    let selected = select(survey.plan.pipeline(), &asked.stages)?;
+    let selection = PipelineSelection::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
+    let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
+    let selected = select(survey.plan.pipeline(), &selection.stages)?;
     if args.json {
         let shown: Vec<Value> = selected.iter().map(|&index| shown_json(&survey, index)).collect();
         return print_json(&shown);
@@ -236,15 +114,14 @@ pub(super) fn show(project: &Project, args: &StageArgs) -> Outcome {
     print_text(&texts.join("\n"))
 }
 
-/// `slot` -> where it comes from, as a person would write it.
+/// Returns the sources of each slot: `stage.output` or the path of a file.
 fn sources(survey: &Survey, instance: &Instance) -> BTreeMap<String, Vec<String>> {
-    let source = |source: &Source| match source {
+    let source_text = |source: &Source| match source {
         Source::Output { producer, output, .. } => format!("{}.{output}", survey.name(*producer)),
-        Source::Path(path) => path.display().to_string(),
-        Source::DataFile { dataset, file } => format!("{dataset}/{file}"),
+        Source::File(path) => path.display().to_string(),
     };
     let inputs = instance.inputs.iter();
-    inputs.map(|input| (input.slot.clone(), input.sources.iter().map(source).collect())).collect()
+    inputs.map(|input| (input.slot.clone(), input.sources.iter().map(source_text).collect())).collect()
 }
 
 fn shown_json(survey: &Survey, index: InstanceIndex) -> Value {
@@ -335,7 +212,7 @@ fn recorded(manifest: &Manifest, project: &Project) -> String {
     out
 }
 
-/// References serialise as null and are shown as inputs.
+/// Removes references, which serialise as null and are shown as inputs.
 fn without_references(params: &Value) -> Value {
     match params {
         Value::Object(fields) => {
@@ -346,11 +223,11 @@ fn without_references(params: &Value) -> Value {
     }
 }
 
-/// What the stage wrote when it was computed; of a stage that failed, what it wrote then.
+/// `pipe logs`: prints what a stage wrote when it was computed or when it failed.
 pub(super) fn logs(project: &Project, args: &LogsArgs) -> Outcome {
-    let asked = Asked::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
-    let survey = Survey::of(project, asked.file.as_ref(), &args.pipeline, &[])?;
-    let selected = select(survey.plan.pipeline(), &asked.stages)?;
+    let selection = PipelineSelection::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
+    let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
+    let selected = select(survey.plan.pipeline(), &selection.stages)?;
     let mut out = Vec::new();
     for &index in &selected {
         let name = survey.name(index);
@@ -358,17 +235,16 @@ pub(super) fn logs(project: &Project, args: &LogsArgs) -> Outcome {
             out.extend_from_slice(format!("==> {name} <==\n").as_bytes());
         }
         let streams = if args.stderr { &["stderr"][..] } else { &["stdout", "stderr"][..] };
-        let mut known = false;
+        let mut has_log = false;
         for stream in streams {
             if let Some(written) = log_of(&survey, index, stream)? {
-                known = true;
+                has_log = true;
                 out.extend_from_slice(&written);
             }
         }
-        if !known {
+        if !has_log {
             let fresh = manifest(&survey.outlooks[index.0]).is_some();
-            let what =
-                if fresh { "wrote nothing" } else { "has not been run yet, or its logs were collected" };
+            let what = if fresh { "wrote nothing" } else { "has not been run yet, or its logs were removed" };
             eprintln!("{name} {what}");
         }
     }

@@ -1,0 +1,160 @@
+//! A survey of a pipeline: which instances are up to date, and why the others would run. Most commands that print
+//! something about a pipeline start with it.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::args::PipelineArgs;
+use super::cache::warn_of_damage;
+use super::data_files::MissingDataFiles;
+use super::exit::Failure;
+use super::leftover::{Leftover, leftovers, normalised_overrides, sentences};
+use super::pipeline_selection::PipelineSelection;
+use super::project::{Opened, Project, StoreAccess};
+use pipe_engine::plan::{Plan, Why};
+use pipe_engine::runner::{Options, Outlook, survey};
+use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
+use pipe_engine::store::Store;
+use pipe_engine::store::manifest::Manifest;
+
+/// A pipeline and the outlook of each of its instances.
+pub(super) struct Survey {
+    pub store: Store,
+    pub plan: Plan,
+    pub outlooks: Vec<Outlook>,
+    /// Placed files that other variants of the pipeline wrote.
+    pub leftovers: Vec<Leftover>,
+}
+
+impl Survey {
+    /// Opens a pipeline and looks up its instances in the cache. Prints warnings about the cache and about leftovers.
+    pub(super) fn of(
+        project: &Project,
+        file: Option<&PathBuf>,
+        PipelineArgs { set, .. }: &PipelineArgs,
+        targets: &[String],
+    ) -> Result<Self, Failure> {
+        let selection = PipelineSelection { file: file.cloned(), stages: targets.to_vec() };
+        let opened = project.open(&selection, set, StoreAccess::Read)?.find_data(project);
+        let Opened { plan, store, targets, missing_data } = opened;
+        let options = Options { targets, ..Options::default() };
+        let mut outlooks = survey(&plan, &store, &options);
+        for (instance, outlook) in plan.pipeline().instances.iter().zip(&mut outlooks) {
+            if let (Outlook::CannotRun(reason), Some(missing)) =
+                (outlook, missing_data_file(instance, &missing_data))
+            {
+                reason.clone_from(missing);
+            }
+        }
+        let (set, state) = (normalised_overrides(set), store.pipeline_state(&plan.pipeline().file));
+        let leftovers = leftovers(&plan, &outlooks, &state, &set);
+        warn_of_damage(project, &store);
+        for sentence in sentences(&leftovers, &plan, &set) {
+            project.status(&sentence);
+        }
+        Ok(Self { store, plan, outlooks, leftovers })
+    }
+
+    /// Returns all instances with their outlooks.
+    pub(super) fn instances(&self) -> impl Iterator<Item = (InstanceIndex, &Instance, &Outlook)> {
+        let instances = self.plan.pipeline().instances.iter().zip(&self.outlooks).enumerate();
+        instances.map(|(index, (instance, outlook))| (InstanceIndex(index), instance, outlook))
+    }
+
+    /// Returns the result of an instance that is up to date.
+    pub(super) fn fresh(&self, index: InstanceIndex) -> Option<&Manifest> {
+        manifest(&self.outlooks[index.0])
+    }
+
+    /// Returns the name of an instance.
+    pub(super) fn name(&self, index: InstanceIndex) -> String {
+        self.plan.instance(index).id.to_string()
+    }
+
+    /// Lists up to three instances and the number of others.
+    fn names(&self, indices: &[InstanceIndex]) -> String {
+        let shown: Vec<String> = indices.iter().take(3).map(|&index| self.name(index)).collect();
+        let more = indices.len().saturating_sub(shown.len());
+        if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+    }
+
+    /// Returns the state of an instance in words and, if there is one, the reason.
+    pub(super) fn words(&self, outlook: &Outlook) -> (&'static str, String) {
+        match outlook {
+            Outlook::Fresh(_) => ("fresh", String::new()),
+            Outlook::WillRun(why) => ("will run", why.to_string()),
+            Outlook::MayRun { waits_for, known } => match known {
+                Some(why) => ("will run", format!("{why}; after {}", self.names(waits_for))),
+                None => ("may run", format!("depends on the result of {}", self.names(waits_for))),
+            },
+            Outlook::CannotRun(reason) => ("cannot run", reason.clone()),
+            Outlook::NotAsked => ("not asked", String::new()),
+        }
+    }
+
+    /// Returns what `--json` prints about an instance.
+    pub(super) fn record(&self, index: InstanceIndex) -> InstanceRecord {
+        let outlook = &self.outlooks[index.0];
+        let (state, reason) = self.words(outlook);
+        let why = match outlook {
+            Outlook::WillRun(why) | Outlook::MayRun { known: Some(why), .. } => Some(why.clone()),
+            _ => None,
+        };
+        let waits_for = match outlook {
+            Outlook::MayRun { waits_for, .. } => waits_for.iter().map(|&index| self.name(index)).collect(),
+            _ => Vec::new(),
+        };
+        let manifest = manifest(outlook);
+        InstanceRecord {
+            instance: self.name(index),
+            kind: self.plan.instance(index).kind,
+            state,
+            reason,
+            why,
+            waits_for,
+            key: manifest.map(|manifest| manifest.key.to_string()),
+            finished: manifest.map(|manifest| manifest.finished.clone()),
+            seconds: manifest.map(|manifest| manifest.seconds),
+            leftovers: self.leftovers(index),
+        }
+    }
+
+    /// Returns the placed files of an instance that other variants of the pipeline wrote.
+    pub(super) fn leftovers(&self, of: InstanceIndex) -> Vec<Leftover> {
+        self.leftovers.iter().filter(|leftover| leftover.instance == of).cloned().collect()
+    }
+}
+
+/// What `--json` prints about one instance.
+#[derive(Serialize)]
+pub(super) struct InstanceRecord {
+    instance: String,
+    kind: &'static str,
+    state: &'static str,
+    reason: String,
+    why: Option<Why>,
+    waits_for: Vec<String>,
+    key: Option<String>,
+    finished: Option<String>,
+    seconds: Option<f64>,
+    leftovers: Vec<Leftover>,
+}
+
+/// Returns the manifest of an instance that is up to date.
+pub(super) fn manifest(outlook: &Outlook) -> Option<&Manifest> {
+    match outlook {
+        Outlook::Fresh(manifest) => Some(manifest),
+        _ => None,
+    }
+}
+
+/// Returns the sentence about a data file that the instance reads and that is missing.
+fn missing_data_file<'m>(instance: &Instance, missing: &'m MissingDataFiles) -> Option<&'m String> {
+    let sources = instance.inputs.iter().flat_map(|input| &input.sources);
+    let mut files = sources.filter_map(|source| match source {
+        Source::File(path) => Some(path),
+        Source::Output { .. } => None,
+    });
+    files.find_map(|path| missing.get(path))
+}
