@@ -242,7 +242,7 @@ fn object(instance: &Instance, record: &Record, manifest: &Manifest, cache_dir: 
 }
 
 pub(super) fn stored(output: &LockedOutput) -> Stored {
-    Stored { blob: output.blob, bytes: output.bytes, directory: output.directory }
+    output.stored
 }
 
 /// The content of a file of the user's, if it is here.

@@ -315,7 +315,7 @@ fn recorded(manifest: &Manifest, project: &Project) -> String {
     if !manifest.metrics.is_empty() {
         let _ = writeln!(out, "{}", project.paint_out.bold("metrics"));
         for (name, value) in &manifest.metrics {
-            let _ = writeln!(out, "  {name}: {}", text::figure(*value));
+            let _ = writeln!(out, "  {name}: {}{}", text::figure(value.value), value.suffix());
         }
     }
     let _ = writeln!(out, "{}", project.paint_out.bold("computed"));

@@ -98,7 +98,9 @@ impl Files<'_> {
             let cached = |stored: Stored| self.store.artifact(&stored, views).ok();
             let from = match here {
                 true => Some(path.to_owned()),
-                false => outputs.into_iter().find(|output| output.blob == blob).map(stored).and_then(cached),
+                false => {
+                    outputs.into_iter().find(|output| output.stored.blob == blob).map(stored).and_then(cached)
+                }
             };
             match from {
                 Some(from) => self.add(path, &from, What::Result)?,

@@ -195,7 +195,7 @@ pub(super) fn sides(
         };
         lines.push_str(&format!("{output}: {}\n", shown(locked)));
         lines.push_str(&format!("{output} again: {}\n", shown(again)));
-        let small = |output: &LockedOutput| !output.directory && output.bytes < 1 << 20;
+        let small = |output: &LockedOutput| !output.stored.directory && output.stored.bytes < 1 << 20;
         if small(old)
             && small(new)
             && let (Ok(old), Ok(new)) = (real.read(&stored(old)), trial.store.read(&stored(new)))

@@ -1,9 +1,10 @@
-//! How a process ended, in words.
+//! Explains how a process ended.
 
 use rustix::process::Signal;
 
 use super::executor::Usage;
 
+/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exit {
     Code(i32),
@@ -11,7 +12,7 @@ pub(super) enum Exit {
 }
 
 impl Exit {
-    /// From the status that `wait` gives.
+    /// Reads the status that `wait` returns.
     pub(super) fn from_wait_status(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             Self::Signal(libc::WTERMSIG(status))
@@ -24,8 +25,8 @@ impl Exit {
         self == Self::Code(0)
     }
 
-    /// Why the process failed. `out_of_memory` says whether the kernel counted an out-of-memory
-    /// kill meanwhile; `None` where it does not tell.
+    /// Says why the process failed. `out_of_memory` is whether the kernel counted an out-of-memory kill meanwhile; `None`
+    /// where it does not tell.
     pub(super) fn explain(self, usage: Usage, out_of_memory: Option<bool>) -> String {
         match self {
             Self::Code(127) => "it ended with exit code 127: the shell did not find a program".to_owned(),
@@ -41,8 +42,8 @@ impl Exit {
             Self::Signal(libc::SIGKILL) => killed(usage, out_of_memory),
             Self::Signal(signal) => {
                 let hint = match signal {
-                    libc::SIGSEGV | libc::SIGBUS => " (it touched memory that is not its own)",
-                    libc::SIGABRT => " (it gave up by itself; its last lines may say why)",
+                    libc::SIGSEGV | libc::SIGBUS => " (it accessed memory that it may not)",
+                    libc::SIGABRT => " (it aborted itself; its last lines may say why)",
                     libc::SIGILL => " (it was built for another processor)",
                     libc::SIGXCPU => " (a limit on processor time, see `ulimit -t`)",
                     libc::SIGXFSZ => " (a limit on file size, see `ulimit -f`)",
@@ -56,8 +57,8 @@ impl Exit {
 
 fn killed(usage: Usage, out_of_memory: Option<bool>) -> String {
     let peak = usage.max_rss_bytes as f64 / (1u64 << 20) as f64;
-    let advice = "give it less to hold at once, run fewer stages at a time (`--jobs`), \
-                  or state its `resources: { mem: ... }` so that it waits for room";
+    let advice = "let it hold less at once, run fewer stages at a time (`--jobs`), \
+                  or state its `resources: { mem: ... }` so that it waits for free memory";
     match out_of_memory {
         Some(true) => format!(
             "it was killed because the machine ran out of memory (SIGKILL; it had used {peak:.0} MB): {advice}"
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_that_we_did_not_send_is_told_as_out_of_memory_with_the_peak() {
+    fn a_kill_that_we_did_not_send_is_explained_by_lack_of_memory() {
         let usage = Usage { max_rss_bytes: 300 << 20, ..Usage::default() };
         let likely = Exit::Signal(9).explain(usage, None);
         assert!(likely.contains("most likely") && likely.contains("300 MB"), "{likely}");

@@ -1,5 +1,5 @@
-//! Finds out what an instance's key is and whether the store has its result, as soon as the
-//! content of its inputs is known. Shared by the run and by the survey.
+//! Determines the key of an instance and whether the store has its result, as soon as the content of its inputs is
+//! known. Used by the run and by the survey.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -14,30 +14,31 @@ use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
 use crate::store::manifest::{Manifest, Stored};
 use crate::store::{self, FailedAttempt, Lookup, PipelineState, Store};
 
+/// What is known about the instances of a plan so far.
 pub(super) struct Inspector<'a> {
     plan: &'a Plan,
     store: &'a Store,
     project: &'a Path,
     pub state: PipelineState,
-    /// Each of the user's files is hashed once per run, so that all stages of a run mean the
-    /// same content by it.
-    sources: HashMap<&'a Path, Result<store::Source, String>>,
+    /// Each file of the user is hashed once per run, so that all stages of a run see the same content.
+    sources: HashMap<&'a Path, Result<store::UserFile, String>>,
     outputs: Vec<Option<BTreeMap<String, Stored>>>,
     names: Vec<String>,
 }
 
-/// An instance with the content of its inputs and what follows from it.
+/// An instance whose inputs are known, and therefore its key.
 pub(super) struct Prepared {
     pub parts: KeyParts,
     pub key: StageKey,
-    /// By input and by source, in the instance's order.
+    /// By input and by source, in the order of the instance.
     pub inputs: Vec<Vec<Content>>,
 }
 
+/// The content of one input.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
     Stored(Stored),
-    Source(store::Source),
+    Source(store::UserFile),
 }
 
 impl Content {
@@ -49,7 +50,7 @@ impl Content {
     }
 }
 
-/// What the store says of an instance.
+/// What the store has for an instance.
 pub(super) enum Finding {
     Hit(Box<Manifest>),
     Miss(Why),
@@ -76,12 +77,12 @@ impl<'a> Inspector<'a> {
         self.outputs[index.0].as_ref()
     }
 
-    /// The instance has a result: what needs it can be prepared.
+    /// Remembers the result of an instance, so that its dependents can be prepared.
     pub(super) fn learn(&mut self, index: InstanceIndex, manifest: Manifest) {
-        self.outputs[index.0] = Some(manifest.outputs);
+        self.outputs[index.0] = Some(manifest.computed.outputs);
     }
 
-    /// The key of an instance whose inputs are all known; a sentence where one cannot be read.
+    /// Returns the key of an instance whose inputs are all known, or a sentence if one cannot be read.
     pub(super) fn prepare(&mut self, index: InstanceIndex) -> Result<Prepared, String> {
         let instance = self.plan.instance(index);
         let mut inputs = Vec::with_capacity(instance.inputs.len());
@@ -141,7 +142,7 @@ impl<'a> Inspector<'a> {
         }
     }
 
-    /// The reason that is known before the inputs are: what else than they has changed.
+    /// Returns the reason to run that is known before the inputs are: that something else has changed.
     pub(super) fn known_so_far(&self, index: InstanceIndex) -> Option<Why> {
         let Some(last) = self.last(index) else { return Some(self.untried(index)) };
         let record = self.store.record(last)?;
@@ -154,7 +155,7 @@ impl<'a> Inspector<'a> {
         matches!(why, Why::Changed { .. }).then_some(why)
     }
 
-    /// Why an instance without any result runs.
+    /// Returns why an instance without any result runs.
     fn untried(&self, index: InstanceIndex) -> Why {
         match self.failed(index) {
             Some(FailedAttempt { run, .. }) => Why::Failed { run: run.clone() },
@@ -166,7 +167,7 @@ impl<'a> Inspector<'a> {
         self.state.failed.get(self.name(index))
     }
 
-    /// How long the instance took when it last ran.
+    /// Returns how long the instance took when it last ran.
     pub(super) fn last_seconds(&self, index: InstanceIndex) -> Option<f64> {
         self.store.record(self.last(index)?).map(|record| record.seconds)
     }
@@ -176,7 +177,7 @@ impl<'a> Inspector<'a> {
     }
 }
 
-/// The result that the caller wants to be taken for an instance, if the store has it.
+/// Returns the result that the caller wants to be used for an instance, if the store has it.
 pub(super) fn known(store: &Store, options: &Options, index: InstanceIndex) -> Option<Box<Manifest>> {
     match store.lookup(options.known.get(&index)?) {
         Lookup::Hit(manifest) => Some(manifest),

@@ -1,4 +1,4 @@
-//! A directory as an artifact: a listing, itself a blob, that names the blob of every file.
+//! Directories as artifacts: a listing, which is a blob itself, names the blob of every file.
 //!
 //! ```text
 //! pipe tree 1
@@ -22,7 +22,7 @@ const HEAD: &str = "pipe tree 1\n";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Relative to the directory.
+    /// The path relative to the directory.
     pub(super) path: PathBuf,
     pub(super) node: Node,
 }
@@ -56,7 +56,7 @@ impl Tree {
         })
     }
 
-    /// Of all files together.
+    /// Returns the size of all files together.
     pub(super) fn bytes(&self) -> u64 {
         self.files().map(|(_, _, bytes)| bytes).sum()
     }
@@ -83,7 +83,7 @@ impl Tree {
         text.into_bytes()
     }
 
-    /// Refuses anything that [`Tree::encode`] does not write, paths that leave the directory above all.
+    /// Reads a listing. Refuses everything that [`Tree::encode`] does not write, above all paths that leave the directory.
     pub(super) fn decode(text: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "the listing is not text")?;
         let lines = text.strip_prefix(HEAD).ok_or("the listing's first line is unknown")?;
@@ -124,7 +124,7 @@ fn decode_line(line: &str) -> Option<Entry> {
     is_plain(&path).then_some(Entry { path, node })
 }
 
-/// Relative, not empty, without `.` or `..`, spelled in the one normal way.
+/// Returns whether a path is relative, not empty, without `.` or `..`, and in normal form.
 fn is_plain(path: &Path) -> bool {
     let rebuilt: PathBuf = path.components().filter(|c| matches!(c, Component::Normal(_))).collect();
     path_bytes(&rebuilt) == path_bytes(path) && !path.as_os_str().is_empty()

@@ -1,4 +1,4 @@
-//! Everything in a directory, in no particular order.
+//! Finds everything in a directory, in no particular order.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -7,28 +7,30 @@ use std::path::{Component, Path, PathBuf};
 use super::error::StoreError;
 use super::stamp::Stamp;
 
+/// One entry of a directory.
 pub(super) struct Found {
-    /// Relative to the directory that was walked.
+    /// The path relative to the directory that was walked.
     pub(super) path: PathBuf,
     pub(super) what: What,
 }
 
+/// What an entry of a directory is.
 pub(super) enum What {
     File { stamp: Stamp, executable: bool },
     Link { target: PathBuf },
     EmptyDirectory,
 }
 
-/// What to do with a symbolic link that leads out of the directory. One that stays inside is
-/// always a link.
+/// What to do with a symbolic link that leads out of the directory. A link that stays inside is always kept as a link.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutsideLinks {
-    /// What a stage wrote must be whole without the rest of the machine.
+    /// The output of a stage must be complete without the rest of the machine.
     Refuse,
-    /// A user's data may lie on another disk: its content counts, as if it were here.
+    /// Data of the user may be on another disk: its content counts as if it were here.
     Follow,
 }
 
+/// Returns everything below `root`.
 pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Vec<Found>, StoreError> {
     let canonical = root.canonicalize().map_err(|e| StoreError::reading(root, e))?;
     let mut walk = Walk { root: canonical, outside, found: Vec::new(), ancestors: Vec::new() };
@@ -40,7 +42,7 @@ struct Walk {
     root: PathBuf,
     outside: OutsideLinks,
     found: Vec<Found>,
-    /// Device and inode of the directories that we are in, against links that lead in circles.
+    /// Device and inode of the directories above, to notice links that lead in circles.
     ancestors: Vec<(u64, u64)>,
 }
 
@@ -104,8 +106,7 @@ impl Walk {
     }
 }
 
-/// Whether a link's text alone leads to a place below the directory that was walked, wherever
-/// that directory will be.
+/// Returns whether the target of a link is below the directory that was walked, wherever that directory will be moved.
 fn stays_inside(link: &Path, target: &Path) -> bool {
     let mut depth = link.components().count() - 1;
     for component in target.components() {
