@@ -17,9 +17,9 @@ use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Job, JobInput};
 use pipe_core::kind::Program;
 use pipe_core::stage::StageKind;
-use pipe_engine::runner::Stop;
-use pipe_engine::runner::executor::{AttemptError, Executor, Task, Usage};
+use pipe_engine::runner::executor::{AttemptError, Executor, ResourceUsage, Task};
 use pipe_engine::runner::local::{LocalProcess, Programs, worker_program};
+use pipe_engine::runner::{Stop, Urgency};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
@@ -251,17 +251,15 @@ fn execute(
     task: &Task,
     stop: &Stop,
     report: &mut dyn FnMut(WorkerEvent),
-) -> Result<Usage, AttemptError> {
+) -> Result<ResourceUsage, AttemptError> {
     let (ended, watched) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut stopping = None;
             while let Err(RecvTimeoutError::Timeout) = watched.recv_timeout(CHECK_STOP) {
-                let urgency = stop.requested();
-                if let Some(urgency) = urgency.filter(|_| urgency != stopping) {
-                    executor.stop(urgency);
+                if stop.requested().is_some() {
+                    // There is no checkpoint that it could write first.
+                    return executor.stop(Urgency::Now);
                 }
-                stopping = urgency;
             }
         });
         let result = executor.execute(task, report);

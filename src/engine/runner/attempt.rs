@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::executor::{AttemptError, Executor, Task, Usage};
-use super::inspect::{Content, Prepared};
+use super::executor::{AttemptError, Executor, ResourceUsage, Task};
+use super::inspect::{InputContent, Prepared};
 use super::outputs;
 use super::slot::{Slot, Slots};
 use crate::spec::pipeline::{Instance, Source};
@@ -36,7 +36,7 @@ pub(super) struct Attempt<'a> {
 }
 
 /// What an attempt reports while it runs.
-pub(super) enum Note {
+pub(super) enum AttemptNote {
     Worker(WorkerEvent),
     /// It failed, and the next try begins.
     Retry {
@@ -56,7 +56,7 @@ impl Attempt<'_> {
     pub(super) fn perform(
         self,
         right: WriteRight<'_>,
-        tell: &mut dyn FnMut(Note),
+        tell: &mut dyn FnMut(AttemptNote),
     ) -> Result<Manifest, AttemptError> {
         let mut attempt = 1;
         loop {
@@ -72,7 +72,7 @@ impl Attempt<'_> {
                     if attempt <= self.instance.retries =>
                 {
                     attempt += 1;
-                    tell(Note::Retry { error, stderr_tail, key: right.key(), attempt });
+                    tell(AttemptNote::Retry { error, stderr_tail, key: right.key(), attempt });
                 }
                 Err(error) => return Err(error),
             }
@@ -83,7 +83,7 @@ impl Attempt<'_> {
         &self,
         right: &WriteRight<'_>,
         slot: &Slot,
-        tell: &mut dyn FnMut(Note),
+        tell: &mut dyn FnMut(AttemptNote),
     ) -> Result<Draft, AttemptError> {
         let task = self.task(right, slot)?;
         let (mut metrics, mut facts) = (BTreeMap::new(), BTreeMap::new());
@@ -97,7 +97,7 @@ impl Attempt<'_> {
                 }
                 _ => {}
             }
-            tell(Note::Worker(event));
+            tell(AttemptNote::Worker(event));
         });
         let checked = executed.and_then(|usage| {
             self.inputs_untouched(&task)?;
@@ -200,12 +200,12 @@ impl Attempt<'_> {
         Ok(inputs)
     }
 
-    fn locate(&self, content: &Content, views: &Path) -> Result<PathBuf, AttemptError> {
+    fn locate(&self, content: &InputContent, views: &Path) -> Result<PathBuf, AttemptError> {
         match content {
-            Content::Stored(stored) => {
+            InputContent::Stored(stored) => {
                 self.store.artifact(stored, views).map_err(|error| AttemptError::permanent(error.to_string()))
             }
-            Content::Source(source) => std::path::absolute(&source.path).map_err(|error| {
+            InputContent::Source(source) => std::path::absolute(&source.path).map_err(|error| {
                 AttemptError::permanent(format!("`{}` cannot be found: {error}", source.path.display()))
             }),
         }
@@ -216,16 +216,16 @@ impl Attempt<'_> {
         for (input, contents) in self.instance.inputs.iter().zip(&self.prepared.inputs) {
             for content in contents {
                 match content {
-                    Content::Source(source) if !self.store.still_the_same(source) => {
+                    InputContent::Source(source) if !self.store.still_the_same(source) => {
                         return Err(AttemptError::permanent(format!(
                             "its input `{}` (`{}`) was changed while it ran, so its result was not kept; run again",
                             input.slot,
                             source.path.display()
                         )));
                     }
-                    Content::Source(_) => {}
+                    InputContent::Source(_) => {}
                     // Asking for it again checks it again, and removes what is damaged.
-                    Content::Stored(stored) => {
+                    InputContent::Stored(stored) => {
                         let again = self.store.artifact(stored, &task.directory.join("views"));
                         again.map_err(|error| {
                             AttemptError::permanent(format!(
@@ -254,7 +254,7 @@ impl Attempt<'_> {
     fn draft(
         &self,
         task: &Task,
-        usage: Usage,
+        usage: ResourceUsage,
         metrics: BTreeMap<String, MetricValue>,
         facts: BTreeMap<String, String>,
         mut warnings: Vec<String>,

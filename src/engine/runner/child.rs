@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group, waitid};
 
-use super::executor::Usage;
-use super::exit::Exit;
+use super::executor::ResourceUsage;
+use super::exit::ProcessExit;
 use super::stop::Urgency;
 
 /// The running process groups. The id of a group is removed before its leader is reaped, so that a signal can never
@@ -106,7 +106,7 @@ impl ChildProcess<'_> {
     }
 
     /// Waits for its end, kills what it left running in its group, and returns how it ended and what it used.
-    pub(super) fn wait(self) -> io::Result<(Exit, Usage)> {
+    pub(super) fn wait(self) -> io::Result<(ProcessExit, ResourceUsage)> {
         while let Err(error) = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             if error != rustix::io::Errno::INTR {
                 return Err(error.into());
@@ -120,7 +120,7 @@ impl ChildProcess<'_> {
     }
 }
 
-fn reap(pid: i32, seconds: f64) -> io::Result<(Exit, Usage)> {
+fn reap(pid: i32, seconds: f64) -> io::Result<(ProcessExit, ResourceUsage)> {
     let mut status = 0;
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are to live values of the types that wait4 writes; the process is a
@@ -132,12 +132,12 @@ fn reap(pid: i32, seconds: f64) -> io::Result<(Exit, Usage)> {
     // SAFETY: zeroed is a valid rusage, and wait4 has filled it in.
     let used = unsafe { used.assume_init() };
     let seconds_of = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    let usage = Usage {
+    let usage = ResourceUsage {
         seconds,
         cpu_seconds: seconds_of(used.ru_utime) + seconds_of(used.ru_stime),
         max_rss_bytes: used.ru_maxrss as u64 * 1024,
     };
-    Ok((Exit::from_wait_status(status), usage))
+    Ok((ProcessExit::from_wait_status(status), usage))
 }
 
 #[cfg(test)]
@@ -158,11 +158,11 @@ mod tests {
         let child =
             children.spawn(&mut sh("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 3")).unwrap();
         let (exit, usage) = child.wait().unwrap();
-        assert_eq!(exit, Exit::Code(3));
+        assert_eq!(exit, ProcessExit::Code(3));
         assert!(usage.cpu_seconds > 0.0 && usage.seconds > 0.0, "{usage:?}");
         assert!(usage.max_rss_bytes > 100 << 10 && usage.max_rss_bytes < 1 << 30, "{usage:?}");
         let (exit, _) = children.spawn(&mut sh("kill -SEGV $$")).unwrap().wait().unwrap();
-        assert_eq!(exit, Exit::Signal(libc::SIGSEGV));
+        assert_eq!(exit, ProcessExit::Signal(libc::SIGSEGV));
     }
 
     #[test]
@@ -170,9 +170,9 @@ mod tests {
         let children = Children::default();
         let child = children.spawn(&mut sh("sleep 60 & sleep 60; wait")).unwrap();
         children.stop(Urgency::Gently);
-        assert_eq!(child.wait().unwrap().0, Exit::Signal(libc::SIGTERM));
+        assert_eq!(child.wait().unwrap().0, ProcessExit::Signal(libc::SIGTERM));
         let late = children.spawn(&mut sh("sleep 60")).unwrap();
-        assert_eq!(late.wait().unwrap().0, Exit::Signal(libc::SIGTERM));
+        assert_eq!(late.wait().unwrap().0, ProcessExit::Signal(libc::SIGTERM));
         assert!(children.lock().groups.is_empty());
     }
 
@@ -185,7 +185,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
         assert!(!child.has_ended().unwrap());
         children.stop(Urgency::Now);
-        assert_eq!(child.wait().unwrap().0, Exit::Signal(libc::SIGKILL));
+        assert_eq!(child.wait().unwrap().0, ProcessExit::Signal(libc::SIGKILL));
     }
 
     #[test]
@@ -214,6 +214,6 @@ mod tests {
         });
         // No thread waited for it: the kernel has to kill it.
         let (exit, _) = reap(pid.as_raw_nonzero().get(), 0.0).unwrap();
-        assert_eq!(exit, Exit::Signal(libc::SIGKILL));
+        assert_eq!(exit, ProcessExit::Signal(libc::SIGKILL));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use super::executor::{AttemptError, Executor, Task, Usage};
+use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::stop::Urgency;
 use pipe_core::event::WorkerEvent;
 
@@ -59,13 +59,17 @@ pub(super) fn write_text(task: &Task) -> Result<(), AttemptError> {
 }
 
 impl Executor for Double {
-    fn execute(&self, task: &Task, report: &mut dyn FnMut(WorkerEvent)) -> Result<Usage, AttemptError> {
+    fn execute(
+        &self,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<ResourceUsage, AttemptError> {
         self.ran.lock().unwrap().push(task.job.instance.clone());
         match self.acts.get(&task.job.instance) {
             Some(act) => act(task, report)?,
             None => write_text(task)?,
         }
-        Ok(Usage { seconds: 2.0, cpu_seconds: 1.0, max_rss_bytes: 1 << 20 })
+        Ok(ResourceUsage { seconds: 2.0, cpu_seconds: 1.0, max_rss_bytes: 1 << 20 })
     }
 
     fn stop(&self, urgency: Urgency) {

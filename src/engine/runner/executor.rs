@@ -29,7 +29,7 @@ pub struct Task<'a> {
 
 /// What an attempt used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Usage {
+pub struct ResourceUsage {
     pub seconds: f64,
     pub cpu_seconds: f64,
     pub max_rss_bytes: u64,
@@ -68,7 +68,11 @@ impl AttemptError {
 /// Runs tasks. Called from one thread per running stage.
 pub trait Executor: Sync {
     /// Runs the task to its end and reports what it says meanwhile.
-    fn execute(&self, task: &Task, report: &mut dyn FnMut(WorkerEvent)) -> Result<Usage, AttemptError>;
+    fn execute(
+        &self,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<ResourceUsage, AttemptError>;
 
     /// Asks every running task, and every task that starts later, to end. May be called again, more urgently.
     fn stop(&self, urgency: Urgency);

@@ -2,16 +2,16 @@
 
 use rustix::process::Signal;
 
-use super::executor::Usage;
+use super::executor::ResourceUsage;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Exit {
+pub(super) enum ProcessExit {
     Code(i32),
     Signal(i32),
 }
 
-impl Exit {
+impl ProcessExit {
     /// Reads the status that `wait` returns.
     pub(super) fn from_wait_status(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
@@ -27,7 +27,7 @@ impl Exit {
 
     /// Says why the process failed. `out_of_memory` is whether the kernel counted an out-of-memory kill meanwhile; `None`
     /// where it does not tell.
-    pub(super) fn explain(self, usage: Usage, out_of_memory: Option<bool>) -> String {
+    pub(super) fn explain(self, usage: ResourceUsage, out_of_memory: Option<bool>) -> String {
         match self {
             Self::Code(127) => "it ended with exit code 127: the shell did not find a program".to_owned(),
             Self::Code(126) => "it ended with exit code 126: a program could not be executed".to_owned(),
@@ -55,7 +55,7 @@ impl Exit {
     }
 }
 
-fn killed(usage: Usage, out_of_memory: Option<bool>) -> String {
+fn killed(usage: ResourceUsage, out_of_memory: Option<bool>) -> String {
     let peak = usage.max_rss_bytes as f64 / (1u64 << 20) as f64;
     let advice = "let it hold less at once, run fewer stages at a time (`--jobs`), \
                   or state its `resources: { mem: ... }` so that it waits for free memory";
@@ -104,20 +104,23 @@ mod tests {
 
     #[test]
     fn signals_are_named() {
-        let explain = |exit: Exit| exit.explain(Usage::default(), None);
-        assert!(explain(Exit::Signal(11)).contains("SIGSEGV"));
-        assert!(explain(Exit::Signal(6)).contains("SIGABRT"));
-        assert_eq!(explain(Exit::Code(143)), "it ended with exit code 143, as after the signal SIGTERM");
-        assert_eq!(explain(Exit::Code(3)), "it ended with exit code 3");
-        assert!(explain(Exit::Code(127)).contains("did not find a program"));
+        let explain = |exit: ProcessExit| exit.explain(ResourceUsage::default(), None);
+        assert!(explain(ProcessExit::Signal(11)).contains("SIGSEGV"));
+        assert!(explain(ProcessExit::Signal(6)).contains("SIGABRT"));
+        assert_eq!(
+            explain(ProcessExit::Code(143)),
+            "it ended with exit code 143, as after the signal SIGTERM"
+        );
+        assert_eq!(explain(ProcessExit::Code(3)), "it ended with exit code 3");
+        assert!(explain(ProcessExit::Code(127)).contains("did not find a program"));
     }
 
     #[test]
     fn a_kill_that_we_did_not_send_is_explained_by_lack_of_memory() {
-        let usage = Usage { max_rss_bytes: 300 << 20, ..Usage::default() };
-        let likely = Exit::Signal(9).explain(usage, None);
+        let usage = ResourceUsage { max_rss_bytes: 300 << 20, ..ResourceUsage::default() };
+        let likely = ProcessExit::Signal(9).explain(usage, None);
         assert!(likely.contains("most likely") && likely.contains("300 MB"), "{likely}");
-        let certain = Exit::Code(137).explain(usage, Some(true));
+        let certain = ProcessExit::Code(137).explain(usage, Some(true));
         assert!(!certain.contains("most likely") && certain.contains("ran out of memory"), "{certain}");
     }
 }

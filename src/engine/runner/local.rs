@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::child::{ChildProcess, Children};
-use super::executor::{AttemptError, Executor, Task, Usage};
-use super::exit::Exit;
+use super::executor::{AttemptError, Executor, ResourceUsage, Task};
+use super::exit::ProcessExit;
 use super::listen::{self, Events, Kept, StreamSink};
 use super::machine;
 use super::stop::Urgency;
@@ -50,6 +50,7 @@ const PERTURBED: [(&str, &str); 3] =
     [("TZ", "Asia/Kolkata"), ("LC_ALL", "tr_TR.UTF-8"), ("LANG", "tr_TR.UTF-8")];
 
 impl LocalProcess {
+    /// An executor that finds programs in the given places.
     pub fn new(programs: Programs) -> Self {
         let (children, memory_kills) = (Children::default(), OnceLock::new());
         Self { programs, silence: SILENCE, children, memory_kills, perturbed: false }
@@ -66,7 +67,7 @@ impl LocalProcess {
         Self { silence, ..self }
     }
 
-    fn run_command(&self, task: &Task) -> Result<Usage, AttemptError> {
+    fn run_command(&self, task: &Task) -> Result<ResourceUsage, AttemptError> {
         let words =
             (self.programs.command)(&task.job.body).map_err(|e| AttemptError::retryable(e.to_string()))?;
         let Some((program, arguments)) = words.split_first() else {
@@ -101,7 +102,11 @@ impl LocalProcess {
         if exit.is_success() { Ok(usage) } else { Err(self.explain(exit, usage)) }
     }
 
-    fn run_worker(&self, task: &Task, report: &mut dyn FnMut(WorkerEvent)) -> Result<Usage, AttemptError> {
+    fn run_worker(
+        &self,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<ResourceUsage, AttemptError> {
         let job = task.directory.join("job.json");
         let text =
             serde_json::to_vec_pretty(&task.job).map_err(|e| AttemptError::retryable(e.to_string()))?;
@@ -144,7 +149,7 @@ impl LocalProcess {
         command: &mut Command,
         program: &str,
         stdout: &mut dyn StreamSink,
-    ) -> Result<(Exit, Usage), AttemptError> {
+    ) -> Result<(ProcessExit, ResourceUsage), AttemptError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.spawn(task, command, program)?;
         let heard = listen::drain(&mut child, stdout, &mut Kept::at(&task.stderr));
@@ -181,7 +186,7 @@ impl LocalProcess {
         })
     }
 
-    fn explain(&self, exit: Exit, usage: Usage) -> AttemptError {
+    fn explain(&self, exit: ProcessExit, usage: ResourceUsage) -> AttemptError {
         self.failure(exit.explain(usage, self.ran_out_of_memory()))
     }
 
@@ -220,7 +225,11 @@ pub fn worker_program(pipe: &Path) -> Option<PathBuf> {
 }
 
 impl Executor for LocalProcess {
-    fn execute(&self, task: &Task, report: &mut dyn FnMut(WorkerEvent)) -> Result<Usage, AttemptError> {
+    fn execute(
+        &self,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<ResourceUsage, AttemptError> {
         match task.program {
             Program::Command => self.run_command(task),
             Program::Pipe | Program::Worker => self.run_worker(task, report),
@@ -334,14 +343,14 @@ mod tests {
             LocalProcess::new(Programs { pipe, command: |body| serde_json::from_value(body.clone()) })
         }
 
-        fn command(&mut self, script: &str) -> (Result<Usage, AttemptError>, String) {
+        fn command(&mut self, script: &str) -> (Result<ResourceUsage, AttemptError>, String) {
             self.instance.program = Program::Command;
             let task = self.task(json!(["sh", "-c", script]));
             let ended = self.executor("").execute(&task, &mut |_| {});
             (ended, fs::read_to_string(self.path("stdout")).unwrap_or_default())
         }
 
-        fn worker(&self, script: &str) -> (Result<Usage, AttemptError>, Vec<WorkerEvent>) {
+        fn worker(&self, script: &str) -> (Result<ResourceUsage, AttemptError>, Vec<WorkerEvent>) {
             let mut heard = Vec::new();
             let executor = self.executor(script).warn_after_silence(Duration::from_millis(50));
             let ended = executor.execute(&self.task(Value::Null), &mut |event| heard.push(event));
@@ -349,7 +358,7 @@ mod tests {
         }
     }
 
-    fn failed(outcome: Result<Usage, AttemptError>) -> String {
+    fn failed(outcome: Result<ResourceUsage, AttemptError>) -> String {
         match outcome {
             Err(AttemptError::Failed { error, .. }) => error,
             other => panic!("{other:?}"),

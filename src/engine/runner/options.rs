@@ -45,17 +45,19 @@ pub struct Options {
 
 /// A check of results. If it returns a sentence, the stage fails.
 #[derive(Clone)]
-pub struct Judge(Arc<Verdict>);
+pub struct Judge(Arc<ResultCheck>);
 
-type Verdict = dyn Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync;
+type ResultCheck = dyn Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync;
 
 impl Judge {
+    /// A check from a function.
     pub fn new(
         judge: impl Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(judge))
     }
 
+    /// Checks the result of an instance.
     pub fn judge(&self, instance: InstanceIndex, result: &Manifest) -> Result<(), String> {
         (self.0)(instance, result)
     }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use super::attempt::{Attempt, Note};
+use super::attempt::{Attempt, AttemptNote};
 use super::event::{Event, PlaceOutcome, Summary};
 use super::executor::{AttemptError, Executor};
 use super::inspect::{Finding, Inspector, Prepared, known};
@@ -122,9 +122,9 @@ struct Context<'a> {
 
 /// What a thread tells the coordinator.
 enum Message {
-    Note {
+    AttemptNote {
         stage: InstanceIndex,
-        note: Note,
+        note: AttemptNote,
     },
     Ended {
         stage: InstanceIndex,
@@ -340,7 +340,7 @@ impl<'a> Coordinator<'a> {
                 threads: context.options.threads,
             };
             // The coordinator outlives its threads, so sending cannot fail.
-            let mut tell = |note| drop(sender.send(Message::Note { stage, note }));
+            let mut tell = |note| drop(sender.send(Message::AttemptNote { stage, note }));
             let perform = AssertUnwindSafe(|| attempt.perform(right, &mut tell).map(Box::new));
             let result = catch_unwind(perform)
                 .unwrap_or_else(|_| Err(AttemptError::permanent("pipe itself failed (a bug in pipe)")));
@@ -351,7 +351,7 @@ impl<'a> Coordinator<'a> {
 
     fn on_message(&mut self, message: Message) {
         match message {
-            Message::Note { stage, note } => self.note(stage, note),
+            Message::AttemptNote { stage, note } => self.note(stage, note),
             Message::Ended { stage, key, result, gpus } => {
                 self.gpus.extend(gpus);
                 let waited =
@@ -373,25 +373,25 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    fn note(&mut self, stage: InstanceIndex, note: Note) {
+    fn note(&mut self, stage: InstanceIndex, note: AttemptNote) {
         let instance = self.inspector.name(stage).to_owned();
         let event = match note {
-            Note::Worker(WorkerEvent::Progress { done, total, unit, message }) => {
+            AttemptNote::Worker(WorkerEvent::Progress { done, total, unit, message }) => {
                 Event::Progress { instance, done, total, unit, message }
             }
-            Note::Worker(WorkerEvent::Metric { name, value, protocol }) => {
+            AttemptNote::Worker(WorkerEvent::Metric { name, value, protocol }) => {
                 Event::Metric { instance, name, value, protocol }
             }
-            Note::Worker(WorkerEvent::Log { level, message }) => {
+            AttemptNote::Worker(WorkerEvent::Log { level, message }) => {
                 Event::Log { instance: Some(instance), level, message }
             }
-            Note::Worker(
+            AttemptNote::Worker(
                 WorkerEvent::Alive
                 | WorkerEvent::Done
                 | WorkerEvent::Fact { .. }
                 | WorkerEvent::Failed { .. },
             ) => return,
-            Note::Retry { error, stderr_tail, key, attempt } => {
+            AttemptNote::Retry { error, stderr_tail, key, attempt } => {
                 let failed =
                     Event::Failed { instance: instance.clone(), error, stderr_tail, will_retry: true };
                 self.journal.emit(failed);

@@ -14,8 +14,8 @@ use super::error::StoreError;
 use super::hash;
 use super::manifest::Stored;
 use super::stamp::{self, Stamp};
-use super::tree::{Entry, Node, Tree};
-use super::walk::{Found, OutsideLinks, What, walk};
+use super::tree::{Tree, TreeEntry, TreeNode};
+use super::walk::{OutsideLinks, WalkEntry, WalkKind, walk};
 use pipe_core::digest::{BlobId, Digest};
 
 /// Whether to wait until the content is on the disk.
@@ -106,16 +106,16 @@ impl Store {
     }
 
     fn keep_directory(&self, root: &Path, durability: Durability) -> Result<Stored, StoreError> {
-        let keep = |Found { path, what }| {
+        let keep = |WalkEntry { path, what }| {
             let node = match what {
-                What::File { executable, .. } => {
+                WalkKind::File { executable, .. } => {
                     let Stored { blob, bytes, .. } = self.keep_file(&root.join(&path), durability)?;
-                    Node::File { executable, bytes, blob }
+                    TreeNode::File { executable, bytes, blob }
                 }
-                What::Link { target } => Node::Link { target },
-                What::EmptyDirectory => Node::EmptyDirectory,
+                WalkKind::Link { target } => TreeNode::Link { target },
+                WalkKind::EmptyDirectory => TreeNode::EmptyDirectory,
             };
-            Ok(Entry { path, node })
+            Ok(TreeEntry { path, node })
         };
         let found = walk(root, OutsideLinks::Refuse)?;
         let entries = found.into_par_iter().map(keep).collect::<Result<_, StoreError>>()?;

@@ -12,7 +12,7 @@ use super::error::StoreError;
 use super::hash;
 use super::manifest::Stored;
 use super::session::{new_directory, remove_tree};
-use super::tree::{Node, Tree};
+use super::tree::{Tree, TreeNode};
 use pipe_core::digest::BlobId;
 
 impl Store {
@@ -131,9 +131,9 @@ impl Store {
                 fs::create_dir_all(parent).map_err(writing)?;
             }
             match &entry.node {
-                Node::File { executable, blob, .. } => file(*blob, *executable, &to)?,
-                Node::Link { target } => symlink(target, &to).map_err(writing)?,
-                Node::EmptyDirectory => fs::create_dir(&to).map_err(writing)?,
+                TreeNode::File { executable, blob, .. } => file(*blob, *executable, &to)?,
+                TreeNode::Link { target } => symlink(target, &to).map_err(writing)?,
+                TreeNode::EmptyDirectory => fs::create_dir(&to).map_err(writing)?,
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::Store;
 use super::blob::{Durability, sync_directory_of};
 use super::error::StoreError;
-use super::lock::Lock;
+use super::lock::FileLock;
 use super::manifest::{Draft, Manifest};
 use super::sealed::{self, Unsealed};
 use super::session::remove_tree;
@@ -92,7 +92,7 @@ impl Store {
     pub fn try_claim_anew(&self, key: &StageKey) -> Result<Option<WriteRight<'_>>, StoreError> {
         self.session()?;
         let path = self.layout.key_lock(*key);
-        let lock = Lock::try_acquire(&path).map_err(|e| StoreError::writing(&path, e))?;
+        let lock = FileLock::try_acquire(&path).map_err(|e| StoreError::writing(&path, e))?;
         let Some(lock) = lock else { return Ok(None) };
         let checkpoints = self.layout.checkpoints(*key);
         Ok(Some(WriteRight { store: self, key: *key, checkpoints, lock }))
@@ -105,10 +105,11 @@ pub struct WriteRight<'store> {
     key: StageKey,
     checkpoints: PathBuf,
     /// Released last. Its file becomes the manifest.
-    lock: Lock,
+    lock: FileLock,
 }
 
 impl WriteRight<'_> {
+    /// Returns the key.
     pub fn key(&self) -> StageKey {
         self.key
     }

@@ -19,6 +19,7 @@ use super::usage::{Count, files};
 use super::user_file::read_and_hash;
 use pipe_core::digest::BlobId;
 
+/// What a check of the store found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FsckReport {
     /// Whether damaged files were moved to the trash, so that the next run computes them again.
@@ -29,11 +30,12 @@ pub struct FsckReport {
     pub runs: Count,
     /// Undamaged blobs that no result refers to. Not a problem; garbage collection removes them.
     pub orphans: Count,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<StoreProblem>,
 }
 
+/// A damaged file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct StoreProblem {
     pub path: PathBuf,
     pub flaw: String,
 }
@@ -99,14 +101,14 @@ impl Store {
     /// Checks the blobs and returns the undamaged ones with their sizes.
     fn inspect_blobs(&self, report: &mut FsckReport) -> Result<BTreeMap<BlobId, u64>, StoreError> {
         let blobs = files(&self.layout.blobs())?;
-        let inspected: Vec<Result<(BlobId, u64), Problem>> = blobs
+        let inspected: Vec<Result<(BlobId, u64), StoreProblem>> = blobs
             .into_par_iter()
             .map(|(path, _)| match id_of_blob(&path).filter(|id| self.layout.blob(*id) == path) {
-                None => Err(Problem { path, flaw: "it is not a file of the store".into() }),
+                None => Err(StoreProblem { path, flaw: "it is not a file of the store".into() }),
                 Some(id) => match read_and_hash(&path) {
                     Ok(Some((digest, stamp))) if digest == id.digest() => Ok((id, stamp.size)),
-                    Ok(_) => Err(Problem { path, flaw: "its content is not what its name says".into() }),
-                    Err(error) => Err(Problem { path, flaw: format!("it cannot be read: {error}") }),
+                    Ok(_) => Err(StoreProblem { path, flaw: "its content is not what its name says".into() }),
+                    Err(error) => Err(StoreProblem { path, flaw: format!("it cannot be read: {error}") }),
                 },
             })
             .collect();
@@ -183,7 +185,7 @@ impl Store {
 
 impl FsckReport {
     fn problem(&mut self, path: &Path, flaw: impl Into<String>) {
-        self.problems.push(Problem { path: path.to_owned(), flaw: flaw.into() });
+        self.problems.push(StoreProblem { path: path.to_owned(), flaw: flaw.into() });
     }
 }
 

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::Store;
 use super::error::StoreError;
 use super::layout::{id_of_blob, key_of_action};
-use super::lock::Lock;
+use super::lock::FileLock;
 use super::pipeline_state::PipelineState;
 use super::sealed;
 use super::session::{remove_tree, time_of};
@@ -165,7 +165,7 @@ impl Store {
     fn remove_stale_locks(&self) {
         for path in entries(&self.layout.locks()).unwrap_or_default() {
             if path != self.layout.gc_lock() {
-                drop(Lock::try_acquire(&path));
+                drop(FileLock::try_acquire(&path));
             }
         }
     }

@@ -12,14 +12,14 @@ use super::blob::move_into_place;
 
 /// An exclusive lock on a file that exists while the lock is held.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct FileLock {
     path: PathBuf,
     file: File,
     /// The file has been moved away; a file at its old path belongs to another holder.
     moved: bool,
 }
 
-impl Lock {
+impl FileLock {
     /// Acquires the lock, or returns `None` if another process or thread holds it.
     pub(super) fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
         loop {
@@ -38,7 +38,7 @@ impl Lock {
     }
 }
 
-impl Lock {
+impl FileLock {
     /// Fills the lock's own file and moves it to `to`, still locked: the lock file becomes the result. Saving one file
     /// creation and removal matters on ext4, which for five seconds searches past every inode that was just removed.
     pub(super) fn become_file(&mut self, to: &Path, content: &[u8], flush: bool) -> io::Result<()> {
@@ -61,7 +61,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for FileLock {
     /// Removes the file while the lock is still held; a process that waits on the removed file tries again.
     fn drop(&mut self) {
         if !self.moved {
@@ -93,11 +93,11 @@ mod tests {
     fn a_held_lock_is_busy_and_a_dropped_one_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let held = Lock::try_acquire(&path).unwrap().unwrap();
-        assert!(Lock::try_acquire(&path).unwrap().is_none());
+        let held = FileLock::try_acquire(&path).unwrap().unwrap();
+        assert!(FileLock::try_acquire(&path).unwrap().is_none());
         drop(held);
         assert!(!path.exists());
-        assert!(Lock::try_acquire(&path).unwrap().is_some());
+        assert!(FileLock::try_acquire(&path).unwrap().is_some());
     }
 
     #[test]
@@ -105,11 +105,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, to) = (dir.path().join("lock"), dir.path().join("new/file"));
         fs::write(&path, "longer leftovers of a killed process").unwrap();
-        let mut held = Lock::try_acquire(&path).unwrap().unwrap();
+        let mut held = FileLock::try_acquire(&path).unwrap().unwrap();
         held.become_file(&to, b"content", true).unwrap();
-        let next = Lock::try_acquire(&path).unwrap().unwrap();
+        let next = FileLock::try_acquire(&path).unwrap().unwrap();
         drop(held);
-        assert!(Lock::try_acquire(&path).unwrap().is_none());
+        assert!(FileLock::try_acquire(&path).unwrap().is_none());
         drop(next);
         assert_eq!(fs::read_to_string(&to).unwrap(), "content");
     }
@@ -123,7 +123,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..2_000 {
-                        if let Some(_held) = Lock::try_acquire(&path).unwrap() {
+                        if let Some(_held) = FileLock::try_acquire(&path).unwrap() {
                             assert!(!inside.swap(true, Ordering::SeqCst));
                             entered.fetch_add(1, Ordering::SeqCst);
                             inside.store(false, Ordering::SeqCst);

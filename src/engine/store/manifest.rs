@@ -39,8 +39,8 @@ pub struct Computed<O> {
 /// [`Scratch`](super::Scratch) directory.
 pub type Draft = Computed<PathBuf>;
 
-/// A committed result. It is found under its key, and written last, by a rename: whatever can be looked up is
-/// complete.
+/// A committed result. It is found under its key, and written last, by a rename, so that a manifest that
+/// can be looked up is complete.
 ///
 /// Dereferences to what was computed, so that `manifest.outputs` is the outputs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,8 +65,8 @@ pub struct Stored {
 }
 
 impl<O> Computed<O> {
-    /// Replaces every output and log by what `convert` makes of it, given its name. A log that becomes `None` is
-    /// dropped; an output never does.
+    /// Replaces every output by what `output` returns for its name and value, and every log by what `log` returns; `None`
+    /// drops the log.
     pub(super) fn try_map<P, E>(
         self,
         mut output: impl FnMut(&str, O) -> Result<P, E>,

@@ -41,13 +41,13 @@ use std::sync::{Mutex, PoisonError};
 
 pub use claim::{Claim, Lookup, WriteRight};
 pub use error::StoreError;
-pub use fsck::{FsckReport, Problem};
+pub use fsck::{FsckReport, StoreProblem};
 pub use gc::{GcReport, GcRequest};
 pub use manifest::Draft;
 pub use pipeline_state::{FailedAttempt, Origin, PipelineState};
 pub use run_log::{RunLog, RunRecord};
 pub use transfer::Condition;
-pub use usage::{Count, Listed, Usage};
+pub use usage::{Count, Listed, StoreUsage};
 pub use user_file::UserFile;
 
 use layout::Layout;
@@ -194,7 +194,7 @@ mod tests {
         assert!(matches!(nowhere.lookup(&key("a")), Lookup::Miss));
         assert_eq!(nowhere.list().unwrap(), []);
         assert!(nowhere.runs().unwrap().is_empty());
-        assert_eq!(nowhere.usage().unwrap(), Usage::default());
+        assert_eq!(nowhere.usage().unwrap(), StoreUsage::default());
         drop(nowhere);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -68,6 +68,7 @@ impl Store {
         }
     }
 
+    /// Writes the state of a pipeline, unless it is unchanged.
     pub fn save_pipeline_state(&self, state: &PipelineState) -> Result<(), StoreError> {
         let path = self.pipeline_path(&state.file);
         let text = sealed::encode(state).map_err(|e| StoreError::writing(&path, e))?;

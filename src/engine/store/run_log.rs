@@ -49,6 +49,7 @@ pub(super) struct Ending {
 }
 
 impl Store {
+    /// Starts the log of a new run.
     pub fn new_run(&self) -> Result<RunLog<'_>, StoreError> {
         self.session()?;
         let runs = self.layout.runs();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::error::StoreError;
 use super::layout::{CACHEDIR_TAG, Layout};
-use super::lock::{self, Lock};
+use super::lock::{self, FileLock};
 use super::stamp;
 use pipe_core::digest::Digest;
 
@@ -167,7 +167,7 @@ impl Drop for Scratch {
 struct Owner {
     directory: PathBuf,
     given: u64,
-    lock: Option<Lock>,
+    lock: Option<FileLock>,
 }
 
 impl Owner {
@@ -175,7 +175,7 @@ impl Owner {
         loop {
             let directory = new_directory(tmp)?;
             // Another process may remove the directory as a dead one before we hold its lock; then try again.
-            match Lock::try_acquire(&directory.join("lock")) {
+            match FileLock::try_acquire(&directory.join("lock")) {
                 Ok(Some(lock)) => return Ok(Self { directory, given: 0, lock: Some(lock) }),
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -197,7 +197,7 @@ fn sweep(tmp: &Path) {
     for entry in fs::read_dir(tmp).into_iter().flatten().flatten() {
         let directory = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir())
-            && let Ok(Some(_dead)) = Lock::try_acquire(&directory.join("lock"))
+            && let Ok(Some(_dead)) = FileLock::try_acquire(&directory.join("lock"))
         {
             let _ = remove_tree(&directory);
         }

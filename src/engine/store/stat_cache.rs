@@ -34,7 +34,7 @@ const FORGET_AFTER_DAYS: u32 = 90;
 type FileId = (u64, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct StatEntry {
     stamp: Stamp,
     /// The last day on which it was used, counted from 1970.
     seen: u32,
@@ -45,7 +45,7 @@ struct Entry {
 pub(super) struct StatCache {
     path: PathBuf,
     saved: OnceLock<Saved>,
-    fresh: Mutex<BTreeMap<FileId, Entry>>,
+    fresh: Mutex<BTreeMap<FileId, StatEntry>>,
 }
 
 impl StatCache {
@@ -66,7 +66,7 @@ impl StatCache {
         }
         let today = today();
         if entry.seen != today {
-            fresh.insert(id, Entry { seen: today, ..entry });
+            fresh.insert(id, StatEntry { seen: today, ..entry });
         }
         Some(entry.digest)
     }
@@ -74,7 +74,7 @@ impl StatCache {
     /// Remembers a digest. `read_at` is the time when reading began, after `stamp` was taken.
     pub(super) fn insert(&self, stamp: Stamp, digest: Digest, read_at: i64) {
         if stamp.settled(read_at) {
-            let entry = Entry { stamp, seen: today(), digest };
+            let entry = StatEntry { stamp, seen: today(), digest };
             let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
             fresh.insert((stamp.device, stamp.inode), entry);
         }
@@ -88,7 +88,7 @@ impl StatCache {
     /// Merges the new entries into the file through `temp`, which must be on the same file system.
     pub(super) fn save(&self, temp: &Path) -> io::Result<()> {
         let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut entries: BTreeMap<FileId, Entry> = Saved::load(&self.path)
+        let mut entries: BTreeMap<FileId, StatEntry> = Saved::load(&self.path)
             .entries()
             .filter(|entry| entry.seen + FORGET_AFTER_DAYS >= today())
             .map(|entry| ((entry.stamp.device, entry.stamp.inode), entry))
@@ -129,13 +129,13 @@ impl Saved {
         self.bytes.get(HEADER + PRELUDE..).unwrap_or_default().as_chunks().0
     }
 
-    fn get(&self, id: FileId) -> Option<Entry> {
+    fn get(&self, id: FileId) -> Option<StatEntry> {
         let records = self.records();
         let position = records.binary_search_by_key(&id, |r| (u64_at(r, 0), u64_at(r, 8))).ok()?;
         Some(decode_record(&records[position])).filter(|entry| entry.stamp.changed <= self.horizon)
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry> {
+    fn entries(&self) -> impl Iterator<Item = StatEntry> {
         self.records().iter().map(decode_record).filter(|entry| entry.stamp.changed <= self.horizon)
     }
 }
@@ -147,11 +147,11 @@ fn is_whole(bytes: &[u8]) -> bool {
         && (bytes.len() - HEADER - PRELUDE).is_multiple_of(RECORD)
 }
 
-fn encode<'a>(entries: impl Iterator<Item = &'a Entry>, now: i64, boot: Option<Digest>) -> Vec<u8> {
+fn encode<'a>(entries: impl Iterator<Item = &'a StatEntry>, now: i64, boot: Option<Digest>) -> Vec<u8> {
     let mut rest = Vec::new();
     rest.extend(now.to_le_bytes());
     rest.extend(boot.map_or([0; 32], |boot| *boot.as_bytes()));
-    for Entry { stamp, seen, digest } in entries {
+    for StatEntry { stamp, seen, digest } in entries {
         rest.extend(stamp.device.to_le_bytes());
         rest.extend(stamp.inode.to_le_bytes());
         rest.extend(stamp.size.to_le_bytes());
@@ -166,10 +166,10 @@ fn encode<'a>(entries: impl Iterator<Item = &'a Entry>, now: i64, boot: Option<D
     bytes
 }
 
-fn decode_record(record: &[u8; RECORD]) -> Entry {
+fn decode_record(record: &[u8; RECORD]) -> StatEntry {
     let mut digest = [0; 32];
     digest.copy_from_slice(&record[44..]);
-    Entry {
+    StatEntry {
         stamp: Stamp {
             device: u64_at(record, 0),
             inode: u64_at(record, 8),
@@ -206,9 +206,9 @@ fn boot() -> Option<Digest> {
 mod tests {
     use super::*;
 
-    fn entry(inode: u64, changed: i64) -> Entry {
+    fn entry(inode: u64, changed: i64) -> StatEntry {
         let stamp = Stamp { device: 7, inode, size: 5, modified: changed, changed };
-        Entry { stamp, seen: today(), digest: Digest::of(&inode.to_le_bytes()) }
+        StatEntry { stamp, seen: today(), digest: Digest::of(&inode.to_le_bytes()) }
     }
 
     fn cache_in(dir: &tempfile::TempDir) -> StatCache {
@@ -219,7 +219,7 @@ mod tests {
     fn a_saved_entry_is_found_by_the_next_process() {
         let dir = tempfile::tempdir().unwrap();
         let now = stamp::now();
-        let entries: Vec<Entry> = (0..100).map(|i| entry(i * 31 % 100, now - 3 * MINUTE)).collect();
+        let entries: Vec<StatEntry> = (0..100).map(|i| entry(i * 31 % 100, now - 3 * MINUTE)).collect();
         for half in entries.chunks(50) {
             let cache = cache_in(&dir);
             for e in half {
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn an_unused_entry_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
-        let old = Entry { seen: today() - FORGET_AFTER_DAYS - 1, ..entry(1, 5) };
+        let old = StatEntry { seen: today() - FORGET_AFTER_DAYS - 1, ..entry(1, 5) };
         fs::write(dir.path().join("stat"), encode([old].iter(), 9, boot())).unwrap();
         cache_in(&dir).save(&dir.path().join("temp")).unwrap();
         assert_eq!(cache_in(&dir).get(&old.stamp), None);

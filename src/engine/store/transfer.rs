@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::Store;
 use super::blob::Durability;
 use super::error::StoreError;
-use super::lock::Lock;
+use super::lock::FileLock;
 use super::manifest::{Manifest, Stored};
 use super::sealed::{self, Unsealed};
 use super::user_file::read_and_hash;
@@ -92,7 +92,7 @@ impl Store {
             let lock = self.layout.key_lock(manifest.key);
             let writing = |e| StoreError::writing(&path, e);
             // A process that holds the key is computing it, and its result is as good.
-            if let Some(mut held) = Lock::try_acquire(&lock).map_err(writing)? {
+            if let Some(mut held) = FileLock::try_acquire(&lock).map_err(writing)? {
                 held.become_file(&path, text, false).map_err(writing)?;
             }
         }

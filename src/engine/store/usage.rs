@@ -36,7 +36,7 @@ impl AddAssign for Count {
 
 /// The space that the store takes, by purpose; `items` are files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Usage {
+pub struct StoreUsage {
     pub results: Count,
     pub blobs: Count,
     pub checkpoints: Count,
@@ -47,7 +47,7 @@ pub struct Usage {
     pub other: Count,
 }
 
-impl Usage {
+impl StoreUsage {
     /// Returns the space of everything together.
     pub fn total(&self) -> Count {
         let mut total = self.other;
@@ -68,9 +68,9 @@ pub struct Listed {
 
 impl Store {
     /// Measures the space that the store takes.
-    pub fn usage(&self) -> Result<Usage, StoreError> {
+    pub fn usage(&self) -> Result<StoreUsage, StoreError> {
         let layout = &self.layout;
-        let mut usage = Usage {
+        let mut usage = StoreUsage {
             results: count(&layout.actions())?,
             blobs: count(&layout.blobs())?,
             checkpoints: count(&layout.all_checkpoints())?,

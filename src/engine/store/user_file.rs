@@ -11,8 +11,8 @@ use super::Store;
 use super::error::StoreError;
 use super::hash;
 use super::stamp::{self, Stamp};
-use super::tree::{Entry, Node, Tree};
-use super::walk::{Found, OutsideLinks, What, walk};
+use super::tree::{Tree, TreeEntry, TreeNode};
+use super::walk::{OutsideLinks, WalkEntry, WalkKind, walk};
 use pipe_core::digest::{BlobId, Digest};
 
 /// A file or directory of the user as it was when it was hashed.
@@ -66,13 +66,15 @@ impl Store {
         let known: Vec<Option<Digest>> = found
             .iter()
             .map(|found| match &found.what {
-                What::File { stamp, .. } => self.stats.get(stamp),
+                WalkKind::File { stamp, .. } => self.stats.get(stamp),
                 _ => None,
             })
             .collect();
-        let digest = |(found, known): (&Found, &Option<Digest>)| match (&found.what, known) {
-            (What::File { stamp, .. }, Some(digest)) => Ok(Some((*digest, *stamp))),
-            (What::File { stamp, .. }, None) => self.digest_file(&root.join(&found.path), *stamp).map(Some),
+        let digest = |(found, known): (&WalkEntry, &Option<Digest>)| match (&found.what, known) {
+            (WalkKind::File { stamp, .. }, Some(digest)) => Ok(Some((*digest, *stamp))),
+            (WalkKind::File { stamp, .. }, None) => {
+                self.digest_file(&root.join(&found.path), *stamp).map(Some)
+            }
             _ => Ok(None),
         };
         let unknown = known.iter().filter(|digest| digest.is_none()).count();
@@ -81,16 +83,16 @@ impl Store {
         } else {
             found.par_iter().zip(&known).map(digest).collect::<Result<_, _>>()?
         };
-        let entries = found.into_iter().zip(digests).map(|(Found { path, what }, digest)| {
+        let entries = found.into_iter().zip(digests).map(|(WalkEntry { path, what }, digest)| {
             let node = match (what, digest) {
-                (What::File { executable, .. }, Some((digest, stamp))) => {
+                (WalkKind::File { executable, .. }, Some((digest, stamp))) => {
                     note_write(writes, &path, &stamp);
-                    Node::File { executable, bytes: stamp.size, blob: BlobId::new(digest) }
+                    TreeNode::File { executable, bytes: stamp.size, blob: BlobId::new(digest) }
                 }
-                (What::Link { target }, _) => Node::Link { target },
-                _ => Node::EmptyDirectory,
+                (WalkKind::Link { target }, _) => TreeNode::Link { target },
+                _ => TreeNode::EmptyDirectory,
             };
-            Entry { path, node }
+            TreeEntry { path, node }
         });
         Ok(Tree::new(entries.collect()))
     }

@@ -8,14 +8,14 @@ use super::error::StoreError;
 use super::stamp::Stamp;
 
 /// One entry of a directory.
-pub(super) struct Found {
+pub(super) struct WalkEntry {
     /// The path relative to the directory that was walked.
     pub(super) path: PathBuf,
-    pub(super) what: What,
+    pub(super) what: WalkKind,
 }
 
 /// What an entry of a directory is.
-pub(super) enum What {
+pub(super) enum WalkKind {
     File { stamp: Stamp, executable: bool },
     Link { target: PathBuf },
     EmptyDirectory,
@@ -31,7 +31,7 @@ pub(super) enum OutsideLinks {
 }
 
 /// Returns everything below `root`.
-pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Vec<Found>, StoreError> {
+pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Vec<WalkEntry>, StoreError> {
     let canonical = root.canonicalize().map_err(|e| StoreError::reading(root, e))?;
     let mut walk = Walk { root: canonical, outside, found: Vec::new(), ancestors: Vec::new() };
     walk.directory(root, Path::new(""))?;
@@ -41,7 +41,7 @@ pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Vec<Found>, Sto
 struct Walk {
     root: PathBuf,
     outside: OutsideLinks,
-    found: Vec<Found>,
+    found: Vec<WalkEntry>,
     /// Device and inode of the directories above, to notice links that lead in circles.
     ancestors: Vec<(u64, u64)>,
 }
@@ -70,7 +70,7 @@ impl Walk {
             }
         }
         if empty && !relative.as_os_str().is_empty() {
-            self.found.push(Found { path: relative.to_owned(), what: What::EmptyDirectory });
+            self.found.push(WalkEntry { path: relative.to_owned(), what: WalkKind::EmptyDirectory });
         }
         self.ancestors.pop();
         Ok(())
@@ -81,7 +81,7 @@ impl Walk {
             return Err(StoreError::unusable(full, "it is neither a file, a directory nor a symbolic link"));
         }
         let executable = metadata.permissions().mode() & 0o111 != 0;
-        self.found.push(Found { path, what: What::File { stamp: Stamp::of(metadata), executable } });
+        self.found.push(WalkEntry { path, what: WalkKind::File { stamp: Stamp::of(metadata), executable } });
         Ok(())
     }
 
@@ -91,7 +91,7 @@ impl Walk {
             StoreError::unusable(full, format!("the symbolic link to `{}` is broken ({e})", target.display()))
         })?;
         if stays_inside(&path, &target) && resolved.starts_with(&self.root) {
-            self.found.push(Found { path, what: What::Link { target } });
+            self.found.push(WalkEntry { path, what: WalkKind::Link { target } });
             return Ok(());
         }
         if self.outside == OutsideLinks::Refuse {
@@ -131,9 +131,9 @@ mod tests {
             .iter()
             .map(|found| {
                 let kind = match found.what {
-                    What::File { .. } => "file",
-                    What::Link { .. } => "link",
-                    What::EmptyDirectory => "empty",
+                    WalkKind::File { .. } => "file",
+                    WalkKind::Link { .. } => "link",
+                    WalkKind::EmptyDirectory => "empty",
                 };
                 format!("{kind} {}", found.path.display())
             })
