@@ -9,6 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use super::text;
 use pipe_core::event::LogLevel;
 use pipe_core::paint::Paint;
+use pipe_core::protocol::MetricValue;
 use pipe_engine::runner::event::{Event, PlaceOutcome, Summary};
 
 /// How much status is shown.
@@ -72,8 +73,11 @@ impl Console {
                 }
             }
             Event::Started { instance, why, attempt, .. } => {
-                let attempt = if *attempt > 1 { format!("attempt {attempt}: ") } else { String::new() };
-                self.start(instance, &format!("{attempt}{why}"));
+                if *attempt > 1 {
+                    self.start(instance, &format!("attempt {attempt}: the attempt before it failed"));
+                } else {
+                    self.start(instance, &why.to_string());
+                }
             }
             Event::Waiting { instance, .. } => {
                 self.start(instance, "another process is computing it; waiting for its result");
@@ -81,9 +85,10 @@ impl Console {
             Event::Progress { instance, done, total, unit, message } => {
                 self.progress(instance, *done, *total, unit, message);
             }
-            Event::Metric { instance, name, value } => {
+            Event::Metric { instance, name, value, protocol } => {
                 if self.verbosity == Verbosity::Verbose {
-                    self.line(&format!("         {instance}: {name} = {}", text::value(*value)));
+                    let mark = MetricValue { value: *value, protocol: *protocol }.suffix();
+                    self.line(&format!("         {instance}: {name} = {}{mark}", text::value(*value)));
                 }
             }
             Event::Log { instance, level, message } => self.log(instance.as_deref(), *level, message),

@@ -77,7 +77,7 @@ impl PastRun {
     /// Returns the instances in the order in which they ended; those that did not end come last.
     pub(super) fn instances(&self) -> Vec<PastInstance> {
         let mut ended: Vec<PastInstance> = Vec::new();
-        let mut started: Vec<(&str, &str)> = Vec::new();
+        let mut started: Vec<(&str, String)> = Vec::new();
         for event in &self.events {
             let end = |instance: &str, outcome, key: Option<StageKey>, seconds, note: &str| PastInstance {
                 instance: instance.to_owned(),
@@ -88,12 +88,13 @@ impl PastRun {
             };
             ended.push(match event {
                 Event::Started { instance, why, attempt: 1, .. } => {
-                    started.push((instance, why));
+                    started.push((instance, why.to_string()));
                     continue;
                 }
                 Event::Hit { instance, key, saved } => end(instance, "cached", Some(*key), Some(*saved), ""),
                 Event::Done { instance, key, seconds, .. } => {
-                    let why = started.iter().find(|(name, _)| name == instance).map_or("", |(_, why)| why);
+                    let why =
+                        started.iter().find(|(name, _)| name == instance).map_or("", |(_, why)| why.as_str());
                     end(instance, "computed", Some(*key), Some(*seconds), why)
                 }
                 Event::Failed { instance, error, will_retry: false, .. } => {
@@ -110,7 +111,7 @@ impl PastRun {
                 outcome: "no end",
                 key: None,
                 seconds: None,
-                note: (*why).to_owned(),
+                note: why.clone(),
             })
             .collect();
         ended.extend(open);
@@ -173,6 +174,7 @@ fn steps_back(word: &str) -> Option<usize> {
 mod tests {
     use super::*;
     use pipe_core::digest::Digest;
+    use pipe_engine::plan::Why;
 
     #[test]
     fn latest_counts_back() {
@@ -185,12 +187,8 @@ mod tests {
     #[test]
     fn a_killed_run_shows_which_stages_were_running() {
         let key = StageKey::new(Digest::of(b"key"));
-        let started = |name: &str, attempt| Event::Started {
-            instance: name.into(),
-            key,
-            why: "never run before".into(),
-            attempt,
-        };
+        let started =
+            |name: &str, attempt| Event::Started { instance: name.into(), key, why: Why::NeverRun, attempt };
         let done =
             Event::Done { instance: "a".into(), key, seconds: 2.0, cpu_seconds: 1.0, max_rss_bytes: 0 };
         let record = RunRecord { id: "20260131T101500Z-1a2b3c4d".into(), summary: None, bytes: 0 };

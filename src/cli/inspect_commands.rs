@@ -194,7 +194,7 @@ fn recorded(manifest: &Manifest, project: &Project) -> String {
     if !manifest.metrics.is_empty() {
         let _ = writeln!(out, "{}", project.paint_out.bold("metrics"));
         for (name, value) in &manifest.metrics {
-            let _ = writeln!(out, "  {name}: {}", text::value(*value));
+            let _ = writeln!(out, "  {name}: {}{}", text::value(value.value), value.suffix());
         }
     }
     let _ = writeln!(out, "{}", project.paint_out.bold("computed"));

@@ -246,7 +246,7 @@ fn check_against_lock(
 
 /// Returns the stored artifact of a locked output.
 pub(super) fn stored(output: &LockedOutput) -> Stored {
-    Stored { blob: output.blob, bytes: output.bytes, directory: output.directory }
+    output.stored
 }
 
 /// Returns the digest of a file, if it exists.

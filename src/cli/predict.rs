@@ -1,22 +1,25 @@
 //! `pipe predict` and `pipe explain`: one job for `pipe-worker`, outside of the cache.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::args::{ExplainArgs, ModelArgs, PredictArgs, PredictFormat};
 use super::exit::{Exit, Failure, Outcome};
 use super::project::{Project, select};
+use super::run::stop_on_signals;
 use super::survey::Survey;
 use super::{print_json, print_text};
-use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Job, JobInput};
+use pipe_core::kind::Program;
 use pipe_core::stage::StageKind;
-use pipe_engine::runner::local::worker_program;
+use pipe_engine::runner::executor::{AttemptError, Executor, ResourceUsage, Task};
+use pipe_engine::runner::local::{LocalProcess, Programs, worker_program};
+use pipe_engine::runner::{Stop, Urgency};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
@@ -24,14 +27,19 @@ use pipe_ml::data::split_data::PartName;
 use pipe_ml::data::transform::NewRows;
 use pipe_ml::explanation::Explanation;
 use pipe_ml::explanation::cut::CutRule;
+use pipe_stages::command;
 use pipe_stages::dataset::DATASET;
 use pipe_stages::predict::{EXPLAIN, Explain, PREDICT, Predict, PredictionFormat};
 use pipe_stages::threshold::Threshold;
 use pipe_stages::train::MODEL;
 
+/// How often the wish to stop is looked at.
+const CHECK_STOP: Duration = Duration::from_millis(50);
+
+/// Runs `pipe predict`: labels for new rows.
 pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     let scratch = tempfile::tempdir()?;
-    let place = Place::find(project, &args.model, scratch.path())?;
+    let place = ModelPlace::find(project, &args.model, scratch.path())?;
     let body = Predict {
         format: match args.format {
             PredictFormat::Jsonl => PredictionFormat::Jsonl,
@@ -43,7 +51,7 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
         device: args.model.device()?,
     };
     let rows = readable(&args.input)?;
-    // Beside its place: complete, or not there.
+    // Written beside the target and renamed, so that the target is complete or not there.
     let written = match &args.output {
         Some(output) => {
             let mut beside = output.clone().into_os_string();
@@ -71,9 +79,10 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
+/// Runs `pipe explain`: why a model decided about a row as it did.
 pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
     let scratch = tempfile::tempdir()?;
-    let place = Place::find(project, &args.model, scratch.path())?;
+    let place = ModelPlace::find(project, &args.model, scratch.path())?;
     let body = Explain {
         row: args.row,
         part: PartName::Test,
@@ -107,14 +116,14 @@ impl ModelArgs {
 }
 
 /// The directories of a model and of the data set that it was trained on.
-struct Place {
+struct ModelPlace {
     model: PathBuf,
     data: PathBuf,
-    /// What made the model's cuts, where its stage is known.
+    /// The rule that fitted the model's cuts, where its stage is known.
     cut: Option<CutRule>,
 }
 
-impl Place {
+impl ModelPlace {
     fn find(project: &Project, args: &ModelArgs, scratch: &Path) -> Result<Self, Failure> {
         let directory = Path::new(&args.model);
         if directory.join("model.json").is_file() {
@@ -175,9 +184,10 @@ fn not_one_model(survey: &Survey, word: &str, makers: &[InstanceIndex]) -> Failu
             stages.push(&instance.id.stage);
         }
     }
-    let others = match stages.is_empty() {
-        true => "no stage of this pipeline makes one".to_owned(),
-        false => format!("these stages make one: {}", stages.join(", ")),
+    let others = if stages.is_empty() {
+        "no stage of this pipeline makes one".to_owned()
+    } else {
+        format!("these stages make one: {}", stages.join(", "))
     };
     Failure::bad_input(format!("`{word}` makes no model; {others}"))
 }
@@ -197,59 +207,110 @@ fn readable(path: &Path) -> Result<&Path, Failure> {
     opened.map(|_| path).map_err(|error| Failure::bad_input(format!("{}: {error}", path.display())))
 }
 
-/// Has `pipe-worker` do one job, and passes on what it says. A reason that it gives is about what it was given.
+/// Has `pipe-worker` do one job outside of any pipeline, and passes on its warnings.
+///
+/// The reason that a worker gives for a failure is about the model or the rows, so it counts as bad input.
 fn run(
     kind: &str,
     body: &impl Serialize,
-    place: &Place,
+    place: &ModelPlace,
     rows: Option<&Path>,
     output: (&str, &Path),
     scratch: &Path,
 ) -> Result<(), Failure> {
-    let nothing = Digest::of(b"");
-    let input = |artifact: &str, path: &Path| JobInput {
-        axes: Vec::new(),
-        artifact: artifact.to_owned(),
-        path: path.to_owned(),
-        blob: BlobId::new(nothing),
+    let pipe = std::env::current_exe()?;
+    if worker_program(&pipe).is_none() {
+        return Err(Failure::bad_input(
+            "`pipe-worker` is neither beside `pipe` nor in PATH; `make build` builds both",
+        ));
+    }
+    let task = task(kind, body, place, rows, output, scratch)?;
+    let executor = LocalProcess::new(Programs { pipe, command: command::argv });
+    let stop = Stop::new();
+    stop_on_signals(&stop)?;
+    let mut reason = None;
+    let ended = execute(&executor, &task, &stop, &mut |event| match event {
+        WorkerEvent::Failed { message } => reason = Some(message),
+        WorkerEvent::Log { level: LogLevel::Warning, message } => eprintln!("warning: {message}"),
+        _ => {}
+    });
+    eprint!("{}", String::from_utf8_lossy(&std::fs::read(&task.stderr).unwrap_or_default()));
+    match (ended, reason) {
+        (Ok(_), _) => Ok(()),
+        (Err(AttemptError::Stopped { .. }), _) => Err(Failure::new(Exit::Interrupted, "stopped")),
+        (Err(AttemptError::Failed { .. }), Some(reason)) => Err(Failure::bad_input(reason)),
+        (Err(AttemptError::Failed { error, .. }), None) => {
+            Err(Failure::new(Exit::StageFailed, format!("pipe-worker ended without saying why: {error}")))
+        }
+    }
+}
+
+/// Executes the task on this thread while another one watches for the wish to stop.
+fn execute(
+    executor: &LocalProcess,
+    task: &Task,
+    stop: &Stop,
+    report: &mut dyn FnMut(WorkerEvent),
+) -> Result<ResourceUsage, AttemptError> {
+    let (ended, watched) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = watched.recv_timeout(CHECK_STOP) {
+                if stop.requested().is_some() {
+                    // There is no checkpoint that it could write first.
+                    return executor.stop(Urgency::Now);
+                }
+            }
+        });
+        let result = executor.execute(task, report);
+        drop(ended);
+        result
+    })
+}
+
+fn task(
+    kind: &str,
+    body: &impl Serialize,
+    place: &ModelPlace,
+    rows: Option<&Path>,
+    (output, path): (&str, &Path),
+    directory: &Path,
+) -> Result<Task<'static>, Failure> {
+    // The worker has its own working directory.
+    let input = |artifact: &str, path: &Path| -> std::io::Result<Vec<JobInput>> {
+        let path = std::path::absolute(path)?;
+        Ok(vec![JobInput { axes: Vec::new(), artifact: artifact.to_owned(), path, blob: None }])
     };
     let mut inputs = BTreeMap::from([
-        ("model".to_owned(), vec![input(MODEL, &place.model)]),
-        ("data".to_owned(), vec![input(DATASET, &place.data)]),
+        ("model".to_owned(), input(MODEL, &place.model)?),
+        ("data".to_owned(), input(DATASET, &place.data)?),
     ]);
-    inputs.extend(rows.map(|rows| ("rows".to_owned(), vec![input("file", rows)])));
-    let work = |name: &str| -> std::io::Result<PathBuf> {
-        let directory = scratch.join(name);
-        std::fs::create_dir(&directory).map(|()| directory)
+    if let Some(rows) = rows {
+        inputs.insert("rows".to_owned(), input("file", rows)?);
+    }
+    let subdirectory = |name: &str| -> std::io::Result<PathBuf> {
+        let path = directory.join(name);
+        std::fs::create_dir(&path).map(|()| path)
     };
     let job = Job {
-        key: StageKey::new(nothing),
+        key: None,
         instance: kind.to_owned(),
         kind: kind.to_owned(),
         body: serde_json::to_value(body).map_err(anyhow::Error::from)?,
         inputs,
-        outputs: BTreeMap::from([(output.0.to_owned(), output.1.to_owned())]),
-        scratch: work("scratch")?,
-        checkpoints: work("checkpoints")?,
+        outputs: BTreeMap::from([(output.to_owned(), std::path::absolute(path)?)]),
+        scratch: subdirectory("scratch")?,
+        checkpoints: subdirectory("checkpoints")?,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let file = scratch.join("job.json");
-    std::fs::write(&file, serde_json::to_vec(&job).map_err(anyhow::Error::from)?)?;
-    let program = worker_program(&std::env::current_exe()?).ok_or_else(|| {
-        Failure::bad_input("`pipe-worker` is neither beside `pipe` nor in PATH; `make build` builds both")
-    })?;
-    let mut child = Command::new(program).arg(&file).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let mut reason = None;
-    for line in child.stdout.take().into_iter().flat_map(|out| BufReader::new(out).lines()) {
-        match serde_json::from_str(&line?) {
-            Ok(WorkerEvent::Failed { message }) => reason = Some(message),
-            Ok(WorkerEvent::Log { level: LogLevel::Warning, message }) => eprintln!("warning: {message}"),
-            _ => {}
-        }
-    }
-    match (child.wait()?.success(), reason) {
-        (true, _) => Ok(()),
-        (false, Some(reason)) => Err(Failure::bad_input(reason)),
-        (false, None) => Err(Failure::new(Exit::StageFailed, "pipe-worker ended without saying why")),
-    }
+    Ok(Task {
+        job,
+        program: Program::Worker,
+        inputs: &[],
+        environment: &[],
+        directory: directory.to_owned(),
+        stdout: directory.join("stdout"),
+        stderr: directory.join("stderr"),
+        gpus: Vec::new(),
+    })
 }

@@ -103,7 +103,7 @@ impl CrateFiles<'_> {
             let from = if here {
                 Some(path.to_owned())
             } else {
-                outputs.into_iter().find(|output| output.blob == blob).map(stored).and_then(cached)
+                outputs.into_iter().find(|output| output.stored.blob == blob).map(stored).and_then(cached)
             };
             match from {
                 Some(from) => self.add(path, &from, What::Result)?,

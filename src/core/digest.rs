@@ -1,5 +1,5 @@
-//! Content digests. Everything that is addressed by content is addressed by one of these
-//! newtypes over blake3, so that a stage's key can never be passed where a blob's id is meant.
+//! Content digests. Everything that is addressed by content is addressed by one of these newtypes over blake3, so that a
+//! stage key can never be passed instead of a blob id.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,23 +11,27 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Digest([u8; 32]);
 
 impl Digest {
+    /// Returns the digest of some bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
+    /// Returns the digest with these bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
+    /// Returns the bytes of the digest.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
+    /// Returns the 64 hexadecimal digits.
     pub fn to_hex(self) -> String {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
 
-    /// The first ten digits: enough for a person, never for a lookup.
+    /// Returns the first ten digits: enough for people, never for a lookup.
     pub fn short(self) -> String {
         self.to_hex()[..10].to_owned()
     }
@@ -51,6 +55,7 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// A text that is not a digest.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("`{0}` is not a digest: 64 lower-case hexadecimal digits are expected")]
 pub struct BadDigest(String);
@@ -74,14 +79,17 @@ macro_rules! digest_newtype {
         pub struct $name(Digest);
 
         impl $name {
+            /// Wraps a digest.
             pub const fn new(digest: Digest) -> Self {
                 Self(digest)
             }
 
+            /// Returns the wrapped digest.
             pub fn digest(self) -> Digest {
                 self.0
             }
 
+            /// Returns the first ten digits: enough for people, never for a lookup.
             pub fn short(self) -> String {
                 self.0.short()
             }
@@ -141,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_64_lower_case_digits_is_refused() {
+    fn a_text_other_than_64_lower_case_digits_is_refused() {
         let hex = Digest::of(b"abc").to_hex();
         for bad in ["", "abc", &hex[1..], &hex.to_uppercase(), &format!("{hex}0")] {
             assert!(bad.parse::<Digest>().is_err(), "{bad}");

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::Protocol;
+
 /// One message from a worker to the runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -24,6 +26,9 @@ pub enum WorkerEvent {
         name: String,
         #[serde(with = "crate::float")]
         value: f64,
+        /// The protocol under which it was measured; none for a value that no protocol applies to (`train_rows`).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        protocol: Option<Protocol>,
     },
     /// What the result was computed with (`libtorch`, `device`). Kept in the manifest, never part of a key.
     Fact {
@@ -55,14 +60,22 @@ mod tests {
 
     #[test]
     fn values_that_json_has_no_number_for_survive() {
+        let metric = |value| WorkerEvent::Metric { name: "loss".into(), value, protocol: None };
         for value in [0.1, f64::INFINITY, f64::NEG_INFINITY] {
-            let event = WorkerEvent::Metric { name: "loss".into(), value };
+            let event = metric(value);
             let text = serde_json::to_string(&event).unwrap();
             assert_eq!(serde_json::from_str::<WorkerEvent>(&text).unwrap(), event, "{text}");
         }
-        let nan =
-            serde_json::to_string(&WorkerEvent::Metric { name: "loss".into(), value: f64::NAN }).unwrap();
+        let nan = serde_json::to_string(&metric(f64::NAN)).unwrap();
         let back = serde_json::from_str(&nan).unwrap();
         assert!(matches!(back, WorkerEvent::Metric { value, .. } if value.is_nan()), "{nan}");
+    }
+    #[test]
+    fn the_protocol_of_a_value_crosses_the_process_boundary() {
+        let event =
+            WorkerEvent::Metric { name: "macro_f1".into(), value: 0.5, protocol: Some(Protocol::Oracle) };
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(text, r#"{"event":"metric","name":"macro_f1","value":0.5,"protocol":"oracle"}"#);
+        assert_eq!(serde_json::from_str::<WorkerEvent>(&text).unwrap(), event);
     }
 }

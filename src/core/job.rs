@@ -17,7 +17,8 @@ pub type Axes = Vec<(String, String)>;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    pub key: StageKey,
+    /// The key of the computation; none for a job outside of any pipeline, such as `pipe predict`.
+    pub key: Option<StageKey>,
     /// The name of the instance, for messages only.
     pub instance: String,
     pub kind: String,
@@ -44,7 +45,8 @@ pub struct JobInput {
     /// The type of the artifact; `file` for a file of the user's.
     pub artifact: String,
     pub path: PathBuf,
-    pub blob: BlobId,
+    /// The content; none where nobody has to know it, as in a job outside of any pipeline.
+    pub blob: Option<BlobId>,
 }
 
 impl Job {

@@ -1,15 +1,14 @@
-//! The ingredients of a stage's key, named, so that they can be stored beside the result and
-//! compared later.
+//! The parts of a stage key, by name, so that they can be stored with the result and compared later.
 //!
-//! | ingredient | in the key | why |
+//! | part | in the key | why |
 //! |---|---|---|
 //! | kind and its VERSION | yes | other code may give other bytes |
-//! | typed parameters, defaults filled in | yes | they steer the code; as types, so that `1e-4` = `0.0001` |
-//! | content of each input | yes | by digest, so that an upstream rerun with equal bytes stops there |
+//! | typed parameters, with defaults | yes | the code depends on them; as types, so that `1e-4` = `0.0001` |
+//! | content of each input | yes | by digest, so that a rerun of its producer with equal bytes changes nothing |
 //! | axes of a fan-in's members, and their order | yes | a table prints them, in that order |
 //! | allowed environment variables | yes | a command may read them |
-//! | name of the stage, of its inputs' stages, of the pipeline | no | renaming computes nothing new |
-//! | paths, mtimes, host, user, number of jobs | no | they do not reach the result |
+//! | name of the stage, of its inputs' stages, of the pipeline | no | renaming must not compute anything again |
+//! | paths, mtimes, host, user, number of jobs | no | they do not change the result |
 
 use std::collections::BTreeMap;
 
@@ -24,24 +23,26 @@ use crate::digest::{Digest, StageKey};
 #[serde(transparent)]
 pub struct KeyParts(BTreeMap<String, String>);
 
-/// Changing how keys are made forgets every cached result; this says so in the hash itself.
+/// The version of the key format. Changing it makes every cached result unusable.
 const FORMAT: &str = "pipe stage key 1";
 
 impl KeyParts {
+    /// Makes key parts from names and values.
     pub fn new(parts: BTreeMap<String, String>) -> Self {
         Self(parts)
     }
 
+    /// Returns names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
+    /// Returns the value of a part.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Each name and value is preceded by its length, so that no two sets of ingredients can
-    /// run into the same bytes.
+    /// Returns the key. Each name and value is hashed after its length, so that no two sets of parts give the same bytes.
     pub fn key(&self) -> StageKey {
         let mut hasher = blake3::Hasher::new();
         let mut field = |text: &str| {

@@ -1,5 +1,5 @@
-//! What every part of `pipe` agrees on: digests, the ingredients of keys, what a runner and a worker say to each
-//! other, and the interface of a stage kind.
+//! What every part of `pipe` agrees on: digests, key parts, jobs and events between runner and
+//! worker, the protocol of a measured value, and the interface of a stage kind.
 
 pub mod digest;
 pub mod escape;

@@ -38,3 +38,33 @@ impl fmt::Display for Protocol {
         f.pad(self.name())
     }
 }
+
+/// A value that a stage reported, with the protocol under which it was measured.
+///
+/// A stage reports a name under one protocol only, so a name is enough to tell values apart.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricValue {
+    #[serde(with = "crate::float")]
+    pub value: f64,
+    /// None for a value that no protocol applies to, such as the number of rows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+}
+
+impl MetricValue {
+    /// A value that no protocol applies to.
+    pub fn unmarked(value: f64) -> Self {
+        Self { value, protocol: None }
+    }
+
+    /// Returns whether the labels of the evaluated rows entered the value.
+    pub fn is_oracle(self) -> bool {
+        self.protocol == Some(Protocol::Oracle)
+    }
+
+    /// Returns what to write behind the value, wherever it is shown: nothing, or ` (oracle)`.
+    pub fn suffix(self) -> &'static str {
+        if self.is_oracle() { " (oracle)" } else { "" }
+    }
+}

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::event::{LogLevel, WorkerEvent};
 use crate::job::{Job, JobInput};
+use crate::protocol::Protocol;
 
 /// Sends events to the runner. A stage under test gets one that collects them.
 pub trait EventSink: Send {
@@ -70,8 +71,15 @@ impl<'a> Work<'a> {
         });
     }
 
+    /// Reports a value that no protocol applies to, such as a number of rows.
     pub fn metric(&mut self, name: &str, value: f64) {
-        self.events.send(WorkerEvent::Metric { name: name.to_owned(), value });
+        self.events.send(WorkerEvent::Metric { name: name.to_owned(), value, protocol: None });
+    }
+
+    /// Reports a value with the protocol under which it was measured: what `Marked::reveal` returns.
+    pub fn marked_metric(&mut self, name: &str, (protocol, value): (Protocol, f64)) {
+        let protocol = Some(protocol);
+        self.events.send(WorkerEvent::Metric { name: name.to_owned(), value, protocol });
     }
 
     /// Says what the result is computed with. Kept beside it; never part of a key.

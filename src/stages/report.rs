@@ -173,7 +173,7 @@ fn provenance(work: &Work) -> Section {
                 Cell::text(name(slot, number, input)),
                 Cell::text(slot),
                 Cell::text(&input.artifact),
-                Cell::code(input.blob.to_string()),
+                Cell::code(input.blob.map(|blob| blob.to_string()).unwrap_or_default()),
             ]));
         }
     }

@@ -268,7 +268,8 @@ impl RunStage for TableStage {
             let bytes = std::fs::read(&input.path)?;
             let record: Record = serde_json::from_slice(&bytes)
                 .with_context(|| format!("{}: not an evaluation record", input.path.display()))?;
-            measured.push(Measured { axes: input.axes.clone(), blob: input.blob, record });
+            let blob = input.blob.context("the job does not say which content its inputs have")?;
+            measured.push(Measured { axes: input.axes.clone(), blob, record });
         }
         let mut table = build(&request, &measured)?;
         for name in request.unused_names(&table) {
@@ -489,7 +490,7 @@ mod tests {
             let (evaluation, decisions) =
                 evaluate(&directory.path().join(format!("{variant}{seed}")), wrong_every);
             let axes = vec![("variant".to_owned(), variant.to_owned()), ("seed".to_owned(), seed.to_owned())];
-            let blob = BlobId::new(Digest::of(&std::fs::read(&evaluation).unwrap()));
+            let blob = Some(BlobId::new(Digest::of(&std::fs::read(&evaluation).unwrap())));
             for (slot, path) in [("from", evaluation), ("decisions", decisions)] {
                 let input = JobInput { axes: axes.clone(), artifact: slot.to_owned(), path, blob };
                 inputs.entry(slot.to_owned()).or_default().push(input);
@@ -498,7 +499,7 @@ mod tests {
         let refs = directory.path().join("refs.yaml");
         let yaml = "{heading: Theirs, citation: A. Nonymous, protocol: honest, rows: [{name: Good, match: {variant: good}, values: {macro_f1: 0.5}}]}";
         std::fs::write(&refs, yaml).unwrap();
-        let blob = BlobId::new(Digest::of(yaml.as_bytes()));
+        let blob = Some(BlobId::new(Digest::of(yaml.as_bytes())));
         let file = JobInput { axes: Vec::new(), artifact: "file".to_owned(), path: refs, blob };
         inputs.insert("reference".to_owned(), vec![file]);
         let body = json!({

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use pipe_core::digest::{BlobId, Digest, StageKey};
+use pipe_core::digest::{BlobId, Digest};
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Axes, Job, JobInput};
 use pipe_core::stage::RunStage;
@@ -27,7 +27,7 @@ impl EventSink for Collect {
 fn slots(
     inputs: impl IntoIterator<Item = (impl Into<String>, Axes, PathBuf)>,
 ) -> BTreeMap<String, Vec<JobInput>> {
-    let blob = BlobId::new(Digest::of(b""));
+    let blob = Some(BlobId::new(Digest::of(b"")));
     let mut slots: BTreeMap<String, Vec<JobInput>> = BTreeMap::new();
     for (slot, axes, path) in inputs {
         let input = JobInput { axes, artifact: "file".to_owned(), path, blob };
@@ -79,7 +79,7 @@ impl Trial {
         let stage: T = serde_json::from_value(body.clone())?;
         assert_eq!(stage.issues(), []);
         let job = Job {
-            key: StageKey::new(Digest::of(b"")),
+            key: None,
             instance: "trial".to_owned(),
             kind: T::NAME.to_owned(),
             body,
@@ -108,7 +108,7 @@ impl Trial {
 
     pub(crate) fn metric(&self, wanted: &str) -> Option<f64> {
         self.events.iter().rev().find_map(|event| match event {
-            WorkerEvent::Metric { name, value } if name == wanted => Some(*value),
+            WorkerEvent::Metric { name, value, .. } if name == wanted => Some(*value),
             _ => None,
         })
     }

@@ -137,7 +137,7 @@ fn refused(members: &[Member], because: &str) {
     import(&there, &there.file("bad.tar.zst")).exits_with(2).says(because);
     assert!(!there.file("pipeline.yaml").exists(), "nothing of the project was changed");
     assert!(!there.path().parent().unwrap().join("escaped.txt").exists());
-    let actions = there.files_below("cache/v1/actions");
+    let actions = there.files_below("cache/v2/actions");
     assert!(actions.is_empty(), "no result was believed: {actions:?}");
 }
 

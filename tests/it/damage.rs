@@ -19,10 +19,10 @@ fn a_flipped_bit_in_any_file_of_the_store_is_noticed_and_healed() {
     let test = PipelineTest::new(SMALL);
     test.run().ok();
     let expected = test.read("results/small/sum.txt");
-    let files = test.files_below("cache/v1");
+    let files = test.files_below("cache/v2");
     assert!(files.len() > 6, "{:?}", files.keys());
     for (name, content) in files {
-        let path = test.file("cache/v1").join(&name);
+        let path = test.file("cache/v2").join(&name);
         // A healed store may have other files than the first one had.
         if content.is_empty() || !path.exists() {
             continue;
@@ -53,11 +53,11 @@ fn a_flipped_bit_in_any_file_of_the_store_is_noticed_and_healed() {
 fn fsck_finds_what_is_damaged_and_repair_drops_it() {
     let test = PipelineTest::new(SMALL);
     test.run().ok();
-    let blobs = test.files_below("cache/v1/blobs");
+    let blobs = test.files_below("cache/v2/blobs");
     let (name, content) = blobs.iter().find(|(_, content)| content.starts_with(b"1\n2\n")).unwrap();
     let mut flipped = content.clone();
     flipped[0] ^= 1;
-    overwrite(&test.file("cache/v1/blobs").join(name), &flipped);
+    overwrite(&test.file("cache/v2/blobs").join(name), &flipped);
     test.pipe(&["cache", "fsck"]).exits_with(3);
     test.pipe(&["cache", "fsck", "--repair"]).ok();
     test.pipe(&["cache", "fsck"]).ok();

@@ -56,8 +56,19 @@ fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
     }
     assert!(clean["trials"][2]["changed_decisions"].as_u64().unwrap() > 0, "features do matter: {clean}");
 
-    let shown = test.pipe(&["show", "oracle", "--json"]).ok().stdout;
-    assert!(shown.contains("oracle_macro_f1") && !shown.contains("\"macro_f1\""), "{shown}");
+    let metric = |stage: &str| -> Value {
+        let shown: Value = serde_json::from_str(&test.pipe(&["show", stage, "--json"]).ok().stdout).unwrap();
+        shown[0]["manifest"]["metrics"]["macro_f1"].clone()
+    };
+    assert_eq!(
+        (&metric("oracle")["protocol"], &metric("eval")["protocol"]),
+        (&"oracle".into(), &"honest".into())
+    );
+    let shown = test.pipe(&["show", "oracle"]).ok().stdout;
+    assert!(
+        shown.lines().any(|line| line.starts_with("  macro_f1: ") && line.ends_with(" (oracle)")),
+        "{shown}"
+    );
     test.pipe(&["show", "eval"]).ok().says("  macro_f1: ");
 
     // The figure of the record is that of the decisions beside it.

@@ -79,7 +79,7 @@ fn a_runner_killed_at_any_moment_leaves_a_store_that_the_next_run_uses() {
         child.kill().unwrap();
         child.wait().unwrap();
         if place % 5 == 4 {
-            std::fs::remove_dir_all(test.file("cache/v1")).ok();
+            std::fs::remove_dir_all(test.file("cache/v2")).ok();
         }
     }
     finish(start(&test, &ledger_beside(&test)));

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_core::job::{Job, JobInput};
 use serde_json::{Value, json};
 
@@ -30,12 +29,11 @@ impl Place<'_> {
             std::fs::create_dir_all(at(name)).unwrap();
         }
         let input = |(slot, path): &(&str, PathBuf)| {
-            let blob = BlobId::new(Digest::of(b""));
-            let input = JobInput { axes: vec![], artifact: "any".to_owned(), path: path.clone(), blob };
+            let input = JobInput { axes: vec![], artifact: "any".to_owned(), path: path.clone(), blob: None };
             ((*slot).to_owned(), vec![input])
         };
         let job = Job {
-            key: StageKey::new(Digest::of(b"")),
+            key: None,
             instance: self.kind.to_owned(),
             kind: self.kind.to_owned(),
             body: self.body.clone(),

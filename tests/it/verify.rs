@@ -54,7 +54,7 @@ fn blob(test: &PipelineTest, stage: &str, output: &str) -> PathBuf {
     let record = lock.split(&format!("stage {stage}\n")).nth(1).unwrap();
     let line = record.lines().find_map(|line| line.strip_prefix(&format!("out {output} "))).unwrap();
     let id = line.split(' ').next().unwrap();
-    test.file("cache/v1/blobs").join(&id[..2]).join(id)
+    test.file("cache/v2/blobs").join(&id[..2]).join(id)
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn resealed(lock: &str) -> String {
 fn changed_data_is_drift_and_the_file_is_named() {
     let test = locked(PAPER);
     test.write("raw.csv", "# comment\n1,3\n");
-    verify(&test, &[]).exits_with(1).says("data: inputs.raw changed").says("the file `raw.csv` is another");
+    verify(&test, &[]).exits_with(1).says("data: inputs.raw changed").says("the file `raw.csv` has changed");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_locked_run_accepts_no_other_result() {
 #[test]
 fn a_rerun_names_the_first_stage_that_differs_and_keeps_both_sides() {
     let test = locked(UNSTABLE);
-    let before = test.files_below("cache/v1/blobs");
+    let before = test.files_below("cache/v2/blobs");
     let lock = test.read("pipeline.lock");
     let drift = verify(&test, &["--rerun"]).exits_with(1);
     let drift =
@@ -301,7 +301,7 @@ fn a_rerun_names_the_first_stage_that_differs_and_keeps_both_sides() {
     assert!(std::path::Path::new(kept.rsplit_once(": ").unwrap().1).is_dir(), "{kept}");
     let again = drift.stdout.lines().find_map(|line| line.trim().strip_prefix("dice again: ")).unwrap();
     assert!(std::path::Path::new(again).is_file(), "{again}");
-    assert_eq!(test.files_below("cache/v1/blobs"), before, "the cache is as it was");
+    assert_eq!(test.files_below("cache/v2/blobs"), before, "the cache is as it was");
     assert_eq!(test.read("pipeline.lock"), lock);
 }
 

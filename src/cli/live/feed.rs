@@ -44,7 +44,7 @@ pub(super) enum Received {
 impl Feed {
     /// Appends an event.
     pub(super) fn push(&self, event: &Event) {
-        let Ok(json) = serde_json::to_string(event) else { return };
+        let Ok(json) = line(event) else { return };
         let json: Arc<str> = json.into();
         let mut state = self.lock();
         state.number += 1;
@@ -117,6 +117,15 @@ impl Drop for FeedReader<'_> {
     }
 }
 
+/// The event as JSON. The page has no sentences of its own, so a start carries its reason as text, too.
+fn line(event: &Event) -> serde_json::Result<String> {
+    let mut json = serde_json::to_value(event)?;
+    if let Event::Started { why, .. } = event {
+        json["message"] = why.to_string().into();
+    }
+    serde_json::to_string(&json)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +136,7 @@ mod tests {
     }
 
     fn metric(value: f64) -> Event {
-        Event::Metric { instance: "a".into(), name: "f1".into(), value }
+        Event::Metric { instance: "a".into(), name: "f1".into(), value, protocol: None }
     }
 
     fn lines(reader: &mut FeedReader) -> Vec<String> {

@@ -1,17 +1,16 @@
-//! The class of environments in which a stage can be expected to give the same bytes: another
-//! libtorch, another kind of device, other vector units or another number of threads may sum in
-//! another order, and so round differently.
+//! The class of environments in which a stage is expected to give the same bytes. Another libtorch, another type of
+//! device, other vector units or another number of threads may sum in another order, and therefore round differently.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// One line of words: `x86_64 threads=2 libtorch=2.13.0 device=cpu kernels=avx2 vendor=AuthenticAMD`.
+/// A class as one line of words: `x86_64 threads=2 libtorch=2.13.0 device=cpu kernels=avx2 vendor=AuthenticAMD`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EnvironmentClass(String);
 
 impl EnvironmentClass {
-    /// From what a manifest records of the place where it was computed. Without libtorch only the
-    /// architecture and the threads count: what else a program of the user's depends on is not known.
+    /// Returns the class of the environment that a manifest records. Without libtorch only the architecture and the
+    /// threads count: what else a program of the user depends on is not known.
     pub fn of(environment: &BTreeMap<String, String>) -> Self {
         let fact = |name: &str| environment.get(name).map(String::as_str);
         let architecture = fact("os").and_then(|os| os.split_whitespace().last()).unwrap_or("unknown");
@@ -31,11 +30,12 @@ impl EnvironmentClass {
         Self(words.join(" "))
     }
 
+    /// Reads a class from a lock.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The value of one word.
+    /// Returns the value of one word, such as `libtorch`.
     pub fn word(&self, name: &str) -> Option<&str> {
         let mut words = self.0.split(' ').filter_map(|word| word.split_once('='));
         words.find(|(known, _)| *known == name).map(|(_, value)| value)
@@ -48,7 +48,7 @@ impl fmt::Display for EnvironmentClass {
     }
 }
 
-/// Which of its kernels libtorch chooses, by the rule of `at::native::get_cpu_capability`.
+/// Returns which of its kernels libtorch chooses, by the rule of `at::native::get_cpu_capability`.
 fn kernels(features: &str) -> &'static str {
     let has =
         |names: &[&str]| names.iter().all(|name| features.split_whitespace().any(|found| found == *name));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changes_rounding_is_in_a_class() {
+    fn a_class_contains_only_what_changes_rounding() {
         let torch = [
             ("os", "linux x86_64"),
             ("kernel", "6.1"),

@@ -1,28 +1,29 @@
-//! Holds a second computation of a stage against the first.
+//! Compares a second computation of a stage with the first.
 
 use std::collections::BTreeMap;
 
 use super::class::EnvironmentClass;
 use super::record::{LockedOutput, Record};
 use crate::spec::compare::{Compare, Tolerance};
+use pipe_core::protocol::MetricValue;
 
-/// How one output, or one figure, came out the second time.
+/// How an output or a metric of the second computation compares with the first.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
     Same,
-    /// Other bytes, which the policy allows; what allows them.
+    /// The bytes differ, which the policy allows; says what allows it.
     WithinTolerance(String),
-    /// Not compared: by the policy, or because it is never the same twice.
+    /// Not compared, by the policy or because the output is volatile.
     Ignored,
-    /// What differs, as a sentence.
+    /// Says what differs.
     Different(String),
 }
 
-/// One computation, as far as it is compared.
+/// The parts of a computation that are compared.
 #[derive(Debug, Clone, Copy)]
 pub struct Side<'a> {
     pub outputs: &'a BTreeMap<String, LockedOutput>,
-    pub metrics: &'a BTreeMap<String, f64>,
+    pub metrics: &'a BTreeMap<String, MetricValue>,
 }
 
 impl<'a> From<&'a Record> for Side<'a> {
@@ -34,20 +35,24 @@ impl<'a> From<&'a Record> for Side<'a> {
 /// Reads an output of the first (`false`) or of the second side (`true`), if it is still there.
 pub type ReadOutput<'a> = &'a dyn Fn(bool, &LockedOutput) -> Option<Vec<u8>>;
 
-/// One verdict per output, by name, and one per figure that differs (`metrics.f1`).
+/// Returns one verdict per output, by name, and one per metric that differs (`metrics.f1`).
 pub fn compare(first: Side, second: Side, policy: &Compare, read: ReadOutput) -> BTreeMap<String, Verdict> {
     let mut verdicts = BTreeMap::new();
-    let figures = figures(first, second, policy, &mut verdicts);
+    let allowed = compare_metrics(first, second, policy, &mut verdicts);
     for (name, old) in first.outputs {
         let verdict = match second.outputs.get(name) {
             _ if old.volatile || policy.ignore.contains(name) => Verdict::Ignored,
-            None => Verdict::Different("it is not there".into()),
-            Some(new) if new.blob == old.blob => Verdict::Same,
+            None => Verdict::Different("it is missing".into()),
+            Some(new) if new.stored.blob == old.stored.blob => Verdict::Same,
             Some(new) => match policy.numbers.get(name) {
                 Some(&tolerance) => numbers(read(false, old), read(true, new), tolerance),
-                None => match &figures {
+                None => match &allowed {
                     Some(allowed) => Verdict::WithinTolerance(allowed.clone()),
-                    None => Verdict::Different(format!("{} -> {}", old.blob.short(), new.blob.short())),
+                    None => Verdict::Different(format!(
+                        "{} -> {}",
+                        old.stored.blob.short(),
+                        new.stored.blob.short()
+                    )),
                 },
             },
         };
@@ -59,8 +64,8 @@ pub fn compare(first: Side, second: Side, policy: &Compare, read: ReadOutput) ->
     verdicts
 }
 
-/// Compares the figures; says what allows outputs to differ, if all that the policy names agree.
-fn figures(
+/// Compares the metrics. If all metrics that the policy names agree, returns the sentence that allows outputs to differ.
+fn compare_metrics(
     first: Side,
     second: Side,
     policy: &Compare,
@@ -71,21 +76,27 @@ fn figures(
     let names = first.metrics.keys().chain(second.metrics.keys()).chain(policy.metrics.keys());
     for name in names.collect::<std::collections::BTreeSet<_>>() {
         let tolerance = policy.metrics.get(name);
-        let (old, new) = (first.metrics.get(name), second.metrics.get(name));
         let different = |text: String| (format!("metrics.{name}"), Verdict::Different(text));
-        match (old, new) {
-            (Some(old), Some(new)) if tolerance.copied().unwrap_or_default().allows(*old, *new) => {
-                if let Some(tolerance) = tolerance {
-                    named += 1;
-                    within.push(format!("{name} {old} -> {new} within {tolerance}"));
+        match (first.metrics.get(name), second.metrics.get(name)) {
+            (Some(old), Some(new)) if old.protocol != new.protocol => {
+                verdicts.extend([different("it was measured under another protocol".into())]);
+            }
+            (Some(MetricValue { value: old, .. }), Some(MetricValue { value: new, .. })) => {
+                let allowed = tolerance.copied().unwrap_or_default().allows(*old, *new);
+                match tolerance {
+                    Some(tolerance) if allowed => {
+                        named += 1;
+                        within.push(format!("{name} {old} -> {new} within {tolerance}"));
+                    }
+                    None if allowed => {}
+                    // With a policy for some metrics, the others are free, as the bytes are.
+                    None if !policy.metrics.is_empty() => {}
+                    _ => verdicts.extend([different(format!("{old} -> {new}"))]),
                 }
             }
-            // With a policy for figures, the others are free, as the bytes are.
-            (Some(_), Some(_)) if tolerance.is_none() && !policy.metrics.is_empty() => {}
-            (Some(old), Some(new)) => verdicts.extend([different(format!("{old} -> {new}"))]),
-            (None, None) => verdicts.extend([different("the stage reports no such figure".into())]),
-            (Some(old), None) => verdicts.extend([different(format!("{old} is gone"))]),
-            (None, Some(new)) => verdicts.extend([different(format!("{new} is new"))]),
+            (None, None) => verdicts.extend([different("the stage reports no such metric".into())]),
+            (Some(old), None) => verdicts.extend([different(format!("{} is gone", old.value))]),
+            (None, Some(new)) => verdicts.extend([different(format!("{} is new", new.value))]),
         }
     }
     let all_agree = named > 0 && named == policy.metrics.len();
@@ -122,7 +133,7 @@ enum Token<'a> {
     Text(&'a str),
 }
 
-/// Numbers, and what is between them. A sign belongs to a number that does not follow a word.
+/// Splits a text into numbers and what is between them. A sign belongs to a number unless it follows a word.
 fn tokens(text: &str) -> Vec<Token<'_>> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
@@ -172,7 +183,7 @@ fn number_length(bytes: &[u8]) -> usize {
     at
 }
 
-/// The words in which two classes differ, for people; nothing if they are one class.
+/// Returns a sentence if two environment classes differ.
 pub fn class_difference(then: &EnvironmentClass, now: &EnvironmentClass) -> Option<String> {
     (then != now).then(|| format!("it was computed on `{then}`, and here it is `{now}`"))
 }
@@ -180,20 +191,21 @@ pub fn class_difference(then: &EnvironmentClass, now: &EnvironmentClass) -> Opti
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::manifest::Stored;
     use pipe_core::digest::{BlobId, Digest};
+    use pipe_core::protocol::Protocol;
 
     fn outputs(pairs: &[(&str, &str)]) -> BTreeMap<String, LockedOutput> {
+        let blob = |content: &str| BlobId::new(Digest::of(content.as_bytes()));
         let output = |content: &str| LockedOutput {
-            blob: BlobId::new(Digest::of(content.as_bytes())),
-            bytes: 1,
-            directory: false,
+            stored: Stored { blob: blob(content), bytes: 1, directory: false },
             volatile: false,
         };
         pairs.iter().map(|(name, content)| (name.to_string(), output(content))).collect()
     }
 
-    fn metrics(f1: f64) -> BTreeMap<String, f64> {
-        BTreeMap::from([("f1".to_owned(), f1)])
+    fn metrics(f1: f64) -> BTreeMap<String, MetricValue> {
+        BTreeMap::from([("f1".to_owned(), MetricValue::unmarked(f1))])
     }
 
     fn judge(policy: &str, first: (&str, f64), second: (&str, f64)) -> BTreeMap<String, Verdict> {
@@ -207,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_means_bytes_and_figures() {
+    fn the_exact_policy_compares_bytes_and_metrics() {
         assert_eq!(judge("exact", ("a", 0.5), ("a", 0.5))["t"], Verdict::Same);
         assert!(matches!(judge("exact", ("a", 0.5), ("b", 0.5))["t"], Verdict::Different(_)));
         let verdicts = judge("exact", ("a", 0.5), ("a", 0.6));
@@ -215,14 +227,30 @@ mod tests {
     }
 
     #[test]
-    fn a_tolerance_for_a_figure_frees_the_bytes_but_only_as_far_as_it_goes() {
+    fn a_tolerance_for_a_metric_allows_other_bytes_as_long_as_the_metric_agrees() {
         let policy = "{ metrics: { f1: { abs: 0.01 } } }";
         assert!(matches!(judge(policy, ("a", 0.5), ("b", 0.505))["t"], Verdict::WithinTolerance(_)));
         let far = judge(policy, ("a", 0.5), ("b", 0.6));
         assert!(matches!(far["t"], Verdict::Different(_)) && far.contains_key("metrics.f1"));
         let misspelt = judge("{ metrics: { f2: { abs: 1 } } }", ("a", 0.5), ("b", 0.5));
-        assert!(matches!(misspelt["metrics.f2"], Verdict::Different(_)), "a figure that is not there");
+        assert!(
+            matches!(misspelt["metrics.f2"], Verdict::Different(_)),
+            "a metric that the stage does not report"
+        );
         assert!(matches!(misspelt["t"], Verdict::Different(_)));
+    }
+
+    #[test]
+    fn a_value_of_another_protocol_is_different_even_if_it_is_equal() {
+        let outputs = BTreeMap::new();
+        let marked = |protocol| {
+            BTreeMap::from([("f1".to_owned(), MetricValue { value: 0.5, protocol: Some(protocol) })])
+        };
+        let (honest, oracle) = (marked(Protocol::Honest), marked(Protocol::Oracle));
+        let side = |metrics| Side { outputs: &outputs, metrics };
+        let loose: Compare = serde_yaml::from_str("{ metrics: { f1: { abs: 1 } } }").unwrap();
+        let verdicts = compare(side(&honest), side(&oracle), &loose, &|_, _| None);
+        assert!(matches!(&verdicts["metrics.f1"], Verdict::Different(how) if how.contains("protocol")));
     }
 
     #[test]
@@ -236,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_volatile_or_ignored_is_not_compared() {
+    fn volatile_and_ignored_outputs_are_not_compared() {
         assert_eq!(judge("{ ignore: [t] }", ("a", 0.0), ("b", 0.0))["t"], Verdict::Ignored);
         let mut volatile = outputs(&[("t", "a")]);
         volatile.get_mut("t").unwrap().volatile = true;

@@ -1,7 +1,7 @@
-//! Two versions of a small text, as the lines that differ.
+//! Shows the lines in which two versions of a small text differ.
 
-/// What is between the first and the last line that differ, or nothing if a side is not text. A table
-/// that somebody edited, not a program: no search for moved lines.
+/// Returns what is between the first and the last line that differ; `None` if a side is not text. It is meant for an edited
+/// table, so it does not search for moved lines.
 pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     let (old, new) = (std::str::from_utf8(expected).ok()?, std::str::from_utf8(found).ok()?);
     if old.contains('\0') || new.contains('\0') {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_shown() {
+    fn only_lines_that_differ_are_shown() {
         let shown = difference(b"a\n0.41\nz\n", b"a\n0.42\nnew\nz\n").unwrap();
         assert_eq!(shown, "@@ line 2 @@\n-0.41\n+0.42\n+new\n");
         assert_eq!(difference(b"same", b"same\n").unwrap(), "@@ line 2 @@\n");

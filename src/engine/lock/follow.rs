@@ -1,5 +1,5 @@
-//! Whether a pipeline, as it is written now, still gives the keys that its lock records. Needs no
-//! data and no cache: the content of an input is what the lock records as its producer's output.
+//! Checks whether a pipeline, as it is written now, still gives the keys that its lock records. This needs no data and no
+//! cache: the content of an input is what the lock records as the output of its producer.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use crate::plan::key;
 use crate::plan::{Change, Plan, Why};
 use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
 
-/// One check per instance, in an order in which what is needed comes first, then one per record
-/// that the pipeline no longer has, then the placed paths. `present` gives the content of a file of
-/// the user's that is here; for one that is not, the lock's word is taken.
+/// Returns one check per instance, in topological order, then one per record that the pipeline no longer has, then those of
+/// the placed paths. `present` returns the content of a file of the user; if the file is missing, the content in the lock
+/// counts.
 pub fn follow(plan: &Plan, lock: &Lock, present: &dyn Fn(&Path) -> Option<BlobId>) -> Vec<Check> {
     let follower = Follower { plan, lock, present };
     let instances = plan.topological().iter().map(|&index| follower.instance(index));
@@ -22,7 +22,7 @@ pub fn follow(plan: &Plan, lock: &Lock, present: &dyn Fn(&Path) -> Option<BlobId
     let names: std::collections::BTreeSet<String> =
         plan.pipeline().instances.iter().map(|instance| instance.id.to_string()).collect();
     for name in lock.stages.keys().filter(|name| !names.contains(*name)) {
-        checks.push(Check::drift("stage", name, "the lock has it, and the pipeline no longer does"));
+        checks.push(Check::drift("stage", name, "it is in the lock, but no longer in the pipeline"));
     }
     checks.extend(follower.placements());
     checks
@@ -58,16 +58,14 @@ impl Follower<'_> {
 
     fn flaw(&self, instance: &Instance, record: &Record) -> Option<String> {
         if record.parts.key() != record.key {
-            return Some(
-                "in the lock, its key does not follow from the ingredients that stand beside it".into(),
-            );
+            return Some("in the lock, its key does not follow from its key parts".into());
         }
         let now = match self.parts(instance, record) {
             Ok(parts) => parts,
             Err(flaw) => return Some(flaw),
         };
         if let Why::Changed { changes } = Why::between(&record.parts, &now) {
-            let told: Vec<String> = changes.iter().map(|change| self.told(instance, change)).collect();
+            let told: Vec<String> = changes.iter().map(|change| self.describe(instance, change)).collect();
             return Some(told.join(", "));
         }
         let policy = instance.compare.to_string();
@@ -95,7 +93,7 @@ impl Follower<'_> {
             Source::Output { producer, output, .. } => {
                 let producer = self.plan.instance(*producer).id.to_string();
                 let locked = self.lock.stages.get(&producer).and_then(|record| record.outputs.get(output));
-                locked.map(|output| output.blob).ok_or_else(|| {
+                locked.map(|output| output.stored.blob).ok_or_else(|| {
                     format!("its input `{slot}` is `{output}` of `{producer}`, which the lock does not have")
                 })
             }
@@ -103,14 +101,14 @@ impl Follower<'_> {
         }
     }
 
-    /// A change with the name of the file or the stage that it comes from.
-    fn told(&self, instance: &Instance, change: &Change) -> String {
+    /// Describes a change with the name of the file or the stage that it comes from.
+    fn describe(&self, instance: &Instance, change: &Change) -> String {
         let input = instance.inputs.iter().find(|input| {
             let slot = change.name.strip_prefix("inputs.").and_then(|rest| rest.strip_prefix(&input.slot));
             slot.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
         });
         match input.and_then(|input| input.sources.first()) {
-            Some(Source::File(path)) => format!("{change}: the file `{}` is another", path.display()),
+            Some(Source::File(path)) => format!("{change}: the file `{}` has changed", path.display()),
             Some(Source::Output { producer, .. }) if change.new.is_some() && change.old.is_some() => {
                 let producer = &self.plan.instance(*producer).id.stage;
                 format!("{change}: it is not what the lock records of `{producer}`")
@@ -129,8 +127,8 @@ impl Follower<'_> {
             let given =
                 self.lock.stages.get(&producer).and_then(|record| record.outputs.get(&placement.output));
             let problem = match (self.lock.placed.get(&path), given) {
-                (None, _) => Some("the pipeline places it, and the lock does not know it".to_owned()),
-                (Some(placed), Some(given)) if *placed != given.blob => {
+                (None, _) => Some("the pipeline places it, but it is not in the lock".to_owned()),
+                (Some(placed), Some(given)) if *placed != given.stored.blob => {
                     Some(format!("in the lock it is not the output `{}` of `{producer}`", placement.output))
                 }
                 _ => None,
@@ -139,7 +137,11 @@ impl Follower<'_> {
             wanted.insert(path);
         }
         for path in self.lock.placed.keys().filter(|path| !wanted.contains(*path)) {
-            checks.push(Check::drift("file", path, "the lock has it, and the pipeline no longer places it"));
+            checks.push(Check::drift(
+                "file",
+                path,
+                "it is in the lock, but the pipeline no longer places it",
+            ));
         }
         checks
     }
@@ -154,6 +156,7 @@ mod tests {
     use super::*;
     use crate::plan::sample;
     use crate::spec::pipeline::Pipeline;
+    use crate::store::manifest::Stored;
     use pipe_core::digest::Digest;
 
     fn blob(content: &str) -> BlobId {
@@ -164,14 +167,16 @@ mod tests {
         sample::pipeline(vec![sample::stage("data", &[]), sample::stage("train", &[0])])
     }
 
-    /// What a run of the pipeline would record, had each stage given its own name.
+    /// Returns the lock of a run in which each stage wrote its own name.
     fn locked(pipeline: &Pipeline) -> Lock {
         let mut lock = Lock { pipeline: pipeline.name.clone(), ..Lock::default() };
         for instance in &pipeline.instances {
             let found: Vec<Vec<BlobId>> = instance.inputs.iter().map(|_| vec![blob("data")]).collect();
             let parts = key::parts(instance, &key::contents(instance, &found));
-            let output =
-                LockedOutput { blob: blob(&instance.id.stage), bytes: 1, directory: false, volatile: false };
+            let output = LockedOutput {
+                stored: Stored { blob: blob(&instance.id.stage), bytes: 1, directory: false },
+                volatile: false,
+            };
             let record = Record {
                 key: parts.key(),
                 class: EnvironmentClass::from_text("x86_64"),
@@ -192,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_locked_follows() {
+    fn an_unchanged_pipeline_follows_its_lock() {
         assert_eq!(drifts(pipeline(), &locked(&pipeline())), []);
     }
 
     #[test]
-    fn an_edited_parameter_and_a_new_version_name_their_stage_and_not_those_after_it() {
+    fn an_edited_parameter_is_drift_of_its_stage_and_not_of_those_after_it() {
         let mut edited = pipeline();
         edited.instances[0].params["name"] = "other".into();
         let [(name, message)] = &drifts(edited, &locked(&pipeline()))[..] else { panic!() };
@@ -208,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn another_policy_is_drift_so_that_loosening_it_shows_in_the_lock() {
+    fn another_compare_policy_is_drift() {
         let mut loose = pipeline();
         loose.instances[1].compare.ignore.insert("out".into());
         let [(_, message)] = &drifts(loose, &locked(&pipeline()))[..] else { panic!() };
@@ -218,7 +223,7 @@ mod tests {
     #[test]
     fn a_lock_that_contradicts_itself_is_drift() {
         let mut lock = locked(&pipeline());
-        lock.stages.get_mut("data").unwrap().outputs.get_mut("out").unwrap().blob = blob("swapped");
+        lock.stages.get_mut("data").unwrap().outputs.get_mut("out").unwrap().stored.blob = blob("swapped");
         let [(name, message)] = &drifts(pipeline(), &lock)[..] else { panic!() };
         assert!(name == "train" && message.contains("not what the lock records of `data`"), "{message}");
         let mut lock = locked(&pipeline());
@@ -230,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn stages_that_came_and_went_are_both_told() {
+    fn added_and_removed_stages_are_drift() {
         let shorter = sample::pipeline(vec![sample::stage("data", &[])]);
         assert_eq!(drifts(shorter, &locked(&pipeline()))[0].0, "train");
         let mut lock = locked(&pipeline());

@@ -1,10 +1,10 @@
-//! A report as JUnit XML, which every CI service shows.
+//! Writes a report as JUnit XML, which every CI service can show.
 
 use std::fmt::Write;
 
 use super::report::{Outcome, Report};
 
-/// One test case per check. Drift and damage are failures, what cannot be told is an error.
+/// Returns the XML with one test case per check. Drift and damage are failures; a check without an answer is an error.
 pub fn junit(report: &Report, suite: &str) -> String {
     let count = |outcome| report.count(outcome);
     let failures = count(Outcome::Drift) + count(Outcome::Damage);

@@ -1,10 +1,10 @@
-//! Merges two locks that grew from one, record by record: what `git` asks of a merge driver.
+//! Merges two locks with a common ancestor record by record, as a merge driver of `git`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::record::Lock;
 
-/// Both sides' changes, or the names of what both changed differently.
+/// Returns a lock with the changes of both sides, or the names of the records that both changed differently.
 pub fn merge(base: &Lock, ours: &Lock, theirs: &Lock) -> Result<Lock, Vec<String>> {
     let mut conflicts = Vec::new();
     let mut merged = Lock {
@@ -30,13 +30,13 @@ fn three_way<V: Clone + PartialEq>(
     let mut merged = BTreeMap::new();
     for name in names {
         let (base, ours, theirs) = (base.get(name), ours.get(name), theirs.get(name));
-        let kept = match () {
-            () if ours == theirs || theirs == base => ours,
-            () if ours == base => theirs,
-            () => {
-                conflicts.push(name.clone());
-                ours
-            }
+        let kept = if ours == theirs || theirs == base {
+            ours
+        } else if ours == base {
+            theirs
+        } else {
+            conflicts.push(name.clone());
+            ours
         };
         if let Some(value) = kept {
             merged.insert(name.clone(), value.clone());
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_both_sides_are_kept_and_contradictions_named() {
+    fn changes_of_both_sides_are_kept_and_conflicts_are_named() {
         let base = lock(&[("a", "1"), ("b", "1"), ("c", "1")]);
         let ours = lock(&[("a", "2"), ("b", "1"), ("c", "1"), ("new", "1")]);
         let theirs = lock(&[("a", "1"), ("b", "3")]);

@@ -1,9 +1,9 @@
-//! The promise that a result can be had again, as a file: what was computed from what, by stage
-//! instance, and whether that still follows from a pipeline. Pure: text in, text and values out.
+//! Locks: files that record what each stage instance computed from what, so that a result can be verified later. Nothing
+//! here reads or writes files.
 //!
-//! A [`Lock`] is read from and written as [`text`]. [`follow`] holds it against a pipeline, [`compare`]
-//! holds a second computation against it, and a [`report::Report`] collects what was found.
-//! [`ro_crate`] tells the same story in the vocabulary of other tools.
+//! A [`Lock`] is read from and written as [`text`]. [`follow`] compares it with a pipeline, [`compare`] compares a second
+//! computation with it, and a [`report::Report`] collects what was found. [`ro_crate`] exports the same information in the
+//! vocabulary of other tools.
 
 pub mod class;
 pub mod compare;
@@ -22,7 +22,7 @@ pub use text::LockError;
 
 use std::path::{Path, PathBuf};
 
-/// Beside the pipeline: `pipelines/bibtex.yaml` has `pipelines/bibtex.lock`.
+/// Returns the path of a pipeline's lock: `pipelines/bibtex.lock` for `pipelines/bibtex.yaml`.
 pub fn path_of(pipeline: &Path) -> PathBuf {
     pipeline.with_extension("lock")
 }

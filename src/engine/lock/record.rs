@@ -1,49 +1,49 @@
-//! What a lock holds: one record per stage instance, and the placed files.
+//! The content of a lock: one record per stage instance, and the placed files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::class::EnvironmentClass;
 use crate::spec::pipeline::{Instance, Pipeline};
-use crate::store::manifest::Manifest;
+use crate::store::manifest::{Manifest, Stored};
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::key::KeyParts;
+use pipe_core::protocol::MetricValue;
 
-/// A whole lock. Instances are known by their names (`train[adaptive,seed=1]`), files by their paths.
+/// A lock. Records are found by the name of the instance (`train[adaptive,seed=1]`), files by their path.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Lock {
     pub pipeline: String,
     pub stages: BTreeMap<String, Record>,
-    /// Generated files outside the cache, relative to the project directory.
+    /// The content of generated files outside of the cache, by path relative to the project directory.
     pub placed: BTreeMap<String, BlobId>,
-    /// Records whose text does not match its seal: somebody wrote to them.
+    /// The names of records that do not match their seal, because they were edited.
     pub edited: BTreeSet<String>,
 }
 
-/// One stage instance: what went in, what came out, and what is promised about that.
+/// One stage instance: what went in, what came out, and how equal a second computation has to be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     pub key: StageKey,
-    /// Where bytes can be expected to be the same.
+    /// The environments in which the same bytes are expected.
     pub class: EnvironmentClass,
-    /// The policy in force, as [`crate::spec::compare::Compare`] prints it.
+    /// The policy of the stage, as [`crate::spec::compare::Compare`] prints it.
     pub compare: String,
-    /// The ingredients of the key, by the names that `pipe why` shows.
+    /// The key parts, by the names that `pipe why` shows.
     pub parts: KeyParts,
     pub outputs: BTreeMap<String, LockedOutput>,
-    pub metrics: BTreeMap<String, f64>,
+    pub metrics: BTreeMap<String, MetricValue>,
 }
 
+/// One output of a locked stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LockedOutput {
-    pub blob: BlobId,
-    /// Of the file, or of all files in the directory together.
-    pub bytes: u64,
-    pub directory: bool,
-    /// Never the same twice, so never compared.
+    pub stored: Stored,
+    /// Its bytes differ from run to run, so they are never compared.
     pub volatile: bool,
 }
 
 impl Record {
+    /// Returns the record of an instance.
     pub fn of(instance: &Instance, manifest: &Manifest) -> Self {
         let volatile: BTreeSet<&str> = instance
             .outputs
@@ -52,12 +52,7 @@ impl Record {
             .map(|output| output.name.as_str())
             .collect();
         let outputs = manifest.outputs.iter().map(|(name, stored)| {
-            let locked = LockedOutput {
-                blob: stored.blob,
-                bytes: stored.bytes,
-                directory: stored.directory,
-                volatile: volatile.contains(name.as_str()),
-            };
+            let locked = LockedOutput { stored: *stored, volatile: volatile.contains(name.as_str()) };
             (name.clone(), locked)
         });
         Self {
@@ -72,7 +67,7 @@ impl Record {
 }
 
 impl Lock {
-    /// What a pipeline gave: one manifest per instance, in the pipeline's order.
+    /// Returns the lock of a pipeline, given one manifest per instance in the order of the pipeline.
     pub fn of<'m>(pipeline: &Pipeline, manifests: impl IntoIterator<Item = &'m Manifest>) -> Self {
         let stages: BTreeMap<String, Record> = pipeline
             .instances
@@ -83,13 +78,13 @@ impl Lock {
         let placed = pipeline.placements.iter().filter_map(|placement| {
             let producer = pipeline.instances[placement.instance.0].id.to_string();
             let output = stages.get(&producer)?.outputs.get(&placement.output)?;
-            Some((placement.path.display().to_string(), output.blob))
+            Some((placement.path.display().to_string(), output.stored.blob))
         });
         let placed = placed.collect();
         Self { pipeline: pipeline.name.clone(), stages, placed, edited: BTreeSet::new() }
     }
 
-    /// How many records and placed files differ from those of another lock, or are in one of them only.
+    /// Returns how many records and placed files differ from those of another lock, or are in only one of them.
     pub fn changes_from(&self, other: &Self) -> usize {
         let stages = differing(&self.stages, &other.stages) + other.edited.len();
         stages + differing(&self.placed, &other.placed) + usize::from(self.pipeline != other.pipeline)

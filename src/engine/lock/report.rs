@@ -1,19 +1,20 @@
-//! What a verification found, in an order of severity that becomes an exit code.
+//! The findings of a verification, by severity, which determines the exit code.
 
 use serde::Serialize;
 
+/// The result of a check, in order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     Same,
-    /// There was nothing to look at, and nothing depends on that.
+    /// There was nothing to check, and nothing depends on it.
     NotChecked,
     CannotTell,
     Drift,
     Damage,
 }
 
-/// One thing that was looked at: a stage instance, a placed file, the lock itself.
+/// The check of one thing: a stage instance, a placed file, the lock itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// `stage`, `file`, `cache`, `lock`.
@@ -21,46 +22,53 @@ pub struct Check {
     /// The instance's name or the file's path.
     pub name: String,
     pub outcome: Outcome,
-    /// A sentence that names the culprit; nothing where all is well.
+    /// Says what is wrong; empty if nothing is.
     pub message: String,
-    /// More lines, such as a difference between two texts.
+    /// Further lines, such as the difference between two texts.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
 
 impl Check {
+    /// A check with any outcome.
     pub fn new(what: &'static str, name: &str, outcome: Outcome, message: impl Into<String>) -> Self {
         Self { what, name: name.to_owned(), outcome, message: message.into(), detail: String::new() }
     }
 
+    /// A check that found no difference.
     pub fn same(what: &'static str, name: &str) -> Self {
         Self::new(what, name, Outcome::Same, "")
     }
 
+    /// A check that found a difference.
     pub fn drift(what: &'static str, name: &str, message: impl Into<String>) -> Self {
         Self::new(what, name, Outcome::Drift, message)
     }
 
+    /// A check without an answer.
     pub fn cannot_tell(what: &'static str, name: &str, message: impl Into<String>) -> Self {
         Self::new(what, name, Outcome::CannotTell, message)
     }
 
+    /// Adds further lines.
     pub fn with_detail(self, detail: String) -> Self {
         Self { detail, ..self }
     }
 }
 
+/// All checks of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     pub checks: Vec<Check>,
 }
 
 impl Report {
-    /// The worst that was found.
+    /// Returns the most severe outcome.
     pub fn outcome(&self) -> Outcome {
         self.checks.iter().map(|check| check.outcome).max().unwrap_or(Outcome::Same)
     }
 
+    /// Returns the number of checks with an outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
         self.checks.iter().filter(|check| check.outcome == outcome).count()
     }

@@ -1,17 +1,17 @@
-//! What was computed, as a Workflow Run RO-Crate: RO-Crate 1.1 with the profiles Process, Workflow and
+//! Exports what was computed as a Workflow Run RO-Crate: RO-Crate 1.1 with the profiles Process, Workflow and
 //! Provenance Run Crate 0.5 (<https://www.researchobject.org/workflow-run-crate/>).
 //!
-//! | of ours | there |
+//! | here | in the crate |
 //! |---|---|
 //! | the pipeline file | the main entity, a `ComputationalWorkflow` |
 //! | a stage | a `HowToStep` of it |
-//! | what runs a stage: its kind, of a version | a `SoftwareApplication`, its parameters `FormalParameter`s |
+//! | what runs a stage: its kind and version | a `SoftwareApplication`, its parameters `FormalParameter`s |
 //! | an instance | a `CreateAction` with its kind as instrument, and a `ControlAction` that ties it to the step |
 //! | a value of a parameter | a `PropertyValue` |
 //! | an artifact | a `File` or `Dataset` if it is in the crate, else a `CreativeWork`; known by its blake3 |
 //! | the run | a `CreateAction` of the workflow, and the `OrganizeAction` of `pipe` |
 //!
-//! Nobody is named whom the caller does not name.
+//! No person is named unless the caller names one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ use crate::spec::pipeline::{Instance, InstanceIndex, Source, UnlocatedFile};
 use crate::store::manifest::Manifest;
 use pipe_core::digest::BlobId;
 
-/// The file that makes a directory a crate.
+/// The name of the file that makes a directory a crate.
 pub const METADATA: &str = "ro-crate-metadata.json";
 
 const PROFILES: [(&str, &str, &str); 4] = [
@@ -37,11 +37,11 @@ const LANGUAGE: &str = "#pipeline-language";
 const ENGINE: &str = "#pipe";
 const RUN: &str = "#run";
 
-/// What goes into a crate.
+/// The content of a crate.
 pub struct Crate<'a> {
     pub plan: &'a Plan<UnlocatedFile>,
     pub lock: &'a Lock,
-    /// What the cache still knows of each instance, by name.
+    /// The manifests that the cache still has, by the name of the instance.
     pub manifests: &'a BTreeMap<String, Manifest>,
     /// Files and directories in the crate, by path.
     pub files: &'a BTreeMap<String, Included>,
@@ -49,6 +49,7 @@ pub struct Crate<'a> {
     pub license: Option<&'a str>,
 }
 
+/// A file or directory in the crate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Included {
     pub blob: BlobId,
@@ -57,24 +58,26 @@ pub struct Included {
     pub what: What,
 }
 
+/// The purpose of a file in the crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// The pipeline, or what it extends.
+    /// The pipeline, or a file that it extends.
     Pipeline,
     Lock,
     /// A generated file.
     Result,
-    /// A file of the user's that stages read.
+    /// A file of the user that stages read.
     Input,
 }
 
+/// The person who ran the pipeline.
 #[derive(Debug, Clone, Copy)]
 pub struct Agent<'a> {
     pub id: &'a str,
     pub name: &'a str,
 }
 
-/// The content of [`METADATA`].
+/// Returns the content of [`METADATA`].
 pub fn metadata(content: &Crate) -> Value {
     let mut graph = Graph { content, entities: Vec::new(), seen: BTreeSet::new() };
     graph.build();
@@ -90,7 +93,7 @@ struct Graph<'a> {
     seen: BTreeSet<String>,
 }
 
-/// What goes into the whole workflow and what comes out: parameters, each with its artifact.
+/// The inputs and outputs of the whole workflow: pairs of parameter and artifact.
 struct Ends {
     inputs: Vec<(String, String)>,
     outputs: Vec<(String, String)>,
@@ -104,13 +107,13 @@ fn references<'i>(ids: impl IntoIterator<Item = &'i String>) -> Value {
     ids.into_iter().map(|id| reference(id)).collect()
 }
 
-/// Fit for the fragment of an address.
+/// Escapes a text for the fragment of a URI.
 fn fragment(text: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~/=,".contains(&b);
     text.bytes().map(|b| if plain(b) { (b as char).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
-/// Fit for a path in an address.
+/// Escapes a path for a URI.
 fn address(path: &str, directory: bool) -> String {
     format!("{}{}", fragment(path), if directory { "/" } else { "" })
 }
@@ -234,7 +237,7 @@ impl Graph<'_> {
         format!("#input/{}", fragment(path))
     }
 
-    /// The workflow's own inputs and outputs, each with the artifact that it was.
+    /// Returns the inputs and outputs of the workflow, each with its artifact.
     fn ends(&mut self) -> Ends {
         let content = self.content;
         let (mut inputs, mut outputs) = (BTreeMap::new(), Vec::new());
@@ -273,7 +276,7 @@ impl Graph<'_> {
         }));
     }
 
-    /// What runs a stage: its kind, with the parameters and artifacts that the stage's instances have.
+    /// Adds what runs a stage: its kind, with the parameters and artifacts of the stage's instances.
     fn tool(&mut self, instance: &Instance<UnlocatedFile>) -> String {
         let id = format!("#tool/{}", fragment(&instance.id.stage));
         if self.seen.contains(&id) {
@@ -298,7 +301,7 @@ impl Graph<'_> {
             }
             for (output, locked) in &record.outputs {
                 let parameter = format!("{id}/out/{}", fragment(output));
-                self.parameter(&parameter, output, if locked.directory { "Dataset" } else { "File" });
+                self.parameter(&parameter, output, if locked.stored.directory { "Dataset" } else { "File" });
                 outputs.insert(parameter);
             }
         }
@@ -310,7 +313,7 @@ impl Graph<'_> {
         }))
     }
 
-    /// One instance: what it read, with which values, and what it gave.
+    /// Adds one instance: what it read, its parameters, and its results.
     fn action(
         &mut self,
         index: InstanceIndex,
@@ -329,7 +332,9 @@ impl Graph<'_> {
                         let producer = content.plan.instance(*producer).id.to_string();
                         let locked =
                             content.lock.stages.get(&producer).and_then(|record| record.outputs.get(output));
-                        locked.map(|locked| self.artifact(locked.blob, &format!("{producer}.{output}"), None))
+                        locked.map(|locked| {
+                            self.artifact(locked.stored.blob, &format!("{producer}.{output}"), None)
+                        })
                     }
                     Source::File(file) => {
                         recorded(record, &input.slot).map(|blob| self.artifact(blob, &file_name(file), None))
@@ -349,9 +354,9 @@ impl Graph<'_> {
         for (output, locked) in &record.outputs {
             let parameter = format!("{tool}/out/{}", fragment(output));
             results.push(self.artifact(
-                locked.blob,
+                locked.stored.blob,
                 &format!("{name}.{output}"),
-                Some((&parameter, locked.bytes)),
+                Some((&parameter, locked.stored.bytes)),
             ));
         }
         let mut action = json!({
@@ -407,7 +412,7 @@ impl Graph<'_> {
         }
     }
 
-    /// The entity of a content: the file if it is in the crate.
+    /// Adds the entity of a content, which is the file if it is in the crate.
     fn artifact(&mut self, blob: BlobId, name: &str, output: Option<(&str, u64)>) -> String {
         let included = self.content.files.iter().find(|(_, file)| file.blob == blob);
         if let Some((path, file)) = included {
@@ -490,7 +495,7 @@ impl Graph<'_> {
     }
 }
 
-/// Ingredients that are values, rather than what the tool is or what it reads.
+/// Returns whether a key part is a value, rather than the tool or one of its inputs.
 fn is_value(part: &str) -> bool {
     part.starts_with("params.") || part.starts_with("env.")
 }
@@ -507,7 +512,7 @@ fn recorded(record: &Record, slot: &str) -> Option<BlobId> {
     record.parts.get(&format!("inputs.{slot}"))?.parse().ok()
 }
 
-/// When it began and when it ended. Only the end is recorded; the beginning follows.
+/// Returns when the computation started and ended. Only the end is recorded; the start is computed from the duration.
 fn times(manifest: &Manifest) -> (String, String) {
     let end = manifest.finished.clone();
     let begin = end.parse::<jiff::Timestamp>().ok().and_then(|end| {

@@ -1,8 +1,7 @@
-//! A lock as text, made for diffs and merges: one fact per line, records sorted by name, a blank line
-//! between them.
+//! Locks as text, made for diffs and merges: one fact per line, records sorted by name, a blank line between them.
 //!
 //! ```text
-//! pipe lock 1
+//! pipe lock 2
 //! pipeline bibtex
 //!
 //! stage idf
@@ -14,13 +13,15 @@
 //! in params.eps 1.0
 //! in version 1
 //! out idf <blob id> 8112
+//! metric labels_without_rows 0.0
 //! seal <16 digits>
 //!
 //! placed results/bibtex/table1.tex <blob id>
 //! ```
 //!
-//! An output's line ends in `directory` or `volatile` where it is. The seal is the start of the blake3
-//! of the record's other lines: a record that was edited, or merged line by line from two others, shows.
+//! An output's line ends in `directory` or `volatile` where that applies, a metric's line in its protocol, `honest` or
+//! `oracle`, if it has one. The seal is the start of the blake3 of the record's other lines, so that a record
+//! that was edited, or merged line by line from two others, is noticed.
 //! A name with white space in it, and a value with control characters, are written as `\` and a JSON text.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,11 +30,18 @@ use std::str::FromStr;
 
 use super::class::EnvironmentClass;
 use super::record::{Lock, LockedOutput, Record};
+use crate::store::manifest::Stored;
 use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_core::key::KeyParts;
+use pipe_core::protocol::{MetricValue, Protocol};
 
-const HEAD: &str = "pipe lock 1";
+const HEAD: &str = "pipe lock 2";
+/// The first line of the format before protocols were recorded with the metrics.
+const OLD_HEAD: &str = "pipe lock 1";
 const SEAL_DIGITS: usize = 16;
+
+const OLD_FORMAT: &str = "this lock was written by an older version of `pipe` (format 1, which does not record the \
+    protocol of metrics). Remove it, run the pipeline, and write a new one with `pipe lock FILE`";
 
 /// Where a lock cannot be read, and why.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -61,7 +69,7 @@ impl fmt::Display for Lock {
     }
 }
 
-/// The lines of a record, the seal left out. Writing to a String cannot fail.
+/// Returns the lines of a record without the seal. Writing to a String cannot fail.
 fn body(name: &str, record: &Record) -> String {
     let mut text = String::new();
     let Record { key, class, compare, parts, outputs, metrics } = record;
@@ -71,13 +79,17 @@ fn body(name: &str, record: &Record) -> String {
         let _ = writeln!(text, "in {} {}", word(name), rest(value));
     }
     for (name, output) in outputs {
-        let _ = write!(text, "out {} {} {}", word(name), output.blob, output.bytes);
-        text.push_str(if output.directory { " directory" } else { "" });
+        let _ = write!(text, "out {} {} {}", word(name), output.stored.blob, output.stored.bytes);
+        text.push_str(if output.stored.directory { " directory" } else { "" });
         text.push_str(if output.volatile { " volatile" } else { "" });
         text.push('\n');
     }
-    for (name, value) in metrics {
-        let _ = writeln!(text, "metric {} {value:?}", word(name));
+    for (name, MetricValue { value, protocol }) in metrics {
+        let _ = write!(text, "metric {} {value:?}", word(name));
+        if let Some(protocol) = protocol {
+            let _ = write!(text, " {protocol}");
+        }
+        text.push('\n');
     }
     text
 }
@@ -88,7 +100,7 @@ fn seal(body: &str) -> String {
     digits
 }
 
-/// A text without spaces.
+/// Writes a text without spaces.
 fn word(text: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && !c.is_control();
     if !text.is_empty() && !text.starts_with('\\') && text.chars().all(plain) {
@@ -110,7 +122,7 @@ fn word(text: &str) -> String {
     word
 }
 
-/// A text to the end of the line.
+/// Writes a text that goes to the end of the line.
 fn rest(text: &str) -> String {
     let plain = !text.starts_with('\\') && !text.chars().any(char::is_control) && text.trim() == text;
     if plain && !text.is_empty() { text.to_owned() } else { word(text) }
@@ -128,17 +140,23 @@ impl FromStr for Lock {
     type Err = LockError;
 
     fn from_str(text: &str) -> Result<Self, LockError> {
-        let mut reader = Reader { lock: Lock::default(), open: None };
+        let mut reader = LockReader { lock: Lock::default(), open: None };
         let mut named = false;
         for (index, line) in text.lines().enumerate() {
             let error = |problem: String| LockError { line: index + 1, problem };
             if index == 0 {
-                let other = "it is no lock of a version that this `pipe` reads; it begins with another line";
-                if line != HEAD {
-                    return Err(error(other.to_owned()));
+                match line {
+                    HEAD => {}
+                    OLD_HEAD => return Err(error(OLD_FORMAT.to_owned())),
+                    _ => {
+                        let problem = format!(
+                            "this is not a lock that this version of `pipe` reads: `{HEAD}` is expected"
+                        );
+                        return Err(error(problem));
+                    }
                 }
             } else if let Some(name) = line.strip_prefix("pipeline ").filter(|_| !named) {
-                reader.lock.pipeline = unescape(name).ok_or_else(|| error("this is no name".into()))?;
+                reader.lock.pipeline = unescape(name).ok_or_else(|| error("this is not a name".into()))?;
                 named = true;
             } else if !line.is_empty() {
                 reader.line(line).map_err(error)?;
@@ -146,11 +164,11 @@ impl FromStr for Lock {
         }
         let last = text.lines().count();
         match reader {
-            Reader { open: Some(open), .. } => {
+            LockReader { open: Some(open), .. } => {
                 let problem = format!("the record of `{}` has no seal: the lock is cut short", open.name);
                 Err(LockError { line: last, problem })
             }
-            Reader { lock, .. } if named => Ok(lock),
+            LockReader { lock, .. } if named => Ok(lock),
             _ => {
                 let problem = if last == 0 { "it is empty" } else { "it names no pipeline" };
                 Err(LockError { line: last, problem: problem.to_owned() })
@@ -159,14 +177,14 @@ impl FromStr for Lock {
     }
 }
 
-struct Reader {
+struct LockReader {
     lock: Lock,
-    open: Option<Draft>,
+    open: Option<RecordDraft>,
 }
 
 /// A record of which not all lines have been read.
 #[derive(Default)]
-struct Draft {
+struct RecordDraft {
     name: String,
     text: String,
     key: Option<StageKey>,
@@ -174,10 +192,10 @@ struct Draft {
     compare: Option<String>,
     parts: BTreeMap<String, String>,
     outputs: BTreeMap<String, LockedOutput>,
-    metrics: BTreeMap<String, f64>,
+    metrics: BTreeMap<String, MetricValue>,
 }
 
-impl Reader {
+impl LockReader {
     fn line(&mut self, line: &str) -> Result<(), String> {
         if ["<<<<<<<", "=======", ">>>>>>>", "|||||||"].iter().any(|marker| line.starts_with(marker)) {
             return Err(
@@ -186,12 +204,12 @@ impl Reader {
                     .to_owned(),
             );
         }
-        let bad = || format!("`{line}` is no line of a lock");
+        let bad = || format!("`{line}` is not a line of a lock");
         let (keyword, content) = line.split_once(' ').ok_or_else(bad)?;
         match (keyword, &mut self.open) {
             ("stage", None) => {
                 let name = unescape(content).ok_or_else(bad)?;
-                self.open = Some(Draft { name, text: format!("{line}\n"), ..Draft::default() });
+                self.open = Some(RecordDraft { name, text: format!("{line}\n"), ..RecordDraft::default() });
                 Ok(())
             }
             ("placed", None) => {
@@ -219,8 +237,8 @@ impl Reader {
     }
 }
 
-impl Draft {
-    /// Nothing if the line cannot be read.
+impl RecordDraft {
+    /// Reads a line; returns `None` if it is not a line of a lock.
     fn line(&mut self, keyword: &str, content: &str) -> Result<Option<()>, String> {
         Ok(match keyword {
             "key" => content.parse().ok().map(|key| self.key = Some(key)),
@@ -240,7 +258,7 @@ impl Draft {
                 Some((name, output)) => Some(once(&mut self.outputs, name, output)?),
                 None => None,
             },
-            "metric" => match split(content, |text| text.parse().ok()) {
+            "metric" => match split(content, metric) {
                 Some((name, value)) => Some(once(&mut self.metrics, name, value)?),
                 None => None,
             },
@@ -271,14 +289,23 @@ fn output(text: &str) -> Option<LockedOutput> {
     let flags: BTreeSet<&str> = words.collect();
     let known = flags.iter().all(|flag| ["directory", "volatile"].contains(flag));
     let has = |flag| flags.contains(flag);
-    known.then(|| LockedOutput { blob, bytes, directory: has("directory"), volatile: has("volatile") })
+    let stored = Stored { blob, bytes, directory: has("directory") };
+    known.then(|| LockedOutput { stored, volatile: has("volatile") })
+}
+
+fn metric(text: &str) -> Option<MetricValue> {
+    let (value, protocol) = match text.split_once(' ') {
+        Some((value, name)) => (value, Some(Protocol::from_name(name)?)),
+        None => (text, None),
+    };
+    Some(MetricValue { value: value.parse().ok()?, protocol })
 }
 
 fn once<V>(map: &mut BTreeMap<String, V>, name: String, value: V) -> Result<(), String> {
-    let said_twice = format!("`{name}` is said twice");
+    let twice = format!("`{name}` is there twice");
     match map.insert(name, value) {
         None => Ok(()),
-        Some(_) => Err(said_twice),
+        Some(_) => Err(twice),
     }
 }
 
@@ -294,14 +321,21 @@ mod tests {
 
     fn record(pairs: &[(&str, &str)]) -> Record {
         let parts = KeyParts::new(pairs.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect());
-        let output = LockedOutput { blob: blob("out"), bytes: 12, directory: true, volatile: true };
+        let stored = Stored { blob: blob("out"), bytes: 12, directory: true };
+        let output = LockedOutput { stored, volatile: true };
+        let oracle = MetricValue { value: 0.1 + 0.2, protocol: Some(Protocol::Oracle) };
+        let honest = MetricValue { value: 0.5, protocol: Some(Protocol::Honest) };
         Record {
             key: parts.key(),
             class: EnvironmentClass::from_text("x86_64 threads=1"),
             compare: "exact".into(),
             parts,
             outputs: BTreeMap::from([("model".into(), output)]),
-            metrics: BTreeMap::from([("f1".into(), 0.1 + 0.2), ("worst".into(), f64::NEG_INFINITY)]),
+            metrics: BTreeMap::from([
+                ("f1".into(), oracle),
+                ("p_at_1".into(), honest),
+                ("worst".into(), MetricValue::unmarked(f64::NEG_INFINITY)),
+            ]),
         }
     }
 
@@ -325,11 +359,14 @@ mod tests {
         let lock = lock(&[("train[note=\"a b\"]", record(&odd)), ("data", record(&[("kind", "load")]))]);
         let text = lock.to_string();
         assert_eq!(text.parse::<Lock>(), Ok(lock), "{text}");
+        assert!(text.contains(
+            "\nmetric f1 0.30000000000000004 oracle\nmetric p_at_1 0.5 honest\nmetric worst -inf\n"
+        ));
         assert!(text.contains("\nin params.run \"a\\nb\"\n"), "what can be is written as it is: {text}");
     }
 
     #[test]
-    fn an_edited_record_is_read_and_known() {
+    fn an_edited_record_is_read_and_noticed() {
         let text = lock(&[("data", record(&[("params.lr", "0.1")]))]).to_string();
         let edited: Lock = text.replace("params.lr 0.1", "params.lr 0.2").parse().unwrap();
         assert_eq!(edited.edited, BTreeSet::from(["data".to_owned()]));
@@ -337,12 +374,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_lock_is_refused_with_its_line() {
+    fn a_text_that_is_not_a_lock_is_refused_with_the_line() {
         let good = lock(&[("data", record(&[("kind", "load")]))]).to_string();
         let refused = |text: &str| text.parse::<Lock>().unwrap_err().to_string();
         assert_eq!(refused(""), "it is empty");
         assert_eq!(refused(HEAD), "line 1: it names no pipeline");
-        assert!(refused(&good.replace("lock 1", "lock 2")).starts_with("line 1: "));
+        assert!(refused(&good.replace("lock 2", "lock 3")).starts_with("line 1: this is not a lock"));
+        assert!(refused(&good.replace("lock 2", "lock 1")).contains("write a new one with `pipe lock FILE`"));
+        assert!(refused(&good.replace(" oracle\n", " prophet\n")).contains("metric f1"));
         let cut = good.split("seal").next().unwrap();
         assert!(refused(cut).contains("no seal"), "{}", refused(cut));
         let conflict = good.replace("class ", "<<<<<<< HEAD\nclass ");

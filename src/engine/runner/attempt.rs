@@ -1,12 +1,12 @@
-//! One stage instance from the right to compute it to its commit, on a thread of its own.
+//! One stage instance, from the right to compute it to its commit, on its own thread.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::executor::{Broken, Executor, Task, Usage};
-use super::inspect::{Content, Prepared};
+use super::executor::{AttemptError, Executor, ResourceUsage, Task};
+use super::inspect::{InputContent, Prepared};
 use super::outputs;
 use super::slot::{Slot, Slots};
 use crate::spec::pipeline::{Instance, Source};
@@ -16,85 +16,65 @@ use pipe_core::digest::StageKey;
 use pipe_core::event::WorkerEvent;
 use pipe_core::job::{Job, JobInput};
 use pipe_core::kind::{FILE, Program};
+use pipe_core::protocol::MetricValue;
 
-/// All that is needed to compute one instance.
+/// Everything that is needed to compute one instance.
 pub(super) struct Attempt<'a> {
     pub instance: &'a Instance,
     pub name: &'a str,
     pub store: &'a Store,
     pub executor: &'a dyn Executor,
     pub slots: &'a Slots<'a>,
-    /// The run's id, under which the output of failed stages is kept.
+    /// The id of the run, with which the output of failed stages is kept.
     pub run: &'a str,
     pub prepared: Prepared,
     pub gpus: Vec<String>,
     pub environment: BTreeMap<String, String>,
     pub warnings: Vec<String>,
-    /// Another number of threads than the stage asked for.
+    /// The number of threads, if it is not the one that the stage asked for.
     pub threads: Option<usize>,
 }
 
-/// What an attempt tells while it goes on.
-pub(super) enum Note {
+/// What an attempt reports while it runs.
+pub(super) enum AttemptNote {
     Worker(WorkerEvent),
     /// It failed, and the next try begins.
     Retry {
-        failure: Failure,
+        error: String,
+        stderr_tail: String,
         key: StageKey,
         attempt: u32,
     },
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Failure {
-    pub error: String,
-    pub stderr_tail: String,
-    /// It ended because we asked it to.
-    pub stopped: bool,
-    /// It left something to continue from.
-    pub checkpoint: bool,
-    /// Another try might succeed.
-    worth_retrying: bool,
-}
-
-impl Failure {
-    /// A failure that has nothing to do with the stage's own program.
-    pub(super) fn plain(error: impl Into<String>) -> Self {
-        Self {
-            error: error.into(),
-            stderr_tail: String::new(),
-            stopped: false,
-            checkpoint: false,
-            worth_retrying: false,
-        }
-    }
-}
-
-/// How much of what a failed stage printed is told at once.
+/// How much of the output of a failed stage is shown.
 const TAIL_LINES: usize = 20;
 const TAIL_BYTES: u64 = 16 << 10;
 
 impl Attempt<'_> {
-    /// Tries as often as the stage asks for. The right is consumed by the commit of a success.
+    /// Tries as often as the stage allows. The right is consumed by the commit of a success.
     pub(super) fn perform(
         self,
         right: WriteRight<'_>,
-        tell: &mut dyn FnMut(Note),
-    ) -> Result<Manifest, Failure> {
+        tell: &mut dyn FnMut(AttemptNote),
+    ) -> Result<Manifest, AttemptError> {
         let mut attempt = 1;
         loop {
-            let slot = self.slots.take().map_err(Failure::plain)?;
+            let slot = self.slots.take().map_err(AttemptError::permanent)?;
             match self.try_once(&right, &slot, tell) {
                 Ok(draft) => {
-                    let committed = right.commit(draft).map_err(|error| Failure::plain(error.to_string()));
+                    let committed =
+                        right.commit(draft).map_err(|error| AttemptError::permanent(error.to_string()));
                     self.slots.put_back(slot);
                     return committed;
                 }
-                Err(failure) if failure.worth_retrying && attempt <= self.instance.retries => {
+                Err(AttemptError::Failed { error, stderr_tail, retry: true })
+                    if attempt <= self.instance.retries =>
+                {
                     attempt += 1;
-                    tell(Note::Retry { failure, key: right.key(), attempt });
+                    tell(AttemptNote::Retry { error, stderr_tail, key: right.key(), attempt });
                 }
-                Err(failure) => return Err(failure),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -103,65 +83,79 @@ impl Attempt<'_> {
         &self,
         right: &WriteRight<'_>,
         slot: &Slot,
-        tell: &mut dyn FnMut(Note),
-    ) -> Result<Draft, Failure> {
+        tell: &mut dyn FnMut(AttemptNote),
+    ) -> Result<Draft, AttemptError> {
         let task = self.task(right, slot)?;
         let (mut metrics, mut facts) = (BTreeMap::new(), BTreeMap::new());
-        let ended = self.executor.execute(&task, &mut |event| {
+        let executed = self.executor.execute(&task, &mut |event| {
             match &event {
-                WorkerEvent::Metric { name, value } => _ = metrics.insert(name.clone(), *value),
-                WorkerEvent::Fact { name, value } => _ = facts.insert(name.clone(), value.clone()),
+                WorkerEvent::Metric { name, value, protocol } => {
+                    metrics.insert(name.clone(), MetricValue { value: *value, protocol: *protocol });
+                }
+                WorkerEvent::Fact { name, value } => {
+                    facts.insert(name.clone(), value.clone());
+                }
                 _ => {}
             }
-            tell(Note::Worker(event));
+            tell(AttemptNote::Worker(event));
         });
-        let result = match ended.outcome {
-            Ok(()) => self.inputs_untouched(&task).and_then(|()| self.check_outputs(&task)),
-            Err(Broken::Failed(error)) => Err(Failure { worth_retrying: true, ..Failure::plain(error) }),
-            Err(Broken::Stopped) => Err(Failure { stopped: true, ..Failure::plain("it was stopped") }),
-        };
-        match result {
-            Ok(warnings) => Ok(self.draft(&task, ended.usage, metrics, facts, warnings)),
-            Err(failure) => {
-                let error = match self.store.lack_of_space() {
-                    Some(lack) if !failure.stopped => format!("{}; {lack}", failure.error),
-                    _ => failure.error.clone(),
-                };
-                let stderr_tail = tail(&task.stderr);
+        let checked = executed.and_then(|usage| {
+            self.inputs_untouched(&task)?;
+            Ok((usage, self.check_outputs(&task)?))
+        });
+        match checked {
+            Ok((usage, warnings)) => Ok(self.draft(&task, usage, metrics, facts, warnings)),
+            Err(error) => {
                 for (stream, path) in [("stdout", &task.stdout), ("stderr", &task.stderr)] {
                     // Losing a log must not hide why the stage failed.
                     let _ = self.store.keep_log(self.run, self.name, stream, path);
                 }
-                let checkpoint =
-                    self.instance.program != Program::Command && !is_empty(&task.job.checkpoints);
-                Err(Failure { error, stderr_tail, checkpoint, ..failure })
+                Err(self.described(error, &task))
             }
         }
     }
 
-    fn task(&self, right: &WriteRight<'_>, slot: &Slot) -> Result<Task<'_>, Failure> {
+    /// Adds to an error what only the attempt knows: the last lines printed, a full disk, a checkpoint.
+    fn described(&self, error: AttemptError, task: &Task) -> AttemptError {
+        match error {
+            AttemptError::Failed { error, retry, .. } => {
+                let error = match self.store.lack_of_space() {
+                    Some(lack) => format!("{error}; {lack}"),
+                    None => error,
+                };
+                AttemptError::Failed { error, stderr_tail: tail(&task.stderr), retry }
+            }
+            AttemptError::Stopped { .. } => AttemptError::Stopped {
+                checkpoint: self.instance.program != Program::Command && !is_empty(&task.job.checkpoints),
+            },
+        }
+    }
+
+    fn task(&self, right: &WriteRight<'_>, slot: &Slot) -> Result<Task<'_>, AttemptError> {
         let (directory, scratch) = (slot.path().to_owned(), slot.work());
         let is_command = self.instance.program == Program::Command;
         let mut outputs = BTreeMap::new();
         for output in &self.instance.outputs {
-            let path = match is_command {
-                true => scratch.join(&output.file_name),
-                false => directory.join("out").join(&output.name),
+            let path = if is_command {
+                scratch.join(&output.file_name)
+            } else {
+                directory.join("out").join(&output.name)
             };
             if let Some(parent) = path.parent().filter(|parent| *parent != scratch) {
                 fs::create_dir_all(parent).map_err(|error| {
-                    Failure::plain(format!("could not create `{}`: {error}", parent.display()))
+                    AttemptError::permanent(format!("could not create `{}`: {error}", parent.display()))
                 })?;
             }
             outputs.insert(output.name.clone(), path);
         }
-        // A command is not told of checkpoints.
-        let checkpoints = match is_command {
-            true => scratch.clone(),
-            false => right.checkpoints().map_err(|error| Failure::plain(error.to_string()))?.to_owned(),
+        // A command does not know about checkpoints.
+        let checkpoints = if is_command {
+            scratch.clone()
+        } else {
+            right.checkpoints().map_err(|error| AttemptError::permanent(error.to_string()))?.to_owned()
         };
         let job = Job {
-            key: right.key(),
+            key: Some(right.key()),
             instance: self.name.to_owned(),
             kind: self.instance.kind.to_owned(),
             body: self.instance.body.clone(),
@@ -169,13 +163,14 @@ impl Attempt<'_> {
             outputs,
             scratch,
             checkpoints,
-            // What the stage asked for, not what this run could spare: a result must not depend on
-            // the number of jobs.
+            // What the stage asked for, not what is free in this run: a result must not depend on the number of jobs.
             threads: self.threads.unwrap_or(self.instance.resources.cpu),
         };
         Ok(Task {
-            instance: self.instance,
             job,
+            program: self.instance.program,
+            inputs: &self.instance.inputs,
+            environment: &self.instance.environment,
             stdout: directory.join("stdout"),
             stderr: directory.join("stderr"),
             directory,
@@ -183,7 +178,7 @@ impl Attempt<'_> {
         })
     }
 
-    fn job_inputs(&self, views: &Path) -> Result<BTreeMap<String, Vec<JobInput>>, Failure> {
+    fn job_inputs(&self, views: &Path) -> Result<BTreeMap<String, Vec<JobInput>>, AttemptError> {
         let mut inputs = BTreeMap::new();
         for (input, contents) in self.instance.inputs.iter().zip(&self.prepared.inputs) {
             let mut artifacts = Vec::with_capacity(contents.len());
@@ -193,42 +188,47 @@ impl Attempt<'_> {
                     Source::File(_) => (Vec::new(), FILE),
                 };
                 let path = self.locate(content, views)?;
-                artifacts.push(JobInput { axes, artifact: artifact.to_owned(), path, blob: content.blob() });
+                artifacts.push(JobInput {
+                    axes,
+                    artifact: artifact.to_owned(),
+                    path,
+                    blob: Some(content.blob()),
+                });
             }
             inputs.insert(input.slot.clone(), artifacts);
         }
         Ok(inputs)
     }
 
-    fn locate(&self, content: &Content, views: &Path) -> Result<PathBuf, Failure> {
+    fn locate(&self, content: &InputContent, views: &Path) -> Result<PathBuf, AttemptError> {
         match content {
-            Content::Stored(stored) => {
-                self.store.artifact(stored, views).map_err(|error| Failure::plain(error.to_string()))
+            InputContent::Stored(stored) => {
+                self.store.artifact(stored, views).map_err(|error| AttemptError::permanent(error.to_string()))
             }
-            Content::Source(source) => std::path::absolute(&source.path).map_err(|error| {
-                Failure::plain(format!("`{}` cannot be found: {error}", source.path.display()))
+            InputContent::Source(source) => std::path::absolute(&source.path).map_err(|error| {
+                AttemptError::permanent(format!("`{}` cannot be found: {error}", source.path.display()))
             }),
         }
     }
 
-    /// An input that changed while the stage ran would make a wrong record.
-    fn inputs_untouched(&self, task: &Task) -> Result<(), Failure> {
+    /// Fails if an input changed while the stage ran: then the manifest would be wrong.
+    fn inputs_untouched(&self, task: &Task) -> Result<(), AttemptError> {
         for (input, contents) in self.instance.inputs.iter().zip(&self.prepared.inputs) {
             for content in contents {
                 match content {
-                    Content::Source(source) if !self.store.still_the_same(source) => {
-                        return Err(Failure::plain(format!(
+                    InputContent::Source(source) if !self.store.still_the_same(source) => {
+                        return Err(AttemptError::permanent(format!(
                             "its input `{}` (`{}`) was changed while it ran, so its result was not kept; run again",
                             input.slot,
                             source.path.display()
                         )));
                     }
-                    Content::Source(_) => {}
-                    // Looking for it again checks it again, and drops what is damaged.
-                    Content::Stored(stored) => {
+                    InputContent::Source(_) => {}
+                    // Asking for it again checks it again, and removes what is damaged.
+                    InputContent::Stored(stored) => {
                         let again = self.store.artifact(stored, &task.directory.join("views"));
                         again.map_err(|error| {
-                            Failure::plain(format!(
+                            AttemptError::permanent(format!(
                                 "its input `{}` in the cache was changed while it ran, most likely by itself ({error}); \
                                  its result was not kept. A stage must copy an input before it writes to it",
                                 input.slot
@@ -241,10 +241,9 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Warnings, if every declared output is there.
-    fn check_outputs(&self, task: &Task) -> Result<Vec<String>, Failure> {
-        let failed = |error| Failure { worth_retrying: true, ..Failure::plain(error) };
-        outputs::check(&task.job.outputs, &task.job.scratch).map_err(failed)?;
+    /// Returns warnings if every declared output is there.
+    fn check_outputs(&self, task: &Task) -> Result<Vec<String>, AttemptError> {
+        outputs::check(&task.job.outputs, &task.job.scratch).map_err(AttemptError::retryable)?;
         if self.instance.program != Program::Command {
             return Ok(Vec::new());
         }
@@ -255,8 +254,8 @@ impl Attempt<'_> {
     fn draft(
         &self,
         task: &Task,
-        usage: Usage,
-        metrics: BTreeMap<String, f64>,
+        usage: ResourceUsage,
+        metrics: BTreeMap<String, MetricValue>,
         facts: BTreeMap<String, String>,
         mut warnings: Vec<String>,
     ) -> Draft {
@@ -292,7 +291,7 @@ fn is_empty(directory: &Path) -> bool {
     fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none())
 }
 
-/// The last lines of a file, for a person.
+/// Returns the last lines of a file.
 fn tail(path: &Path) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = fs::File::open(path)?;

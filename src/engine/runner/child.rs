@@ -1,5 +1,5 @@
-//! Child processes of the runner: each leads a process group of its own, ends when the runner
-//! does, and can be asked to stop from another thread.
+//! Child processes of the runner. Each leads its own process group, ends when the runner ends, and can be stopped from
+//! another thread.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,12 +11,12 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group, waitid};
 
-use super::executor::Usage;
-use super::exit::Exit;
+use super::executor::ResourceUsage;
+use super::exit::ProcessExit;
 use super::stop::Urgency;
 
-/// The groups that run now. A group's number is removed before its leader is reaped, so that a
-/// signal can never reach a stranger to whom the number was given afterwards.
+/// The running process groups. The id of a group is removed before its leader is reaped, so that a signal can never
+/// reach another process that got the same id afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Children {
     running: Mutex<Running>,
@@ -37,7 +37,7 @@ pub(super) struct ChildProcess<'a> {
 }
 
 impl Children {
-    /// Starts the command. It dies with the calling thread, which therefore has to wait for it.
+    /// Starts the command. The child dies with the calling thread, which therefore has to wait for it.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<ChildProcess<'_>> {
         let runner = getpid();
         command.process_group(0);
@@ -46,7 +46,7 @@ impl Children {
         unsafe {
             command.pre_exec(move || {
                 rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-                // The runner may have died before the line above; then nobody would end us.
+                // The runner may have died before the line above; then nothing would end this process.
                 if getppid() != Some(runner) {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }
@@ -84,7 +84,7 @@ impl Children {
     }
 }
 
-/// A group that is already gone needs no signal.
+/// Sends a signal to a group. A group that has already ended is no error.
 fn signal(group: Pid, urgency: Urgency) {
     let signal = match urgency {
         Urgency::Gently => Signal::TERM,
@@ -94,19 +94,19 @@ fn signal(group: Pid, urgency: Urgency) {
 }
 
 impl ChildProcess<'_> {
-    /// Whether it has ended; it stays a zombie until [`ChildProcess::wait`].
+    /// Returns whether it has ended; it stays a zombie until [`ChildProcess::wait`].
     pub(super) fn has_ended(&self) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         Ok(waitid(WaitId::Pid(self.pid), options)?.is_some())
     }
 
-    /// Ends its whole group, also after it has ended itself.
+    /// Kills its whole group, also after the process itself has ended.
     pub(super) fn kill(&self) {
         signal(self.pid, Urgency::Now);
     }
 
-    /// Waits for its end, ends what it left running in its group, and says what it used.
-    pub(super) fn wait(self) -> io::Result<(Exit, Usage)> {
+    /// Waits for its end, kills what it left running in its group, and returns how it ended and what it used.
+    pub(super) fn wait(self) -> io::Result<(ProcessExit, ResourceUsage)> {
         while let Err(error) = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             if error != rustix::io::Errno::INTR {
                 return Err(error.into());
@@ -120,11 +120,11 @@ impl ChildProcess<'_> {
     }
 }
 
-fn reap(pid: i32, seconds: f64) -> io::Result<(Exit, Usage)> {
+fn reap(pid: i32, seconds: f64) -> io::Result<(ProcessExit, ResourceUsage)> {
     let mut status = 0;
     let mut used = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are to live values of the types that wait4 writes; the process is a
-    // child of ours that nobody else waits for.
+    // child of this process that no other thread waits for.
     let reaped = unsafe { libc::wait4(pid, &raw mut status, 0, used.as_mut_ptr()) };
     if reaped != pid {
         return Err(io::Error::last_os_error());
@@ -132,12 +132,12 @@ fn reap(pid: i32, seconds: f64) -> io::Result<(Exit, Usage)> {
     // SAFETY: zeroed is a valid rusage, and wait4 has filled it in.
     let used = unsafe { used.assume_init() };
     let seconds_of = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
-    let usage = Usage {
+    let usage = ResourceUsage {
         seconds,
         cpu_seconds: seconds_of(used.ru_utime) + seconds_of(used.ru_stime),
         max_rss_bytes: used.ru_maxrss as u64 * 1024,
     };
-    Ok((Exit::from_wait_status(status), usage))
+    Ok((ProcessExit::from_wait_status(status), usage))
 }
 
 #[cfg(test)]
@@ -153,31 +153,31 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_and_what_was_used_are_told() {
+    fn the_exit_code_and_the_usage_are_returned() {
         let children = Children::default();
         let child =
             children.spawn(&mut sh("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; exit 3")).unwrap();
         let (exit, usage) = child.wait().unwrap();
-        assert_eq!(exit, Exit::Code(3));
+        assert_eq!(exit, ProcessExit::Code(3));
         assert!(usage.cpu_seconds > 0.0 && usage.seconds > 0.0, "{usage:?}");
         assert!(usage.max_rss_bytes > 100 << 10 && usage.max_rss_bytes < 1 << 30, "{usage:?}");
         let (exit, _) = children.spawn(&mut sh("kill -SEGV $$")).unwrap().wait().unwrap();
-        assert_eq!(exit, Exit::Signal(libc::SIGSEGV));
+        assert_eq!(exit, ProcessExit::Signal(libc::SIGSEGV));
     }
 
     #[test]
-    fn a_stop_reaches_the_whole_group_and_what_starts_later() {
+    fn a_stop_reaches_the_whole_group_and_children_that_start_later() {
         let children = Children::default();
         let child = children.spawn(&mut sh("sleep 60 & sleep 60; wait")).unwrap();
         children.stop(Urgency::Gently);
-        assert_eq!(child.wait().unwrap().0, Exit::Signal(libc::SIGTERM));
+        assert_eq!(child.wait().unwrap().0, ProcessExit::Signal(libc::SIGTERM));
         let late = children.spawn(&mut sh("sleep 60")).unwrap();
-        assert_eq!(late.wait().unwrap().0, Exit::Signal(libc::SIGTERM));
+        assert_eq!(late.wait().unwrap().0, ProcessExit::Signal(libc::SIGTERM));
         assert!(children.lock().groups.is_empty());
     }
 
     #[test]
-    fn what_ignores_the_gentle_signal_is_killed_by_the_urgent_one() {
+    fn a_child_that_ignores_the_gentle_signal_is_killed_by_the_urgent_one() {
         let children = Children::default();
         let child = children.spawn(&mut sh("trap '' TERM; while :; do sleep 0.01; done")).unwrap();
         std::thread::sleep(Duration::from_millis(50));
@@ -185,11 +185,11 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
         assert!(!child.has_ended().unwrap());
         children.stop(Urgency::Now);
-        assert_eq!(child.wait().unwrap().0, Exit::Signal(libc::SIGKILL));
+        assert_eq!(child.wait().unwrap().0, ProcessExit::Signal(libc::SIGKILL));
     }
 
     #[test]
-    fn what_a_command_leaves_in_the_background_is_ended_with_it() {
+    fn background_processes_of_a_command_end_with_it() {
         let directory = tempfile::tempdir().unwrap();
         let pid_file = directory.path().join("pid");
         let children = Children::default();
@@ -212,8 +212,8 @@ mod tests {
         let pid = std::thread::scope(|scope| {
             scope.spawn(|| children.spawn(&mut sh("exec sleep 60")).unwrap().pid).join().unwrap()
         });
-        // Nobody waited: the kernel has to end it.
+        // No thread waited for it: the kernel has to kill it.
         let (exit, _) = reap(pid.as_raw_nonzero().get(), 0.0).unwrap();
-        assert_eq!(exit, Exit::Signal(libc::SIGKILL));
+        assert_eq!(exit, ProcessExit::Signal(libc::SIGKILL));
     }
 }

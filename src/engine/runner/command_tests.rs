@@ -1,4 +1,4 @@
-//! Pipelines of real commands: from YAML text through processes to the store.
+//! Tests of pipelines of real commands: from YAML through processes to the store.
 
 use std::fs;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ fn warnings(events: &[Event]) -> Vec<&str> {
 }
 
 #[test]
-fn commands_take_files_and_one_another_s_outputs() {
+fn commands_read_files_and_outputs_of_other_commands() {
     let project = Project::new();
     fs::write(project.path("words.txt"), "b\na\n").unwrap();
     let stages = "  \
@@ -137,7 +137,7 @@ fn a_fan_in_is_a_directory_and_a_directory_can_be_an_output() {
 }
 
 #[test]
-fn what_was_not_declared_is_told_and_what_was_not_written_is_an_error() {
+fn an_undeclared_file_is_a_warning_and_a_missing_output_is_an_error() {
     let project = Project::new();
     let (summary, events) = project.run("  a: { command: { run: 'touch out left-over', outputs: [out] } }\n");
     assert_eq!(summary.ran, 1);
@@ -148,7 +148,7 @@ fn what_was_not_declared_is_told_and_what_was_not_written_is_an_error() {
 }
 
 #[test]
-fn the_first_failing_line_fails_the_stage_and_its_last_words_are_told() {
+fn the_first_failing_line_fails_the_stage_and_its_last_output_is_shown() {
     let project = Project::new();
     let stages = "  \
   a:
@@ -168,7 +168,7 @@ fn the_first_failing_line_fails_the_stage_and_its_last_words_are_told() {
 }
 
 #[test]
-fn many_stages_share_few_directories_and_see_nothing_of_one_another() {
+fn stages_that_share_directories_do_not_see_each_other_s_files() {
     let project = Project::new();
     let stages: String = (0..30)
         .map(|i| format!("  s{i}: {{ command: {{ run: 'ls -A . $TMPDIR > out; touch junk $TMPDIR/{i}', outputs: [out] }} }}\n"))

@@ -1,15 +1,16 @@
-//! An executor without processes, for tests: what a stage does is a function of its task.
+//! An executor without processes, for tests: a stage is a function of its task.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use super::executor::{Broken, Ended, Executor, Task, Usage};
+use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::stop::Urgency;
 use pipe_core::event::WorkerEvent;
 
-type Act = Box<dyn Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), Broken> + Sync>;
+type Act = Box<dyn Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), AttemptError> + Sync>;
 
+/// An executor whose stages are functions.
 #[derive(Default)]
 pub(super) struct Double {
     acts: BTreeMap<String, Act>,
@@ -22,25 +23,25 @@ impl Double {
         Self::default()
     }
 
-    /// Has the instance of this name do something else than write its text.
+    /// Sets what the instance of this name does, instead of writing its text.
     pub(super) fn with(
         mut self,
         name: &str,
-        act: impl Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), Broken> + Sync + 'static,
+        act: impl Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), AttemptError> + Sync + 'static,
     ) -> Self {
         self.acts.insert(name.to_owned(), Box::new(act));
         self
     }
 
-    /// What ran, in the order in which it started.
+    /// Returns the instances that ran, in the order in which they started.
     pub(super) fn ran(&self) -> Vec<String> {
         self.ran.lock().unwrap().clone()
     }
 }
 
-/// The stage's text, or else its name, followed by the content of its inputs in brackets.
-pub(super) fn write_text(task: &Task) -> Result<(), Broken> {
-    let params = &task.instance.params;
+/// Writes the text in the stage's body; without one its name, followed by the content of its inputs in brackets.
+pub(super) fn write_text(task: &Task) -> Result<(), AttemptError> {
+    let params = &task.job.body;
     let text = params.get("text").or(params.get("name")).and_then(|text| text.as_str()).unwrap_or_default();
     let inputs: String = task
         .job
@@ -52,19 +53,23 @@ pub(super) fn write_text(task: &Task) -> Result<(), Broken> {
     let constant = params.get("text").is_some();
     for path in task.job.outputs.values() {
         let content = if constant { text.to_owned() } else { format!("{text}({inputs})") };
-        fs::write(path, content).map_err(|error| Broken::Failed(error.to_string()))?;
+        fs::write(path, content).map_err(|error| AttemptError::retryable(error.to_string()))?;
     }
     Ok(())
 }
 
 impl Executor for Double {
-    fn execute(&self, task: &Task, report: &mut dyn FnMut(WorkerEvent)) -> Ended {
+    fn execute(
+        &self,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<ResourceUsage, AttemptError> {
         self.ran.lock().unwrap().push(task.job.instance.clone());
-        let outcome = match self.acts.get(&task.job.instance) {
-            Some(act) => act(task, report),
-            None => write_text(task),
-        };
-        Ended { outcome, usage: Usage { seconds: 2.0, cpu_seconds: 1.0, max_rss_bytes: 1 << 20 } }
+        match self.acts.get(&task.job.instance) {
+            Some(act) => act(task, report)?,
+            None => write_text(task)?,
+        }
+        Ok(ResourceUsage { seconds: 2.0, cpu_seconds: 1.0, max_rss_bytes: 1 << 20 })
     }
 
     fn stop(&self, urgency: Urgency) {

@@ -1,12 +1,14 @@
-//! One enum feeds the console, the run log, the live view and the report.
+//! The events of a run: one enum for the console, the run log, the live view and the report.
 
 use serde::{Deserialize, Serialize};
 
+use crate::plan::Why;
 use pipe_core::digest::StageKey;
 use pipe_core::event::LogLevel;
+use pipe_core::protocol::Protocol;
 
-/// What happened, in the order in which it happened. Serialised, one per line, it is both the
-/// run log (`events.jsonl`) and the output of `pipe run --json`.
+/// Something that happened in a run. Events as JSON, one per line, are both the run log (`events.jsonl`) and the output
+/// of `pipe run --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -19,19 +21,21 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         set: Vec<String>,
     },
-    /// Found in the cache; `saved` is what computing it took, in seconds.
+    /// Found in the cache; `saved` is how long it took to compute, in seconds.
     Hit {
         instance: String,
         key: StageKey,
         saved: f64,
     },
+    /// An attempt begins.
     Started {
         instance: String,
         key: StageKey,
-        why: String,
+        why: Why,
+        /// Counted from 1; the second and later ones follow a failed attempt.
         attempt: u32,
     },
-    /// Another process holds the right to compute this key; we wait for its result.
+    /// Another process is computing this key; this run waits for its result.
     Waiting {
         instance: String,
         key: StageKey,
@@ -48,6 +52,8 @@ pub enum Event {
         name: String,
         #[serde(with = "pipe_core::float")]
         value: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        protocol: Option<Protocol>,
     },
     Log {
         instance: Option<String>,
@@ -77,7 +83,7 @@ pub enum Event {
         path: String,
         outcome: PlaceOutcome,
     },
-    /// The user asked to stop: once, and running stages may finish their checkpoint; twice, at once.
+    /// The user asked to stop: running stages may finish their checkpoint, or, if asked again (`now`), end at once.
     Stopping {
         now: bool,
     },
@@ -86,15 +92,17 @@ pub enum Event {
     },
 }
 
+/// What happened to a file outside of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlaceOutcome {
     Written,
     Unchanged,
-    /// The user edited the file since we wrote it; it was left alone.
+    /// The user edited the file since it was written, so it was left alone.
     KeptEdited,
 }
 
+/// The numbers at the end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub hits: usize,
@@ -102,10 +110,10 @@ pub struct Summary {
     pub failed: usize,
     pub skipped: usize,
     pub seconds: f64,
-    /// Seconds of computing that the cache made unnecessary.
+    /// The seconds of computing that the cache saved.
     pub saved: f64,
     pub interrupted: bool,
-    /// Generated files that were edited since and so were left as they are.
+    /// Generated files that were left alone because the user edited them.
     #[serde(default)]
     pub kept: Vec<String>,
 }

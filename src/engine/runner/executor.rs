@@ -1,54 +1,79 @@
-//! What the coordinator asks of whatever runs a stage: a process on this machine, one day a
-//! queue of a cluster, in tests a double without processes.
+//! The interface between the coordinator and whatever runs a stage: a process on this machine, one day the queue of a
+//! cluster, in tests a function.
 
 use std::path::PathBuf;
 
 use super::stop::Urgency;
-use crate::spec::pipeline::Instance;
+use crate::spec::pipeline::Input;
 use pipe_core::event::WorkerEvent;
 use pipe_core::job::Job;
+use pipe_core::kind::Program;
 
-/// One attempt at one stage instance.
+/// One attempt at one job.
 pub struct Task<'a> {
-    pub instance: &'a Instance,
-    /// Its paths exist, are absolute and belong to this attempt alone.
+    /// Its paths exist, are absolute, and belong to this attempt alone.
     pub job: Job,
-    /// A directory that holds all that the attempt leaves behind; for a command, its parent.
+    pub program: Program,
+    /// The inputs as the stage declares them, from which a command's `in/` is made.
+    pub inputs: &'a [Input],
+    /// The environment variables of a command, by name; `None` unsets one.
+    pub environment: &'a [(String, Option<String>)],
+    /// A directory that holds everything that the attempt leaves behind.
     pub directory: PathBuf,
-    /// Where what the program prints is kept.
+    /// The file that keeps what a command prints. (A worker prints events.)
     pub stdout: PathBuf,
     pub stderr: PathBuf,
-    /// The devices that the attempt has for itself, as CUDA names them.
+    /// The devices that are reserved for the attempt, as CUDA names them.
     pub gpus: Vec<String>,
 }
 
+/// What an attempt used.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Usage {
+pub struct ResourceUsage {
     pub seconds: f64,
     pub cpu_seconds: f64,
     pub max_rss_bytes: u64,
 }
 
-/// How an attempt ended.
+/// Why an attempt gave no result.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ended {
-    pub outcome: Result<(), Broken>,
-    pub usage: Usage,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum Broken {
-    /// A sentence that says how, and where it helps what to do next.
-    Failed(String),
+pub enum AttemptError {
+    Failed {
+        /// A sentence that says what happened and, where it helps, what to do next.
+        error: String,
+        /// The last lines that the stage printed to standard error.
+        stderr_tail: String,
+        /// Whether another try might succeed.
+        retry: bool,
+    },
     /// It ended because we asked it to.
-    Stopped,
+    Stopped {
+        /// Whether it left a checkpoint to continue from.
+        checkpoint: bool,
+    },
 }
 
-/// Called from one thread per running stage.
+impl AttemptError {
+    /// A failure of the stage's own program, which might succeed another time.
+    pub fn retryable(error: impl Into<String>) -> Self {
+        Self::Failed { error: error.into(), stderr_tail: String::new(), retry: true }
+    }
+
+    /// A failure that would happen again.
+    pub fn permanent(error: impl Into<String>) -> Self {
+        Self::Failed { error: error.into(), stderr_tail: String::new(), retry: false }
+    }
+}
+
+/// Runs tasks. Called from one thread per running stage.
 pub trait Executor: Sync {
     /// Runs the task to its end and reports what it says meanwhile.
-    fn execute(&self, task: &Task, report: &mut dyn FnMut(WorkerEvent)) -> Ended;
+    fn execute(
+        &self,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<ResourceUsage, AttemptError>;
 
-    /// Asks all that runs, and all that is about to, to end. May be called again, more urgently.
+    /// Asks every running task, and every task that starts later, to end. May be called again, more urgently.
     fn stop(&self, urgency: Urgency);
 }

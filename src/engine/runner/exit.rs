@@ -1,17 +1,18 @@
-//! How a process ended, in words.
+//! Explains how a process ended.
 
 use rustix::process::Signal;
 
-use super::executor::Usage;
+use super::executor::ResourceUsage;
 
+/// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Exit {
+pub(super) enum ProcessExit {
     Code(i32),
     Signal(i32),
 }
 
-impl Exit {
-    /// From the status that `wait` gives.
+impl ProcessExit {
+    /// Reads the status that `wait` returns.
     pub(super) fn from_wait_status(status: i32) -> Self {
         if libc::WIFSIGNALED(status) {
             Self::Signal(libc::WTERMSIG(status))
@@ -24,9 +25,9 @@ impl Exit {
         self == Self::Code(0)
     }
 
-    /// Why the process failed. `out_of_memory` says whether the kernel counted an out-of-memory
-    /// kill meanwhile; `None` where it does not tell.
-    pub(super) fn explain(self, usage: Usage, out_of_memory: Option<bool>) -> String {
+    /// Says why the process failed. `out_of_memory` is whether the kernel counted an out-of-memory kill meanwhile; `None`
+    /// where it does not tell.
+    pub(super) fn explain(self, usage: ResourceUsage, out_of_memory: Option<bool>) -> String {
         match self {
             Self::Code(127) => "it ended with exit code 127: the shell did not find a program".to_owned(),
             Self::Code(126) => "it ended with exit code 126: a program could not be executed".to_owned(),
@@ -41,8 +42,8 @@ impl Exit {
             Self::Signal(libc::SIGKILL) => killed(usage, out_of_memory),
             Self::Signal(signal) => {
                 let hint = match signal {
-                    libc::SIGSEGV | libc::SIGBUS => " (it touched memory that is not its own)",
-                    libc::SIGABRT => " (it gave up by itself; its last lines may say why)",
+                    libc::SIGSEGV | libc::SIGBUS => " (it accessed memory that it may not)",
+                    libc::SIGABRT => " (it aborted itself; its last lines may say why)",
                     libc::SIGILL => " (it was built for another processor)",
                     libc::SIGXCPU => " (a limit on processor time, see `ulimit -t`)",
                     libc::SIGXFSZ => " (a limit on file size, see `ulimit -f`)",
@@ -54,10 +55,10 @@ impl Exit {
     }
 }
 
-fn killed(usage: Usage, out_of_memory: Option<bool>) -> String {
+fn killed(usage: ResourceUsage, out_of_memory: Option<bool>) -> String {
     let peak = usage.max_rss_bytes as f64 / (1u64 << 20) as f64;
-    let advice = "give it less to hold at once, run fewer stages at a time (`--jobs`), \
-                  or state its `resources: { mem: ... }` so that it waits for room";
+    let advice = "let it hold less at once, run fewer stages at a time (`--jobs`), \
+                  or state its `resources: { mem: ... }` so that it waits for free memory";
     match out_of_memory {
         Some(true) => format!(
             "it was killed because the machine ran out of memory (SIGKILL; it had used {peak:.0} MB): {advice}"
@@ -103,20 +104,23 @@ mod tests {
 
     #[test]
     fn signals_are_named() {
-        let explain = |exit: Exit| exit.explain(Usage::default(), None);
-        assert!(explain(Exit::Signal(11)).contains("SIGSEGV"));
-        assert!(explain(Exit::Signal(6)).contains("SIGABRT"));
-        assert_eq!(explain(Exit::Code(143)), "it ended with exit code 143, as after the signal SIGTERM");
-        assert_eq!(explain(Exit::Code(3)), "it ended with exit code 3");
-        assert!(explain(Exit::Code(127)).contains("did not find a program"));
+        let explain = |exit: ProcessExit| exit.explain(ResourceUsage::default(), None);
+        assert!(explain(ProcessExit::Signal(11)).contains("SIGSEGV"));
+        assert!(explain(ProcessExit::Signal(6)).contains("SIGABRT"));
+        assert_eq!(
+            explain(ProcessExit::Code(143)),
+            "it ended with exit code 143, as after the signal SIGTERM"
+        );
+        assert_eq!(explain(ProcessExit::Code(3)), "it ended with exit code 3");
+        assert!(explain(ProcessExit::Code(127)).contains("did not find a program"));
     }
 
     #[test]
-    fn a_kill_that_we_did_not_send_is_told_as_out_of_memory_with_the_peak() {
-        let usage = Usage { max_rss_bytes: 300 << 20, ..Usage::default() };
-        let likely = Exit::Signal(9).explain(usage, None);
+    fn a_kill_that_we_did_not_send_is_explained_by_lack_of_memory() {
+        let usage = ResourceUsage { max_rss_bytes: 300 << 20, ..ResourceUsage::default() };
+        let likely = ProcessExit::Signal(9).explain(usage, None);
         assert!(likely.contains("most likely") && likely.contains("300 MB"), "{likely}");
-        let certain = Exit::Code(137).explain(usage, Some(true));
+        let certain = ProcessExit::Code(137).explain(usage, Some(true));
         assert!(!certain.contains("most likely") && certain.contains("ran out of memory"), "{certain}");
     }
 }

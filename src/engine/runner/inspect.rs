@@ -1,5 +1,5 @@
-//! Finds out what an instance's key is and whether the store has its result, as soon as the
-//! content of its inputs is known. Shared by the run and by the survey.
+//! Determines the key of an instance and whether the store has its result, as soon as the content of its inputs is
+//! known. Used by the run and by the survey.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -14,33 +14,34 @@ use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
 use crate::store::manifest::{Manifest, Stored};
 use crate::store::{self, FailedAttempt, Lookup, PipelineState, Store};
 
+/// What is known about the instances of a plan so far.
 pub(super) struct Inspector<'a> {
     plan: &'a Plan,
     store: &'a Store,
     project: &'a Path,
     pub state: PipelineState,
-    /// Each of the user's files is hashed once per run, so that all stages of a run mean the
-    /// same content by it.
-    sources: HashMap<&'a Path, Result<store::Source, String>>,
+    /// Each file of the user is hashed once per run, so that all stages of a run see the same content.
+    sources: HashMap<&'a Path, Result<store::UserFile, String>>,
     outputs: Vec<Option<BTreeMap<String, Stored>>>,
     names: Vec<String>,
 }
 
-/// An instance with the content of its inputs and what follows from it.
+/// An instance whose inputs are known, and therefore its key.
 pub(super) struct Prepared {
     pub parts: KeyParts,
     pub key: StageKey,
-    /// By input and by source, in the instance's order.
-    pub inputs: Vec<Vec<Content>>,
+    /// By input and by source, in the order of the instance.
+    pub inputs: Vec<Vec<InputContent>>,
 }
 
+/// The content of one input.
 #[derive(Debug, Clone)]
-pub(super) enum Content {
+pub(super) enum InputContent {
     Stored(Stored),
-    Source(store::Source),
+    Source(store::UserFile),
 }
 
-impl Content {
+impl InputContent {
     pub(super) fn blob(&self) -> BlobId {
         match self {
             Self::Stored(stored) => stored.blob,
@@ -49,7 +50,7 @@ impl Content {
     }
 }
 
-/// What the store says of an instance.
+/// What the store has for an instance.
 pub(super) enum Finding {
     Hit(Box<Manifest>),
     Miss(Why),
@@ -76,17 +77,17 @@ impl<'a> Inspector<'a> {
         self.outputs[index.0].as_ref()
     }
 
-    /// The instance has a result: what needs it can be prepared.
+    /// Remembers the result of an instance, so that its dependents can be prepared.
     pub(super) fn learn(&mut self, index: InstanceIndex, manifest: Manifest) {
-        self.outputs[index.0] = Some(manifest.outputs);
+        self.outputs[index.0] = Some(manifest.computed.outputs);
     }
 
-    /// The key of an instance whose inputs are all known; a sentence where one cannot be read.
+    /// Returns the key of an instance whose inputs are all known, or a sentence if one cannot be read.
     pub(super) fn prepare(&mut self, index: InstanceIndex) -> Result<Prepared, String> {
         let instance = self.plan.instance(index);
         let mut inputs = Vec::with_capacity(instance.inputs.len());
         for input in &instance.inputs {
-            let contents: Result<Vec<Content>, String> =
+            let contents: Result<Vec<InputContent>, String> =
                 input.sources.iter().map(|source| self.content(input, source)).collect();
             inputs.push(contents?);
         }
@@ -94,11 +95,11 @@ impl<'a> Inspector<'a> {
         Ok(Prepared { key: parts.key(), parts, inputs })
     }
 
-    fn content(&mut self, input: &Input, source: &'a Source) -> Result<Content, String> {
+    fn content(&mut self, input: &Input, source: &'a Source) -> Result<InputContent, String> {
         match source {
             Source::Output { producer, output, .. } => {
                 let known = self.outputs[producer.0].as_ref().and_then(|outputs| outputs.get(output));
-                known.copied().map(Content::Stored).ok_or_else(|| {
+                known.copied().map(InputContent::Stored).ok_or_else(|| {
                     let producer = self.name(*producer);
                     format!(
                         "`{producer}` has no output `{output}`, which the input `{}` asks for",
@@ -111,7 +112,7 @@ impl<'a> Inspector<'a> {
                 let known =
                     self.sources.entry(path).or_insert_with(|| digest().map_err(|error| error.to_string()));
                 match known {
-                    Ok(source) => Ok(Content::Source(source.clone())),
+                    Ok(source) => Ok(InputContent::Source(source.clone())),
                     Err(problem) => Err(format!("the input `{}` cannot be used: {problem}", input.slot)),
                 }
             }
@@ -138,7 +139,7 @@ impl<'a> Inspector<'a> {
         }
     }
 
-    /// The reason that is known before the inputs are: what else than they has changed.
+    /// Returns the reason to run that is known before the inputs are: that something else has changed.
     pub(super) fn known_so_far(&self, index: InstanceIndex) -> Option<Why> {
         let Some(last) = self.last(index) else { return Some(self.untried(index)) };
         let record = self.store.record(last)?;
@@ -151,7 +152,7 @@ impl<'a> Inspector<'a> {
         matches!(why, Why::Changed { .. }).then_some(why)
     }
 
-    /// Why an instance without any result runs.
+    /// Returns why an instance without any result runs.
     fn untried(&self, index: InstanceIndex) -> Why {
         match self.failed(index) {
             Some(FailedAttempt { run, .. }) => Why::Failed { run: run.clone() },
@@ -163,7 +164,7 @@ impl<'a> Inspector<'a> {
         self.state.failed.get(self.name(index))
     }
 
-    /// How long the instance took when it last ran.
+    /// Returns how long the instance took when it last ran.
     pub(super) fn last_seconds(&self, index: InstanceIndex) -> Option<f64> {
         self.store.record(self.last(index)?).map(|record| record.seconds)
     }
@@ -173,7 +174,7 @@ impl<'a> Inspector<'a> {
     }
 }
 
-/// The result that the caller wants to be taken for an instance, if the store has it.
+/// Returns the result that the caller wants to be used for an instance, if the store has it.
 pub(super) fn known(store: &Store, options: &Options, index: InstanceIndex) -> Option<Box<Manifest>> {
     match store.lookup(options.known.get(&index)?) {
         Lookup::Hit(manifest) => Some(manifest),
@@ -181,8 +182,8 @@ pub(super) fn known(store: &Store, options: &Options, index: InstanceIndex) -> O
     }
 }
 
-fn parts(instance: &Instance, inputs: &[Vec<Content>]) -> KeyParts {
+fn parts(instance: &Instance, inputs: &[Vec<InputContent>]) -> KeyParts {
     let blobs: Vec<Vec<BlobId>> =
-        inputs.iter().map(|contents| contents.iter().map(Content::blob).collect()).collect();
+        inputs.iter().map(|contents| contents.iter().map(InputContent::blob).collect()).collect();
     key::parts(instance, &key::contents(instance, &blobs))
 }

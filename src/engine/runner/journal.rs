@@ -1,4 +1,4 @@
-//! Where events go: to the one consumer, and to the run's log.
+//! Sends events to their one consumer and to the log of the run.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,10 +7,11 @@ use super::event::{Event, Summary};
 use crate::store::{RunLog, StoreError};
 use pipe_core::event::LogLevel;
 
+/// The consumer and the log of a run.
 pub(super) struct Journal<'a> {
     log: RunLog<'a>,
     consumer: &'a mut dyn FnMut(Event),
-    /// When an instance's progress was last written down; the consumer hears all of it.
+    /// When the progress of an instance was last written to the log; the consumer gets all of it.
     noted: HashMap<String, Instant>,
     broken: bool,
 }
@@ -28,17 +29,17 @@ impl<'a> Journal<'a> {
     }
 
     pub(super) fn emit(&mut self, event: Event) {
-        if self.worth_keeping(&event) {
+        if self.should_log(&event) {
             let written = self.log.append(&event);
-            self.complain(written);
+            self.report_failure(written);
         }
         (self.consumer)(event);
     }
 
-    /// Before waiting for anything: what has happened is to be seen in the log.
+    /// Writes what has happened to the log; called before waiting for anything.
     pub(super) fn flush(&mut self) {
         let written = self.log.flush();
-        self.complain(written);
+        self.report_failure(written);
     }
 
     pub(super) fn warn(&mut self, instance: Option<&str>, message: String) {
@@ -48,12 +49,12 @@ impl<'a> Journal<'a> {
     pub(super) fn finish(mut self, summary: &Summary) {
         self.emit(Event::RunFinished { summary: summary.clone() });
         if let Err(error) = self.log.finish(summary) {
-            let message = format!("the end of this run could not be written down: {error}");
+            let message = format!("the end of this run could not be written to its log: {error}");
             (self.consumer)(Event::Log { instance: None, level: LogLevel::Warning, message });
         }
     }
 
-    fn worth_keeping(&mut self, event: &Event) -> bool {
+    fn should_log(&mut self, event: &Event) -> bool {
         let Event::Progress { instance, .. } = event else { return true };
         let now = Instant::now();
         match self.noted.get_mut(instance) {
@@ -69,8 +70,8 @@ impl<'a> Journal<'a> {
         }
     }
 
-    /// A log that cannot be written is told once and does not stop the run.
-    fn complain(&mut self, written: Result<(), StoreError>) {
+    /// Reports a log that cannot be written, once. It does not stop the run.
+    fn report_failure(&mut self, written: Result<(), StoreError>) {
         if let Err(error) = written
             && !std::mem::replace(&mut self.broken, true)
         {

@@ -1,4 +1,4 @@
-//! Hears what a process says on its two streams, until both are closed or it has died.
+//! Reads the two output streams of a process until both are closed or the process has died.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -12,32 +12,32 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::child::ChildProcess;
 use pipe_core::event::{LogLevel, WorkerEvent};
 
-/// What becomes of the bytes of a stream.
-pub(super) trait Ear {
-    fn hear(&mut self, bytes: &[u8]) -> io::Result<()>;
+/// Takes the bytes of a stream.
+pub(super) trait StreamSink {
+    fn on_bytes(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Nothing has come for so long.
-    fn wait(&mut self, _silence: Duration) {}
+    /// Called when nothing has been read for so long.
+    fn on_silence(&mut self, _silence: Duration) {}
 }
 
-/// How long a dead process whose streams are still held open by a stranger goes unnoticed.
+/// How long a dead process goes unnoticed if another process holds its streams open.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// What Linux gives a pipe.
+/// The capacity of a pipe on Linux.
 const PIPE_CAPACITY: usize = 64 << 10;
 
-/// Listens to both streams of a child that was started with pipes for them.
-pub(super) fn until_the_end(
+/// Reads both streams of a child, which was started with pipes for them.
+pub(super) fn drain(
     child: &mut ChildProcess<'_>,
-    stdout: &mut dyn Ear,
-    stderr: &mut dyn Ear,
+    stdout: &mut dyn StreamSink,
+    stderr: &mut dyn StreamSink,
 ) -> io::Result<()> {
     let mut out: Option<ChildStdout> = child.process.stdout.take();
     let mut err: Option<ChildStderr> = child.process.stderr.take();
     let mut buffer = [0; 8 << 10];
     let mut heard = Instant::now();
     let mut dead = false;
-    // What a dead process wrote is in the pipes already; a stranger may write on for ever.
+    // What a dead process wrote is in the pipes already; another process may write for ever.
     let mut left = 2 * PIPE_CAPACITY / buffer.len();
     while (out.is_some() || err.is_some()) && left > 0 {
         let patience = if dead { Duration::ZERO } else { LOOK_AGAIN };
@@ -51,7 +51,7 @@ pub(super) fn until_the_end(
             pass_on(&mut err, &mut buffer, stderr)?;
         }
         if !out_ready {
-            stdout.wait(heard.elapsed());
+            stdout.on_silence(heard.elapsed());
         }
         if !out_ready && !err_ready {
             if dead {
@@ -66,18 +66,18 @@ pub(super) fn until_the_end(
     Ok(())
 }
 
-fn pass_on<S: Read>(stream: &mut Option<S>, buffer: &mut [u8], ear: &mut dyn Ear) -> io::Result<()> {
+fn pass_on<S: Read>(stream: &mut Option<S>, buffer: &mut [u8], sink: &mut dyn StreamSink) -> io::Result<()> {
     let Some(open) = stream else { return Ok(()) };
     match open.read(buffer) {
         Ok(0) => *stream = None,
-        Ok(count) => ear.hear(&buffer[..count])?,
+        Ok(count) => sink.on_bytes(&buffer[..count])?,
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Which of the two can be read from without waiting.
+/// Returns which of the two streams can be read without waiting.
 fn wait_for_data(
     out: &Option<ChildStdout>,
     err: &Option<ChildStderr>,
@@ -95,7 +95,7 @@ fn wait_for_data(
     Ok(streams.map(|stream| stream.is_some() && answers.next().unwrap_or(false)))
 }
 
-/// Keeps a stream in a file, which is not made before there is something to keep.
+/// Writes a stream to a file, which is created with the first byte.
 pub(super) struct Kept<'a> {
     path: &'a Path,
     file: Option<File>,
@@ -107,8 +107,8 @@ impl<'a> Kept<'a> {
     }
 }
 
-impl Ear for Kept<'_> {
-    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
+impl StreamSink for Kept<'_> {
+    fn on_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.file {
             Some(file) => file.write_all(bytes),
             none => none.insert(File::create(self.path)?).write_all(bytes),
@@ -116,16 +116,16 @@ impl Ear for Kept<'_> {
     }
 }
 
-/// A line longer than this is no event of ours; it is cut, so that it cannot fill the memory.
+/// A longer line is not an event; it is cut, so that it cannot fill the memory.
 const LONGEST_LINE: usize = 1 << 20;
 
-/// Puts the bytes of a worker together into lines, and lines into events.
+/// Turns the bytes of a worker into lines, and lines into events.
 pub(super) struct Events<'a> {
     report: &'a mut dyn FnMut(WorkerEvent),
     line: Vec<u8>,
-    /// Silence that is worth a warning, unless there has been one.
+    /// The silence that causes a warning; `None` after the warning.
     tolerated: Option<Duration>,
-    /// How the worker says it ended.
+    /// Whether the worker said that it was done.
     pub done: bool,
     pub failed: Option<String>,
 }
@@ -135,14 +135,19 @@ impl<'a> Events<'a> {
         Self { report, line: Vec::new(), tolerated: Some(tolerated), done: false, failed: None }
     }
 
-    /// Understands what came last, even without the end of its line.
+    /// Handles the last line, even without a line end.
     pub(super) fn end(&mut self) {
         let line = std::mem::take(&mut self.line);
         match serde_json::from_slice(&line) {
             Ok(WorkerEvent::Alive) => {}
-            Ok(WorkerEvent::Done) => self.done = true,
-            Ok(WorkerEvent::Failed { message }) => self.failed = Some(message),
-            Ok(event) => (self.report)(event),
+            Ok(event) => {
+                match &event {
+                    WorkerEvent::Done => self.done = true,
+                    WorkerEvent::Failed { message } => self.failed = Some(message.clone()),
+                    _ => {}
+                }
+                (self.report)(event);
+            }
             Err(_) => {
                 let message = String::from_utf8_lossy(&line).trim_end().to_owned();
                 if !message.is_empty() {
@@ -153,8 +158,8 @@ impl<'a> Events<'a> {
     }
 }
 
-impl Ear for Events<'_> {
-    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
+impl StreamSink for Events<'_> {
+    fn on_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.line.extend_from_slice(piece);
             if piece.ends_with(b"\n") || self.line.len() > LONGEST_LINE {
@@ -164,11 +169,11 @@ impl Ear for Events<'_> {
         Ok(())
     }
 
-    fn wait(&mut self, silence: Duration) {
+    fn on_silence(&mut self, silence: Duration) {
         if self.tolerated.is_some_and(|tolerated| silence >= tolerated) {
             self.tolerated = None;
             let message = format!(
-                "its worker has said nothing for {:.0} s, not even that it lives; \
+                "its worker has been silent for {:.0} s and does not even say that it is alive; \
                  the machine may be out of memory, or the process stopped",
                 silence.as_secs_f64()
             );
@@ -198,7 +203,7 @@ mod tests {
             let mut report = |event| heard.push(event);
             let mut events = Events::new(&mut report, LONG);
             for piece in text.as_bytes().chunks(size) {
-                events.hear(piece).unwrap();
+                events.on_bytes(piece).unwrap();
             }
             events.end();
             assert!(events.done && events.failed.is_none());
@@ -206,9 +211,10 @@ mod tests {
             assert_eq!(
                 heard,
                 [
-                    WorkerEvent::Metric { name: "f1".into(), value: 0.5 },
+                    WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: None },
                     log("hello from C++"),
                     log("{\"event\":\"unheard of\"}"),
+                    WorkerEvent::Done,
                 ]
             );
         }
@@ -220,20 +226,20 @@ mod tests {
         let mut report = |_| lines += 1;
         let mut events = Events::new(&mut report, LONG);
         for _ in 0..5 {
-            events.hear(&vec![b'x'; LONGEST_LINE / 2 + 1]).unwrap();
+            events.on_bytes(&vec![b'x'; LONGEST_LINE / 2 + 1]).unwrap();
             assert!(events.line.len() <= LONGEST_LINE);
         }
         assert_eq!(lines, 2);
     }
 
     #[test]
-    fn a_silent_stream_makes_no_file() {
+    fn a_silent_stream_creates_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("stdout");
         let mut kept = Kept::at(&path);
         assert!(!path.exists());
-        kept.hear(b"one ").unwrap();
-        kept.hear(b"two").unwrap();
+        kept.on_bytes(b"one ").unwrap();
+        kept.on_bytes(b"two").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one two");
     }
 }

@@ -1,4 +1,4 @@
-//! What this machine has. Read when it is needed, never at start-up.
+//! What this machine has. Read when it is needed, not at start-up.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Bytes that stages may hold together: the machine's, or the control group's where that is less.
+/// Returns the memory that stages may use together: that of the machine, or of the control group if that is less.
 pub fn memory() -> u64 {
     let total = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_total(&text));
     let limit =
@@ -20,8 +20,8 @@ fn mem_total(meminfo: &str) -> Option<u64> {
     Some(kilobytes * 1024)
 }
 
-/// The GPUs that stages may use, as CUDA names them: what `CUDA_VISIBLE_DEVICES` leaves us, or
-/// all that the driver shows.
+/// Returns the GPUs that stages may use, as CUDA names them: those in `CUDA_VISIBLE_DEVICES`, or all that the driver
+/// shows.
 pub fn gpus() -> Vec<String> {
     match std::env::var("CUDA_VISIBLE_DEVICES") {
         Ok(visible) => visible_devices(&visible),
@@ -38,7 +38,7 @@ fn visible_devices(text: &str) -> Vec<String> {
     names.take_while(|name| !name.is_empty() && !name.starts_with('-')).map(str::to_owned).collect()
 }
 
-/// How often the kernel ended a process of our control group for want of memory.
+/// Returns how often the kernel killed a process of our control group because of lack of memory.
 pub fn out_of_memory_kills() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let ours = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -49,7 +49,7 @@ pub fn out_of_memory_kills() -> Option<u64> {
     events.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
-/// What a result's record says of where it was computed. Never part of a key.
+/// Describes this machine for manifests. Never part of a key.
 pub fn describe(project: &Path) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::from([
         ("pipe".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
@@ -74,7 +74,7 @@ pub fn describe(project: &Path) -> BTreeMap<String, String> {
     facts
 }
 
-/// The commit that the project is at, with `-dirty` behind it where tracked files differ from it.
+/// Returns the git commit of the project, with `-dirty` appended if tracked files differ from it.
 fn commit(project: &Path) -> Option<String> {
     let arguments = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"];
     let mut git = Command::new("git");
@@ -83,7 +83,7 @@ fn commit(project: &Path) -> Option<String> {
     Some(String::from_utf8(output.stdout).ok()?.trim_end().to_owned())
 }
 
-/// The start of `/proc/cpuinfo`: on a large machine the whole of it takes long to make.
+/// Returns the start of `/proc/cpuinfo`; on a large machine the kernel takes long to generate all of it.
 fn first_processor() -> Option<String> {
     let mut text = vec![0; 8 << 10];
     let length = File::open("/proc/cpuinfo").ok()?.read(&mut text).ok()?;
@@ -99,7 +99,7 @@ fn cpu_field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     cpuinfo.lines().find_map(value_of)
 }
 
-/// Those that decide which numeric kernels are used, and so how sums are rounded.
+/// Returns the features that decide which numeric kernels are used, and therefore how sums are rounded.
 fn vector_features(flags: &str) -> String {
     let kept = |flag: &&str| ["sse4_2", "avx", "avx2", "fma"].contains(flag) || flag.starts_with("avx512");
     flags.split_whitespace().filter(kept).collect::<Vec<_>>().join(" ")
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_processor_only_what_changes_rounding_is_kept() {
+    fn only_processor_features_that_change_rounding_are_recorded() {
         let text = "model name\t: Fast One\nflags\t\t: fpu avx2 avx512f cat\n\nmodel name\t: Second\n";
         assert_eq!(cpu_field(text, "model name"), Some("Fast One"));
         assert_eq!(vector_features(cpu_field(text, "flags").unwrap()), "avx2 avx512f");

@@ -1,4 +1,4 @@
-//! Runs a plan: the ready queue, resources, executors, events. No ML, no terminal.
+//! Runs a plan: the ready queue, resources, executors, events. Knows nothing of machine learning or the terminal.
 
 mod attempt;
 mod child;

@@ -10,51 +10,54 @@ use crate::spec::pipeline::InstanceIndex;
 use crate::store::manifest::Manifest;
 use pipe_core::digest::StageKey;
 
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Sources and placements are relative to it.
+    /// The directory that user files and placements are relative to.
     pub project: PathBuf,
-    /// How many processors stages may occupy together.
+    /// How many processors stages may use together.
     pub jobs: usize,
-    /// Go on with what does not depend on a stage that failed.
+    /// Whether to continue with stages that do not depend on a failed one.
     pub keep_going: bool,
-    /// The variables that the command line set, to be remembered with what the run gives.
+    /// The variables that the command line set, which are recorded with the placed files.
     pub set: Vec<String>,
-    /// Only these and what they need; none: everything.
+    /// Only these and what they need; everything if `None`.
     pub targets: Option<Vec<InstanceIndex>>,
     /// Nothing that comes after these.
     pub until: Vec<InstanceIndex>,
-    /// To be computed even if the cache has them.
+    /// Instances to compute even if the cache has them.
     pub force: Vec<InstanceIndex>,
-    /// Results to take from the store as they are, whether or not what they were made from is here.
+    /// Results to take from the store as they are, whether or not their inputs are here.
     pub known: BTreeMap<InstanceIndex, StageKey>,
-    /// Replace placed files that the user has edited.
+    /// Whether to replace placed files that the user has edited.
     pub overwrite: bool,
-    /// Bytes that stages may hold together; none: what the machine has.
+    /// The memory that stages may use together, in bytes; that of the machine if `None`.
     pub memory: Option<u64>,
-    /// Devices that stages may use, as CUDA names them; none: all that there are.
+    /// The devices that stages may use, as CUDA names them; all if `None`.
     pub gpus: Option<Vec<String>>,
-    /// Threads for every stage, in place of what each asks for; it must not change a result.
+    /// The number of threads for every stage, instead of what each asks for; it must not change a result.
     pub threads: Option<usize>,
-    /// Where the order of stages is free, begin with those that come last in the file.
+    /// Whether to begin with the stages that come last in the file where the order is free.
     pub last_first: bool,
-    /// Whether a result may be used, asked before anything is built on it.
+    /// Decides whether a result may be used, before anything is computed from it.
     pub judge: Option<Judge>,
 }
 
-/// Refuses results: a sentence fails the stage that gave one.
+/// A check of results. If it returns a sentence, the stage fails.
 #[derive(Clone)]
-pub struct Judge(Arc<Verdict>);
+pub struct Judge(Arc<ResultCheck>);
 
-type Verdict = dyn Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync;
+type ResultCheck = dyn Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync;
 
 impl Judge {
+    /// A check from a function.
     pub fn new(
         judge: impl Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(judge))
     }
 
+    /// Checks the result of an instance.
     pub fn judge(&self, instance: InstanceIndex, result: &Manifest) -> Result<(), String> {
         (self.0)(instance, result)
     }
@@ -88,7 +91,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Which instances take part, closed under what they need.
+    /// Returns for each instance whether it takes part. With an instance, everything that it needs takes part.
     pub fn selection<F>(&self, plan: &Plan<F>) -> Vec<bool> {
         let mut selected = match &self.targets {
             Some(targets) => plan.with_dependencies(targets),
@@ -96,7 +99,9 @@ impl Options {
         };
         if !self.until.is_empty() {
             let until = plan.excluding_dependents(&self.until);
-            selected.iter_mut().zip(until).for_each(|(selected, until)| *selected &= until);
+            for (selected, until) in selected.iter_mut().zip(until) {
+                *selected &= until;
+            }
         }
         selected
     }

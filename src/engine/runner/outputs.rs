@@ -1,11 +1,11 @@
-//! What a stage left behind, held against what it declared.
+//! Compares what a stage wrote with what it declared.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A sentence if a declared output is not there, or is a link. `directory` is where a command
-/// works: if something else is there, the sentence names it.
+/// Returns a sentence if a declared output is missing or is a link. `directory` is the working directory of a command:
+/// if something else is there, the sentence names it.
 pub(super) fn check(outputs: &BTreeMap<String, PathBuf>, directory: &Path) -> Result<(), String> {
     let mut missing = Vec::new();
     for (name, path) in outputs {
@@ -24,15 +24,16 @@ pub(super) fn check(outputs: &BTreeMap<String, PathBuf>, directory: &Path) -> Re
         return Ok(());
     }
     let there = undeclared(outputs, directory);
-    let instead = match there.is_empty() {
-        true => "nothing else was written".to_owned(),
-        false => format!("instead there is {}", listed(&there)),
+    let instead = if there.is_empty() {
+        "nothing else was written".to_owned()
+    } else {
+        format!("instead there is {}", listed(&there))
     };
-    Err(format!("it ended well but did not write what it declares: {}; {instead}", missing.join(", ")))
+    Err(format!("it succeeded but did not write what it declares: {}; {instead}", missing.join(", ")))
 }
 
-/// Files and directories in a command's working directory that it did not declare, by name;
-/// directories end with `/`. `in/` is ours.
+/// Returns the files and directories in the working directory of a command that it did not declare; directories end
+/// with `/`. `in/` does not count.
 pub(super) fn undeclared(outputs: &BTreeMap<String, PathBuf>, directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     collect(outputs, directory, directory, &mut found);
@@ -58,7 +59,7 @@ fn collect(outputs: &BTreeMap<String, PathBuf>, root: &Path, directory: &Path, f
     }
 }
 
-/// What to tell the user of undeclared files.
+/// Returns a warning about undeclared files.
 pub(super) fn warning(undeclared: &[String]) -> Option<String> {
     (!undeclared.is_empty()).then(|| {
         format!(
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_declared_may_be_deep_and_the_rest_is_named() {
+    fn undeclared_files_are_listed() {
         let directory =
             directory_with(&["in/data", "deep/table.csv", "deep/notes.txt", "log.txt", "junk/a", "model/w"]);
         let outputs = declared(&directory, &["deep/table.csv", "model"]);
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_output_is_told_with_what_is_there_instead() {
+    fn a_missing_output_is_reported_with_what_is_there_instead() {
         let directory = directory_with(&["tabel.csv", "in/data"]);
         let error = check(&declared(&directory, &["table.csv"]), directory.path()).unwrap_err();
         assert!(error.contains("`table.csv`") && error.ends_with("instead there is `tabel.csv`"), "{error}");

@@ -1,4 +1,4 @@
-//! Puts generated files where a person looks for them, and leaves alone what a person edited.
+//! Places generated files outside of the cache, and leaves files alone that the user edited.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use crate::store::manifest::Stored;
 use crate::store::{Store, StoreError};
 use pipe_core::digest::BlobId;
 
-/// Makes `path` hold the artifact. `placed` is what we put there last: if something else is there
-/// now, it is the user's, and stays unless `overwrite`.
+/// Copies the artifact to `path`. `placed` is what was placed there last: if something else is there now, the user edited
+/// it, and it stays unless `overwrite`.
 pub(super) fn place(
     store: &Store,
     stored: &Stored,
@@ -17,7 +17,7 @@ pub(super) fn place(
     overwrite: bool,
 ) -> Result<PlaceOutcome, StoreError> {
     if path.symlink_metadata().is_ok() {
-        // A broken link, or what cannot be read, is not ours either.
+        // A broken link or an unreadable file was not placed by us either.
         let present = store.digest_source(path).ok().map(|source| (source.blob, source.directory));
         if present == Some((stored.blob, stored.directory)) {
             return Ok(PlaceOutcome::Unchanged);

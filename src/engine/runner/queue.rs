@@ -1,28 +1,26 @@
-//! The ready queue: which stage may be looked at, and which may run, without threads, files or
-//! clock.
+//! The ready queue decides which stage is looked up next and which one runs next, without threads, files or a clock.
 //!
-//! A stage passes through it in two steps, because a stage that is found in the cache needs no
-//! processor. [`Queue::next_ready`] hands out a stage whose inputs are all known; the caller
-//! looks it up and either finishes it there or asks for it to be run. [`Queue::next_to_start`]
-//! hands out those in order of the longest path that hangs on them, as far as resources last.
-//! What does not fit keeps its place: nothing behind it may take what it is short of, so that a
-//! large stage is not overtaken for ever, while a stage that waits for a GPU leaves the
+//! A stage passes through it in two steps, because a stage that is found in the cache needs no processor.
+//! [`Queue::next_ready`] returns a stage whose inputs are all known; the caller looks it up, and either finishes it or
+//! asks for it to be run. [`Queue::next_to_start`] returns those in the order of the longest path that depends on them, as
+//! long as there are free resources. A stage that does not fit keeps its position: no stage behind it may take the
+//! resource that it lacks, so that a large stage is not overtaken for ever, while a stage that waits for a GPU leaves the
 //! processors to others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::spec::pipeline::Resources;
+use crate::spec::pipeline::{InstanceIndex, Resources};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// Not selected: nobody asks for it.
+enum StageState {
+    /// Not selected.
     Out,
-    /// Waits for this many inputs.
+    /// Waits for this many other stages.
     Waiting(usize),
-    /// Its inputs are known; nobody has looked at it yet.
+    /// Its inputs are known; it has not been looked up yet.
     Ready,
-    /// Handed out to be looked up.
+    /// Returned by `next_ready`, to be looked up.
     Inspected,
     /// Has to run; waits for resources.
     Pending,
@@ -32,55 +30,56 @@ enum State {
     Skipped,
 }
 
+/// The stages of a run and the free resources.
 #[derive(Debug)]
 pub struct Queue {
-    states: Vec<State>,
-    dependents: Vec<Vec<usize>>,
+    states: Vec<StageState>,
+    dependents: Vec<Vec<InstanceIndex>>,
     demands: Vec<Resources>,
-    /// Seconds, or steps, on the longest path from the start of this stage to the end.
+    /// The length of the longest path from this stage to the end, in seconds or stages.
     ranks: Vec<f64>,
     free: Resources,
     capacity: Resources,
     /// Smallest index first.
-    ready: BinaryHeap<Reverse<usize>>,
+    ready: BinaryHeap<Reverse<InstanceIndex>>,
     /// Longest path first, then smallest index.
-    pending: Vec<usize>,
+    pending: Vec<InstanceIndex>,
     unfinished: usize,
 }
 
-/// A stage asks for more GPUs than there are: no waiting will help.
+/// A stage asks for more GPUs than there are, so that it could never run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooManyGpus {
-    pub stage: usize,
+    pub stage: InstanceIndex,
     pub asked: usize,
     pub present: usize,
 }
 
 impl Queue {
-    /// `dependencies` by stage, each named once; `selected` is closed under them. Processors
-    /// and memory beyond the capacity are cut to it, so that such a stage runs alone.
+    /// Makes a queue from the dependencies of each stage, without duplicates. With a stage, its dependencies have to be
+    /// `selected`. Demands for more processors or memory than there are are reduced, so that such a stage runs alone.
     pub fn new(
-        dependencies: &[Vec<usize>],
+        dependencies: &[Vec<InstanceIndex>],
         demands: &[Resources],
         selected: &[bool],
         capacity: Resources,
     ) -> Result<Self, TooManyGpus> {
         let capacity = Resources { cpu: capacity.cpu.max(1), ..capacity };
-        let too_many = |&stage: &usize| selected[stage] && demands[stage].gpu > capacity.gpu;
-        if let Some(stage) = (0..demands.len()).find(too_many) {
-            return Err(TooManyGpus { stage, asked: demands[stage].gpu, present: capacity.gpu });
+        let too_many = |stage: &InstanceIndex| selected[stage.0] && demands[stage.0].gpu > capacity.gpu;
+        if let Some(stage) = indices(demands.len()).find(too_many) {
+            return Err(TooManyGpus { stage, asked: demands[stage.0].gpu, present: capacity.gpu });
         }
         let mut dependents = vec![Vec::new(); dependencies.len()];
         let mut states = Vec::with_capacity(dependencies.len());
-        for (stage, needed) in dependencies.iter().enumerate() {
-            states.push(match (selected[stage], needed.len()) {
-                (false, _) => State::Out,
-                (true, 0) => State::Ready,
-                (true, inputs) => State::Waiting(inputs),
+        for (stage, needed) in indices(dependencies.len()).zip(dependencies) {
+            states.push(match (selected[stage.0], needed.len()) {
+                (false, _) => StageState::Out,
+                (true, 0) => StageState::Ready,
+                (true, inputs) => StageState::Waiting(inputs),
             });
-            if selected[stage] {
+            if selected[stage.0] {
                 for &producer in needed {
-                    dependents[producer].push(stage);
+                    dependents[producer.0].push(stage);
                 }
             }
         }
@@ -90,8 +89,11 @@ impl Queue {
             gpu: demand.gpu,
         };
         let mut queue = Self {
-            ready: (0..states.len()).filter(|&s| states[s] == State::Ready).map(Reverse).collect(),
-            unfinished: states.iter().filter(|&&state| state != State::Out).count(),
+            ready: indices(states.len())
+                .filter(|stage| states[stage.0] == StageState::Ready)
+                .map(Reverse)
+                .collect(),
+            unfinished: states.iter().filter(|&&state| state != StageState::Out).count(),
             ranks: vec![0.0; states.len()],
             demands: demands.iter().map(clamp).collect(),
             pending: Vec::new(),
@@ -104,68 +106,69 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Says how long each stage takes, in seconds; the order of what waits to run follows.
+    /// Sets how long each stage takes, in seconds, which determines the order of stages that wait to run.
     pub fn weigh(&mut self, weights: &[f64]) {
         let mut missing = vec![0usize; self.states.len()];
         for &dependent in self.dependents.iter().flatten() {
-            missing[dependent] += 1;
+            missing[dependent.0] += 1;
         }
-        let mut order: Vec<usize> = (0..missing.len()).filter(|&stage| missing[stage] == 0).collect();
+        let mut order: Vec<InstanceIndex> =
+            indices(missing.len()).filter(|stage| missing[stage.0] == 0).collect();
         let mut next = 0;
         while let Some(&stage) = order.get(next) {
             next += 1;
-            for &dependent in &self.dependents[stage] {
-                missing[dependent] -= 1;
-                if missing[dependent] == 0 {
+            for &dependent in &self.dependents[stage.0] {
+                missing[dependent.0] -= 1;
+                if missing[dependent.0] == 0 {
                     order.push(dependent);
                 }
             }
         }
         for &stage in order.iter().rev() {
-            let longest = self.dependents[stage].iter().map(|&d| self.ranks[d]).fold(0.0, f64::max);
-            self.ranks[stage] = weights[stage].max(0.0) + longest;
+            let longest = self.dependents[stage.0].iter().map(|&d| self.ranks[d.0]).fold(0.0, f64::max);
+            self.ranks[stage.0] = weights[stage.0].max(0.0) + longest;
         }
         let ranks = &self.ranks;
-        self.pending.sort_by(|&a, &b| ranks[b].total_cmp(&ranks[a]).then(a.cmp(&b)));
+        self.pending.sort_by(|&a, &b| ranks[b.0].total_cmp(&ranks[a.0]).then(a.cmp(&b)));
     }
 
-    /// A stage whose inputs are all known. The caller answers with [`Queue::finish`],
-    /// [`Queue::fail`] or [`Queue::want`].
-    pub fn next_ready(&mut self) -> Option<usize> {
+    /// Returns a stage whose inputs are all known. The caller answers with [`Queue::finish`], [`Queue::fail`] or
+    /// [`Queue::want`].
+    pub fn next_ready(&mut self) -> Option<InstanceIndex> {
         while let Some(Reverse(stage)) = self.ready.pop() {
-            if self.states[stage] == State::Ready {
-                self.states[stage] = State::Inspected;
+            if self.states[stage.0] == StageState::Ready {
+                self.states[stage.0] = StageState::Inspected;
                 return Some(stage);
             }
         }
         None
     }
 
-    /// The stage has to run, as soon as there is room for it.
-    pub fn want(&mut self, stage: usize) {
-        debug_assert_eq!(self.states[stage], State::Inspected);
-        self.states[stage] = State::Pending;
+    /// Says that the stage has to run as soon as there are resources for it.
+    pub fn want(&mut self, stage: InstanceIndex) {
+        debug_assert_eq!(self.states[stage.0], StageState::Inspected);
+        self.states[stage.0] = StageState::Pending;
         let ranks = &self.ranks;
-        let before =
-            |&other: &usize| ranks[other].total_cmp(&ranks[stage]).reverse().then(other.cmp(&stage)).is_lt();
+        let before = |&other: &InstanceIndex| {
+            ranks[other.0].total_cmp(&ranks[stage.0]).reverse().then(other.cmp(&stage)).is_lt()
+        };
         let position = self.pending.partition_point(before);
         self.pending.insert(position, stage);
     }
 
-    /// The next stage to run, with the resources that it now holds until it finishes, fails or
-    /// is put back.
-    pub fn next_to_start(&mut self) -> Option<(usize, Resources)> {
+    /// Returns the next stage to run, with the resources that it holds until it finishes, fails or is put back.
+    pub fn next_to_start(&mut self) -> Option<(InstanceIndex, Resources)> {
         let mut available = self.free;
         for position in 0..self.pending.len() {
             let stage = self.pending[position];
-            let demand = self.demands[stage];
+            let demand = self.demands[stage.0];
             if fits(demand, available) {
                 self.pending.remove(position);
-                self.states[stage] = State::Running;
+                self.states[stage.0] = StageState::Running;
                 self.free = minus(self.free, demand);
                 return Some((stage, demand));
             }
-            // What it is short of is kept for it.
+            // The resource that it lacks is reserved for it.
             if demand.cpu > available.cpu {
                 return None;
             }
@@ -179,43 +182,42 @@ impl Queue {
         None
     }
 
-    /// It cannot run now after all (another process computes it): gives its resources back and
-    /// has it looked at again later, when the caller calls [`Queue::want`] or finishes it.
-    pub fn put_back(&mut self, stage: usize) {
-        debug_assert_eq!(self.states[stage], State::Running);
+    /// Returns the resources of a stage that cannot run now (another process computes it). The caller later calls
+    /// [`Queue::want`] again, or finishes it.
+    pub fn put_back(&mut self, stage: InstanceIndex) {
+        debug_assert_eq!(self.states[stage.0], StageState::Running);
         self.release(stage);
-        self.states[stage] = State::Inspected;
+        self.states[stage.0] = StageState::Inspected;
     }
 
-    /// Its result is there: what needs it may become ready.
-    pub fn finish(&mut self, stage: usize) {
+    /// Says that the stage has a result: its dependents may become ready.
+    pub fn finish(&mut self, stage: InstanceIndex) {
         self.release(stage);
-        self.settle(stage, State::Done);
-        for position in 0..self.dependents[stage].len() {
-            let dependent = self.dependents[stage][position];
-            if let State::Waiting(inputs) = self.states[dependent] {
+        self.settle(stage, StageState::Done);
+        for position in 0..self.dependents[stage.0].len() {
+            let dependent = self.dependents[stage.0][position];
+            if let StageState::Waiting(inputs) = self.states[dependent.0] {
                 if inputs == 1 {
-                    self.states[dependent] = State::Ready;
+                    self.states[dependent.0] = StageState::Ready;
                     self.ready.push(Reverse(dependent));
                 } else {
-                    self.states[dependent] = State::Waiting(inputs - 1);
+                    self.states[dependent.0] = StageState::Waiting(inputs - 1);
                 }
             }
         }
     }
 
-    /// It gave no result. Returns what can therefore not run, in order of index: all that comes
-    /// after it.
-    pub fn fail(&mut self, stage: usize) -> Vec<usize> {
+    /// Says that the stage has no result. Returns all stages after it, which therefore cannot run, in order of index.
+    pub fn fail(&mut self, stage: InstanceIndex) -> Vec<InstanceIndex> {
         self.release(stage);
-        self.settle(stage, State::Failed);
+        self.settle(stage, StageState::Failed);
         let mut skipped = Vec::new();
         let mut reached = vec![stage];
         while let Some(failed) = reached.pop() {
-            for position in 0..self.dependents[failed].len() {
-                let dependent = self.dependents[failed][position];
-                if matches!(self.states[dependent], State::Waiting(_)) {
-                    self.settle(dependent, State::Skipped);
+            for position in 0..self.dependents[failed.0].len() {
+                let dependent = self.dependents[failed.0][position];
+                if matches!(self.states[dependent.0], StageState::Waiting(_)) {
+                    self.settle(dependent, StageState::Skipped);
                     skipped.push(dependent);
                     reached.push(dependent);
                 }
@@ -225,47 +227,52 @@ impl Queue {
         skipped
     }
 
-    /// Nothing more is to start. Returns what had not started, in order of index.
-    pub fn close(&mut self) -> Vec<usize> {
+    /// Starts nothing more. Returns the stages that had not started, in order of index.
+    pub fn close(&mut self) -> Vec<InstanceIndex> {
         self.ready.clear();
         self.pending.clear();
         let mut skipped = Vec::new();
-        for stage in 0..self.states.len() {
+        for stage in indices(self.states.len()) {
             if matches!(
-                self.states[stage],
-                State::Waiting(_) | State::Ready | State::Inspected | State::Pending
+                self.states[stage.0],
+                StageState::Waiting(_) | StageState::Ready | StageState::Inspected | StageState::Pending
             ) {
-                self.settle(stage, State::Skipped);
+                self.settle(stage, StageState::Skipped);
                 skipped.push(stage);
             }
         }
         skipped
     }
 
-    /// Every selected stage is done, failed or skipped.
+    /// Returns whether every selected stage is done, failed or skipped.
     pub fn is_drained(&self) -> bool {
         self.unfinished == 0
     }
 
-    /// The demand was larger than what there is, and was cut.
+    /// Returns whether a demand is larger than the capacity, and was reduced.
     pub fn was_clamped(&self, asked: Resources) -> bool {
         asked.cpu > self.capacity.cpu || asked.mem > self.capacity.mem
     }
 
-    fn release(&mut self, stage: usize) {
-        if self.states[stage] == State::Running {
-            self.free = plus(self.free, self.demands[stage]);
+    fn release(&mut self, stage: InstanceIndex) {
+        if self.states[stage.0] == StageState::Running {
+            self.free = plus(self.free, self.demands[stage.0]);
         }
     }
 
-    fn settle(&mut self, stage: usize, state: State) {
+    fn settle(&mut self, stage: InstanceIndex, state: StageState) {
         debug_assert!(!matches!(
-            self.states[stage],
-            State::Done | State::Failed | State::Skipped | State::Out
+            self.states[stage.0],
+            StageState::Done | StageState::Failed | StageState::Skipped | StageState::Out
         ));
-        self.states[stage] = state;
+        self.states[stage.0] = state;
         self.unfinished -= 1;
     }
+}
+
+/// Returns the indices of `count` instances.
+fn indices(count: usize) -> impl Iterator<Item = InstanceIndex> {
+    (0..count).map(InstanceIndex)
 }
 
 fn fits(demand: Resources, free: Resources) -> bool {
@@ -289,30 +296,38 @@ mod tests {
     const ONE: Resources = Resources { cpu: 1, mem: 0, gpu: 0 };
 
     fn queue(dependencies: &[&[usize]], demands: &[Resources], capacity: Resources) -> Queue {
-        let dependencies: Vec<Vec<usize>> = dependencies.iter().map(|d| d.to_vec()).collect();
-        Queue::new(&dependencies, demands, &vec![true; demands.len()], capacity).unwrap()
+        Queue::new(&indexed(dependencies), demands, &vec![true; demands.len()], capacity).unwrap()
+    }
+
+    fn indexed(dependencies: &[impl AsRef<[usize]>]) -> Vec<Vec<InstanceIndex>> {
+        let index = |needed: &[usize]| needed.iter().map(|&needed| InstanceIndex(needed)).collect();
+        dependencies.iter().map(|needed| index(needed.as_ref())).collect()
+    }
+
+    fn numbers(stages: Vec<InstanceIndex>) -> Vec<usize> {
+        stages.into_iter().map(|stage| stage.0).collect()
     }
 
     fn want_all_ready(queue: &mut Queue) -> Vec<usize> {
         let mut ready = Vec::new();
         while let Some(stage) = queue.next_ready() {
             queue.want(stage);
-            ready.push(stage);
+            ready.push(stage.0);
         }
         ready
     }
 
     fn started(queue: &mut Queue) -> Vec<usize> {
-        std::iter::from_fn(|| queue.next_to_start()).map(|(stage, _)| stage).collect()
+        std::iter::from_fn(|| queue.next_to_start()).map(|(stage, _)| stage.0).collect()
     }
 
     #[test]
     fn a_stage_that_is_found_in_the_cache_needs_no_processor() {
         let mut queue = queue(&[&[], &[0], &[1]], &[ONE; 3], ONE);
         for expected in 0..3 {
-            assert_eq!(queue.next_ready(), Some(expected));
+            assert_eq!(queue.next_ready(), Some(InstanceIndex(expected)));
             assert_eq!(queue.next_ready(), None, "its dependents wait for it");
-            queue.finish(expected);
+            queue.finish(InstanceIndex(expected));
         }
         assert!(queue.is_drained());
     }
@@ -324,10 +339,10 @@ mod tests {
         assert_eq!(want_all_ready(&mut queue), [0, 1, 4]);
         assert_eq!(started(&mut queue), [1]);
         queue.weigh(&[9.0, 1.0, 1.0, 1.0, 1.0, 1.5]);
-        queue.finish(1);
+        queue.finish(InstanceIndex(1));
         assert_eq!(want_all_ready(&mut queue), [2]);
         assert_eq!(started(&mut queue), [0], "known to take nine seconds");
-        queue.finish(0);
+        queue.finish(InstanceIndex(0));
         assert_eq!(started(&mut queue), [4], "2.5 seconds against 2");
     }
 
@@ -346,63 +361,63 @@ mod tests {
         want_all_ready(&mut queue);
         queue.weigh(&[9.0, 1.0, 1.0, 1.0]);
         assert_eq!(started(&mut queue), [0], "stage 2 would fit beside 0, but 1 is before it");
-        queue.finish(0);
+        queue.finish(InstanceIndex(0));
         assert_eq!(started(&mut queue), [1]);
     }
 
     #[test]
-    fn what_asks_for_more_than_there_is_runs_alone() {
+    fn a_stage_that_asks_for_more_than_there_is_runs_alone() {
         let huge = Resources { cpu: 64, mem: 1 << 40, gpu: 0 };
         let capacity = Resources { cpu: 2, mem: 1 << 30, gpu: 0 };
         let mut queue = queue(&[&[], &[]], &[huge, ONE], capacity);
         want_all_ready(&mut queue);
         assert!(queue.was_clamped(huge) && !queue.was_clamped(ONE));
-        assert_eq!(queue.next_to_start(), Some((0, capacity)));
+        assert_eq!(queue.next_to_start(), Some((InstanceIndex(0), capacity)));
         assert_eq!(queue.next_to_start(), None);
-        queue.finish(0);
+        queue.finish(InstanceIndex(0));
         assert_eq!(started(&mut queue), [1]);
     }
 
     #[test]
-    fn more_gpus_than_there_are_is_an_error_unless_nobody_asks_for_the_stage() {
+    fn more_gpus_than_there_are_is_an_error_unless_the_stage_is_not_selected() {
         let gpus = Resources { cpu: 1, mem: 0, gpu: 2 };
         let make = |selected| Queue::new(&[vec![]], &[gpus], &[selected], ONE).map(|_| ());
-        assert_eq!(make(true), Err(TooManyGpus { stage: 0, asked: 2, present: 0 }));
+        assert_eq!(make(true), Err(TooManyGpus { stage: InstanceIndex(0), asked: 2, present: 0 }));
         assert_eq!(make(false), Ok(()));
     }
 
     #[test]
-    fn a_failure_skips_all_that_comes_after_it_and_nothing_else() {
+    fn a_failure_skips_all_stages_after_it_and_no_others() {
         let mut queue = queue(&[&[], &[0], &[1], &[], &[3, 1]], &[ONE; 5], ONE);
         want_all_ready(&mut queue);
         assert_eq!(started(&mut queue), [0]);
-        assert_eq!(queue.fail(0), [1, 2, 4]);
+        assert_eq!(numbers(queue.fail(InstanceIndex(0))), [1, 2, 4]);
         assert_eq!(started(&mut queue), [3]);
-        queue.finish(3);
+        queue.finish(InstanceIndex(3));
         assert!(queue.is_drained());
     }
 
     #[test]
-    fn a_closed_queue_starts_nothing_and_drains_when_what_runs_has_ended() {
+    fn a_closed_queue_starts_nothing_and_drains_when_running_stages_have_ended() {
         let mut queue = queue(&[&[], &[], &[0]], &[ONE; 3], ONE);
         want_all_ready(&mut queue);
         assert_eq!(started(&mut queue), [0]);
-        assert_eq!(queue.close(), [1, 2]);
+        assert_eq!(numbers(queue.close()), [1, 2]);
         assert!(!queue.is_drained());
-        queue.finish(0);
+        queue.finish(InstanceIndex(0));
         assert!(queue.is_drained());
         assert_eq!(queue.next_ready(), None);
     }
 
     #[test]
-    fn what_is_put_back_frees_its_place_and_can_run_later() {
+    fn a_stage_that_is_put_back_frees_its_resources_and_can_run_later() {
         let mut queue = queue(&[&[], &[]], &[ONE; 2], ONE);
         want_all_ready(&mut queue);
         assert_eq!(started(&mut queue), [0]);
-        queue.put_back(0);
+        queue.put_back(InstanceIndex(0));
         assert_eq!(started(&mut queue), [1]);
-        queue.want(0);
-        queue.finish(1);
+        queue.want(InstanceIndex(0));
+        queue.finish(InstanceIndex(1));
         assert_eq!(started(&mut queue), [0]);
     }
 
@@ -450,22 +465,26 @@ mod tests {
         })
     }
 
-    /// Drives the queue to its end, checking the invariants; returns what happened, in order.
+    /// Runs the queue to its end and checks the invariants. Returns what happened, in order.
     fn drive(case: &Case, pick: u64) -> Vec<String> {
         let n = case.demands.len();
-        let mut queue = Queue::new(&case.dependencies, &case.demands, &vec![true; n], case.capacity).unwrap();
+        let mut queue =
+            Queue::new(&indexed(&case.dependencies), &case.demands, &vec![true; n], case.capacity).unwrap();
         queue.weigh(&case.weights);
         let (mut trace, mut finished, mut settled) = (Vec::new(), vec![false; n], vec![false; n]);
-        let mut running: Vec<(usize, Resources)> = Vec::new();
+        let mut running: Vec<(InstanceIndex, Resources)> = Vec::new();
         let mut random = pick;
         while !queue.is_drained() {
             while let Some(stage) = queue.next_ready() {
-                assert!(case.dependencies[stage].iter().all(|&d| finished[d]), "{stage} before its inputs");
-                assert!(!settled[stage], "{stage} was handed out twice");
-                if let Fate::Hit = case.fates[stage] {
+                assert!(
+                    case.dependencies[stage.0].iter().all(|&d| finished[d]),
+                    "{stage:?} before its inputs"
+                );
+                assert!(!settled[stage.0], "{stage:?} was handed out twice");
+                if let Fate::Hit = case.fates[stage.0] {
                     queue.finish(stage);
-                    (finished[stage], settled[stage]) = (true, true);
-                    trace.push(format!("hit {stage}"));
+                    (finished[stage.0], settled[stage.0]) = (true, true);
+                    trace.push(format!("hit {}", stage.0));
                 } else {
                     queue.want(stage);
                 }
@@ -476,7 +495,7 @@ mod tests {
                     running.iter().fold(Resources { cpu: 0, mem: 0, gpu: 0 }, |sum, (_, r)| plus(sum, *r));
                 assert!(fits(sum, case.capacity), "{sum:?} of {:?}", case.capacity);
                 assert!(running.len() <= case.capacity.cpu);
-                trace.push(format!("start {stage}"));
+                trace.push(format!("start {}", stage.0));
             }
             if queue.is_drained() {
                 break;
@@ -484,15 +503,15 @@ mod tests {
             assert!(!running.is_empty(), "stuck: nothing runs and nothing is ready");
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let (stage, _) = running.swap_remove((random >> 33) as usize % running.len());
-            settled[stage] = true;
-            if let Fate::Fails = case.fates[stage] {
+            settled[stage.0] = true;
+            if let Fate::Fails = case.fates[stage.0] {
                 for skipped in queue.fail(stage) {
-                    assert!(!settled[skipped], "{skipped} was settled before");
-                    settled[skipped] = true;
-                    trace.push(format!("skip {skipped}"));
+                    assert!(!settled[skipped.0], "{skipped:?} was settled before");
+                    settled[skipped.0] = true;
+                    trace.push(format!("skip {}", skipped.0));
                 }
             } else {
-                finished[stage] = true;
+                finished[stage.0] = true;
                 queue.finish(stage);
             }
         }

@@ -1,8 +1,8 @@
-//! The coordinator: one thread that decides, a thread per running stage that works.
+//! The coordinator: one thread that decides, and one thread per running stage.
 //!
-//! What is found in the cache is settled here, without a thread. What is not is claimed (another
-//! process may be computing it: then we wait for its result, without occupying a processor) and
-//! handed to a thread, which answers through one channel. Only this thread emits events.
+//! A stage whose result is in the cache is finished here, without a thread. Any other stage is claimed (if another process
+//! is computing it, the run waits for its result without using a processor) and handed to a thread, which answers through
+//! a channel. Only the coordinator's thread emits events.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,9 +11,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-use super::attempt::{Attempt, Failure, Note};
+use super::attempt::{Attempt, AttemptNote};
 use super::event::{Event, PlaceOutcome, Summary};
-use super::executor::Executor;
+use super::executor::{AttemptError, Executor};
 use super::inspect::{Finding, Inspector, Prepared, known};
 use super::journal::Journal;
 use super::machine;
@@ -29,7 +29,7 @@ use crate::store::{Claim, FailedAttempt, Origin, Store, StoreError, WriteRight};
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::event::WorkerEvent;
 
-/// What keeps a run from starting or from being recorded. A stage that fails is not among them.
+/// Why a run cannot start or cannot be recorded. A stage that fails is not such an error.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error(
@@ -41,12 +41,12 @@ pub enum RunError {
     Store(#[from] StoreError),
 }
 
-/// How often the wish to stop is looked at while stages run.
-const HEAR_STOP: Duration = Duration::from_millis(50);
-/// How often we look whether another process has finished what we wait for.
+/// How often the coordinator checks for a stop while stages run.
+const CHECK_STOP: Duration = Duration::from_millis(50);
+/// How often the coordinator checks whether another process has finished a key.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Runs what is asked for and places the outputs. Whether stages failed is in the summary.
+/// Runs the selected stages and places their outputs. The summary says whether stages failed.
 pub fn run(
     plan: &Plan,
     store: &Store,
@@ -68,12 +68,11 @@ pub fn run(
         None if asked.iter().any(|resources| resources.mem > 0) => machine::memory(),
         None => 0,
     };
-    let dependencies: Vec<Vec<usize>> = (0..plan.len())
-        .map(|index| plan.dependencies(InstanceIndex(index)).map(|needed| needed.0).collect())
-        .collect();
+    let dependencies: Vec<Vec<InstanceIndex>> =
+        (0..plan.len()).map(|index| plan.dependencies(InstanceIndex(index)).collect()).collect();
     let capacity = Resources { cpu: options.jobs, mem: memory, gpu: gpus.len() };
     let mut queue = Queue::new(&dependencies, &asked, &selected, capacity).map_err(|error| {
-        let instance = plan.pipeline().instances[error.stage].id.to_string();
+        let instance = plan.instance(error.stage).id.to_string();
         RunError::TooManyGpus { instance, asked: error.asked, present: error.present }
     })?;
     if options.last_first {
@@ -110,7 +109,7 @@ pub fn run(
     coordinator.finish(begin)
 }
 
-/// What the threads share.
+/// What the threads of a run share.
 struct Context<'a> {
     plan: &'a Plan,
     store: &'a Store,
@@ -121,17 +120,33 @@ struct Context<'a> {
     environment: OnceLock<BTreeMap<String, String>>,
 }
 
+/// What a thread tells the coordinator.
 enum Message {
-    Note { stage: usize, note: Note },
-    Ended { stage: usize, key: StageKey, result: Result<Box<Manifest>, Failure>, gpus: Vec<String> },
+    AttemptNote {
+        stage: InstanceIndex,
+        note: AttemptNote,
+    },
+    Ended {
+        stage: InstanceIndex,
+        key: StageKey,
+        result: Result<Box<Manifest>, AttemptError>,
+        gpus: Vec<String>,
+    },
 }
 
-/// A stage that has to run, until it does.
+/// A stage that has to run and has not started yet.
 struct Missed {
     prepared: Prepared,
     why: Why,
-    /// `Waiting` has been told.
-    told: bool,
+    /// Whether [`Event::Waiting`] has been emitted.
+    announced: bool,
+}
+
+/// A key that one of our threads is computing.
+struct Computing {
+    why: Why,
+    /// Other stages with the same key, which wait for the result.
+    waiting: Vec<InstanceIndex>,
 }
 
 struct Coordinator<'a> {
@@ -140,11 +155,11 @@ struct Coordinator<'a> {
     journal: Journal<'a>,
     queue: Queue,
     gpus: Vec<String>,
-    missed: HashMap<usize, Missed>,
-    /// Keys that threads of ours are computing, with the stages that wait for the same key.
-    computing: HashMap<StageKey, Vec<usize>>,
+    missed: HashMap<InstanceIndex, Missed>,
+    /// The keys that our threads are computing.
+    computing: HashMap<StageKey, Computing>,
     /// Stages whose keys another process is computing.
-    busy: Vec<usize>,
+    busy: Vec<InstanceIndex>,
     looked: Instant,
     weighed: bool,
     stopping: Option<Urgency>,
@@ -156,11 +171,11 @@ impl<'a> Coordinator<'a> {
     fn drive<'scope>(&mut self, scope: &'scope Scope<'scope, 'a>, stop: &Stop) {
         let (sender, receiver) = channel();
         loop {
-            self.heed(stop);
+            self.check_stop(stop);
             while let Some(stage) = self.queue.next_ready() {
                 self.examine(stage);
             }
-            // What is wrong with a result is told before the stage starts for that reason.
+            // Damage is reported before the stage starts because of it.
             self.pass_on_warnings();
             while let Some((stage, holds)) = self.queue.next_to_start() {
                 self.start(scope, stage, holds, &sender);
@@ -173,14 +188,14 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Waits for news from the threads, but not for longer than the user or another process may.
+    /// Waits for messages from the threads, and now and then checks for a stop and for other processes.
     fn listen(&mut self, receiver: &Receiver<Message>) {
         self.journal.flush();
-        let patience = if self.busy.is_empty() { HEAR_STOP } else { LOOK_AGAIN };
+        let patience = if self.busy.is_empty() { CHECK_STOP } else { LOOK_AGAIN };
         if let Ok(message) = receiver.recv_timeout(patience) {
-            self.hear(message);
+            self.on_message(message);
             while let Ok(message) = receiver.try_recv() {
-                self.hear(message);
+                self.on_message(message);
             }
         }
         if !self.busy.is_empty() && self.looked.elapsed() >= LOOK_AGAIN {
@@ -191,7 +206,8 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    fn heed(&mut self, stop: &Stop) {
+    /// Passes a new wish to stop on to the running stages.
+    fn check_stop(&mut self, stop: &Stop) {
         let wish = stop.requested();
         if wish == self.stopping {
             return;
@@ -204,31 +220,31 @@ impl<'a> Coordinator<'a> {
         self.close("the run was stopped");
     }
 
-    /// Settles a stage whose inputs are known, or has it run.
-    fn examine(&mut self, stage: usize) {
-        let index = InstanceIndex(stage);
-        if let Some(manifest) = known(self.context.store, self.context.options, index) {
+    /// Finishes a stage that is in the cache, or queues it to run.
+    fn examine(&mut self, stage: InstanceIndex) {
+        if let Some(manifest) = known(self.context.store, self.context.options, stage) {
             return self.hit(stage, *manifest);
         }
-        let prepared = match self.inspector.prepare(index) {
+        let prepared = match self.inspector.prepare(stage) {
             Ok(prepared) => prepared,
-            Err(problem) => return self.failed(stage, Failure::plain(problem)),
+            Err(problem) => return self.failed(stage, AttemptError::permanent(problem)),
         };
-        let finding = match self.context.options.force.contains(&index) {
-            true => Finding::Miss(Why::Forced),
-            false => self.inspector.look_up(index, &prepared),
+        let finding = if self.context.options.force.contains(&stage) {
+            Finding::Miss(Why::Forced)
+        } else {
+            self.inspector.look_up(stage, &prepared)
         };
         match finding {
             Finding::Hit(manifest) => self.hit(stage, *manifest),
             Finding::Miss(why) => {
-                self.missed.insert(stage, Missed { prepared, why, told: false });
+                self.missed.insert(stage, Missed { prepared, why, announced: false });
                 self.queue.want(stage);
                 self.weigh();
             }
         }
     }
 
-    /// With the first stage that has to run, the order of those that may have to begins to matter.
+    /// Sets how long stages took, once: the order matters from the first stage that has to run.
     fn weigh(&mut self) {
         if std::mem::replace(&mut self.weighed, true) || self.inspector.state.last.is_empty() {
             return;
@@ -241,16 +257,19 @@ impl<'a> Coordinator<'a> {
     fn start<'scope>(
         &mut self,
         scope: &'scope Scope<'scope, 'a>,
-        stage: usize,
+        stage: InstanceIndex,
         holds: Resources,
         sender: &Sender<Message>,
     ) {
         let Some(missed) = self.missed.get(&stage) else {
-            return self.failed(stage, Failure::plain("it was to start before it had been looked at"));
+            return self.failed(
+                stage,
+                AttemptError::permanent("it was started before it was looked up (a bug in pipe)"),
+            );
         };
         let key = missed.prepared.key;
-        if let Some(waiting) = self.computing.get_mut(&key) {
-            waiting.push(stage);
+        if let Some(computing) = self.computing.get_mut(&key) {
+            computing.waiting.push(stage);
             return self.queue.put_back(stage);
         }
         let claimed = match missed.why {
@@ -266,18 +285,18 @@ impl<'a> Coordinator<'a> {
             Ok(None) => self.wait_for_other_process(stage, key),
             Err(error) => {
                 self.missed.remove(&stage);
-                self.failed(stage, Failure::plain(error.to_string()));
+                self.failed(stage, AttemptError::permanent(error.to_string()));
             }
         }
     }
 
-    fn wait_for_other_process(&mut self, stage: usize, key: StageKey) {
+    fn wait_for_other_process(&mut self, stage: InstanceIndex, key: StageKey) {
         self.queue.put_back(stage);
         self.busy.push(stage);
         if let Some(missed) = self.missed.get_mut(&stage)
-            && !std::mem::replace(&mut missed.told, true)
+            && !std::mem::replace(&mut missed.announced, true)
         {
-            let instance = self.inspector.name(InstanceIndex(stage)).to_owned();
+            let instance = self.inspector.name(stage).to_owned();
             self.journal.emit(Event::Waiting { instance, key });
         }
     }
@@ -285,23 +304,23 @@ impl<'a> Coordinator<'a> {
     fn launch<'scope>(
         &mut self,
         scope: &'scope Scope<'scope, 'a>,
-        stage: usize,
+        stage: InstanceIndex,
         holds: Resources,
         right: WriteRight<'a>,
         sender: Sender<Message>,
     ) {
         let Some(Missed { prepared, why, .. }) = self.missed.remove(&stage) else { return };
         let context = self.context;
-        let index = InstanceIndex(stage);
-        let (instance, key) = (context.plan.instance(index), prepared.key);
-        let name = self.inspector.name(index).to_owned();
-        self.computing.insert(key, Vec::new());
+        let (instance, key) = (context.plan.instance(stage), prepared.key);
+        let name = self.inspector.name(stage).to_owned();
+        self.computing.insert(key, Computing { why: why.clone(), waiting: Vec::new() });
         let mut warnings = Vec::new();
         if self.queue.was_clamped(instance.resources) {
-            warnings.push("it asks for more processors or memory than there are; it runs alone".to_owned());
+            warnings
+                .push("it asks for more processors or memory than there are, so it runs alone".to_owned());
             self.journal.warn(Some(&name), warnings[0].clone());
         }
-        self.journal.emit(Event::Started { instance: name.clone(), key, why: why.to_string(), attempt: 1 });
+        self.journal.emit(Event::Started { instance: name.clone(), key, why, attempt: 1 });
         let gpus = self.gpus.split_off(self.gpus.len() - holds.gpu);
         let work = move || {
             let attempt = Attempt {
@@ -320,80 +339,86 @@ impl<'a> Coordinator<'a> {
                 warnings,
                 threads: context.options.threads,
             };
-            // The coordinator outlives its threads, so somebody always listens.
-            let mut tell = |note| drop(sender.send(Message::Note { stage, note }));
+            // The coordinator outlives its threads, so sending cannot fail.
+            let mut tell = |note| drop(sender.send(Message::AttemptNote { stage, note }));
             let perform = AssertUnwindSafe(|| attempt.perform(right, &mut tell).map(Box::new));
-            let result = catch_unwind(perform).unwrap_or_else(|_| Err(Failure::plain("pipe itself failed")));
+            let result = catch_unwind(perform)
+                .unwrap_or_else(|_| Err(AttemptError::permanent("pipe itself failed (a bug in pipe)")));
             drop(sender.send(Message::Ended { stage, key, result, gpus }));
         };
         scope.spawn(work);
     }
 
-    fn hear(&mut self, message: Message) {
+    fn on_message(&mut self, message: Message) {
         match message {
-            Message::Note { stage, note } => self.note(stage, note),
+            Message::AttemptNote { stage, note } => self.note(stage, note),
             Message::Ended { stage, key, result, gpus } => {
                 self.gpus.extend(gpus);
-                let waited = self.computing.remove(&key).unwrap_or_default();
+                let waited =
+                    self.computing.remove(&key).map(|computing| computing.waiting).unwrap_or_default();
                 match result {
                     Ok(manifest) => {
                         self.done(stage, *manifest);
-                        self.look_again_at(waited);
+                        self.examine_again(waited);
                     }
-                    Err(failure) => {
-                        if !failure.stopped {
+                    Err(error) => {
+                        if matches!(error, AttemptError::Failed { .. }) {
                             self.remember_failure(key, stage, &waited);
                         }
-                        self.fail_with(stage, &waited);
-                        self.failed(stage, failure);
+                        self.fail_waiting(stage, &waited);
+                        self.failed(stage, error);
                     }
                 }
             }
         }
     }
 
-    fn note(&mut self, stage: usize, note: Note) {
-        let instance = self.inspector.name(InstanceIndex(stage)).to_owned();
+    fn note(&mut self, stage: InstanceIndex, note: AttemptNote) {
+        let instance = self.inspector.name(stage).to_owned();
         let event = match note {
-            Note::Worker(WorkerEvent::Progress { done, total, unit, message }) => {
+            AttemptNote::Worker(WorkerEvent::Progress { done, total, unit, message }) => {
                 Event::Progress { instance, done, total, unit, message }
             }
-            Note::Worker(WorkerEvent::Metric { name, value }) => Event::Metric { instance, name, value },
-            Note::Worker(WorkerEvent::Log { level, message }) => {
+            AttemptNote::Worker(WorkerEvent::Metric { name, value, protocol }) => {
+                Event::Metric { instance, name, value, protocol }
+            }
+            AttemptNote::Worker(WorkerEvent::Log { level, message }) => {
                 Event::Log { instance: Some(instance), level, message }
             }
-            Note::Worker(
+            AttemptNote::Worker(
                 WorkerEvent::Alive
                 | WorkerEvent::Done
                 | WorkerEvent::Fact { .. }
                 | WorkerEvent::Failed { .. },
             ) => return,
-            Note::Retry { failure: Failure { error, stderr_tail, .. }, key, attempt } => {
+            AttemptNote::Retry { error, stderr_tail, key, attempt } => {
                 let failed =
                     Event::Failed { instance: instance.clone(), error, stderr_tail, will_retry: true };
                 self.journal.emit(failed);
-                Event::Started { instance, key, why: "the attempt before it failed".to_owned(), attempt }
+                let Some(Computing { why, .. }) = self.computing.get(&key) else { return };
+                let why = why.clone();
+                Event::Started { instance, key, why, attempt }
             }
         };
         self.journal.emit(event);
     }
 
-    fn hit(&mut self, stage: usize, manifest: Manifest) {
-        if let Err(objection) = self.judge(stage, &manifest) {
-            return self.failed(stage, Failure::plain(objection));
+    fn hit(&mut self, stage: InstanceIndex, manifest: Manifest) {
+        if let Err(objection) = self.check_result(stage, &manifest) {
+            return self.failed(stage, AttemptError::permanent(objection));
         }
-        let instance = self.inspector.name(InstanceIndex(stage)).to_owned();
+        let instance = self.inspector.name(stage).to_owned();
         self.summary.hits += 1;
         self.summary.saved += manifest.seconds;
         self.journal.emit(Event::Hit { instance, key: manifest.key, saved: manifest.seconds });
         self.settle(stage, manifest);
     }
 
-    fn done(&mut self, stage: usize, manifest: Manifest) {
-        if let Err(objection) = self.judge(stage, &manifest) {
-            return self.failed(stage, Failure::plain(objection));
+    fn done(&mut self, stage: InstanceIndex, manifest: Manifest) {
+        if let Err(objection) = self.check_result(stage, &manifest) {
+            return self.failed(stage, AttemptError::permanent(objection));
         }
-        let instance = self.inspector.name(InstanceIndex(stage)).to_owned();
+        let instance = self.inspector.name(stage).to_owned();
         self.summary.ran += 1;
         for warning in &manifest.warnings {
             self.journal.warn(Some(&instance), warning.clone());
@@ -408,95 +433,95 @@ impl<'a> Coordinator<'a> {
         self.settle(stage, manifest);
     }
 
-    /// A result that is not to be used fails its stage, so that nothing is built on it or placed.
-    fn judge(&self, stage: usize, manifest: &Manifest) -> Result<(), String> {
+    /// Checks a result. If it may not be used, its stage fails, so that nothing is computed from it or placed.
+    fn check_result(&self, stage: InstanceIndex, manifest: &Manifest) -> Result<(), String> {
         match &self.context.options.judge {
-            Some(judge) => judge.judge(InstanceIndex(stage), manifest),
+            Some(judge) => judge.judge(stage, manifest),
             None => Ok(()),
         }
     }
 
-    fn settle(&mut self, stage: usize, manifest: Manifest) {
-        let index = InstanceIndex(stage);
-        let name = self.inspector.name(index);
+    fn settle(&mut self, stage: InstanceIndex, manifest: Manifest) {
+        let name = self.inspector.name(stage);
         let name = name.to_owned();
         self.state_changed |= self.inspector.state.failed.remove(&name).is_some();
         if self.inspector.state.last.get(&name) != Some(&manifest.key) {
             self.inspector.state.last.insert(name, manifest.key);
             self.state_changed = true;
         }
-        self.inspector.learn(index, manifest);
+        self.inspector.learn(stage, manifest);
         self.queue.finish(stage);
     }
 
-    /// Stages with the key that was just computed find it in the cache.
-    fn look_again_at(&mut self, waited: Vec<usize>) {
+    /// Looks up stages whose key was just computed by another stage.
+    fn examine_again(&mut self, waited: Vec<InstanceIndex>) {
         for stage in waited {
             self.missed.remove(&stage);
             self.examine(stage);
         }
     }
 
-    fn remember_failure(&mut self, key: StageKey, tried: usize, waited: &[usize]) {
+    fn remember_failure(&mut self, key: StageKey, tried: InstanceIndex, waited: &[InstanceIndex]) {
         for &stage in std::iter::once(&tried).chain(waited) {
-            let name = self.inspector.name(InstanceIndex(stage)).to_owned();
+            let name = self.inspector.name(stage).to_owned();
             let attempt = FailedAttempt { run: self.context.run.clone(), key };
             self.inspector.state.failed.insert(name, attempt);
         }
         self.state_changed = true;
     }
 
-    /// Stages with a key that could not be computed fail with the one that tried.
-    fn fail_with(&mut self, tried: usize, waited: &[usize]) {
-        let tried = self.inspector.name(InstanceIndex(tried)).to_owned();
+    /// Fails the stages with the same key as one that failed.
+    fn fail_waiting(&mut self, tried: InstanceIndex, waited: &[InstanceIndex]) {
+        let tried = self.inspector.name(tried).to_owned();
         for &stage in waited {
             self.missed.remove(&stage);
             self.failed(
                 stage,
-                Failure::plain(format!("it is the same computation as `{tried}`, which failed")),
+                AttemptError::permanent(format!("it is the same computation as `{tried}`, which failed")),
             );
         }
     }
 
-    fn failed(&mut self, stage: usize, failure: Failure) {
-        let instance = self.inspector.name(InstanceIndex(stage)).to_owned();
-        let because = if failure.stopped {
-            self.summary.skipped += 1;
-            let because = match failure.checkpoint {
-                true => "it was stopped; the next run continues from its checkpoint",
-                false => "it was stopped; the next run begins it again",
-            };
-            let because = because.to_owned();
-            self.journal.emit(Event::Skipped { instance: instance.clone(), because });
-            "the run was stopped".to_owned()
-        } else {
-            self.summary.failed += 1;
-            let Failure { error, stderr_tail, .. } = failure;
-            let event = Event::Failed { instance: instance.clone(), error, stderr_tail, will_retry: false };
-            self.journal.emit(event);
-            format!("`{instance}` failed")
+    fn failed(&mut self, stage: InstanceIndex, error: AttemptError) {
+        let instance = self.inspector.name(stage).to_owned();
+        let because = match error {
+            AttemptError::Stopped { checkpoint } => {
+                self.summary.skipped += 1;
+                let next = if checkpoint { "continues from its checkpoint" } else { "starts it again" };
+                let because = format!("it was stopped; the next run {next}");
+                self.journal.emit(Event::Skipped { instance, because });
+                "the run was stopped".to_owned()
+            }
+            AttemptError::Failed { error, stderr_tail, .. } => {
+                self.summary.failed += 1;
+                let because = format!("`{instance}` failed");
+                self.journal.emit(Event::Failed { instance, error, stderr_tail, will_retry: false });
+                because
+            }
         };
         for skipped in self.queue.fail(stage) {
             self.skip(skipped, because.clone());
         }
         if !self.context.options.keep_going {
-            self.close(&format!("{because}, and with that the run stops; --keep-going goes on"));
+            self.close(&format!("{because}, so the run stops; --keep-going continues"));
         }
     }
 
-    /// Nothing more starts; what runs may end.
+    /// Starts nothing more; running stages may end.
     fn close(&mut self, because: &str) {
         for skipped in self.queue.close() {
             self.skip(skipped, because.to_owned());
         }
         self.busy.clear();
-        self.computing.values_mut().for_each(Vec::clear);
+        for computing in self.computing.values_mut() {
+            computing.waiting.clear();
+        }
     }
 
-    fn skip(&mut self, stage: usize, because: String) {
+    fn skip(&mut self, stage: InstanceIndex, because: String) {
         self.missed.remove(&stage);
         self.summary.skipped += 1;
-        let instance = self.inspector.name(InstanceIndex(stage)).to_owned();
+        let instance = self.inspector.name(stage).to_owned();
         self.journal.emit(Event::Skipped { instance, because });
     }
 
@@ -508,7 +533,7 @@ impl<'a> Coordinator<'a> {
 
     fn finish(mut self, begin: Instant) -> Result<Summary, RunError> {
         self.place_outputs();
-        self.forget_what_is_gone();
+        self.forget_removed_instances();
         if self.state_changed {
             self.context.store.save_pipeline_state(&self.inspector.state)?;
         } else {
@@ -539,7 +564,7 @@ impl<'a> Coordinator<'a> {
             };
             if outcome == PlaceOutcome::KeptEdited {
                 let message = format!(
-                    "`{path}` is not as pipe left it, so it was kept; remove it, or use --overwrite, to get the new one"
+                    "`{path}` was edited, so it was kept; remove it, or use --overwrite, to get the new one"
                 );
                 self.journal.warn(None, message);
                 self.summary.kept.push(path.clone());
@@ -550,7 +575,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// A run that finds its file in place leaves the record of who put it there, unless that one had other settings.
+    /// Records that this run placed a file, unless an earlier run with the same settings placed the same content.
     fn remember_placed(&mut self, path: &str, blob: BlobId) {
         let (state, set) = (&mut self.inspector.state, &self.context.options.set);
         let known = state.placed.get(path) == Some(&blob);
@@ -563,8 +588,8 @@ impl<'a> Coordinator<'a> {
         self.state_changed = true;
     }
 
-    /// Results of instances that the pipeline no longer has need not be kept for it.
-    fn forget_what_is_gone(&mut self) {
+    /// Forgets the results of instances that the pipeline no longer has.
+    fn forget_removed_instances(&mut self) {
         let state = &self.inspector.state;
         let names: BTreeSet<&str> =
             (0..self.context.plan.len()).map(|index| self.inspector.name(InstanceIndex(index))).collect();

@@ -1,8 +1,8 @@
-//! Where stages run, one after another: a working directory and a directory for what is temporary.
+//! The directories in which stages run, one after another: a working directory and a temporary directory.
 //!
-//! A slot is emptied and used again rather than made anew for each stage, because making and
-//! deleting directories is dear: on some file systems dearer than starting a small program. What
-//! failed, or what cannot be brought back to how it was, is thrown away and replaced.
+//! A slot is emptied and used again instead of creating one for each stage, because creating and deleting directories is
+//! expensive: on some file systems more than starting a small program. A slot in which a stage failed, or that cannot be
+//! emptied, is replaced.
 
 use std::fs;
 use std::io;
@@ -12,19 +12,20 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::store::{Scratch, Store};
 
-/// The slots that nobody uses at the moment.
+/// The slots that are free at the moment.
 pub(super) struct Slots<'a> {
     store: &'a Store,
     free: Mutex<Vec<Slot>>,
 }
 
+/// The directories of one running stage.
 #[derive(Debug)]
 pub(super) struct Slot {
     scratch: Scratch,
     mode: u32,
 }
 
-/// What a slot consists of. `work/in` is made for the first stage that has inputs.
+/// The directories of a slot. `work/in` is created for the first stage that has inputs.
 const KEPT: [&str; 2] = ["work", "tmp"];
 const INPUTS: &str = "in";
 
@@ -33,7 +34,7 @@ impl<'a> Slots<'a> {
         Self { store, free: Mutex::default() }
     }
 
-    /// An empty slot; a sentence if there can be none.
+    /// Returns an empty slot, or a sentence if none can be created.
     pub(super) fn take(&self) -> Result<Slot, String> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match free {
@@ -42,7 +43,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Takes back a slot whose stage ended well.
+    /// Takes back a slot whose stage succeeded.
     pub(super) fn put_back(&self, slot: Slot) {
         if slot.empty().unwrap_or(false) {
             self.free.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
@@ -67,12 +68,12 @@ impl Slot {
         &self.scratch
     }
 
-    /// The working directory: empty, or with an empty `in`.
+    /// Returns the working directory: empty, or with an empty `in`.
     pub(super) fn work(&self) -> PathBuf {
         self.scratch.join("work")
     }
 
-    /// Makes it as it was when new; false if that cannot be.
+    /// Empties the slot; returns false if it is not as it was when new.
     fn empty(&self) -> io::Result<bool> {
         let kept: Vec<PathBuf> = KEPT.iter().map(|name| self.scratch.join(name)).collect();
         let inputs = kept[0].join(INPUTS);
@@ -88,12 +89,12 @@ impl Slot {
     }
 }
 
-/// Permissions and the kind of file that it is.
+/// Returns the permissions and the type of a file.
 fn mode(path: &Path) -> io::Result<u32> {
     Ok(path.symlink_metadata()?.permissions().mode())
 }
 
-/// Removes what is in the directory, but for what is to be kept.
+/// Removes everything in the directory except what is to be kept.
 fn empty(directory: &Path, kept: &[PathBuf]) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -147,18 +148,18 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_bent_is_replaced() {
+    fn a_slot_that_a_stage_changed_is_replaced() {
         let (_directory, store) = bench();
         let slots = Slots::new(&store);
-        let bends: [fn(&Path); 3] = [
+        let changes: [fn(&Path); 3] = [
             |path| fs::set_permissions(path.join("work"), fs::Permissions::from_mode(0o700)).unwrap(),
             |path| fs::write(path.join("work/in"), "a file").unwrap(),
             |path| fs::remove_dir(path.join("tmp")).unwrap(),
         ];
-        for bend in bends {
+        for change in changes {
             let slot = slots.take().unwrap();
             let path = slot.path().to_owned();
-            bend(&path);
+            change(&path);
             slots.put_back(slot);
             assert!(!path.exists());
             assert_ne!(slots.take().unwrap().path(), path);

@@ -1,12 +1,14 @@
-//! The wish to stop, as a signal handler can state it.
+//! A request to stop, which a signal handler can make.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Asked once, running stages may write their checkpoint and end; asked again, they end now.
+/// A request to stop. After the first one, running stages may write their checkpoint and end; after the second, they end
+/// at once.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicU8>);
 
+/// How fast running stages have to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     Gently,
@@ -14,17 +16,19 @@ pub enum Urgency {
 }
 
 impl Stop {
+    /// A request that has not been made yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One atomic operation: safe in a signal handler.
+    /// Requests a stop with one atomic operation, which is safe in a signal handler.
     pub fn request(&self) {
         let at_most_two = |asked: u8| Some((asked + 1).min(2));
-        // The update never declines, so there is nothing to learn from the result.
+        // The update always succeeds, so the result says nothing.
         let _ = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, at_most_two);
     }
 
+    /// Returns what was requested so far.
     pub fn requested(&self) -> Option<Urgency> {
         match self.0.load(Ordering::SeqCst) {
             0 => None,

@@ -1,4 +1,4 @@
-//! What a run would do, without doing it: for `pipe plan`, `pipe status` and `pipe why`.
+//! Predicts what a run would do: for `pipe plan`, `pipe status` and `pipe why`.
 
 use super::inspect::{Finding, Inspector, known};
 use super::options::Options;
@@ -7,30 +7,32 @@ use crate::spec::pipeline::InstanceIndex;
 use crate::store::Store;
 use crate::store::manifest::Manifest;
 
+/// What a run would do with an instance.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outlook {
     /// The cache has it.
     Fresh(Box<Manifest>),
     WillRun(Why),
-    /// It runs, or not, depending on what these give: some of its inputs are not known yet.
+    /// It runs or not, depending on the results of these instances: some of its inputs are not known yet.
     MayRun {
         waits_for: Vec<InstanceIndex>,
-        /// What else than its inputs has changed, if anything has.
+        /// What has changed besides its inputs, if anything.
         known: Option<Why>,
     },
-    /// An input of it cannot be read; a sentence.
+    /// One of its inputs cannot be read; says why.
     CannotRun(String),
     /// Not among the targets.
     NotAsked,
 }
 
 impl Outlook {
+    /// Returns whether the run would not compute the instance.
     pub fn is_fresh(&self) -> bool {
         matches!(self, Self::Fresh(_) | Self::NotAsked)
     }
 }
 
-/// One outlook per instance, in the order of the pipeline.
+/// Returns one outlook per instance, in the order of the pipeline.
 pub fn survey(plan: &Plan, store: &Store, options: &Options) -> Vec<Outlook> {
     let selected = options.selection(plan);
     let mut inspector = Inspector::new(plan, store, &options.project);

@@ -1,4 +1,4 @@
-//! Whole runs against a real store, with stages that are functions of the test.
+//! Tests of whole runs with a real store, in which stages are functions.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::double::{Double, write_text};
 use super::event::{Event, PlaceOutcome, Summary};
-use super::executor::{Broken, Executor};
+use super::executor::{AttemptError, Executor};
 use super::{Options, Outlook, RunError, Stop, Urgency, run, survey};
 use crate::plan::sample::{self, pipeline, stage};
 use crate::plan::{Plan, Why};
@@ -17,6 +17,7 @@ use crate::spec::pipeline::{Input, Instance, InstanceIndex, Pipeline, Placement,
 use crate::store::{Claim, Draft, Store};
 use pipe_core::digest::StageKey;
 use pipe_core::event::{LogLevel, WorkerEvent};
+use pipe_core::protocol::{MetricValue, Protocol};
 
 /// A project directory with a store, and the pipeline that is run in it.
 struct Lab {
@@ -45,8 +46,13 @@ impl Lab {
         self.directory.path().join(name)
     }
 
+    /// The double writes what the body says, and keys are made of the parameters: here they are the same.
     fn plan(&self) -> Plan {
-        sample::plan(self.pipeline.clone())
+        let mut pipeline = self.pipeline.clone();
+        for instance in &mut pipeline.instances {
+            instance.body = instance.params.clone();
+        }
+        sample::plan(pipeline)
     }
 
     fn run(&self) -> Run {
@@ -70,7 +76,7 @@ impl Lab {
         survey(&self.plan(), &self.store, &self.options)
     }
 
-    /// The blob that an instance's output last was.
+    /// Returns the path of the last output of an instance.
     fn blob(&self, instance: &str) -> PathBuf {
         let state = self.store.pipeline_state(&self.pipeline.file);
         let manifest = self.store.record(state.last[instance]).unwrap();
@@ -79,12 +85,12 @@ impl Lab {
 }
 
 impl Run {
-    fn why(&self, of: &str) -> &str {
+    fn why(&self, of: &str) -> String {
         let started = self.events.iter().find_map(|event| match event {
-            Event::Started { instance, why, .. } if instance == of => Some(why.as_str()),
+            Event::Started { instance, why, .. } if instance == of => Some(why.to_string()),
             _ => None,
         });
-        started.unwrap_or("did not start")
+        started.unwrap_or_else(|| "did not start".to_owned())
     }
 
     fn error(&self, of: &str) -> &str {
@@ -141,7 +147,7 @@ fn needs_file(name: &str, file: &str) -> Instance {
 }
 
 #[test]
-fn what_has_been_computed_is_not_computed_again() {
+fn a_computed_result_is_not_computed_again() {
     let lab = Lab::new(three());
     let first = lab.run();
     assert_eq!(first.ran, ["data", "idf", "train"]);
@@ -165,7 +171,7 @@ fn an_upstream_change_that_gives_the_same_bytes_stops_there() {
 }
 
 #[test]
-fn what_changed_is_told_for_each_stage_that_runs() {
+fn every_stage_that_runs_says_what_changed() {
     let mut lab = Lab::new(three());
     let first = lab.run();
     assert_eq!(first.why("data"), "never run before");
@@ -192,7 +198,7 @@ fn a_failure_ends_the_run_unless_asked_to_keep_going() {
     let stages = vec![stage("data", &[]), stage("bad", &[0]), stage("after", &[1]), stage("other", &[0])];
     let mut lab = Lab::new(stages);
     lab.options.jobs = 1;
-    let double = Double::new().with("bad", |_, _| Err(Broken::Failed("it ended with exit code 3".into())));
+    let double = Double::new().with("bad", |_, _| Err(AttemptError::retryable("it ended with exit code 3")));
     let first = lab.run_with(&double);
     assert_eq!((first.summary.ran, first.summary.failed, first.summary.skipped), (1, 1, 2));
     assert_eq!(first.error("bad"), "it ended with exit code 3");
@@ -204,12 +210,12 @@ fn a_failure_ends_the_run_unless_asked_to_keep_going() {
 }
 
 #[test]
-fn what_a_failed_stage_printed_is_kept_with_the_run() {
+fn the_output_of_a_failed_stage_is_kept_with_the_run() {
     let lab = Lab::new(vec![stage("bad", &[])]);
     let double = Double::new().with("bad", |task, _| {
         let lines: String = (1..=30).map(|line| format!("line {line}\n")).collect();
         fs::write(&task.stderr, lines).unwrap();
-        Err(Broken::Failed("no".into()))
+        Err(AttemptError::retryable("no"))
     });
     let run = lab.run_with(&double);
     let tail = run.events.iter().find_map(|event| match event {
@@ -233,7 +239,7 @@ fn a_stage_is_retried_as_often_as_it_asks_in_a_clean_directory() {
         assert_eq!(fs::read_dir(&task.job.scratch).unwrap().count(), 0);
         fs::write(task.job.scratch.join("left over"), "x").unwrap();
         match count.fetch_add(1, Ordering::SeqCst) {
-            0 | 1 => Err(Broken::Failed("not yet".into())),
+            0 | 1 => Err(AttemptError::retryable("not yet")),
             _ => write_text(task),
         }
     });
@@ -260,12 +266,15 @@ fn a_forced_stage_runs_again_and_the_same_bytes_keep_the_rest_fresh() {
     lab.run();
     lab.options.force = vec![InstanceIndex(1)];
     let second = lab.run();
-    assert_eq!((second.ran.as_slice(), second.why("idf")), (["idf".to_owned()].as_slice(), "forced"));
+    assert_eq!(
+        (second.ran.as_slice(), second.why("idf").as_str()),
+        (["idf".to_owned()].as_slice(), "forced")
+    );
     assert_eq!(second.hits(), ["data", "train"]);
 }
 
 #[test]
-fn a_source_edited_while_its_stage_runs_is_an_error_and_not_a_record() {
+fn an_input_edited_while_its_stage_runs_is_an_error_and_nothing_is_stored() {
     let lab = Lab::new(vec![needs_file("load", "data.csv")]);
     fs::write(lab.path("data.csv"), "one").unwrap();
     let path = lab.path("data.csv");
@@ -282,7 +291,7 @@ fn a_source_edited_while_its_stage_runs_is_an_error_and_not_a_record() {
 }
 
 #[test]
-fn an_edited_source_runs_its_stage_and_a_touched_one_does_not() {
+fn an_edited_input_file_runs_its_stage_and_a_touched_one_does_not() {
     let lab = Lab::new(vec![needs_file("load", "data.csv")]);
     fs::write(lab.path("data.csv"), "one").unwrap();
     lab.run();
@@ -294,7 +303,7 @@ fn an_edited_source_runs_its_stage_and_a_touched_one_does_not() {
 }
 
 #[test]
-fn a_missing_source_fails_its_stage_with_its_name() {
+fn a_missing_input_file_fails_its_stage_and_is_named() {
     let lab = Lab::new(vec![needs_file("load", "nowhere.csv"), stage("after", &[0])]);
     let run = lab.run();
     assert!(run.error("load").contains("nowhere.csv"), "{}", run.error("load"));
@@ -303,7 +312,7 @@ fn a_missing_source_fails_its_stage_with_its_name() {
 }
 
 #[test]
-fn a_stage_that_writes_to_its_input_is_found_out_and_the_damage_is_healed() {
+fn a_stage_that_writes_to_its_input_fails_and_the_input_is_computed_again() {
     let lab = Lab::new(vec![stage("data", &[]), stage("vandal", &[0])]);
     let double = Double::new().with("vandal", |task, _| {
         let path = &task.job.inputs["in0"][0].path;
@@ -324,7 +333,7 @@ fn a_stage_that_writes_to_its_input_is_found_out_and_the_damage_is_healed() {
 }
 
 #[test]
-fn a_damaged_result_is_told_and_computed_again() {
+fn a_damaged_result_is_reported_and_computed_again() {
     let lab = Lab::new(three());
     lab.run();
     let blob = lab.blob("idf");
@@ -346,7 +355,7 @@ fn two_stages_with_one_key_are_computed_once() {
 }
 
 #[test]
-fn a_key_that_another_process_computes_is_waited_for() {
+fn a_run_waits_for_a_key_that_another_process_computes() {
     let lab = Lab::new(vec![stage("data", &[])]);
     let key = match &lab.survey()[0] {
         Outlook::WillRun(Why::NeverRun) => key_of_data(&lab),
@@ -397,7 +406,7 @@ fn draft(plan: &Plan, out: PathBuf) -> Draft {
 }
 
 #[test]
-fn a_stop_ends_what_runs_and_starts_nothing_more() {
+fn a_stop_ends_running_stages_and_starts_nothing_more() {
     let mut lab = Lab::new(vec![stage("long", &[]), stage("after", &[0]), stage("next", &[])]);
     lab.options.jobs = 1;
     let stop = Stop::new();
@@ -409,7 +418,7 @@ fn a_stop_ends_what_runs_and_starts_nothing_more() {
         while stopped.lock().unwrap().is_none() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        Err(Broken::Stopped)
+        Err(AttemptError::Stopped { checkpoint: false })
     });
     let (events, summary) = lab.execute(&double, &stop);
     let summary = summary.unwrap();
@@ -421,7 +430,7 @@ fn a_stop_ends_what_runs_and_starts_nothing_more() {
 }
 
 #[test]
-fn targets_and_until_choose_what_runs() {
+fn targets_and_until_select_stages() {
     let mut lab = Lab::new(three());
     lab.options.targets = Some(vec![InstanceIndex(1)]);
     assert_eq!(lab.run().ran, ["data", "idf"]);
@@ -435,7 +444,7 @@ fn targets_and_until_choose_what_runs() {
 }
 
 #[test]
-fn outputs_are_placed_and_what_the_user_edited_is_kept() {
+fn outputs_are_placed_and_files_that_the_user_edited_are_kept() {
     let mut lab = Lab::new(three());
     let path = PathBuf::from("results/sample/model.txt");
     let placement = Placement { instance: InstanceIndex(2), output: "out".into(), path: path.clone() };
@@ -458,7 +467,7 @@ fn outputs_are_placed_and_what_the_user_edited_is_kept() {
 }
 
 #[test]
-fn a_file_that_was_there_before_is_not_ours() {
+fn a_file_that_was_there_before_is_not_replaced() {
     let mut lab = Lab::new(vec![stage("data", &[])]);
     let placement = Placement { instance: InstanceIndex(0), output: "out".into(), path: "notes.txt".into() };
     lab.pipeline.placements = vec![placement];
@@ -469,7 +478,7 @@ fn a_file_that_was_there_before_is_not_ours() {
 }
 
 #[test]
-fn a_survey_tells_what_a_run_would_do() {
+fn a_survey_predicts_what_a_run_would_do() {
     let mut lab = Lab::new(three());
     let never = Outlook::WillRun(Why::NeverRun);
     let may = |waits_for: &[usize], known| {
@@ -502,7 +511,7 @@ fn a_survey_writes_nothing() {
 }
 
 #[test]
-fn gpus_are_handed_out_one_by_one_and_too_many_are_refused() {
+fn each_gpu_is_used_by_one_stage_and_too_many_are_refused() {
     let mut stages = vec![stage("a", &[]), stage("b", &[]), stage("c", &[])];
     for stage in &mut stages {
         stage.resources = Resources { cpu: 1, mem: 0, gpu: 1 };
@@ -541,17 +550,17 @@ fn metrics_and_the_machine_are_recorded_and_events_are_logged() {
             let message = format!("epoch {epoch}");
             report(WorkerEvent::Progress { done: epoch, total: Some(100), unit: "epochs".into(), message });
         }
-        report(WorkerEvent::Metric { name: "f1".into(), value: 0.25 });
-        report(WorkerEvent::Metric { name: "f1".into(), value: 0.5 });
-        report(WorkerEvent::Metric { name: "loss".into(), value: f64::NAN });
+        report(WorkerEvent::Metric { name: "f1".into(), value: 0.25, protocol: None });
+        report(WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: Some(Protocol::Oracle) });
+        report(WorkerEvent::Metric { name: "loss".into(), value: f64::NAN, protocol: None });
         write_text(task)
     });
     let run = lab.run_with(&double);
     let progress = |events: &[Event]| events.iter().filter(|e| matches!(e, Event::Progress { .. })).count();
     assert_eq!(progress(&run.events), 100);
     let Outlook::Fresh(manifest) = &lab.survey()[0] else { panic!() };
-    assert_eq!(manifest.metrics["f1"], 0.5);
-    assert!(manifest.metrics["loss"].is_nan());
+    assert_eq!(manifest.metrics["f1"], MetricValue { value: 0.5, protocol: Some(Protocol::Oracle) });
+    assert!(manifest.metrics["loss"].value.is_nan());
     assert!(manifest.environment.contains_key("pipe") && manifest.environment["threads"] == "1");
     let id = &lab.store.runs().unwrap()[0].id;
     let log = lab.store.run_events(id).unwrap();

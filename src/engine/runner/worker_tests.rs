@@ -1,4 +1,4 @@
-//! The runner and the worker's harness together, as two processes.
+//! Tests of the runner and the worker's harness together, as two processes.
 
 #![allow(clippy::print_stdout, reason = "chatter on standard output is what is tested")]
 
@@ -7,24 +7,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use pipe_core::digest::{Digest, StageKey};
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::harness;
 use pipe_core::job::Job;
+use pipe_core::kind::Program;
 use pipe_core::stage::Runner;
 use pipe_core::work::{Stopped, Work};
 
 use super::Urgency;
-use super::executor::{Broken, Executor, Task};
+use super::executor::{AttemptError, Executor, Task};
 use super::local::{LocalProcess, Programs};
-use crate::plan::sample;
-use crate::spec::pipeline::Instance;
 
-/// What the test's only kind does is its body.
+/// The only kind of stage in these tests; its body says what it does.
 fn act(work: &mut Work) -> anyhow::Result<()> {
     match work.job().body.as_str() {
         Some("chatter") => {
-            // As a C++ library would: past Rust's own standard output.
+            // As a C++ library would write: not through Rust's standard output.
             std::fs::write("/proc/self/fd/1", "noise without a line end")?;
             println!("more noise");
             work.metric("f1", 0.5);
@@ -43,7 +41,7 @@ fn act(work: &mut Work) -> anyhow::Result<()> {
     }
 }
 
-/// Not a test by itself: the body of the worker processes below.
+/// Not a test, but the main function of the worker processes below.
 #[test]
 #[ignore = "started by other tests as a worker process"]
 fn as_a_process() {
@@ -53,7 +51,7 @@ fn as_a_process() {
     std::process::exit(exit as i32);
 }
 
-/// A `pipe` whose `pipe worker JOB` is the function above.
+/// Returns an executor with a `pipe` whose `pipe worker JOB` is the function above.
 fn executor(directory: &Path) -> LocalProcess {
     use std::os::unix::fs::PermissionsExt;
     let pipe = directory.join("pipe");
@@ -67,10 +65,10 @@ fn executor(directory: &Path) -> LocalProcess {
     LocalProcess::new(Programs { pipe, command: pipe_stages::command::argv })
 }
 
-fn task<'a>(instance: &'a Instance, directory: &Path, act: &str) -> Task<'a> {
+fn task(directory: &Path, act: &str) -> Task<'static> {
     let path = |name: &str| -> PathBuf { directory.join(name) };
     let job = Job {
-        key: StageKey::new(Digest::of(b"key")),
+        key: None,
         instance: "act".into(),
         kind: "act".into(),
         body: act.into(),
@@ -81,8 +79,10 @@ fn task<'a>(instance: &'a Instance, directory: &Path, act: &str) -> Task<'a> {
         threads: 1,
     };
     Task {
-        instance,
         job,
+        program: Program::Pipe,
+        inputs: &[],
+        environment: &[],
         directory: directory.to_owned(),
         stdout: path("stdout"),
         stderr: path("stderr"),
@@ -91,14 +91,16 @@ fn task<'a>(instance: &'a Instance, directory: &Path, act: &str) -> Task<'a> {
 }
 
 #[test]
-fn chatter_on_standard_output_cannot_garble_the_protocol() {
+fn other_output_to_standard_output_does_not_disturb_events() {
     let directory = tempfile::tempdir().unwrap();
-    let instance = sample::stage("act", &[]);
-    let task = task(&instance, directory.path(), "chatter");
+    let task = task(directory.path(), "chatter");
     let mut heard = Vec::new();
     let ended = executor(directory.path()).execute(&task, &mut |event| heard.push(event));
-    assert_eq!(ended.outcome, Ok(()), "{}", std::fs::read_to_string(&task.stderr).unwrap());
-    assert!(heard.contains(&WorkerEvent::Metric { name: "f1".into(), value: 0.5 }), "{heard:?}");
+    assert!(ended.is_ok(), "{ended:?} {}", std::fs::read_to_string(&task.stderr).unwrap());
+    assert!(
+        heard.contains(&WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: None }),
+        "{heard:?}"
+    );
     let said =
         |event: &WorkerEvent| matches!(event, WorkerEvent::Log { message, .. } if message.contains("noise"));
     assert!(!heard.iter().any(said), "{heard:?}");
@@ -108,14 +110,13 @@ fn chatter_on_standard_output_cannot_garble_the_protocol() {
 #[test]
 fn a_gentle_stop_lets_the_stage_write_its_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
-    let instance = sample::stage("act", &[]);
-    let task = task(&instance, directory.path(), "wait");
+    let task = task(directory.path(), "wait");
     let executor = executor(directory.path());
     let ended = executor.execute(&task, &mut |event| {
         if event == (WorkerEvent::Log { level: LogLevel::Info, message: "waiting".into() }) {
             executor.stop(Urgency::Gently);
         }
     });
-    assert_eq!(ended.outcome, Err(Broken::Stopped));
+    assert_eq!(ended, Err(AttemptError::Stopped { checkpoint: false }));
     assert_eq!(std::fs::read_to_string(directory.path().join("epoch")).unwrap(), "3");
 }

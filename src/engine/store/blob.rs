@@ -1,4 +1,4 @@
-//! Content by its digest. A blob is a read-only file whose name is the blake3 of its bytes.
+//! Blobs: read-only files whose name is the blake3 of their bytes.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -14,11 +14,11 @@ use super::error::StoreError;
 use super::hash;
 use super::manifest::Stored;
 use super::stamp::{self, Stamp};
-use super::tree::{Entry, Node, Tree};
-use super::walk::{Found, OutsideLinks, What, walk};
+use super::tree::{Tree, TreeEntry, TreeNode};
+use super::walk::{OutsideLinks, WalkEntry, WalkKind, walk};
 use pipe_core::digest::{BlobId, Digest};
 
-/// Whether to wait until the disk has it.
+/// Whether to wait until the content is on the disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durability {
     Eventually,
@@ -26,8 +26,8 @@ pub(super) enum Durability {
 }
 
 impl Store {
-    /// Checks a file or directory in the store, every member included; the flaw as a sentence.
-    /// Bad blobs are dropped.
+    /// Checks a file, or a directory with all its members. Returns what is wrong as a sentence. Damaged blobs are
+    /// moved to the trash.
     pub(super) fn check_stored(&self, stored: &Stored) -> Result<(), String> {
         if !stored.directory {
             return self.check_blob(stored.blob, Some(stored.bytes));
@@ -36,7 +36,7 @@ impl Store {
         tree.files().try_for_each(|(_, blob, bytes)| self.check_blob(blob, Some(bytes)))
     }
 
-    /// One `stat` if the blob is known to be sound; otherwise it is read.
+    /// Checks one blob: with one `stat` if its content is known to be undamaged, otherwise by reading it.
     pub(super) fn check_blob(&self, id: BlobId, bytes: Option<u64>) -> Result<(), String> {
         let path = self.layout.blob(id);
         let stamp = match path.symlink_metadata() {
@@ -62,7 +62,7 @@ impl Store {
         format!("blob `{}` {flaw}", path.display())
     }
 
-    /// The content of a blob that is small enough to be held in memory, checked. A bad one is dropped.
+    /// Reads a blob that fits into memory and checks it. A damaged one is moved to the trash.
     pub(super) fn read_blob(&self, id: BlobId) -> Result<Vec<u8>, String> {
         match self.peek_blob(id)? {
             Some(bytes) => Ok(bytes),
@@ -74,13 +74,13 @@ impl Store {
         Tree::decode(&self.read_blob(id)?)
     }
 
-    /// Like [`Store::read_tree`], but drops nothing.
+    /// Like [`Store::read_tree`], but moves nothing to the trash.
     pub(super) fn peek_tree(&self, id: BlobId) -> Result<Tree, String> {
         let bytes = self.peek_blob(id)?.ok_or_else(|| format!("blob {} is bad", id.short()))?;
         Tree::decode(&bytes)
     }
 
-    /// Nothing if the content is not what the name says.
+    /// Reads a blob; `None` if the content does not match the name.
     fn peek_blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, String> {
         match fs::read(self.layout.blob(id)) {
             Ok(bytes) => Ok((Digest::of(&bytes) == id.digest()).then_some(bytes)),
@@ -91,7 +91,7 @@ impl Store {
         }
     }
 
-    /// Moves what a stage wrote at `path` into the store.
+    /// Moves a file or directory that a stage wrote into the store.
     pub(super) fn keep(&self, path: &Path, durability: Durability) -> Result<Stored, StoreError> {
         let metadata = path.symlink_metadata().map_err(|e| StoreError::reading(path, e))?;
         if metadata.is_dir() {
@@ -106,16 +106,16 @@ impl Store {
     }
 
     fn keep_directory(&self, root: &Path, durability: Durability) -> Result<Stored, StoreError> {
-        let keep = |Found { path, what }| {
+        let keep = |WalkEntry { path, what }| {
             let node = match what {
-                What::File { executable, .. } => {
+                WalkKind::File { executable, .. } => {
                     let Stored { blob, bytes, .. } = self.keep_file(&root.join(&path), durability)?;
-                    Node::File { executable, bytes, blob }
+                    TreeNode::File { executable, bytes, blob }
                 }
-                What::Link { target } => Node::Link { target },
-                What::EmptyDirectory => Node::EmptyDirectory,
+                WalkKind::Link { target } => TreeNode::Link { target },
+                WalkKind::EmptyDirectory => TreeNode::EmptyDirectory,
             };
-            Ok(Entry { path, node })
+            Ok(TreeEntry { path, node })
         };
         let found = walk(root, OutsideLinks::Refuse)?;
         let entries = found.into_par_iter().map(keep).collect::<Result<_, StoreError>>()?;
@@ -130,7 +130,7 @@ impl Store {
         let reading = |e| StoreError::reading(path, e);
         let metadata = path.symlink_metadata().map_err(reading)?;
         if metadata.nlink() > 1 {
-            // Somebody could write to it under its other name.
+            // Another program could write to it under its other name.
             let copy = self.temp()?;
             fs::copy(path, &copy).map_err(|e| StoreError::writing(&copy, e))?;
             return self.keep_file(&copy, durability);
@@ -149,7 +149,7 @@ impl Store {
         let there = self.layout.blob(stored.blob);
         let is_new = self.enter(path, &stored, &there)?;
         if durability == Durability::Now {
-            // Also one that was there: a short stage may have left it to the kernel.
+            // Also a blob that was there already: a short stage may have left flushing it to the kernel.
             File::open(&there)
                 .and_then(|blob| blob.sync_all())
                 .map_err(|e| StoreError::writing(&there, e))?;
@@ -170,8 +170,8 @@ impl Store {
         Ok(stored)
     }
 
-    /// Moves a file to the place of its blob, unless a sound one is there. It never replaces one: the
-    /// stat cache may know it, and the next file could get the same inode in the same tick.
+    /// Moves a file to the path of its blob, unless an undamaged blob is there. Returns whether it did. It never
+    /// replaces a blob: the stat cache may know it, and the next file could get the same inode in the same tick.
     fn enter(&self, path: &Path, stored: &Stored, there: &Path) -> Result<bool, StoreError> {
         let mut attempts = 3;
         loop {
@@ -191,10 +191,10 @@ impl Store {
     }
 }
 
-/// Renames, making the directory that spreads names by their first digits if need be.
+/// Renames, and creates the parent directory (the first digits of the name) if it does not exist.
 pub(super) fn move_into_place(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     let rename = || match renameat_with(CWD, from, CWD, to, flags) {
-        // Not every file system can be told not to replace.
+        // Not every file system supports a rename that does not replace.
         Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
         result => Ok(result?),
     };

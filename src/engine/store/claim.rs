@@ -1,63 +1,41 @@
-//! Looking a key up, and the right to write what a miss lacks.
+//! Looks keys up, and hands out the right to compute a key that is missing.
 //!
-//! A claim excludes every other process and thread from computing the same key. It is either a hit,
-//! or a [`WriteRight`], which only [`WriteRight::commit`] turns into a result; dropping it gives up.
+//! A claim excludes every other process and thread from computing the same key. It is either a hit or a
+//! [`WriteRight`]. Only [`WriteRight::commit`] turns the right into a result; dropping it abandons the attempt.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use super::Store;
 use super::blob::{Durability, sync_directory_of};
 use super::error::StoreError;
-use super::lock::Lock;
-use super::manifest::Manifest;
+use super::lock::FileLock;
+use super::manifest::{Draft, Manifest};
 use super::sealed::{self, Unsealed};
 use super::session::remove_tree;
 use pipe_core::digest::StageKey;
-use pipe_core::key::KeyParts;
 
-/// A result that took at least this long is flushed to the disk before it counts.
+/// A result that took at least this many seconds is flushed to the disk before it counts.
 const WORTH_FLUSHING_SECONDS: f64 = 1.0;
 
+/// What the store has for a key.
 pub enum Lookup {
-    /// All outputs are there and sound.
+    /// All outputs are there and undamaged.
     Hit(Box<Manifest>),
     Miss,
-    /// As good as a miss; what is wrong, as a sentence. It is among the warnings too.
+    /// Equivalent to a miss. Says what is wrong, as a sentence that is also among the warnings.
     Damaged(String),
 }
 
+/// A key that no other process or thread can compute at the moment.
 pub enum Claim<'store> {
     Hit(Box<Manifest>),
     Miss(WriteRight<'store>),
 }
 
-/// What a stage's run gives to be kept. Outputs are moved from where they are, which has to be in
-/// a [`Scratch`](super::Scratch) directory.
-#[derive(Debug, Clone)]
-pub struct Draft {
-    pub kind: String,
-    pub instance: String,
-    pub parts: KeyParts,
-    pub outputs: BTreeMap<String, PathBuf>,
-    /// Those of the outputs that are never the same twice.
-    pub volatile: BTreeSet<String>,
-    /// An empty log is as good as none.
-    pub stdout: Option<PathBuf>,
-    pub stderr: Option<PathBuf>,
-    pub metrics: BTreeMap<String, f64>,
-    pub seconds: f64,
-    pub cpu_seconds: f64,
-    pub max_rss_bytes: u64,
-    pub environment: BTreeMap<String, String>,
-    pub warnings: Vec<String>,
-}
-
 impl Store {
-    /// What is damaged is warned of.
+    /// Looks a key up. Damage becomes a warning.
     pub fn lookup(&self, key: &StageKey) -> Lookup {
         let found = self.find(key);
         if let Lookup::Damaged(flaw) = &found {
@@ -94,65 +72,50 @@ impl Store {
         Ok(manifest)
     }
 
-    /// What went into a result and how it went, whether or not its outputs are still there.
+    /// Returns the manifest of a result, whether or not its outputs are still there.
     pub fn record(&self, key: StageKey) -> Option<Box<Manifest>> {
         self.read_manifest(key).ok()
     }
 
-    /// Nothing if another process or thread holds the key.
+    /// Claims a key, or returns `None` if another process or thread holds it.
     pub fn try_claim(&self, key: &StageKey) -> Result<Option<Claim<'_>>, StoreError> {
         let Some(right) = self.try_claim_anew(key)? else { return Ok(None) };
-        // Whoever held the key before may have computed it. Damage was told by who looked it up first.
+        // The previous holder of the key may have computed it. Damage was reported by the first lookup.
         Ok(Some(match self.find(key) {
             Lookup::Hit(manifest) => Claim::Hit(manifest),
             Lookup::Miss | Lookup::Damaged(_) => Claim::Miss(right),
         }))
     }
 
-    /// Waits for the key until `give_up` says true.
-    pub fn claim(&self, key: &StageKey, give_up: &dyn Fn() -> bool) -> Result<Option<Claim<'_>>, StoreError> {
-        let mut pause = Duration::from_millis(1);
-        loop {
-            if let Some(claim) = self.try_claim(key)? {
-                return Ok(Some(claim));
-            }
-            if give_up() {
-                return Ok(None);
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(50));
-        }
-    }
-
-    /// The right to compute a key although there may be a result, which stays until the new one is
-    /// committed. Nothing if another process or thread holds the key.
+    /// Claims a key even if there is a result, which stays until the new one is committed. Returns `None` if another
+    /// process or thread holds the key.
     pub fn try_claim_anew(&self, key: &StageKey) -> Result<Option<WriteRight<'_>>, StoreError> {
         self.session()?;
         let path = self.layout.key_lock(*key);
-        let lock = Lock::try_acquire(&path).map_err(|e| StoreError::writing(&path, e))?;
+        let lock = FileLock::try_acquire(&path).map_err(|e| StoreError::writing(&path, e))?;
         let Some(lock) = lock else { return Ok(None) };
         let checkpoints = self.layout.checkpoints(*key);
         Ok(Some(WriteRight { store: self, key: *key, checkpoints, lock }))
     }
 }
 
-/// The exclusive right to compute one key. Dropping it abandons the attempt; checkpoints are kept
-/// for the next one.
+/// The exclusive right to compute one key. Dropping it abandons the attempt; checkpoints are kept for the next one.
 pub struct WriteRight<'store> {
     store: &'store Store,
     key: StageKey,
     checkpoints: PathBuf,
     /// Released last. Its file becomes the manifest.
-    lock: Lock,
+    lock: FileLock,
 }
 
 impl WriteRight<'_> {
+    /// Returns the key.
     pub fn key(&self) -> StageKey {
         self.key
     }
 
-    /// A directory that outlives a failed or killed attempt and is removed by a commit. What is in
-    /// it is the stage's own business, checksums included. Made when it is first asked for.
+    /// Returns a directory that survives a failed or killed attempt and is removed by a commit. It is created by the
+    /// first call. Its content, checksums included, is up to the stage.
     pub fn checkpoints(&self) -> Result<&Path, StoreError> {
         match fs::create_dir(&self.checkpoints) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -162,52 +125,32 @@ impl WriteRight<'_> {
         }
     }
 
-    /// Keeps the outputs, then makes the result visible. After an error nothing is visible.
+    /// Moves the outputs into the store, then makes the result visible. After an error nothing is visible.
     pub fn commit(mut self, draft: Draft) -> Result<Manifest, StoreError> {
         let computed = draft.parts.key();
         if computed != self.key {
             return Err(StoreError::WrongKey { claimed: self.key, computed });
         }
-        let durability = match draft.seconds >= WORTH_FLUSHING_SECONDS {
-            true => Durability::Now,
-            false => Durability::Eventually,
+        let durability =
+            if draft.seconds >= WORTH_FLUSHING_SECONDS { Durability::Now } else { Durability::Eventually };
+        let store = self.store;
+        let keep = |name: &str, path: PathBuf| match path.symlink_metadata() {
+            Err(_) => Err(StoreError::MissingOutput { output: name.to_owned(), path }),
+            Ok(_) => store.keep(&path, durability),
         };
-        let keep = |name: &str, path: &Path| match path.symlink_metadata() {
-            Err(_) => Err(StoreError::MissingOutput { output: name.to_owned(), path: path.to_owned() }),
-            Ok(_) => self.store.keep(path, durability),
+        let keep_log = |name: &str, path: PathBuf| {
+            let is_empty = path.metadata().is_ok_and(|log| log.len() == 0);
+            if is_empty { Ok(None) } else { keep(name, path).map(Some) }
         };
-        let keep_log = |name: &str, path: Option<PathBuf>| match path {
-            Some(path) if path.metadata().is_ok_and(|log| log.len() == 0) => Ok(None),
-            Some(path) => keep(name, &path).map(Some),
-            None => Ok(None),
-        };
-        let mut outputs = BTreeMap::new();
-        for (name, path) in &draft.outputs {
-            outputs.insert(name.clone(), keep(name, path)?);
-        }
-        let manifest = Manifest {
-            key: self.key,
-            outputs,
-            volatile: draft.volatile,
-            stdout: keep_log("stdout", draft.stdout)?,
-            stderr: keep_log("stderr", draft.stderr)?,
-            kind: draft.kind,
-            instance: draft.instance,
-            parts: draft.parts,
-            metrics: draft.metrics,
-            finished: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            seconds: draft.seconds,
-            cpu_seconds: draft.cpu_seconds,
-            max_rss_bytes: draft.max_rss_bytes,
-            environment: draft.environment,
-            warnings: draft.warnings,
-        };
+        let computed = draft.try_map(keep, keep_log)?;
+        let finished = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let manifest = Manifest { key: self.key, finished, computed };
         let manifest = self.publish(&manifest, durability)?;
         let _ = remove_tree(&self.checkpoints);
         Ok(manifest)
     }
 
-    /// The commit point. Gives back what the next reader will see, to the last digit.
+    /// The commit point. Returns the manifest as the next reader will see it, to the last digit.
     fn publish(&mut self, manifest: &Manifest, durability: Durability) -> Result<Manifest, StoreError> {
         let path = self.store.layout.action(self.key);
         let text = sealed::encode(manifest).map_err(|e| StoreError::writing(&path, e))?;
@@ -224,7 +167,7 @@ impl WriteRight<'_> {
 impl Drop for WriteRight<'_> {
     fn drop(&mut self) {
         if self.lock.is_held() {
-            // Fails, as it should, when there is a checkpoint.
+            // Fails if there is a checkpoint, which is intended.
             let _ = fs::remove_dir(&self.checkpoints);
         }
     }
@@ -234,8 +177,11 @@ impl Drop for WriteRight<'_> {
 mod tests {
     use super::super::testing::*;
     use super::*;
+    use pipe_core::protocol::{MetricValue, Protocol};
+    use std::collections::BTreeMap;
     use std::io::{BufRead, BufReader};
     use std::os::unix::fs::{MetadataExt, symlink};
+    use std::time::Duration;
 
     fn store() -> (tempfile::TempDir, Store) {
         let dir = tempfile::tempdir().unwrap();
@@ -244,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_committed_is_found_again() {
+    fn a_committed_result_is_found_again() {
         let (dir, store) = store();
         assert!(matches!(store.lookup(&key("a")), Lookup::Miss));
         let right = claim(&store, "a");
@@ -257,7 +203,10 @@ mod tests {
             outputs: BTreeMap::from([("out".into(), path("out"))]),
             stdout: Some(path("stdout")),
             stderr: Some(path("stderr")),
-            metrics: [("f1", 0.1 + 0.2), ("worst", f64::NEG_INFINITY)].map(|(n, v)| (n.into(), v)).into(),
+            metrics: BTreeMap::from([
+                ("f1".into(), MetricValue { value: 0.1 + 0.2, protocol: Some(Protocol::Oracle) }),
+                ("worst".into(), MetricValue::unmarked(f64::NEG_INFINITY)),
+            ]),
             ..draft("a")
         };
         let committed = right.commit(draft).unwrap();
@@ -279,13 +228,13 @@ mod tests {
     fn a_metric_that_is_not_a_number_survives() {
         let (_dir, store) = store();
         let right = claim(&store, "a");
-        let metrics = BTreeMap::from([("undefined".into(), f64::NAN)]);
+        let metrics = BTreeMap::from([("undefined".into(), MetricValue::unmarked(f64::NAN))]);
         right.commit(Draft { metrics, ..draft("a") }).unwrap();
-        assert!(hit(&store, "a").unwrap().metrics["undefined"].is_nan());
+        assert!(hit(&store, "a").unwrap().metrics["undefined"].value.is_nan());
     }
 
     #[test]
-    fn results_of_long_stages_are_flushed_and_found_too() {
+    fn flushed_results_of_long_stages_are_found() {
         let (_dir, store) = store();
         let right = claim(&store, "a");
         let scratch = store.scratch().unwrap();
@@ -312,7 +261,6 @@ mod tests {
         let checkpoints = right.checkpoints().unwrap().to_owned();
         fs::write(checkpoints.join("epoch-3"), "").unwrap();
         assert!(store.try_claim(&key("a")).unwrap().is_none());
-        assert!(store.claim(&key("a"), &|| true).unwrap().is_none());
         assert!(store.try_claim(&key("b")).unwrap().is_some());
         drop(right);
 
@@ -326,19 +274,16 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_gets_the_other_s_result() {
+    fn a_key_is_claimed_as_a_hit_after_its_holder_has_committed() {
         let (_dir, store) = store();
         let right = claim(&store, "a");
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| store.claim(&key("a"), &|| false).unwrap());
-            std::thread::sleep(Duration::from_millis(20));
-            right.commit(draft("a")).unwrap();
-            assert!(matches!(waiting.join().unwrap(), Some(Claim::Hit(_))));
-        });
+        assert!(store.try_claim(&key("a")).unwrap().is_none());
+        right.commit(draft("a")).unwrap();
+        assert!(matches!(store.try_claim(&key("a")).unwrap(), Some(Claim::Hit(_))));
     }
 
     #[test]
-    fn computing_anew_keeps_the_old_result_until_it_has_another() {
+    fn a_forced_computation_keeps_the_old_result_until_the_new_one_is_committed() {
         let (_dir, store) = store();
         let old = commit_text(&store, "a", "old");
         let right = store.try_claim_anew(&key("a")).unwrap().unwrap();
@@ -353,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_and_nothing_is_visible() {
+    fn an_output_that_cannot_be_stored_is_refused_and_nothing_is_visible() {
         let (_dir, store) = store();
         let refuse = |make: &dyn Fn(&Path)| {
             let right = claim(&store, "a");
@@ -378,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_with_a_second_name_is_copied() {
+    fn an_output_with_a_second_hard_link_is_copied() {
         let (dir, store) = store();
         let other = dir.path().join("other name");
         fs::write(&other, "before").unwrap();
@@ -389,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blob_written_to_right_after_its_commit_is_noticed() {
+    fn a_write_to_a_blob_right_after_its_commit_is_noticed() {
         let (_dir, store) = store();
         for attempt in 0..50 {
             let name = format!("attempt {attempt}");
@@ -413,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_under_another_s_name_is_not_believed() {
+    fn a_manifest_under_the_name_of_another_key_is_not_trusted() {
         let (_dir, store) = store();
         commit_text(&store, "a", "text");
         let stray = store.layout.action(key("b"));
@@ -425,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_commit_the_same_content_agree() {
+    fn threads_can_commit_the_same_content_at_the_same_time() {
         let (_dir, store) = store();
         std::thread::scope(|scope| {
             for thread in 0..4 {
@@ -460,13 +405,22 @@ mod tests {
         assert_eq!(store.check(false).unwrap().problems, []);
     }
 
+    fn wait_for<'store>(store: &'store Store, name: &str) -> Claim<'store> {
+        loop {
+            if let Some(claim) = store.try_claim(&key(name)).unwrap() {
+                return claim;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     #[test]
     #[ignore = "a process of `two_processes_compute_each_key_once`"]
     fn compute_all_keys() {
         let Some(root) = process_root() else { return };
         let store = Store::open(&root).unwrap();
         for name in (0..KEYS).map(|i| i.to_string()) {
-            if let Some(Claim::Miss(right)) = store.claim(&key(&name), &|| false).unwrap() {
+            if let Claim::Miss(right) = wait_for(&store, &name) {
                 std::thread::sleep(Duration::from_millis(2));
                 let scratch = store.scratch().unwrap();
                 let out = scratch.join("out");

@@ -1,4 +1,4 @@
-//! What can go wrong with the store, as sentences: what, where, what to do next.
+//! The errors of the store. Each says what happened, where, and what to do next.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Store;
 use pipe_core::digest::StageKey;
 
+/// Why the store could not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot write to `{path}`: {source}; use --cache-dir or PIPE_CACHE to keep the cache elsewhere")]
@@ -27,11 +28,11 @@ pub enum StoreError {
     #[error("the cache at `{root}` is in use by another `pipe`; wait until it has finished, then try again")]
     Busy { root: PathBuf },
 
-    /// Whoever asked may recompute: what is bad has been dropped.
+    /// The damaged files have been moved to the trash, so the caller may compute the result again.
     #[error("the cache is damaged: {what}; run the pipeline again to compute it anew")]
     Damaged { what: String },
 
-    /// What was to be taken in is not what it claims to be.
+    /// Imported content is not what it claims to be.
     #[error("{what}")]
     Foreign { what: String },
 
@@ -57,7 +58,7 @@ impl StoreError {
         Self::Io { doing: "read", path: path.to_owned(), source }
     }
 
-    /// A failed write says whether the disk is full or closed to us.
+    /// Returns the error of a failed write, which says whether the disk is full or not writable.
     pub(super) fn writing(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
@@ -72,8 +73,8 @@ impl StoreError {
 }
 
 impl Store {
-    /// A sentence where the store's file system has no room left: what fails then fails for that
-    /// reason, whatever it says itself.
+    /// Returns a sentence if the file system of the store is full: then this is why a stage failed, whatever its own
+    /// message says.
     pub fn lack_of_space(&self) -> Option<String> {
         const NOTHING: u64 = 64 << 10;
         let root = self.root();
@@ -85,7 +86,7 @@ impl Store {
     }
 }
 
-/// The file system that a path is on, and its room.
+/// The file system that a path is on, and its free space.
 struct Space {
     mount: PathBuf,
     free: String,
@@ -103,7 +104,7 @@ impl Space {
     }
 }
 
-/// The topmost ancestor that is still on the same device.
+/// Returns the topmost ancestor on the same device.
 fn mount_point(path: &Path) -> PathBuf {
     use std::os::unix::fs::MetadataExt;
     let device = |p: &Path| p.metadata().map(|m| m.dev()).ok();
@@ -112,7 +113,7 @@ fn mount_point(path: &Path) -> PathBuf {
     path.ancestors().take_while(|p| device(p) == own).last().unwrap_or(&path).to_owned()
 }
 
-/// `12.0 KB`: binary multiples, one decimal.
+/// Formats a size as in `12.0 KB`: binary multiples, one decimal.
 fn bytes(count: u64) -> String {
     let mut value = count as f64;
     for unit in ["bytes", "KB", "MB", "GB"] {
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_well() {
+    fn sizes_are_readable() {
         assert_eq!(bytes(0), "0 bytes");
         assert_eq!(bytes(1536), "1.5 KB");
         assert_eq!(bytes(3 << 40), "3.0 TB");

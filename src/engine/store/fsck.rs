@@ -1,4 +1,4 @@
-//! Reading everything again, believing nothing.
+//! Checks the whole store by reading every file again, without trusting anything that is remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,39 +8,41 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::Store;
-use super::census::{Count, files};
 use super::error::StoreError;
 use super::layout::{CACHEDIR_TAG, id_of_blob, key_of_action};
 use super::manifest::{Manifest, Stored};
 use super::pipeline_state::PipelineState;
 use super::run_log::{EVENTS, flaw_of_run};
 use super::sealed::{self, Unsealed};
-use super::source::read_and_hash;
 use super::stat_cache::StatCache;
+use super::usage::{Count, files};
+use super::user_file::read_and_hash;
 use pipe_core::digest::BlobId;
 
+/// What a check of the store found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FsckReport {
-    /// Whether what is bad was dropped, so that the next run computes it again.
+    /// Whether damaged files were moved to the trash, so that the next run computes them again.
     pub repaired: bool,
     pub results: Count,
     pub blobs: Count,
     pub pipelines: Count,
     pub runs: Count,
-    /// Sound blobs that no result refers to. Not a problem; garbage collection drops them.
+    /// Undamaged blobs that no result refers to. Not a problem; garbage collection removes them.
     pub orphans: Count,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<StoreProblem>,
 }
 
+/// A damaged file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct StoreProblem {
     pub path: PathBuf,
     pub flaw: String,
 }
 
 impl Store {
-    /// Re-hashes every blob and checks everything that refers to one. With `repair`, bad things are
-    /// moved to the trash, which needs the store for itself.
+    /// Hashes every blob again and checks everything that refers to one. With `repair`, damaged files are moved to the
+    /// trash, which requires that no other process has the store open.
     pub fn check(&mut self, repair: bool) -> Result<FsckReport, StoreError> {
         if !repair {
             return self.inspect();
@@ -58,7 +60,7 @@ impl Store {
 
     fn inspect(&self) -> Result<FsckReport, StoreError> {
         let mut report = FsckReport::default();
-        // Results first: whatever they refer to was there before them.
+        // Results first: the blobs that they refer to were there before them.
         let manifests = self.inspect_manifests(&mut report)?;
         let sound = self.inspect_blobs(&mut report)?;
         let mut needed = BTreeSet::new();
@@ -96,17 +98,17 @@ impl Store {
         Ok(manifests)
     }
 
-    /// The sound ones with their sizes.
+    /// Checks the blobs and returns the undamaged ones with their sizes.
     fn inspect_blobs(&self, report: &mut FsckReport) -> Result<BTreeMap<BlobId, u64>, StoreError> {
         let blobs = files(&self.layout.blobs())?;
-        let inspected: Vec<Result<(BlobId, u64), Problem>> = blobs
+        let inspected: Vec<Result<(BlobId, u64), StoreProblem>> = blobs
             .into_par_iter()
             .map(|(path, _)| match id_of_blob(&path).filter(|id| self.layout.blob(*id) == path) {
-                None => Err(Problem { path, flaw: "it is not a file of the store".into() }),
+                None => Err(StoreProblem { path, flaw: "it is not a file of the store".into() }),
                 Some(id) => match read_and_hash(&path) {
                     Ok(Some((digest, stamp))) if digest == id.digest() => Ok((id, stamp.size)),
-                    Ok(_) => Err(Problem { path, flaw: "its content is not what its name says".into() }),
-                    Err(error) => Err(Problem { path, flaw: format!("it cannot be read: {error}") }),
+                    Ok(_) => Err(StoreProblem { path, flaw: "its content is not what its name says".into() }),
+                    Err(error) => Err(StoreProblem { path, flaw: format!("it cannot be read: {error}") }),
                 },
             })
             .collect();
@@ -183,7 +185,7 @@ impl Store {
 
 impl FsckReport {
     fn problem(&mut self, path: &Path, flaw: impl Into<String>) {
-        self.problems.push(Problem { path: path.to_owned(), flaw: flaw.into() });
+        self.problems.push(StoreProblem { path: path.to_owned(), flaw: flaw.into() });
     }
 }
 
@@ -193,7 +195,7 @@ mod tests {
     use super::super::{Claim, Draft};
     use super::*;
 
-    /// One of everything: a file, a directory, logs, a pipeline's record, a finished run, stats.
+    /// A store with one of everything: a file, a directory, logs, a pipeline state, a finished run, a stat cache.
     fn make_store(root: &Path) {
         let store = Store::open(root).unwrap();
         make_results(&store);
@@ -205,7 +207,7 @@ mod tests {
         log.finish(&"the end").unwrap();
     }
 
-    /// Computes what is not there; what comes out is always the same.
+    /// Computes the results that are missing; they are always the same.
     fn make_results(store: &Store) {
         for name in ["file", "tree"] {
             if let Some(Claim::Miss(right)) = store.try_claim(&key(name)).unwrap() {
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_store_has_no_problems() {
+    fn an_undamaged_store_has_no_problems() {
         let dir = tempfile::tempdir().unwrap();
         make_store(dir.path());
         let report = Store::open_read_only(dir.path()).unwrap().check(false).unwrap();
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_in_any_file_is_noticed_and_heals() {
+    fn a_flipped_bit_in_any_file_is_noticed_and_repaired() {
         let dir = fast_directory();
         let original = dir.path().join("original");
         make_store(&original);
@@ -272,7 +274,7 @@ mod tests {
                 let case = format!("{} at {offset}", path.display());
                 flipped += 1;
 
-                // As a run meets it: never wrong bytes, and whole again afterwards.
+                // A run never reads wrong bytes, and repairs the store.
                 let root = dir.path().join(format!("run {flipped}"));
                 copy(&original, &root);
                 flip_bit(&root.join(path), offset);
@@ -287,7 +289,7 @@ mod tests {
                 }
                 drop(store);
 
-                // As fsck meets it: noticed without being asked where, and gone after a repair.
+                // fsck notices the flipped bit, and repairs the store.
                 let root = dir.path().join(format!("fsck {flipped}"));
                 copy(&original, &root);
                 flip_bit(&root.join(path), offset);
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_to_a_missing_blob_is_dropped() {
+    fn a_result_that_refers_to_a_missing_blob_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         make_store(dir.path());
         let mut store = Store::open(dir.path()).unwrap();

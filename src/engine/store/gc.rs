@@ -1,11 +1,11 @@
-//! Dropping what no pipeline needs any more.
+//! Garbage collection: removes what no pipeline needs any more.
 //!
-//! Kept: the results that registered pipelines last had, as long as the pipeline's file exists; what
-//! is younger than a minimum age; and every blob that one of these refers to. The rest is moved to the
-//! trash, under its old name, and deleted when the grace period is over.
+//! It keeps the last results of registered pipelines, as long as the pipeline file exists; results that are younger
+//! than a minimum age; and every blob that one of these refers to. The rest is moved to the trash, under its old name,
+//! and deleted when the grace period is over.
 //!
-//! Every open store holds `locks/gc` shared; moving needs it exclusively, so no run can lose what it
-//! has just found or is about to refer to.
+//! Every open store holds `locks/gc` shared. Moving files needs it exclusively, so no run can lose a result that it has
+//! just found or is about to refer to.
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -15,24 +15,24 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Store;
-use super::census::{Count, count, files};
 use super::error::StoreError;
 use super::layout::{id_of_blob, key_of_action};
-use super::lock::Lock;
+use super::lock::FileLock;
 use super::pipeline_state::PipelineState;
 use super::sealed;
 use super::session::{remove_tree, time_of};
 use super::stamp::{self, Stamp};
+use super::usage::{Count, count, files};
 use pipe_core::digest::{BlobId, StageKey};
 
+/// What to collect.
 #[derive(Debug, Clone)]
 pub struct GcRequest {
-    /// Only say what would be done.
+    /// Only report what would be done.
     pub dry_run: bool,
-    /// What is younger is kept whoever needs it.
+    /// Younger results are kept whether or not a pipeline needs them.
     pub min_age: Duration,
-    /// How long the trash keeps what was dropped, and the store the checkpoints of a key that no
-    /// pipeline has.
+    /// How long discarded files stay in the trash, and checkpoints of a key that no pipeline has in the store.
     pub grace: Duration,
     /// How many run logs to keep.
     pub keep_runs: usize,
@@ -45,7 +45,7 @@ impl Default for GcRequest {
     }
 }
 
-/// What was dropped, or would be.
+/// What was moved to the trash, or would be.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct GcReport {
     pub dry_run: bool,
@@ -57,12 +57,12 @@ pub struct GcReport {
     pub runs: Count,
     /// Records of pipelines whose file is gone.
     pub pipelines: Count,
-    /// Deleted from the trash for good; `items` are files.
+    /// Files that were deleted from the trash for good.
     pub purged: Count,
 }
 
 impl Store {
-    /// Takes the store mutably: nothing borrowed from it, no claim above all, may be open.
+    /// Collects garbage. Takes the store mutably because no claim, and nothing else that borrows from it, may be open.
     pub fn collect_garbage(&mut self, request: &GcRequest) -> Result<GcReport, StoreError> {
         if request.dry_run {
             let mut report = GcReport { dry_run: true, ..self.garbage(request)?.report };
@@ -87,7 +87,7 @@ impl Store {
         let roots = self.roots(&mut garbage)?;
         let old = |metadata: &Metadata, age: Duration| {
             let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
-            // A blob's modification time says nothing; see `stamp`.
+            // The modification time of a blob is always the same; see `stamp`.
             Stamp::of(metadata).changed < stamp::now().saturating_sub(age)
         };
 
@@ -128,7 +128,7 @@ impl Store {
         Ok(garbage)
     }
 
-    /// The keys that registered pipelines need. Pipelines whose file is gone are garbage.
+    /// Returns the keys that registered pipelines need. The states of pipelines whose file is gone are garbage.
     fn roots(&self, garbage: &mut Garbage) -> Result<BTreeSet<StageKey>, StoreError> {
         let mut roots = BTreeSet::new();
         for (path, metadata) in files(&self.layout.pipelines())? {
@@ -139,8 +139,8 @@ impl Store {
                     garbage.paths.push(path);
                 }
                 Err(_) => {
-                    let problem = "it says what a pipeline needs, but it is damaged, so nothing can be \
-                        dropped safely; repair the cache (`pipe cache fsck`) first";
+                    let problem = "it records what a pipeline needs, but it is damaged, so nothing can be \
+                        removed safely; repair the cache (`pipe cache fsck`) first";
                     return Err(StoreError::unusable(&path, problem));
                 }
             }
@@ -161,11 +161,11 @@ impl Store {
         }
     }
 
-    /// Lock files of processes that died. Their keys can be claimed all the same.
+    /// Removes the lock files of processes that died. Their keys can be claimed in any case.
     fn remove_stale_locks(&self) {
         for path in entries(&self.layout.locks()).unwrap_or_default() {
             if path != self.layout.gc_lock() {
-                drop(Lock::try_acquire(&path));
+                drop(FileLock::try_acquire(&path));
             }
         }
     }
@@ -206,8 +206,7 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
-    /// `used` is what the pipeline last had, `unused` is not; both have an output of their own, and
-    /// share one.
+    /// `used` is the last result of the pipeline, `unused` is not. Each has a file of its own, and they share the others.
     struct Setting {
         dir: tempfile::TempDir,
         store: Store,
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pipeline_needs_is_kept_and_the_rest_goes_to_the_trash() {
+    fn results_that_a_pipeline_needs_are_kept_and_the_rest_goes_to_the_trash() {
         let mut s = setting();
         let report = s.store.collect_garbage(&now(GcRequest::default())).unwrap();
         assert_eq!((report.results.items, report.blobs.items), (1, 2), "its manifest, listing and own file");
@@ -253,7 +252,7 @@ mod tests {
     fn the_trash_can_be_put_back_until_the_grace_period_ends() {
         let mut s = setting();
         s.store.collect_garbage(&now(GcRequest::default())).unwrap();
-        let base = s.dir.path().join("cache/v1");
+        let base = s.dir.path().join("cache/v2");
         let trash = entries(&base.join("trash")).unwrap().remove(0);
         let copied = std::process::Command::new("cp").arg("-rT").arg(&trash).arg(&base).status().unwrap();
         assert!(copied.success());
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_says_the_same_and_changes_nothing() {
+    fn a_dry_run_reports_the_same_and_changes_nothing() {
         let mut s = setting();
         let request = now(GcRequest::default());
         let dry = s.store.collect_garbage(&GcRequest { dry_run: true, ..request.clone() }).unwrap();
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_young_are_kept() {
+    fn young_results_are_kept() {
         let mut s = setting();
         let request = GcRequest { dry_run: false, ..GcRequest::default() };
         let report = s.store.collect_garbage(&request).unwrap();
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_dropped_while_a_pipeline_s_record_is_unreadable() {
+    fn nothing_is_removed_while_a_pipeline_state_is_unreadable() {
         let mut s = setting();
         let record = s.store.pipeline_path(&s.store.pipeline_state(&s.pipeline).file);
         flip_bit(&record, 80);
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn old_runs_old_checkpoints_and_dead_locks_go() {
+    fn old_runs_old_checkpoints_and_stale_locks_are_removed() {
         let mut s = setting();
         for _ in 0..3 {
             s.store.new_run().unwrap().finish(&"done").unwrap();

@@ -1,6 +1,6 @@
-//! Hashing files. Large ones are cut into subtrees of blake3 that threads read and hash
-//! independently. Reading into a small buffer costs no more than mapping the file, as `b3sum` does,
-//! and cannot kill the process when somebody truncates the file meanwhile.
+//! Hashes files. Large ones are cut into subtrees of blake3, which threads read and hash independently. Reading into
+//! a small buffer costs no more than mapping the file, as `b3sum` does, and cannot kill the process when another
+//! program truncates the file meanwhile.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -14,18 +14,17 @@ use blake3::hazmat::{
 
 use pipe_core::digest::Digest;
 
-/// What is not worth sharing between threads; a power of two, so that it is a whole subtree.
+/// Files up to this size are hashed by one thread; a power of two, so that it is a whole subtree.
 const ALONE: u64 = 1 << 20;
 
-/// What is read at once. It stays in the nearest caches; from 128 KiB on, copying takes five times as
-/// long.
+/// The number of bytes per read. They stay in the nearest caches; from 128 KiB on, copying takes five times as long.
 const BUFFER: usize = 32 * 1024;
 
 thread_local! {
     static BYTES: RefCell<[u8; BUFFER]> = const { RefCell::new([0; BUFFER]) };
 }
 
-/// The digest of the first `length` bytes; a shorter file is an error.
+/// Returns the digest of the first `length` bytes; a shorter file is an error.
 pub(super) fn file(file: &File, length: u64) -> io::Result<Digest> {
     if length <= ALONE {
         return Ok(absorb(Hasher::new(), file, 0, length)?.finalize().into());

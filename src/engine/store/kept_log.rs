@@ -1,5 +1,5 @@
-//! What failed stages printed, kept with the run that they failed in. A stage that succeeds has
-//! its output in its manifest.
+//! The output of failed stages, kept with the run in which they failed. The output of a stage that succeeds is in its
+//! manifest.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use super::Store;
 use super::error::StoreError;
 
 impl Store {
-    /// Keeps a copy of `from`, which the failed `instance` wrote to `stream`, with the run.
+    /// Copies `from`, the output of a failed instance to `stream`, to the directory of the run.
     pub fn keep_log(&self, run: &str, instance: &str, stream: &str, from: &Path) -> Result<(), StoreError> {
         let to = self.log_path(run, instance, stream);
         match fs::copy(from, &to) {
@@ -19,7 +19,7 @@ impl Store {
         }
     }
 
-    /// What a failed instance wrote in a run, if anything was kept.
+    /// Returns what a failed instance printed to `stream` in a run, if it was kept.
     pub fn kept_log(&self, run: &str, instance: &str, stream: &str) -> Option<Vec<u8>> {
         fs::read(self.log_path(run, instance, stream)).ok()
     }

@@ -1,32 +1,32 @@
-//! The tree under the cache directory, drawn once. Nothing else in the program spells these names.
+//! The directory tree of the store. No other code knows these names.
 //!
 //! ```text
-//! cache/                            chosen by --cache-dir or PIPE_CACHE; other files in it are not ours
-//!   v1/                             the format's version: another format is another directory
-//!     CACHEDIR.TAG                  tells backup programs that this can be made again
+//! cache/                            chosen by --cache-dir or PIPE_CACHE; other files in it are left alone
+//!   v2/                             the version of the format: another format is another directory
+//!     CACHEDIR.TAG                  tells backup programs that everything here can be computed again
 //!     blobs/ab/<blob id>            content, named by its blake3, read-only
-//!     actions/ab/<stage key>.json   manifests (sealed): the only thing that is looked up
+//!     actions/ab/<stage key>.json   manifests (sealed): the only files that are looked up
 //!     checkpoints/<stage key>/      what a stage keeps between attempts; removed by its commit
-//!     pipelines/<digest>.json       what each pipeline file last gave (sealed): roots of gc, memory of `why`
+//!     pipelines/<digest>.json       the last results of each pipeline file (sealed): the roots of gc, the memory of `why`
 //!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end;
-//!                                   what failed stages printed: <instance>.stdout, <instance>.stderr
+//!                                   output of failed stages: <instance>.stdout, <instance>.stderr
 //!     stat                          digests of files by their stat; see `stat_cache`
-//!     locks/<stage key>             held while the key is being computed; becomes its manifest
-//!     locks/gc                      shared by every open store; exclusive while things are dropped
-//!     tmp/<owner>/                  scratch of one process; `lock` in it is held while it lives
-//!     trash/<time>-<random>/        dropped things under their old names, until the grace period ends
+//!     locks/<stage key>             held while the key is being computed; becomes the manifest
+//!     locks/gc                      shared by every open store; exclusive while garbage is moved
+//!     tmp/<owner>/                  temporary files of one process, which holds `lock` in it
+//!     trash/<time>-<random>/        discarded files under their old names, until the grace period ends
 //! ```
 
 use std::path::{Path, PathBuf};
 
 use pipe_core::digest::{BlobId, Digest, StageKey};
 
-const VERSION: &str = "v1";
+const VERSION: &str = "v2";
 
 pub(super) const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
     # This directory holds results of `pipe` that can be computed again.\n";
 
-/// Where things are. Paths are absolute, so that they can be handed to other processes.
+/// The paths of the store. They are absolute, so that they can be passed to other processes.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     root: PathBuf,
@@ -38,7 +38,7 @@ impl Layout {
         Self { base: root.join(VERSION), root }
     }
 
-    /// The directory that the user named.
+    /// Returns the directory that the user named.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
@@ -47,7 +47,7 @@ impl Layout {
         &self.base
     }
 
-    /// Every directory that an open store may count on.
+    /// Returns every directory that exists while a store is open.
     pub(super) fn directories(&self) -> [PathBuf; 8] {
         [
             self.blobs(),
@@ -131,7 +131,7 @@ impl Layout {
     }
 }
 
-/// The key that a manifest's file name stands for.
+/// Returns the key that the file name of a manifest stands for.
 pub(super) fn key_of_action(path: &Path) -> Option<StageKey> {
     path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! Locks between processes: `flock` on a file, which the kernel releases when its holder dies.
-//! No pid is ever compared, so nothing goes stale.
+//! Locks between processes: `flock` on a file, which the kernel releases when its holder dies. Process ids are never
+//! compared, so a lock cannot become stale.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -10,17 +10,17 @@ use rustix::fs::RenameFlags;
 
 use super::blob::move_into_place;
 
-/// An exclusive lock on a file that exists as long as somebody holds it.
+/// An exclusive lock on a file that exists while the lock is held.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct FileLock {
     path: PathBuf,
     file: File,
-    /// The file is no longer where it was; what is there now is somebody else's.
+    /// The file has been moved away; a file at its old path belongs to another holder.
     moved: bool,
 }
 
-impl Lock {
-    /// Nothing if somebody else holds it.
+impl FileLock {
+    /// Acquires the lock, or returns `None` if another process or thread holds it.
     pub(super) fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
         loop {
             let file = open(path)?;
@@ -29,8 +29,8 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            // The last holder may have removed the file between our opening and locking it: then
-            // we hold a lock that nobody else can see.
+            // The last holder may have removed the file between our opening and locking it: then we hold a lock
+            // that no other process can see.
             if is_at(&file, path)? {
                 return Ok(Some(Self { path: path.to_owned(), file, moved: false }));
             }
@@ -38,14 +38,13 @@ impl Lock {
     }
 }
 
-impl Lock {
-    /// Fills the lock's own file and moves it to `to`, still locked: the file that kept others out
-    /// becomes the result. One file less to make and remove matters on ext4, which for five seconds
-    /// searches past every inode that was just removed.
+impl FileLock {
+    /// Fills the lock's own file and moves it to `to`, still locked: the lock file becomes the result. Saving one file
+    /// creation and removal matters on ext4, which for five seconds searches past every inode that was just removed.
     pub(super) fn become_file(&mut self, to: &Path, content: &[u8], flush: bool) -> io::Result<()> {
         self.file.write_all_at(content, 0)?;
         if self.file.metadata()?.len() > content.len() as u64 {
-            // A process was killed here before. Not done otherwise: ext4 flushes truncated files.
+            // A process was killed here before. Only then, because ext4 flushes truncated files.
             self.file.set_len(content.len() as u64)?;
         }
         if flush {
@@ -56,14 +55,14 @@ impl Lock {
         Ok(())
     }
 
-    /// Whether others are still kept out.
+    /// Returns whether other processes are still excluded.
     pub(super) fn is_held(&self) -> bool {
         !self.moved
     }
 }
 
-impl Drop for Lock {
-    /// Removed while still held; whoever waits on the removed file looks again.
+impl Drop for FileLock {
+    /// Removes the file while the lock is still held; a process that waits on the removed file tries again.
     fn drop(&mut self) {
         if !self.moved {
             let _ = fs::remove_file(&self.path);
@@ -71,7 +70,7 @@ impl Drop for Lock {
     }
 }
 
-/// Opens a lock file, making it if need be.
+/// Opens a lock file, and creates it if it does not exist.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
@@ -94,23 +93,23 @@ mod tests {
     fn a_held_lock_is_busy_and_a_dropped_one_is_gone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let held = Lock::try_acquire(&path).unwrap().unwrap();
-        assert!(Lock::try_acquire(&path).unwrap().is_none());
+        let held = FileLock::try_acquire(&path).unwrap().unwrap();
+        assert!(FileLock::try_acquire(&path).unwrap().is_none());
         drop(held);
         assert!(!path.exists());
-        assert!(Lock::try_acquire(&path).unwrap().is_some());
+        assert!(FileLock::try_acquire(&path).unwrap().is_some());
     }
 
     #[test]
-    fn a_lock_that_became_a_file_leaves_the_next_holder_s_alone() {
+    fn a_lock_that_became_a_file_does_not_remove_the_next_lock() {
         let dir = tempfile::tempdir().unwrap();
         let (path, to) = (dir.path().join("lock"), dir.path().join("new/file"));
         fs::write(&path, "longer leftovers of a killed process").unwrap();
-        let mut held = Lock::try_acquire(&path).unwrap().unwrap();
+        let mut held = FileLock::try_acquire(&path).unwrap().unwrap();
         held.become_file(&to, b"content", true).unwrap();
-        let next = Lock::try_acquire(&path).unwrap().unwrap();
+        let next = FileLock::try_acquire(&path).unwrap().unwrap();
         drop(held);
-        assert!(Lock::try_acquire(&path).unwrap().is_none());
+        assert!(FileLock::try_acquire(&path).unwrap().is_none());
         drop(next);
         assert_eq!(fs::read_to_string(&to).unwrap(), "content");
     }
@@ -124,7 +123,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..2_000 {
-                        if let Some(_held) = Lock::try_acquire(&path).unwrap() {
+                        if let Some(_held) = FileLock::try_acquire(&path).unwrap() {
                             assert!(!inside.swap(true, Ordering::SeqCst));
                             entered.fetch_add(1, Ordering::SeqCst);
                             inside.store(false, Ordering::SeqCst);

@@ -1,22 +1,20 @@
-//! Everything under `cache/`. The only module that opens files there. It never prints: what went
-//! wrong and could be healed waits in [`Store::warnings`].
+//! Everything under `cache/`. This is the only module that opens files there. It never prints: problems that it
+//! could repair are collected in [`Store::warnings`].
 //!
-//! What a reader may rely on:
-//! - **One commit point.** Blobs are in place before the manifest that names them is renamed into
-//!   place, and only manifests are looked up. Killing a process at any moment leaves a store that the
-//!   next one uses as it is.
-//! - **Nothing is believed that does not match its digest.** A blob is named by its content,
-//!   manifests and pipeline states carry a checksum. What does not match is moved to the trash, and
-//!   the caller sees a miss.
-//! - **The disk is not waited for, except for what took long.** Results of stages that took a
-//!   second or more are flushed (fsync) before they count. Those of shorter ones may be torn by a
-//!   power loss; the checksums notice, and they are computed again. Flushing each small result would
-//!   take three times the CPU and five times the wait or more (0.35 -> 1.2 ms and 2 -> 15 ms per commit,
-//!   measured on ext4). See `stat_cache` for why a remembered digest cannot hide a torn file.
+//! Guarantees:
+//! - **One commit point.** Blobs are in place before the manifest that names them is renamed into place, and only
+//!   manifests are looked up. A process that is killed at any moment leaves a store that the next process can use as
+//!   it is.
+//! - **Nothing is trusted that does not match its digest.** A blob is named by its content; manifests and pipeline
+//!   states carry a checksum. A file that does not match is moved to the trash, and the caller sees a miss.
+//! - **Only results that took long are flushed.** Results of stages that took a second or more are flushed (fsync)
+//!   before they count. A power loss may tear the results of shorter stages; the checksums notice, and the stages run
+//!   again. Flushing each small result would take three times the CPU and at least five times the wall time
+//!   (0.35 -> 1.2 ms and 2 -> 15 ms per commit, measured on ext4). `stat_cache` explains why a remembered digest
+//!   cannot hide a torn file.
 
-mod artifact;
 mod blob;
-mod census;
+mod checkout;
 mod claim;
 mod error;
 mod fsck;
@@ -30,37 +28,39 @@ mod pipeline_state;
 mod run_log;
 mod sealed;
 mod session;
-mod source;
 mod stamp;
 mod stat_cache;
 mod transfer;
 mod tree;
+mod usage;
+mod user_file;
 mod walk;
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-pub use census::{Count, Listed, Usage};
-pub use claim::{Claim, Draft, Lookup, WriteRight};
+pub use claim::{Claim, Lookup, WriteRight};
 pub use error::StoreError;
-pub use fsck::{FsckReport, Problem};
+pub use fsck::{FsckReport, StoreProblem};
 pub use gc::{GcReport, GcRequest};
+pub use manifest::Draft;
 pub use pipeline_state::{FailedAttempt, Origin, PipelineState};
 pub use run_log::{RunLog, RunRecord};
-pub use source::Source;
 pub use transfer::Condition;
+pub use usage::{Count, Listed, StoreUsage};
+pub use user_file::UserFile;
 
 use layout::Layout;
 pub use session::Scratch;
 use session::{Session, Temp};
 use stat_cache::StatCache;
 
-/// An open store. Shared between threads by reference.
+/// An open store. Threads share it by reference.
 pub struct Store {
     layout: Layout,
     stats: StatCache,
     warnings: Mutex<Warnings>,
-    /// None: for reading only.
+    /// None if the store was opened for reading only.
     session: Option<Session>,
 }
 
@@ -71,7 +71,7 @@ struct Warnings {
 }
 
 impl Store {
-    /// Opens the store in `root` for reading and writing, making it if there is none.
+    /// Opens the store in `root` for reading and writing, and creates it if there is none.
     pub fn open(root: &Path) -> Result<Self, StoreError> {
         std::fs::create_dir_all(root).map_err(|e| StoreError::writing(root, e))?;
         let root = root.canonicalize().map_err(|e| StoreError::reading(root, e))?;
@@ -80,7 +80,7 @@ impl Store {
         Ok(Self::new(layout, session))
     }
 
-    /// Opens the store in `root` without writing anything. A missing one looks empty.
+    /// Opens the store in `root` without writing anything. A store that does not exist looks empty.
     pub fn open_read_only(root: &Path) -> Result<Self, StoreError> {
         let absolute = std::path::absolute(root).map_err(|e| StoreError::reading(root, e))?;
         Ok(Self::new(Layout::new(absolute.canonicalize().unwrap_or(absolute)), None))
@@ -91,12 +91,12 @@ impl Store {
         Self { layout, stats, warnings: Mutex::default(), session }
     }
 
-    /// The directory that it was opened with.
+    /// Returns the directory that the store was opened with.
     pub fn root(&self) -> &Path {
         self.layout.root()
     }
 
-    /// Damage that was noticed since this was last asked. Each is told once.
+    /// Returns the damage that was noticed since the last call. Each warning is returned once.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = std::mem::take(&mut warnings.waiting);
@@ -115,8 +115,8 @@ impl Store {
         self.session.as_ref().ok_or_else(|| StoreError::ReadOnly { root: self.root().to_owned() })
     }
 
-    /// A new, empty directory on the file system of the store, removed when it is dropped, or when
-    /// the next process opens the store.
+    /// Creates an empty directory on the file system of the store. It is removed when it is dropped, or when the next
+    /// process opens the store.
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
         let path = self.session()?.temp(&self.layout)?;
         std::fs::create_dir(&path).map_err(|e| StoreError::writing(&path, e))?;
@@ -127,7 +127,7 @@ impl Store {
         self.session()?.temp(&self.layout).map(Temp)
     }
 
-    /// Moves a file that is no good to the trash, if we may, so that it is not met again.
+    /// Moves a damaged file to the trash, if the store may be written to, so that it is not found again.
     fn discard(&self, path: &Path) {
         if let Some(session) = &self.session
             && let Err(error) = session.discard(&self.layout, path)
@@ -136,7 +136,7 @@ impl Store {
         }
     }
 
-    /// Puts a small file in place whole or not at all.
+    /// Writes a small file atomically.
     fn write(&self, path: &Path, content: &[u8]) -> Result<(), StoreError> {
         let temp = self.temp()?;
         let written = std::fs::write(&temp, content).and_then(|()| std::fs::rename(&temp, path));
@@ -145,7 +145,7 @@ impl Store {
 }
 
 impl Drop for Store {
-    /// What was learned about files is worth keeping, but not worth an error.
+    /// Saves the digests of files that were learned. A failure only costs time, so it is ignored.
     fn drop(&mut self) {
         if self.session.is_some()
             && self.stats.has_news()
@@ -166,7 +166,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_store_is_shared_between_threads() {
+    fn a_store_can_be_shared_between_threads() {
         fn shared<T: Send + Sync>() {}
         shared::<Store>();
         shared::<WriteRight<'_>>();
@@ -183,18 +183,18 @@ mod tests {
         drop(store);
         let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names, ["README.md", "v1"]);
+        assert_eq!(names, ["README.md", "v2"]);
         assert_eq!(fs::read_to_string(dir.path().join("README.md")).unwrap(), "mine");
     }
 
     #[test]
-    fn reading_only_writes_nothing() {
+    fn a_store_opened_for_reading_writes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let nowhere = Store::open_read_only(&dir.path().join("none")).unwrap();
         assert!(matches!(nowhere.lookup(&key("a")), Lookup::Miss));
         assert_eq!(nowhere.list().unwrap(), []);
         assert!(nowhere.runs().unwrap().is_empty());
-        assert_eq!(nowhere.usage().unwrap(), Usage::default());
+        assert_eq!(nowhere.usage().unwrap(), StoreUsage::default());
         drop(nowhere);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_named_and_leaves_a_usable_store() {
+    fn a_full_disk_is_reported_and_the_store_stays_usable() {
         let Some(disk) = SmallDisk::mount("512k") else { return };
         let store = Store::open(disk.path()).unwrap();
         let kept = commit_text(&store, "kept", "text");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn each_warning_is_told_once() {
+    fn each_warning_is_returned_once() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
         let manifest = commit_text(&store, "a", "text");

@@ -1,4 +1,4 @@
-//! What each pipeline file last gave: the memory of `pipe why`, and the roots of garbage collection.
+//! The last results of each pipeline file: the memory of `pipe why`, and the roots of garbage collection.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,25 @@ use super::error::StoreError;
 use super::sealed::{self, Unsealed};
 use pipe_core::digest::{BlobId, Digest, StageKey};
 
+/// What the store remembers about one pipeline file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineState {
-    /// The pipeline file's canonical path.
+    /// The canonical path of the pipeline file.
     pub file: PathBuf,
-    /// The key that each instance last had, by its name.
+    /// The last key of each instance, by its name.
     pub last: BTreeMap<String, StageKey>,
     /// What was last placed at each path outside the store.
     pub placed: BTreeMap<String, BlobId>,
-    /// Which run left it there.
+    /// The run that placed it, by path.
     #[serde(default)]
     pub origins: BTreeMap<String, Origin>,
-    /// The last attempt at each instance that failed since its last success.
+    /// The last failed attempt at each instance since its last success.
     #[serde(default)]
     pub failed: BTreeMap<String, FailedAttempt>,
 }
 
+/// An attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailedAttempt {
@@ -34,17 +36,17 @@ pub struct FailedAttempt {
     pub key: StageKey,
 }
 
-/// The run that gave a placed file.
+/// The run that placed a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
     pub run: String,
-    /// The variables that were set for it, as on the command line: without them the pipeline means something else.
+    /// The variables that were set on its command line: without them the pipeline gives something else.
     pub set: Vec<String>,
 }
 
 impl Store {
-    /// Empty if the pipeline was never run, or if its record is damaged.
+    /// Returns the state of a pipeline. It is empty if the pipeline was never run, or if the state is damaged.
     pub fn pipeline_state(&self, pipeline: &Path) -> PipelineState {
         let file = canonical(pipeline);
         let path = self.pipeline_path(&file);
@@ -54,7 +56,7 @@ impl Store {
             Err(Unsealed::Damaged(flaw)) => {
                 self.discard(&path);
                 let name = file.display();
-                self.warn(format!("the record of what {name} last gave is damaged: {flaw}"));
+                self.warn(format!("the record of the last results of {name} is damaged: {flaw}"));
             }
         }
         PipelineState {
@@ -66,6 +68,7 @@ impl Store {
         }
     }
 
+    /// Writes the state of a pipeline, unless it is unchanged.
     pub fn save_pipeline_state(&self, state: &PipelineState) -> Result<(), StoreError> {
         let path = self.pipeline_path(&state.file);
         let text = sealed::encode(state).map_err(|e| StoreError::writing(&path, e))?;
@@ -75,7 +78,7 @@ impl Store {
         self.write(&path, &text)
     }
 
-    /// The pipeline that was run last and whose file still exists.
+    /// Returns the last run pipeline whose file still exists.
     pub fn last_pipeline_file(&self) -> Option<PathBuf> {
         let mut newest = None;
         for entry in std::fs::read_dir(self.layout.pipelines()).ok()?.flatten() {
@@ -90,7 +93,7 @@ impl Store {
         newest.map(|(_, file)| file)
     }
 
-    /// Remembers that this pipeline was run last, where its state has not changed.
+    /// Remembers that this pipeline was run last, if its state has not changed.
     pub fn mark_as_last(&self, state: &PipelineState) -> Result<(), StoreError> {
         let path = self.pipeline_path(&state.file);
         match std::fs::File::options().write(true).open(&path) {
@@ -117,7 +120,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_state_is_found_by_its_pipeline_however_it_is_spelled() {
+    fn a_state_is_found_by_any_spelling_of_its_path() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("cache")).unwrap();
         let file = dir.path().join("pipeline.yaml");

@@ -1,4 +1,4 @@
-//! One directory per run: every event as it happened, and a summary at the end.
+//! The logs of runs: one directory per run, with every event as it happened, and a summary at the end.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, ErrorKind, Write};
@@ -15,7 +15,7 @@ use pipe_core::digest::{BlobId, Digest};
 pub(super) const EVENTS: &str = "events.jsonl";
 pub(super) const SUMMARY: &str = "run.json";
 
-/// The log of the run that is going on.
+/// The log of the current run.
 pub struct RunLog<'store> {
     store: &'store Store,
     directory: PathBuf,
@@ -23,7 +23,7 @@ pub struct RunLog<'store> {
     hasher: blake3::Hasher,
 }
 
-/// A run that was. No summary: it was killed, or is still going on.
+/// A past run. It has no summary if it was killed or is still running.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRecord {
     /// Starts with the time in UTC, so that ids sort by age.
@@ -33,7 +33,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// When it began, to the second.
+    /// Returns when it started, to the second.
     pub fn started(&self) -> Option<jiff::Timestamp> {
         time_of(Path::new(&self.id))
     }
@@ -43,12 +43,13 @@ impl RunRecord {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ending {
-    /// The finished event log.
+    /// The digest of the finished event log.
     pub(super) events: BlobId,
     pub(super) summary: serde_json::Value,
 }
 
 impl Store {
+    /// Starts the log of a new run.
     pub fn new_run(&self) -> Result<RunLog<'_>, StoreError> {
         self.session()?;
         let runs = self.layout.runs();
@@ -59,7 +60,8 @@ impl Store {
         Ok(RunLog { store: self, directory, events, hasher: blake3::Hasher::new() })
     }
 
-    /// Newest first; of those that began in the same second, the one that was written to last.
+    /// Returns all runs, newest first; of those that started in the same second, the one that was written to last comes
+    /// first.
     pub fn runs(&self) -> Result<Vec<RunRecord>, StoreError> {
         let written = |id: &str| self.layout.runs().join(id).join(EVENTS).metadata()?.modified();
         let second = |id: &str| id.split('-').next().unwrap_or_default().to_owned();
@@ -92,8 +94,8 @@ impl Store {
         RunRecord { bytes: size(EVENTS) + size(SUMMARY), id, summary }
     }
 
-    /// The events of a run, one JSON object per line. A log that does not match what the run's end
-    /// says of it is given with a warning.
+    /// Returns the events of a run, one JSON object per line. A log that does not match the digest in the summary gives a
+    /// warning.
     pub fn run_events(&self, id: &str) -> Result<String, StoreError> {
         let directory = self.layout.runs().join(id);
         let path = directory.join(EVENTS);
@@ -105,7 +107,7 @@ impl Store {
     }
 }
 
-/// What is wrong with a run's files. A run without an end has nothing to be compared with.
+/// Returns what is wrong with the files of a run. A run without a summary has nothing to be compared with.
 pub(super) fn flaw_of_run(directory: &Path, events: &[u8]) -> Option<String> {
     match sealed::read::<Ending>(&directory.join(SUMMARY)) {
         Ok(ending) if ending.events.digest() == Digest::of(events) => None,
@@ -116,15 +118,17 @@ pub(super) fn flaw_of_run(directory: &Path, events: &[u8]) -> Option<String> {
 }
 
 impl RunLog<'_> {
+    /// Returns the id of the run.
     pub fn id(&self) -> &str {
         self.directory.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    /// Puts what was appended where readers, and whoever comes after a crash, can see it.
+    /// Writes what was appended, so that readers see it, also after a crash.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.events.flush().map_err(|e| StoreError::writing(&self.directory.join(EVENTS), e))
     }
 
+    /// Appends an event.
     pub fn append(&mut self, event: &impl Serialize) -> Result<(), StoreError> {
         let path = self.directory.join(EVENTS);
         let writing = |e| StoreError::writing(&path, e);
@@ -135,6 +139,7 @@ impl RunLog<'_> {
         Ok(())
     }
 
+    /// Writes the summary and ends the log.
     pub fn finish(mut self, summary: &impl Serialize) -> Result<(), StoreError> {
         self.flush()?;
         let path = self.directory.join(SUMMARY);
@@ -153,7 +158,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_run_is_listed_with_its_events_and_its_end() {
+    fn a_run_is_listed_with_its_events_and_its_summary() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path()).unwrap();
         let mut log = store.new_run().unwrap();

@@ -1,5 +1,5 @@
-//! Small JSON files whose first line carries the blake3 of the rest, so that any flipped bit and
-//! any torn write is noticed. The first line is JSON too: `jq` reads such a file as two values.
+//! Small JSON files whose first line holds the blake3 of the rest, so that every flipped bit and every torn write is
+//! noticed. The first line is JSON, too: `jq` reads such a file as two values.
 
 use std::fs;
 use std::io;
@@ -14,13 +14,14 @@ const BEFORE: &str = "{\"blake3\":\"";
 const AFTER: &str = "\"}\n";
 const BODY: usize = BEFORE.len() + 64 + AFTER.len();
 
-/// Why a sealed file gives no value.
+/// Why a sealed file has no value.
 #[derive(Debug)]
 pub(super) enum Unsealed {
     Missing,
     Damaged(String),
 }
 
+/// Returns the value as the bytes of a sealed file.
 pub(super) fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut body = serde_json::to_vec(value)?;
     body.push(b'\n');
@@ -29,6 +30,7 @@ pub(super) fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Returns the value of a sealed file, or what is wrong with it.
 pub(super) fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     let (seal, body) = text.split_at_checked(BODY).ok_or("it is cut short")?;
     let digest = seal
@@ -41,6 +43,7 @@ pub(super) fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|error| format!("it cannot be read: {error}"))
 }
 
+/// Reads a sealed file.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Unsealed> {
     match fs::read(path) {
         Ok(text) => decode(&text).map_err(Unsealed::Damaged),

@@ -1,5 +1,5 @@
-//! What one process has of a store that it may write to: its share of the store-wide lock, a
-//! directory for temporary files, and a directory in the trash.
+//! What a process that may write to a store holds of it: a share of the store-wide lock, a directory for temporary
+//! files, and a directory in the trash.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use super::error::StoreError;
 use super::layout::{CACHEDIR_TAG, Layout};
-use super::lock::{self, Lock};
+use super::lock::{self, FileLock};
 use super::stamp;
 use pipe_core::digest::Digest;
 
-/// How long to wait for a garbage collection in another process; it holds the lock only while it
-/// renames things.
+/// How long to wait for a garbage collection in another process, which holds the lock only while it renames files.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The resources of one process in one store.
 pub(super) struct Session {
     owner: Mutex<Option<Owner>>,
     trash: Mutex<Option<PathBuf>>,
@@ -30,14 +30,14 @@ pub(super) struct Session {
 struct GcLock(File);
 
 impl Drop for GcLock {
-    /// Closing alone would not do: a child that is just being started has a copy of the descriptor.
+    /// Unlocks explicitly: closing is not enough while a child that is being started has a copy of the descriptor.
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
 }
 
 impl Session {
-    /// Makes what is missing and removes what dead processes left behind.
+    /// Creates what is missing and removes what dead processes left behind.
     pub(super) fn begin(layout: &Layout) -> Result<Self, StoreError> {
         for directory in layout.directories() {
             fs::create_dir_all(&directory).map_err(|e| StoreError::writing(&directory, e))?;
@@ -82,12 +82,12 @@ impl Session {
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy { root: layout.root().to_owned() }),
             Err(TryLockError::Error(error)) => Err(StoreError::writing(&layout.gc_lock(), error)),
         };
-        // Either way the shared lock was given up for the exclusive one.
+        // In both cases the shared lock was given up for the exclusive one.
         self.share(layout)?;
         result
     }
 
-    /// A path for a temporary file or directory, on the file system of the store. Never given twice.
+    /// Returns a new path for a temporary file or directory on the file system of the store.
     pub(super) fn temp(&self, layout: &Layout) -> Result<PathBuf, StoreError> {
         let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         let owner = match &mut *owner {
@@ -101,7 +101,7 @@ impl Session {
         Ok(owner.directory.join(owner.given.to_string()))
     }
 
-    /// Moves something of ours out of the way, under its old name below a directory of the trash.
+    /// Moves a file of the store to the trash, under its old name.
     pub(super) fn discard(&self, layout: &Layout, path: &Path) -> Result<(), StoreError> {
         let error = |e| StoreError::writing(path, e);
         let relative = path.strip_prefix(layout.base()).unwrap_or(path);
@@ -122,7 +122,7 @@ impl Session {
     }
 }
 
-/// A temporary file that is gone when this is dropped, unless it was renamed before.
+/// A temporary file that is removed when this is dropped, unless it was renamed before.
 pub(super) struct Temp(pub(super) PathBuf);
 
 impl Deref for Temp {
@@ -145,7 +145,7 @@ impl Drop for Temp {
     }
 }
 
-/// A directory for work in progress, with all that is in it.
+/// A temporary directory, which is removed with its content when this is dropped.
 #[derive(Debug)]
 pub struct Scratch(pub(super) PathBuf);
 
@@ -163,19 +163,19 @@ impl Drop for Scratch {
     }
 }
 
-/// `tmp/<owner>/`: removed when its process ends, by whoever comes next if that was too sudden.
+/// `tmp/<owner>/`: removed when its process ends, or by the next process if it was killed.
 struct Owner {
     directory: PathBuf,
     given: u64,
-    lock: Option<Lock>,
+    lock: Option<FileLock>,
 }
 
 impl Owner {
     fn new(tmp: &Path) -> io::Result<Self> {
         loop {
             let directory = new_directory(tmp)?;
-            // A sweep may take the directory for a dead one before we hold its lock; then again.
-            match Lock::try_acquire(&directory.join("lock")) {
+            // Another process may remove the directory as a dead one before we hold its lock; then try again.
+            match FileLock::try_acquire(&directory.join("lock")) {
                 Ok(Some(lock)) => return Ok(Self { directory, given: 0, lock: Some(lock) }),
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -192,41 +192,42 @@ impl Drop for Owner {
     }
 }
 
+/// Removes the temporary files of dead processes.
 fn sweep(tmp: &Path) {
     for entry in fs::read_dir(tmp).into_iter().flatten().flatten() {
         let directory = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir())
-            && let Ok(Some(_dead)) = Lock::try_acquire(&directory.join("lock"))
+            && let Ok(Some(_dead)) = FileLock::try_acquire(&directory.join("lock"))
         {
             let _ = remove_tree(&directory);
         }
     }
 }
 
-/// Removes a directory and all in it, also where a stage left directories that it may not write to.
+/// Removes a directory with its content, even if a stage left directories without write permission in it.
 pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            open_up(path)?;
+            make_writable(path)?;
             fs::remove_dir_all(path)
         }
         other => other,
     }
 }
 
-fn open_up(directory: &Path) -> io::Result<()> {
+fn make_writable(directory: &Path) -> io::Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o700))?;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            open_up(&entry.path())?;
+            make_writable(&entry.path())?;
         }
     }
     Ok(())
 }
 
-/// A new directory named by the time, so that names sort by age.
+/// Creates a directory that is named by the time, so that names sort by age.
 pub(super) fn new_directory(parent: &Path) -> io::Result<PathBuf> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -243,7 +244,7 @@ pub(super) fn new_directory(parent: &Path) -> io::Result<PathBuf> {
 
 const TIME_FORMAT: &str = "%Y%m%dT%H%M%SZ";
 
-/// When a directory made by [`new_directory`] was made, by its name.
+/// Returns when [`new_directory`] created a directory, according to its name.
 pub(super) fn time_of(directory: &Path) -> Option<jiff::Timestamp> {
     let (time, _) = directory.file_name()?.to_str()?.split_once('-')?;
     let time = jiff::civil::DateTime::strptime(TIME_FORMAT, time).ok()?;
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dead_are_swept_and_the_living_are_not() {
+    fn files_of_dead_processes_are_removed_and_those_of_living_ones_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let living = Owner::new(dir.path()).unwrap();
         fs::write(living.directory.join("1"), "at work").unwrap();

@@ -1,11 +1,11 @@
-//! What `stat` says of a file: if it has not changed, neither has the content, with one exception
-//! that [`Stamp::settled`] is about.
+//! What `stat` says about a file. If the stamp has not changed, neither has the content, with one exception that
+//! [`Stamp::settled`] describes.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Times are nanoseconds since 1970.
+/// The identity, size and times of a file. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) device: u64,
@@ -20,11 +20,11 @@ const SECOND: i64 = 1_000_000_000;
 /// The kernel's clock for files moves in ticks of up to 10 ms.
 const TICK: i64 = 20_000_000;
 
-/// File systems that keep whole seconds only, FAT even every other one.
+/// The tick of file systems that keep whole seconds only; FAT keeps only even ones.
 const COARSE_TICK: i64 = 2 * SECOND;
 
-/// The modification time that every blob gets before it is hashed. Any later write sets it to the
-/// present, so even one in the same tick of the clock shows.
+/// The modification time that every blob gets before it is hashed. Any later write sets it to the present, so that
+/// even a write in the same tick of the clock is visible.
 pub(super) const BLOB_TIME: i64 = SECOND;
 
 pub(super) fn blob_time() -> SystemTime {
@@ -43,9 +43,9 @@ impl Stamp {
         }
     }
 
-    /// Whether a write after `read_at`, when the content began to be read, would give another stamp.
-    /// It need not if the file was touched just before: two writes in one tick of the clock look
-    /// the same ("racily clean", as git calls it). Such a file is read again next time.
+    /// Returns whether a write after `read_at`, the time when reading began, would change the stamp. It might not if
+    /// the file was written just before: two writes in one tick of the clock look the same (git calls this "racily
+    /// clean"). Such a file is read again next time.
     pub(super) fn settled(&self, read_at: i64) -> bool {
         if self.modified == BLOB_TIME {
             return true;
@@ -55,7 +55,7 @@ impl Stamp {
         self.modified.max(self.changed).saturating_add(tick) < read_at
     }
 
-    /// Whether the two differ in nothing that writing to the file would change. Links, renames and
+    /// Returns whether the stamps agree in everything that a write to the file would change. Links, renames and
     /// permissions do not count.
     pub(super) fn same_writes(&self, other: &Self) -> bool {
         (self.device, self.inode, self.size, self.modified)
@@ -63,6 +63,7 @@ impl Stamp {
     }
 }
 
+/// Returns the present time as a stamp has it.
 pub(super) fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)

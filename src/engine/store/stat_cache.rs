@@ -1,15 +1,15 @@
-//! Digests of files by their stat, so that an unchanged file is not read again. Only a cache:
-//! losing it costs time, and a damaged one is thrown away.
+//! The digests of files by their stamp, so that an unchanged file is not read again. Losing it only costs time, and a
+//! damaged one is ignored.
 //!
-//! An entry is believed when device, inode, size, mtime and ctime are all as they were, and
+//! An entry is trusted when device, inode, size, mtime and ctime are all as they were, and
 //! - the stamp was settled when the content was read (see [`Stamp::settled`]);
-//! - since a reboot, only if the file was a minute old when the entry was saved. After a power loss
-//!   a file may have kept its stat and lost its content, but not if the kernel had a minute to
-//!   write it out (it takes half of that). This is why a commit need not wait for the disk.
+//! - after a reboot, only if the file was a minute old when the entry was saved. After a power loss a file may have
+//!   kept its stamp and lost its content, but not if the kernel had a minute to write it (it takes half of that).
+//!   This is why a commit does not have to wait for the disk.
 //!
-//! The file is one sorted array of fixed records behind a checksum: loading it is one read, and a
-//! lookup a binary search in what was read. What is new waits in memory and is merged into the
-//! file, as it then is, once per process. Two processes may save at the same time: the last one wins.
+//! The file is one sorted array of fixed records behind a checksum: loading it is one read, and a lookup is a binary
+//! search. New entries stay in memory and are merged into the file, as it then is, once per process. If two processes
+//! save at the same time, the last one wins.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,23 +28,24 @@ const RECORD: usize = 5 * 8 + 4 + 32;
 const DAY: i64 = 86_400 * 1_000_000_000;
 const MINUTE: i64 = 60 * 1_000_000_000;
 
-/// Entries that nobody asked for in this many days are left out when the file is written.
+/// Entries that were not used for this many days are left out when the file is written.
 const FORGET_AFTER_DAYS: u32 = 90;
 
 type FileId = (u64, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct StatEntry {
     stamp: Stamp,
-    /// The last day on which it was asked for, counted from 1970.
+    /// The last day on which it was used, counted from 1970.
     seen: u32,
     digest: Digest,
 }
 
+/// The saved entries and those that this process added.
 pub(super) struct StatCache {
     path: PathBuf,
     saved: OnceLock<Saved>,
-    fresh: Mutex<BTreeMap<FileId, Entry>>,
+    fresh: Mutex<BTreeMap<FileId, StatEntry>>,
 }
 
 impl StatCache {
@@ -52,6 +53,7 @@ impl StatCache {
         Self { path, saved: OnceLock::new(), fresh: Mutex::default() }
     }
 
+    /// Returns the digest of the file with this stamp, if it is known.
     pub(super) fn get(&self, stamp: &Stamp) -> Option<Digest> {
         let id = (stamp.device, stamp.inode);
         let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,28 +66,29 @@ impl StatCache {
         }
         let today = today();
         if entry.seen != today {
-            fresh.insert(id, Entry { seen: today, ..entry });
+            fresh.insert(id, StatEntry { seen: today, ..entry });
         }
         Some(entry.digest)
     }
 
-    /// `read_at`: when reading the content began, after `stamp` was taken.
+    /// Remembers a digest. `read_at` is the time when reading began, after `stamp` was taken.
     pub(super) fn insert(&self, stamp: Stamp, digest: Digest, read_at: i64) {
         if stamp.settled(read_at) {
-            let entry = Entry { stamp, seen: today(), digest };
+            let entry = StatEntry { stamp, seen: today(), digest };
             let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
             fresh.insert((stamp.device, stamp.inode), entry);
         }
     }
 
+    /// Returns whether there is anything to save.
     pub(super) fn has_news(&self) -> bool {
         !self.fresh.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Merges the news into the file through `temp`, which must be on the same file system.
+    /// Merges the new entries into the file through `temp`, which must be on the same file system.
     pub(super) fn save(&self, temp: &Path) -> io::Result<()> {
         let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut entries: BTreeMap<FileId, Entry> = Saved::load(&self.path)
+        let mut entries: BTreeMap<FileId, StatEntry> = Saved::load(&self.path)
             .entries()
             .filter(|entry| entry.seen + FORGET_AFTER_DAYS >= today())
             .map(|entry| ((entry.stamp.device, entry.stamp.inode), entry))
@@ -95,16 +98,16 @@ impl StatCache {
         fs::rename(temp, &self.path)
     }
 
-    /// Whether the file is whole; a missing one is.
+    /// Returns whether the file is undamaged; a missing one is.
     pub(super) fn is_sound(path: &Path) -> bool {
         fs::read(path).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |bytes| is_whole(&bytes))
     }
 }
 
-/// The file as it was read. Empty if there is none or it is damaged.
+/// The file as it was read; empty if it is missing or damaged.
 struct Saved {
     bytes: Vec<u8>,
-    /// Entries that changed after this are not believed.
+    /// Entries of files that changed after this time are not trusted.
     horizon: i64,
 }
 
@@ -126,13 +129,13 @@ impl Saved {
         self.bytes.get(HEADER + PRELUDE..).unwrap_or_default().as_chunks().0
     }
 
-    fn get(&self, id: FileId) -> Option<Entry> {
+    fn get(&self, id: FileId) -> Option<StatEntry> {
         let records = self.records();
         let position = records.binary_search_by_key(&id, |r| (u64_at(r, 0), u64_at(r, 8))).ok()?;
         Some(decode_record(&records[position])).filter(|entry| entry.stamp.changed <= self.horizon)
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry> {
+    fn entries(&self) -> impl Iterator<Item = StatEntry> {
         self.records().iter().map(decode_record).filter(|entry| entry.stamp.changed <= self.horizon)
     }
 }
@@ -144,11 +147,11 @@ fn is_whole(bytes: &[u8]) -> bool {
         && (bytes.len() - HEADER - PRELUDE).is_multiple_of(RECORD)
 }
 
-fn encode<'a>(entries: impl Iterator<Item = &'a Entry>, now: i64, boot: Option<Digest>) -> Vec<u8> {
+fn encode<'a>(entries: impl Iterator<Item = &'a StatEntry>, now: i64, boot: Option<Digest>) -> Vec<u8> {
     let mut rest = Vec::new();
     rest.extend(now.to_le_bytes());
     rest.extend(boot.map_or([0; 32], |boot| *boot.as_bytes()));
-    for Entry { stamp, seen, digest } in entries {
+    for StatEntry { stamp, seen, digest } in entries {
         rest.extend(stamp.device.to_le_bytes());
         rest.extend(stamp.inode.to_le_bytes());
         rest.extend(stamp.size.to_le_bytes());
@@ -163,10 +166,10 @@ fn encode<'a>(entries: impl Iterator<Item = &'a Entry>, now: i64, boot: Option<D
     bytes
 }
 
-fn decode_record(record: &[u8; RECORD]) -> Entry {
+fn decode_record(record: &[u8; RECORD]) -> StatEntry {
     let mut digest = [0; 32];
     digest.copy_from_slice(&record[44..]);
-    Entry {
+    StatEntry {
         stamp: Stamp {
             device: u64_at(record, 0),
             inode: u64_at(record, 8),
@@ -193,7 +196,7 @@ fn today() -> u32 {
     u32::try_from(stamp::now() / DAY).unwrap_or(0)
 }
 
-/// What tells this start of the machine from others; unknown where the kernel does not say.
+/// Returns what distinguishes this boot of the machine from others; `None` where the kernel does not say.
 fn boot() -> Option<Digest> {
     static BOOT: OnceLock<Option<Digest>> = OnceLock::new();
     *BOOT.get_or_init(|| fs::read("/proc/sys/kernel/random/boot_id").ok().map(|id| Digest::of(&id)))
@@ -203,9 +206,9 @@ fn boot() -> Option<Digest> {
 mod tests {
     use super::*;
 
-    fn entry(inode: u64, changed: i64) -> Entry {
+    fn entry(inode: u64, changed: i64) -> StatEntry {
         let stamp = Stamp { device: 7, inode, size: 5, modified: changed, changed };
-        Entry { stamp, seen: today(), digest: Digest::of(&inode.to_le_bytes()) }
+        StatEntry { stamp, seen: today(), digest: Digest::of(&inode.to_le_bytes()) }
     }
 
     fn cache_in(dir: &tempfile::TempDir) -> StatCache {
@@ -213,13 +216,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_is_found_by_the_next_process() {
+    fn a_saved_entry_is_found_by_the_next_process() {
         let dir = tempfile::tempdir().unwrap();
         let now = stamp::now();
-        let entries: Vec<Entry> = (0..100).map(|i| entry(i * 31 % 100, now - 3 * MINUTE)).collect();
+        let entries: Vec<StatEntry> = (0..100).map(|i| entry(i * 31 % 100, now - 3 * MINUTE)).collect();
         for half in entries.chunks(50) {
             let cache = cache_in(&dir);
-            half.iter().for_each(|e| cache.insert(e.stamp, e.digest, now));
+            for e in half {
+                cache.insert(e.stamp, e.digest, now);
+            }
             cache.save(&dir.path().join("temp")).unwrap();
         }
         let next = cache_in(&dir);
@@ -271,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reboot_only_files_that_had_reached_the_disk_are_believed() {
+    fn after_a_reboot_only_files_that_had_reached_the_disk_are_trusted() {
         let (this, other) = (Digest::of(b"this"), Digest::of(b"other"));
         let now = stamp::now();
         let bytes = encode([entry(1, now - 2 * MINUTE), entry(2, now - 1)].iter(), now, Some(this));
@@ -285,9 +290,9 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_forgotten() {
+    fn an_unused_entry_is_forgotten() {
         let dir = tempfile::tempdir().unwrap();
-        let old = Entry { seen: today() - FORGET_AFTER_DAYS - 1, ..entry(1, 5) };
+        let old = StatEntry { seen: today() - FORGET_AFTER_DAYS - 1, ..entry(1, 5) };
         fs::write(dir.path().join("stat"), encode([old].iter(), 9, boot())).unwrap();
         cache_in(&dir).save(&dir.path().join("temp")).unwrap();
         assert_eq!(cache_in(&dir).get(&old.stamp), None);

@@ -1,4 +1,4 @@
-//! What the store's tests share: small results, small trees, small disks.
+//! Helpers for tests of the store: small results, small trees, small disks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -64,7 +64,7 @@ pub(super) fn hit(store: &Store, name: &str) -> Option<Manifest> {
     }
 }
 
-/// Something of everything that a directory may hold.
+/// Creates a directory with every kind of entry.
 pub(super) fn make_tree(root: &Path) {
     fs::create_dir_all(root.join("deep/er")).unwrap();
     fs::create_dir_all(root.join("empty/inside")).unwrap();
@@ -76,7 +76,7 @@ pub(super) fn make_tree(root: &Path) {
     std::os::unix::fs::symlink("../plain", root.join("deep/link")).unwrap();
 }
 
-/// In memory where that is possible, for tests that make thousands of files.
+/// Returns a directory in memory where possible, for tests that create thousands of files.
 pub(super) fn fast_directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -94,7 +94,7 @@ pub(super) fn flip_bit(path: &Path, offset: usize) {
 pub(super) struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// Nothing, and a sentence, where mounting is not permitted.
+    /// Mounts a small disk; `None`, and a message, where mounting is not permitted.
     pub(super) fn mount(size: &str) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let disk = Self(directory);
@@ -136,7 +136,7 @@ pub(super) fn process(test: &str, root: &Path) -> std::process::Child {
         .unwrap()
 }
 
-/// Where the process that started this one wants its store. None: started by hand.
+/// Returns the store of the process that started this one; `None` if it was started by hand.
 pub(super) fn process_root() -> Option<PathBuf> {
     std::env::var_os("PIPE_TEST_STORE").map(PathBuf::from)
 }

@@ -1,4 +1,4 @@
-//! Results on their way from one store to another: nothing arrives that does not match its digest.
+//! Transfers results from one store to another. Nothing is accepted that does not match its digest.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -9,30 +9,30 @@ use rayon::prelude::*;
 use super::Store;
 use super::blob::Durability;
 use super::error::StoreError;
-use super::lock::Lock;
+use super::lock::FileLock;
 use super::manifest::{Manifest, Stored};
 use super::sealed::{self, Unsealed};
-use super::source::read_and_hash;
+use super::user_file::read_and_hash;
 use pipe_core::digest::{BlobId, StageKey};
 
-/// What became of a result when everything that belongs to it was read again.
+/// The condition of a result after everything that belongs to it was read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
     Sound,
-    /// A sentence: what is not here.
+    /// Says what is missing, as a sentence.
     Missing(String),
-    /// A sentence: what is not what it should be.
+    /// Says what is damaged, as a sentence.
     Damaged(String),
 }
 
 impl Store {
-    /// A manifest as it is kept, with its seal.
+    /// Returns a manifest as it is stored, with its seal.
     pub fn sealed_record(&self, key: StageKey) -> Option<Vec<u8>> {
         let text = fs::read(self.layout.action(key)).ok()?;
         sealed::decode::<Manifest>(&text).is_ok_and(|manifest| manifest.key == key).then_some(text)
     }
 
-    /// Every blob that a result's outputs and logs consist of, listings of directories included, each once.
+    /// Returns every blob of the outputs and logs of a result, including listings of directories.
     pub fn blobs_of(&self, manifest: &Manifest) -> Result<BTreeSet<BlobId>, StoreError> {
         let mut blobs = BTreeSet::new();
         for stored in manifest.stored() {
@@ -45,7 +45,7 @@ impl Store {
         Ok(blobs)
     }
 
-    /// A blob to read from, and its size. What comes out has to be hashed by whoever reads it.
+    /// Opens a blob and returns its size. The caller has to hash what it reads.
     pub fn open_blob(&self, id: BlobId) -> Result<(File, u64), StoreError> {
         let path = self.layout.blob(id);
         let open = || {
@@ -59,7 +59,7 @@ impl Store {
         })
     }
 
-    /// Takes in a blob that must have the content that its name says.
+    /// Imports a blob, whose content must match its name.
     pub fn adopt_blob(&self, id: BlobId, content: &mut dyn Read) -> Result<(), StoreError> {
         let temp = self.temp()?;
         let writing = |e| StoreError::writing(&temp, e);
@@ -74,7 +74,7 @@ impl Store {
         self.keep(&temp, Durability::Eventually).map(drop)
     }
 
-    /// Takes in a sealed manifest whose blobs are all here. Nothing if some are not.
+    /// Imports a sealed manifest. Returns `None` if some of its blobs are not here.
     pub fn adopt_record(&self, text: &[u8]) -> Result<Option<Manifest>, StoreError> {
         let foreign = |what: String| StoreError::Foreign { what };
         let manifest: Manifest =
@@ -91,15 +91,15 @@ impl Store {
         if !path.exists() {
             let lock = self.layout.key_lock(manifest.key);
             let writing = |e| StoreError::writing(&path, e);
-            // Whoever holds the key is computing it, and its result is as good.
-            if let Some(mut held) = Lock::try_acquire(&lock).map_err(writing)? {
+            // A process that holds the key is computing it, and its result is as good.
+            if let Some(mut held) = FileLock::try_acquire(&lock).map_err(writing)? {
                 held.become_file(&path, text, false).map_err(writing)?;
             }
         }
         Ok(Some(manifest))
     }
 
-    /// Takes a result over from another store. Nothing if that one does not have all of it.
+    /// Imports a result from another store. Returns `None` if that one does not have all of it.
     pub fn adopt(&self, key: StageKey, from: &Self) -> Result<Option<Manifest>, StoreError> {
         let (Some(text), Some(manifest)) = (from.sealed_record(key), from.record(key)) else {
             return Ok(None);
@@ -118,7 +118,7 @@ impl Store {
         self.adopt_record(&text)
     }
 
-    /// Reads and hashes all that belongs to a result, whatever is remembered of it.
+    /// Reads and hashes everything that belongs to a result, without the stat cache.
     pub fn examine(&self, key: StageKey) -> (Condition, Option<Box<Manifest>>) {
         let manifest = match self.read_manifest(key) {
             Ok(manifest) => manifest,
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_moves_to_another_store_whole() {
+    fn a_result_can_be_imported_from_another_store() {
         let (_dir, a, b) = stores();
         let manifest = commit(&a, "tree", make_tree);
         assert_eq!(b.adopt(manifest.key, &a).unwrap(), Some(manifest.clone()));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_match_its_digest_never_arrives() {
+    fn content_that_does_not_match_its_digest_is_not_imported() {
         let (_dir, a, b) = stores();
         let manifest = commit_text(&a, "a", "text");
         let id = manifest.outputs["out"].blob;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_examination_believes_no_stat() {
+    fn an_examination_does_not_trust_the_stat_cache() {
         let (_dir, a, _) = stores();
         let manifest = commit_text(&a, "a", "text");
         let path = a.layout.blob(manifest.outputs["out"].blob);

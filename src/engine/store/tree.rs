@@ -1,4 +1,4 @@
-//! A directory as an artifact: a listing, itself a blob, that names the blob of every file.
+//! Directories as artifacts: a listing, which is a blob itself, names the blob of every file.
 //!
 //! ```text
 //! pipe tree 1
@@ -21,14 +21,14 @@ use pipe_core::digest::BlobId;
 const HEAD: &str = "pipe tree 1\n";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// Relative to the directory.
+pub(super) struct TreeEntry {
+    /// The path relative to the directory.
     pub(super) path: PathBuf,
-    pub(super) node: Node,
+    pub(super) node: TreeNode,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Node {
+pub(super) enum TreeNode {
     File { executable: bool, bytes: u64, blob: BlobId },
     Link { target: PathBuf },
     EmptyDirectory,
@@ -36,46 +36,46 @@ pub(super) enum Node {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Tree {
-    entries: Vec<Entry>,
+    entries: Vec<TreeEntry>,
 }
 
 impl Tree {
-    pub(super) fn new(mut entries: Vec<Entry>) -> Self {
+    pub(super) fn new(mut entries: Vec<TreeEntry>) -> Self {
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         Self { entries }
     }
 
-    pub(super) fn entries(&self) -> &[Entry] {
+    pub(super) fn entries(&self) -> &[TreeEntry] {
         &self.entries
     }
 
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, BlobId, u64)> {
         self.entries.iter().filter_map(|entry| match entry.node {
-            Node::File { bytes, blob, .. } => Some((entry.path.as_path(), blob, bytes)),
+            TreeNode::File { bytes, blob, .. } => Some((entry.path.as_path(), blob, bytes)),
             _ => None,
         })
     }
 
-    /// Of all files together.
+    /// Returns the size of all files together.
     pub(super) fn bytes(&self) -> u64 {
         self.files().map(|(_, _, bytes)| bytes).sum()
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut text = String::from(HEAD);
-        for Entry { path, node } in &self.entries {
+        for TreeEntry { path, node } in &self.entries {
             match node {
-                Node::File { executable, bytes, blob } => {
+                TreeNode::File { executable, bytes, blob } => {
                     let mode = if *executable { 'x' } else { '-' };
                     // Writing to a String cannot fail.
                     let _ = write!(text, "{mode}\t{bytes}\t{blob}\t");
                 }
-                Node::Link { target } => {
+                TreeNode::Link { target } => {
                     text.push_str("l\t");
                     escape(target, &mut text);
                     text.push('\t');
                 }
-                Node::EmptyDirectory => text.push_str("d\t"),
+                TreeNode::EmptyDirectory => text.push_str("d\t"),
             }
             escape(path, &mut text);
             text.push('\n');
@@ -83,14 +83,14 @@ impl Tree {
         text.into_bytes()
     }
 
-    /// Refuses anything that [`Tree::encode`] does not write, paths that leave the directory above all.
+    /// Reads a listing. Refuses everything that [`Tree::encode`] does not write, above all paths that leave the directory.
     pub(super) fn decode(text: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "the listing is not text")?;
         let lines = text.strip_prefix(HEAD).ok_or("the listing's first line is unknown")?;
         if !lines.is_empty() && !lines.ends_with('\n') {
             return Err("the listing is cut short".into());
         }
-        let entries: Vec<Entry> = lines
+        let entries: Vec<TreeEntry> = lines
             .lines()
             .map(|line| decode_line(line).ok_or_else(|| format!("`{line}` is no entry of a listing")))
             .collect::<Result<_, _>>()?;
@@ -104,27 +104,27 @@ impl Tree {
     }
 }
 
-fn decode_line(line: &str) -> Option<Entry> {
+fn decode_line(line: &str) -> Option<TreeEntry> {
     let (kind, rest) = line.split_once('\t')?;
     let (node, path) = match kind {
         "-" | "x" => {
             let (bytes, rest) = rest.split_once('\t')?;
             let (blob, path) = rest.split_once('\t')?;
             let (bytes, blob) = (bytes.parse().ok()?, blob.parse().ok()?);
-            (Node::File { executable: kind == "x", bytes, blob }, path)
+            (TreeNode::File { executable: kind == "x", bytes, blob }, path)
         }
         "l" => {
             let (target, path) = rest.split_once('\t')?;
-            (Node::Link { target: unescape(target)? }, path)
+            (TreeNode::Link { target: unescape(target)? }, path)
         }
-        "d" => (Node::EmptyDirectory, rest),
+        "d" => (TreeNode::EmptyDirectory, rest),
         _ => return None,
     };
     let path = unescape(path)?;
-    is_plain(&path).then_some(Entry { path, node })
+    is_plain(&path).then_some(TreeEntry { path, node })
 }
 
-/// Relative, not empty, without `.` or `..`, spelled in the one normal way.
+/// Returns whether a path is relative, not empty, without `.` or `..`, and in normal form.
 fn is_plain(path: &Path) -> bool {
     let rebuilt: PathBuf = path.components().filter(|c| matches!(c, Component::Normal(_))).collect();
     path_bytes(&rebuilt) == path_bytes(path) && !path.as_os_str().is_empty()
@@ -174,13 +174,13 @@ mod tests {
             .prop_filter("not special", |name| name != b"." && name != b"..")
     }
 
-    fn node() -> impl Strategy<Value = Node> {
+    fn node() -> impl Strategy<Value = TreeNode> {
         prop_oneof![
             (any::<bool>(), any::<u64>(), any::<[u8; 32]>()).prop_map(|(executable, bytes, id)| {
-                Node::File { executable, bytes, blob: BlobId::new(Digest::from_bytes(id)) }
+                TreeNode::File { executable, bytes, blob: BlobId::new(Digest::from_bytes(id)) }
             }),
-            name().prop_map(|name| Node::Link { target: OsString::from_vec(name).into() }),
-            Just(Node::EmptyDirectory),
+            name().prop_map(|name| TreeNode::Link { target: OsString::from_vec(name).into() }),
+            Just(TreeNode::EmptyDirectory),
         ]
     }
 
@@ -193,7 +193,7 @@ mod tests {
                 let entries = directories.iter().flat_map(|(top, leaves)| {
                     leaves.iter().map(move |(middle, leaf, node)| {
                         let path = [top.as_slice(), middle, leaf].join(&b'/');
-                        Entry { path: OsString::from_vec(path).into(), node: node.clone() }
+                        TreeEntry { path: OsString::from_vec(path).into(), node: node.clone() }
                     })
                 });
                 Tree::new(entries.filter(|entry| seen.insert(entry.path.clone())).collect())
@@ -216,15 +216,15 @@ mod tests {
 
     #[test]
     fn the_text_is_pinned() {
-        let file = |path: &str, executable| Entry {
+        let file = |path: &str, executable| TreeEntry {
             path: path.into(),
-            node: Node::File { executable, bytes: 3, blob: BlobId::new(Digest::of(b"abc")) },
+            node: TreeNode::File { executable, bytes: 3, blob: BlobId::new(Digest::of(b"abc")) },
         };
         let tree = Tree::new(vec![
             file("run.sh", true),
-            Entry { path: "latest".into(), node: Node::Link { target: "a b".into() } },
+            TreeEntry { path: "latest".into(), node: TreeNode::Link { target: "a b".into() } },
             file("a b", false),
-            Entry { path: "empty\n".into(), node: Node::EmptyDirectory },
+            TreeEntry { path: "empty\n".into(), node: TreeNode::EmptyDirectory },
         ]);
         let id = Digest::of(b"abc");
         let expected =

@@ -1,4 +1,4 @@
-//! Everything in a directory, in no particular order.
+//! Finds everything in a directory, in no particular order.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -7,29 +7,31 @@ use std::path::{Component, Path, PathBuf};
 use super::error::StoreError;
 use super::stamp::Stamp;
 
-pub(super) struct Found {
-    /// Relative to the directory that was walked.
+/// One entry of a directory.
+pub(super) struct WalkEntry {
+    /// The path relative to the directory that was walked.
     pub(super) path: PathBuf,
-    pub(super) what: What,
+    pub(super) what: WalkKind,
 }
 
-pub(super) enum What {
+/// What an entry of a directory is.
+pub(super) enum WalkKind {
     File { stamp: Stamp, executable: bool },
     Link { target: PathBuf },
     EmptyDirectory,
 }
 
-/// What to do with a symbolic link that leads out of the directory. One that stays inside is
-/// always a link.
+/// What to do with a symbolic link that leads out of the directory. A link that stays inside is always kept as a link.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutsideLinks {
-    /// What a stage wrote must be whole without the rest of the machine.
+    /// The output of a stage must be complete without the rest of the machine.
     Refuse,
-    /// A user's data may lie on another disk: its content counts, as if it were here.
+    /// Data of the user may be on another disk: its content counts as if it were here.
     Follow,
 }
 
-pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Vec<Found>, StoreError> {
+/// Returns everything below `root`.
+pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Vec<WalkEntry>, StoreError> {
     let canonical = root.canonicalize().map_err(|e| StoreError::reading(root, e))?;
     let mut walk = Walk { root: canonical, outside, found: Vec::new(), ancestors: Vec::new() };
     walk.directory(root, Path::new(""))?;
@@ -39,8 +41,8 @@ pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Vec<Found>, Sto
 struct Walk {
     root: PathBuf,
     outside: OutsideLinks,
-    found: Vec<Found>,
-    /// Device and inode of the directories that we are in, against links that lead in circles.
+    found: Vec<WalkEntry>,
+    /// Device and inode of the directories above, to notice links that lead in circles.
     ancestors: Vec<(u64, u64)>,
 }
 
@@ -68,7 +70,7 @@ impl Walk {
             }
         }
         if empty && !relative.as_os_str().is_empty() {
-            self.found.push(Found { path: relative.to_owned(), what: What::EmptyDirectory });
+            self.found.push(WalkEntry { path: relative.to_owned(), what: WalkKind::EmptyDirectory });
         }
         self.ancestors.pop();
         Ok(())
@@ -79,7 +81,7 @@ impl Walk {
             return Err(StoreError::unusable(full, "it is neither a file, a directory nor a symbolic link"));
         }
         let executable = metadata.permissions().mode() & 0o111 != 0;
-        self.found.push(Found { path, what: What::File { stamp: Stamp::of(metadata), executable } });
+        self.found.push(WalkEntry { path, what: WalkKind::File { stamp: Stamp::of(metadata), executable } });
         Ok(())
     }
 
@@ -89,7 +91,7 @@ impl Walk {
             StoreError::unusable(full, format!("the symbolic link to `{}` is broken ({e})", target.display()))
         })?;
         if stays_inside(&path, &target) && resolved.starts_with(&self.root) {
-            self.found.push(Found { path, what: What::Link { target } });
+            self.found.push(WalkEntry { path, what: WalkKind::Link { target } });
             return Ok(());
         }
         if self.outside == OutsideLinks::Refuse {
@@ -104,8 +106,7 @@ impl Walk {
     }
 }
 
-/// Whether a link's text alone leads to a place below the directory that was walked, wherever
-/// that directory will be.
+/// Returns whether the target of a link is below the directory that was walked, wherever that directory will be moved.
 fn stays_inside(link: &Path, target: &Path) -> bool {
     let mut depth = link.components().count() - 1;
     for component in target.components() {
@@ -130,9 +131,9 @@ mod tests {
             .iter()
             .map(|found| {
                 let kind = match found.what {
-                    What::File { .. } => "file",
-                    What::Link { .. } => "link",
-                    What::EmptyDirectory => "empty",
+                    WalkKind::File { .. } => "file",
+                    WalkKind::Link { .. } => "link",
+                    WalkKind::EmptyDirectory => "empty",
                 };
                 format!("{kind} {}", found.path.display())
             })

@@ -100,7 +100,8 @@ addEventListener("DOMContentLoaded", () => {
     chart.replaceChildren(heading, picture, legend);
   };
   const stale = new Set();
-  const metric = ({ instance, name, value }) => {
+  const metric = ({ instance, name: plain, value, protocol }) => {
+    const name = protocol === "oracle" ? `${plain} (oracle)` : plain;
     if (!lines.has(instance)) lines.set(instance, lines.size);
     if (!charts.has(name)) charts.set(name, new Map());
     const series = charts.get(name);
@@ -113,7 +114,7 @@ addEventListener("DOMContentLoaded", () => {
   const heed = {
     run_started: event => say(`Run ${event.run}: ${event.instances} stages, up to ${event.jobs} at once.`),
     hit: event => turn(event.instance, "cached", `saved ${seconds(event.saved)}`),
-    started: event => turn(event.instance, "running", event.why),
+    started: event => turn(event.instance, "running", event.message),
     waiting: event => turn(event.instance, "waiting", "another process is computing it"),
     progress,
     metric,

@@ -194,19 +194,15 @@ fn selection(work: &Work, subject: &Subject, with_history: bool) -> Result<Selec
 }
 
 fn announce(work: &mut Work, audit: &Audit) {
-    let prefix = match audit.protocol {
-        Protocol::Honest => "",
-        Protocol::Oracle => "oracle_",
-    };
     work.metric("passed", f64::from(u8::from(audit.passed)));
-    work.metric(&format!("{prefix}macro_f1"), audit.as_is.macro_f1);
+    work.marked_metric("macro_f1", (audit.protocol, audit.as_is.macro_f1));
     for trial in &audit.trials {
         let what = match trial.change {
             Change::LabelsPermuted => "labels_permuted",
             Change::LabelsBlanked => "labels_blanked",
             Change::FeaturesBlanked => "features_blanked",
         };
-        work.metric(&format!("{prefix}macro_f1_{what}"), trial.figures.macro_f1);
+        work.marked_metric(&format!("macro_f1_{what}"), (audit.protocol, trial.figures.macro_f1));
         work.metric(&format!("changed_by_{what}"), trial.changed_decisions as f64);
     }
     for finding in &audit.findings {

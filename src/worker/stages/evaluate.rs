@@ -108,14 +108,11 @@ fn measure(
     Ok((measure.finish(stage.protocol), writer.finish(stage.protocol, labels)?))
 }
 
-/// Names say the protocol, so that a manifest cannot be misread.
+/// Reports the main metrics, each with its protocol.
 fn announce(work: &mut Work, evaluation: &Evaluation) {
     for metric in SHOWN {
-        if let Some((protocol, value)) = evaluation.get(metric).map(|marked| marked.reveal()) {
-            match protocol {
-                Protocol::Honest => work.metric(metric.name(), value),
-                Protocol::Oracle => work.metric(&format!("oracle_{metric}"), value),
-            }
+        if let Some(marked) = evaluation.get(metric) {
+            work.marked_metric(metric.name(), marked.reveal());
         }
     }
 }

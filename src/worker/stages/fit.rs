@@ -1,6 +1,7 @@
 //! `fit`, as the worker runs it: a model on the training rows, and their scores without their own labels.
 
 use anyhow::{Result, ensure};
+use pipe_core::protocol::Protocol;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::composite::{Composite, Part as ModelPart, mark, save_label_names};
 use pipe_ml::data::split_data::{PartName, SplitData};
@@ -44,7 +45,7 @@ pub fn run(work: &mut Work) -> Result<()> {
 
     let own = output.join(Composite::part_directory(0));
     let last = checkpoints.join("all-rows");
-    let mut host = Reporter { work, oracle: false };
+    let mut host = Reporter { work, protocol: Protocol::Honest };
     let table = pool(threads)?.install(|| -> Result<ScoreTable> {
         let mut means =
             Means { seed: stage.seed, device, threads, checkpoints: Some(&last), host: &mut host };

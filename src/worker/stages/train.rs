@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use pipe_core::protocol::Protocol;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::signal::idf::Idf;
@@ -36,8 +37,8 @@ pub fn run(work: &mut Work) -> Result<()> {
         checkpoints: Some(&checkpoints),
         threads: work.job().threads,
     };
-    let oracle = method.predicts_from_true_labels();
-    let done = match train(run, &mut Reporter { work, oracle }) {
+    let protocol = if method.predicts_from_true_labels() { Protocol::Oracle } else { Protocol::Honest };
+    let done = match train(run, &mut Reporter { work, protocol }) {
         Err(TrainError::Stopped { .. }) => return Err(Stopped.into()),
         other => other?,
     };
@@ -49,7 +50,7 @@ pub fn run(work: &mut Work) -> Result<()> {
         work.metric("train_loss", last.loss.total);
     }
     if let Some((_, best)) = done.history.best(&method.stopping) {
-        work.metric("best_validation", best);
+        work.marked_metric("best_validation", (done.history.protocol(), best));
     }
     Ok(())
 }
@@ -61,8 +62,8 @@ fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
 /// Tells the runner how training goes.
 pub struct Reporter<'a, 'b> {
     pub work: &'a mut Work<'b>,
-    /// Validation looks at true labels, and its figures must say so.
-    pub oracle: bool,
+    /// The protocol of validation: `oracle` if it looks at true labels.
+    pub protocol: Protocol,
 }
 
 impl Host for Reporter<'_, '_> {
@@ -79,8 +80,7 @@ impl Host for Reporter<'_, '_> {
         if progress.batch == 0 && progress.epoch > 0 {
             self.work.metric("train_loss", progress.loss);
             if let Some(macro_f1) = progress.macro_f1 {
-                let name = if self.oracle { "oracle_validation_macro_f1" } else { "validation_macro_f1" };
-                self.work.metric(name, macro_f1);
+                self.work.marked_metric("validation_macro_f1", (self.protocol, macro_f1));
             }
         }
     }

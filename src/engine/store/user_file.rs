@@ -1,4 +1,4 @@
-//! The user's own files as inputs: hashed where they are, never copied.
+//! Files of the user as inputs: they are hashed where they are and never copied.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -11,40 +11,39 @@ use super::Store;
 use super::error::StoreError;
 use super::hash;
 use super::stamp::{self, Stamp};
-use super::tree::{Entry, Node, Tree};
-use super::walk::{Found, OutsideLinks, What, walk};
+use super::tree::{Tree, TreeEntry, TreeNode};
+use super::walk::{OutsideLinks, WalkEntry, WalkKind, walk};
 use pipe_core::digest::{BlobId, Digest};
 
-/// A file or directory of the user's as it was when it was hashed.
+/// A file or directory of the user as it was when it was hashed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct UserFile {
     pub path: PathBuf,
     pub blob: BlobId,
-    /// Of the file, or of all files in the directory together.
+    /// The size of the file, or of all files in the directory together.
     pub bytes: u64,
     pub directory: bool,
-    /// Over sizes and modification times: a file that was changed and changed back shows here.
+    /// A digest of sizes and modification times: it differs for a file that was changed and changed back.
     writes: Digest,
 }
 
-/// Fewer files than this are hashed where we are, without waking other threads.
+/// Fewer files than this are hashed on the calling thread.
 const MANY: usize = 32;
 
-/// How often a file that is being written is read before we give up.
+/// How often a file that is being written is read before giving up.
 const ATTEMPTS: usize = 3;
 
 impl Store {
-    /// The digest of a file's content or a directory's listing, equal to what the store gives to
-    /// the same file or directory as an output. Symbolic links that lead out of a directory are
-    /// followed.
-    pub fn digest_source(&self, path: &Path) -> Result<Source, StoreError> {
+    /// Returns the digest of the content of a file or of the listing of a directory, which equals the blob id of the
+    /// same file or directory as an output. Symbolic links that lead out of a directory are followed.
+    pub fn digest_source(&self, path: &Path) -> Result<UserFile, StoreError> {
         let metadata = path.metadata().map_err(|e| StoreError::reading(path, e))?;
         let mut writes = blake3::Hasher::new();
         if metadata.is_dir() {
             let tree = self.digest_tree(path, &mut writes)?;
             let blob = BlobId::new(Digest::of(&tree.encode()));
             let (bytes, writes) = (tree.bytes(), writes.finalize().into());
-            return Ok(Source { path: path.to_owned(), blob, bytes, directory: true, writes });
+            return Ok(UserFile { path: path.to_owned(), blob, bytes, directory: true, writes });
         }
         if !metadata.is_file() {
             return Err(StoreError::unusable(path, "it is neither a file nor a directory"));
@@ -52,12 +51,12 @@ impl Store {
         let (digest, stamp) = self.digest_file(path, Stamp::of(&metadata))?;
         note_write(&mut writes, Path::new(""), &stamp);
         let (blob, bytes, writes) = (BlobId::new(digest), stamp.size, writes.finalize().into());
-        Ok(Source { path: path.to_owned(), blob, bytes, directory: false, writes })
+        Ok(UserFile { path: path.to_owned(), blob, bytes, directory: false, writes })
     }
 
-    /// Whether nobody has written to the source since. Asked after a stage ran: if not, the stage
-    /// may have read something else than what its key says.
-    pub fn still_the_same(&self, source: &Source) -> bool {
+    /// Returns whether the file was not written to since. Called after a stage has run: if it was, the stage may have
+    /// read something else than its key says.
+    pub fn still_the_same(&self, source: &UserFile) -> bool {
         self.digest_source(&source.path).is_ok_and(|now| now == *source)
     }
 
@@ -67,13 +66,15 @@ impl Store {
         let known: Vec<Option<Digest>> = found
             .iter()
             .map(|found| match &found.what {
-                What::File { stamp, .. } => self.stats.get(stamp),
+                WalkKind::File { stamp, .. } => self.stats.get(stamp),
                 _ => None,
             })
             .collect();
-        let digest = |(found, known): (&Found, &Option<Digest>)| match (&found.what, known) {
-            (What::File { stamp, .. }, Some(digest)) => Ok(Some((*digest, *stamp))),
-            (What::File { stamp, .. }, None) => self.digest_file(&root.join(&found.path), *stamp).map(Some),
+        let digest = |(found, known): (&WalkEntry, &Option<Digest>)| match (&found.what, known) {
+            (WalkKind::File { stamp, .. }, Some(digest)) => Ok(Some((*digest, *stamp))),
+            (WalkKind::File { stamp, .. }, None) => {
+                self.digest_file(&root.join(&found.path), *stamp).map(Some)
+            }
             _ => Ok(None),
         };
         let unknown = known.iter().filter(|digest| digest.is_none()).count();
@@ -82,21 +83,21 @@ impl Store {
         } else {
             found.par_iter().zip(&known).map(digest).collect::<Result<_, _>>()?
         };
-        let entries = found.into_iter().zip(digests).map(|(Found { path, what }, digest)| {
+        let entries = found.into_iter().zip(digests).map(|(WalkEntry { path, what }, digest)| {
             let node = match (what, digest) {
-                (What::File { executable, .. }, Some((digest, stamp))) => {
+                (WalkKind::File { executable, .. }, Some((digest, stamp))) => {
                     note_write(writes, &path, &stamp);
-                    Node::File { executable, bytes: stamp.size, blob: BlobId::new(digest) }
+                    TreeNode::File { executable, bytes: stamp.size, blob: BlobId::new(digest) }
                 }
-                (What::Link { target }, _) => Node::Link { target },
-                _ => Node::EmptyDirectory,
+                (WalkKind::Link { target }, _) => TreeNode::Link { target },
+                _ => TreeNode::EmptyDirectory,
             };
-            Entry { path, node }
+            TreeEntry { path, node }
         });
         Ok(Tree::new(entries.collect()))
     }
 
-    /// The digest of a file and the stamp that it belongs to. `stamp` is a recent one.
+    /// Returns the digest of a file and the stamp that it belongs to. `stamp` is a recent one.
     pub(super) fn digest_file(&self, path: &Path, stamp: Stamp) -> Result<(Digest, Stamp), StoreError> {
         if let Some(digest) = self.stats.get(&stamp) {
             return Ok((digest, stamp));
@@ -117,7 +118,7 @@ impl Store {
     }
 }
 
-/// Nothing if the file changed meanwhile.
+/// Hashes a file; `None` if it changed meanwhile.
 pub(super) fn read_and_hash(path: &Path) -> io::Result<Option<(Digest, Stamp)>> {
     let file = File::open(path)?;
     let before = Stamp::of(&file.metadata()?);
@@ -140,7 +141,7 @@ mod tests {
     use std::fs;
     use std::time::{Duration, SystemTime};
 
-    /// A store, a directory for sources, and a way to make a file look as if it were an hour old.
+    /// A store, and a path for a file of the user.
     fn setting() -> (tempfile::TempDir, Store, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("cache")).unwrap();
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_are_noticed_even_when_undone() {
+    fn an_edit_is_noticed_even_if_it_was_undone() {
         let (_dir, store, path) = setting();
         make_tree(&path);
         for edited in [path.clone(), path.join("plain")] {
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn many_files_hash_like_few() {
+    fn parallel_hashing_gives_the_same_digest() {
         let (dir, store, path) = setting();
         fs::create_dir(&path).unwrap();
         for i in 0..3 * MANY {

@@ -1,4 +1,4 @@
-//! Getting things out: as a path for a stage to read, as bytes, or as a copy for a person.
+//! Gives content of the store to others: as a path for a stage to read, as bytes, or as a copy for a person.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -12,12 +12,12 @@ use super::error::StoreError;
 use super::hash;
 use super::manifest::Stored;
 use super::session::{new_directory, remove_tree};
-use super::tree::{Node, Tree};
+use super::tree::{Tree, TreeNode};
 use pipe_core::digest::BlobId;
 
 impl Store {
-    /// A path where a stage can read it. A file: the blob itself. A directory: a tree of symbolic
-    /// links below `view`, whose life is the caller's business.
+    /// Returns a path where a stage can read the artifact. For a file it is the blob itself; for a directory a tree of
+    /// symbolic links below `view`, which the caller has to remove.
     pub fn artifact(&self, stored: &Stored, view: &Path) -> Result<PathBuf, StoreError> {
         if !stored.directory {
             self.check_blob(stored.blob, Some(stored.bytes)).map_err(|what| self.lost(what))?;
@@ -45,13 +45,13 @@ impl Store {
         Ok(directory)
     }
 
-    /// The bytes of a file that is small enough to be held in memory, checked.
+    /// Reads a file that fits into memory and checks it.
     pub fn read(&self, stored: &Stored) -> Result<Vec<u8>, StoreError> {
         self.read_blob(stored.blob).map_err(|what| self.lost(what))
     }
 
-    /// Puts a copy at `to`, replacing what is there, whole or not at all. The copy is hashed, so that
-    /// it is what the manifest says whatever the disk did meanwhile.
+    /// Copies the artifact to `to`, replacing what is there, atomically. The copy is hashed, so that it is what the
+    /// manifest says whatever the disk did meanwhile.
     pub fn place(&self, stored: &Stored, to: &Path) -> Result<(), StoreError> {
         let writing = |e| StoreError::writing(to, e);
         let parent = match to.parent() {
@@ -59,7 +59,8 @@ impl Store {
             _ => Path::new("."),
         };
         fs::create_dir_all(parent).map_err(writing)?;
-        // In the store, where a killed process's leftovers are swept, if a rename can leave it.
+        // Through a temporary file in the store, where leftovers of a killed process are removed, if a rename can
+        // leave the store.
         match self.place_by_way_of(&self.session()?.temp(&self.layout)?, stored, to)? {
             Placed::Done => Ok(()),
             Placed::OnAnotherFileSystem => {
@@ -71,7 +72,7 @@ impl Store {
         }
     }
 
-    /// A power loss must not leave half a table where a person looks for it.
+    /// Copies and flushes: a power loss must not leave half a table in the results directory.
     fn copy_and_flush(&self, blob: BlobId, to: &Path) -> Result<(), StoreError> {
         self.copy(blob, to)?.sync_data().map_err(|e| StoreError::writing(to, e))
     }
@@ -93,7 +94,7 @@ impl Store {
             Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(Placed::OnAnotherFileSystem),
             Err(error) => Err(StoreError::writing(to, error)),
         });
-        // What is left here now is either our unfinished copy or what was replaced.
+        // What is here now is either our unfinished copy or the replaced file.
         if temp.is_dir() {
             let _ = remove_tree(temp);
         } else {
@@ -102,7 +103,7 @@ impl Store {
         swapped
     }
 
-    /// A verified copy; shares the blob's blocks where the file system can.
+    /// Makes a verified copy, which shares blocks with the blob where the file system supports it.
     fn copy(&self, blob: BlobId, to: &Path) -> Result<File, StoreError> {
         let writing = |e| StoreError::writing(to, e);
         let from = self.layout.blob(blob);
@@ -130,9 +131,9 @@ impl Store {
                 fs::create_dir_all(parent).map_err(writing)?;
             }
             match &entry.node {
-                Node::File { executable, blob, .. } => file(*blob, *executable, &to)?,
-                Node::Link { target } => symlink(target, &to).map_err(writing)?,
-                Node::EmptyDirectory => fs::create_dir(&to).map_err(writing)?,
+                TreeNode::File { executable, blob, .. } => file(*blob, *executable, &to)?,
+                TreeNode::Link { target } => symlink(target, &to).map_err(writing)?,
+                TreeNode::EmptyDirectory => fs::create_dir(&to).map_err(writing)?,
             }
         }
         Ok(())
@@ -149,7 +150,7 @@ enum Placed {
     OnAnotherFileSystem,
 }
 
-/// Puts `new` at `to`. A directory that is in the way changes places with it.
+/// Moves `new` to `to`. A directory that is already there is exchanged with it.
 fn swap(new: &Path, to: &Path, directory: bool) -> io::Result<()> {
     if !directory || !to.exists() {
         return fs::rename(new, to);
@@ -163,7 +164,7 @@ fn swap(new: &Path, to: &Path, directory: bool) -> io::Result<()> {
     }
 }
 
-/// Executable by whoever may read it.
+/// Makes a file executable for everyone who may read it.
 fn add_executable(path: &Path) -> Result<(), StoreError> {
     let add = |path: &Path| {
         let mode = path.metadata()?.permissions().mode();
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn placing_on_another_disk_works_too() {
+    fn an_artifact_can_be_placed_on_another_disk() {
         let Some(disk) = SmallDisk::mount("1m") else { return };
         let (_dir, store, tree) = store_with(make_tree);
         let text = commit_text(&store, "text", "new").outputs["out"];
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_content_is_never_placed() {
+    fn damaged_content_is_never_placed() {
         let (dir, store, stored) = store_with(|out| fs::write(out, "good").unwrap());
         let to = dir.path().join("file");
         fs::write(&to, "what was there").unwrap();

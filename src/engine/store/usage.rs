@@ -1,4 +1,4 @@
-//! What is in the store and how much room it takes.
+//! Lists the content of the store and measures how much space it takes.
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
@@ -13,6 +13,7 @@ use super::layout;
 use super::manifest::Manifest;
 use super::sealed::Unsealed;
 
+/// A number of things and their size together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
     pub items: u64,
@@ -33,9 +34,9 @@ impl AddAssign for Count {
     }
 }
 
-/// By kind; `items` are files.
+/// The space that the store takes, by purpose; `items` are files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Usage {
+pub struct StoreUsage {
     pub results: Count,
     pub blobs: Count,
     pub checkpoints: Count,
@@ -46,7 +47,8 @@ pub struct Usage {
     pub other: Count,
 }
 
-impl Usage {
+impl StoreUsage {
+    /// Returns the space of everything together.
     pub fn total(&self) -> Count {
         let mut total = self.other;
         for part in [self.results, self.blobs, self.checkpoints, self.runs, self.temporary, self.trash] {
@@ -60,14 +62,15 @@ impl Usage {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
     pub manifest: Manifest,
-    /// Of its outputs and logs; what it shares with other results is counted in each.
+    /// The size of its outputs and logs. Content that several results share is counted in each.
     pub bytes: u64,
 }
 
 impl Store {
-    pub fn usage(&self) -> Result<Usage, StoreError> {
+    /// Measures the space that the store takes.
+    pub fn usage(&self) -> Result<StoreUsage, StoreError> {
         let layout = &self.layout;
-        let mut usage = Usage {
+        let mut usage = StoreUsage {
             results: count(&layout.actions())?,
             blobs: count(&layout.blobs())?,
             checkpoints: count(&layout.all_checkpoints())?,
@@ -87,7 +90,7 @@ impl Store {
         Ok(usage)
     }
 
-    /// Every readable result, newest first. The outputs are not looked at.
+    /// Returns every readable result, newest first. The outputs are not checked.
     pub fn list(&self) -> Result<Vec<Listed>, StoreError> {
         let mut listed = Vec::new();
         for (path, _) in files(&self.layout.actions())? {
@@ -110,7 +113,7 @@ impl Store {
     }
 }
 
-/// All files below a directory, which need not exist; nothing that vanishes meanwhile is an error.
+/// Returns all files below a directory, which does not have to exist. Files that disappear meanwhile are left out.
 pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, Metadata)>, StoreError> {
     let mut found = Vec::new();
     let mut waiting = vec![directory.to_owned()];
@@ -132,8 +135,11 @@ pub(super) fn files(directory: &Path) -> Result<Vec<(PathBuf, Metadata)>, StoreE
     Ok(found)
 }
 
+/// Counts the files below a directory.
 pub(super) fn count(directory: &Path) -> Result<Count, StoreError> {
     let mut count = Count::default();
-    files(directory)?.iter().for_each(|(_, metadata)| count.add(metadata.len()));
+    for (_, metadata) in files(directory)? {
+        count.add(metadata.len());
+    }
     Ok(count)
 }
