@@ -1,5 +1,5 @@
-//! What `benches/data` measures: makes a LIBSVM file, reads it, unpacks bzip2. Each command prints
-//! one line `wall cpu bytes peak_rss` (seconds, seconds, bytes, bytes).
+//! The program that `benches/data` measures: generates a LIBSVM file, reads it, decompresses bzip2. Each command prints one
+//! line `wall cpu bytes peak_rss` (seconds, seconds, bytes, bytes).
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
                 }
             }
         }),
-        // `cargo bench` without arguments: `benches/data` is what gives them.
+        // `cargo bench` calls this without arguments; `benches/data` passes them.
         [] => Ok(()),
         _ => bail!("usage: generate MB FILE | parse FILE DIRECTORY THREADS | unpack FILE THREADS"),
     }
@@ -52,7 +52,7 @@ fn measure(work: impl FnOnce() -> Result<u64>) -> Result<()> {
     Ok(())
 }
 
-/// CPU seconds and peak resident bytes of this process, as Linux tells them.
+/// Returns the CPU seconds and the peak resident bytes of this process, from `/proc`.
 fn usage() -> Result<(f64, u64)> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let (_, fields) = stat.rsplit_once(')').context("unexpected /proc/self/stat")?;
@@ -64,7 +64,7 @@ fn usage() -> Result<(f64, u64)> {
     Ok((ticks as f64 / 100.0, kilobytes * 1024))
 }
 
-/// Rows of the shape of AmazonCat-13K: 5 labels of 13,330, 71 features of 203,882.
+/// Writes rows like those of AmazonCat-13K: 5 of 13,330 labels and 71 of 203,882 features per row.
 fn generate(megabytes: u64, path: &Path) -> Result<()> {
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
@@ -92,7 +92,7 @@ fn generate(megabytes: u64, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Small indices more often, as words are.
+/// Draws an index; small indices are more frequent, like common words.
 fn skewed(random: &mut ChaCha8Rng) -> u32 {
     let unit = || f64::from(u32::MAX).recip();
     let draw = f64::from(random.next_u32()) * unit();

@@ -1,5 +1,5 @@
-//! What `benches/neighbours` measures: generates rows of the shape of AmazonCat-13K, finds the nearest training rows of
-//! a sample of them, leaves both in a directory for the other program, and prints `name value` lines.
+//! The program that `benches/neighbours` measures: generates rows like those of AmazonCat-13K, finds the nearest training rows
+//! of a sample of them, writes both to a directory for the other program, and prints `name value` lines.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match &arguments[..] {
         [directory, scale, queries] => run(Path::new(directory), scale.parse()?, queries.parse()?),
-        // `cargo bench` without arguments: `benches/neighbours` is what gives them.
+        // `cargo bench` calls this without arguments; `benches/neighbours` passes them.
         [] => Ok(()),
         _ => bail!("usage: DIRECTORY SCALE QUERIES"),
     }

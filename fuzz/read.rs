@@ -1,12 +1,14 @@
-//! What the targets share: the bytes, up to a NUL byte and behind it, become the file of rows and
-//! the file beside it, and are read on one thread.
+//! Shared by the targets of the formats: reads the fuzzed bytes as the files of a data set, on one thread.
 
 use pipe_ml::data::artifact::DataSet;
 use pipe_ml::data::csr::Features;
-use pipe_ml::data::read::read;
 use pipe_ml::data::format::Format;
+use pipe_ml::data::read::read;
 use pipe_ml::data::source::{Raw, ReadOptions, Source};
 
+/// Reads the bytes in a format. The reader must return a valid data set or an error, and must not panic.
+///
+/// For formats with two files, a NUL byte separates them.
 pub fn read_as(format: Format, bytes: &[u8]) {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let write = |name: &str, content: &[u8]| {
@@ -14,18 +16,30 @@ pub fn read_as(format: Format, bytes: &[u8]) {
         std::fs::write(&path, content).expect("a temporary file");
         path
     };
-    let (rows, beside) = match bytes.iter().position(|&b| b == 0) {
-        Some(at) if matches!(format, Format::Arff | Format::Citeulike) => (&bytes[..at], Some(&bytes[at + 1..])),
-        _ if format == Format::Npy => (bytes, Some(bytes)),
-        _ => (bytes, None),
+    let split_at_nul = || match bytes.iter().position(|&byte| byte == 0) {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
     };
-    let mut source = Source::file(write("rows", rows));
-    if let Some(content) = beside {
-        let path = write("beside", content);
-        match format {
-            Format::Arff => source.label_xml = Some(path),
-            _ => source.parts[0].labels = Some(path),
+    let mut source = Source::default();
+    match format {
+        Format::Arff => {
+            let (rows, xml) = split_at_nul();
+            source = Source::file(write("rows", rows));
+            source.label_xml = xml.map(|xml| write("labels.xml", xml));
         }
+        Format::Citeulike => {
+            let (rows, tags) = split_at_nul();
+            source = Source::file(write("rows", rows));
+            source.parts[0].labels = tags.map(|tags| write("tags", tags));
+        }
+        Format::Npy => {
+            source = Source::file(write("rows", bytes));
+            source.parts[0].labels = Some(write("labels", bytes));
+        }
+        Format::Libsvm | Format::Xmc | Format::Safetensors | Format::Csv | Format::Jsonl => {
+            source = Source::file(write("rows", bytes));
+        }
+        Format::Generated => {}
     }
     let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
     if let Ok(Raw::Set(set)) = read(&source, &options, &temp.path().join("set"), 1) {

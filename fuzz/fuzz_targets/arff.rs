@@ -1,4 +1,4 @@
-//! ARFF with labels by `-C n` or, behind a NUL byte, by a Mulan XML file: read or refused, never a panic.
+//! ARFF with labels by `-C n` or, after a NUL byte, by a Mulan XML file.
 
 #![no_main]
 

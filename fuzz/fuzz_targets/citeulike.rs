@@ -1,4 +1,4 @@
-//! Words and, behind a NUL byte, tags: read or refused, never a panic.
+//! Words and, after a NUL byte, tags.
 
 #![no_main]
 

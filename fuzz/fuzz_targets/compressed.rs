@@ -1,4 +1,4 @@
-//! Any bytes as gzip, bzip2 or zstd: unpacked or refused, never a panic. The first byte chooses.
+//! Any bytes as gzip, bzip2 or zstd, which must be decompressed or refused. The first byte selects the format.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let packed = [magic, bytes.get(1..).unwrap_or_default()].concat();
     let Ok(mut input) = Input::from_reader(Path::new("fuzz"), Cursor::new(packed)) else { return };
     let mut buffer = vec![0; 1 << 16];
-    // A small archive can hold very much: what a reader in a stream would see of it is enough.
+    // A small file can have a huge content, so only the start is read.
     for _ in 0..64 {
         match input.fill(&mut buffer) {
             Ok(count) if count == buffer.len() => {}

@@ -1,4 +1,4 @@
-//! CSV of raw text: read or refused, never a panic.
+//! CSV of raw text.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! JSON lines of raw text: read or refused, never a panic.
+//! JSON lines of raw text.
 
 #![no_main]
 

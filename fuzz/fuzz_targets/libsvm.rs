@@ -1,4 +1,4 @@
-//! LIBSVM multi-label text: read or refused, never a panic.
+//! LIBSVM multi-label text.
 
 #![no_main]
 

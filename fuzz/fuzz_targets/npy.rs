@@ -1,4 +1,4 @@
-//! A NumPy array; the labels are an array of the same bytes: read or refused, never a panic.
+//! A NumPy array, with the same bytes as the file of labels.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! safetensors with features and labels: read or refused, never a panic.
+//! safetensors with features and labels.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! XMC text with its header: read or refused, never a panic.
+//! XMC text with its header.
 
 #![no_main]
 

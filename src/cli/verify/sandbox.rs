@@ -88,7 +88,7 @@ impl SandboxRun {
             };
             lines.push_str(&format!("{output}: {}\n", shown(old_path)));
             lines.push_str(&format!("{output} again: {}\n", shown(new_path)));
-            let is_small = |output: &LockedOutput| !output.directory && output.bytes < 1 << 20;
+            let is_small = |output: &LockedOutput| !output.stored.directory && output.stored.bytes < 1 << 20;
             if is_small(old)
                 && is_small(new)
                 && let (Ok(old), Ok(new)) = (old_store.read(&stored(old)), self.store.read(&stored(new)))

@@ -1,4 +1,4 @@
-//! Compressed sparse rows over memory that is owned or mapped from a file.
+//! Sparse matrices (compressed sparse rows) and dense matrices, in memory or mapped from a file.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -7,21 +7,21 @@ use std::sync::Arc;
 use memmap2::Mmap;
 use rayon::prelude::*;
 
-/// A slice of plain numbers that lives in a vector or in a mapped file.
+/// A slice of numbers in a vector or in a mapped file.
 #[derive(Clone)]
 pub enum Numbers<T: 'static> {
     Owned(Vec<T>),
     Mapped(MappedSlice<T>),
 }
 
-/// A slice inside a mapped file, which it keeps mapped. Only [`Numbers::mapped`] makes one.
+/// A slice of a mapped file, which it keeps mapped. Only [`Numbers::mapped`] creates one.
 #[derive(Clone)]
 pub struct MappedSlice<T: 'static> {
     slice: &'static [T],
     _file: Arc<Mmap>,
 }
 
-/// Numbers for which every bit pattern is a value and whose bytes have no padding.
+/// Number types for which every bit pattern is valid and which have no padding.
 pub trait Plain: Copy + Send + Sync + 'static + private::Sealed {}
 
 mod private {
@@ -36,26 +36,25 @@ impl Plain for u64 {}
 impl Plain for f32 {}
 
 impl<T: Plain> Numbers<T> {
-    /// `count` numbers from byte `offset` of a mapping; `None` if they do not lie inside it or the
-    /// offset is not aligned.
+    /// Returns `count` numbers from byte `offset` of a mapped file; `None` if they are not inside the file or not aligned.
     pub fn mapped(file: &Arc<Mmap>, offset: usize, count: usize) -> Option<Self> {
         let length = count.checked_mul(size_of::<T>())?;
         let bytes = file.get(offset..offset.checked_add(length)?)?;
         if !(bytes.as_ptr() as usize).is_multiple_of(align_of::<T>()) {
             return None;
         }
-        // SAFETY: the bytes lie inside the mapping, are aligned, and every bit pattern is a `T`
-        // (`Plain`). The mapping is read-only and lives as long as the `Arc` kept beside the slice,
-        // which leaves this module only through `Deref`, bounded by the borrow of `self`.
+        // SAFETY: the bytes are inside the mapping and aligned, and every bit pattern is a valid `T` (`Plain`). The mapping
+        // is read-only and lives as long as the `Arc` that is stored with the slice. The slice leaves this module only
+        // through `Deref`, whose lifetime is that of the borrow of `self`.
         let slice = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), count) };
         Some(Self::Mapped(MappedSlice { slice, _file: Arc::clone(file) }))
     }
 }
 
-/// The memory of plain numbers, as this machine holds them.
+/// Returns the memory of numbers in the byte order of this machine.
 pub fn bytes_of<T: Plain>(numbers: &[T]) -> &[u8] {
-    // SAFETY: `Plain` types have no padding, so each of their bytes is initialised; u8 has no
-    // alignment, and the length is that of the same memory.
+    // SAFETY: `Plain` types have no padding, so all bytes are initialised; u8 needs no alignment; the length is that of the
+    // same memory.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast::<u8>(), size_of_val(numbers)) }
 }
 
@@ -76,33 +75,36 @@ impl<T> From<Vec<T>> for Numbers<T> {
     }
 }
 
-/// A sparse matrix by rows; column indices ascend strictly within a row.
-/// A matrix of labels has no values: every stored entry is a one.
+/// A sparse matrix in rows. The column indices of a row are strictly ascending.
+///
+/// A matrix of labels has no values: every stored entry is one.
 #[derive(Clone)]
 pub struct Csr {
     pub cols: usize,
     /// `rows + 1` offsets into `indices`.
     pub indptr: Numbers<u64>,
     pub indices: Numbers<u32>,
-    /// As long as `indices`, or empty when every stored entry is one.
+    /// As long as `indices`, or empty if every stored entry is one.
     pub values: Numbers<f32>,
 }
 
 impl Csr {
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.indptr.len() - 1
     }
 
+    /// Returns the number of stored entries.
     pub fn entries(&self) -> usize {
         self.indices.len()
     }
 
-    /// The column indices of a row.
+    /// Returns the column indices of a row.
     pub fn row(&self, row: usize) -> &[u32] {
         &self.indices[self.span(row)]
     }
 
-    /// The values of a row; empty for a matrix of ones.
+    /// Returns the values of a row; empty for a matrix of ones.
     pub fn row_values(&self, row: usize) -> &[f32] {
         if self.values.is_empty() { &[] } else { &self.values[self.span(row)] }
     }
@@ -111,7 +113,7 @@ impl Csr {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 
-    /// A matrix of ones with the given columns in each row, which may come unsorted and repeated.
+    /// Creates a matrix of ones from the column indices of each row, which need not be sorted or distinct.
     pub fn from_rows<R: AsRef<[u32]>>(cols: usize, rows: &[R]) -> Self {
         let mut indptr = vec![0];
         let mut indices = Vec::new();
@@ -125,19 +127,19 @@ impl Csr {
         Self { cols, indptr: indptr.into(), indices: indices.into(), values: Vec::new().into() }
     }
 
-    /// Checks what every user of the matrix relies on; says the first thing that does not hold.
+    /// Checks all properties of a valid matrix. The error names the first one that is violated.
     pub fn check(&self) -> Result<(), String> {
         let entries = self.indices.len();
         if self.indptr.first() != Some(&0) || self.indptr.last() != Some(&(entries as u64)) {
             return Err("the row offsets do not run from 0 to the number of entries".into());
         }
         if !self.values.is_empty() && self.values.len() != entries {
-            return Err("there are not as many values as entries".into());
+            return Err("the number of values is not the number of entries".into());
         }
         const ROWS_AT_ONCE: usize = 4096;
         let rows = self.rows();
-        let fault = (0..rows.div_ceil(ROWS_AT_ONCE)).into_par_iter().find_map_first(|block| {
-            let first = block * ROWS_AT_ONCE;
+        let fault = (0..rows.div_ceil(ROWS_AT_ONCE)).into_par_iter().find_map_first(|batch| {
+            let first = batch * ROWS_AT_ONCE;
             (first..rows.min(first + ROWS_AT_ONCE)).find_map(|row| self.row_fault(row))
         });
         fault.map_or(Ok(()), Err)
@@ -175,7 +177,7 @@ impl PartialEq for Csr {
     }
 }
 
-/// A dense matrix by rows.
+/// A dense matrix in rows.
 #[derive(Clone)]
 pub struct Dense {
     pub rows: usize,
@@ -185,6 +187,7 @@ pub struct Dense {
 }
 
 impl Dense {
+    /// Returns the values of a row.
     pub fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.cols..(row + 1) * self.cols]
     }
@@ -202,7 +205,7 @@ impl PartialEq for Dense {
     }
 }
 
-/// What a classifier sees of a row: bags of words are sparse, embeddings are dense.
+/// The features of rows: bags of words are sparse, embeddings are dense.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Features {
     Sparse(Csr),
@@ -210,6 +213,7 @@ pub enum Features {
 }
 
 impl Features {
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         match self {
             Self::Sparse(csr) => csr.rows(),
@@ -217,6 +221,7 @@ impl Features {
         }
     }
 
+    /// Returns the number of features.
     pub fn cols(&self) -> usize {
         match self {
             Self::Sparse(csr) => csr.cols,
@@ -230,14 +235,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_out_sorted_and_without_repeats() {
+    fn rows_are_sorted_and_without_repetitions() {
         let csr = Csr::from_rows(9, &[vec![5, 2, 5, 2], vec![], vec![8]]);
         assert_eq!((csr.row(0), csr.row(1), csr.row(2)), (&[2, 5][..], &[][..], &[8][..]));
         assert_eq!(csr.check(), Ok(()));
     }
 
     #[test]
-    fn each_broken_promise_has_its_sentence() {
+    fn each_violated_property_has_its_own_message() {
         let good = || Csr::from_rows(3, &[[0, 2]]);
         let check = |break_it: &dyn Fn(&mut Csr)| {
             let mut csr = good();
@@ -249,12 +254,12 @@ mod tests {
         assert!(check(&|c| c.cols = 2).contains("beyond 2"));
         assert!(check(&|c| c.indptr = vec![0, 1].into()).contains("row offsets"));
         assert!(check(&|c| c.indptr = vec![0, 9, 2].into()).contains("offsets of row 0"));
-        assert!(check(&|c| c.values = vec![1.0].into()).contains("as many values"));
+        assert!(check(&|c| c.values = vec![1.0].into()).contains("number of values"));
         assert!(check(&|c| c.values = vec![1.0, f32::NAN].into()).contains("not finite"));
     }
 
     #[test]
-    fn a_mapped_slice_outside_its_file_or_out_of_line_is_refused() {
+    fn a_mapped_slice_outside_its_file_or_without_alignment_is_refused() {
         let mut file = tempfile::tempfile().unwrap();
         std::io::Write::write_all(&mut file, &[1, 0, 0, 0, 2, 0, 0, 0]).unwrap();
         // SAFETY: nothing else has the file open.

@@ -1,5 +1,5 @@
-//! What `pipe data` prints, as text: the list of known sets, one set, its statistics, the curve of
-//! its label frequencies.
+//! The output of `pipe data` as text: the list of known data sets, the details of one, statistics, and the curve of label
+//! frequencies.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -14,10 +14,10 @@ use super::source::{Raw, ReadOptions, Source, SourcePart};
 use super::split_data::{PartName, SplitData};
 use super::stats::{Stats, TAIL_BOUNDS};
 
-/// One line per known data set: sizes, and how many of its files are here.
+/// Returns a table of the known data sets, with their sizes and how many of their files exist.
 pub fn list(locator: &Locator) -> String {
     let header = ["name", "train rows", "test rows", "features", "labels", "here", ""].map(str::to_owned);
-    let row = |entry: &Entry| {
+    let table_row = |entry: &Entry| {
         let expected = entry.expected;
         let here = entry.files.iter().filter(|file| is_here(locator, entry, &file.name)).count();
         [
@@ -34,7 +34,7 @@ pub fn list(locator: &Locator) -> String {
             entry.title.clone(),
         ]
     };
-    let rows: Vec<_> = std::iter::once(header).chain(registry::entries().iter().map(row)).collect();
+    let rows: Vec<_> = std::iter::once(header).chain(registry::entries().iter().map(table_row)).collect();
     aligned(&rows, &[1, 2, 3, 4])
 }
 
@@ -42,12 +42,12 @@ fn is_here(locator: &Locator, entry: &Entry, file: &str) -> bool {
     matches!(locator.find(&entry.name, file), Ok(Some(_)))
 }
 
-/// What the registry knows of a set, and where its files are.
+/// Returns the registry entry of a data set, with the paths of its files.
 pub fn info(entry: &Entry, locator: &Locator) -> String {
     let expected = entry.expected;
     let mut text = format!("{}: {}\n\n", entry.name, entry.title);
     let rows = match expected.test_rows {
-        0 => format!("{} rows without a split of their own", grouped(expected.rows)),
+        0 => format!("{} rows without a published split", grouped(expected.rows)),
         test => format!("{} training and {} test rows", grouped(expected.rows), grouped(test)),
     };
     let (features, labels) = (grouped(expected.features), grouped(expected.labels));
@@ -70,7 +70,7 @@ pub fn info(entry: &Entry, locator: &Locator) -> String {
     text
 }
 
-/// Reads a set whose files are here; `None` where one is missing. Rows go through `scratch`.
+/// Computes the statistics of a data set; `None` if one of its files is missing. Rows are streamed through `scratch`.
 pub fn measure(
     entry: &Entry,
     locator: &Locator,
@@ -102,13 +102,14 @@ pub fn measure(
 
 fn part_stats(data: &DataSet) -> Vec<(String, Stats)> {
     let Features::Sparse(features) = &data.features else { return Vec::new() };
-    let stats = |part: &super::artifact::Part| {
-        (part.name.clone(), Stats::of_rows(features, &data.labels, part.rows.iter().copied()))
-    };
-    data.parts.iter().map(stats).collect()
+    let parts = data
+        .parts
+        .iter()
+        .map(|part| (part.name.clone(), Stats::of_rows(features, &data.labels, part.rows.iter().copied())));
+    parts.collect()
 }
 
-/// Statistics of the parts of a data set that a stage has made.
+/// Computes the statistics of the parts of a data set that a stage has made. Parts with dense features are skipped.
 pub fn dataset_stats(data: &SplitData) -> Result<Vec<(String, Stats)>, DataError> {
     let mut all = Vec::new();
     for part in PartName::ALL.into_iter().filter(|&part| data.has(part)) {
@@ -119,10 +120,10 @@ pub fn dataset_stats(data: &SplitData) -> Result<Vec<(String, Stats)>, DataError
     Ok(all)
 }
 
-/// The statistics of some parts side by side, and the curve of the first one's labels.
+/// Returns a table of the statistics of some parts, and the label-frequency curve of the first one.
 pub fn statistics(parts: &[(String, Stats)]) -> String {
-    type Cell = fn(&Stats) -> String;
-    let cells: [(&str, Cell); 9] = [
+    type Statistic = fn(&Stats) -> String;
+    let statistics: [(&str, Statistic); 9] = [
         ("rows", |s| grouped(s.rows)),
         ("features", |s| grouped(s.features)),
         ("labels", |s| grouped(s.labels)),
@@ -133,17 +134,17 @@ pub fn statistics(parts: &[(String, Stats)]) -> String {
         ("rows without labels", |s| grouped(s.rows_without_labels)),
         ("rows without features", |s| grouped(s.rows_without_features)),
     ];
-    let line = |name: &str, cell: &dyn Fn(&Stats) -> String| -> Vec<String> {
-        std::iter::once(name.to_owned()).chain(parts.iter().map(|(_, stats)| cell(stats))).collect()
+    let table_row = |name: &str, statistic: &dyn Fn(&Stats) -> String| -> Vec<String> {
+        std::iter::once(name.to_owned()).chain(parts.iter().map(|(_, stats)| statistic(stats))).collect()
     };
     let mut rows =
         vec![std::iter::once(String::new()).chain(parts.iter().map(|(name, _)| name.clone())).collect()];
-    rows.extend(cells.iter().map(|(name, cell)| line(name, cell)));
+    rows.extend(statistics.iter().map(|(name, statistic)| table_row(name, statistic)));
     for bound in TAIL_BOUNDS {
         let share = |s: &Stats| format!("{:.1} %", 100.0 * s.share_under(bound));
-        rows.push(line(&format!("labels on fewer than {bound} rows"), &share));
+        rows.push(table_row(&format!("labels on fewer than {bound} rows"), &share));
     }
-    rows.push(line("highest possible macro-F1", &|s| format!("{:.3}", s.macro_f1_cap())));
+    rows.push(table_row("highest possible macro-F1", &|s| format!("{:.3}", s.macro_f1_cap())));
     let right: Vec<usize> = (1..=parts.len()).collect();
     let mut text = aligned(&rows, &right);
     if let Some((name, stats)) = parts.first() {
@@ -152,23 +153,23 @@ pub fn statistics(parts: &[(String, Stats)]) -> String {
     text
 }
 
-/// Draws descending counts over their ranks, both axes logarithmic, in braille dots: `width` by
-/// `height` characters of 2 by 4 dots, and a frame of numbers. Counts of zero are left out.
+/// Draws descending counts over their ranks with braille dots. Both axes are logarithmic.
+///
+/// The drawing has `width` by `height` characters of 2 by 4 dots, and a frame with numbers. Counts of zero are omitted.
 pub fn curve(counts: &[u64], width: usize, height: usize) -> String {
     let counts: Vec<u64> = counts.iter().copied().filter(|&count| count > 0).collect();
     let (Some(&largest), ranks) = (counts.first(), counts.len()) else {
         return "(no label occurs)\n".to_owned();
     };
     let (across, up) = (2 * width, 4 * height);
-    let along = |value: f64, most: f64, steps: usize| match most > 1.0 {
-        true => (value.ln() / most.ln() * (steps - 1) as f64).round() as usize,
-        false => 0,
+    let log_position = |value: f64, most: f64, steps: usize| {
+        if most > 1.0 { (value.ln() / most.ln() * (steps - 1) as f64).round() as usize } else { 0 }
     };
     let mut cells = vec![0u8; width * height];
     let mut previous = 0;
     for x in 0..across {
         let rank = (ranks as f64).powf(x as f64 / (across - 1) as f64).round() as usize;
-        let y = up - 1 - along(counts[rank.clamp(1, ranks) - 1] as f64, largest as f64, up);
+        let y = up - 1 - log_position(counts[rank.clamp(1, ranks) - 1] as f64, largest as f64, up);
         for y in (previous + 1).min(y)..=y {
             cells[y / 4 * width + x / 2] |= DOTS[y % 4][x % 2];
         }
@@ -192,14 +193,14 @@ pub fn curve(counts: &[u64], width: usize, height: usize) -> String {
     text
 }
 
-/// The bits of a braille character's dots, by row and column.
+/// The bits of the dots of a braille character, by row and column.
 const DOTS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 fn braille(dots: u8) -> char {
     if dots == 0 { ' ' } else { char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ') }
 }
 
-/// `1186239` as `1,186,239`.
+/// Formats a number with thousands separators: `1,186,239`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -212,7 +213,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// Columns of text; those named in `right` are set flush right.
+/// Formats a table. The columns in `right` are aligned to the right.
 fn aligned<R: AsRef<[String]>>(rows: &[R], right: &[usize]) -> String {
     let columns = rows.iter().map(|row| row.as_ref().len()).max().unwrap_or(0);
     let cell = |row: &R, column: usize| row.as_ref().get(column).cloned().unwrap_or_default();
@@ -223,9 +224,9 @@ fn aligned<R: AsRef<[String]>>(rows: &[R], right: &[usize]) -> String {
         let line: Vec<String> = widths
             .iter()
             .enumerate()
-            .map(|(column, &width)| match right.contains(&column) {
-                true => format!("{:>width$}", cell(row, column)),
-                false => format!("{:<width$}", cell(row, column)),
+            .map(|(column, &width)| {
+                let text = cell(row, column);
+                if right.contains(&column) { format!("{text:>width$}") } else { format!("{text:<width$}") }
             })
             .collect();
         let _ = writeln!(text, "{}", line.join("  ").trim_end());
@@ -239,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_names_every_set_and_says_what_is_here() {
+    fn the_list_contains_every_data_set_and_the_number_of_its_files() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("bibtex.xml"), "x").unwrap();
         let text = list(&Locator::new(temp.path(), true));
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_set_is_shown_with_its_files_and_whom_to_cite() {
+    fn the_details_of_a_data_set_contain_its_files_and_its_citation() {
         let text = info(registry::find("medical").unwrap(), &Locator::new("mirror", true));
         for part in ["333 training and 645 test rows", "medical-train.arff", "not in mirror", "Pestian"] {
             assert!(text.contains(part), "{text}");
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_measured_when_all_of_its_files_are_here() {
+    fn a_data_set_is_measured_if_all_of_its_files_exist() {
         let temp = tempfile::tempdir().unwrap();
         let (set, scratch) = (temp.path().join("eurlex-4k"), temp.path().join("scratch"));
         std::fs::create_dir(&set).unwrap();
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_law_is_a_straight_line_from_corner_to_corner() {
+    fn a_power_law_is_drawn_as_a_straight_line() {
         let counts: Vec<u64> = (1..=1000).map(|rank| 1_000_000 / (rank * rank)).collect();
         let text = curve(&counts, 20, 5);
         let rows: Vec<&str> = text.lines().collect();

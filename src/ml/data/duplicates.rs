@@ -1,7 +1,7 @@
-//! Rows that occur twice: a test row that is also a training row is no test.
+//! Rows that occur more than once. A test row that is also a training row does not test anything.
 //!
-//! Rows are compared by a 64-bit digest of their features. Rows without features are left out:
-//! they are all alike and counted elsewhere.
+//! Rows are compared by a 64-bit digest of their features. Rows without features are ignored: they are all equal, and they
+//! are counted elsewhere.
 
 use std::collections::HashMap;
 
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::csr::Csr;
 
+/// Counts of rows that occur more than once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Duplicates {
@@ -17,7 +18,7 @@ pub struct Duplicates {
     pub within_train: u64,
     /// Rows of the other part whose features equal those of a training row.
     pub in_train: u64,
-    /// Of those, the ones with the labels of such a training row too.
+    /// Those of `in_train` whose labels also equal those of such a training row.
     pub with_equal_labels: u64,
 }
 
@@ -30,7 +31,7 @@ pub struct Rows<'a> {
 }
 
 impl Duplicates {
-    /// Looks for rows of `other` among the rows of `train`.
+    /// Counts the rows of `other` that are also in `train`.
     pub fn between(train: Rows, other: Rows) -> Self {
         let train_digests = train.digests();
         let mut labels_of: HashMap<u64, Vec<u64>> = HashMap::with_capacity(train_digests.len());
@@ -51,7 +52,7 @@ impl Duplicates {
 }
 
 impl Rows<'_> {
-    /// (features, labels) of each row that has features.
+    /// Returns the digests of (features, labels) of each row; `None` for a row without features.
     fn digests(self) -> Vec<Option<(u64, u64)>> {
         let row = |&row: &u32| {
             let row = row as usize;

@@ -1,53 +1,57 @@
-//! What can go wrong with data: what, where (file, line, column, the text itself), what to do next.
+//! Errors in data. They say what is wrong, where (file, line, column, excerpt), and what to do next.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// An error in the files of a data set or in the options for reading them.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     #[error("cannot {doing} {}: {source}", path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
-    /// A place in a text that cannot be read.
+    /// A position in a text that cannot be read.
     #[error(transparent)]
     Text(Box<BadText>),
-    /// A file that is wrong as a whole, or at a place that is not a line.
+    /// A file that is wrong as a whole or at a position that is not a line.
     #[error("{}: {reason}", path.display())]
     File { path: PathBuf, reason: String },
-    /// An archive that ends too early or whose checksum does not fit.
-    #[error("{}: the {compression} data are cut off or damaged: {reason}; fetch the file again", path.display())]
+    /// A compressed file that is truncated or has a wrong checksum.
+    #[error("{}: the {compression} data is truncated or damaged: {reason}; download the file again", path.display())]
     Archive { path: PathBuf, compression: &'static str, reason: String },
-    /// A file of our own binary layout that is not as it was written.
+    /// A file written by `pipe` that has been changed or damaged.
     #[error("{}: not a readable artifact: {reason}", path.display())]
     Artifact { path: PathBuf, reason: String },
-    /// Options or files that do not fit together.
+    /// Options or files that contradict each other.
     #[error("{0}")]
     Request(String),
 }
 
 impl DataError {
+    /// Returns a function that wraps an I/O error: "cannot {doing} {path}".
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_owned(), source }
     }
 
+    /// Creates an error about a whole file.
     pub fn file(path: &Path, reason: impl Into<String>) -> Self {
         Self::File { path: path.to_owned(), reason: reason.into() }
     }
 
+    /// Creates an error about a file written by `pipe`.
     pub fn artifact(path: &Path, reason: impl Into<String>) -> Self {
         Self::Artifact { path: path.to_owned(), reason: reason.into() }
     }
 }
 
-/// One place in a text file and what is wrong there.
+/// A fault at a position in a text file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadText {
     pub path: PathBuf,
-    /// From 1.
+    /// Counted from 1.
     pub line: u64,
-    /// In bytes, from 1.
+    /// In bytes, counted from 1.
     pub column: u64,
-    /// A piece of the line that contains the column.
+    /// The part of the line around the column.
     pub excerpt: Excerpt,
     pub reason: String,
 }
@@ -69,11 +73,11 @@ impl From<BadText> for DataError {
     }
 }
 
-/// A readable piece of a line, with the place of the fault in it.
+/// A printable part of a line, with the position of the fault in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excerpt {
     pub text: String,
-    /// In characters from the start of `text`.
+    /// The position in characters from the start of `text`.
     pub caret: usize,
 }
 
@@ -81,7 +85,7 @@ impl Excerpt {
     const BEFORE: usize = 40;
     const AFTER: usize = 36;
 
-    /// Cuts around `at`, a byte offset into `line`; what is not printable becomes `·` or `�`.
+    /// Returns the text around `at`, a byte offset into `line`. Characters that are not printable become `·` or `�`.
     pub fn of(line: &[u8], at: usize) -> Self {
         let at = at.min(line.len());
         let from = at.saturating_sub(Self::BEFORE);
@@ -108,8 +112,7 @@ fn printable(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// A fault at a byte offset of some text; it becomes a [`BadText`] once the file and the number of
-/// lines before the text are known.
+/// A fault at a byte offset of a text. [`Fault::locate`] turns it into a [`BadText`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub at: usize,
@@ -117,11 +120,13 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// Creates a fault at a byte offset.
     pub fn new(at: usize, reason: impl Into<String>) -> Self {
         Self { at, reason: reason.into() }
     }
 
-    /// `text` is what the offset counts in; `lines_before` counts the lines of the file ahead of it.
+    /// Computes line and column. The offset counts from the start of `text`, before which the file has `lines_before`
+    /// lines.
     pub fn locate(self, path: &Path, text: &[u8], lines_before: u64) -> BadText {
         let at = self.at.min(text.len());
         let start = text[..at].iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
@@ -150,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_on_both_sides() {
+    fn a_long_line_is_shortened_on_both_sides() {
         let line = [b'7'; 1000];
         let excerpt = Excerpt::of(&line, 500);
         assert_eq!(excerpt.caret, 43);
@@ -158,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_past_the_end_is_no_panic() {
+    fn a_fault_behind_the_end_does_not_panic() {
         let bad = Fault::new(99, "cut off").locate(Path::new("a"), b"", 0);
         assert_eq!((bad.line, bad.column), (1, 1));
     }

@@ -1,16 +1,16 @@
-//! Rows of a data set, with and without their labels. The two are apart so that what predicts
-//! cannot look at the answer.
+//! Rows of a data set, with and without their labels. These are two types so that code that predicts cannot access the
+//! labels.
 
 use super::csr::Csr;
 
-/// Chosen rows, features only.
+/// Some rows of a data set, without their labels.
 #[derive(Clone, Copy)]
 pub struct Unlabelled<'a> {
     pub features: &'a Csr,
     pub rows: &'a [u32],
 }
 
-/// Chosen rows with their labels.
+/// Some rows of a data set with their labels.
 #[derive(Clone, Copy)]
 pub struct Examples<'a> {
     pub features: &'a Csr,
@@ -19,14 +19,17 @@ pub struct Examples<'a> {
 }
 
 impl<'a> Examples<'a> {
+    /// Returns the same rows without their labels.
     pub fn unlabelled(&self) -> Unlabelled<'a> {
         Unlabelled { features: self.features, rows: self.rows }
     }
 
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }

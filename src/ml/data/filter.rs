@@ -1,5 +1,5 @@
-//! Leaving out labels and features. What is kept is decided on the training rows, before any are cut
-//! off for validation; test rows have no say.
+//! Filters of labels and features. They are fitted on the training rows, before a validation part is taken from them, and
+//! never on test rows.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,31 +10,33 @@ use serde::{Deserialize, Serialize};
 use super::csr::Csr;
 use super::stats::column_counts;
 
+/// Which labels and features are kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
-    /// Keep labels that occur in at least so many training rows (those for validation among them).
+    /// Keep labels that occur in at least this many training rows (including validation rows).
     pub min_label_count: Option<u64>,
-    /// Keep only the most frequent so many labels.
+    /// Keep at most this many labels: the most frequent ones.
     pub max_labels: Option<usize>,
     /// Keep only these labels, by name.
     pub labels: Option<BTreeSet<String>>,
-    /// Keep only the features that occur in most training rows, so many of them.
+    /// Keep at most this many features: those that occur in the most training rows.
     pub max_features: Option<usize>,
 }
 
+/// Why a filter cannot be applied.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    #[error("the data set has no label `{0}`; `filter.labels` takes names as the files give them")]
+    #[error("the data set has no label `{0}`; `filter.labels` must contain names as they are in the files")]
     UnknownLabel(String),
-    #[error("no label is left after the filter: ask for a smaller `min_label_count` or for other labels")]
+    #[error("the filter leaves no label: set a smaller `min_label_count` or other labels")]
     NoLabelLeft,
 }
 
 impl Filter {
     /// Returns the fields whose values cannot be used.
     pub fn issues(&self) -> Vec<Issue> {
-        let zero = "0 would leave nothing";
+        let zero = "it must be at least 1";
         let mut issues = Vec::new();
         if self.max_labels == Some(0) {
             issues.push(Issue::new("max_labels", zero));
@@ -45,10 +47,15 @@ impl Filter {
         issues
     }
 
-    /// Which labels stay, judged by the training rows.
-    pub fn fit_labels(&self, labels: &Csr, names: &[String], train: &[u32]) -> Result<Columns, FilterError> {
+    /// Returns the labels that are kept, given the training rows.
+    pub fn fit_labels(
+        &self,
+        labels: &Csr,
+        names: &[String],
+        train: &[u32],
+    ) -> Result<KeptColumns, FilterError> {
         if self.min_label_count.is_none() && self.max_labels.is_none() && self.labels.is_none() {
-            return Ok(Columns::all(labels.cols));
+            return Ok(KeptColumns::all(labels.cols));
         }
         let counts = column_counts(labels, train.iter().copied());
         let mut keep = match &self.labels {
@@ -56,20 +63,22 @@ impl Filter {
             Some(wanted) => by_name(wanted, names, labels.cols)?,
         };
         let least = self.min_label_count.unwrap_or(0);
-        keep.iter_mut().zip(&counts).for_each(|(keep, &count)| *keep &= count >= least);
+        for (keep, &count) in keep.iter_mut().zip(&counts) {
+            *keep &= count >= least;
+        }
         keep_most_frequent(&mut keep, &counts, self.max_labels);
-        let columns = Columns::kept(&keep);
+        let columns = KeptColumns::kept(&keep);
         if columns.count() == 0 { Err(FilterError::NoLabelLeft) } else { Ok(columns) }
     }
 
-    /// Which features stay, judged by the training rows.
-    pub fn fit_features(&self, features: &Csr, train: &[u32]) -> Columns {
+    /// Returns the features that are kept, given the training rows.
+    pub fn fit_features(&self, features: &Csr, train: &[u32]) -> KeptColumns {
         if self.max_features.is_none_or(|most| most >= features.cols) {
-            return Columns::all(features.cols);
+            return KeptColumns::all(features.cols);
         }
         let mut keep = vec![true; features.cols];
         keep_most_frequent(&mut keep, &column_counts(features, train.iter().copied()), self.max_features);
-        Columns::kept(&keep)
+        KeptColumns::kept(&keep)
     }
 }
 
@@ -78,7 +87,7 @@ fn by_name(wanted: &BTreeSet<String>, names: &[String], cols: usize) -> Result<V
         names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
     let mut keep = vec![false; cols];
     for name in wanted {
-        // Labels without names are called by their number.
+        // Labels without names are selected by their number.
         let number = || name.parse().ok().filter(|&number| names.is_empty() && number < cols);
         let index = index_of.get(name.as_str()).copied().or_else(number);
         keep[index.ok_or_else(|| FilterError::UnknownLabel(name.clone()))?] = true;
@@ -86,7 +95,7 @@ fn by_name(wanted: &BTreeSet<String>, names: &[String], cols: usize) -> Result<V
     Ok(keep)
 }
 
-/// Of columns that are equally frequent, the one with the smaller number is kept.
+/// Keeps the `most` most frequent columns. Of equally frequent columns, those with smaller numbers are kept.
 fn keep_most_frequent(keep: &mut [bool], counts: &[u64], most: Option<usize>) {
     let Some(most) = most else { return };
     let mut kept: Vec<usize> = (0..keep.len()).filter(|&column| keep[column]).collect();
@@ -96,14 +105,15 @@ fn keep_most_frequent(keep: &mut [bool], counts: &[u64], most: Option<usize>) {
     }
 }
 
-/// The columns of a matrix that stay, and their new numbers.
+/// The columns of a matrix that are kept, and their new numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Columns {
+pub struct KeptColumns {
     new_number: Option<Vec<Option<u32>>>,
     count: usize,
 }
 
-impl Columns {
+impl KeptColumns {
+    /// Keeps all columns.
     pub fn all(cols: usize) -> Self {
         Self { new_number: None, count: cols }
     }
@@ -120,18 +130,18 @@ impl Columns {
         Self { new_number: Some(new_number), count: count as usize }
     }
 
-    /// The columns that stay, by their old numbers; `None` if all do.
-    pub fn stay(&self) -> Option<Vec<u32>> {
+    /// Returns the old numbers of the columns that are kept; `None` if all are kept.
+    pub fn old_numbers(&self) -> Option<Vec<u32>> {
         let numbers = self.new_number.as_ref()?;
         Some((0..).zip(numbers).filter(|(_, new)| new.is_some()).map(|(old, _)| old).collect())
     }
 
-    /// How many stay.
+    /// Returns the number of columns that are kept.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Leaves out of one row what does not stay, and gives the rest its new numbers.
+    /// Removes the columns of a row that are not kept, and gives the others their new numbers.
     pub fn keep(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
         if self.new_number.is_none() {
             return;
@@ -147,6 +157,7 @@ impl Columns {
         values.truncate(kept);
     }
 
+    /// Returns the new number of a column; `None` if it is not kept.
     pub fn new_number(&self, column: u32) -> Option<u32> {
         match &self.new_number {
             None => Some(column),
@@ -154,10 +165,10 @@ impl Columns {
         }
     }
 
-    /// What stays of one item per column, such as names.
+    /// Returns the items, such as names, of the columns that are kept.
     pub fn select<T: Clone>(&self, items: &[T]) -> Vec<T> {
-        let stays = |&(column, _): &(u32, &T)| self.new_number(column).is_some();
-        (0..).zip(items).filter(stays).map(|(_, item)| item.clone()).collect()
+        let is_kept = |&(column, _): &(u32, &T)| self.new_number(column).is_some();
+        (0..).zip(items).filter(is_kept).map(|(_, item)| item.clone()).collect()
     }
 }
 
@@ -166,12 +177,12 @@ mod tests {
     use super::super::test_matrix::ones;
     use super::*;
 
-    /// Label 0 three times, 1 twice (once in training), 2 twice, 3 never.
+    /// Label 0 occurs three times, 1 twice (once in training), 2 twice, 3 never.
     fn labels() -> Csr {
         ones(4, &[vec![0, 2], vec![0, 1, 2], vec![0], vec![1]])
     }
 
-    fn kept(columns: &Columns) -> Vec<u32> {
+    fn kept(columns: &KeptColumns) -> Vec<u32> {
         columns.select(&[0, 1, 2, 3])
     }
 
@@ -183,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn new_numbers_close_the_gaps() {
+    fn new_numbers_are_consecutive() {
         let filter = Filter { min_label_count: Some(2), ..Filter::default() };
         let columns = filter.fit_labels(&labels(), &[], &[0, 1, 2]).unwrap();
         assert_eq!([0, 1, 2, 3].map(|column| columns.new_number(column)), [Some(0), None, Some(1), None]);
@@ -191,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_chosen_by_name_and_an_unknown_name_is_an_error() {
+    fn labels_are_selected_by_name_and_an_unknown_name_is_an_error() {
         let names: Vec<String> = ["a", "b", "c", "d"].map(String::from).to_vec();
         let filter = |name: &str| Filter { labels: Some([name.to_owned()].into()), ..Filter::default() };
         assert_eq!(kept(&filter("b").fit_labels(&labels(), &names, &[0]).unwrap()), [1]);
@@ -201,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_frequent_stay_and_ties_go_to_the_smaller_number() {
+    fn the_most_frequent_columns_are_kept_and_ties_go_to_the_smaller_number() {
         let filter = Filter { max_labels: Some(2), max_features: Some(3), ..Filter::default() };
         let all = [0, 1, 2, 3];
         assert_eq!(kept(&filter.fit_labels(&labels(), &[], &all).unwrap()), [0, 1]);

@@ -1,4 +1,4 @@
-//! Data sets: sparse matrices, readers for the formats that users have, splits, generation.
+//! Data sets: matrices, readers for file formats, splits, and generated data.
 
 pub mod arff;
 pub mod artifact;

@@ -1,11 +1,11 @@
-//! Lists of names, one per line.
+//! Files with one name per line.
 
 use std::path::Path;
 
 use super::compress::Input;
 use super::error::DataError;
 
-/// The lines of a file, without their ends; `None` without a file.
+/// Reads the lines of a file; `None` without a file.
 pub(crate) fn read_name_list(path: Option<&Path>) -> Result<Option<Vec<String>>, DataError> {
     let Some(path) = path else { return Ok(None) };
     let bytes = Input::open(path, 1)?.read_all()?;

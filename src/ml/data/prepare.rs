@@ -1,6 +1,6 @@
-//! From rows as they were read to the parts that later stages learn from and are judged on:
-//! split, cut off the validation rows, filter, weigh. Whatever is fitted is fitted on the training
-//! rows. Rows are streamed through; nothing is copied whole.
+//! Prepares rows that were read: splits them, takes validation rows from the training rows, filters and weights.
+//!
+//! Everything is fitted on training rows. Rows are streamed from the input to the output.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use super::artifact::{DataSet, Part};
 use super::csr::{Csr, Dense, Features};
 use super::duplicates::{Duplicates, Rows};
 use super::error::DataError;
-use super::filter::{Columns, Filter, FilterError};
+use super::filter::{Filter, FilterError, KeptColumns};
 use super::split::{Parts, Split, SplitError, Validation};
 use super::split_data::{Origin, PartName, SplitData, SplitDataDir};
 use super::transform::Transform;
 use super::weight::{Weight, Weighting, normalise};
 
-/// What is to be done with rows that were read.
+/// What is done with rows that were read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Preparation {
@@ -28,6 +28,7 @@ pub struct Preparation {
     pub weight: Weight,
 }
 
+/// Why rows cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     #[error(transparent)]
@@ -36,9 +37,9 @@ pub enum PrepareError {
     Split(#[from] SplitError),
     #[error(transparent)]
     Filter(#[from] FilterError),
-    #[error("the data come without a {0} part: add `split: {{ holdout: 0.2 }}`, or name a file of {0} rows")]
+    #[error("the data has no {0} part: add `split: {{ holdout: 0.2 }}`, or give a file of {0} rows")]
     NoGivenPart(&'static str),
-    #[error("`{0}` is for sparse features; these are dense")]
+    #[error("`{0}` is for sparse features, but the features are dense")]
     NotForDense(&'static str),
 }
 
@@ -51,7 +52,7 @@ impl Preparation {
         split.chain(validation.map(|issue| issue.within("validation"))).chain(filter).collect()
     }
 
-    /// How the parts were chosen, in words.
+    /// Describes in words how the parts are chosen. This text is stored in `meta.json`: changing it changes stored bytes.
     fn describe(&self) -> String {
         let Split { first, holdout, folds, fold, stratified, seed, pool } = &self.split;
         let mut words = Vec::new();
@@ -70,7 +71,7 @@ impl Preparation {
         words.join(", ")
     }
 
-    /// Chooses the rows of each part. `given` are the parts that the data came with.
+    /// Chooses the rows of each part. `given` are the parts of the source.
     pub fn divide(&self, given: &[Part], labels: &Csr) -> Result<Parts, PrepareError> {
         let rows_of = |name: &str| given.iter().find(|part| part.name == name).map(|part| part.rows.clone());
         let all = || (0..labels.rows() as u32).collect();
@@ -89,7 +90,7 @@ impl Preparation {
     }
 }
 
-/// Writes the data set `directory` from rows that were read.
+/// Prepares rows that were read and writes the data set to `directory`.
 pub fn prepare(
     raw: &DataSet,
     preparation: &Preparation,
@@ -134,9 +135,9 @@ pub fn prepare(
     Ok(target.complete(origin)?)
 }
 
-/// Features with what was fitted on rows that are not for testing.
+/// Features with what was fitted on the rows outside the test part.
 enum FittedFeatures<'a> {
-    Sparse { matrix: &'a Csr, columns: Columns, weighting: Weighting },
+    Sparse { matrix: &'a Csr, columns: KeptColumns, weighting: Weighting },
     Dense { matrix: &'a Dense, l2: bool },
 }
 
@@ -166,7 +167,7 @@ impl<'a> FittedFeatures<'a> {
         match self {
             Self::Sparse { columns, weighting, .. } => Transform {
                 idf: weighting.idf().map(<[f32]>::to_vec),
-                kept: columns.stay(),
+                kept: columns.old_numbers(),
                 l2: weighting.l2(),
             },
             Self::Dense { l2, .. } => Transform { l2: *l2, ..Transform::default() },
@@ -228,7 +229,7 @@ fn write_labels(
     part: PartName,
     rows: &[u32],
     labels: &Csr,
-    columns: &Columns,
+    columns: &KeptColumns,
 ) -> Result<(), DataError> {
     let mut writer = target.labels(part)?;
     let mut kept = Vec::new();

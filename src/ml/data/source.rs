@@ -1,4 +1,4 @@
-//! Which files make up a data set, and what the user says about them.
+//! The files of a data set and the options for reading them.
 
 use std::path::PathBuf;
 
@@ -9,72 +9,76 @@ use super::artifact::DataSet;
 use super::format::Format;
 use super::text::RawText;
 
-/// The files of a data set. Rows are those of the parts, one after the other.
+/// The files of a data set. Its rows are those of the parts, one part after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Source {
     pub parts: Vec<SourcePart>,
-    /// The Mulan XML that says which attributes of an ARFF file are labels.
+    /// The Mulan XML file that says which attributes of an ARFF file are labels.
     pub label_xml: Option<PathBuf>,
-    /// One name per line.
+    /// A file with the name of one label per line.
     pub label_names: Option<PathBuf>,
+    /// A file with the name of one feature per line.
     pub feature_names: Option<PathBuf>,
-    /// Split-index files of the XMC repository: name and file, for a source of one part.
+    /// Split-index files of the XMC repository, as (name of the part, file). Only for a source with one part.
     pub splits: Vec<(String, PathBuf)>,
 }
 
-/// One file of rows.
+/// A file of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePart {
     /// `train`, `test`, or `all`.
     pub name: String,
     pub data: PathBuf,
-    /// The labels, where they are in a file of their own.
+    /// The file of labels, if they are not in `data`.
     pub labels: Option<PathBuf>,
 }
 
 impl Source {
-    /// One file with all rows.
+    /// Creates a source of one file with all rows.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::parts([("all", path.into())])
     }
 
-    /// Files with named parts, such as `train` and `test`.
+    /// Creates a source of one file per part, such as `train` and `test`.
     pub fn parts<N: Into<String>, P: Into<PathBuf>>(parts: impl IntoIterator<Item = (N, P)>) -> Self {
-        let part = |(name, data): (N, P)| SourcePart { name: name.into(), data: data.into(), labels: None };
-        Self { parts: parts.into_iter().map(part).collect(), ..Self::default() }
+        let parts = parts.into_iter().map(|(name, data)| SourcePart {
+            name: name.into(),
+            data: data.into(),
+            labels: None,
+        });
+        Self { parts: parts.collect(), ..Self::default() }
     }
 }
 
-/// What is not to be guessed. Everything left out is found in the files.
+/// Options for reading. What is not given is determined from the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReadOptions {
     pub format: Option<Format>,
-    /// 0 or 1: the number of the first label in LIBSVM text.
+    /// The number of the first label in LIBSVM text: 0 or 1.
     pub label_base: Option<u32>,
-    /// 0 or 1: the number of the first feature in LIBSVM text.
+    /// The number of the first feature in LIBSVM text: 0 or 1.
     pub feature_base: Option<u32>,
-    /// How many labels there are; an index beyond is then an error.
+    /// The number of labels. A larger label index is then an error.
     pub labels: Option<u32>,
-    /// How many features there are; an index beyond is then an error.
+    /// The number of features. A larger feature index is then an error.
     pub features: Option<u32>,
-    /// The column (CSV), field (JSON lines) or tensor (safetensors) of the input:
-    /// `text` or `features` unless told.
+    /// The column (CSV), field (JSON lines) or tensor (safetensors) of the input. The default is `text` or `features`.
     pub input_column: Option<String>,
-    /// The column, field or tensor of the labels: `labels` unless told.
+    /// The column, field or tensor of the labels. The default is `labels`.
     pub label_column: Option<String>,
-    /// What parts the labels inside a CSV column: `;` unless told.
+    /// What separates the labels inside a CSV column. The default is `;`.
     pub label_separator: Option<String>,
-    /// There need be no labels: for rows that are to be predicted. No file says this, only `pipe` does.
+    /// True if the rows need no labels because they are to be predicted. Set by `pipe`, not by users.
     #[serde(skip)]
     pub unlabelled: bool,
 }
 
-/// What a reader gives.
+/// What a reader returns.
 #[derive(Debug)]
 pub enum Raw {
-    /// Numbers, already in the directory of a data set.
+    /// Numbers, already written to the directory of a data set.
     Set(DataSet),
-    /// Text that is still to be vectorised.
+    /// Text that has to be vectorised.
     Text(RawText),
 }

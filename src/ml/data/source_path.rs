@@ -1,10 +1,10 @@
-//! A path of the user's among parameters.
+//! Paths of user files in parameters.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Relative to the project directory. Serialises as null: where a file lies must not reach a key.
-/// Its content does, as an input.
+/// A path relative to the project directory. Serialises as null, because the path of a file must not be part of a key; its
+/// content is, as an input.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct SourcePath(pub String);

@@ -1,5 +1,5 @@
-//! Which rows are learnt from and which are judged. A split sees row numbers and labels, never
-//! features; rows keep their order within a part.
+//! Splits of rows into training, validation and test parts. A split depends on row numbers and labels, never on features.
+//! Rows keep their order within a part.
 
 use pipe_core::issue::Issue;
 use schemars::JsonSchema;
@@ -9,28 +9,27 @@ use super::csr::Csr;
 use super::random::Random;
 use super::stratify::stratify;
 
-/// How the test rows are chosen. With neither `holdout` nor `folds` the parts are those that the
-/// data came with.
+/// How the test rows are chosen. With neither `holdout` nor `folds`, the parts are those of the source.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Split {
-    /// Use only the first so many training rows.
+    /// Use only this many training rows, from the first on.
     pub first: Option<usize>,
-    /// This share of the rows is the test part.
+    /// The share of the rows that becomes the test part.
     pub holdout: Option<f64>,
-    /// Cut the rows into so many folds; `fold` is the test part.
+    /// The number of folds, of which `fold` is the test part.
     pub folds: Option<usize>,
-    /// Which fold is the test part, from 0.
+    /// The fold that is the test part, counted from 0.
     pub fold: usize,
-    /// Let every label keep its share of rows in each part as well as it can (iterative
-    /// stratification, Sechidis et al. 2011) instead of drawing rows at random.
+    /// Give every label about the same share of rows in each part (iterative stratification, Sechidis et al. 2011) instead
+    /// of drawing rows at random.
     pub stratified: bool,
     pub seed: u64,
-    /// Put the given test rows behind the training rows before the split, instead of leaving them out.
+    /// Append the test rows of the source to its training rows before the split, instead of ignoring them.
     pub pool: bool,
 }
 
-/// Rows cut from the training part to choose epochs and thresholds on.
+/// Rows that are taken from the training part to choose epochs and thresholds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Validation {
@@ -38,12 +37,12 @@ pub struct Validation {
     pub fraction: f64,
     #[serde(default)]
     pub seed: u64,
-    /// Keep the labels' shares (iterative stratification) instead of drawing at random.
+    /// Use iterative stratification instead of drawing at random.
     #[serde(default)]
     pub stratified: bool,
 }
 
-/// Row numbers, ascending within a part; no row is in two parts.
+/// The row numbers of each part, in ascending order. No row is in two parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parts {
     pub train: Vec<u32>,
@@ -52,8 +51,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Training and validation rows, ascending. Filters are decided by these, so that cutting off rows for validation
-    /// does not change what they leave.
+    /// Returns the training and validation rows in ascending order. Filters are fitted on these, so that a validation part
+    /// does not change their result.
     pub fn all_but_test(&self) -> Vec<u32> {
         let mut rows = [self.train.as_slice(), &self.validation].concat();
         rows.sort_unstable();
@@ -61,6 +60,7 @@ impl Parts {
     }
 }
 
+/// Why rows cannot be split.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
     #[error("{rows} rows cannot be split: the {part} part would be empty")]
@@ -68,7 +68,7 @@ pub enum SplitError {
 }
 
 impl Split {
-    /// Whether the parts are those that the data came with.
+    /// Returns whether the parts are those of the source.
     pub fn is_given(&self) -> bool {
         self.holdout.is_none() && self.folds.is_none()
     }
@@ -86,7 +86,7 @@ impl Split {
         match self.folds {
             Some(folds) if folds < 2 => issue("folds", "at least 2 folds are needed".to_owned()),
             Some(folds) if self.fold >= folds => {
-                issue("fold", format!("there is no fold {}: they are 0 to {}", self.fold, folds - 1));
+                issue("fold", format!("there is no fold {}; the folds are 0 to {}", self.fold, folds - 1));
             }
             None if self.fold > 0 => issue("fold", "`fold` needs `folds`".to_owned()),
             _ => {}
@@ -102,7 +102,7 @@ impl Split {
         issues
     }
 
-    /// Splits rows that came as one part; of a given split, the first training rows are kept.
+    /// Splits rows into a training and a test part. If the parts are those of the source, `rows` are the training rows.
     pub fn divide(&self, rows: &[u32], labels: &Csr) -> Result<Parts, SplitError> {
         let rows = &rows[..self.first.unwrap_or(usize::MAX).min(rows.len())];
         let (train, test) = match (self.holdout, self.folds) {
@@ -139,7 +139,7 @@ impl Validation {
         }
     }
 
-    /// Moves rows from the training part into the validation part; the test part is not looked at.
+    /// Moves rows from the training part to the validation part. The test part has no influence.
     pub fn cut(&self, parts: &mut Parts, labels: &Csr) -> Result<(), SplitError> {
         let mut random = Random::new("validation", self.seed);
         let (train, validation) = draw(&parts.train, labels, self.fraction, self.stratified, &mut random);
@@ -161,7 +161,7 @@ fn not_a_share(share: f64) -> String {
     format!("{share} is not a share of the rows: a number between 0 and 1 is expected")
 }
 
-/// (kept, drawn)
+/// Draws a share of the rows. Returns (kept, drawn).
 fn draw(
     rows: &[u32],
     labels: &Csr,
@@ -174,7 +174,7 @@ fn draw(
     divided(rows, |at| part_of[at] == 1)
 }
 
-/// The part of each row; part `p` gets exactly `sizes[p]` rows.
+/// Returns the part of each row. Part `p` gets exactly `sizes[p]` rows.
 fn assign(rows: &[u32], labels: &Csr, sizes: &[usize], stratified: bool, random: &mut Random) -> Vec<u32> {
     if stratified {
         return stratify(rows, labels, sizes, random);
@@ -185,7 +185,7 @@ fn assign(rows: &[u32], labels: &Csr, sizes: &[usize], stratified: bool, random:
     part_of
 }
 
-/// (the rows at other positions, the rows at the chosen positions)
+/// Returns (the rows at the other positions, the rows at the chosen positions).
 fn divided(rows: &[u32], chosen: impl Fn(usize) -> bool) -> (Vec<u32>, Vec<u32>) {
     let (test, train): (Vec<usize>, Vec<usize>) = (0..rows.len()).partition(|&at| chosen(at));
     let rows_at = |positions: Vec<usize>| positions.into_iter().map(|at| rows[at]).collect();
@@ -212,7 +212,7 @@ mod tests {
         labels(&vec![Vec::new(); rows], 1)
     }
 
-    /// A long tail: label `l` is on about one row in `l + 2`.
+    /// Creates labels with a long tail: label `l` occurs in about one of `l + 2` rows.
     fn long_tail(rows: usize, cols: u32, seed: u64) -> Csr {
         let mut random = Random::new("test", seed);
         let row = |random: &mut Random| (0..cols).filter(|l| random.below(*l as usize + 2) == 0).collect();
@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_row_lands_in_exactly_one_part(
+        fn every_row_is_in_exactly_one_part(
             rows in 4usize..300, share in 0.3f64..0.7, folds in 2usize..4, by_folds: bool, stratified: bool, seed: u64,
         ) {
             let data = long_tail(rows, 8, seed);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folds_together_test_every_row_once() {
+    fn every_row_is_in_the_test_part_of_one_fold() {
         let data = long_tail(103, 6, 1);
         for stratified in [false, true] {
             let split = |fold| Split { folds: Some(5), fold, stratified, seed: 3, ..Split::default() };
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn first_takes_rows_from_the_top_of_the_file() {
+    fn first_keeps_rows_from_the_start_of_the_file() {
         let split = Split { first: Some(50), holdout: Some(0.2), ..Split::default() };
         let parts = divide(&split, &unlabelled(200)).unwrap();
         assert_eq!((parts.train.len(), parts.test.len()), (40, 10));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn another_seed_draws_other_rows() {
+    fn different_seeds_draw_different_rows() {
         let split = |seed| Split { holdout: Some(0.5), seed, ..Split::default() };
         let data = unlabelled(100);
         assert_eq!(divide(&split(1), &data), divide(&split(1), &data));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn stratification_keeps_label_shares_better_than_chance() {
+    fn stratification_preserves_label_shares_better_than_random_draws() {
         let data = long_tail(2000, 60, 5);
         let whole = column_counts(&data, 0..2000);
         let error = |stratified| -> f64 {
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_are_named() {
+    fn invalid_values_are_reported_with_their_field() {
         let fields = |split: Split| split.issues().into_iter().map(|issue| issue.field).collect::<Vec<_>>();
         assert!(fields(Split::default()).is_empty());
         assert_eq!(fields(Split { holdout: Some(1.0), ..Split::default() }), ["holdout"]);

@@ -1,8 +1,8 @@
-//! What a data set looks like: sizes, how full its rows are, how long the tail of its labels is.
+//! Statistics of a data set: sizes, entries per row, and label frequencies.
 
 use super::csr::Csr;
 
-/// In how many of the rows each column is stored.
+/// Counts for each column the rows in which it has an entry.
 pub fn column_counts(matrix: &Csr, rows: impl IntoIterator<Item = u32>) -> Vec<u64> {
     let mut counts = vec![0; matrix.cols];
     for row in rows {
@@ -13,31 +13,32 @@ pub fn column_counts(matrix: &Csr, rows: impl IntoIterator<Item = u32>) -> Vec<u
     counts
 }
 
-/// Counts of one part, or of rows that have not been split.
+/// The statistics of a part, or of rows that have not been split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
     pub rows: u64,
     pub features: u64,
     pub labels: u64,
-    /// Stored features, all rows together.
+    /// The number of stored features in all rows.
     pub feature_entries: u64,
-    /// Positive labels, all rows together.
+    /// The number of positive labels in all rows.
     pub label_entries: u64,
     pub rows_without_features: u64,
     pub rows_without_labels: u64,
-    /// In how many rows each label occurs.
+    /// The number of rows of each label.
     pub label_counts: Vec<u64>,
 }
 
-/// Where one speaks of the tail: labels with fewer rows than this.
+/// Frequency bounds for tail statistics: the labels with fewer rows than this.
 pub const TAIL_BOUNDS: [u64; 3] = [5, 10, 100];
 
 impl Stats {
+    /// Computes the statistics of all rows.
     pub fn of(features: &Csr, labels: &Csr) -> Self {
         Self::of_rows(features, labels, 0..labels.rows() as u32)
     }
 
-    /// Of some rows only.
+    /// Computes the statistics of some rows.
     pub fn of_rows(features: &Csr, labels: &Csr, rows: impl Iterator<Item = u32>) -> Self {
         let mut stats = Self {
             rows: 0,
@@ -56,38 +57,44 @@ impl Stats {
             stats.label_entries += labels.len() as u64;
             stats.rows_without_features += u64::from(features.is_empty());
             stats.rows_without_labels += u64::from(labels.is_empty());
-            labels.iter().for_each(|&label| stats.label_counts[label as usize] += 1);
+            for &label in labels {
+                stats.label_counts[label as usize] += 1;
+            }
         }
         stats
     }
 
+    /// Returns the mean number of labels per row.
     pub fn labels_per_row(&self) -> f64 {
         ratio(self.label_entries, self.rows)
     }
 
+    /// Returns the mean number of features per row.
     pub fn features_per_row(&self) -> f64 {
         ratio(self.feature_entries, self.rows)
     }
 
+    /// Returns the mean number of rows per label.
     pub fn rows_per_label(&self) -> f64 {
         ratio(self.label_entries, self.labels)
     }
 
+    /// Returns the number of labels that occur in fewer than `bound` rows.
     pub fn labels_under(&self, bound: u64) -> u64 {
         self.label_counts.iter().filter(|&&count| count < bound).count() as u64
     }
 
-    /// The share of the labels that occur in fewer than `bound` rows.
+    /// Returns the share of the labels that occur in fewer than `bound` rows.
     pub fn share_under(&self, bound: u64) -> f64 {
         ratio(self.labels_under(bound), self.labels)
     }
 
-    /// The share of the labels that occur at all: what macro-F1 over all labels cannot exceed.
+    /// Returns the share of the labels that occur, which is an upper bound of macro-F1 over all labels.
     pub fn macro_f1_cap(&self) -> f64 {
         ratio(self.labels - self.labels_under(1), self.labels)
     }
 
-    /// Label counts, the most frequent first.
+    /// Returns the label counts in descending order.
     pub fn curve(&self) -> Vec<u64> {
         let mut counts = self.label_counts.clone();
         counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -105,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_and_means_are_those_of_the_rows() {
+    fn counts_and_means_are_correct() {
         let features = ones(5, &[vec![0, 4], vec![], vec![1]]);
         let labels = ones(4, &[vec![0, 2], vec![0], vec![]]);
         let stats = Stats::of(&features, &labels);
@@ -118,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rows_give_no_nan() {
+    fn without_rows_all_means_are_zero() {
         let stats = Stats::of(&ones(0, &[]), &ones(0, &[]));
         assert_eq!((stats.labels_per_row(), stats.share_under(5), stats.macro_f1_cap()), (0.0, 0.0, 0.0));
     }

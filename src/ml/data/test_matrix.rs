@@ -2,11 +2,12 @@
 
 use super::csr::Csr;
 
-/// A matrix of ones from the column numbers of each row.
+/// Creates a matrix of ones from the columns of each row.
 pub(super) fn ones(cols: usize, rows: &[Vec<u32>]) -> Csr {
     Csr::from_rows(cols, rows)
 }
 
+/// Creates a matrix from the columns and values of each row.
 pub(super) fn weighted(cols: usize, rows: &[Vec<(u32, f32)>]) -> Csr {
     let mut indptr = vec![0u64];
     indptr.extend(rows.iter().scan(0, |end, row| {

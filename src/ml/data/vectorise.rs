@@ -1,9 +1,8 @@
-//! Words to TF-IDF features. The vocabulary and the document frequencies come from the rows that
-//! [`Vectoriser::fit`] is given, which are training rows only.
+//! Turns texts into TF-IDF features. The vocabulary and the document frequencies are fitted on training rows only.
 //!
-//! A word is a run of letters, digits and underscores, at least two long. tf is the count, or
-//! `1 + ln(count)` if sublinear; idf = `ln((1 + n) / (1 + df)) + 1` over the `n` fitted rows; rows
-//! are scaled to length 1. These are the defaults of scikit-learn's `TfidfVectorizer`.
+//! A word is a run of at least two letters, digits and underscores. tf is the count, or `1 + ln(count)` if sublinear;
+//! idf = `ln((1 + n) / (1 + df)) + 1` over the `n` fitted rows; rows are scaled to length 1. These are the defaults of
+//! scikit-learn's `TfidfVectorizer`.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -15,19 +14,21 @@ use serde::{Deserialize, Serialize};
 use super::artifact::{CsrWriter, dataset::write_json};
 use super::error::DataError;
 
+/// How texts become features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct VectoriseOptions {
-    /// Whether `Word` and `word` are the same.
+    /// Treat `Word` and `word` as the same word.
     pub lowercase: bool,
-    /// In how many training rows a word must occur.
+    /// Keep words that occur in at least this many training rows.
     pub min_rows: u32,
-    /// The most frequent words are kept, by number of training rows.
+    /// Keep at most this many words: those that occur in the most training rows.
     pub max_features: Option<u32>,
-    /// `1 + ln(count)` in place of the count.
+    /// Use `1 + ln(count)` instead of the count.
     pub sublinear_tf: bool,
+    /// Multiply by the inverse document frequency.
     pub idf: bool,
-    /// Whether each row is scaled to length 1.
+    /// Scale every row to length 1.
     pub l2: bool,
 }
 
@@ -37,41 +38,46 @@ impl Default for VectoriseOptions {
     }
 }
 
-/// A fitted vocabulary.
+/// A fitted vocabulary, as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Vocabulary {
     version: u32,
     options: VectoriseOptions,
-    /// The rows that were fitted.
+    /// The number of rows that it was fitted on.
     rows: u64,
-    /// Sorted; the place of a word is its feature.
+    /// In sorted order. The position of a word is the number of its feature.
     words: Vec<String>,
-    /// In how many of the fitted rows each word occurs.
+    /// The number of fitted rows in which each word occurs.
     row_counts: Vec<u64>,
 }
 
 const VERSION: u32 = 1;
 
+/// Turns texts into features with a fitted vocabulary.
 #[derive(Debug, Clone)]
 pub struct Vectoriser {
     vocabulary: Vocabulary,
-    places: HashMap<String, u32>,
+    features_by_word: HashMap<String, u32>,
 }
 
 impl Vectoriser {
-    /// Learns from the given rows of `texts` and from nothing else.
+    /// Fits a vocabulary on the given rows of `texts`.
     pub fn fit(texts: &[String], rows: &[u32], options: &VectoriseOptions) -> Self {
         let counts = rows
             .par_iter()
             .filter_map(|&row| texts.get(row as usize))
             .fold(HashMap::new, |mut counts: HashMap<String, u64>, text| {
                 let words: HashSet<String> = words(text, options.lowercase).collect();
-                words.into_iter().for_each(|word| *counts.entry(word).or_default() += 1);
+                for word in words {
+                    *counts.entry(word).or_default() += 1;
+                }
                 counts
             })
             .reduce(HashMap::new, |mut all, counts| {
-                counts.into_iter().for_each(|(word, count)| *all.entry(word).or_default() += count);
+                for (word, count) in counts {
+                    *all.entry(word).or_default() += count;
+                }
                 all
             });
         let enough = |&(_, count): &(String, u64)| count >= u64::from(options.min_rows);
@@ -87,41 +93,43 @@ impl Vectoriser {
     }
 
     fn new(vocabulary: Vocabulary) -> Self {
-        let places = vocabulary.words.iter().zip(0..).map(|(word, place)| (word.clone(), place)).collect();
-        Self { vocabulary, places }
+        let features_by_word =
+            vocabulary.words.iter().zip(0..).map(|(word, feature)| (word.clone(), feature)).collect();
+        Self { vocabulary, features_by_word }
     }
 
-    /// The words, which are the names of the features.
+    /// Returns the words, which are the names of the features.
     pub fn words(&self) -> &[String] {
         &self.vocabulary.words
     }
 
-    /// Features and values of one text.
+    /// Returns the features and values of a text.
     pub fn transform(&self, text: &str) -> (Vec<u32>, Vec<f32>) {
         let options = &self.vocabulary.options;
         let mut counts: HashMap<u32, u32> = HashMap::new();
         for word in words(text, options.lowercase) {
-            if let Some(&place) = self.places.get(&word) {
-                *counts.entry(place).or_default() += 1;
+            if let Some(&feature) = self.features_by_word.get(&word) {
+                *counts.entry(feature).or_default() += 1;
             }
         }
         let mut weights: Vec<(u32, f64)> = counts
             .into_iter()
-            .map(|(place, count)| {
+            .map(|(feature, count)| {
                 let tf = f64::from(count);
                 let tf = if options.sublinear_tf { 1.0 + tf.ln() } else { tf };
-                (place, tf * self.idf(place))
+                (feature, tf * self.idf(feature))
             })
             .collect();
-        weights.sort_unstable_by_key(|&(place, _)| place);
-        let norm = match options.l2 {
-            true => weights.iter().map(|(_, weight)| weight * weight).sum::<f64>().sqrt(),
-            false => 1.0,
+        weights.sort_unstable_by_key(|&(feature, _)| feature);
+        let norm = if options.l2 {
+            weights.iter().map(|(_, weight)| weight * weight).sum::<f64>().sqrt()
+        } else {
+            1.0
         };
-        weights.into_iter().map(|(place, weight)| (place, (weight / norm) as f32)).unzip()
+        weights.into_iter().map(|(feature, weight)| (feature, (weight / norm) as f32)).unzip()
     }
 
-    /// Writes the features of all texts, in order, on all cores.
+    /// Writes the features of all texts in order, using all cores.
     pub fn transform_all(&self, texts: &[String], features: &mut CsrWriter) -> Result<(), DataError> {
         for texts in texts.chunks(4096) {
             let rows: Vec<_> = texts.par_iter().map(|text| self.transform(text)).collect();
@@ -132,28 +140,27 @@ impl Vectoriser {
         Ok(())
     }
 
-    fn idf(&self, place: u32) -> f64 {
-        match self.vocabulary.options.idf {
-            true => {
-                let rows_with = self.vocabulary.row_counts[place as usize] as f64;
-                ((1.0 + self.vocabulary.rows as f64) / (1.0 + rows_with)).ln() + 1.0
-            }
-            false => 1.0,
+    fn idf(&self, feature: u32) -> f64 {
+        if !self.vocabulary.options.idf {
+            return 1.0;
         }
+        let rows_with_word = self.vocabulary.row_counts[feature as usize] as f64;
+        ((1.0 + self.vocabulary.rows as f64) / (1.0 + rows_with_word)).ln() + 1.0
     }
 
-    /// As JSON, for predicting on other texts later.
+    /// Writes the vocabulary as JSON, for new texts.
     pub fn save(&self, path: &Path) -> Result<(), DataError> {
         write_json(path, &self.vocabulary)
     }
 
+    /// Reads what [`Vectoriser::save`] wrote.
     pub fn load(path: &Path) -> Result<Self, DataError> {
         let text = std::fs::read(path).map_err(DataError::io("read", path))?;
         let vocabulary: Vocabulary =
             serde_json::from_slice(&text).map_err(|e| DataError::artifact(path, e.to_string()))?;
         let sorted = vocabulary.words.is_sorted_by(|a, b| a < b);
         if vocabulary.version != VERSION || vocabulary.words.len() != vocabulary.row_counts.len() || !sorted {
-            return Err(DataError::artifact(path, "it is no vocabulary of this version"));
+            return Err(DataError::artifact(path, "it is not a vocabulary of this version"));
         }
         Ok(Self::new(vocabulary))
     }
@@ -186,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_are_not_for_training_leave_no_trace() {
+    fn rows_outside_the_training_part_have_no_influence() {
         let mut other = texts();
         other[2] = "something else".into();
         let fit = |texts: &[String]| Vectoriser::fit(texts, &[0, 1], &VectoriseOptions::default());
@@ -195,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn options_limit_the_words_and_turn_weighting_off() {
+    fn options_limit_the_words_and_switch_weighting_off() {
         let options =
             VectoriseOptions { max_features: Some(2), idf: false, l2: false, ..VectoriseOptions::default() };
         let fitted = Vectoriser::fit(&texts(), &[0, 1], &options);
@@ -208,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vocabulary_survives_the_disk() {
+    fn a_saved_vocabulary_is_read_back() {
         let temp = tempfile::tempdir().unwrap();
         let fitted = Vectoriser::fit(&texts(), &[0, 2], &VectoriseOptions::default());
         let path = temp.path().join("vocabulary.json");

@@ -1,5 +1,5 @@
-//! Split-index files of the XMC repository: each line has one row number per split, counted from 1,
-//! and each column is one split.
+//! Split-index files of the XMC repository: each column is a split, and each line has one row number per split, counted from
+//! 1.
 
 use super::artifact::Part;
 use super::compress::Input;
@@ -7,8 +7,8 @@ use super::error::{DataError, Fault};
 use super::read_report::{Repair, Repairs};
 use super::source::Source;
 
-/// The parts that the source's split files name, or `parts` if it has none. A file with several
-/// columns gives parts `name`, `name.1`, `name.2`, ...
+/// Returns the parts that the split files of the source define, or `parts` if it has none. A file with several columns
+/// defines the parts `name`, `name.1`, `name.2`, ...
 pub(crate) fn read_splits(
     source: &Source,
     parts: Vec<Part>,
@@ -19,7 +19,7 @@ pub(crate) fn read_splits(
         return Ok(parts);
     }
     if parts.len() != 1 {
-        let message = "split-index files go with one file of rows, not with several parts";
+        let message = "split-index files need a source with one file of rows, not with several parts";
         return Err(DataError::Request(message.into()));
     }
     let mut all = Vec::new();
@@ -27,7 +27,7 @@ pub(crate) fn read_splits(
         let text = Input::open(path, 1)?.read_all()?;
         let columns = parse_split(&text, rows).map_err(|fault| fault.locate(path, &text, 0))?;
         if columns.is_empty() {
-            return Err(DataError::file(path, "it names no rows"));
+            return Err(DataError::file(path, "it contains no row numbers"));
         }
         for (number, mut rows) in columns.into_iter().enumerate() {
             let before = rows.len();
@@ -52,7 +52,10 @@ fn parse_split(text: &[u8], rows: usize) -> Result<Vec<Vec<u32>>, Fault> {
         }
         if !fields.is_empty() && fields.len() != columns.len() {
             let (has, first) = (fields.len(), columns.len());
-            return Err(Fault::new(start, format!("this line has {has} columns, the first one has {first}")));
+            return Err(Fault::new(
+                start,
+                format!("this line has {has} columns, but the first one has {first}"),
+            ));
         }
         for (column, field) in columns.iter_mut().zip(&fields) {
             let row = std::str::from_utf8(field).ok().and_then(|field| field.parse::<u32>().ok());
@@ -60,7 +63,7 @@ fn parse_split(text: &[u8], rows: usize) -> Result<Vec<Vec<u32>>, Fault> {
                 Some(row) if row >= 1 && row as usize <= rows => column.push(row - 1),
                 _ => {
                     let text = String::from_utf8_lossy(field);
-                    return Err(Fault::new(start, format!("`{text}` is not a row from 1 to {rows}")));
+                    return Err(Fault::new(start, format!("`{text}` is not a row number from 1 to {rows}")));
                 }
             }
         }
@@ -80,8 +83,10 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_does_not_exist_and_an_uneven_line_are_refused() {
-        assert!(parse_split(b"1\n4\n", 3).unwrap_err().reason.contains("`4` is not a row from 1 to 3"));
+    fn a_row_that_does_not_exist_and_a_line_with_missing_columns_are_refused() {
+        assert!(
+            parse_split(b"1\n4\n", 3).unwrap_err().reason.contains("`4` is not a row number from 1 to 3")
+        );
         assert!(parse_split(b"0\n", 3).is_err());
         assert_eq!(parse_split(b"1 2\n1\n", 3).unwrap_err().at, 4);
     }

@@ -1,4 +1,4 @@
-//! Files that may be compressed, recognised by their first bytes and read in a stream.
+//! Files that may be compressed. The compression is detected from the first bytes; the content is read as a stream.
 
 mod bzip2;
 
@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 
 use super::error::DataError;
 
+/// How a file is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
+    /// Not at all.
     Plain,
     Gzip,
     Bzip2,
@@ -17,6 +19,7 @@ pub enum Compression {
 }
 
 impl Compression {
+    /// Detects the compression from the first bytes of a file.
     pub fn of(start: &[u8]) -> Self {
         match start {
             [0x1f, 0x8b, ..] => Self::Gzip,
@@ -26,6 +29,7 @@ impl Compression {
         }
     }
 
+    /// Returns the name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -36,12 +40,12 @@ impl Compression {
     }
 }
 
-/// The content of a file, whatever its compression, with a look at its start.
+/// The decompressed content of a file, whose start can be inspected before it is read.
 pub struct Input {
     path: PathBuf,
     compression: Compression,
     head: Vec<u8>,
-    /// How much of the head was read.
+    /// The number of bytes of the head that have been read.
     taken: usize,
     rest: Box<dyn Read + Send>,
 }
@@ -49,7 +53,7 @@ pub struct Input {
 impl Input {
     const HEAD: usize = 1 << 16;
 
-    /// bzip2 is unpacked on `threads` threads, the others on the thread that reads.
+    /// Opens a file. bzip2 is decompressed on `threads` threads, other formats on the thread that reads.
     pub fn open(path: &Path, threads: usize) -> Result<Self, DataError> {
         let fail = DataError::io("open", path);
         let file = match File::open(path) {
@@ -57,12 +61,12 @@ impl Input {
             Err(e) => return Err(fail(e)),
         };
         if file.metadata().is_ok_and(|m| m.is_dir()) {
-            return Err(DataError::file(path, "it is a directory where a file is expected"));
+            return Err(DataError::file(path, "it is a directory, but a file is expected"));
         }
         Self::new(path, file, threads)
     }
 
-    /// From bytes that are not in a file; `path` is for messages.
+    /// Reads from a stream instead of a file; `path` is for messages.
     pub fn from_reader(path: &Path, reader: impl Read + Send + 'static) -> Result<Self, DataError> {
         Self::new(path, reader, 1)
     }
@@ -84,20 +88,22 @@ impl Input {
         Ok(input)
     }
 
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    /// Returns how the file is compressed.
     pub fn compression(&self) -> Compression {
         self.compression
     }
 
-    /// The first bytes of the content; short only if the content is.
+    /// Returns the first 64 KiB of the content, or all of it if it is shorter.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Reads until `buffer` is full or the content ends; says how much.
+    /// Reads until `buffer` is full or the content ends. Returns the number of bytes.
     pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, DataError> {
         let from_head = (self.head.len() - self.taken).min(buffer.len());
         buffer[..from_head].copy_from_slice(&self.head[self.taken..self.taken + from_head]);
@@ -114,7 +120,7 @@ impl Input {
         Ok(filled)
     }
 
-    /// Everything that is left.
+    /// Reads the rest of the content.
     pub fn read_all(&mut self) -> Result<Vec<u8>, DataError> {
         let mut all = self.head[self.taken..].to_vec();
         self.taken = self.head.len();
@@ -166,7 +172,7 @@ pub(crate) mod tests {
         Input::from_reader(Path::new("x"), io::Cursor::new(packed))?.read_all()
     }
 
-    /// About 400 KB that do not compress to nothing.
+    /// Returns about 400 KB of text that compresses moderately.
     pub(crate) fn sample() -> Vec<u8> {
         let mut state = 1_u32;
         let mut text = String::new();
@@ -178,7 +184,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn every_compression_gives_the_content_also_in_several_members() {
+    fn every_compression_is_read_also_in_several_members() {
         let text = sample();
         for pack in [gzip, bzip2, zstd, |b: &[u8]| b.to_vec()] {
             assert_eq!(unpack(pack(&text)).unwrap(), text);
@@ -189,16 +195,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_cut_or_damaged_archive_is_an_error_that_says_so() {
+    fn a_truncated_or_damaged_file_is_reported_as_such() {
         let text = sample();
         for (pack, name) in [(gzip as fn(&[u8]) -> Vec<u8>, "gzip"), (bzip2, "bzip2"), (zstd, "zstd")] {
             let packed = pack(&text);
             for cut in [5, packed.len() / 2, packed.len() - 1] {
                 let message = unpack(packed[..cut].to_vec()).unwrap_err().to_string();
-                assert!(message.contains(name) && message.contains("cut off or damaged"), "{message}");
+                assert!(message.contains(name) && message.contains("truncated or damaged"), "{message}");
             }
             if name != "zstd" {
-                // zstd without a content checksum cannot notice every changed byte.
+                // zstd without a content checksum cannot detect every changed byte.
                 let mut damaged = packed.clone();
                 damaged[packed.len() / 2] ^= 0x10;
                 assert!(unpack(damaged).is_err(), "{name}");
@@ -207,7 +213,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_start_of_the_content_can_be_seen_before_it_is_read() {
+    fn the_start_of_the_content_can_be_inspected_before_it_is_read() {
         let text = sample();
         let mut input = Input::from_reader(Path::new("x"), io::Cursor::new(gzip(&text))).unwrap();
         assert_eq!(input.head(), &text[..1 << 16]);

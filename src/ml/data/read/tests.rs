@@ -1,4 +1,4 @@
-//! The published counts of real data sets, and what must not change an artifact.
+//! Tests with real data sets, and tests of what must not change an artifact.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::data::compress::tests::{bzip2, gzip, sample, zstd};
 use crate::data::csr::Features;
 use crate::data::source::SourcePart;
 
-/// A file of a real data set; `None`, with a sentence, where it is not at hand.
+/// Returns the path of a file of a real data set; prints a message and returns `None` if it does not exist.
 fn real(set: &str, file: &str) -> Option<PathBuf> {
     let fallback = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let directory = std::env::var_os("PIPE_DATA_DIR").map_or_else(fallback, PathBuf::from);
@@ -32,7 +32,7 @@ fn read_mulan(set: &str) -> Option<(DataSet, tempfile::TempDir)> {
     }
 }
 
-/// Rows of train and test, features, labels.
+/// Returns the numbers of training rows, test rows, features and labels.
 fn counts(set: &DataSet) -> (usize, usize, usize, usize) {
     let rows = |name| set.part(name).unwrap().rows.len();
     (rows("train"), rows("test"), set.features.cols(), set.labels.cols)
@@ -60,7 +60,7 @@ fn delicious_has_all_of_its_983_labels_and_14_rows_without_any() {
 }
 
 #[test]
-fn medical_takes_its_labels_from_the_xml_file_and_not_from_the_relation() {
+fn medical_has_the_labels_of_the_xml_file_and_not_those_of_the_relation() {
     let Some((set, _temp)) = read_mulan("medical") else { return };
     assert_eq!(counts(&set), (333, 645, 1449, 45));
     assert_eq!(set.label_names.as_deref().unwrap()[0], "Class-0-593_70");
@@ -84,17 +84,19 @@ fn citeulike_has_its_published_counts() {
     let Raw::Set(set) = read(&source, &ReadOptions::default(), temp.path(), 2).unwrap() else { panic!() };
     assert_eq!((set.rows(), set.features.cols(), set.labels.cols), (25_975, 20_000, 52_946));
     let mut uses = vec![0; set.labels.cols];
-    set.labels.indices.iter().for_each(|&label| uses[label as usize] += 1);
+    for &label in set.labels.indices.iter() {
+        uses[label as usize] += 1;
+    }
     assert_eq!(uses.iter().filter(|&&count| count >= 3).count(), 13_883);
 }
 
-/// The bytes of every file of an artifact.
+/// Returns the bytes of every file of an artifact.
 fn bytes(directory: &Path) -> Vec<(String, Vec<u8>)> {
-    let entry = |entry: std::io::Result<fs::DirEntry>| {
+    let files = fs::read_dir(directory).unwrap().map(|entry| {
         let entry = entry.unwrap();
         (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())
-    };
-    let mut files: Vec<_> = fs::read_dir(directory).unwrap().map(entry).collect();
+    });
+    let mut files: Vec<_> = files.collect();
     files.sort();
     files
 }
@@ -118,7 +120,7 @@ fn path_compression_and_thread_count_do_not_change_the_artifact() {
 }
 
 #[test]
-fn what_is_missing_or_unlike_is_said() {
+fn missing_files_and_parts_in_different_formats_are_errors() {
     let temp = tempfile::tempdir().unwrap();
     let path = |name: &str| temp.path().join(name);
     fs::write(path("a"), "1 1:1\n").unwrap();
@@ -131,11 +133,11 @@ fn what_is_missing_or_unlike_is_said() {
     assert!(message(&Source::file(temp.path())).contains("directory"));
     assert!(message(&Source::default()).contains("at least one file"));
     let unlike = message(&Source::parts([("train", path("a")), ("test", path("b"))]));
-    assert!(unlike.contains("looks like LIBSVM but") && unlike.contains("like ARFF"), "{unlike}");
+    assert!(unlike.contains("looks like LIBSVM, but") && unlike.contains("looks like ARFF"), "{unlike}");
 }
 
 #[test]
-fn a_data_set_can_be_opened_after_it_was_read() {
+fn a_data_set_that_was_read_can_be_opened() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("a"), "1,2 1:0.5\n2 7:1\n").unwrap();
     let out = temp.path().join("out");

@@ -1,15 +1,16 @@
-//! Drawing from a fixed discrete distribution in constant time (Walker's alias method, after Vose).
+//! Draws from a discrete distribution in constant time (Walker's alias method, in the version of Vose).
 
 use super::super::random::Random;
 
+/// A discrete distribution.
 pub(super) struct AliasTable {
-    /// Keep the slot with this probability, else take its alias.
+    /// The probability of keeping each slot instead of taking its alias.
     keep: Vec<f64>,
     alias: Vec<u32>,
 }
 
 impl AliasTable {
-    /// Probabilities proportional to `weights`, of which at least one is positive.
+    /// Creates a distribution with probabilities proportional to `weights`, of which at least one must be positive.
     pub(super) fn new(weights: &[f64]) -> Self {
         let scale = weights.len() as f64 / weights.iter().sum::<f64>();
         let mut keep: Vec<f64> = weights.iter().map(|weight| weight * scale).collect();
@@ -25,11 +26,14 @@ impl AliasTable {
                 small.push(over);
             }
         }
-        // What is left differs from 1 by rounding only.
-        small.into_iter().chain(large).for_each(|slot| keep[slot as usize] = 1.0);
+        // The remaining slots differ from 1 only by rounding errors.
+        for slot in small.into_iter().chain(large) {
+            keep[slot as usize] = 1.0;
+        }
         Self { keep, alias }
     }
 
+    /// Draws an index of the weights.
     pub(super) fn draw(&self, random: &mut Random) -> usize {
         let slot = random.below(self.keep.len());
         if random.unit() < self.keep[slot] { slot } else { self.alias[slot] as usize }
@@ -41,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_are_as_frequent_as_their_weights() {
+    fn draws_are_proportional_to_the_weights() {
         let weights = [5.0, 0.0, 1.0, 2.0, 2.0];
         let alias = AliasTable::new(&weights);
         let mut random = Random::new("test", 0);

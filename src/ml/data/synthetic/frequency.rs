@@ -1,29 +1,31 @@
-//! How often each label occurs: a power law, or a table of counts made to fit another size.
+//! Label frequencies: a power law, or a table of counts that is fitted to another size.
 
 use super::super::error::DataError;
 
 /// The estimated label counts of AmazonCat-13K.
 const AMAZONCAT: &str = include_str!("amazoncat-13k.csv");
 
-/// No label is on more than this share of the rows, unless the labels are too few for that. It is
-/// the share of AmazonCat-13K's most frequent label.
+/// The largest share of rows of a label, unless there are too few labels. It is that of the most frequent label of
+/// AmazonCat-13K.
 const LARGEST_SHARE: f64 = 0.2995;
 
-/// The shape of a label-frequency curve, to be fitted to a number of rows and labels.
+/// The shape of a label-frequency curve, which is fitted to a number of rows and labels.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Curve {
-    /// The count of the label of rank r falls as r^-exponent.
+    /// The count of the label with rank r is proportional to r^-exponent.
     PowerLaw { exponent: f64 },
-    /// Counts known at some ranks, straight lines between them on logarithmic axes.
+    /// Counts at some ranks, with straight lines between them on logarithmic axes.
     Knots(Vec<(f64, f64)>),
 }
 
 impl Curve {
+    /// Returns the estimated curve of AmazonCat-13K.
     pub fn amazoncat() -> Self {
-        Self::parse(AMAZONCAT).unwrap_or_else(|reason| unreachable!("the shipped table: {reason}"))
+        Self::parse(AMAZONCAT)
+            .unwrap_or_else(|reason| unreachable!("the table of AmazonCat-13K is invalid: {reason}"))
     }
 
-    /// Reads `rank,count` lines; `#` starts a comment, and a header line is allowed.
+    /// Parses lines `rank,count`. `#` starts a comment, and a header line is allowed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut knots: Vec<(f64, f64)> = Vec::new();
         let lines = text.lines().zip(1..).map(|(line, number)| (line.trim(), number));
@@ -40,7 +42,7 @@ impl Curve {
             let last = knots.last().map_or((0.0, f64::INFINITY), |&knot| knot);
             if f64::from(rank) <= last.0 || count == 0 || count as f64 > last.1 {
                 return Err(format!(
-                    "line {number}: ranks must ascend and counts must not, and count at least 1"
+                    "line {number}: ranks must increase, and counts must not increase and be at least 1"
                 ));
             }
             knots.push((f64::from(rank), count as f64));
@@ -51,16 +53,17 @@ impl Curve {
         Ok(Self::Knots(knots))
     }
 
+    /// Reads a file of lines `rank,count`.
     pub fn read(path: &std::path::Path) -> Result<Self, DataError> {
         let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
         Self::parse(&text).map_err(|reason| DataError::file(path, reason))
     }
 
-    /// Counts of so many labels, the most frequent first, that sum to about
-    /// `rows * labels_per_row`. Every label occurs at least once.
+    /// Returns the counts of `labels` labels in descending order, with a sum of about `rows * labels_per_row`. Every count
+    /// is at least 1.
     ///
-    /// A power law is moved up or down as a whole. A table keeps its quantiles and is bent
-    /// (count^t), which leaves the tail of counts near 1 as it is.
+    /// A power law is multiplied by a factor. A table keeps its quantiles and is raised to a power (count^t), which hardly
+    /// changes counts near 1.
     pub fn counts(&self, labels: usize, rows: usize, labels_per_row: f64) -> Vec<u64> {
         let largest = rows as f64 * LARGEST_SHARE.max((1.5 * labels_per_row / labels as f64).min(1.0));
         let shape: Vec<f64> = (0..labels).map(|label| self.log_height(label, labels)).collect();
@@ -83,7 +86,7 @@ impl Curve {
         at(high).into_iter().map(|count| count.round() as u64).collect()
     }
 
-    /// The logarithm of the unfitted count of one of `labels` labels.
+    /// Returns the logarithm of the count of a label before fitting.
     fn log_height(&self, label: usize, labels: usize) -> f64 {
         match self {
             Self::PowerLaw { exponent } => -exponent * ((label + 1) as f64).ln(),
@@ -110,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn at_full_size_the_curve_is_amazoncats() {
+    fn at_full_size_the_curve_is_that_of_amazoncat() {
         let counts = Curve::amazoncat().counts(13_330, 1_186_239, 5.04);
         let total = counts.iter().sum::<u64>() as f64;
         assert!((total / 1_186_239.0 - 5.04).abs() < 0.005, "{total}");
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_set_keeps_the_total_and_the_tail() {
+    fn a_smaller_data_set_keeps_the_labels_per_row_and_the_tail() {
         let counts = Curve::amazoncat().counts(133, 11_862, 5.04);
         let per_row = counts.iter().sum::<u64>() as f64 / 11_862.0;
         assert!((per_row - 5.04).abs() < 0.01, "{per_row}");
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_none_is_refused_with_its_line() {
+    fn an_invalid_table_is_refused_with_its_line() {
         for bad in ["", "2,5", "1,5\n1,4", "1,5\n2,6", "1,0", "1,x", "1,5\nrank,count"] {
             assert!(Curve::parse(bad).is_err(), "{bad:?}");
         }

@@ -1,9 +1,9 @@
-//! Generated data with the shape of a real set: a long tail of labels, labels that occur
-//! together, sparse features that tell something of the labels.
+//! Generated data that resembles real data: a long tail of labels, labels that occur together, and sparse features that
+//! depend on the labels.
 //!
-//! Label counts of the training part are met exactly. The label tables are held in memory (8 bytes
-//! per positive); features are made row by row, each from a random stream of its own, and written
-//! in order, so that the bytes do not depend on the number of threads.
+//! The label counts of the training part are exact. The labels are kept in memory (8 bytes per positive). Each row of
+//! features has its own random stream, and rows are written in order, so that the bytes do not depend on the number of
+//! threads.
 
 mod alias;
 pub mod frequency;
@@ -31,42 +31,43 @@ use frequency::Curve;
 use placement::{LabelPlacement, place};
 use words::WordModel;
 
-/// AmazonCat-13K, whose shape is the default.
+// The sizes of AmazonCat-13K, which are the default at `scale: 1`.
 const FULL_ROWS: usize = 1_186_239;
 const FULL_TEST_ROWS: usize = 306_782;
 const FULL_FEATURES: usize = 203_882;
 const FULL_LABELS: usize = 13_330;
 
+/// The shape of the label frequencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Frequencies {
-    /// The estimated curve of AmazonCat-13K.
+    /// The estimated frequencies of AmazonCat-13K.
     #[serde(rename = "amazoncat-13k")]
     Amazoncat13k,
-    /// The count of the label of rank r falls as r^-exponent.
+    /// The count of the label with rank r is proportional to r^-exponent.
     PowerLaw,
 }
 
-/// What to generate. SyntheticSizes that are left out are those of AmazonCat-13K times `scale`.
+/// What is generated. Sizes that are not given are those of AmazonCat-13K times `scale`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Synthetic {
     pub scale: f64,
-    /// Training rows, those of the validation part included.
+    /// The number of training rows, including those of the validation part.
     pub rows: Option<usize>,
     pub test_rows: Option<usize>,
     pub features: Option<usize>,
     pub labels: Option<usize>,
-    /// On average.
+    /// The mean number of labels per row.
     pub labels_per_row: f64,
-    /// On average.
+    /// The mean number of features per row.
     pub features_per_row: f64,
     pub frequencies: Frequencies,
-    /// Of the power law.
+    /// The exponent of the power law.
     pub exponent: f64,
-    /// A file of label counts in place of `frequencies`: lines `rank,count`, ranks from 1.
+    /// A file of label counts instead of `frequencies`: lines `rank,count`, with ranks from 1.
     pub counts: Option<SourcePath>,
-    /// From 0, every feature tells something of the labels, to 1, none does.
+    /// From 0 (every feature depends on the labels) to 1 (none does).
     pub difficulty: f64,
     pub seed: u64,
     pub validation: Option<Validation>,
@@ -92,7 +93,7 @@ impl Default for Synthetic {
     }
 }
 
-/// SyntheticSizes with nothing left open.
+/// The sizes with all defaults filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyntheticSizes {
     pub rows: usize,
@@ -102,6 +103,7 @@ pub struct SyntheticSizes {
 }
 
 impl Synthetic {
+    /// Returns the sizes with all defaults filled in.
     pub fn sizes(&self) -> SyntheticSizes {
         let scaled = |full: usize| ((full as f64 * self.scale).round() as usize).max(1);
         SyntheticSizes {
@@ -138,28 +140,28 @@ impl Synthetic {
         if !(self.labels_per_row > 0.0 && self.labels_per_row <= most) {
             issue(
                 "labels_per_row",
-                format!("with {} labels it must lie above 0, at most {most}", sizes.labels),
+                format!("with {} labels it must be above 0 and at most {most}", sizes.labels),
             );
         } else if self.labels_per_row * (sizes.rows as f64) < sizes.labels as f64 {
             let positives = (self.labels_per_row * sizes.rows as f64) as u64;
             issue(
                 "labels",
                 format!(
-                    "{positives} positives cannot give each of {} labels a row: ask for fewer labels or more rows",
+                    "there are only {positives} positives for {} labels, so some label would have no row: set fewer labels or more rows",
                     sizes.labels
                 ),
             );
         }
         let most = sizes.features as f64 / 4.0;
         if !(self.features_per_row >= 1.0 && self.features_per_row <= most) {
-            let message = format!("with {} features it must lie between 1 and {most}", sizes.features);
+            let message = format!("with {} features it must be between 1 and {most}", sizes.features);
             issue("features_per_row", message);
         }
         if !(0.0..=1.0).contains(&self.difficulty) {
-            issue("difficulty", format!("{} does not lie between 0 and 1", self.difficulty));
+            issue("difficulty", format!("it is {}, but it must be between 0 and 1", self.difficulty));
         }
         if !(0.0..=10.0).contains(&self.exponent) {
-            issue("exponent", format!("{} does not lie between 0 and 10", self.exponent));
+            issue("exponent", format!("it is {}, but it must be between 0 and 10", self.exponent));
         }
         if let Some(validation) = &self.validation {
             issues.extend(validation.issues().into_iter().map(|issue| issue.within("validation")));
@@ -167,7 +169,7 @@ impl Synthetic {
         issues
     }
 
-    /// The curve of label frequencies, unless the file `counts` replaces it.
+    /// Returns the curve of label frequencies, for the case that there is no file `counts`.
     pub fn curve(&self) -> Curve {
         match self.frequencies {
             Frequencies::Amazoncat13k => Curve::amazoncat(),
@@ -176,7 +178,7 @@ impl Synthetic {
     }
 }
 
-/// Why nothing was generated.
+/// Why a data set cannot be generated.
 #[derive(Debug, thiserror::Error)]
 pub enum GenerateError {
     #[error(transparent)]
@@ -185,7 +187,7 @@ pub enum GenerateError {
     Split(#[from] SplitError),
 }
 
-/// Tables from which any row can be made.
+/// The tables from which rows are generated.
 struct Generator {
     sizes: SyntheticSizes,
     train: LabelPlacement,
@@ -197,7 +199,7 @@ impl Generator {
     fn new(what: &Synthetic, curve: &Curve) -> Self {
         let sizes = what.sizes();
         let mut counts = curve.counts(sizes.labels, sizes.rows, what.labels_per_row);
-        // A label's number says nothing of its rank.
+        // The number of a label is independent of its rank.
         Random::new("label numbers", what.seed).shuffle(&mut counts);
         let mut random = Random::new("centres", what.seed);
         let centres: Vec<f64> = counts.iter().map(|_| random.unit()).collect();
@@ -220,7 +222,7 @@ impl Generator {
         }
     }
 
-    /// The features of some rows of a part. Test rows are numbered behind the training rows.
+    /// Generates the features of some rows of a part. Test rows are numbered after the training rows.
     fn features(&self, part: &LabelPlacement, number_from: usize, rows: &[u32]) -> Rows {
         let mut buffer = self.words.buffer();
         let mut made = Rows::default();
@@ -236,10 +238,10 @@ impl Generator {
     }
 }
 
-/// Rows made by one thread at a time.
+/// The number of rows that a thread generates at a time.
 const BLOCK: usize = 2048;
 
-/// Generates a data set into `directory`. `progress` hears of rows done and all rows.
+/// Generates a data set in `directory`. `progress` is called with the number of generated rows and of all rows.
 pub fn generate(
     what: &Synthetic,
     curve: &Curve,
@@ -340,14 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn statistics_meet_their_targets_at_a_hundredth_of_the_size() {
+    fn statistics_match_their_targets_at_a_hundredth_of_the_size() {
         let temp = tempfile::tempdir().unwrap();
         assert_targets(&Synthetic::default(), temp.path());
     }
 
     #[test]
     #[ignore = "writes 900 MB"]
-    fn statistics_meet_their_targets_at_full_size() {
+    fn statistics_match_their_targets_at_full_size() {
         let temp = tempfile::tempdir().unwrap();
         let full = Synthetic { scale: 1.0, ..Synthetic::default() };
         assert_eq!(
@@ -404,7 +406,7 @@ mod tests {
         assert_eq!(sparse(&cut, PartName::Test), sparse(&whole, PartName::Test));
     }
 
-    /// How many labels a test row shares with the training row nearest to it, over how many it has.
+    /// Returns the share of the labels of test rows that their nearest training row also has.
     fn shared_with_nearest(difficulty: f64) -> f64 {
         let temp = tempfile::tempdir().unwrap();
         let data = made(&Synthetic { difficulty, ..small() }, temp.path());
@@ -413,7 +415,9 @@ mod tests {
         let (mut shared, mut all) = (0, 0);
         for row in 0..200 {
             let mut query = vec![0.0; test.cols];
-            test.row(row).iter().zip(test.row_values(row)).for_each(|(&c, &v)| query[c as usize] = v);
+            for (&column, &value) in test.row(row).iter().zip(test.row_values(row)) {
+                query[column as usize] = value;
+            }
             let cosine = |other: usize| -> f32 {
                 train
                     .row(other)
@@ -432,13 +436,13 @@ mod tests {
     }
 
     #[test]
-    fn difficulty_sets_how_much_neighbours_tell() {
+    fn difficulty_determines_how_similar_the_labels_of_neighbours_are() {
         let [easy, medium, hopeless] = [0.1, 0.7, 1.0].map(shared_with_nearest);
         assert!(easy > medium + 0.05 && medium > hopeless + 0.1, "{easy} {medium} {hopeless}");
     }
 
     #[test]
-    fn sizes_that_cannot_be_met_are_named() {
+    fn impossible_sizes_are_reported_with_their_field() {
         let fields = |what: Synthetic| what.issues().into_iter().map(|issue| issue.field).collect::<Vec<_>>();
         assert_eq!(fields(Synthetic { rows: Some(10), ..small() }), ["labels"]);
         assert_eq!(fields(Synthetic { labels: Some(4), ..small() }), ["labels_per_row"]);

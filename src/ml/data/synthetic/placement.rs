@@ -1,24 +1,22 @@
-//! Which rows carry which labels.
+//! Assigns labels to rows.
 //!
-//! Rows lie on a circle of topics, and each label covers an arc of it, twice as long as the label
-//! is frequent; inside the arc it is put on as many rows, drawn at random, as its count says.
-//! Labels whose arcs overlap occur together, wide arcs hold narrow ones as categories hold their
-//! sub-categories, and rows that are near each other share labels.
+//! Rows are positions on a circle of topics, and each label covers an arc of the circle. The arc has twice as many rows as
+//! the label has; the rows of the label are drawn from it at random. Labels whose arcs overlap occur together, wide arcs
+//! contain narrow ones as categories contain sub-categories, and rows that are close to each other share labels.
 
 use super::super::csr::Csr;
 use super::super::random::{Random, Streams};
 
-/// On this share of the rows of its arc a label occurs.
+/// The share of the rows of its arc that have a label.
 const DENSITY: f64 = 0.5;
 
-/// The labels of one part's rows, and where on the circle, in `[0, 1)`, each row lies.
+/// The labels of the rows of a part, and the position of each row on the circle, in `[0, 1)`.
 pub(super) struct LabelPlacement {
     pub labels: Csr,
     pub topic: Vec<f32>,
 }
 
-/// Puts each label on exactly `counts[label]` of the `rows`. `centres` says where on the circle its
-/// arc lies.
+/// Assigns each label to exactly `counts[label]` rows. `centres` are the centres of the arcs.
 pub(super) fn place(
     counts: &[u64],
     centres: &[f64],
@@ -43,14 +41,18 @@ pub(super) fn place(
         on_rows.push(chosen);
     }
     let mut topic = vec![0.0; rows];
-    row_at.iter().enumerate().for_each(|(at, &row)| topic[row as usize] = at as f32 / rows as f32);
+    for (at, &row) in row_at.iter().enumerate() {
+        topic[row as usize] = at as f32 / rows as f32;
+    }
     LabelPlacement { labels: transpose(&on_rows, rows), topic }
 }
 
-/// From the rows of each label to the labels of each row.
+/// Turns the rows of each label into the labels of each row.
 fn transpose(on_rows: &[Vec<u32>], rows: usize) -> Csr {
     let mut indptr = vec![0u64; rows + 1];
-    on_rows.iter().flatten().for_each(|&row| indptr[row as usize + 1] += 1);
+    for &row in on_rows.iter().flatten() {
+        indptr[row as usize + 1] += 1;
+    }
     for row in 0..rows {
         indptr[row + 1] += indptr[row];
     }
@@ -71,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_label_gets_exactly_its_count() {
+    fn every_label_occurs_exactly_as_often_as_requested() {
         let counts = [300, 1, 500, 1000, 7];
         let placed = place(&counts, &[0.1, 0.9, 0.999, 0.0, 0.5], 1000, "train", 4);
         assert_eq!(column_counts(&placed.labels, 0..1000), counts);

@@ -1,25 +1,25 @@
-//! The words of a row: some that its labels and its topic favour, some that anyone uses.
+//! Draws the words of rows: some depend on the labels and the topic of the row, the others are common words.
 
 use super::super::random::{Random, Streams};
 use super::super::weight::normalise;
 use super::alias::AliasTable;
 
-/// How many words each label and each topic has of its own.
+/// The number of words that each label and each topic has of its own.
 const OWN_WORDS: usize = 64;
-/// Of the words that tell something, this share comes from a label, the rest from the topic.
+/// The share of the words that come from a label, among those that are not common words. The others come from the topic.
 const LABEL_SHARE: f64 = 0.75;
-/// Tries per word before a row that runs out of words of its own takes any.
-const PATIENCE: usize = 16;
+/// The number of attempts per word before a row takes any word.
+const MAX_ATTEMPTS: usize = 16;
 
 /// Draws the words of rows.
 pub(super) struct WordModel {
     features: usize,
     mean_per_row: f64,
-    /// The share of words that tell nothing.
+    /// The share of common words.
     difficulty: f64,
     topics: usize,
     labels: usize,
-    /// WordModel that anyone uses: the word of rank r is drawn in proportion to 1 / (r + 3).
+    /// The ranks of common words: rank r is drawn with a probability proportional to 1 / (r + 3).
     common: AliasTable,
     common_words: Vec<u32>,
     own_rank: AliasTable,
@@ -28,7 +28,7 @@ pub(super) struct WordModel {
     idf: Vec<f32>,
 }
 
-/// What a thread needs to build rows; reused from row to row.
+/// The buffers of a thread that generates rows.
 pub(super) struct RowBuffer {
     times: Vec<u16>,
     words: Vec<u32>,
@@ -36,7 +36,7 @@ pub(super) struct RowBuffer {
 }
 
 impl WordModel {
-    /// `counts`: how often each label occurs in the training rows.
+    /// Creates the tables. `counts` are the numbers of training rows of each label.
     pub(super) fn new(
         features: usize,
         mean_per_row: f64,
@@ -68,8 +68,8 @@ impl WordModel {
         RowBuffer { times: vec![0; self.features], words: Vec::new(), values: Vec::new() }
     }
 
-    /// The features of one row, in ascending order, and their values: TF-IDF, of length one. Depends
-    /// on nothing but the seed, the row's number, its labels and its topic.
+    /// Generates the features of a row, in ascending order, and their TF-IDF values, scaled to length one. They depend only
+    /// on the seed and on the number, the labels and the topic of the row.
     pub(super) fn row<'d>(
         &self,
         number: u64,
@@ -85,7 +85,7 @@ impl WordModel {
             if buffer.words.len() == wanted {
                 break;
             }
-            let word = if attempt < PATIENCE * wanted {
+            let word = if attempt < MAX_ATTEMPTS * wanted {
                 self.draw(labels, topic, &mut random)
             } else {
                 random.below(self.features) as u32
@@ -106,7 +106,7 @@ impl WordModel {
         (&buffer.words, &buffer.values)
     }
 
-    /// A skewed number of words with the asked mean, never more than half of all.
+    /// Draws a number of words from a skewed distribution with the requested mean; at most half of all words.
     fn length(&self, random: &mut Random) -> usize {
         let skewed = 0.25 + 0.75 * 4.0 * random.unit() * random.unit();
         ((self.mean_per_row * skewed).round() as usize).clamp(1, (self.features / 2).max(1))
@@ -124,14 +124,14 @@ impl WordModel {
         self.own_word(owner, self.own_rank.draw(random))
     }
 
-    /// Labels and topics share one numbering of owners. Two owners may have a word in common.
+    /// Returns a word of an owner. Labels and topics are numbered together as owners; two owners may share a word.
     fn own_word(&self, owner: usize, rank: usize) -> u32 {
         let mixed = mix(self.key ^ (owner * OWN_WORDS + rank) as u64);
         ((u128::from(mixed) * self.features as u128) >> 64) as u32
     }
 
-    /// ln(rows / rows with the word) + 1 for the number of rows with the word that the
-    /// distribution leads one to expect; counting would need the rows to be made twice.
+    /// Returns ln((1 + rows) / (1 + rows with the word)) + 1 for each word. The number of rows with the word is its expected
+    /// value, because counting would need every row to be generated twice.
     fn expected_idf(&self, common: &[f64], own: &[f64], counts: &[u64], rows: usize) -> Vec<f32> {
         let mut rate = vec![0.0; self.features];
         let common_sum: f64 = common.iter().sum();
@@ -157,7 +157,7 @@ impl WordModel {
     }
 }
 
-/// The finaliser of SplitMix64: every bit of the input changes about half of the output.
+/// Returns the finaliser of SplitMix64: every input bit changes about half of the output bits.
 fn mix(mut bits: u64) -> u64 {
     bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
