@@ -1,4 +1,4 @@
-//! One snapshot held against another.
+//! Compares two snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,22 @@ use pipe_core::digest::BlobId;
 use pipe_ml::metric::marked::Marked;
 use pipe_ml::metric::registry::{Direction, Metric};
 
+/// The differences between two snapshots.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
     pub old: String,
     pub new: String,
-    /// Instances that only one side has.
+    /// Instances that only the old side has.
     pub only_old: Vec<String>,
+    /// Instances that only the new side has.
     pub only_new: Vec<String>,
-    /// Instances of which something differs.
+    /// Instances that differ.
     pub changed: Vec<StageDifference>,
-    /// How many are the same on both sides.
+    /// The number of instances that are the same on both sides.
     pub same: usize,
 }
 
+/// The differences of one instance.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageDifference {
     pub stage: String,
@@ -30,6 +33,7 @@ pub struct StageDifference {
     pub outputs: Vec<OutputChange>,
 }
 
+/// A parameter that changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ParamChange {
     pub name: String,
@@ -37,26 +41,28 @@ pub struct ParamChange {
     pub new: Option<String>,
 }
 
-/// Figures stay with their marks.
+/// A metric that changed. Its values keep their protocol.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MetricChange {
     pub name: String,
     pub old: Option<Marked<f64>>,
     pub new: Option<Marked<f64>>,
-    /// New minus old; none where one is missing, or where the two were measured by different protocols.
+    /// New minus old; `None` if one is missing, or if the two have different protocols.
     pub change: Option<f64>,
     pub verdict: Verdict,
 }
 
+/// Whether a change is an improvement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Better,
     Worse,
-    /// Another value, of which nobody can say that it is better.
+    /// Neither: the metric has no direction, or the values cannot be compared.
     Other,
 }
 
+/// An output whose content changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OutputChange {
     pub name: String,
@@ -65,6 +71,7 @@ pub struct OutputChange {
 }
 
 impl Difference {
+    /// Compares two snapshots.
     pub fn between(old: &Snapshot, new: &Snapshot) -> Self {
         let only = |one: &Snapshot, other: &Snapshot| {
             one.stages.keys().filter(|name| !other.stages.contains_key(*name)).cloned().collect()
@@ -88,14 +95,15 @@ impl Difference {
         }
     }
 
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.only_old.is_empty() && self.only_new.is_empty()
     }
 }
 
 impl StageDifference {
-    /// A key alone is no difference: an input that was made anew with equal bytes changes none, and what changes one
-    /// shows in what it is made of or in what came out.
+    /// Compares two states of an instance. The key itself is not compared: whatever changes it shows up in a parameter,
+    /// a metric or an output.
     fn between(stage: &str, old: &StageSnapshot, new: &StageSnapshot) -> Option<Self> {
         let params = pairs(&old.params, &new.params).map(|(name, old, new)| ParamChange {
             name: name.clone(),
@@ -136,7 +144,7 @@ impl MetricChange {
         Self { name: name.to_owned(), old, new, change, verdict }
     }
 
-    /// `▲`, `▼`: which way the figure went.
+    /// Returns `▲` or `▼` for the direction of the change.
     pub fn arrow(&self) -> &'static str {
         match self.change {
             Some(change) if change > 0.0 => "▲",
@@ -147,6 +155,7 @@ impl MetricChange {
 }
 
 impl Verdict {
+    /// Returns the verdict as a word; empty for `Other`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -156,7 +165,7 @@ impl Verdict {
     }
 }
 
-/// What two maps do not agree on, by name.
+/// Returns the entries in which two maps differ, by name.
 fn pairs<'a, V: PartialEq>(
     old: &'a BTreeMap<String, V>,
     new: &'a BTreeMap<String, V>,
@@ -189,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_named_with_the_way_they_went() {
+    fn changes_have_a_direction_and_a_verdict() {
         use Protocol::Honest;
         let old = snapshot(vec![
             ("gone", stage("1", &[], "a")),
@@ -227,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oracle_figure_is_not_compared_with_an_honest_one() {
+    fn an_oracle_value_is_not_compared_with_an_honest_one() {
         let honest = snapshot(vec![("eval", stage("1", &[("macro_f1", Protocol::Honest, 0.4)], "a"))]);
         let oracle = snapshot(vec![("eval", stage("1", &[("macro_f1", Protocol::Oracle, 0.7)], "a"))]);
         let change = &Difference::between(&honest, &oracle).changed[0].metrics[0];

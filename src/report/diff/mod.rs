@@ -1,4 +1,4 @@
-//! What differs between two states of a pipeline: parameters, metrics, outputs.
+//! The differences between two states of a pipeline: parameters, metrics and outputs.
 
 mod difference;
 mod page;

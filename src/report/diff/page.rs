@@ -1,4 +1,4 @@
-//! A difference as a page, with the figures of both sides beside each other.
+//! Shows a difference as a page, with the figures of both sides next to each other.
 
 use super::difference::{Difference, MetricChange, ParamChange};
 use crate::page::grid::{Cell, Column, Grid, Row};
@@ -8,7 +8,7 @@ use crate::page::picture::Picture;
 use crate::page::{Page, Section, facts};
 use pipe_ml::metric::marked::Marked;
 
-/// One figure that changed. A side that has none of it is empty.
+/// A figure that changed; `None` on a side that does not have it.
 #[derive(Debug, Clone)]
 pub struct FigurePair {
     pub name: String,
@@ -16,6 +16,7 @@ pub struct FigurePair {
     pub new: Option<Picture>,
 }
 
+/// Returns the page.
 pub fn page(difference: &Difference, figures: &[FigurePair]) -> Page {
     let lead = facts([
         ("old", difference.old.clone()),
@@ -39,6 +40,7 @@ pub fn page(difference: &Difference, figures: &[FigurePair]) -> Page {
     Page { title: "What changed".to_owned(), lead, sections, ..Page::default() }
 }
 
+/// Returns a section with a table; `None` if the table is empty.
 fn section(id: &'static str, title: &str, grid: Grid) -> Option<Section> {
     let mut section = Section::new(id, title);
     section.add(grid.html());
@@ -49,16 +51,12 @@ fn parameters(difference: &Difference) -> Option<Section> {
     let mut rows = Vec::new();
     for stage in &difference.changed {
         for ParamChange { name, old, new } in &stage.params {
-            let value = |value: &Option<String>| value.as_ref().map_or_else(Cell::none, Cell::code);
-            rows.push(Row::plain(vec![Cell::text(&stage.stage), Cell::text(name), value(old), value(new)]));
+            let code = |text: &Option<String>| text.as_ref().map_or_else(Cell::none, Cell::code);
+            rows.push(Row::plain(vec![Cell::text(&stage.stage), Cell::text(name), code(old), code(new)]));
         }
     }
     let columns = ["stage", "parameter", "old", "new"].map(Column::text).to_vec();
-    section(
-        "parameters",
-        "Parameters",
-        Grid { caption: "What is asked for differently".into(), columns, rows },
-    )
+    section("parameters", "Parameters", Grid { caption: "Parameters that differ".into(), columns, rows })
 }
 
 fn metrics(difference: &Difference) -> Option<Section> {
@@ -69,11 +67,11 @@ fn metrics(difference: &Difference) -> Option<Section> {
     let mut columns = vec![Column::text("stage"), Column::text("metric")];
     columns.extend(["old", "new", "change"].map(Column::number));
     columns.push(Column::text("verdict"));
-    section("metrics", "Metrics", Grid { caption: "What came out differently".into(), columns, rows })
+    section("metrics", "Metrics", Grid { caption: "Metrics that differ".into(), columns, rows })
 }
 
 fn metric_row(stage: &str, metric: &MetricChange) -> Row {
-    let figure = |value: Option<Marked<f64>>| value.map_or_else(Cell::none, Cell::measured);
+    let measured = |value: Option<Marked<f64>>| value.map_or_else(Cell::none, Cell::measured);
     let change = match metric.change {
         Some(change) => Cell::number(format!("{} {}", signed(change), metric.arrow()), change),
         None => Cell::none(),
@@ -86,15 +84,15 @@ fn metric_row(stage: &str, metric: &MetricChange) -> Row {
     let cells = vec![
         Cell::text(stage),
         Cell::text(&metric.name),
-        figure(metric.old),
-        figure(metric.new),
+        measured(metric.old),
+        measured(metric.new),
         change,
         verdict,
     ];
     Row::plain(cells)
 }
 
-/// With its sign, which a difference needs.
+/// Formats a difference with its sign.
 fn signed(change: f64) -> String {
     if change > 0.0 { format!("+{}", decimal(change)) } else { decimal(change) }
 }
@@ -103,11 +101,15 @@ fn outputs(difference: &Difference) -> Option<Section> {
     let mut rows = Vec::new();
     for stage in &difference.changed {
         for output in &stage.outputs {
-            let blob = |blob: Option<pipe_core::digest::BlobId>| {
+            let digest = |blob: Option<pipe_core::digest::BlobId>| {
                 blob.map_or_else(Cell::none, |blob| Cell::code(blob.short()))
             };
-            let cells =
-                vec![Cell::text(&stage.stage), Cell::text(&output.name), blob(output.old), blob(output.new)];
+            let cells = vec![
+                Cell::text(&stage.stage),
+                Cell::text(&output.name),
+                digest(output.old),
+                digest(output.new),
+            ];
             rows.push(Row::plain(cells));
         }
     }
@@ -119,12 +121,13 @@ fn outputs(difference: &Difference) -> Option<Section> {
     )
 }
 
+/// Shows both versions of each figure.
 fn side_by_side(figures: &[FigurePair]) -> Option<Section> {
     let mut section = Section::new("figures", "Figures");
     for pair in figures {
         let side = |picture: &Option<Picture>| match picture {
             Some(picture) => picture.html(),
-            None => Html::from(el("p").class("notice plain").text("There is none on this side.")),
+            None => Html::from(el("p").class("notice plain").text("This side does not have the figure.")),
         };
         section.add(el("h3").text(&pair.name));
         section.add(el("div").class("side-by-side").child(side(&pair.old)).child(side(&pair.new)));
@@ -132,6 +135,7 @@ fn side_by_side(figures: &[FigurePair]) -> Option<Section> {
     (!figures.is_empty()).then_some(section)
 }
 
+/// Lists the instances that only one side has.
 fn on_one_side(difference: &Difference) -> Option<Section> {
     let mut section = Section::new("one-side", "On one side only");
     for (name, stages) in

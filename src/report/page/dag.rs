@@ -1,10 +1,10 @@
-//! The graph of a pipeline, drawn. Instances of a stage share a box where there are many.
+//! Draws the graph of a pipeline. If there are many instances, those of a stage share a box.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use super::dag_layout::{DagEdge, DagSizes, layout};
 use super::html::{Element, Html, el};
-use super::layout::{Edge, Sizes, layout};
 use super::status::Status;
 
 /// One instance of a stage.
@@ -14,30 +14,32 @@ pub struct Node {
     pub stage: String,
     pub kind: String,
     pub status: Status,
-    /// How long it took, for people.
+    /// How long it took, as text.
     pub took: Option<String>,
-    /// Positions of the nodes that it needs.
+    /// The positions of the nodes that it needs.
     pub needs: Vec<usize>,
 }
 
 /// With more instances than this, each stage is one box.
 const BOXES: usize = 14;
-/// Dots in a box, one per instance; further ones are only counted.
+/// The largest number of dots in a box, one per instance. Further instances are only counted.
 const DOTS: usize = 36;
 const DOTS_PER_LINE: usize = 18;
 
-const SIZES: Sizes = Sizes { box_width: 196.0, box_height: 62.0, gap: 22.0, layer_gap: 44.0 };
+const SIZES: DagSizes = DagSizes { box_width: 196.0, box_height: 62.0, gap: 22.0, layer_gap: 44.0 };
 const MARGIN: f64 = 8.0;
-/// Characters of a name that fit into a box.
+/// The number of characters of a name that fit into a box.
 const NAME: usize = 24;
 
-struct Drawn<'a> {
+/// A box of the drawing.
+struct DagBox<'a> {
     name: &'a str,
     kind: &'a str,
     members: Vec<&'a Node>,
     needs: BTreeSet<usize>,
 }
 
+/// Returns the graph as an SVG element.
 pub fn draw(nodes: &[Node]) -> Html {
     let boxes = boxes(nodes);
     let needs: Vec<Vec<usize>> = boxes.iter().map(|drawn| drawn.needs.iter().copied().collect()).collect();
@@ -67,27 +69,28 @@ fn stages(nodes: &[Node]) -> usize {
     nodes.iter().map(|node| &node.stage).collect::<BTreeSet<_>>().len()
 }
 
-fn boxes(nodes: &[Node]) -> Vec<Drawn<'_>> {
+fn boxes(nodes: &[Node]) -> Vec<DagBox<'_>> {
     let together = nodes.len() > BOXES;
-    let mut boxes: Vec<Drawn> = Vec::new();
+    let mut boxes: Vec<DagBox> = Vec::new();
     let mut box_of = Vec::with_capacity(nodes.len());
     for node in nodes {
         let name = if together { &node.stage } else { &node.name };
-        let place = boxes.iter().position(|drawn| drawn.name == name).unwrap_or_else(|| {
-            boxes.push(Drawn { name, kind: &node.kind, members: Vec::new(), needs: BTreeSet::new() });
+        let index = boxes.iter().position(|drawn| drawn.name == name).unwrap_or_else(|| {
+            boxes.push(DagBox { name, kind: &node.kind, members: Vec::new(), needs: BTreeSet::new() });
             boxes.len() - 1
         });
-        boxes[place].members.push(node);
-        box_of.push(place);
+        boxes[index].members.push(node);
+        box_of.push(index);
     }
-    for (place, node) in nodes.iter().enumerate() {
-        let needs = node.needs.iter().map(|&need| box_of[need]).filter(|&need| need != box_of[place]);
-        boxes[box_of[place]].needs.extend(needs);
+    for (index, node) in nodes.iter().enumerate() {
+        let needs = node.needs.iter().map(|&need| box_of[need]).filter(|&need| need != box_of[index]);
+        boxes[box_of[index]].needs.extend(needs);
     }
     boxes
 }
 
-fn node(drawn: &Drawn, (x, y): (f64, f64)) -> Element {
+/// Draws a box.
+fn node(drawn: &DagBox, (x, y): (f64, f64)) -> Element {
     let worst = drawn.members.iter().map(|node| node.status).min().unwrap_or(Status::Waiting);
     let many = drawn.members.len();
     let name = match many {
@@ -116,13 +119,13 @@ fn node(drawn: &Drawn, (x, y): (f64, f64)) -> Element {
         .child(at(el("text"), 14.0, 21.0).class("name").text(&name))
         .child(at(el("text"), 14.0, 37.0).class("kind").text(&format!("{}{took}", drawn.kind)))
         .children(
-            drawn.members.iter().take(DOTS).enumerate().map(|(place, member)| dot(member, place, many, x, y)),
+            drawn.members.iter().take(DOTS).enumerate().map(|(index, member)| dot(member, index, many, x, y)),
         )
 }
 
-/// One per instance; a lone one has its word beside it.
-fn dot(member: &Node, place: usize, many: usize, x: f64, y: f64) -> Element {
-    let (line, column) = (place / DOTS_PER_LINE, place % DOTS_PER_LINE);
+/// Draws the dot of an instance. If it is the only one in its box, its status stands beside it.
+fn dot(member: &Node, index: usize, many: usize, x: f64, y: f64) -> Element {
+    let (line, column) = (index / DOTS_PER_LINE, index % DOTS_PER_LINE);
     let lift = if many > DOTS_PER_LINE { 3.0 } else { 0.0 };
     let (cx, cy) = (x + 17.5 + 9.5 * column as f64, y + 50.0 - lift + 8.0 * line as f64);
     let circle = el("circle")
@@ -141,7 +144,7 @@ fn dot(member: &Node, place: usize, many: usize, x: f64, y: f64) -> Element {
     }
 }
 
-/// `3 fresh, 1 stale`.
+/// Returns how many instances have each status: `3 fresh, 1 stale`.
 fn counted(members: &[&Node]) -> String {
     let count = |status: Status| members.iter().filter(|node| node.status == status).count();
     let words: Vec<String> = Status::ALL
@@ -152,11 +155,12 @@ fn counted(members: &[&Node]) -> String {
     words.join(", ")
 }
 
-fn edge(edge: &Edge) -> Element {
+/// Draws an edge with its arrow head.
+fn edge(edge: &DagEdge) -> Element {
     let mut path = String::new();
-    for (place, pair) in edge.points.chunks(2).enumerate() {
+    for (index, pair) in edge.points.chunks(2).enumerate() {
         let [(x0, y0), (x1, y1)] = pair else { continue };
-        let command = if place == 0 { 'M' } else { 'L' };
+        let command = if index == 0 { 'M' } else { 'L' };
         let middle = round((y0 + y1) / 2.0);
         let (x0, x1) = (round(*x0), round(*x1));
         let _ = write!(path, "{command}{x0} {}C{x0} {middle} {x1} {middle} {x1} {}", round(*y0), round(*y1));
@@ -183,7 +187,7 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// To a tenth, so that the drawing is short and the same everywhere.
+/// Rounds to a tenth, so that the drawing is short and the same on every machine.
 fn round(value: f64) -> f64 {
     let rounded = (value * 10.0).round() / 10.0;
     if rounded == 0.0 { 0.0 } else { rounded }
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_shows_the_worst_of_its_instances() {
+    fn a_box_shows_the_worst_status_of_its_instances() {
         let mut nodes = pipeline(30);
         nodes[5].status = Status::Failed;
         let html = draw(&nodes).into_string();
@@ -235,7 +239,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_name_breaks_out_of_the_drawing(text in hostile()) {
+        fn names_cannot_break_out_of_the_drawing(text in hostile()) {
             let mut nodes = pipeline(2);
             nodes[1].name = text.clone();
             nodes[1].kind = text.clone();

@@ -1,4 +1,4 @@
-//! The page around its sections.
+//! The page around its sections: head, navigation, style and scripts.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,43 +10,48 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 const LIVE_SCRIPT: &str = include_str!("live.js");
 
+/// An HTML page.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     pub title: String,
-    /// Below the title.
+    /// What stands below the title.
     pub lead: Html,
     pub sections: Vec<Section>,
-    /// Whether it follows a run.
+    /// Whether the page follows a run.
     pub live: Live,
 }
 
+/// Whether a page follows a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Live {
     #[default]
     No,
-    /// It listens to `events`, beside the page.
+    /// The page listens to `events` of its own server.
     Yes,
 }
 
+/// A section of a page.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// Its anchor.
+    /// The anchor for links.
     pub id: &'static str,
     pub title: String,
     pub content: Html,
 }
 
 impl Section {
+    /// Creates an empty section.
     pub fn new(id: &'static str, title: impl Into<String>) -> Self {
         Self { id, title: title.into(), content: Html::default() }
     }
 
+    /// Appends content.
     pub fn add(&mut self, content: impl Into<Html>) {
         self.content.push(content);
     }
 }
 
-/// Names and values.
+/// Returns a list of names and values.
 pub fn facts<'a>(entries: impl IntoIterator<Item = (&'a str, String)>) -> Html {
     let entry =
         |(name, value): (&str, String)| el("div").child(el("dt").text(name)).child(el("dd").text(&value));
@@ -54,7 +59,7 @@ pub fn facts<'a>(entries: impl IntoIterator<Item = (&'a str, String)>) -> Html {
 }
 
 impl Page {
-    /// The whole file. Equal pages give equal bytes.
+    /// Returns the whole file. Equal pages give equal bytes.
     pub fn render(&self) -> String {
         let head = el("head")
             .child(el("meta").attr("charset", "utf-8"))
@@ -62,7 +67,7 @@ impl Page {
             .child(el("meta").attr("name", "viewport").attr("content", "width=device-width, initial-scale=1"))
             .child(el("meta").attr("name", "color-scheme").attr("content", "light dark"))
             .child(el("meta").attr("name", "referrer").attr("content", "no-referrer"))
-            // Or a browser asks the server for one.
+            // Without it, a browser asks the server for an icon.
             .child(el("link").attr("rel", "icon").attr("href", "data:,"))
             .child(el("title").text(&self.title))
             .child(el("style").child(Html::asset(STYLE)))
@@ -76,7 +81,7 @@ impl Page {
             .child(el("h1").text(&self.title))
             .child(el("div").class("lead").child(self.lead.clone()));
         let nav = el("nav").attr("aria-label", "Sections").child(el("ul").children(links));
-        let section = |section: &Section| {
+        let section_html = |section: &Section| {
             let heading = format!("{}-heading", section.id);
             el("section")
                 .attr("id", section.id)
@@ -84,14 +89,14 @@ impl Page {
                 .child(el("h2").attr("id", &heading).text(&section.title))
                 .child(section.content.clone())
         };
-        let main = el("main").attr("id", "main").children(self.sections.iter().map(section));
+        let main = el("main").attr("id", "main").children(self.sections.iter().map(section_html));
         let body = el("body").child(header).child(nav).child(main);
         let html = Html::from(el("html").attr("lang", "en").child(head).child(body));
         format!("<!DOCTYPE html>\n{}\n", html.into_string())
     }
 
-    /// Only our style sheet and scripts, by their digests; images only from inside the page; nothing else. A live
-    /// page may listen to its own server.
+    /// Returns the content security policy. It allows only our style sheet and scripts, by their digests, and images
+    /// inside the page. A live page may also listen to its own server.
     pub fn policy(&self) -> String {
         let scripts: Vec<String> = self.scripts().iter().map(|script| source_of(script)).collect();
         let connect = match self.live {
@@ -113,11 +118,12 @@ impl Page {
     }
 }
 
+/// Returns the digest of an asset as the policy names it.
 fn source_of(asset: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(asset)))
 }
 
-/// Shown by the script that makes it work.
+/// Returns the choice of a theme. It is hidden until the script that makes it work shows it.
 fn theme_switch() -> Html {
     let choice = |(value, word): (&'static str, &str)| {
         let input = el("input").attr("type", "radio").attr("name", "theme").attr("value", value);
@@ -157,15 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn no_asset_ends_its_own_element() {
+    fn assets_do_not_close_their_own_element() {
         for asset in [STYLE, SCRIPT, LIVE_SCRIPT] {
-            assert!(!asset.contains("</") && !asset.contains("<!--"), "it would end its element");
+            assert!(!asset.contains("</") && !asset.contains("<!--"), "it would close its element");
         }
     }
 
     proptest! {
         #[test]
-        fn no_title_breaks_out(text in hostile()) {
+        fn titles_cannot_break_out_of_their_element(text in hostile()) {
             let html = page(&text).render();
             prop_assert_eq!(html.matches("<script").count(), 1);
             prop_assert_eq!(html.matches("<title").count(), 1);

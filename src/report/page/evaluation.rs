@@ -1,4 +1,4 @@
-//! Evaluations side by side: the figures that matter first, then all of them, then label by label.
+//! Tables of evaluations side by side: the most important metrics, all metrics, and label by label.
 
 use super::grid::{Cell, Column, Grid, Row};
 use super::number::{decimal, grouped};
@@ -7,7 +7,7 @@ use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::record::Record;
 use pipe_ml::metric::registry::{Direction, Metric};
 
-/// One evaluation, by what tells it from the others.
+/// One evaluation, with its axes.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
     axes: Vec<(String, String)>,
@@ -15,7 +15,7 @@ pub struct Evaluated {
     labels: Option<Marked<Vec<LabelRecord>>>,
 }
 
-/// Of the many metrics, those that one looks at first.
+/// The most important metrics.
 const HEADLINE: [Metric; 12] = [
     Metric::MacroF1,
     Metric::MacroF1Present,
@@ -32,7 +32,7 @@ const HEADLINE: [Metric; 12] = [
 ];
 
 impl Evaluated {
-    /// The records of the labels were measured together with the evaluation, and so bear its mark.
+    /// Creates an evaluation. The records of the labels have the same protocol.
     pub fn new(axes: Vec<(String, String)>, record: Record, labels: Option<Vec<LabelRecord>>) -> Self {
         let labels = labels.map(|labels| Marked::new(record.protocol(), labels));
         Self { axes, record, labels }
@@ -46,6 +46,7 @@ impl Evaluated {
     }
 }
 
+/// Returns a table of the most important metrics, with a row per evaluation.
 pub fn headline(evaluated: &[Evaluated]) -> Grid {
     let axes = axes(evaluated);
     let has = |metric: &Metric| evaluated.iter().any(|one| one.record.get(*metric).is_some());
@@ -65,7 +66,7 @@ pub fn headline(evaluated: &[Evaluated]) -> Grid {
     Grid { caption: "Evaluations".into(), columns, rows: evaluated.iter().map(row).collect() }
 }
 
-/// Every metric of every evaluation: a row per metric.
+/// Returns a table of all metrics, with a row per metric and a column per evaluation.
 pub fn all(evaluated: &[Evaluated]) -> Grid {
     let mut columns = vec![Column::text("metric"), Column::text("better").help("which way it improves")];
     columns
@@ -83,7 +84,7 @@ pub fn all(evaluated: &[Evaluated]) -> Grid {
     Grid { caption: "Every metric".into(), columns, rows }
 }
 
-/// Label by label. Of one evaluation everything; of several, F1 side by side.
+/// Returns a table with a row per label: all values of a single evaluation, or F1 of several side by side.
 pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<Grid> {
     let with: Vec<(&Evaluated, Marked<&Vec<LabelRecord>>)> =
         evaluated.iter().filter_map(|one| Some((one, one.labels.as_ref()?.as_ref()))).collect();
@@ -121,8 +122,8 @@ pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<Grid>
                 let record = &records[label];
                 let mut cells = head(record);
                 cells.extend([record.tp, record.fp, record.fn_].map(|n| count(Some(n))));
-                cells.extend([record.precision, record.recall, record.f1].map(figure));
-                cells.push(record.threshold.map_or_else(Cell::none, |cut| figure(f64::from(cut))));
+                cells.extend([record.precision, record.recall, record.f1].map(value_cell));
+                cells.push(record.threshold.map_or_else(Cell::none, |cut| value_cell(f64::from(cut))));
                 Row::measured(Marked::new(protocol, cells))
             };
             order.iter().map(row).collect()
@@ -136,7 +137,7 @@ pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<Grid>
                 let mut cells = head(&first[label]);
                 for (_, records) in several {
                     let (_, records) = records.reveal();
-                    cells.push(records.get(label).map_or_else(Cell::none, |record| figure(record.f1)));
+                    cells.push(records.get(label).map_or_else(Cell::none, |record| value_cell(record.f1)));
                 }
                 Row::plain(cells)
             };
@@ -146,6 +147,7 @@ pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<Grid>
     Some(Grid { caption: "Label by label, the most frequent first".into(), columns, rows })
 }
 
+/// Whether any of the evaluations is an oracle one.
 pub fn any_oracle(evaluated: &[Evaluated]) -> bool {
     evaluated.iter().any(|one| one.record.protocol() == Protocol::Oracle)
 }
@@ -154,7 +156,7 @@ fn count(n: Option<u32>) -> Cell {
     n.map_or_else(Cell::none, |n| Cell::number(grouped(u64::from(n)), f64::from(n)))
 }
 
-fn figure(value: f64) -> Cell {
+fn value_cell(value: f64) -> Cell {
     Cell::number(decimal(value), value)
 }
 
@@ -172,18 +174,18 @@ fn arrow(direction: Direction) -> &'static str {
     }
 }
 
-/// The figure and, where rows were resampled, the interval below it. The mark is the row's or the column's.
+/// Returns the value and, if rows were resampled, the interval below it. The row or the column has the mark.
 fn cell(record: &Record, metric: Metric, best: Option<f64>) -> Cell {
     let Some((protocol, value)) = record.get(metric).map(Marked::reveal) else { return Cell::none() };
     let is_best = protocol == Protocol::Honest && best == Some(value);
-    let cell = figure(value).best(is_best);
+    let cell = value_cell(value).best(is_best);
     match record.interval(metric).map(Marked::reveal) {
         Some((_, interval)) => cell.below(format!("{} – {}", decimal(interval.low), decimal(interval.high))),
         None => cell,
     }
 }
 
-/// Among the honest figures, if they differ: an oracle one is no rival.
+/// Returns the best of the honest values, if they differ. Oracle values do not compete.
 fn best(evaluated: &[Evaluated], metric: Metric) -> Option<f64> {
     let honest = evaluated.iter().filter_map(|one| one.record.get(metric)?.honest());
     let values: Vec<f64> = honest.collect();
@@ -197,7 +199,7 @@ fn best(evaluated: &[Evaluated], metric: Metric) -> Option<f64> {
     }
 }
 
-/// The names of all axes, in the order in which they are met.
+/// Returns the names of all axes, in order of appearance.
 fn axes(evaluated: &[Evaluated]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for (axis, _) in evaluated.iter().flat_map(|one| &one.axes) {
@@ -218,11 +220,10 @@ mod tests {
     use pipe_ml::metric::label::LabelCount;
 
     fn evaluated(variant: &str, protocol: Protocol, macro_f1: f64) -> Evaluated {
-        let protocol_name = if protocol == Protocol::Oracle { "oracle" } else { "honest" };
         let record = serde_json::json!({
             "part": "test",
             "evaluation": {
-                "protocol": protocol_name, "rows": 10, "labels": 2,
+                "protocol": protocol, "rows": 10, "labels": 2,
                 "values": { "macro_f1": macro_f1, "bce": 0.1 },
             },
             "intervals": null,
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_oracle_figure_is_marked_in_every_table_and_never_the_best() {
+    fn an_oracle_value_is_marked_in_every_table_and_never_the_best() {
         let all_of = [
             evaluated("adaptive", Protocol::Honest, 0.4),
             evaluated("static", Protocol::Honest, 0.3),
@@ -252,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_have_their_names_and_the_most_frequent_comes_first() {
+    fn labels_are_named_and_the_most_frequent_comes_first() {
         let names = ["<b>rare</b>".to_owned(), "common".to_owned()];
         let one = [evaluated("paper", Protocol::Oracle, 0.7)];
         let html = labels(&one, Some(&names)).unwrap().html().into_string();

@@ -1,17 +1,18 @@
-//! Tables that can be read without a script, and sorted and searched with one.
+//! HTML tables that can be read without scripts, and sorted and searched with them.
 
 use serde::Serialize;
 
 use super::html::{Element, Html, el};
-use super::mark;
 use super::number::decimal;
+use super::oracle_mark;
 use pipe_ml::metric::marked::{Marked, Protocol};
 
-/// Rows beyond these are in the page as data: scripts show them, and search and sort all of them.
+/// The number of rows that are elements. The page contains further rows as data, which scripts show, search and sort.
 pub const SHOWN: usize = 200;
-/// From this many rows on there is a field to search in.
+/// The number of rows from which on a table has a search field.
 const SEARCHED: usize = 12;
 
+/// A table on a page.
 #[derive(Debug, Clone, Default)]
 pub struct Grid {
     pub caption: String,
@@ -19,6 +20,7 @@ pub struct Grid {
     pub rows: Vec<Row>,
 }
 
+/// The head of a column.
 #[derive(Debug, Clone, Default)]
 pub struct Column {
     heading: String,
@@ -27,18 +29,20 @@ pub struct Column {
     protocol: Protocol,
 }
 
+/// A row.
 #[derive(Debug, Clone)]
 pub struct Row {
     cells: Vec<Cell>,
     protocol: Protocol,
-    /// The instance that the row is about, for a live page.
+    /// The instance that the row describes, on a live page.
     instance: Option<String>,
 }
 
+/// A cell.
 #[derive(Debug, Clone, Default)]
 pub struct Cell {
     text: String,
-    /// What to sort by, where it is not the text.
+    /// The number to sort by; `None` to sort by the text.
     key: Option<f64>,
     /// Small print below the text.
     below: Option<String>,
@@ -48,52 +52,58 @@ pub struct Cell {
 }
 
 impl Column {
+    /// Creates a column of text.
     pub fn text(heading: impl Into<String>) -> Self {
         Self { heading: heading.into(), ..Self::default() }
     }
 
+    /// Creates a column of numbers.
     pub fn number(heading: impl Into<String>) -> Self {
         Self { number: true, ..Self::text(heading) }
     }
 
-    /// A column of figures that were measured, marked with their protocol.
+    /// Creates a column of measured values, which is marked with their protocol.
     pub fn measured(heading: Marked<String>) -> Self {
         let (protocol, heading) = heading.reveal();
         Self { protocol, ..Self::number(heading) }
     }
 
+    /// Adds an explanation that is shown on hovering.
     pub fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 }
 
 impl Row {
-    /// Of things that nobody measured.
+    /// Creates a row without measured values.
     pub fn plain(cells: Vec<Cell>) -> Self {
         Self { cells, protocol: Protocol::Honest, instance: None }
     }
 
-    /// A row of measured figures, marked with their protocol.
+    /// Creates a row of measured values, which is marked with their protocol.
     pub fn measured(cells: Marked<Vec<Cell>>) -> Self {
         let (protocol, cells) = cells.reveal();
         Self { cells, protocol, instance: None }
     }
 
+    /// Sets the instance that the row describes, so that a live page can update it.
     pub fn about(self, instance: impl Into<String>) -> Self {
         Self { instance: Some(instance.into()), ..self }
     }
 }
 
 impl Cell {
+    /// Creates a cell with text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
+    /// Creates a cell with a formatted number and the key to sort by.
     pub fn number(text: impl Into<String>, key: f64) -> Self {
         Self { key: key.is_finite().then_some(key), ..Self::text(text) }
     }
 
-    /// A measured figure, marked by itself.
+    /// Creates a cell with a measured value, which is marked with its protocol.
     pub fn measured(value: Marked<f64>) -> Self {
         match value.reveal() {
             (Protocol::Honest, value) => Self::number(decimal(value), value),
@@ -101,23 +111,27 @@ impl Cell {
         }
     }
 
+    /// Creates a cell with code.
     pub fn code(text: impl Into<String>) -> Self {
         Self { code: true, ..Self::text(text) }
     }
 
-    /// A word with a colour of its own; the class is `status-` and this.
+    /// Creates a cell with a word in the colour of a status.
     pub fn status(text: impl Into<String>, class: &'static str) -> Self {
         Self { status: Some(class), ..Self::text(text) }
     }
 
+    /// Creates a cell for a missing value.
     pub fn none() -> Self {
         Self::text("–")
     }
 
+    /// Adds small print below the text.
     pub fn below(self, text: impl Into<String>) -> Self {
         Self { below: Some(text.into()), ..self }
     }
 
+    /// Sets whether the value is the best of its kind.
     pub fn best(self, best: bool) -> Self {
         Self { best, ..self }
     }
@@ -139,19 +153,19 @@ impl Cell {
     }
 }
 
-/// A row that only scripts see.
+/// A row that the page contains only as data for scripts.
 #[derive(Serialize)]
 struct HiddenRow<'a> {
     oracle: bool,
     cells: Vec<HiddenCell<'a>>,
 }
 
-/// Most cells are their text: a page about thousands of labels has a million of them.
+/// A cell as data. Most cells are only their text: a page about thousands of labels has a million cells.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum HiddenCell<'a> {
     Text(&'a str),
-    Whole {
+    Full {
         text: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
         key: Option<f64>,
@@ -161,12 +175,14 @@ enum HiddenCell<'a> {
 }
 
 impl Grid {
+    /// Whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
+    /// Returns the table as HTML.
     pub fn html(&self) -> Html {
-        // What a live page follows has to be an element that can be changed.
+        // A live page can only update rows that are elements.
         let followed = self.rows.iter().any(|row| row.instance.is_some());
         let (shown, hidden) =
             self.rows.split_at(if followed { self.rows.len() } else { self.rows.len().min(SHOWN) });
@@ -195,7 +211,7 @@ impl Grid {
                 .child(el("script").attr("type", "application/json").class("rest").child(Html::json(&rest)));
         }
         if followed && shown.len() > SHOWN {
-            // Only a search makes the script put something there.
+            // The script writes into it after a search.
             grid = grid.child(el("p").class("more").flag("hidden"));
         }
         grid.into()
@@ -215,14 +231,14 @@ impl Grid {
         if let Some(instance) = &row.instance {
             tr = tr.attr("data-instance", instance);
         }
-        for (place, (cell, column)) in row.cells.iter().zip(&self.columns).enumerate() {
-            let element = match place {
+        for (index, (cell, column)) in row.cells.iter().zip(&self.columns).enumerate() {
+            let element = match index {
                 0 => el("th").attr("scope", "row"),
                 _ => el("td"),
             };
             let element = if column.number { element.class("number") } else { element };
             let mut element = cell.fill(element);
-            if place == 0 {
+            if index == 0 {
                 element = marked(element, row.protocol);
             }
             tr = tr.child(element);
@@ -245,7 +261,7 @@ impl Column {
 }
 
 fn marked(element: Element, protocol: Protocol) -> Element {
-    match mark::badge(protocol) {
+    match oracle_mark::badge(protocol) {
         Some(badge) => element.text(" ").child(badge),
         None => element,
     }
@@ -261,17 +277,18 @@ impl Row {
 
 impl<'a> HiddenCell<'a> {
     fn of(cell: &'a Cell, column: &Column) -> Self {
-        // The script reads the text of a column of numbers as the number; to the digits shown it may be sorted by that.
-        let read = || cell.text.replace('\u{202f}', "").parse::<f64>().ok();
-        let says_it = match cell.key {
+        // The script parses the text of a numeric column, so the key is left out if the text gives the same order.
+        let parsed = || cell.text.replace('\u{202f}', "").parse::<f64>().ok();
+        let text_suffices = match cell.key {
             None => !column.number || cell.text.is_empty(),
             Some(key) => {
-                column.number && read().is_some_and(|read| (read - key).abs() <= 5e-4 * key.abs().max(0.1))
+                column.number
+                    && parsed().is_some_and(|parsed| (parsed - key).abs() <= 5e-4 * key.abs().max(0.1))
             }
         };
-        match (says_it, &cell.below) {
+        match (text_suffices, &cell.below) {
             (true, None) => Self::Text(&cell.text),
-            _ => Self::Whole { text: &cell.text, key: cell.key, below: cell.below.as_deref() },
+            _ => Self::Full { text: &cell.text, key: cell.key, below: cell.below.as_deref() },
         }
     }
 }
@@ -293,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_and_columns_are_headed() {
+    fn rows_and_columns_have_heads() {
         let html = grid(1).html().into_string();
         for part in [
             "<caption>Numbers</caption>",
@@ -306,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_table_shows_its_beginning_and_keeps_the_rest_as_data() {
+    fn a_long_table_shows_its_first_rows_and_contains_the_rest_as_data() {
         let html = grid(SHOWN + 3).html().into_string();
         assert_eq!(html.matches("<tr>").count(), SHOWN + 1);
         assert!(html.contains("The first 200 of 203 rows."), "{html}");
@@ -317,9 +334,11 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_a_live_page_follows_are_all_elements() {
+    fn all_rows_that_a_live_page_updates_are_elements() {
         let mut grid = grid(SHOWN + 3);
-        grid.rows.iter_mut().for_each(|row| row.instance = Some("train".to_owned()));
+        for row in &mut grid.rows {
+            row.instance = Some("train".to_owned());
+        }
         let html = grid.html().into_string();
         assert_eq!(html.matches("<tr data-instance=\"train\">").count(), SHOWN + 3, "{html}");
         assert!(html.contains("<p class=\"more\" hidden></p>") && !html.contains("class=\"rest\""), "{html}");
@@ -340,7 +359,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_out(text in hostile()) {
+        fn text_cannot_break_out_of_its_element(text in hostile()) {
             let cells = || vec![Cell::text(&*text).below(&*text), Cell::code(&*text)];
             let plain = || Row::plain(cells());
             let live = || plain().about(&*text);

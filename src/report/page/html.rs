@@ -1,5 +1,9 @@
-//! Markup that what is put into it cannot break: names of elements and attributes are ours and known at compile
-//! time, everything else is escaped.
+//! Builds HTML that no text can break: names of elements and attributes are known at compile time, and everything else is
+//! escaped.
+//!
+//! The builder is hand-written (about 100 lines without tests) instead of a template crate such as `maud`, whose macros
+//! would have to be compiled for a handful of pages. The escaping is shared with SVG and JUnit files
+//! ([`pipe_core::escape`]).
 
 use std::fmt::{Display, Write};
 
@@ -10,7 +14,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Html(String);
 
-/// One element that is being put together.
+/// An element under construction.
 #[derive(Debug, Clone)]
 pub struct Element {
     name: &'static str,
@@ -21,23 +25,25 @@ pub struct Element {
 /// Elements that have no content and no end tag.
 const VOID: [&str; 6] = ["br", "col", "img", "input", "link", "meta"];
 
+/// Creates an element.
 pub fn el(name: &'static str) -> Element {
     Element { name, attributes: String::new(), content: String::new() }
 }
 
 impl Html {
+    /// Returns escaped text.
     pub fn text(text: &str) -> Self {
         let mut html = Self::default();
         escape(text, &mut html.0);
         html
     }
 
-    /// A style sheet or a script of ours: what stands in a `style` or `script` element is not escaped.
+    /// Returns a style sheet or a script of ours. The content of `style` and `script` elements is not escaped.
     pub fn asset(text: &'static str) -> Self {
         Self(text.to_owned())
     }
 
-    /// A value for scripts to read. No text in it can end the element it stands in.
+    /// Returns a value that scripts can read. No text in it can end the element that contains it.
     pub fn json(value: &impl Serialize) -> Self {
         let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
         let mut html = String::with_capacity(text.len());
@@ -52,20 +58,24 @@ impl Html {
         Self(html)
     }
 
+    /// Appends markup.
     pub fn push(&mut self, other: impl Into<Html>) {
         self.0.push_str(&other.into().0);
     }
 
+    /// Whether there is no markup.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
+    /// Returns the markup as a string.
     pub fn into_string(self) -> String {
         self.0
     }
 }
 
 impl Element {
+    /// Adds an attribute.
     pub fn attr(mut self, name: &'static str, value: impl Display) -> Self {
         let _ = write!(self.attributes, " {name}=\"");
         escape(&value.to_string(), &mut self.attributes);
@@ -73,26 +83,30 @@ impl Element {
         self
     }
 
+    /// Sets the classes.
     pub fn class(self, names: &'static str) -> Self {
         self.attr("class", names)
     }
 
-    /// An attribute without a value.
+    /// Adds an attribute without a value.
     pub fn flag(mut self, name: &'static str) -> Self {
         let _ = write!(self.attributes, " {name}");
         self
     }
 
+    /// Appends escaped text.
     pub fn text(mut self, text: &str) -> Self {
         escape(text, &mut self.content);
         self
     }
 
+    /// Appends markup.
     pub fn child(mut self, child: impl Into<Html>) -> Self {
         self.content.push_str(&child.into().0);
         self
     }
 
+    /// Appends markup, if there is any.
     pub fn maybe(self, child: Option<impl Into<Html>>) -> Self {
         match child {
             Some(child) => self.child(child),
@@ -100,6 +114,7 @@ impl Element {
         }
     }
 
+    /// Appends several pieces of markup.
     pub fn children<T: Into<Html>>(self, children: impl IntoIterator<Item = T>) -> Self {
         children.into_iter().fold(self, Self::child)
     }
@@ -107,9 +122,11 @@ impl Element {
 
 impl From<Element> for Html {
     fn from(Element { name, attributes, content }: Element) -> Self {
-        Self(match VOID.contains(&name) {
-            true => format!("<{name}{attributes}>"),
-            false => format!("<{name}{attributes}>{content}</{name}>"),
+        let is_void = VOID.contains(&name);
+        Self(if is_void {
+            format!("<{name}{attributes}>")
+        } else {
+            format!("<{name}{attributes}>{content}</{name}>")
         })
     }
 }
@@ -117,7 +134,9 @@ impl From<Element> for Html {
 impl FromIterator<Html> for Html {
     fn from_iter<T: IntoIterator<Item = Html>>(parts: T) -> Self {
         let mut html = Self::default();
-        parts.into_iter().for_each(|part| html.push(part));
+        for part in parts {
+            html.push(part);
+        }
         html
     }
 }
@@ -138,7 +157,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Text that tries to get out of wherever it is put.
+    /// Generates text that tries to break out of its element.
     pub(crate) fn hostile() -> impl Strategy<Value = String> {
         let pieces = prop_oneof![
             Just("<script>alert(1)</script>".to_owned()),
@@ -157,7 +176,7 @@ pub(super) mod tests {
         proptest::collection::vec(pieces, 1..4).prop_map(|pieces| pieces.concat())
     }
 
-    /// What a browser would show of escaped text.
+    /// Returns what a browser shows of escaped text.
     fn unescaped(html: &str) -> String {
         [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")]
             .into_iter()
@@ -166,7 +185,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn text_and_attributes_come_back_as_they_were(text in hostile()) {
+        fn a_browser_shows_text_and_attributes_unchanged(text in hostile()) {
             let shown: String = text
                 .chars()
                 .map(|c| match c {
@@ -185,7 +204,7 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn a_value_for_scripts_comes_back_and_cannot_end_its_element(text in hostile()) {
+        fn a_value_for_scripts_is_unchanged_and_cannot_end_its_element(text in hostile()) {
             let json = Html::json(&[&text]).into_string();
             let dangerous = ['<', '>', '&', '\u{2028}', '\u{2029}'];
             prop_assert!(!json.contains(dangerous));

@@ -1,20 +1,21 @@
-//! One page that needs nothing else: style, script, figures and data are inside, and its policy forbids the network.
+//! HTML pages that are one file each: style, script, figures and data are inside, and the content security policy forbids
+//! the network.
 //!
-//! It reads without scripts; with them, tables sort and search, and the theme can be chosen.
+//! A page can be read without scripts. With them, tables can be sorted and searched, and the theme can be chosen.
 
-pub mod card;
 pub mod dag;
+mod dag_layout;
 mod document;
 pub mod evaluation;
 pub mod grid;
 pub mod html;
-mod layout;
-pub mod mark;
+pub mod label_tail;
 pub mod number;
+pub mod oracle_mark;
 pub mod picture;
-pub mod sheet;
+pub mod result_table;
 pub mod status;
 pub mod table_file;
-pub mod tail;
+pub mod verdict;
 
 pub use document::{Live, Page, Section, facts};

@@ -1,6 +1,6 @@
-//! How figures look on a page.
+//! Formats numbers for pages.
 
-/// Four decimals where they say something, whole numbers whole.
+/// Formats a value: whole numbers without decimals, others with four significant decimals or an exponent.
 pub fn decimal(value: f64) -> String {
     let magnitude = value.abs();
     if !value.is_finite() {
@@ -14,12 +14,12 @@ pub fn decimal(value: f64) -> String {
     }
 }
 
-/// `1 186 239`, with thin spaces that do not break.
+/// Formats a count with narrow no-break spaces between thousands: `1 186 239`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3 * 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push('\u{202f}');
         }
         text.push(digit);
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_short_and_never_lose_their_size() {
+    fn numbers_are_short_and_keep_their_magnitude() {
         let texts = [0.0, 3.0, 0.412_345, 1.5e-5, 2.5e7, f64::NAN].map(decimal);
         assert_eq!(texts, ["0", "3", "0.4123", "1.500e-5", "25000000", "NaN"]);
         assert_eq!([7, 1000, 1_186_239].map(grouped), ["7", "1\u{202f}000", "1\u{202f}186\u{202f}239"]);

@@ -1,42 +1,44 @@
-//! Figures, as images inside the page: a browser runs no script of an image and lets it fetch nothing.
+//! Figures as images inside the page. A browser neither runs scripts of an image nor lets it fetch anything.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::html::{Html, el};
 
+/// An image on a page.
 #[derive(Debug, Clone)]
 pub struct Picture {
     pub name: String,
-    kind: Kind,
+    kind: PictureKind,
     bytes: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PictureKind {
     Svg,
     Png,
 }
 
 impl Picture {
-    /// `None` if these bytes are no picture that a page can show.
+    /// Recognises a picture by its first bytes; `None` if a page cannot show it.
     pub fn sniff(name: &str, bytes: &[u8]) -> Option<Self> {
         let start = String::from_utf8_lossy(&bytes[..bytes.len().min(1024)]);
         let start = start.trim_start_matches('\u{feff}').trim_start();
         let kind = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
-            Kind::Png
+            PictureKind::Png
         } else if start.starts_with("<svg") || (start.starts_with("<?xml") && start.contains("<svg")) {
-            Kind::Svg
+            PictureKind::Svg
         } else {
             return None;
         };
         Some(Self { name: name.to_owned(), kind, bytes: bytes.to_vec() })
     }
 
+    /// Returns the picture with its caption.
     pub fn html(&self) -> Html {
         let media = match self.kind {
-            Kind::Svg => "image/svg+xml",
-            Kind::Png => "image/png",
+            PictureKind::Svg => "image/svg+xml",
+            PictureKind::Png => "image/png",
         };
         let source = format!("data:{media};base64,{}", STANDARD.encode(&self.bytes));
         let title = self.title();
@@ -47,9 +49,9 @@ impl Picture {
             .into()
     }
 
-    /// What the drawing calls itself: the text of its first `title`.
+    /// Returns the text of the first `title` in an SVG file.
     fn title(&self) -> Option<String> {
-        if self.kind != Kind::Svg {
+        if self.kind != PictureKind::Svg {
             return None;
         }
         let text = std::str::from_utf8(&self.bytes).ok()?;
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drawing_is_an_image_that_can_run_nothing() {
+    fn an_svg_is_an_image_that_cannot_run_scripts() {
         let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"><title>F1 &amp; <!-- --></title><script>alert(1)</script></svg>";
         let html = Picture::sniff("f1.svg", svg.as_bytes()).unwrap().html().into_string();
         assert!(html.starts_with("<figure><img src=\"data:image/svg+xml;base64,"), "{html}");
@@ -76,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_is_not_taken_for_one() {
+    fn other_files_are_not_recognised_as_pictures() {
         for text in ["", "a,b\n1,2\n", "<html><svg></svg></html>", "<?xml version=\"1.0\"?><a/>"] {
             assert!(Picture::sniff("x", text.as_bytes()).is_none(), "{text}");
         }

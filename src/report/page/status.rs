@@ -1,23 +1,24 @@
-//! How a stage stands, as a word and a colour.
+//! The status of a stage on a page, as a word and a colour.
 
-/// In the order of what a reader should see first.
+/// The status of a stage, in the order of importance to a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Status {
     Failed,
     Running,
-    /// It would run again: something that it depends on has changed.
+    /// It would run again, because something that it depends on has changed.
     Stale,
     Skipped,
-    /// Its turn has not come.
+    /// It has not started yet.
     Waiting,
     Computed,
-    /// Taken from the cache.
+    /// Its result was taken from the cache.
     Cached,
-    /// The cache has it.
+    /// Its result is in the cache.
     Fresh,
 }
 
 impl Status {
+    /// All statuses.
     pub const ALL: [Self; 8] = [
         Self::Failed,
         Self::Running,
@@ -29,7 +30,7 @@ impl Status {
         Self::Fresh,
     ];
 
-    /// For people, for the style sheet and for scripts.
+    /// Returns the word for readers, for the style sheet and for scripts.
     pub fn word(self) -> &'static str {
         match self {
             Self::Failed => "failed",

@@ -10,13 +10,15 @@ use pipe_ml::data::stats::{Stats, TAIL_BOUNDS};
 use pipe_ml::fusion::Fusion;
 use pipe_ml::metric::label::LabelRecord;
 use pipe_ml::metric::record::Record;
-use pipe_report::page::card::Card;
 use pipe_report::page::evaluation::{self, Evaluated};
 use pipe_report::page::grid::{Cell, Column, Grid, Row};
 use pipe_report::page::html::{Html, el};
 use pipe_report::page::number::{decimal, grouped};
 use pipe_report::page::picture::Picture;
-use pipe_report::page::{Section, facts, mark, sheet, table_file, tail};
+use pipe_report::page::verdict::VerdictCard as Card;
+use pipe_report::page::{
+    Section, facts, label_tail as tail, oracle_mark as mark, result_table as sheet, table_file,
+};
 
 /// Files beyond this are named and not shown.
 const LARGEST: u64 = 8 << 20;

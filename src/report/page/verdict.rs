@@ -1,25 +1,27 @@
-//! Something with a verdict: an audit, or any JSON object of which a person wants to see the fields.
+//! Shows a JSON object with a verdict, such as an audit, as a card with its fields.
 
 use serde_json::Value;
 
 use super::html::{Element, Html, el};
-use super::{mark, table_file};
+use super::{oracle_mark, table_file};
 use pipe_ml::metric::marked::Protocol;
 
+/// A JSON value that is shown with its verdict, if it has one.
 #[derive(Debug, Clone)]
-pub struct Card {
+pub struct VerdictCard {
     pub name: String,
     pub value: Value,
 }
 
-/// Fields that hold the sentence of an audit, the first that there is.
+/// Fields with the conclusion of an audit; the first that exists is shown.
 const SENTENCES: [&str; 4] = ["sentence", "summary", "conclusion", "message"];
 const TITLES: [&str; 3] = ["title", "name", "audit"];
 const VERDICTS: [&str; 2] = ["passed", "ok"];
-/// Longer lists are cut.
+/// Longer lists are shortened to this many items.
 const LISTED: usize = 50;
 
-impl Card {
+impl VerdictCard {
+    /// Returns the card as HTML.
     pub fn html(&self) -> Html {
         let field =
             |names: &[&'static str]| names.iter().copied().find(|name| self.value.get(name).is_some());
@@ -28,7 +30,7 @@ impl Card {
         let passed = verdict.and_then(|name| self.value[name].as_bool());
         let heading = el("h3").child(el("span").text(text(title).unwrap_or(&self.name)));
         let heading = match self.value["protocol"].as_str() {
-            Some("oracle") => heading.maybe(mark::badge(Protocol::Oracle)),
+            Some("oracle") => heading.maybe(oracle_mark::badge(Protocol::Oracle)),
             _ => heading,
         };
         let (heading, class) = match passed {
@@ -37,11 +39,13 @@ impl Card {
             None => (heading, "card"),
         };
         let card = el("article").class(class).child(heading);
-        // What an audit found weighs most first.
+        // The first finding of an audit is the most important one.
         let finding = self.value["findings"][0]["text"].as_str();
         let card = card.maybe(text(sentence).or(finding).map(|sentence| el("p").text(sentence)));
-        let said = [title.filter(|_| text(title).is_some()), sentence.filter(|_| text(sentence).is_some())];
-        let rest = |name: &str| !said.contains(&Some(name)) && (passed.is_none() || verdict != Some(name));
+        let already_shown =
+            [title.filter(|_| text(title).is_some()), sentence.filter(|_| text(sentence).is_some())];
+        let rest =
+            |name: &str| !already_shown.contains(&Some(name)) && (passed.is_none() || verdict != Some(name));
         let fields: Vec<(&String, &Value)> = match &self.value {
             Value::Object(fields) => fields.iter().filter(|(name, _)| rest(name)).collect(),
             _ => Vec::new(),
@@ -49,7 +53,7 @@ impl Card {
         match (fields.is_empty(), &self.value) {
             (false, _) => card.child(facts(fields)).into(),
             (true, Value::Object(_)) => card.into(),
-            (true, other) => card.child(shown(other)).into(),
+            (true, other) => card.child(value_html(other)).into(),
         }
     }
 }
@@ -61,12 +65,13 @@ fn verdict_badge(word: &str, status: &'static str) -> Element {
 fn facts<'a>(fields: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Element {
     let entries = fields.into_iter().map(|(name, value)| {
         let name = name.replace('_', " ");
-        el("div").child(el("dt").text(&name)).child(el("dd").child(shown(value)))
+        el("div").child(el("dt").text(&name)).child(el("dd").child(value_html(value)))
     });
     el("dl").class("facts").children(entries)
 }
 
-fn shown(value: &Value) -> Html {
+/// Returns a JSON value as HTML.
+fn value_html(value: &Value) -> Html {
     match value {
         Value::Null => Html::text("–"),
         Value::Bool(true) => Html::text("yes"),
@@ -83,7 +88,7 @@ fn shown(value: &Value) -> Html {
         },
         Value::Array(items) => {
             let more = items.len().saturating_sub(LISTED);
-            let items = items.iter().take(LISTED).map(|item| el("li").child(shown(item)));
+            let items = items.iter().take(LISTED).map(|item| el("li").child(value_html(item)));
             let list = el("ul").children(items);
             match more {
                 0 => list.into(),
@@ -94,7 +99,7 @@ fn shown(value: &Value) -> Html {
     }
 }
 
-/// A map of values that fit into cells.
+/// Whether this is a map of values that fit into cells.
 fn is_flat(value: &Value) -> bool {
     value
         .as_object()
@@ -110,10 +115,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_audit_is_a_sentence_with_a_verdict() {
+    fn an_audit_shows_its_verdict_and_its_conclusion() {
         let value =
             json!({ "passed": false, "sentence": "2 rows leak", "rows": [1, 2], "checked": { "rows": 9 } });
-        let html = Card { name: "leakage".into(), value }.html().into_string();
+        let html = VerdictCard { name: "leakage".into(), value }.html().into_string();
         for part in [
             "<article class=\"card failed\">",
             "<h3><span>leakage</span><span",
@@ -129,15 +134,15 @@ mod tests {
     fn an_audit_of_the_oracle_protocol_is_marked() {
         let value =
             json!({ "passed": false, "protocol": "oracle", "findings": [{ "text": "it reads labels" }] });
-        let html = Card { name: "audit".into(), value }.html().into_string();
+        let html = VerdictCard { name: "audit".into(), value }.html().into_string();
         assert!(html.contains(">oracle</abbr>") && html.contains("<p>it reads labels</p>"), "{html}");
     }
 
     proptest! {
         #[test]
-        fn no_text_breaks_out(text in hostile()) {
+        fn text_cannot_break_out_of_its_element(text in hostile()) {
             let value = json!({ "title": text, "sentence": text, (text.clone()): [text, { (text.clone()): text }] });
-            let html = Card { name: text, value }.html().into_string();
+            let html = VerdictCard { name: text, value }.html().into_string();
             prop_assert!(!html.contains("<script") && !html.contains("<svg") && !html.contains("<!--"));
         }
     }

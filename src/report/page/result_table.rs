@@ -1,12 +1,13 @@
-//! A laid-out table as a part of a page. Its marks become the page's marks.
+//! Shows a [`Table`] of results on a page, with the marks of the oracle protocol.
 
 use super::grid::{Cell, Column, Grid, Row};
 use super::html::{Html, el};
 use crate::table::Table;
 use crate::table::markdown::column_titles;
-use crate::table::sheet::{Piece, Sheet, Text, lay_out};
+use crate::table::sheet::{Piece, Sheet, SheetRow, Text, lay_out};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
+/// Returns a table with its legend and notes as HTML.
 pub fn html(table: &Table) -> Html {
     let sheet = lay_out(table);
     let mut html = grid(&sheet, &table.name).html();
@@ -23,28 +24,27 @@ fn grid(sheet: &Sheet, name: &str) -> Grid {
         let title: Vec<String> = path.iter().map(|part| plain(&without_mark(part))).collect();
         Column::measured(Marked::new(protocol, title.join(" · ")))
     }));
-    let row = |row: &crate::table::sheet::SheetRow| {
+    let grid_row = |row: &SheetRow| {
         let heads = row.heads.iter().map(|head| Cell::text(plain(&without_mark(head))));
         let cells = heads.chain(row.cells.iter().map(cell)).collect();
         Row::measured(Marked::new(protocol(row.heads.iter()), cells))
     };
     let caption = sheet.caption.clone().unwrap_or_else(|| name.to_owned());
-    Grid { caption, columns, rows: sheet.rows.iter().map(row).collect() }
+    Grid { caption, columns, rows: sheet.rows.iter().map(grid_row).collect() }
 }
 
+/// Returns the protocol that the marks in some texts name.
 fn protocol<'a>(texts: impl Iterator<Item = &'a Text>) -> Protocol {
-    match texts.flatten().any(|piece| *piece == Piece::Oracle) {
-        true => Protocol::Oracle,
-        false => Protocol::Honest,
-    }
+    let is_oracle = texts.flatten().any(|piece| *piece == Piece::Oracle);
+    if is_oracle { Protocol::Oracle } else { Protocol::Honest }
 }
 
-/// Where a badge says the same.
+/// Returns a text without the mark, which a badge replaces.
 fn without_mark(text: &Text) -> Text {
     text.iter().filter(|piece| **piece != Piece::Oracle).cloned().collect()
 }
 
-/// A mark that stands in a cell speaks for that cell alone, and stays in its text.
+/// Returns a cell. A mark in a cell applies only to that cell, and stays in its text.
 fn cell(text: &Text) -> Cell {
     let number = text.iter().find_map(|piece| match piece {
         Piece::Number(number) | Piece::Best(number) | Piece::Second(number) => Some(number),
@@ -69,10 +69,10 @@ fn plain(text: &Text) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::sheet::{Head, SheetRow};
+    use crate::table::sheet::Head;
 
     #[test]
-    fn marks_of_rows_columns_and_cells_are_kept() {
+    fn marks_of_rows_columns_and_cells_are_shown() {
         let text = |text: &str| vec![Piece::Text(text.to_owned())];
         let row = |head: Text, cells: Vec<Text>| SheetRow { ruled: false, heads: vec![head], cells };
         let sheet = Sheet {

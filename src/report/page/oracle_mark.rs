@@ -1,12 +1,13 @@
-//! How the oracle protocol is marked wherever its figures show.
+//! The mark of the oracle protocol on pages.
 
 use super::html::{Element, el};
 use pipe_ml::metric::marked::Protocol;
 
+/// The explanation of the mark.
 pub const MEANING: &str = "Oracle protocol: the true labels of the evaluated rows entered the thresholds. \
                            No deployed model can reach these figures.";
 
-/// Nothing for the honest protocol, which is what a reader expects.
+/// Returns the mark of a protocol; `None` for the honest one, which a reader expects.
 pub fn badge(protocol: Protocol) -> Option<Element> {
     match protocol {
         Protocol::Honest => None,

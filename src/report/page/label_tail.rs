@@ -1,4 +1,4 @@
-//! The tail of a data set: in how many rows each label occurs, by rank, both axes logarithmic.
+//! Draws the long tail of a data set: the number of rows of each label by rank, with two logarithmic axes.
 
 use std::fmt::Write;
 
@@ -9,10 +9,10 @@ const WIDTH: f64 = 420.0;
 const HEIGHT: f64 = 170.0;
 const LEFT: f64 = 52.0;
 const BOTTOM: f64 = 34.0;
-/// Points of the curve at most.
+/// The largest number of points of the curve.
 const POINTS: usize = 160;
 
-/// `counts` descend; those of zero are left out.
+/// Draws the curve; `None` if all counts are zero. `counts` are in descending order; zeros are left out.
 pub fn draw(caption: &str, counts: &[u64]) -> Option<Html> {
     let counts: Vec<u64> = counts.iter().copied().filter(|&count| count > 0).collect();
     let (&most, ranks) = (counts.first()?, counts.len());
@@ -31,8 +31,8 @@ pub fn draw(caption: &str, counts: &[u64]) -> Option<Html> {
             last = rank;
         }
     }
-    let text = |x: f64, y: f64, anchor: &'static str, text: &str| -> Element {
-        el("text").attr("x", x).attr("y", y).attr("text-anchor", anchor).text(text)
+    let label = |x: f64, y: f64, anchor: &'static str, words: &str| -> Element {
+        el("text").attr("x", x).attr("y", y).attr("text-anchor", anchor).text(words)
     };
     let (base, right) = (HEIGHT - BOTTOM, WIDTH - 10.0);
     let frame = format!("M{LEFT} 10V{base}H{right}");
@@ -43,11 +43,11 @@ pub fn draw(caption: &str, counts: &[u64]) -> Option<Html> {
         .attr("aria-label", caption)
         .child(el("path").class("axis").attr("d", frame))
         .child(el("path").class("line").attr("d", path))
-        .child(text(LEFT - 6.0, 16.0, "end", &grouped(most)))
-        .child(text(LEFT - 6.0, base, "end", "1"))
-        .child(text(LEFT, base + 15.0, "middle", "1"))
-        .child(text(right, base + 15.0, "end", &grouped(ranks as u64)))
-        .child(text(
+        .child(label(LEFT - 6.0, 16.0, "end", &grouped(most)))
+        .child(label(LEFT - 6.0, base, "end", "1"))
+        .child(label(LEFT, base + 15.0, "middle", "1"))
+        .child(label(right, base + 15.0, "end", &grouped(ranks as u64)))
+        .child(label(
             (LEFT + right) / 2.0,
             base + 28.0,
             "middle",
