@@ -121,7 +121,7 @@ impl Synthetic {
         if !(self.scale > 0.0 && self.scale <= 100.0) {
             issue(
                 "scale",
-                format!("{} is not a size: a number above 0, at most 100, is expected", self.scale),
+                format!("it is {}, but it must be above 0 and at most 100", self.scale),
             );
             return issues;
         }
@@ -133,7 +133,7 @@ impl Synthetic {
             ("labels", sizes.labels),
         ] {
             if size == 0 || size >= u32::MAX as usize {
-                issue(field, format!("{size} is not a size: 1 to 4 thousand million is expected"));
+                issue(field, format!("it is {size}, but it must be between 1 and 4 billion"));
             }
         }
         let most = sizes.labels as f64 / 2.0;
