@@ -9,7 +9,7 @@ use super::args::PipelineArgs;
 use super::cache::warn_of_damage;
 use super::data_files::MissingDataFiles;
 use super::exit::Failure;
-use super::leftover::{Leftover, leftovers, normalised_overrides, sentences};
+use super::variant_files::{VariantFile, normalised_overrides, variant_files, warnings};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project, StoreAccess};
 use pipe_engine::plan::{Plan, Why};
@@ -24,7 +24,7 @@ pub(super) struct Survey {
     pub plan: Plan,
     pub outlooks: Vec<Outlook>,
     /// Placed files that other variants of the pipeline wrote.
-    pub leftovers: Vec<Leftover>,
+    pub leftovers: Vec<VariantFile>,
 }
 
 impl Survey {
@@ -48,10 +48,10 @@ impl Survey {
             }
         }
         let (set, state) = (normalised_overrides(set), store.pipeline_state(&plan.pipeline().file));
-        let leftovers = leftovers(&plan, &outlooks, &state, &set);
+        let leftovers = variant_files(&plan, &outlooks, &state, &set);
         warn_of_damage(project, &store);
-        for sentence in sentences(&leftovers, &plan, &set) {
-            project.status(&sentence);
+        for warning in warnings(&leftovers, &plan, &set) {
+            project.status(&warning);
         }
         Ok(Self { store, plan, outlooks, leftovers })
     }
@@ -121,7 +121,7 @@ impl Survey {
     }
 
     /// Returns the placed files of an instance that other variants of the pipeline wrote.
-    pub(super) fn leftovers(&self, of: InstanceIndex) -> Vec<Leftover> {
+    pub(super) fn leftovers(&self, of: InstanceIndex) -> Vec<VariantFile> {
         self.leftovers.iter().filter(|leftover| leftover.instance == of).cloned().collect()
     }
 }
@@ -138,7 +138,7 @@ pub(super) struct InstanceRecord {
     key: Option<String>,
     finished: Option<String>,
     seconds: Option<f64>,
-    leftovers: Vec<Leftover>,
+    leftovers: Vec<VariantFile>,
 }
 
 /// Returns the manifest of an instance that is up to date.
