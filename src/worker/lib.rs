@@ -11,10 +11,3 @@ pub mod part;
 pub mod stages;
 pub mod system;
 pub mod train;
-
-#[cfg(test)]
-use pipe_ml::signal;
-
-#[cfg(test)]
-#[path = "../ml/golden.rs"]
-mod golden;

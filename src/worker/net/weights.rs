@@ -1,8 +1,8 @@
 //! Every learnable number of a model, by name; the same shape holds gradients and moments.
 
 use super::buffer::Buffer;
-use pipe_ml::config::choice::{BiasInit, Init};
 use pipe_ml::config::method::Method;
+use pipe_ml::config::number_or_word::{BiasInit, Init};
 use pipe_ml::data::random::Streams;
 
 /// A layer whose input is dense: `outputs` x `inputs` weights, row-major.
