@@ -1,5 +1,5 @@
-//! [`Composite`]: a model made of fitted parts, the fusion of their scores, and the cuts. It is stored as a self-contained
-//! directory.
+//! [`Composite`]: a model made of fitted parts, the fusion of their scores, and the cuts. It is stored as a
+//! self-contained directory.
 //!
 //! ```text
 //! model.json            a [`Composite`]
@@ -176,8 +176,8 @@ pub fn take_part(from: &Path, part: &Part, to: &Path, number: usize) -> Result<P
     Ok(Part { directory, ..part.clone() })
 }
 
-/// Links every file below a directory, or copies it if the file system does not support hard links. Sharing files is safe
-/// because artifacts are never changed in place.
+/// Links every file below a directory, or copies it if the file system does not support hard links. Sharing
+/// files is safe because artifacts are never changed in place.
 pub fn link_tree(from: &Path, to: &Path) -> Result<(), DataError> {
     fs::create_dir_all(to).map_err(DataError::io("create", to))?;
     let entries = fs::read_dir(from).map_err(DataError::io("read", from))?;

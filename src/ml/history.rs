@@ -1,5 +1,5 @@
-//! [`History`], the artifact `history`: losses, metrics and thresholds of every epoch, as one JSON file. It contains no times,
-//! so that equal keys give equal histories.
+//! [`History`], the artifact `history`: losses, metrics and thresholds of every epoch, as one JSON file. It
+//! contains no times, so that equal keys give equal histories.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +14,8 @@ pub struct History {
     pub epochs: Vec<Epoch>,
     /// The epoch whose weights were kept, counted from 1.
     pub kept: u64,
-    /// True if the validation metrics depend on the true labels of the validation rows, as in the paper. A deployed model
-    /// cannot reach them.
+    /// True if the validation metrics depend on the true labels of the validation rows, as in the paper. A
+    /// deployed model cannot reach them.
     pub oracle: bool,
 }
 

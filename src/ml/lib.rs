@@ -1,7 +1,7 @@
 //! Multi-label classification with thresholds: data sets, signals, scores, threshold rules and metrics.
 //!
-//! The crate knows nothing of pipelines, stages or stores, and does not need libtorch. All results are independent of the
-//! number of threads.
+//! The crate knows nothing of pipelines, stages or stores, and does not need libtorch. All results are
+//! independent of the number of threads.
 //!
 //! | module | content |
 //! |---|---|

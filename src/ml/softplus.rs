@@ -1,5 +1,5 @@
-//! The function [`softplus`]. The cross-entropy of an entry with logit a is softplus(a) if its label is false, and softplus(-a)
-//! if it is true.
+//! The function [`softplus`]. The cross-entropy of an entry with logit a is softplus(a) if its label is
+//! false, and softplus(-a) if it is true.
 
 /// Computes ln(1 + e^a) without overflow.
 pub fn softplus(a: f64) -> f64 {

@@ -25,8 +25,8 @@ pub fn flat(value: &Value) -> Vec<f64> {
     matrix(value).concat()
 }
 
-/// Asserts that each value is close to the golden one: within `tolerance`, relative to the golden value or to a tenth of the
-/// largest golden value, whichever is larger.
+/// Asserts that each value is close to the golden one: within `tolerance`, relative to the golden value or to
+/// a tenth of the largest golden value, whichever is larger.
 #[track_caller]
 pub fn assert_close(what: &str, ours: &[f64], golden: &[f64], tolerance: f64) {
     assert_eq!(ours.len(), golden.len(), "{what}");

@@ -18,8 +18,8 @@ use super::threshold::{GlobalSignal, ThresholdChanges, ThresholdConfig, Variant}
 
 /// The resolved parameters of training, with every field present.
 ///
-/// This is what a stage key contains. Writing the value that a preset has anyway does not change the key; changing a preset
-/// changes the keys of all stages that use it.
+/// This is what a stage key contains. Writing the value that a preset has anyway does not change the key;
+/// changing a preset changes the keys of all stages that use it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Method {
@@ -101,8 +101,8 @@ impl Method {
         if self.variant.uses_local() { self.signal.predict } else { LocalSignal::None }
     }
 
-    /// Returns whether prediction needs the true labels of the rows that it predicts, as the evaluation of the paper does.
-    /// Then only the oracle protocol is possible.
+    /// Returns whether prediction needs the true labels of the rows that it predicts, as the evaluation of
+    /// the paper does. Then only the oracle protocol is possible.
     pub fn predicts_from_true_labels(&self) -> bool {
         let own = self.threshold.global == GlobalSignal::OwnLabels && self.variant.uses_global();
         self.signal.predict == LocalSignal::BatchLabels && (own || self.variant.uses_local())

@@ -1,8 +1,8 @@
 //! The parameters of training and of models.
 //!
-//! Every group of parameters is two types, defined by one macro: the one that a user writes, with all fields optional
-//! (`LossChanges`), and the one that the program uses, with all fields present (`LossConfig`). A [`preset::Preset`] is a
-//! complete [`method::Method`]; changes are applied to it.
+//! Every group of parameters is two types, defined by one macro: the one that a user writes, with all fields
+//! optional (`LossChanges`), and the one that the program uses, with all fields present (`LossConfig`). A
+//! [`preset::Preset`] is a complete [`method::Method`]; changes are applied to it.
 //!
 //! The doc comments of types that users write are the descriptions in `pipeline.schema.json`.
 

@@ -1,4 +1,5 @@
-//! The models of the `fit` stage: [`ModelBody`], as a user writes it, and [`ModelConfig`], with every parameter present.
+//! The models of the `fit` stage: [`ModelBody`], as a user writes it, and [`ModelConfig`], with every
+//! parameter present.
 
 use pipe_core::issue::Issue;
 use schemars::JsonSchema;

@@ -1,4 +1,5 @@
-//! The parameters of the learned thresholds, eq. 1: theta = lambda · alpha · global + (1 - lambda) · beta · local + bias.
+//! The parameters of the learned thresholds, eq. 1: theta = lambda · alpha · global + (1 - lambda) · beta ·
+//! local + bias.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

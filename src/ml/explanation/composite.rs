@@ -46,8 +46,8 @@ pub fn part_names(card: &Composite) -> Vec<String> {
     kinds.iter().enumerate().map(name).collect()
 }
 
-/// Explains a decision. `scores` are the scores of the parts, as they enter the sum; `frequency` is the number of training
-/// rows with the label, if known.
+/// Explains a decision. `scores` are the scores of the parts, as they enter the sum; `frequency` is the
+/// number of training rows with the label, if known.
 pub fn explain(
     card: &Composite,
     rule: Option<&CutRule>,

@@ -5,8 +5,8 @@ use crate::config::signal::Weighting;
 use crate::data::csr::Csr;
 use crate::signal::neighbours::weigh;
 
-/// Returns the contribution of each neighbour. `near` are training rows with their cosines, nearest first; `labels` are the
-/// labels of all training rows.
+/// Returns the contribution of each neighbour. `near` are training rows with their cosines, nearest first;
+/// `labels` are the labels of all training rows.
 pub fn evidence(of: &str, near: &[(u32, f32)], weighting: Weighting, labels: &Csr, label: u32) -> Evidence {
     let weights: Vec<f32> = weigh(near.to_vec(), weighting).map(|(_, weight)| weight).collect();
     let has = |at: usize| labels.row(near[at].0 as usize).binary_search(&label).is_ok();

@@ -1,7 +1,8 @@
 //! [`Fusion`]: one score from the scores of several models.
 //!
-//! The fused score is a weighted sum of the log of each model's response, the log of the share of neighbours and the rarity
-//! of the label. The weights are found by one logistic regression over (row, label) pairs of training rows:
+//! The fused score is a weighted sum of the log of each model's response, the log of the share of neighbours
+//! and the rarity of the label. The weights are found by one logistic regression over (row, label) pairs of
+//! training rows:
 //!
 //! s_l = sum_m w_m t_m(r_ml) + w_idf ln(N / max(f_l, 0.5)) + w_0, with t(r) = ln(max(r, 0) + floor), and
 //! t(r) = r for log-odds. The scores of the pairs were made without the labels of their rows.

@@ -1,7 +1,7 @@
 //! Weighted logistic regression on a few columns, by Newton's method.
 //!
-//! Columns are standardised first. Sums run over blocks of pairs that do not depend on the number of threads, so that the
-//! weights do not either.
+//! Columns are standardised first. Sums run over blocks of pairs that do not depend on the number of threads,
+//! so that the weights do not either.
 
 use crate::softplus::softplus;
 use rayon::prelude::*;
@@ -156,8 +156,8 @@ fn newton_step(
 
 /// Solves a symmetric positive definite system, given by its lower triangle, by Cholesky decomposition.
 ///
-/// Written by hand: the system has as many unknowns as there are models plus two, which does not pay for a linear algebra
-/// crate.
+/// Written by hand: the system has as many unknowns as there are models plus two, which does not pay for a
+/// linear algebra crate.
 fn solve(mut a: Vec<f64>, mut b: Vec<f64>) -> Option<Vec<f64>> {
     let n = b.len();
     for row in 0..n {

@@ -1,7 +1,7 @@
 //! [`Audit`], the artifact `audit`: whether the decisions of a model depend on labels that they must not see.
 //!
-//! The sentences of the findings are part of the artifact: changing one changes stored bytes and needs another version of
-//! the `audit` stage.
+//! The sentences of the findings are part of the artifact: changing one changes stored bytes and needs
+//! another version of the `audit` stage.
 
 use std::fmt::Write as _;
 

@@ -58,8 +58,8 @@ impl Block {
         Some(self.row_scores(row).iter().zip(thresholds).map(|(score, threshold)| score - threshold))
     }
 
-    /// Returns the numbers by which the labels of a row are ranked: the scores, or, if each entry has its own threshold, the
-    /// margins, because then the thresholds are part of the model's output.
+    /// Returns the numbers by which the labels of a row are ranked: the scores, or, if each entry has its own
+    /// threshold, the margins, because then the thresholds are part of the model's output.
     pub fn ranking(&self, row: usize) -> Cow<'_, [f32]> {
         match (&self.thresholds, self.margins(row)) {
             (Thresholds::PerEntry(_), Some(margins)) => margins.collect(),

@@ -1,12 +1,14 @@
 //! Confidence intervals by resampling the evaluated rows (bootstrap).
 //!
-//! A replicate draws as many rows as there are, with replacement, so that every row gets a multiplicity. The counts of a
-//! label are sums of multiplicities over the rows where it was predicted rightly, predicted wrongly or missed.
-//! [`Outcomes`] keeps these rows by label, and one pass over them counts 16 replicates at once.
+//! A replicate draws as many rows as there are, with replacement, so that every row gets a multiplicity. The
+//! counts of a label are sums of multiplicities over the rows where it was predicted rightly, predicted
+//! wrongly or missed. [`Outcomes`] keeps these rows by label, and one pass over them counts 16 replicates at
+//! once.
 //!
-//! Replicates lose rare labels: a label that is true in one test row is absent from more than a third of them. This pulls
-//! macro averages down, so that an interval of plain percentiles may not contain the estimate. Therefore the replicates
-//! are shifted to have the estimate as their mean; the shift is reported as `bias`.
+//! Replicates lose rare labels: a label that is true in one test row is absent from more than a third of
+//! them. This pulls macro averages down, so that an interval of plain percentiles may not contain the
+//! estimate. Therefore the replicates are shifted to have the estimate as their mean; the shift is reported
+//! as `bias`.
 
 use pipe_core::issue::Issue;
 use rayon::prelude::*;
@@ -96,8 +98,8 @@ impl Bootstrap {
         self.mean_differences(&[ours], &[theirs])
     }
 
-    /// Returns intervals for the mean of `ours` minus the mean of `theirs`, for example over several seeds, all measured on
-    /// the same resampled rows.
+    /// Returns intervals for the mean of `ours` minus the mean of `theirs`, for example over several seeds,
+    /// all measured on the same resampled rows.
     pub fn mean_differences(
         &self,
         ours: &[&Outcomes],
@@ -126,8 +128,8 @@ impl Bootstrap {
         Ok(self.summarise(first, &estimates, &replicates))
     }
 
-    /// Returns the metrics of every replicate. Each replicate has its own stream of random numbers, so that the result does
-    /// not depend on the number of threads.
+    /// Returns the metrics of every replicate. Each replicate has its own stream of random numbers, so that
+    /// the result does not depend on the number of threads.
     fn replicate(
         &self,
         rows: usize,

@@ -75,8 +75,8 @@ pub struct NotFinite {
 
 /// Collects what the metrics need.
 ///
-/// Each kind of input is optional: a metric without its input is left out of the [`Evaluation`]. Evaluators of different
-/// rows can be merged in any order and give the same bits.
+/// Each kind of input is optional: a metric without its input is left out of the [`Evaluation`]. Evaluators
+/// of different rows can be merged in any order and give the same bits.
 #[derive(Debug, Clone)]
 pub struct Evaluator {
     counts: Counts,

@@ -3,8 +3,8 @@
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 
-/// A sum kept as a whole number of units of 2^-52, so that batches and threads can add their terms in any order and give
-/// the same bits.
+/// A sum kept as a whole number of units of 2^-52, so that batches and threads can add their terms in any
+/// order and give the same bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExactSum(i128);
 

@@ -1,9 +1,10 @@
 //! F1 by label frequency: groups of labels with many or few training positives.
 //!
-//! Head, torso and tail are relative. Sort the labels by falling frequency and number all training positives in that order:
-//! a label whose first positive is in the first half is head, one whose first positive is in the next 40 % is torso, the
-//! others are tail. Labels of equal frequency are in the group of the first of them. The bins "under 5, 10, 100" are
-//! absolute. A label without training positives is in no group, because it cannot be learnt.
+//! Head, torso and tail are relative. Sort the labels by falling frequency and number all training positives
+//! in that order: a label whose first positive is in the first half is head, one whose first positive is in
+//! the next 40 % is torso, the others are tail. Labels of equal frequency are in the group of the first of
+//! them. The bins "under 5, 10, 100" are absolute. A label without training positives is in no group, because
+//! it cannot be learnt.
 
 use super::curves::FrequencyBin;
 use super::label::{LabelCount, Tally};
@@ -85,8 +86,8 @@ impl Frequencies {
         BINS.iter().enumerate().map(bin).collect()
     }
 
-    /// Returns the metrics by frequency: mean F1 over the labels of each group that are true in at least one evaluated row. A
-    /// group without such labels is left out.
+    /// Returns the metrics by frequency: mean F1 over the labels of each group that are true in at least one
+    /// evaluated row. A group without such labels is left out.
     pub fn macro_f1(&self, counts: impl Iterator<Item = LabelCount> + Clone) -> Vec<(Metric, f64)> {
         let bin = |metric, holds: &dyn Fn(usize) -> bool| {
             let tally = Tally::over(counts.clone().enumerate().filter(|&(l, _)| holds(l)).map(|(_, c)| c));

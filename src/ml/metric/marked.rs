@@ -1,8 +1,9 @@
 //! [`Marked`]: a value that cannot be separated from the protocol under which it was measured.
 //!
-//! Under the oracle protocol the thresholds depend on the labels of the evaluated rows, so its values say nothing about
-//! rows whose labels are unknown. A [`Marked`] value is read either together with its protocol ([`Marked::reveal`]) or only
-//! if it is honest ([`Marked::honest`]). Values of different protocols cannot be combined.
+//! Under the oracle protocol the thresholds depend on the labels of the evaluated rows, so its values say
+//! nothing about rows whose labels are unknown. A [`Marked`] value is read either together with its protocol
+//! ([`Marked::reveal`]) or only if it is honest ([`Marked::honest`]). Values of different protocols cannot be
+//! combined.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

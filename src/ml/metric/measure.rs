@@ -59,8 +59,8 @@ impl Measure {
         Self { parts: vec![part; rayon::current_num_threads().max(1)], begun: false }
     }
 
-    /// Adds a block of decisions. `truth` has one ascending list of labels per row of the block. Blocks must be added in
-    /// the order of the rows.
+    /// Adds a block of decisions. `truth` has one ascending list of labels per row of the block. Blocks must
+    /// be added in the order of the rows.
     pub fn add(&mut self, block: &Block, truth: &[&[u32]]) -> Result<(), MeasureError> {
         if !self.begun && block.rows > 0 {
             self.begun = true;

@@ -18,7 +18,8 @@ impl Default for Propensity {
 }
 
 impl Propensity {
-    /// Returns the inverse propensity of each label: 1/p_l = 1 + C (N_l + B)^-A with C = (ln N - 1)(B + 1)^A, N training rows, N_l of them with label l.
+    /// Returns the inverse propensity of each label: 1/p_l = 1 + C (N_l + B)^-A with C = (ln N - 1)(B + 1)^A,
+    /// N training rows, N_l of them with label l.
     pub fn inverse(self, training_rows: usize, positives: &[u32]) -> Vec<f64> {
         // The formula is meant for many rows; with fewer than e of them C would be negative.
         let c = ((training_rows as f64).ln() - 1.0).max(0.0) * (self.b + 1.0).powf(self.a);

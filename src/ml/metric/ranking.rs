@@ -58,8 +58,8 @@ impl Gain {
 }
 
 impl Ranking {
-    /// Creates sums over no rows. `inverse_propensities` come from [`super::propensity::Propensity::inverse`]; without them
-    /// the propensity-scored metrics are left out.
+    /// Creates sums over no rows. `inverse_propensities` come from
+    /// [`super::propensity::Propensity::inverse`]; without them the propensity-scored metrics are left out.
     pub fn new(inverse_propensities: Option<Vec<f64>>) -> Self {
         let propensity_scored = inverse_propensities.map(|inverse| PropensityScored {
             inverse,
@@ -70,8 +70,8 @@ impl Ranking {
         Self { propensity_scored, ..Self::default() }
     }
 
-    /// Adds one row: its true labels in ascending order, and the [`DEPTH`] labels with the highest scores, best first (fewer
-    /// if there are fewer labels).
+    /// Adds one row: its true labels in ascending order, and the [`DEPTH`] labels with the highest scores,
+    /// best first (fewer if there are fewer labels).
     pub fn add(&mut self, truth: &[u32], top: &[u32]) -> RowRanking {
         let mut row = RowRanking::default();
         self.rows += 1;

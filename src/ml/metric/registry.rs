@@ -1,8 +1,10 @@
-//! The registry of metrics: name, direction and definition of each, in one table, and the lists of metrics to show first.
+//! The registry of metrics: name, direction and definition of each, in one table, and the lists of metrics to
+//! show first.
 //!
-//! To add a metric, add a row to the table and compute it in the accumulator that has its inputs: [`super::label::Tally`],
-//! [`super::ranking::Ranking`], [`super::calibration::Calibration`], [`super::frequency::Frequencies`] or
-//! [`super::evaluation::Evaluator::finish`]. A test fails if a registered metric is not computed.
+//! To add a metric, add a row to the table and compute it in the accumulator that has its inputs:
+//! [`super::label::Tally`], [`super::ranking::Ranking`], [`super::calibration::Calibration`],
+//! [`super::frequency::Frequencies`] or [`super::evaluation::Evaluator::finish`]. A test fails if a
+//! registered metric is not computed.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! [`SeedSpread`]: the variation of a metric over seeds.
 //!
-//! It measures the randomness of training. How well the test rows represent other rows is measured by the bootstrap; the
-//! two are never combined.
+//! It measures the randomness of training. How well the test rows represent other rows is measured by the
+//! bootstrap; the two are never combined.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,12 +1,13 @@
 //! The metrics of the decisions when every threshold is shifted by the same amount.
 //!
-//! For each label, entries are counted by the largest shift at which they are still predicted, so that one pass over the
-//! entries is enough for all shifts.
+//! For each label, entries are counted by the largest shift at which they are still predicted, so that one
+//! pass over the entries is enough for all shifts.
 
 use super::curves::Shifted;
 use super::label::{LabelCount, Tally};
 
-/// The sizes of the shifts, which go in both directions: fine near zero and coarse far from it. No shift at all is added.
+/// The sizes of the shifts, which go in both directions: fine near zero and coarse far from it. No shift at
+/// all is added.
 const SIZES: [f32; 20] = [
     0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5,
     10.0,

@@ -22,8 +22,8 @@ impl Candidates {
         (keep < labels).then_some(Self { keep, scale })
     }
 
-    /// Finds the labels of a row to keep, ascending. Responses and shares of zero and below are never kept, because they count
-    /// as zero anyway.
+    /// Finds the labels of a row to keep, ascending. Responses and shares of zero and below are never kept,
+    /// because they count as zero anyway.
     pub fn of(&self, scores: &[f32], chosen: &mut Vec<u32>) {
         let is_kept = |score: f32| self.scale == Scale::LogOdds || score > 0.0;
         chosen.clear();

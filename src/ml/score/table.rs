@@ -123,8 +123,8 @@ impl ScoreTable {
         }
     }
 
-    /// Returns the scores for threshold rules. Labels that were not kept have the score minus infinity, so that they are never
-    /// predicted.
+    /// Returns the scores for threshold rules. Labels that were not kept have the score minus infinity, so
+    /// that they are never predicted.
     pub fn for_rules(&self) -> Result<Box<dyn Scores>, DataError> {
         Ok(match &self.store {
             ScoreStore::Sparse(csr) => Box::new(CandidateScores::new(csr.clone())),

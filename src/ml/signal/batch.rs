@@ -24,8 +24,8 @@ pub struct BatchSignals {
 }
 
 impl BatchSignals {
-    /// Combines the true labels of the rows and the local signal. Each must have as many rows as the batch, or none if it is
-    /// unknown.
+    /// Combines the true labels of the rows and the local signal. Each must have as many rows as the batch,
+    /// or none if it is unknown.
     pub fn new(labels: usize, targets: &SparseRows, local: &SparseRows, eps: f64) -> Self {
         let rows = targets.len().max(local.len());
         let mut merged: Vec<(u32, Entry)> = Vec::with_capacity(targets.entries() + local.entries());

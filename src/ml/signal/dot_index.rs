@@ -1,7 +1,7 @@
 //! [`DotIndex`]: products of one sparse row with many others at once, by inverted indices from features to rows.
 //!
-//! There is one index for each block of rows. Sums run in the order of the features, so that a product depends only on the
-//! two rows.
+//! There is one index for each block of rows. Sums run in the order of the features, so that a product
+//! depends only on the two rows.
 
 use std::cmp::Ordering;
 
@@ -68,8 +68,8 @@ impl DotIndex {
         }
     }
 
-    /// Returns the `k` indexed rows with the largest products above zero, largest first, as (position, product). Ties go to the
-    /// lower position. The position `itself` is left out.
+    /// Returns the `k` indexed rows with the largest products above zero, largest first, as (position,
+    /// product). Ties go to the lower position. The position `itself` is left out.
     pub fn nearest(
         &self,
         queries: &Csr,

@@ -1,5 +1,6 @@
-//! The two signals behind a learned threshold: the rarity of a label in the training rows (global, [`idf`]) and its frequency
-//! among similar rows (local, [`neighbours`] and [`propagate`]). All computations are sparse.
+//! The two signals behind a learned threshold: the rarity of a label in the training rows (global, [`idf`])
+//! and its frequency among similar rows (local, [`neighbours`] and [`propagate`]). All computations are
+//! sparse.
 
 pub mod batch;
 pub mod dot_index;

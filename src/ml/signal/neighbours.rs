@@ -1,5 +1,5 @@
-//! [`NeighbourIndex`]: the nearest training rows by cosine of the features, found exactly. Ties go to the lower row, so that
-//! the result depends only on the data.
+//! [`NeighbourIndex`]: the nearest training rows by cosine of the features, found exactly. Ties go to the
+//! lower row, so that the result depends only on the data.
 
 use std::borrow::Cow;
 

@@ -4,8 +4,8 @@ use super::sparse_rows::{LabelSums, SparseRows};
 
 /// Computes KNN = (Y Y^T / (row sums of Y + eps)) Y for sparse Y over `labels` columns.
 ///
-/// Y has ones for true labels, or probabilities instead. The self term is included, as in the paper, unless `leave_self_out`
-/// clears the diagonal of Y Y^T.
+/// Y has ones for true labels, or probabilities instead. The self term is included, as in the paper, unless
+/// `leave_self_out` clears the diagonal of Y Y^T.
 pub fn propagate(y: &SparseRows, labels: usize, leave_self_out: bool, eps: f64) -> SparseRows {
     let rows_of = rows_by_label(y, labels);
     let mut shared = vec![0.0; y.len()];
@@ -43,7 +43,8 @@ fn rows_by_label(y: &SparseRows, labels: usize) -> Vec<Vec<(u32, f64)>> {
     by_label
 }
 
-/// Returns 1 / (number of labels of the row + eps), the value that the released code calls tf-idf, for each of its labels.
+/// Returns 1 / (number of labels of the row + eps), the value that the released code calls tf-idf, for each
+/// of its labels.
 pub fn own_label_share(count: usize, eps: f64) -> f64 {
     1.0 / (count as f64 + eps)
 }

@@ -21,8 +21,8 @@ pub struct Cuts {
 pub enum Decision {
     /// A label is predicted if its score is above its cut, and never if it has no cut.
     PerLabel { cuts: Vec<Option<f32>> },
-    /// The `sure` best labels of a row are predicted, and the next one if its score is above `cut`. Labels that no fitting
-    /// row has are left out of the ranking.
+    /// The `sure` best labels of a row are predicted, and the next one if its score is above `cut`. Labels
+    /// that no fitting row has are left out of the ranking.
     Ranks { sure: usize, cut: Option<f32>, unseen: Vec<u32> },
     /// A label is predicted for this share of all rows, those with the highest scores.
     Shares { shares: Vec<f64> },

@@ -1,8 +1,9 @@
 //! The global rule: the same cut for all labels.
 //!
-//! The best cut is just below the score of some true entry, because lowering it past a false entry only adds a mistake. So
-//! the scores of the true entries are the candidates. One pass over all scores, label by label, computes the objective for
-//! each candidate, in memory proportional to the number of true entries, not to rows x labels.
+//! The best cut is just below the score of some true entry, because lowering it past a false entry only adds
+//! a mistake. So the scores of the true entries are the candidates. One pass over all scores, label by label,
+//! computes the objective for each candidate, in memory proportional to the number of true entries, not to
+//! rows x labels.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,8 +14,8 @@ use super::sweep::between;
 use crate::metric::exact::ExactSum;
 use crate::metric::label::LabelCount;
 
-/// What is added when the cut is lowered past one candidate. All sums are exact, so that threads can add their labels in any
-/// order.
+/// What is added when the cut is lowered past one candidate. All sums are exact, so that threads can add
+/// their labels in any order.
 #[derive(Clone, Copy)]
 struct CandidateStep {
     hits: u64,

@@ -3,9 +3,9 @@
 //! A [`rule::Rule`] is fitted on the labels of training rows and on scores that were made without these labels
 //! (leave-one-out or out-of-fold). The result, [`cuts::Cuts`], decides about any scores without seeing labels.
 //!
-//! A label is predicted if its score is *above* its cut. Rows with equal scores for a label get equal decisions. A label
-//! that no fitting row has is never predicted, and neither is a score of minus infinity. A score that is not a number is
-//! an error.
+//! A label is predicted if its score is *above* its cut. Rows with equal scores for a label get equal
+//! decisions. A label that no fitting row has is never predicted, and neither is a score of minus infinity. A
+//! score that is not a number is an error.
 //!
 //! The rules with names ending in *Cut* are those of Yang (SIGIR 2001).
 

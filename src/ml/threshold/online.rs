@@ -25,8 +25,8 @@ impl OnlineF1 {
     }
 }
 
-/// Fits the cuts. The rows are visited in their order, `epochs` times. The macro objective has one running F1 per label, the
-/// micro objective one for all labels.
+/// Fits the cuts. The rows are visited in their order, `epochs` times. The macro objective has one running F1
+/// per label, the micro objective one for all labels.
 pub(super) fn fit(
     sample: &Sample,
     objective: Objective,

@@ -75,8 +75,8 @@ fn fit(
     match objective {
         Objective::Macro => best_cuts(CutObjective::F1),
         Objective::Micro => {
-            // Each pass is optimal for the pooled F1 of the last one. When the pooled F1 does not rise any more, the cuts
-            // are optimal.
+            // Each pass is optimal for the pooled F1 of the last one. When the pooled F1 does not rise any
+            // more, the cuts are optimal.
             let mut reached = 0.0;
             loop {
                 let best = best_cuts(CutObjective::Pooled(reached))?;

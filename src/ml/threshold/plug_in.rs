@@ -1,7 +1,7 @@
 //! The plug-in rule: if the probabilities are right, the best cut is half of the best F1 (Lipton et al. 2014).
 //!
-//! F* = max over t of 2 sum{p : p > t} / (#{p > t} + sum p) is the fixed point of t = F*/2. The labels of the fitting rows
-//! are used only to see which labels occur.
+//! F* = max over t of 2 sum{p : p > t} / (#{p > t} + sum p) is the fixed point of t = F*/2. The labels of the
+//! fitting rows are used only to see which labels occur.
 
 use super::error::ThresholdError;
 use super::rule::{Objective, Scale};

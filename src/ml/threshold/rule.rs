@@ -193,7 +193,8 @@ impl Rule {
         }
     }
 
-    /// Returns the `kind` of every rule, as a pipeline names it. The list comes from the schema, so it is always complete.
+    /// Returns the `kind` of every rule, as a pipeline names it. The list comes from the schema, so it is
+    /// always complete.
     pub fn kinds() -> Vec<String> {
         let schema = schemars::schema_for!(Rule);
         let variants = schema.get("oneOf").and_then(|variants| variants.as_array()).into_iter().flatten();

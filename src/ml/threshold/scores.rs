@@ -84,8 +84,8 @@ impl Scores for DenseScores {
     }
 }
 
-/// Scores of a few candidate labels per row, for tables that would be too large otherwise. Every other label has the score
-/// minus infinity, so that it is never predicted.
+/// Scores of a few candidate labels per row, for tables that would be too large otherwise. Every other label
+/// has the score minus infinity, so that it is never predicted.
 pub struct CandidateScores {
     by_row: Csr,
     by_label: Csr,
@@ -183,8 +183,8 @@ pub fn map_labels<T: Send>(
     Ok(blocks.into_iter().flatten().collect())
 }
 
-/// Calls `visit` with the scores of each row, in blocks that run on all threads, and collects one `T` per block. The blocks,
-/// and the rows within a block, are in order.
+/// Calls `visit` with the scores of each row, in blocks that run on all threads, and collects one `T` per
+/// block. The blocks, and the rows within a block, are in order.
 pub fn map_row_blocks<T: Send + Default>(
     scores: &dyn Scores,
     visit: impl Fn(&mut T, usize, &[f32]) + Sync,
