@@ -1,13 +1,13 @@
-//! A model made of parts: fitted models, how their scores become one, and where it is cut. A directory that
-//! needs nothing beside itself.
+//! [`Composite`]: a model made of fitted parts, the fusion of their scores, and the cuts. It is stored as a
+//! self-contained directory.
 //!
 //! ```text
 //! model.json            a [`Composite`]
-//! label_names.jsonl     where the data has names
-//! parts/0/...           the first part, as its kind writes it
+//! label_names.jsonl     if the labels have names
+//! parts/0/...           the first part, in the format of its kind
 //! ```
 //!
-//! `fit` makes one with a single part, `fuse` joins several, `threshold` adds cuts.
+//! The stage `fit` creates a model with one part, `fuse` combines several parts, and `threshold` adds cuts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,55 +22,60 @@ use super::score::Scale;
 use super::threshold::cuts::Cuts;
 use pipe_core::digest::Digest;
 
-/// Changes whenever an older program could not read, or would misread, a model.
+/// The version of the format. Increase it whenever an older program could not read, or would misread, a model.
 const FORMAT: u32 = 1;
-const CARD: &str = "model.json";
+const INFO: &str = "model.json";
 const NAMES: &str = "label_names.jsonl";
 
-/// Tells these directories from those of `train`, which have no kind.
+/// Distinguishes these directories from those of `train`, which have no kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum ModelDirectoryKind {
     Composite,
 }
 
+/// The content of `model.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Composite {
     format: u32,
-    kind: Kind,
-    /// The same as in the scores that were made with the model.
+    kind: ModelDirectoryKind,
+    /// Equal to the mark of the scores that the model made.
     pub mark: String,
     pub features: usize,
     pub labels: usize,
     pub parts: Vec<Part>,
-    /// `None`: there is one part, and its scores are the model's.
+    /// `None` if there is one part, whose scores are those of the model.
     pub fusion: Option<Fusion>,
     pub cuts: Option<Cuts>,
 }
 
+/// A fitted model inside of a [`Composite`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Below the model's directory.
+    /// Relative to the directory of the model.
     pub directory: String,
     pub model: ModelConfig,
-    /// As in the table of the training rows' scores: labels kept per row, and what the others count.
+    /// The number of labels kept per row in the table of training scores, if not all are.
     pub keep: Option<usize>,
+    /// The score of the labels that are not kept.
     pub rest: f32,
 }
 
+/// The fields that every `model.json` has.
 #[derive(Deserialize)]
-struct Head {
+struct ModelHeader {
     kind: Option<String>,
     format: u32,
 }
 
 impl Composite {
+    /// Creates a model without fusion and cuts.
     pub fn new(mark: String, features: usize, labels: usize, parts: Vec<Part>) -> Self {
         Self {
             format: FORMAT,
-            kind: Kind::Composite,
+            kind: ModelDirectoryKind::Composite,
             mark,
             features,
             labels,
@@ -80,52 +85,54 @@ impl Composite {
         }
     }
 
-    /// Whether a model directory holds one of these.
+    /// Returns whether a model directory contains a composite model.
     pub fn is_at(directory: &Path) -> Result<bool, DataError> {
-        Ok(head(&directory.join(CARD))?.1.kind.as_deref() == Some("composite"))
+        Ok(read_header(&directory.join(INFO))?.1.kind.as_deref() == Some("composite"))
     }
 
+    /// Loads and checks a model.
     pub fn load(directory: &Path) -> Result<Self, DataError> {
-        let path = directory.join(CARD);
-        let (text, head) = head(&path)?;
+        let path = directory.join(INFO);
+        let (text, header) = read_header(&path)?;
         let bad = |reason: String| DataError::artifact(&path, reason);
-        if head.kind.as_deref() != Some("composite") {
+        if header.kind.as_deref() != Some("composite") {
             return Err(bad(
-                "it is a model of the stage `train`, which leaves no scores of training rows: use \
+                "it is a model of the stage `train`, which makes no scores of training rows: use \
                             `fit` with `model: { kind: mlp }`"
                     .to_owned(),
             ));
         }
-        if head.format != FORMAT {
-            return Err(bad(format!("it has format {}, this program reads {FORMAT}", head.format)));
+        if header.format != FORMAT {
+            return Err(bad(format!("it has format {}, this program reads {FORMAT}", header.format)));
         }
         let model: Self = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
-        match model.fault() {
-            Some(fault) => Err(bad(fault.to_owned())),
+        match model.inconsistency() {
+            Some(reason) => Err(bad(reason.to_owned())),
             None => Ok(model),
         }
     }
 
-    fn fault(&self) -> Option<&'static str> {
-        let safe = |part: &Part| part.directory.split('/').all(|name| !matches!(name, "" | "." | ".."));
+    /// Returns what is inconsistent in the model, if anything is.
+    fn inconsistency(&self) -> Option<&'static str> {
+        let is_inside = |part: &Part| part.directory.split('/').all(|name| !matches!(name, "" | "." | ".."));
         let fusion_fits =
             |fusion: &Fusion| fusion.terms.len() == self.parts.len() && fusion.labels() == self.labels;
-        if self.parts.is_empty() || !self.parts.iter().all(safe) {
+        if self.parts.is_empty() || !self.parts.iter().all(is_inside) {
             return Some("it names no parts, or parts outside of its directory");
         }
         if !self.fusion.as_ref().map_or(self.parts.len() == 1, fusion_fits) {
             return Some("its fusion does not fit its parts");
         }
         let cuts_fit = self.cuts.as_ref().is_none_or(|cuts| cuts.labels() == self.labels);
-        (!cuts_fit).then_some("its cuts are not of its labels")
+        (!cuts_fit).then_some("its cuts are for another number of labels")
     }
 
-    /// Writes the card, after all else.
+    /// Writes `model.json`, which has to be done last.
     pub fn save(&self, directory: &Path) -> Result<(), DataError> {
-        write_json(&directory.join(CARD), self)
+        write_json(&directory.join(INFO), self)
     }
 
-    /// What the model's scores are.
+    /// Returns what the scores of the model mean.
     pub fn scale(&self) -> Scale {
         match (&self.fusion, self.parts.first()) {
             (None, Some(part)) => part.model.scale(),
@@ -133,42 +140,44 @@ impl Composite {
         }
     }
 
-    /// Where the part of a number is.
+    /// Returns the directory of a part, relative to the directory of the model.
     pub fn part_directory(number: usize) -> String {
         format!("parts/{number}")
     }
 
+    /// Reads the names of the labels, if they have names.
     pub fn label_names(&self, directory: &Path) -> Result<Option<Vec<String>>, DataError> {
         read_names(&directory.join(NAMES), self.labels)
     }
 }
 
-/// Keeps the labels' names beside a model.
+/// Writes the names of the labels into the directory of a model.
 pub fn save_label_names(directory: &Path, names: Option<&[String]>) -> Result<(), DataError> {
     write_names(&directory.join(NAMES), names)
 }
 
-/// A short text that is the same for the same settings and the same content.
+/// Returns a digest of some settings. Models and scores with equal marks belong together.
 pub fn mark(settings: &impl Serialize) -> String {
     Digest::of(serde_json::to_string(settings).unwrap_or_default().as_bytes()).to_string()
 }
 
-fn head(path: &Path) -> Result<(Vec<u8>, Head), DataError> {
+/// Reads `model.json` and its header.
+fn read_header(path: &Path) -> Result<(Vec<u8>, ModelHeader), DataError> {
     let text = fs::read(path).map_err(DataError::io("read", path))?;
-    let head = serde_json::from_slice(&text)
-        .map_err(|error| DataError::artifact(path, format!("no model: {error}")))?;
-    Ok((text, head))
+    let header = serde_json::from_slice(&text)
+        .map_err(|error| DataError::artifact(path, format!("it is not a model: {error}")))?;
+    Ok((text, header))
 }
 
-/// Brings one part of a model into another model's directory.
+/// Links one part of a model into the directory of another model.
 pub fn take_part(from: &Path, part: &Part, to: &Path, number: usize) -> Result<Part, DataError> {
     let directory = Composite::part_directory(number);
     link_tree(&from.join(&part.directory), &to.join(&directory))?;
     Ok(Part { directory, ..part.clone() })
 }
 
-/// Links every file below a directory, or copies it where the file system has no links. Both names then have
-/// the same content for good: artifacts are never changed in place.
+/// Links every file below a directory, or copies it if the file system does not support hard links. Sharing
+/// files is safe because artifacts are never changed in place.
 pub fn link_tree(from: &Path, to: &Path) -> Result<(), DataError> {
     fs::create_dir_all(to).map_err(DataError::io("create", to))?;
     let entries = fs::read_dir(from).map_err(DataError::io("read", from))?;
@@ -183,7 +192,7 @@ pub fn link_tree(from: &Path, to: &Path) -> Result<(), DataError> {
             link_tree(&path, &target)?;
             continue;
         }
-        // The store keeps its files behind symbolic links in places: the file itself is what is wanted.
+        // The path may be a symbolic link into the store; link the file itself.
         let file = fs::canonicalize(&path).map_err(DataError::io("find", &path))?;
         if fs::hard_link(&file, &target).is_err() {
             fs::copy(&file, &target).map_err(DataError::io("copy", &path))?;
@@ -208,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_comes_back_as_it_was() {
+    fn a_model_is_loaded_as_it_was_saved() {
         let model = Composite::new(mark(&"x"), 4, 3, vec![part()]);
         let temp = saved(&model);
         assert_eq!(Composite::load(temp.path()).unwrap(), model);
@@ -216,28 +225,28 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_has_its_sentence() {
-        let complaint = |change: &dyn Fn(&mut Composite)| {
+    fn an_inconsistent_model_is_an_error_with_a_reason() {
+        let error = |change: &dyn Fn(&mut Composite)| {
             let mut model = Composite::new(String::new(), 4, 3, vec![part()]);
             change(&mut model);
             Composite::load(saved(&model).path()).unwrap_err().to_string()
         };
-        assert!(complaint(&|model| model.parts.clear()).contains("no parts"));
-        assert!(complaint(&|model| model.parts[0].directory = "../x".into()).contains("outside"));
-        assert!(complaint(&|model| model.parts.push(part())).contains("fusion"));
-        assert!(complaint(&|model| model.format = 9).contains("format 9"));
+        assert!(error(&|model| model.parts.clear()).contains("no parts"));
+        assert!(error(&|model| model.parts[0].directory = "../x".into()).contains("outside"));
+        assert!(error(&|model| model.parts.push(part())).contains("fusion"));
+        assert!(error(&|model| model.format = 9).contains("format 9"));
     }
 
     #[test]
-    fn a_model_of_train_is_told_apart() {
+    fn a_model_of_train_is_recognised() {
         let temp = tempfile::tempdir().unwrap();
-        fs::write(temp.path().join(CARD), r#"{"format": 1, "features": 3}"#).unwrap();
+        fs::write(temp.path().join(INFO), r#"{"format": 1, "features": 3}"#).unwrap();
         assert!(!Composite::is_at(temp.path()).unwrap());
         assert!(Composite::load(temp.path()).unwrap_err().to_string().contains("`fit`"));
     }
 
     #[test]
-    fn trees_are_linked_with_all_below_them() {
+    fn directories_are_linked_recursively() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir_all(from.path().join("a/b")).unwrap();
         fs::write(from.path().join("a/b/c"), "x").unwrap();

@@ -1,5 +1,5 @@
-//! What is kept of every epoch of a training: the artifact `history`, one JSON file. Free of clock and machine: the
-//! same key gives the same history.
+//! [`History`], the artifact `history`: losses, metrics and thresholds of every epoch, as one JSON file. It
+//! contains no times, so that equal keys give equal histories.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,46 +7,49 @@ use super::config::schedule::{StoppingConfig, Watched};
 use super::metric::label::{LabelCount, Tally};
 use super::metric::marked::{Marked, Protocol};
 
+/// The history of a training.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct History {
     pub epochs: Vec<Epoch>,
     /// The epoch whose weights were kept, counted from 1.
     pub kept: u64,
-    /// The validation figures were made with the true labels of the validation rows, as the
-    /// paper's were: no deployed model could reach them.
+    /// True if the validation metrics depend on the true labels of the validation rows, as in the paper. A
+    /// deployed model cannot reach them.
     pub oracle: bool,
 }
 
+/// The record of one epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Epoch {
     /// Counted from 1.
     pub epoch: u64,
-    /// Mean over the epoch's rows, while they were learned from.
+    /// Mean over the rows of the epoch, computed while training on them.
     pub loss: LossValue,
     pub validation: Option<Validation>,
     pub alpha: Spread,
     pub beta: Spread,
-    /// As eq. 1 sees it.
+    /// The lambda of eq. 1.
     pub lambda: Spread,
-    /// The threshold of an element without a local signal that is no true label.
+    /// The threshold of an element that has no local signal and is not a true label.
     pub theta: Spread,
-    /// Of the last step.
+    /// The learning rate of the last step.
     pub lr: f64,
 }
 
+/// The metrics on the validation rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Validation {
-    /// Over all labels; one that does not occur counts 0.
+    /// Over all labels; a label that does not occur counts 0.
     pub macro_f1: f64,
     pub macro_f1_present: f64,
     pub micro_f1: f64,
     pub positive_ratio: f64,
 }
 
-/// The loss of a batch, reduced.
+/// The loss of a batch, after reduction.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct LossValue {
     pub bce: f64,
@@ -64,6 +67,7 @@ pub struct Spread {
 }
 
 impl Validation {
+    /// Computes the metrics from the counts of all labels.
     pub fn of(rows: usize, labels: &[LabelCount]) -> Self {
         let tally = Tally::over(labels.iter().copied());
         Self {
@@ -74,6 +78,7 @@ impl Validation {
         }
     }
 
+    /// Returns the metric that decides which epoch is best.
     pub fn watched(&self, metric: Watched) -> f64 {
         match metric {
             Watched::MacroF1 => self.macro_f1,
@@ -83,6 +88,7 @@ impl Validation {
 }
 
 impl Spread {
+    /// Computes mean and standard deviation.
     pub fn of(values: &[f64]) -> Self {
         let count = values.len().max(1) as f64;
         let mean = values.iter().sum::<f64>() / count;
@@ -92,7 +98,7 @@ impl Spread {
 }
 
 impl History {
-    /// The best epoch by the watched figure, the first of equals, and its value.
+    /// Returns the best epoch by the watched metric, and its value; of equally good epochs the first.
     pub fn best(&self, stopping: &StoppingConfig) -> Option<(u64, f64)> {
         let mut best = None;
         for epoch in &self.epochs {
@@ -104,7 +110,7 @@ impl History {
         best
     }
 
-    /// Whether the figures so far say that training is over.
+    /// Returns whether training should stop now.
     pub fn says_stop(&self, stopping: &StoppingConfig) -> bool {
         let done = self.epochs.len() as u64;
         match (stopping.patience.value(), self.best(stopping)) {
@@ -115,12 +121,12 @@ impl History {
         }
     }
 
-    /// Under which protocol the validation figures came about.
+    /// Returns the protocol of the validation metrics.
     pub fn protocol(&self) -> Protocol {
         if self.oracle { Protocol::Oracle } else { Protocol::Honest }
     }
 
-    /// The epochs that were validated, and what that gave.
+    /// Returns the validated epochs and their metrics.
     pub fn validations(&self) -> Marked<Vec<(u64, Validation)>> {
         let validated = self.epochs.iter().filter_map(|epoch| Some((epoch.epoch, epoch.validation?)));
         Marked::new(self.protocol(), validated.collect())
@@ -130,7 +136,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::choice::Limit;
+    use crate::config::number_or_word::Limit;
 
     fn history(scores: &[f64]) -> History {
         let spread = Spread { mean: 0.0, std: 0.0 };
@@ -162,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn training_stops_after_as_many_epochs_without_a_better_one_as_patience_allows() {
+    fn training_stops_when_the_patience_is_exhausted() {
         assert!(!history(&[0.1, 0.3, 0.2]).says_stop(&patience(2.0, 1)));
         assert!(history(&[0.1, 0.3, 0.2, 0.3]).says_stop(&patience(2.0, 1)));
         assert!(!history(&[0.1, 0.3, 0.2, 0.3]).says_stop(&patience(2.0, 5)));
     }
 
     #[test]
-    fn of_equally_good_epochs_the_first_is_best() {
+    fn the_first_of_equally_good_epochs_is_best() {
         assert_eq!(history(&[0.1, 0.3, 0.3]).best(&patience(2.0, 1)), Some((2, 0.3)));
         assert_eq!(history(&[]).best(&patience(2.0, 1)), None);
     }

@@ -132,10 +132,7 @@ mod tests {
         let data = SplitData::open(&scored.data()).unwrap();
         let labels = data.labels(PartName::Train).unwrap();
         let table = ScoreTable::open(&scored.scores("m")).unwrap();
-        for kind in [
-            "fixed", "global", "scut", "scut_fbr", "soft", "shrunk", "rcut", "pcut", "rtcut", "plug_in",
-            "online",
-        ] {
+        for kind in Rule::kinds() {
             for (objective, name) in [(Objective::Macro, "macro"), (Objective::Micro, "micro")] {
                 let trial = run(&scored, json!({"kind": kind}), name);
                 let cuts: Cuts =

@@ -75,10 +75,3 @@ pub mod train;
 // Old name, until `src/worker/stages` uses the new one.
 #[doc(hidden)]
 pub use dataset_part as part;
-
-#[cfg(test)]
-use pipe_ml::signal;
-
-#[cfg(test)]
-#[path = "../ml/golden.rs"]
-mod golden;

@@ -1,4 +1,4 @@
-//! Where the arithmetic is done, and how precisely.
+//! The device and the precision of computations.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,7 +27,7 @@ impl FromStr for Device {
             ("cpu", _) => Ok(Self::Cpu),
             ("cuda", _) => Ok(Self::Cuda(0)),
             (_, Some(Ok(number))) => Ok(Self::Cuda(number)),
-            _ => Err(format!("`{text}` is no device: write `auto`, `cpu`, `cuda` or `cuda:1`")),
+            _ => Err(format!("`{text}` is not a device: write `auto`, `cpu`, `cuda` or `cuda:1`")),
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_read_and_written() {
+    fn a_device_is_parsed_and_printed() {
         for (text, device) in [
             ("auto", Device::Auto),
             ("cpu", Device::Cpu),

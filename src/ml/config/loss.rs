@@ -1,9 +1,9 @@
-//! The loss, eqs. 2, 3 and 7.
+//! The parameters of the loss, eqs. 2, 3 and 7.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choice::PosWeight;
+use super::number_or_word::PosWeight;
 
 /// How the terms of the B x L elements become one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ pub enum Reduction {
 }
 
 impl Reduction {
-    /// The factor on each element's term.
+    /// Returns the factor of the term of each element.
     pub fn factor(self, rows: usize, labels: usize) -> f64 {
         match self {
             Self::Sum => 1.0,

@@ -1,13 +1,13 @@
-//! The whole method: everything that training needs to know apart from the data.
+//! [`Method`]: all parameters of training.
 
 use pipe_core::issue::Issue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choice::{Limit, PosWeight};
 use super::device::{Device, Precision};
 use super::loss::{LossChanges, LossConfig};
 use super::net::{Features, NetChanges, NetConfig};
+use super::number_or_word::{Limit, PosWeight};
 use super::optimiser::{OptimiserChanges, OptimiserConfig};
 use super::preset::Preset;
 use super::schedule::{
@@ -16,8 +16,10 @@ use super::schedule::{
 use super::signal::{LocalSignal, SignalChanges, SignalConfig};
 use super::threshold::{GlobalSignal, ThresholdChanges, ThresholdConfig, Variant};
 
-/// Every parameter present. Serialised, it is what a key holds, so that writing a preset's own
-/// value changes nothing and changing a preset changes every key made from it.
+/// The resolved parameters of training, with every field present.
+///
+/// This is what a stage key contains. Writing the value that a preset has anyway does not change the key;
+/// changing a preset changes the keys of all stages that use it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Method {
@@ -61,6 +63,7 @@ pub struct MethodChanges {
 }
 
 impl MethodChanges {
+    /// Applies the changes to the preset.
     pub fn resolve(self) -> Method {
         let base = self.preset.method();
         Method {
@@ -83,22 +86,23 @@ impl MethodChanges {
 }
 
 impl Method {
-    /// Learnable numbers: network and thresholds.
+    /// Returns the number of learnable parameters, of the network and the thresholds.
     pub fn parameters(&self, features: usize, labels: usize) -> usize {
         self.net.parameters(features, labels) + self.threshold.parameters(labels)
     }
 
-    /// The local signal in training; none where the variant has no use for it.
+    /// Returns the local signal in training; `None` if the variant does not use one.
     pub fn local_in_training(&self) -> LocalSignal {
         if self.variant.uses_local() { self.signal.train } else { LocalSignal::None }
     }
 
+    /// Returns the local signal in prediction; `None` if the variant does not use one.
     pub fn local_in_prediction(&self) -> LocalSignal {
         if self.variant.uses_local() { self.signal.predict } else { LocalSignal::None }
     }
 
-    /// Whether prediction as configured needs the true labels of the rows that it predicts, as
-    /// the paper's evaluation does. Only the oracle path may then be taken.
+    /// Returns whether prediction needs the true labels of the rows that it predicts, as the evaluation of
+    /// the paper does. Then only the oracle protocol is possible.
     pub fn predicts_from_true_labels(&self) -> bool {
         let own = self.threshold.global == GlobalSignal::OwnLabels && self.variant.uses_global();
         self.signal.predict == LocalSignal::BatchLabels && (own || self.variant.uses_local())
@@ -121,7 +125,7 @@ impl Method {
         require(share(self.net.dropout), "net.dropout", "must be at least 0 and below 1");
         let counted = matches!(self.net.features, Features::Cut | Features::Hash);
         require(!counted || self.net.feature_count > 0, "net.feature_count", "must be at least 1");
-        // An evaluation may ask any model for its neighbours.
+        // An evaluation can use neighbours with any model.
         require(self.signal.neighbours > 0, "signal.neighbours", "must be at least 1");
         let predicted = [self.signal.train, self.signal.predict].contains(&LocalSignal::Predicted);
         let labels = self.signal.predicted_labels > 0;
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn writing_what_a_preset_says_already_changes_nothing() {
+    fn writing_the_value_of_the_preset_changes_nothing() {
         let plain = written("preset: released").resolve();
         let explicit =
             written("{ preset: released, loss: { pos_weight: 1e1 }, net: { dropout: 0.3 } }").resolve();
@@ -170,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_field_is_changed_and_its_neighbours_stay() {
+    fn a_written_field_is_changed_and_the_others_stay() {
         let paper = Preset::Paper.method();
         let changed = written("{ preset: paper, optimiser: { lr: 0.5 } }").resolve();
         assert_eq!(changed.optimiser, OptimiserConfig { lr: 0.5, ..paper.optimiser.clone() });
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_survives_json_and_leaves_the_checkpoint_cadence_out() {
+    fn a_method_survives_json_without_its_checkpoint_interval() {
         let method = written("{ preset: honest, checkpoint: { epochs: 3 } }").resolve();
         let json = serde_json::to_value(&method).unwrap();
         assert!(json.get("checkpoint").is_none());

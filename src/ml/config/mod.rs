@@ -1,10 +1,12 @@
-//! The parameters of the method: typed, resolved, free of libtorch.
+//! The parameters of training and of models.
 //!
-//! Every group of parameters is two types made by one macro: what a user may write, every field
-//! optional (`LossChanges`), and what the program works with, every field present
-//! (`LossConfig`). A [`preset::Preset`] is a complete [`method::Method`]; changes go over it.
+//! Every group of parameters is two types, defined by one macro: the one that a user writes, with all fields
+//! optional (`LossChanges`), and the one that the program uses, with all fields present (`LossConfig`). A
+//! [`preset::Preset`] is a complete [`method::Method`]; changes are applied to it.
+//!
+//! The doc comments of types that users write are the descriptions in `pipeline.schema.json`.
 
-/// Defines a group of parameters and, beside it, the same group with every field optional.
+/// Defines a group of parameters, and the same group with every field optional.
 macro_rules! settings {
     (
         $(#[$doc:meta])*
@@ -27,7 +29,7 @@ macro_rules! settings {
         }
 
         impl $changes {
-            /// `base` with every field that was written replaced.
+            /// Returns `base` with the written fields replaced.
             pub fn over(self, base: $name) -> $name {
                 $name { $( $field: self.$field.unwrap_or(base.$field), )+ }
             }
@@ -35,12 +37,12 @@ macro_rules! settings {
     };
 }
 
-pub mod choice;
 pub mod device;
 pub mod loss;
 pub mod method;
 pub mod model;
 pub mod net;
+pub mod number_or_word;
 pub mod optimiser;
 pub mod preset;
 pub mod schedule;

@@ -1,12 +1,13 @@
-//! The models that give scores to be fused and cut: what a user writes, and what the program works with.
+//! The models of the `fit` stage: [`ModelBody`], as a user writes it, and [`ModelConfig`], with every
+//! parameter present.
 
 use pipe_core::issue::Issue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choice::{BiasInit, Limit, PosWeight};
 use super::device::Device;
 use super::method::{Method, MethodChanges};
+use super::number_or_word::{BiasInit, Limit, PosWeight};
 use super::optimiser::OptimiserKind;
 use super::preset::Preset;
 use super::schedule::ScheduleKind;
@@ -115,7 +116,7 @@ fn default_weighting() -> Weighting {
     Weighting::CosineSquared
 }
 
-/// Every parameter present: what a key and a saved model hold.
+/// A model with every parameter present, as keys and stored models contain it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ModelConfig {
@@ -128,7 +129,7 @@ pub enum ModelConfig {
 }
 
 impl ModelBody {
-    /// `seed` and `device` are the stage's; a network that names its own keeps them.
+    /// Fills in all parameters. A network without seed or device gets those of the stage.
     pub fn resolve(self, seed: u64, device: Device) -> ModelConfig {
         match self {
             Self::Ridge { ridge, constant } => ModelConfig::Ridge { ridge, constant },
@@ -148,7 +149,7 @@ impl ModelBody {
     }
 }
 
-/// A network without a hidden layer, on the plain cross-entropy.
+/// Returns the training parameters of a logistic regression: a network without hidden layers, trained on cross-entropy.
 fn logistic(body: &LogisticBody, seed: u64, device: Device) -> Method {
     let mut method = Preset::Honest.method();
     method.variant = Variant::Static;
@@ -158,7 +159,7 @@ fn logistic(body: &LogisticBody, seed: u64, device: Device) -> Method {
     method.batch = body.batch;
     method.net.hidden = Vec::new();
     method.net.dropout = 0.0;
-    // Where most labels end: nothing has to be unlearned first.
+    // Close to the final bias of most labels, so that training starts near the solution.
     method.net.output_bias = BiasInit::Constant(-4.0);
     method.loss.margin_weight = 0.0;
     method.loss.pos_weight = PosWeight::None;
@@ -171,7 +172,7 @@ fn logistic(body: &LogisticBody, seed: u64, device: Device) -> Method {
 }
 
 impl ModelConfig {
-    /// As a pipeline names it.
+    /// Returns the kind, as a pipeline names it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ridge { .. } => "ridge",
@@ -183,6 +184,7 @@ impl ModelConfig {
         }
     }
 
+    /// Returns what the scores of the model mean.
     pub fn scale(&self) -> Scale {
         match self {
             Self::Ridge { .. } | Self::KernelRidge { .. } | Self::BlockKernelRidge { .. } => Scale::Response,
@@ -191,11 +193,12 @@ impl ModelConfig {
         }
     }
 
-    /// Whether leaving one row out has a closed form, so that no folds are needed.
+    /// Returns whether leave-one-out scores have a closed form, so that no folds are needed.
     pub fn leaves_one_out(&self) -> bool {
         !matches!(self, Self::Logistic { .. } | Self::Mlp { .. })
     }
 
+    /// Returns the training parameters of a network.
     pub fn method(&self) -> Option<&Method> {
         match self {
             Self::Logistic { method } | Self::Mlp { method } => Some(method),
@@ -231,9 +234,9 @@ impl ModelConfig {
             }
             Self::Logistic { method } | Self::Mlp { method } => {
                 let local = [method.local_in_training(), method.local_in_prediction()];
-                let honest = |signal| matches!(signal, LocalSignal::None | LocalSignal::Predicted);
+                let sees_no_labels = |signal| matches!(signal, LocalSignal::None | LocalSignal::Predicted);
                 require(
-                    local.into_iter().all(honest),
+                    local.into_iter().all(sees_no_labels),
                     "variant",
                     "a network whose thresholds look at labels gives no honest scores: leave `variant` at \
                      `static`, and fuse a `neighbours` model for the local signal",
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_makes_sense_as_it_is_and_survives_json() {
+    fn the_defaults_of_every_kind_are_valid_and_survive_json() {
         for kind in ["ridge", "kernel_ridge", "block_kernel_ridge", "logistic", "mlp", "neighbours"] {
             let model = resolved(&format!("kind: {kind}"));
             assert_eq!((model.name(), model.issues()), (kind, vec![]));
@@ -267,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn a_network_takes_the_stages_seed_unless_it_has_its_own() {
+    fn a_network_uses_the_seed_of_the_stage_unless_it_has_its_own() {
         let seed = |yaml| resolved(yaml).method().unwrap().seed;
         assert_eq!((seed("kind: mlp"), seed("{ kind: mlp, seed: 8 }"), seed("kind: logistic")), (3, 8, 3));
     }
 
     #[test]
-    fn thresholds_that_see_labels_are_refused() {
+    fn thresholds_that_depend_on_labels_are_refused() {
         let issues = resolved("{ kind: mlp, variant: adaptive }").issues();
         assert!(issues[0].message.contains("neighbours"), "{issues:?}");
     }

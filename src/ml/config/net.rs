@@ -1,9 +1,9 @@
-//! The network: a sparse input layer, hidden layers, one output per label.
+//! The parameters of the network: a sparse input layer, hidden layers, one output per label.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choice::BiasInit;
+use super::number_or_word::BiasInit;
 
 settings! {
     /// The network.
@@ -43,17 +43,17 @@ pub enum Features {
 }
 
 impl NetConfig {
-    /// How many inputs the network has for a data set of `features` columns.
+    /// Returns the number of inputs of the network for a data set with `features` columns.
     pub fn inputs(&self, features: usize) -> usize {
         match self.features {
             Features::All => features,
             Features::Cut | Features::Hash => features.min(self.feature_count),
-            // One that no feature leads to: layers without inputs are a case of their own everywhere.
+            // One input that no feature reaches, so that layers without inputs need not be handled everywhere.
             Features::None => 1,
         }
     }
 
-    /// Widths from the input to the output.
+    /// Returns the widths of all layers from the input to the output.
     pub fn widths(&self, features: usize, labels: usize) -> Vec<usize> {
         let mut widths = vec![self.inputs(features)];
         widths.extend(&self.hidden);
@@ -61,7 +61,7 @@ impl NetConfig {
         widths
     }
 
-    /// Weights and biases of the network; the thresholds have their own.
+    /// Returns the number of weights and biases of the network, without the thresholds.
     pub fn parameters(&self, features: usize, labels: usize) -> usize {
         self.widths(features, labels).windows(2).map(|pair| (pair[0] + 1) * pair[1]).sum()
     }

@@ -1,9 +1,9 @@
-//! The optimiser.
+//! The parameters of the optimiser.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choice::Limit;
+use super::number_or_word::Limit;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

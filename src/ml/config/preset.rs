@@ -1,16 +1,15 @@
-//! Presets: complete parameter sets, each a plain value. Any field can be changed from YAML.
+//! [`Preset`]: complete sets of parameters. Every field can be changed in a pipeline.
 //!
-//! Where the paper is silent, `paper` takes the released code's value, except for the network,
-//! whose size the paper gives.
+//! For parameters that the paper does not give, the preset `paper` uses the values of the released code.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choice::{BiasInit, Init, Limit, PosWeight};
 use super::device::{Device, Precision};
 use super::loss::{LossConfig, Reduction};
 use super::method::Method;
 use super::net::{Activation, Features, NetConfig};
+use super::number_or_word::{BiasInit, Init, Limit, PosWeight};
 use super::optimiser::{OptimiserConfig, OptimiserKind};
 use super::schedule::{CheckpointConfig, ScheduleConfig, ScheduleKind, StoppingConfig, Watched};
 use super::signal::{LocalSignal, SignalConfig, Weighting};
@@ -29,6 +28,7 @@ pub enum Preset {
 }
 
 impl Preset {
+    /// Returns the parameters of the preset.
     pub fn method(self) -> Method {
         match self {
             Self::Paper => paper(),
@@ -157,14 +157,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_preset_makes_sense() {
+    fn every_preset_is_valid() {
         for preset in [Preset::Paper, Preset::Released, Preset::Honest] {
             assert_eq!(preset.method().issues(), [], "{preset:?}");
         }
     }
 
     #[test]
-    fn the_honest_preset_never_looks_at_the_answer() {
+    fn the_honest_preset_never_uses_true_labels() {
         let honest = Preset::Honest.method();
         assert_eq!(honest.threshold.global, GlobalSignal::Idf);
         for signal in [honest.signal.train, honest.signal.predict] {

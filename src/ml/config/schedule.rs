@@ -1,9 +1,9 @@
-//! The learning rate over time, when to stop, and when to keep a checkpoint.
+//! The parameters of the learning rate schedule, of early stopping and of checkpoints.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choice::Limit;
+use super::number_or_word::Limit;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -25,7 +25,7 @@ settings! {
 }
 
 impl ScheduleConfig {
-    /// The share of the full rate at a step counted from 0.
+    /// Returns the share of the full rate at a step, counted from 0.
     pub fn share(&self, step: u64, steps_per_epoch: u64, epochs: u64) -> f64 {
         let warmup = self.warmup * steps_per_epoch as f64;
         let position = step as f64;
@@ -36,8 +36,8 @@ impl ScheduleConfig {
             ScheduleKind::Constant => 1.0,
             ScheduleKind::Cosine => {
                 let length = ((steps_per_epoch * epochs) as f64 - warmup).max(1.0);
-                let way = ((position - warmup) / length).min(1.0);
-                self.floor + (1.0 - self.floor) * 0.5 * (1.0 + (std::f64::consts::PI * way).cos())
+                let progress = ((position - warmup) / length).min(1.0);
+                self.floor + (1.0 - self.floor) * 0.5 * (1.0 + (std::f64::consts::PI * progress).cos())
             }
         }
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_rate_stays() {
+    fn a_constant_rate_does_not_change() {
         let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup: 0.0, floor: 0.0 };
         assert!((0..50).all(|step| schedule.share(step, 10, 5) == 1.0));
     }

@@ -1,4 +1,4 @@
-//! Where the local signal comes from, in training and in prediction.
+//! The parameters of the local signal, in training and in prediction.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,10 @@
-//! The thresholds, eq. 1: theta = lambda · alpha · global + (1 - lambda) · beta · local + bias.
+//! The parameters of the learned thresholds, eq. 1: theta = lambda · alpha · global + (1 - lambda) · beta ·
+//! local + bias.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::choice::Init;
+use super::number_or_word::Init;
 
 /// Which signals take part. A signal that is left out counts as zero; the factors lambda and
 /// (1 - lambda) stay, as in the released code.
@@ -18,14 +19,17 @@ pub enum Variant {
 }
 
 impl Variant {
+    /// Returns whether the thresholds use the global signal.
     pub fn uses_global(self) -> bool {
         matches!(self, Self::Adaptive | Self::IdfOnly)
     }
 
+    /// Returns whether the thresholds use the local signal.
     pub fn uses_local(self) -> bool {
         matches!(self, Self::Adaptive | Self::KnnOnly)
     }
 
+    /// Returns whether the thresholds are learned.
     pub fn learns(self) -> bool {
         self != Self::Static
     }
@@ -68,11 +72,12 @@ settings! {
 }
 
 impl ThresholdConfig {
+    /// Returns the number of lambdas.
     pub fn lambdas(&self, labels: usize) -> usize {
         if self.lambda_per_label { labels } else { 1 }
     }
 
-    /// Learnable numbers in the thresholds.
+    /// Returns the number of learnable parameters of the thresholds.
     pub fn parameters(&self, labels: usize) -> usize {
         3 * labels + self.lambdas(labels)
     }

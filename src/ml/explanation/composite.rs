@@ -1,4 +1,4 @@
-//! Decisions of a [`Composite`]: its sum term by term, its cut, and both in the form of eq. 1.
+//! Explains the decisions of a [`Composite`]: its score term by term, its cut, and both in the form of eq. 1.
 
 use super::cut::{CutRule, cut_term};
 use super::{Input, LabelExplanation, PaperForm, Term};
@@ -7,18 +7,18 @@ use crate::fusion::{self, Fusion};
 use crate::score::Scale;
 use crate::threshold::cuts::Decision;
 
-/// What was decided about a label of a row.
+/// The decision about one label of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Decided {
     pub label: u32,
     pub score: f32,
-    /// `None` where there is none, or it cannot be exceeded.
+    /// `None` if there is no threshold, or if no score can exceed it.
     pub threshold: Option<f32>,
     pub probability: Option<f32>,
     pub predicted: bool,
 }
 
-/// The model in words: its parts and its cuts.
+/// Describes a model in words: its parts and its cuts.
 pub fn model_words(card: &Composite, rule: Option<&CutRule>) -> String {
     let fused = if card.fusion.is_some() { ", fused" } else { "" };
     let cuts = match (&card.cuts, rule) {
@@ -30,14 +30,13 @@ pub fn model_words(card: &Composite, rule: Option<&CutRule>) -> String {
     format!("{}{fused}; {cuts}", part_names(card).join(", "))
 }
 
+/// Describes the local signal of a model in words.
 pub fn signal_words(card: &Composite) -> &'static str {
-    match card.parts.iter().any(|part| part.model.scale() == Scale::Share) {
-        true => "labels of the nearest training rows",
-        false => "none",
-    }
+    let has_neighbours = card.parts.iter().any(|part| part.model.scale() == Scale::Share);
+    if has_neighbours { "labels of the nearest training rows" } else { "none" }
 }
 
-/// The kinds of the parts; the second of a kind has a number.
+/// Returns the kind of each part; the second part of a kind is numbered.
 pub fn part_names(card: &Composite) -> Vec<String> {
     let kinds: Vec<&str> = card.parts.iter().map(|part| part.model.name()).collect();
     let name = |(at, kind): (usize, &&str)| match kinds[..at].iter().filter(|other| *other == kind).count() {
@@ -47,8 +46,8 @@ pub fn part_names(card: &Composite) -> Vec<String> {
     kinds.iter().enumerate().map(name).collect()
 }
 
-/// Takes a decision apart. `scores` are the parts' as they enter the sum; `frequency` is the number of training rows
-/// with the label, where it is known.
+/// Explains a decision. `scores` are the scores of the parts, as they enter the sum; `frequency` is the
+/// number of training rows with the label, if known.
 pub fn explain(
     card: &Composite,
     rule: Option<&CutRule>,
@@ -57,8 +56,8 @@ pub fn explain(
     decided: Decided,
 ) -> LabelExplanation {
     let names = part_names(card);
-    let score_terms = match &card.fusion {
-        Some(fusion) => sum(fusion, &names, decided.label, scores),
+    let terms = match &card.fusion {
+        Some(fusion) => score_terms(fusion, &names, decided.label, scores),
         None => {
             let score = f64::from(scores[0]);
             let term = Term::new("r", &[("r", score)], score);
@@ -75,11 +74,11 @@ pub fn explain(
         .fusion
         .as_ref()
         .zip(threshold)
-        .map(|(fusion, cut)| paper_form(fusion, decided.label, &score_terms, cut));
+        .map(|(fusion, cut)| paper_form(fusion, decided.label, &terms, cut));
     LabelExplanation {
         label: decided.label,
         name: None,
-        score_terms,
+        score_terms: terms,
         score: decided.score.into(),
         threshold_terms: threshold_terms.into_iter().collect(),
         threshold,
@@ -87,12 +86,12 @@ pub fn explain(
         probability: decided.probability.map(f64::from),
         predicted: decided.predicted,
         paper_form,
-        notes: never(card, decided.label).into_iter().collect(),
+        notes: never_predicted(card, decided.label).into_iter().collect(),
     }
 }
 
-/// Why a label is never predicted, whatever it scores.
-fn never(card: &Composite, label: u32) -> Option<String> {
+/// Returns the reason why a label is never predicted, if there is one.
+fn never_predicted(card: &Composite, label: u32) -> Option<String> {
     match card.cuts.as_ref()?.decision() {
         Decision::PerLabel { cuts } => cuts[label as usize]
             .is_none()
@@ -105,9 +104,9 @@ fn never(card: &Composite, label: u32) -> Option<String> {
     }
 }
 
-/// The terms of [`Fusion::score`], those of the parts first.
-fn sum(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) -> Vec<Term> {
-    let part = |((term, name), &score): ((&fusion::Term, &String), &f32)| {
+/// Returns the terms of [`Fusion::score`], those of the parts first.
+fn score_terms(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) -> Vec<Term> {
+    let explained = |((term, name), &score): ((&fusion::Term, &String), &f32)| {
         let (transformed, floor) = (term.of(score), term.floor);
         let formula = match term.scale {
             Scale::LogOdds => "w * r".to_owned(),
@@ -121,7 +120,7 @@ fn sum(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) -> Vec<Ter
         let value = term.weight * transformed;
         Term { part: Some(name.clone()), ..Term::new(&formula, &inputs, value) }
     };
-    let mut terms: Vec<Term> = fusion.terms.iter().zip(names).zip(scores).map(part).collect();
+    let mut terms: Vec<Term> = fusion.terms.iter().zip(names).zip(scores).map(explained).collect();
     let (idf, weight, count) = (fusion.idf(label), fusion.idf_weight, fusion.counts[label as usize]);
     let inputs = [("w", weight), ("N", fusion.rows as f64), ("f", count as f64), ("ln", idf)];
     terms.push(Term::new("IDF: w * ln(N / max(f, 0.5))", &inputs, weight * idf));
@@ -129,20 +128,20 @@ fn sum(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) -> Vec<Ter
     terms
 }
 
-/// z_l > theta_l(x) = tau_l - w_0 - w_idf IDF_l - w_near ln(KNN_l(x) + floor).
+/// Returns the decision in the form z_l > theta_l(x) = tau_l - w_0 - w_idf IDF_l - w_near ln(KNN_l(x) + floor).
 fn paper_form(fusion: &Fusion, label: u32, terms: &[Term], cut: f64) -> PaperForm {
-    let of = |local: bool| {
+    let values = |local: bool| {
         let parts = fusion.terms.iter().zip(terms);
         parts.filter(move |(term, _)| (term.scale == Scale::Share) == local).map(|(_, term)| term.value)
     };
     let idf = fusion.idf_weight * fusion.idf(label);
     let mut sides = vec![("cut", cut), ("constant", -fusion.constant), ("IDF", -idf)];
-    if of(true).next().is_some() {
-        sides.push(("local", -of(true).sum::<f64>()));
+    if values(true).next().is_some() {
+        sides.push(("local", -values(true).sum::<f64>()));
     }
     let theta = sides.iter().map(|side| side.1).sum();
     let theta_terms = sides.into_iter().map(|(name, value)| Input { name: name.into(), value }).collect();
-    PaperForm { z: of(false).sum(), theta_terms, theta }
+    PaperForm { z: values(false).sum(), theta_terms, theta }
 }
 
 #[cfg(test)]
@@ -164,7 +163,9 @@ mod tests {
         let floors = Floors { response: 0.03, share: 0.005 };
         let mut terms: Vec<fusion::Term> =
             parts.iter().map(|part| fusion::Term::new("", part.model.scale(), floors)).collect();
-        terms.iter_mut().zip([1.5, 0.5, 0.25]).for_each(|(term, weight)| term.weight = weight);
+        for (term, weight) in terms.iter_mut().zip([1.5, 0.5, 0.25]) {
+            term.weight = weight;
+        }
         let mut card = Composite::new(String::new(), 4, 3, parts);
         card.fusion =
             Some(Fusion { terms, idf_weight: 0.7, constant: 2.0, rows: 100, counts: vec![10, 3, 0] });
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_terms_add_up_and_both_forms_agree() {
+    fn the_terms_add_up_to_the_score_and_both_forms_agree() {
         for (label, scores, cut) in [(0, [0.6, 0.2, -0.1], -1.0), (1, [-0.3, 0.0, 0.9], 0.5)] {
             let label = explained(label, scores, Some(cut));
             let sum: f64 = label.score_terms.iter().map(|term| term.value).sum();
@@ -191,12 +192,12 @@ mod tests {
             assert!((theta - form.theta).abs() < 1e-12);
             assert!((form.z - form.theta - label.margin.unwrap()).abs() < 1e-6);
             let responses = label.score_terms[0].value + label.score_terms[2].value;
-            assert_eq!(form.z, responses, "the neighbours are on the side of the threshold");
+            assert_eq!(form.z, responses, "the term of the neighbours is part of theta");
         }
     }
 
     #[test]
-    fn parts_of_one_kind_are_told_apart() {
+    fn parts_of_the_same_kind_are_numbered() {
         assert_eq!(part_names(&card()), ["ridge", "neighbours", "ridge 2"]);
         let words = model_words(&card(), None);
         assert!(words.starts_with("ridge, neighbours, ridge 2, fused; cuts by a rule"), "{words}");
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_without_a_cut_says_that_it_is_never_predicted() {
+    fn a_label_without_a_cut_has_a_note_that_it_is_never_predicted() {
         let label = explained(2, [0.5; 3], None);
         assert_eq!((label.threshold, label.margin, label.paper_form), (None, None, None));
         assert!(label.notes[0].contains("never predicted"), "{:?}", label.notes);

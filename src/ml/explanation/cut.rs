@@ -1,11 +1,11 @@
-//! Where a threshold comes from that was fitted by a rule.
+//! Explains a cut by the rule that it was fitted with.
 
 use serde::{Deserialize, Serialize};
 
 use super::Term;
 use crate::threshold::rule::{Objective, Rule};
 
-/// What the stage `threshold` was told. A model keeps the cuts and not the rule.
+/// The parameters of the stage `threshold`. A stored model has the cuts, but not the rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CutRule {
@@ -14,7 +14,7 @@ pub struct CutRule {
 }
 
 impl CutRule {
-    /// As a phrase: "soft cuts, prior 50, for macro-F1".
+    /// Returns the rule as a phrase: "soft cuts, prior 50, for macro-F1".
     pub fn words(&self) -> String {
         let rule = match self.rule {
             Rule::Fixed { cut } => return format!("one fixed cut of {cut}"),
@@ -37,7 +37,7 @@ impl CutRule {
         format!("{rule}, for {objective}")
     }
 
-    /// The cut of a label that is true in `frequency` of the training rows.
+    /// Returns the cut of a label that `frequency` training rows have.
     fn term(&self, frequency: Option<f64>, cut: f64) -> Term {
         let mut inputs: Vec<(&str, f64)> = frequency.map(|f| ("f", f)).into_iter().collect();
         let formula = match self.rule {
@@ -66,7 +66,7 @@ impl CutRule {
     }
 }
 
-/// The cut of a label as a sum of one term.
+/// Returns the cut of a label as a single term.
 pub fn cut_term(rule: Option<&CutRule>, frequency: Option<f64>, cut: f64) -> Term {
     match rule {
         Some(rule) => rule.term(frequency, cut),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_told_with_its_numbers() {
+    fn a_rule_is_described_with_its_parameters() {
         let words = |value| rule(value).words();
         assert_eq!(words(json!({"kind": "soft"})), "soft cuts, prior 50, for macro-F1");
         assert_eq!(words(json!({"kind": "fixed", "cut": 0.5})), "one fixed cut of 0.5");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soft_cut_says_how_much_the_scores_counted() {
+    fn a_soft_cut_shows_the_weight_of_the_scores() {
         let term = cut_term(Some(&rule(json!({"kind": "soft", "prior": 30}))), Some(10.0), -0.5);
         let inputs: Vec<(&str, f64)> =
             term.inputs.iter().map(|input| (input.name.as_str(), input.value)).collect();

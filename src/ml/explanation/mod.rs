@@ -1,5 +1,7 @@
-//! Why a model decided about a row as it did: sums that add up to the score and to the threshold, and what the
-//! numbers in them come from.
+//! [`Explanation`]: why a model decided about a row as it did.
+//!
+//! The score and the threshold of each label are split into terms that add up to them; the numbers in a term are split
+//! further into their causes, such as training rows and features.
 
 pub mod composite;
 pub mod cut;
@@ -10,54 +12,57 @@ use serde::{Deserialize, Serialize};
 
 use super::metric::marked::Protocol;
 
+/// The explanation of the decisions about one row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Explanation {
     pub row: usize,
     pub protocol: Protocol,
-    /// What decides, in words.
+    /// The model, in words.
     pub model: String,
-    /// What the local signal was made of, in words.
+    /// The source of the local signal, in words.
     pub signal: String,
-    /// Predicted ones first; best margin first among them and among the others.
+    /// Predicted labels first; within both groups by falling margin.
     pub labels: Vec<LabelExplanation>,
 }
 
+/// The explanation of the decision about one label of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LabelExplanation {
     pub label: u32,
     pub name: Option<String>,
-    /// They add up to the score.
+    /// The terms add up to the score.
     pub score_terms: Vec<Term>,
     pub score: f64,
-    /// They add up to the threshold.
+    /// The terms add up to the threshold.
     pub threshold_terms: Vec<Term>,
-    /// `None` where the rule has none for this label.
+    /// `None` if the rule has no threshold for this label.
     pub threshold: Option<f64>,
-    /// Above zero the label is predicted, unless a note says otherwise.
+    /// Score minus threshold. The label is predicted if this is above zero, unless a note says otherwise.
     pub margin: Option<f64>,
     pub probability: Option<f64>,
     pub predicted: bool,
-    /// The same decision as eq. 1 would have it, for a fusion; `train`'s own terms have that form already.
+    /// The same decision in the form of eq. 1, for a fusion. The terms of a model of `train` have that form already.
     pub paper_form: Option<PaperForm>,
-    /// What the numbers do not say, in sentences.
+    /// Sentences about what the numbers do not show.
     pub notes: Vec<String>,
 }
 
-/// A summand: `value` follows from the `inputs` by the formula.
+/// A term of a sum: the formula computes `value` from the `inputs`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Term {
-    /// The kind of model that the term is of, where several are fused.
+    /// The kind of model that the term belongs to, if several are fused.
     pub part: Option<String>,
     pub formula: String,
     pub inputs: Vec<Input>,
     pub value: f64,
-    /// What one of the inputs is the sum of.
+    /// The causes of one of the inputs.
     pub evidence: Option<Evidence>,
 }
 
+/// A named number in a formula.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
@@ -65,61 +70,65 @@ pub struct Input {
     pub value: f64,
 }
 
-/// The decision with everything but the models' part on the side of the threshold.
+/// The decision z > theta in the form of eq. 1: z has the terms of the models, theta all others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PaperForm {
     pub z: f64,
-    /// They add up to theta.
+    /// The terms add up to theta.
     pub theta_terms: Vec<Input>,
     pub theta: f64,
 }
 
-/// A number taken apart.
+/// A number as a sum of causes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
-    /// The input that it is about.
+    /// The name of the input that is explained.
     pub of: String,
-    /// How the causes make it, or why there are none, in words.
+    /// How the number follows from the causes, or why there are none, in words.
     pub words: String,
-    /// Largest share first; of those without a share, the nearest first.
+    /// By falling absolute value; of equal ones, nearest rows first.
     pub causes: Vec<Cause>,
-    /// Causes that are not listed, and what they add up to.
+    /// The number of causes that are not listed.
     pub others: usize,
+    /// The sum of the causes that are not listed.
     pub others_value: f64,
 }
 
+/// One cause of a number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cause {
     pub what: Subject,
     pub inputs: Vec<Input>,
-    /// Whether a training row has the label; `None` where that is not known, or is not asked of a feature.
+    /// Whether the training row has the label; `None` if this is unknown, or if the cause is not a training row.
     pub has_label: Option<bool>,
-    /// What it adds to the number.
+    /// The contribution to the number.
     pub value: f64,
 }
 
+/// What a cause is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Subject {
-    /// In the training part, from 0.
+    /// A row of the training part, counted from 0.
     TrainingRow { row: u32 },
-    /// In the data set, from 0.
+    /// A feature of the data set, counted from 0.
     Feature { feature: u32, name: Option<String> },
-    /// The same for every row.
+    /// A constant, the same for every row.
     Constant { name: String },
 }
 
 impl Term {
+    /// Creates a term without evidence.
     pub fn new(formula: &str, inputs: &[(&str, f64)], value: f64) -> Self {
         Self { part: None, formula: formula.to_owned(), inputs: named(inputs), value, evidence: None }
     }
 }
 
 impl Evidence {
-    /// Keeps the `most` causes with the largest values, whatever their sign; of equal ones the first.
+    /// Keeps the `most` causes with the largest absolute values; of equal ones the first.
     pub fn new(
         of: &str,
         words: impl Into<String>,
@@ -139,23 +148,25 @@ impl Evidence {
         }
     }
 
-    /// Of a number that is not taken apart.
+    /// Creates evidence without causes, for a number that is not explained.
     pub fn none(of: &str, why: impl Into<String>) -> Self {
         Self { of: of.to_owned(), words: why.into(), causes: Vec::new(), others: 0, others_value: 0.0 }
     }
 
-    /// What all causes add up to.
+    /// Returns the sum of all causes.
     pub fn total(&self) -> f64 {
         self.causes.iter().map(|cause| cause.value).sum::<f64>() + self.others_value
     }
 }
 
 impl Cause {
+    /// Creates a cause that says nothing about the label.
     pub fn new(what: Subject, inputs: &[(&str, f64)], value: f64) -> Self {
         Self { what, inputs: named(inputs), has_label: None, value }
     }
 }
 
+/// Creates inputs from names and values.
 fn named(inputs: &[(&str, f64)]) -> Vec<Input> {
     inputs.iter().map(|&(name, value)| Input { name: name.to_owned(), value }).collect()
 }

@@ -1,11 +1,12 @@
-//! The share of neighbours that have a label, neighbour by neighbour.
+//! The evidence for the share of neighbours that have a label.
 
 use super::{Cause, Evidence, Subject};
 use crate::config::signal::Weighting;
 use crate::data::csr::Csr;
 use crate::signal::neighbours::weigh;
 
-/// `near` are training rows with their cosines, nearest first, and `labels` those of the training rows.
+/// Returns the contribution of each neighbour. `near` are training rows with their cosines, nearest first;
+/// `labels` are the labels of all training rows.
 pub fn evidence(of: &str, near: &[(u32, f32)], weighting: Weighting, labels: &Csr, label: u32) -> Evidence {
     let weights: Vec<f32> = weigh(near.to_vec(), weighting).map(|(_, weight)| weight).collect();
     let has = |at: usize| labels.row(near[at].0 as usize).binary_search(&label).is_ok();

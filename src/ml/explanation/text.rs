@@ -1,17 +1,19 @@
-//! An explanation for a terminal, in lines of at most 100 characters as long as names are short.
+//! Writes an explanation as text for a terminal, in lines of at most 100 characters unless names are long.
 
 use std::fmt::Write as _;
 
 use super::{Cause, Evidence, Explanation, Input, LabelExplanation, PaperForm, Subject, Term};
 use crate::metric::marked::Protocol;
 
-/// How many causes of a number are shown.
-const SHOWN: usize = 5;
-/// How many neighbours without the label.
-const WITHOUT: usize = 3;
-const LONGEST_NAME: usize = 30;
+/// The number of causes that are shown for a number.
+const MAX_CAUSES: usize = 5;
+/// The number of neighbours without the label that are shown.
+const MAX_WITHOUT_LABEL: usize = 3;
+/// Longer names are shortened.
+const MAX_NAME: usize = 30;
 
 impl Explanation {
+    /// Returns the explanation as text.
     pub fn text(&self) -> String {
         let protocol = match self.protocol {
             Protocol::Honest => "honest protocol",
@@ -20,18 +22,21 @@ impl Explanation {
         let mut out = format!("row {}, {protocol}\n", self.row);
         let _ = writeln!(out, "model: {}", self.model);
         let _ = writeln!(out, "local signal: {}", self.signal);
-        self.labels.iter().for_each(|explained| label(&mut out, explained));
+        for label in &self.labels {
+            write_label(&mut out, label);
+        }
         out
     }
 }
 
-fn label(out: &mut String, label: &LabelExplanation) {
+/// Writes the explanation of one label.
+fn write_label(out: &mut String, label: &LabelExplanation) {
     let decision = if label.predicted { "predicted" } else { "not predicted" };
     let name = label.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
     let _ = writeln!(out, "\nlabel {}{name}: {decision}", label.label);
-    terms(out, "score", label.score, &label.score_terms);
+    write_terms(out, "score", label.score, &label.score_terms);
     if let Some(threshold) = label.threshold {
-        terms(out, "threshold", threshold, &label.threshold_terms);
+        write_terms(out, "threshold", threshold, &label.threshold_terms);
     }
     let margin = label.margin.map(|margin| format!("margin {margin:+.4}"));
     let probability = label.probability.map(|probability| format!("probability {probability:.4}"));
@@ -43,93 +48,106 @@ fn label(out: &mut String, label: &LabelExplanation) {
         let _ = writeln!(out, "  note: {note}");
     }
     if let Some((form, margin)) = label.paper_form.as_ref().zip(label.margin) {
-        paper_form(out, form, margin);
+        write_paper_form(out, form, margin);
     }
     for term in label.score_terms.iter().chain(&label.threshold_terms) {
         if let Some(evidence) = &term.evidence {
-            self::evidence(out, term, evidence);
+            write_evidence(out, term, evidence);
         }
     }
 }
 
-fn terms(out: &mut String, what: &str, value: f64, terms: &[Term]) {
+/// Writes a value and the terms that add up to it.
+fn write_terms(out: &mut String, what: &str, value: f64, terms: &[Term]) {
     let _ = writeln!(out, "  {what} {value:+.4}");
     for term in terms {
         let part = term.part.as_ref().map(|part| format!("{part}: ")).unwrap_or_default();
-        let inputs = inputs(&term.inputs);
+        let inputs = format_inputs(&term.inputs);
         let _ = writeln!(out, "   {:>+8.4}  {part}{}{inputs}", term.value, term.formula);
     }
 }
 
-fn paper_form(out: &mut String, form: &PaperForm, margin: f64) {
+/// Writes the decision in the form of eq. 1.
+fn write_paper_form(out: &mut String, form: &PaperForm, margin: f64) {
     let sign = if margin > 0.0 { ">" } else { "<=" };
     let _ = writeln!(out, "  in the paper's form: z {:+.4} {sign} theta {:+.4}", form.z, form.theta);
     let terms = form.theta_terms.iter().map(|term| format!("{:+.4} {}", term.value, term.name));
     let _ = writeln!(out, "    theta = {}", terms.collect::<Vec<_>>().join(", "));
 }
 
-fn evidence(out: &mut String, term: &Term, evidence: &Evidence) {
+/// Writes the causes of one input of a term.
+fn write_evidence(out: &mut String, term: &Term, evidence: &Evidence) {
     let about = term.part.as_deref().unwrap_or(&evidence.of);
     let value = term.inputs.iter().find(|input| input.name == evidence.of);
-    let value = value.map(|input| format!(" {}", number(input.value))).unwrap_or_default();
+    let value = value.map(|input| format!(" {}", format_number(input.value))).unwrap_or_default();
     let _ = writeln!(out, "  {about}{value}: {}", evidence.words);
     let (with, without): (Vec<&Cause>, Vec<&Cause>) =
         evidence.causes.iter().partition(|cause| cause.value != 0.0 || cause.has_label != Some(false));
-    for cause in with.iter().take(SHOWN) {
+    for cause in with.iter().take(MAX_CAUSES) {
         let has = match cause.has_label {
             Some(true) => ", has it",
             Some(false) => ", has it not",
             None => "",
         };
-        let _ =
-            writeln!(out, "   {:>+8.4}  {}{has}{}", cause.value, subject(&cause.what), inputs(&cause.inputs));
+        let _ = writeln!(
+            out,
+            "   {:>+8.4}  {}{has}{}",
+            cause.value,
+            format_subject(&cause.what),
+            format_inputs(&cause.inputs)
+        );
     }
-    let hidden = with.iter().skip(SHOWN);
+    let hidden = with.iter().skip(MAX_CAUSES);
     let (count, sum) = hidden
         .fold((evidence.others, evidence.others_value), |(count, sum), cause| (count + 1, sum + cause.value));
     if count > 0 {
         let _ = writeln!(out, "   {sum:>+8.4}  {count} more");
     }
-    let rows: Vec<String> = without.iter().filter_map(|cause| nearby(cause)).take(WITHOUT).collect();
+    let rows: Vec<String> =
+        without.iter().filter_map(|cause| format_neighbour(cause)).take(MAX_WITHOUT_LABEL).collect();
     if !rows.is_empty() {
         let more = if without.len() > rows.len() { ", ..." } else { "" };
         let _ = writeln!(out, "    nearest without it (cosine): training rows {}{more}", rows.join(", "));
     }
 }
 
-/// A training row and its cosine.
-fn nearby(cause: &Cause) -> Option<String> {
+/// Formats a training row and its cosine.
+fn format_neighbour(cause: &Cause) -> Option<String> {
     let Subject::TrainingRow { row } = cause.what else { return None };
     let cosine = cause.inputs.iter().find(|input| input.name == "cosine")?;
     Some(format!("{row} ({:.4})", cosine.value))
 }
 
-fn inputs(inputs: &[Input]) -> String {
+/// Formats the inputs of a formula in brackets.
+fn format_inputs(inputs: &[Input]) -> String {
     if inputs.is_empty() {
         return String::new();
     }
-    let inputs = inputs.iter().map(|input| format!("{} {}", input.name, number(input.value)));
+    let inputs = inputs.iter().map(|input| format!("{} {}", input.name, format_number(input.value)));
     format!("  ({})", inputs.collect::<Vec<_>>().join(", "))
 }
 
-/// Counts without decimals.
-fn number(value: f64) -> String {
+/// Formats a number with four decimals, or without decimals if it is whole.
+fn format_number(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.4}") }
 }
 
-fn subject(subject: &Subject) -> String {
+/// Formats what a cause is.
+fn format_subject(subject: &Subject) -> String {
     match subject {
         Subject::TrainingRow { row } => format!("training row {row}"),
         Subject::Feature { feature, name: None } => format!("feature {feature}"),
-        Subject::Feature { feature, name: Some(name) } => format!("feature {feature} `{}`", short(name)),
+        Subject::Feature { feature, name: Some(name) } => format!("feature {feature} `{}`", shorten(name)),
         Subject::Constant { name } => name.clone(),
     }
 }
 
-fn short(name: &str) -> String {
-    match name.chars().count() > LONGEST_NAME {
-        true => name.chars().take(LONGEST_NAME - 3).chain("...".chars()).collect(),
-        false => name.to_owned(),
+/// Shortens a long name.
+fn shorten(name: &str) -> String {
+    if name.chars().count() > MAX_NAME {
+        name.chars().take(MAX_NAME - 3).chain("...".chars()).collect()
+    } else {
+        name.to_owned()
     }
 }
 
@@ -178,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_told_from_the_sum_to_its_causes() {
+    fn a_label_is_explained_by_its_terms_and_their_causes() {
         assert_eq!(
             explained().text(),
             "row 2, honest protocol\n\
@@ -202,15 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn an_explanation_comes_back_from_json_as_it_was() {
+    fn an_explanation_survives_json() {
         let json = serde_json::to_string(&explained()).unwrap();
         assert_eq!(serde_json::from_str::<Explanation>(&json).unwrap(), explained());
     }
 
     #[test]
-    fn long_names_of_features_are_cut() {
+    fn long_feature_names_are_shortened() {
         let name = Some("ä".repeat(40));
-        let text = subject(&Subject::Feature { feature: 1, name });
+        let text = format_subject(&Subject::Feature { feature: 1, name });
         assert_eq!(text, format!("feature 1 `{}...`", "ä".repeat(27)));
     }
 }

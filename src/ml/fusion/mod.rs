@@ -1,8 +1,11 @@
-//! One score out of several: the log of each model's response, the log of the neighbours' share, and how rare the
-//! label is, added with weights that one logistic regression over (row, label) pairs of training rows finds.
+//! [`Fusion`]: one score from the scores of several models.
+//!
+//! The fused score is a weighted sum of the log of each model's response, the log of the share of neighbours
+//! and the rarity of the label. The weights are found by one logistic regression over (row, label) pairs of
+//! training rows:
 //!
 //! s_l = sum_m w_m t_m(r_ml) + w_idf ln(N / max(f_l, 0.5)) + w_0, with t(r) = ln(max(r, 0) + floor), and
-//! t(r) = r for what is log-odds already. The pairs' scores were made without the rows' own labels.
+//! t(r) = r for log-odds. The scores of the pairs were made without the labels of their rows.
 
 mod pairs;
 mod regression;
@@ -14,6 +17,7 @@ use super::score::Scale;
 use super::score::table::ScoreTable;
 pub use pairs::PairOptions;
 
+/// The reason why a fusion cannot be fitted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FusionError {
     #[error("the training rows have no labels: there is nothing to fit the fusion on")]
@@ -24,7 +28,7 @@ pub enum FusionError {
     Unsolvable,
 }
 
-/// A score's way into the sum.
+/// The term of one model in the sum.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Term {
@@ -36,19 +40,20 @@ pub struct Term {
     pub weight: f64,
 }
 
-/// The fitted sum.
+/// The fitted sum of all terms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fusion {
     pub terms: Vec<Term>,
     pub idf_weight: f64,
     pub constant: f64,
-    /// N and f_l, for the IDF.
+    /// Number of training rows, N.
     pub rows: u64,
+    /// Number of training rows with each label, f_l.
     pub counts: Vec<u64>,
 }
 
-/// What goes into the sum, before it has weights.
+/// The numbers that are added before the logarithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Floors {
     pub response: f64,
@@ -56,6 +61,7 @@ pub struct Floors {
 }
 
 impl Term {
+    /// Creates a term with weight 0.
     pub fn new(model: &str, scale: Scale, floors: Floors) -> Self {
         let floor = match scale {
             Scale::Response => floors.response,
@@ -65,6 +71,7 @@ impl Term {
         Self { model: model.to_owned(), scale, floor, weight: 0.0 }
     }
 
+    /// Returns t(score), which is multiplied by the weight.
     pub fn of(&self, score: f32) -> f64 {
         match self.scale {
             Scale::LogOdds => f64::from(score),
@@ -82,27 +89,32 @@ impl Fusion {
         options: PairOptions,
     ) -> Result<Self, FusionError> {
         let mut counts = vec![0u64; labels.cols];
-        labels.indices.iter().for_each(|&label| counts[label as usize] += 1);
+        for &label in labels.indices.iter() {
+            counts[label as usize] += 1;
+        }
         let rows = labels.rows() as u64;
         let mut fusion = Self { terms, idf_weight: 0.0, constant: 0.0, rows, counts };
         let sample = pairs::sample(&fusion, tables, labels, options)?;
         let mut weights = regression::fit(&sample).ok_or(FusionError::Unsolvable)?;
         fusion.constant = weights.pop().unwrap_or_default();
         fusion.idf_weight = weights.pop().unwrap_or_default();
-        fusion.terms.iter_mut().zip(weights).for_each(|(term, weight)| term.weight = weight);
+        for (term, weight) in fusion.terms.iter_mut().zip(weights) {
+            term.weight = weight;
+        }
         Ok(fusion)
     }
 
+    /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.counts.len()
     }
 
-    /// ln(N / max(f, 0.5)).
+    /// Returns the rarity of a label, ln(N / max(f, 0.5)).
     pub fn idf(&self, label: u32) -> f64 {
         (self.rows as f64 / (self.counts[label as usize] as f64).max(0.5)).ln()
     }
 
-    /// The log-odds of a label from its scores, one per term.
+    /// Returns the fused score, which is the log-odds of a label, from the scores of the models.
     pub fn score(&self, label: u32, scores: impl IntoIterator<Item = f32>) -> f32 {
         let terms: f64 =
             self.terms.iter().zip(scores).map(|(term, score)| term.weight * term.of(score)).sum();
@@ -120,7 +132,7 @@ mod tests {
     const FLOORS: Floors = Floors { response: 0.03, share: 0.005 };
     const LABELS: usize = 12;
 
-    /// Rows whose labels are drawn from known weights on two scores and the rarity.
+    /// Draws the labels of rows with known weights of two scores.
     fn drawn(rows: usize, keep: Option<usize>) -> (Vec<tempfile::TempDir>, Vec<ScoreTable>, Csr, Vec<Term>) {
         let mut random = Random::new("fusion test", 5);
         let scales = [Scale::Response, Scale::LogOdds];
@@ -160,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn known_weights_are_found_again() {
+    fn known_weights_are_recovered() {
         let fusion = fitted(20_000, None, 200_000);
         let weights = [fusion.terms[0].weight, fusion.terms[1].weight];
         assert!((weights[0] - 1.5).abs() < 0.05 && (weights[1] - 0.7).abs() < 0.05, "{weights:?}");

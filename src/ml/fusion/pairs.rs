@@ -1,27 +1,28 @@
-//! The (row, label) pairs that the weights are fitted on: every true one, and a sample of the others that stands
-//! for all of them.
+//! The (row, label) pairs that the weights are fitted on: all true pairs, and a weighted sample of the others.
 
 use rayon::prelude::*;
 
-use super::regression::Sample;
+use super::regression::PairSample;
 use super::{Fusion, FusionError};
 use crate::data::csr::Csr;
 use crate::data::random::Random;
 use crate::score::table::ScoreTable;
 
+/// How false pairs are sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairOptions {
-    /// How many pairs to draw; true ones among them are dropped.
+    /// The number of pairs to draw. True pairs among them are dropped.
     pub pairs: usize,
     pub seed: u64,
 }
 
+/// Samples pairs and computes their columns.
 pub(super) fn sample(
     fusion: &Fusion,
     tables: &[ScoreTable],
     labels: &Csr,
     options: PairOptions,
-) -> Result<Sample, FusionError> {
+) -> Result<PairSample, FusionError> {
     let positives = labels.entries();
     if positives == 0 {
         return Err(FusionError::NoPositives);
@@ -47,5 +48,5 @@ pub(super) fn sample(
         x[columns - 1] = fusion.idf(label);
     });
     let weight = (all - positives) as f64 / negatives as f64;
-    Ok(Sample { columns, x, positives, negative_weight: weight })
+    Ok(PairSample { columns, x, positives, negative_weight: weight })
 }

@@ -1,25 +1,28 @@
-//! Weighted logistic regression on a few columns, by Newton's method. Columns are standardised first; sums
-//! run over blocks of pairs that do not depend on the number of threads.
+//! Weighted logistic regression on a few columns, by Newton's method.
+//!
+//! Columns are standardised first. Sums run over blocks of pairs that do not depend on the number of threads,
+//! so that the weights do not either.
 
 use crate::softplus::softplus;
 use rayon::prelude::*;
 
-pub(super) struct Sample {
+/// The pairs of a regression.
+pub(super) struct PairSample {
     pub columns: usize,
-    /// One row of columns per pair.
+    /// The columns of each pair, row-major.
     pub x: Vec<f64>,
-    /// The first so many pairs are true and weigh 1.
+    /// The number of true pairs, which come first and have weight 1.
     pub positives: usize,
     pub negative_weight: f64,
 }
 
 const BLOCK: usize = 1 << 13;
 const ROUNDS: usize = 100;
-/// Keeps columns that say the same, or that part the pairs without error, from running away.
+/// Keeps the weights finite if columns are collinear or separate the pairs perfectly.
 const RIDGE: f64 = 1e-2;
 
-impl Sample {
-    /// The sum over blocks of what `add` gathers from (columns, is true, weight) of each pair.
+impl PairSample {
+    /// Sums what `add` computes from (columns, is true, weight) of each pair, block by block.
     fn sum(&self, size: usize, add: impl Fn(&mut [f64], &[f64], bool, f64) + Sync) -> Vec<f64> {
         let blocks = self.x.par_chunks(BLOCK * self.columns).enumerate().map(|(block, x)| {
             let mut sums = vec![0.0; size];
@@ -30,19 +33,20 @@ impl Sample {
             sums
         });
         blocks.collect::<Vec<_>>().into_iter().fold(vec![0.0; size], |mut sum, block| {
-            sum.iter_mut().zip(block).for_each(|(sum, part)| *sum += part);
+            for (sum, part) in sum.iter_mut().zip(block) {
+                *sum += part;
+            }
             sum
         })
     }
 }
 
-/// The weights of the columns, then the constant. `None` if some number is not finite.
-pub(super) fn fit(sample: &Sample) -> Option<Vec<f64>> {
+/// Returns the weights of the columns, then the constant. `None` if some number is not finite.
+pub(super) fn fit(sample: &PairSample) -> Option<Vec<f64>> {
     let columns = sample.columns;
     let (means, deviations) = moments(sample);
-    let standard = |x: f64, column: usize| match deviations[column] > 0.0 {
-        true => (x - means[column]) / deviations[column],
-        false => 0.0,
+    let standard = |x: f64, column: usize| {
+        if deviations[column] > 0.0 { (x - means[column]) / deviations[column] } else { 0.0 }
     };
     // The last of the standardised weights is the constant.
     let size = columns + 1;
@@ -92,28 +96,34 @@ pub(super) fn fit(sample: &Sample) -> Option<Vec<f64>> {
     plain.iter().all(|weight| weight.is_finite()).then_some(plain)
 }
 
-fn moments(sample: &Sample) -> (Vec<f64>, Vec<f64>) {
+/// Returns mean and standard deviation of each column; a deviation of 0 marks a constant column.
+fn moments(sample: &PairSample) -> (Vec<f64>, Vec<f64>) {
     let columns = sample.columns;
     let sums = sample.sum(columns + 1, |sums, x, _, weight| {
-        x.iter().zip(&mut *sums).for_each(|(x, sum)| *sum += weight * x);
+        for (x, sum) in x.iter().zip(&mut *sums) {
+            *sum += weight * x;
+        }
         sums[columns] += weight;
     });
     let total = sums[columns];
     let means: Vec<f64> = sums[..columns].iter().map(|sum| sum / total).collect();
     let squares = sample.sum(columns, |sums, x, _, weight| {
-        x.iter().zip(&means).zip(sums).for_each(|((x, mean), sum)| *sum += weight * (x - mean).powi(2));
+        for ((x, mean), sum) in x.iter().zip(&means).zip(sums) {
+            *sum += weight * (x - mean).powi(2);
+        }
     });
     let deviation = |(square, mean): (&f64, &f64)| {
         let deviation = (square / total).sqrt();
-        // A column of equal values, up to rounding, says nothing.
+        // A column of equal values, up to rounding, carries no information.
         if deviation > 1e-9 * mean.abs().max(1.0) { deviation } else { 0.0 }
     };
     let deviations = squares.iter().zip(&means).map(deviation).collect();
     (means, deviations)
 }
 
+/// Returns the step that Newton's method subtracts from the weights.
 fn newton_step(
-    sample: &Sample,
+    sample: &PairSample,
     weights: &[f64],
     value: &(impl Fn(&[f64], &[f64]) -> f64 + Sync),
     standard: &(impl Fn(f64, usize) -> f64 + Sync),
@@ -144,7 +154,10 @@ fn newton_step(
     solve(hessian, gradient)
 }
 
-/// Solves a symmetric positive definite system, given by its lower triangle, by Cholesky.
+/// Solves a symmetric positive definite system, given by its lower triangle, by Cholesky decomposition.
+///
+/// Written by hand: the system has as many unknowns as there are models plus two, which does not pay for a
+/// linear algebra crate.
 fn solve(mut a: Vec<f64>, mut b: Vec<f64>) -> Option<Vec<f64>> {
     let n = b.len();
     for row in 0..n {
@@ -177,24 +190,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_small_system_is_solved() {
-        // The upper triangle is not looked at.
+    fn a_small_linear_system_is_solved() {
+        // The upper triangle is not read.
         let solution = solve(vec![4.0, f64::NAN, 2.0, 3.0], vec![10.0, 8.0]).unwrap();
         assert!((solution[0] - 1.75).abs() < 1e-12 && (solution[1] - 1.5).abs() < 1e-12, "{solution:?}");
         assert_eq!(solve(vec![0.0], vec![1.0]), None);
     }
 
     #[test]
-    fn the_constant_alone_is_the_log_odds() {
-        let sample = Sample { columns: 1, x: vec![7.0; 5], positives: 2, negative_weight: 3.0 };
+    fn without_informative_columns_the_constant_is_the_log_odds() {
+        let sample = PairSample { columns: 1, x: vec![7.0; 5], positives: 2, negative_weight: 3.0 };
         let weights = fit(&sample).unwrap();
         assert!(weights[0] == 0.0 && (weights[1] - (2.0f64 / 9.0).ln()).abs() < 1e-2, "{weights:?}");
     }
 
     #[test]
-    fn columns_that_say_the_same_and_part_all_pairs_still_end() {
+    fn collinear_columns_that_separate_all_pairs_have_finite_weights() {
         let x = [1.0, 2.0, 3.0, -1.0, -2.0, -3.0].iter().flat_map(|&x| [x, x]).collect();
-        let weights = fit(&Sample { columns: 2, x, positives: 3, negative_weight: 1.0 }).unwrap();
+        let weights = fit(&PairSample { columns: 2, x, positives: 3, negative_weight: 1.0 }).unwrap();
         assert!((weights[0] - weights[1]).abs() < 1e-6 && weights[0] > 0.0, "{weights:?}");
     }
 }

@@ -1,4 +1,7 @@
-//! What an `audit` stage leaves: the artifact `audit`, one JSON file, and the page that is made of it.
+//! [`Audit`], the artifact `audit`: whether the decisions of a model depend on labels that they must not see.
+//!
+//! The sentences of the findings are part of the artifact: changing one changes stored bytes and needs
+//! another version of the `audit` stage.
 
 use std::fmt::Write as _;
 
@@ -9,54 +12,59 @@ use crate::data::duplicates::Duplicates;
 use crate::data::split_data::PartName;
 use crate::softplus::softplus;
 
+/// The result of an `audit` stage, stored as one JSON file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Audit {
-    /// No decision depends on the labels of the evaluated rows, and nothing was chosen by looking at them.
+    /// True if no decision depends on the labels of the evaluated rows and the epoch was not chosen by means of them.
     pub passed: bool,
     pub protocol: Protocol,
     pub part: PartName,
     pub rows: u64,
     pub labels: u64,
-    /// The decisions as an evaluation makes them.
+    /// The metrics of the unchanged decisions.
     pub as_is: Figures,
-    /// The same path again, with something changed.
+    /// The same decisions made again with changed labels or features.
     pub trials: Vec<Trial>,
-    /// Evaluated rows that are training rows too; absent where nobody looked.
+    /// Evaluated rows that are also training rows, if they were looked for.
     pub duplicates: Option<Duplicates>,
     pub coverage: Coverage,
-    /// Absent where thresholds are not part of the loss.
+    /// Absent if thresholds are not part of the loss.
     pub loss: Option<LossFloor>,
     pub selection: Selection,
-    /// In order of weight, each a sentence with its figures.
+    /// In order of weight, each a sentence with its values.
     pub findings: Vec<Finding>,
 }
 
+/// The metrics of one set of decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figures {
     pub macro_f1: f64,
     pub micro_f1: f64,
-    /// Entries that are predicted.
+    /// Number of (row, label) entries that are predicted.
     pub predicted: u64,
 }
 
+/// What a trial changes before the decisions are made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Every evaluated row is given the labels of another one.
+    /// Every evaluated row gets the labels of another one.
     LabelsPermuted,
-    /// Every evaluated row is given no labels.
+    /// Every evaluated row loses all its labels.
     LabelsBlanked,
     /// Every evaluated row loses all its features.
     FeaturesBlanked,
 }
 
 impl Change {
+    /// Returns whether labels are changed, rather than features.
     pub fn of_labels(self) -> bool {
         self != Self::FeaturesBlanked
     }
 
+    /// Returns the change as a phrase.
     fn words(self) -> &'static str {
         match self {
             Self::LabelsPermuted => "labels permuted among the rows",
@@ -66,46 +74,47 @@ impl Change {
     }
 }
 
+/// The decisions after one change, compared with the unchanged ones.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trial {
     pub change: Change,
-    /// Of rows x labels decisions, those that came out differently.
+    /// Number of the rows x labels decisions that differ.
     pub changed_decisions: u64,
     pub changed_rows: u64,
-    /// Against the true labels.
+    /// The metrics against the true labels.
     pub figures: Figures,
-    /// Macro-F1 against the labels that were handed in, where those are not the true ones.
+    /// Macro-F1 against the changed labels, if labels were changed.
     pub macro_f1_of_given: Option<f64>,
 }
 
-/// What macro-F1 over all labels can reach at most on these rows.
+/// How many labels occur in which rows, which bounds macro-F1 over all labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coverage {
     pub labels: u64,
     pub absent_from_train: u64,
-    /// Labels that no evaluated row has count 0 whatever is predicted.
+    /// Labels in no evaluated row: each counts 0 in macro-F1, whatever is predicted.
     pub absent_from_evaluated: u64,
-    /// In the evaluated rows, and in no training row: nothing could have been learnt.
+    /// Labels in some evaluated row but in no training row, which cannot be learnt.
     pub evaluated_but_unlearnt: u64,
-    /// (labels - absent_from_evaluated) / labels.
+    /// The largest possible macro-F1: (labels - absent_from_evaluated) / labels.
     pub cap: f64,
-    /// The same without the labels that could not be learnt.
+    /// The same without the labels that cannot be learnt.
     pub learnable_cap: f64,
 }
 
-/// What is left of the cross-entropy when the scores say nothing.
+/// The cross-entropy compared with the one of scores that carry no information.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossFloor {
     pub bce: f64,
-    /// The same with every score 0, which is the mean of a row of standardised scores.
+    /// The same with every score 0, the mean of a row of standardised scores.
     pub bce_without_scores: f64,
     pub mean_threshold: f64,
 }
 
-/// Adds up a [`LossFloor`].
+/// The sums behind a [`LossFloor`].
 #[derive(Debug, Default)]
 pub struct LossSums {
     entries: u64,
@@ -115,7 +124,7 @@ pub struct LossSums {
 }
 
 impl LossSums {
-    /// `truth` are the labels of the row, ascending.
+    /// Adds one row. `truth` are its true labels, ascending.
     pub fn add_row(&mut self, scores: &[f32], thresholds: &[f32], truth: &[u32]) {
         self.entries += scores.len() as u64;
         for (&score, &threshold) in scores.iter().zip(thresholds) {
@@ -133,7 +142,7 @@ impl LossSums {
         }
     }
 
-    /// `None` without rows, and where a score or threshold was no finite number.
+    /// Returns the means, or `None` without rows or if a score or threshold was not finite.
     pub fn floor(&self) -> Option<LossFloor> {
         let mean = |sum: f64| Some(sum / self.entries as f64).filter(|mean| mean.is_finite());
         Some(LossFloor {
@@ -144,22 +153,23 @@ impl LossSums {
     }
 }
 
-/// What the model's own record says about how its epoch was chosen.
+/// How the epoch of the model was chosen, according to its training history.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selection {
-    /// False where no history was handed in: then nothing is known.
+    /// False if no history was given.
     pub known: bool,
-    /// Epochs were compared on validation rows, and one was chosen by that.
+    /// The epoch with the best metric on the validation rows was chosen.
     pub by_validation: bool,
-    /// The figures that they were compared by had seen the true labels of the validation rows.
+    /// The metric depended on the true labels of the validation rows.
     pub by_oracle: bool,
-    /// The rows that epochs were compared on are the evaluated ones.
+    /// The validation rows are the evaluated rows.
     pub on_evaluated_rows: bool,
-    /// Evaluated rows that are validation rows too.
+    /// Number of evaluated rows that are also validation rows, if known.
     pub evaluated_in_validation: Option<u64>,
 }
 
+/// One sentence of an audit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
@@ -167,17 +177,18 @@ pub struct Finding {
     pub text: String,
 }
 
+/// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weight {
-    /// The figures do not mean what they seem to.
+    /// The metrics are not valid.
     Leak,
-    /// The figures flatter, or are capped, to a degree that is stated.
+    /// The metrics are too good, or bounded, to a stated degree.
     Caution,
     Note,
 }
 
-/// Everything that was observed; [`Observed::judge`] turns it into a verdict.
+/// Everything that an audit has observed. [`Observed::judge`] adds the findings.
 pub struct Observed {
     pub protocol: Protocol,
     pub part: PartName,
@@ -191,7 +202,7 @@ pub struct Observed {
 }
 
 impl Coverage {
-    /// From the number of training and evaluated rows that each label is true in.
+    /// Computes the coverage from the number of training rows and of evaluated rows with each label.
     pub fn of(train: &[u32], evaluated: impl Iterator<Item = u32>) -> Self {
         let labels = train.len() as u64;
         let (mut absent_from_evaluated, mut evaluated_but_unlearnt) = (0, 0);
@@ -208,6 +219,7 @@ impl Coverage {
 }
 
 impl Observed {
+    /// Draws the conclusions.
     pub fn judge(self) -> Audit {
         let mut findings = Vec::new();
         let leaks = self.leaks(&mut findings);
@@ -229,7 +241,7 @@ impl Observed {
         }
     }
 
-    /// Whether any decision follows the labels of the evaluated rows.
+    /// Returns whether any decision depends on the labels of the evaluated rows, and adds the findings about it.
     fn leaks(&self, findings: &mut Vec<Finding>) -> bool {
         let mut say = |text: String| findings.push(Finding { weight: Weight::Leak, text });
         let mut leaks = false;
@@ -256,17 +268,19 @@ impl Observed {
         let blind = self.trials.iter().find(|trial| trial.change == Change::FeaturesBlanked);
         if let Some(trial) = blind.filter(|_| leaks) {
             let (blind, as_is) = (trial.figures.macro_f1, self.as_is.macro_f1);
-            say(match blind >= 0.5 * as_is {
-                true => format!(
+            say(if blind >= 0.5 * as_is {
+                format!(
                     "with every feature blanked, macro-F1 is still {blind:.2} (as it is: {as_is:.2}): the thresholds \
                      read the answers"
-                ),
-                false => format!("with every feature blanked, macro-F1 is {blind:.2} (as it is: {as_is:.2})"),
+                )
+            } else {
+                format!("with every feature blanked, macro-F1 is {blind:.2} (as it is: {as_is:.2})")
             });
         }
         leaks
     }
 
+    /// Adds the findings that are not about decisions that depend on labels.
     fn cautions(&self, findings: &mut Vec<Finding>) {
         let mut say = |weight, text: String| findings.push(Finding { weight, text });
         if self.selection.on_evaluated_rows {
@@ -337,11 +351,12 @@ impl Observed {
 }
 
 impl Audit {
+    /// Returns the trial with this change.
     pub fn trial(&self, change: Change) -> Option<&Trial> {
         self.trials.iter().find(|trial| trial.change == change)
     }
 
-    /// A page for people, in Markdown.
+    /// Returns the audit as a Markdown page.
     pub fn page(&self) -> String {
         let mut page = String::new();
         let protocol = match self.protocol {
@@ -370,8 +385,8 @@ impl Audit {
             "\n| what was changed | decisions changed | rows changed | macro-F1 | micro-F1 | macro-F1 of the given labels |"
         );
         let _ = writeln!(page, "|---|--:|--:|--:|--:|--:|");
-        let figures = |figures: &Figures| format!("{:.4} | {:.4}", figures.macro_f1, figures.micro_f1);
-        let _ = writeln!(page, "| nothing | | | {} | |", figures(&self.as_is));
+        let both_f1 = |values: &Figures| format!("{:.4} | {:.4}", values.macro_f1, values.micro_f1);
+        let _ = writeln!(page, "| nothing | | | {} | |", both_f1(&self.as_is));
         for trial in &self.trials {
             let given = trial.macro_f1_of_given.map(|given| format!("{given:.4}")).unwrap_or_default();
             let _ = writeln!(
@@ -380,7 +395,7 @@ impl Audit {
                 trial.change.words(),
                 trial.changed_decisions,
                 trial.changed_rows,
-                figures(&trial.figures)
+                both_f1(&trial.figures)
             );
         }
         page.push_str(
@@ -390,6 +405,7 @@ impl Audit {
     }
 }
 
+/// Returns the text with a capital first letter, if wanted.
 fn capitalised(text: &str, wanted: bool) -> String {
     let mut letters = text.chars();
     match letters.next().filter(|_| wanted) {
@@ -402,7 +418,7 @@ fn capitalised(text: &str, wanted: bool) -> String {
 mod tests {
     use super::*;
 
-    fn figures(macro_f1: f64) -> Figures {
+    fn values(macro_f1: f64) -> Figures {
         Figures { macro_f1, micro_f1: 0.5, predicted: 10 }
     }
 
@@ -412,7 +428,7 @@ mod tests {
             change,
             changed_decisions: changed,
             changed_rows: changed.min(4),
-            figures: figures(macro_f1),
+            figures: values(macro_f1),
             macro_f1_of_given: given,
         }
     }
@@ -422,7 +438,7 @@ mod tests {
             protocol: if changed > 0 { Protocol::Oracle } else { Protocol::Honest },
             part: PartName::Test,
             rows: 4,
-            as_is: figures(0.61),
+            as_is: values(0.61),
             trials: vec![
                 trial(Change::LabelsPermuted, changed, 0.01),
                 trial(Change::LabelsBlanked, changed, 0.0),
@@ -436,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_is_said_with_its_figures() {
+    fn a_leak_is_reported_with_its_values() {
         let audit = observed(7).judge();
         assert!(!audit.passed);
         let page = audit.page();
@@ -446,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_features_change_is_no_leak() {
+    fn decisions_that_depend_on_features_only_are_no_leak() {
         let audit = observed(0).judge();
         assert!(audit.passed, "{audit:?}");
         assert!(audit.findings.iter().all(|finding| finding.weight != Weight::Leak));
@@ -461,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_the_thresholds_make_alone_is_said_to_be_one() {
+    fn a_loss_that_depends_on_the_thresholds_alone_is_a_caution() {
         let mut sums = LossSums::default();
         sums.add_row(&[0.0; 100], &[1.0; 100], &[]);
         sums.add_row(&[0.1, -0.1], &[1.0, 1.0], &[0]);
@@ -479,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_labels_cap_the_mean() {
+    fn absent_labels_bound_macro_f1() {
         let coverage = observed(0).coverage;
         assert_eq!((coverage.absent_from_train, coverage.absent_from_evaluated), (2, 1));
         assert_eq!((coverage.evaluated_but_unlearnt, coverage.cap, coverage.learnable_cap), (1, 0.75, 0.5));

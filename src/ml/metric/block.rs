@@ -1,39 +1,40 @@
-//! Decisions about a few rows, with everything that led to them.
+//! [`Block`]: decisions about consecutive rows, with the scores and thresholds behind them.
 
 use std::borrow::Cow;
 
-/// Consecutive rows and what was decided about them. Matrices are row-major, `labels` numbers per row.
+/// The decisions about consecutive rows. Matrices are row-major, with `labels` numbers per row.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Block {
-    /// The place of the first row among those that were handed in.
+    /// The index of the first row among all rows.
     pub first: usize,
     pub rows: usize,
     pub labels: usize,
     pub scores: Vec<f32>,
-    /// Empty where a model has none.
+    /// Empty if the model gives no probabilities.
     pub probabilities: Vec<f32>,
-    /// The labels of each row, ascending.
+    /// The predicted labels of each row, ascending.
     pub predicted: Vec<Vec<u32>>,
     pub thresholds: Thresholds,
 }
 
-/// What a score must exceed for its label to be predicted; infinite where the label never is.
+/// What a score must exceed for its label to be predicted; infinite if the label is never predicted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Thresholds {
-    /// The rule is not of that form.
+    /// The rule has no thresholds.
     #[default]
     None,
     PerLabel(Vec<f32>),
-    /// As many as scores.
+    /// One for each score.
     PerEntry(Vec<f32>),
 }
 
 impl Block {
+    /// Returns the scores of one row.
     pub fn row_scores(&self, row: usize) -> &[f32] {
         &self.scores[row * self.labels..][..self.labels]
     }
 
-    /// Empty where the model has none.
+    /// Returns the probabilities of one row; empty if the model gives none.
     pub fn row_probabilities(&self, row: usize) -> &[f32] {
         if self.probabilities.is_empty() {
             &[]
@@ -42,7 +43,7 @@ impl Block {
         }
     }
 
-    /// One per label, whatever form they have; `None` where there are none.
+    /// Returns the threshold of every label for one row, if the rule has thresholds.
     pub fn row_thresholds(&self, row: usize) -> Option<&[f32]> {
         match &self.thresholds {
             Thresholds::None => None,
@@ -51,14 +52,14 @@ impl Block {
         }
     }
 
-    /// By how much a score exceeds its threshold; a label is predicted where that is above zero.
+    /// Returns each score of a row minus its threshold; a label is predicted if this is above zero.
     pub fn margins(&self, row: usize) -> Option<impl Iterator<Item = f32> + '_> {
         let thresholds = self.row_thresholds(row)?;
         Some(self.row_scores(row).iter().zip(thresholds).map(|(score, threshold)| score - threshold))
     }
 
-    /// What the labels of a row are ranked by: the score, less the threshold where each entry has one of
-    /// its own, because the score alone is then only half of what the model says.
+    /// Returns the numbers by which the labels of a row are ranked: the scores, or, if each entry has its own
+    /// threshold, the margins, because then the thresholds are part of the model's output.
     pub fn ranking(&self, row: usize) -> Cow<'_, [f32]> {
         match (&self.thresholds, self.margins(row)) {
             (Thresholds::PerEntry(_), Some(margins)) => margins.collect(),

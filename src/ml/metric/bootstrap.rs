@@ -1,12 +1,14 @@
-//! Confidence intervals by resampling the evaluated rows.
+//! Confidence intervals by resampling the evaluated rows (bootstrap).
 //!
-//! A replicate draws as many rows as there are, with replacement, and so gives every row a multiplicity; the counts
-//! of a label are then sums of multiplicities over the rows where it was right, wrong or missed. Those rows
-//! are kept label by label, and a pass over them counts for 16 replicates at once.
+//! A replicate draws as many rows as there are, with replacement, so that every row gets a multiplicity. The
+//! counts of a label are sums of multiplicities over the rows where it was predicted rightly, predicted
+//! wrongly or missed. [`Outcomes`] keeps these rows by label, and one pass over them counts 16 replicates at
+//! once.
 //!
-//! Replicates lose rare labels: a label true in one test row is absent from more than a third of them. That
-//! pulls macro averages down, so an interval made of plain percentiles can lie beside the estimate. The replicates are
-//! therefore shifted to have the estimate as their mean; the shift is reported as `bias`.
+//! Replicates lose rare labels: a label that is true in one test row is absent from more than a third of
+//! them. This pulls macro averages down, so that an interval of plain percentiles may not contain the
+//! estimate. Therefore the replicates are shifted to have the estimate as their mean; the shift is reported
+//! as `bias`.
 
 use pipe_core::issue::Issue;
 use rayon::prelude::*;
@@ -17,7 +19,7 @@ use super::outcomes::Outcomes;
 use super::registry::Metric;
 use crate::data::random::Random;
 
-/// Replicates that are counted in one pass.
+/// The number of replicates that are counted in one pass.
 const LANES: usize = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -35,27 +37,29 @@ impl Default for Bootstrap {
     }
 }
 
+/// A confidence interval of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
     pub metric: Metric,
-    /// On the rows as they are.
+    /// The value on the rows as they are.
     pub estimate: f64,
     pub low: f64,
     pub high: f64,
     /// Standard deviation over the replicates.
     pub standard_error: f64,
-    /// Mean of the replicates minus the estimate; already taken out of `low` and `high`.
+    /// Mean of the replicates minus the estimate; `low` and `high` are corrected for it.
     pub bias: f64,
 }
 
 impl Interval {
-    /// For a paired difference: the sign of the difference is settled at this confidence.
+    /// Returns whether a paired difference is significant at this confidence.
     pub fn excludes_zero(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 }
 
+/// The reason why rows cannot be resampled.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BootstrapError {
     #[error("there are no rows to resample")]
@@ -79,7 +83,7 @@ impl Bootstrap {
         issues
     }
 
-    /// An interval for every metric of the outcomes.
+    /// Returns an interval for every metric of the outcomes.
     pub fn intervals(&self, outcomes: &Outcomes) -> Result<Vec<Interval>, BootstrapError> {
         if outcomes.rows() == 0 {
             return Err(BootstrapError::NoRows);
@@ -89,13 +93,13 @@ impl Bootstrap {
         Ok(self.summarise(outcomes, &estimates, &replicates))
     }
 
-    /// Intervals for `ours` minus `theirs`, both measured on the same resampled rows.
+    /// Returns intervals for `ours` minus `theirs`, both measured on the same resampled rows.
     pub fn differences(&self, ours: &Outcomes, theirs: &Outcomes) -> Result<Vec<Interval>, BootstrapError> {
         self.mean_differences(&[ours], &[theirs])
     }
 
-    /// Intervals for the mean of `ours` minus the mean of `theirs`, such as those of several seeds, all measured on
-    /// the same resampled rows.
+    /// Returns intervals for the mean of `ours` minus the mean of `theirs`, for example over several seeds,
+    /// all measured on the same resampled rows.
     pub fn mean_differences(
         &self,
         ours: &[&Outcomes],
@@ -124,7 +128,8 @@ impl Bootstrap {
         Ok(self.summarise(first, &estimates, &replicates))
     }
 
-    /// The metrics of every replicate. Each has its own stream of random numbers, so threads do not matter.
+    /// Returns the metrics of every replicate. Each replicate has its own stream of random numbers, so that
+    /// the result does not depend on the number of threads.
     fn replicate(
         &self,
         rows: usize,
@@ -137,7 +142,9 @@ impl Bootstrap {
             for lane in 0..LANES.min(wanted - first) {
                 let mut random = Random::new(&format!("bootstrap {}", first + lane), self.seed);
                 draw(&mut random, &mut drawn);
-                weights.iter_mut().zip(&drawn).for_each(|(weights, &drawn)| weights[lane] = drawn);
+                for (weights, &drawn) in weights.iter_mut().zip(&drawn) {
+                    weights[lane] = drawn;
+                }
             }
             measure(&weights)
         };
@@ -147,6 +154,7 @@ impl Bootstrap {
         replicates
     }
 
+    /// Returns the interval of each metric from its replicates.
     fn summarise(&self, outcomes: &Outcomes, estimates: &[f64], replicates: &[Vec<f64>]) -> Vec<Interval> {
         let tail = (1.0 - self.confidence) / 2.0;
         let interval = |(at, metric)| {
@@ -170,8 +178,8 @@ impl Bootstrap {
     }
 }
 
-/// Draws as many rows as there are and counts how often each came. Without bias, as [`Random::below`], with
-/// two draws out of 64 bits.
+/// Draws as many rows as there are and counts how often each was drawn. Unbiased like [`Random::below`], with two draws
+/// from 64 bits.
 fn draw(random: &mut Random, drawn: &mut [u8]) {
     let rows = drawn.len() as u32;
     let uneven = rows.wrapping_neg() % rows;
@@ -182,7 +190,7 @@ fn draw(random: &mut Random, drawn: &mut [u8]) {
         for half in [bits as u32, (bits >> 32) as u32] {
             let wide = u64::from(half) * u64::from(rows);
             if left > 0 && wide as u32 >= uneven {
-                // That one row is drawn more than 255 times has a probability below 1 / 255!.
+                // The probability that one row is drawn more than 255 times is below 1 / 255!.
                 let row = &mut drawn[(wide >> 32) as usize];
                 *row = row.saturating_add(1);
                 left -= 1;
@@ -191,19 +199,19 @@ fn draw(random: &mut Random, drawn: &mut [u8]) {
     }
 }
 
-/// The metrics of the rows as they are.
+/// Returns the metrics of the rows as they are.
 fn once_each(outcomes: &Outcomes) -> Vec<f64> {
     outcomes.measure(&vec![[1]; outcomes.rows()]).swap_remove(0)
 }
 
-/// Metric by metric.
+/// Returns the mean of each metric.
 fn mean(values: impl ExactSizeIterator<Item = Vec<f64>>) -> Vec<f64> {
     let count = values.len() as f64;
     let sum = values.reduce(|a, b| a.iter().zip(&b).map(|(a, b)| a + b).collect()).unwrap_or_default();
     sum.into_iter().map(|sum| sum / count).collect()
 }
 
-/// Between the two nearest of ascending values, in proportion.
+/// Returns a quantile of ascending values by linear interpolation.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let place = share * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
@@ -215,14 +223,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draw_takes_as_many_rows_as_there_are_and_every_row_as_often() {
+    fn a_draw_takes_as_many_rows_as_there_are_with_equal_probability() {
         let mut random = Random::new("test", 0);
         let mut sums = [0u32; 7];
         for _ in 0..10_000 {
             let mut drawn = [0u8; 7];
             draw(&mut random, &mut drawn);
             assert_eq!(drawn.iter().sum::<u8>(), 7);
-            sums.iter_mut().zip(drawn).for_each(|(sum, drawn)| *sum += u32::from(drawn));
+            for (sum, drawn) in sums.iter_mut().zip(drawn) {
+                *sum += u32::from(drawn);
+            }
         }
         assert!(sums.iter().all(|&sum| (9_600..10_400).contains(&sum)), "{sums:?}");
     }

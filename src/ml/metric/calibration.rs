@@ -1,28 +1,31 @@
-//! Whether probabilities mean what they say: Brier score and expected calibration error, streamed.
+//! How well probabilities are calibrated: Brier score and expected calibration error, row by row.
 
 use super::curves::ReliabilityBin;
 use super::exact::ExactSum;
 use super::registry::Metric;
 
+/// The number of bins of equal width.
 pub const BINS: usize = 15;
 
-/// A value that cannot be a probability.
+/// The error for a value that is not a probability.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("the score {value} of label {label} is no probability: calibration needs numbers from 0 to 1")]
+#[error("the score {value} of label {label} is not a probability: calibration needs numbers from 0 to 1")]
 pub struct NotAProbability {
     pub label: usize,
     pub value: f32,
 }
 
+/// Sums over (row, label) entries, from which the metrics follow.
 #[derive(Debug, Clone, Default)]
 pub struct Calibration {
     entries: u64,
     squares: ExactSum,
-    bins: [Bin; BINS],
+    bins: [CalibrationBin; BINS],
 }
 
+/// Sums over the entries of one bin.
 #[derive(Debug, Clone, Copy, Default)]
-struct Bin {
+struct CalibrationBin {
     entries: u64,
     /// Sum of probabilities.
     expected: ExactSum,
@@ -37,14 +40,14 @@ impl Calibration {
         }
         for &p in probabilities {
             let p = f64::from(p);
-            let bin = &mut self.bins[bin(p)];
+            let bin = &mut self.bins[bin_of(p)];
             bin.entries += 1;
             bin.expected += p;
             self.squares += p * p;
         }
         for &label in truth {
             let p = f64::from(probabilities[label as usize]);
-            self.bins[bin(p)].positives += 1;
+            self.bins[bin_of(p)].positives += 1;
             self.squares += 1.0 - 2.0 * p;
         }
         self.entries += probabilities.len() as u64;
@@ -62,20 +65,21 @@ impl Calibration {
         }
     }
 
-    /// By probability; bins without entries are left out.
+    /// Returns the bins by probability; bins without entries are left out.
     pub fn reliability(&self) -> Vec<ReliabilityBin> {
         let filled = self.bins.iter().filter(|bin| bin.entries > 0);
-        let described = |bin: &Bin| ReliabilityBin {
+        let finish = |bin: &CalibrationBin| ReliabilityBin {
             mean_probability: bin.expected.value() / bin.entries as f64,
             entries: bin.entries,
             positives: bin.positives,
         };
-        filled.map(described).collect()
+        filled.map(finish).collect()
     }
 
+    /// Returns the metrics.
     pub fn values(&self) -> [(Metric, f64); 2] {
         let entries = self.entries.max(1) as f64;
-        let gap = |bin: &Bin| (bin.expected.value() - bin.positives as f64).abs();
+        let gap = |bin: &CalibrationBin| (bin.expected.value() - bin.positives as f64).abs();
         [
             (Metric::Brier, self.squares.value() / entries),
             (Metric::Ece, self.bins.iter().map(gap).sum::<f64>() / entries),
@@ -83,8 +87,8 @@ impl Calibration {
     }
 }
 
-/// Bin i holds the probabilities from i/15 up to, but without, (i+1)/15; the last one holds 1 too.
-fn bin(probability: f64) -> usize {
+/// Returns the bin of a probability. Bin i has the probabilities from i/15 to below (i+1)/15; the last one also has 1.
+fn bin_of(probability: f64) -> usize {
     ((probability * BINS as f64) as usize).min(BINS - 1)
 }
 
@@ -93,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probabilities_that_come_true_as_often_as_they_say_have_no_error() {
+    fn perfectly_calibrated_probabilities_have_no_calibration_error() {
         let mut calibration = Calibration::default();
         for row in 0..4 {
             let truth: &[u32] = if row == 0 { &[0, 1] } else { &[1] };
@@ -104,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_probability_is_named() {
+    fn a_value_that_is_not_a_probability_is_an_error_with_its_label() {
         let mut calibration = Calibration::default();
         for value in [-0.1, 1.5, f32::NAN] {
             let error = calibration.add(&[], &[0.5, value]).unwrap_err();
             assert_eq!(error.label, 1);
         }
-        assert_eq!(calibration.values()[0].1, 0.0, "a refused row leaves nothing behind");
+        assert_eq!(calibration.values()[0].1, 0.0, "a refused row is not counted");
     }
 }

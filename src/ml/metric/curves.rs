@@ -1,22 +1,24 @@
-//! What the figures of one evaluation are drawn from: the artifact `curves`, one JSON file.
+//! [`Curves`], the artifact `curves`: the data of the figures of one evaluation, as one JSON file.
 
 use serde::{Deserialize, Serialize};
 
 use super::marked::Protocol;
 
+/// The data of the figures of one evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curves {
     pub protocol: Protocol,
-    /// By probability, ascending; empty bins are left out. No bins where the model gives no probabilities.
+    /// By probability, ascending, without empty bins. Empty if the model gives no probabilities.
     pub reliability: Vec<ReliabilityBin>,
-    /// What becomes of the decisions when every threshold is moved by the same amount; by shift, ascending.
+    /// The metrics when every threshold is shifted by the same amount; by shift, ascending.
     pub tradeoff: Vec<Shifted>,
-    /// Where the thresholds of the evaluated entries lie; absent where a rule has no thresholds.
+    /// The thresholds of the evaluated entries; absent if the rule has no thresholds.
     pub thresholds: Option<ThresholdHistogram>,
     pub by_frequency: Vec<FrequencyBin>,
 }
 
+/// Entries with similar probabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReliabilityBin {
@@ -25,6 +27,7 @@ pub struct ReliabilityBin {
     pub positives: u64,
 }
 
+/// The metrics after a shift of all thresholds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shifted {
@@ -36,26 +39,27 @@ pub struct Shifted {
     pub macro_f1: f64,
 }
 
-/// Counts of (row, label) entries by their threshold.
+/// A histogram of (row, label) entries by their threshold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdHistogram {
-    /// One more than there are bins, ascending.
+    /// The edges of the bins, ascending: one more than there are bins.
     pub edges: Vec<f64>,
     /// Entries whose label is true.
     pub of_true: Vec<u64>,
     pub of_false: Vec<u64>,
 }
 
-/// Labels by how often they occur in training.
+/// Labels with similar numbers of training positives.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FrequencyBin {
-    /// Training positives, both ends included; no upper end for the last bin.
+    /// The smallest number of training positives.
     pub from: u32,
+    /// The largest number of training positives; `None` for the last bin.
     pub to: Option<u32>,
-    /// Labels of the bin that are true in an evaluated row.
+    /// Number of labels of the bin that are true in an evaluated row.
     pub labels: u64,
-    /// Mean F1 of those.
+    /// Mean F1 of these labels.
     pub macro_f1: f64,
 }

@@ -1,4 +1,4 @@
-//! The evaluator, fed row by row, and the record that it leaves.
+//! [`Evaluator`], which collects what the metrics need row by row, and [`Evaluation`], its result.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::ranking::Ranking;
 use super::registry::Metric;
 use super::released;
 
-/// What one set of predictions is worth. The figures come out with their protocol only.
+/// The metrics of one set of predictions. Every value comes with the protocol under which it was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluation {
@@ -27,39 +27,43 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    /// Returns the protocol of all values.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
+    /// Returns the number of evaluated rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
+    /// Returns the number of labels.
     pub fn labels(&self) -> u64 {
         self.labels
     }
 
-    /// `None` if what the metric needs was not there: scores, probabilities, training counts.
+    /// Returns the value of a metric, or `None` if the scores, probabilities or training counts that it needs were not
+    /// given.
     pub fn get(&self, metric: Metric) -> Option<Marked<f64>> {
         self.values.get(&metric).map(|&value| Marked::new(self.protocol, value))
     }
 
-    /// In the order of the registry.
+    /// Iterates over all values in the order of the registry.
     pub fn iter(&self) -> impl Iterator<Item = (Metric, Marked<f64>)> + '_ {
         self.values.iter().map(|(&metric, &value)| (metric, Marked::new(self.protocol, value)))
     }
 }
 
-/// What is known of the training rows: it places labels in frequency bins and gives propensities.
+/// Label counts of the training rows, for the metrics by label frequency and the propensity-scored metrics.
 #[derive(Debug, Clone)]
 pub struct Training {
     pub rows: usize,
-    /// Training rows in which each label is true.
+    /// Number of training rows with each label.
     pub positives: Vec<u32>,
     pub propensity: Propensity,
 }
 
-/// A loss that is not a finite number.
+/// The error for a loss that is not a finite number.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error(
     "{metric} is {value} for some rows: the model's outputs are not finite; look at the training history"
@@ -69,8 +73,10 @@ pub struct NotFinite {
     pub value: f64,
 }
 
-/// Collects what the metrics need. Each kind of input is optional: a metric without its input is left
-/// out of the record. Evaluators of different rows merge, in any order, to the same bits.
+/// Collects what the metrics need.
+///
+/// Each kind of input is optional: a metric without its input is left out of the [`Evaluation`]. Evaluators
+/// of different rows can be merged in any order and give the same bits.
 #[derive(Debug, Clone)]
 pub struct Evaluator {
     counts: Counts,
@@ -81,6 +87,7 @@ pub struct Evaluator {
     frequencies: Option<Frequencies>,
 }
 
+/// A loss, summed over its terms.
 #[derive(Debug, Clone, Copy, Default)]
 struct Loss {
     sum: ExactSum,
@@ -88,6 +95,7 @@ struct Loss {
 }
 
 impl Evaluator {
+    /// Creates an evaluator that has seen no rows.
     pub fn new(labels: usize, training: Option<Training>) -> Self {
         let inverse =
             training.as_ref().map(|training| training.propensity.inverse(training.rows, &training.positives));
@@ -101,28 +109,28 @@ impl Evaluator {
         }
     }
 
-    /// The decisions for one row.
+    /// Adds the decisions about one row.
     pub fn add_decisions(&mut self, truth: &[u32], predicted: &[u32]) {
         self.counts.add(truth, predicted);
     }
 
-    /// Decisions counted elsewhere, for example by [`Counts::of`].
+    /// Adds decisions that were counted elsewhere, for example by [`Counts::of`].
     pub fn add_counts(&mut self, counts: &Counts) {
         self.counts.merge(counts);
     }
 
-    /// The first labels of one row by score, best first; see [`super::ranking::DEPTH`].
+    /// Adds the [`super::ranking::DEPTH`] labels of one row with the highest scores, best first.
     pub fn add_ranking(&mut self, truth: &[u32], top: &[u32]) {
         self.ranking.add(truth, top);
     }
 
-    /// The probability of every label for one row.
+    /// Adds the probability of every label for one row.
     pub fn add_probabilities(&mut self, truth: &[u32], probabilities: &[f32]) -> Result<(), NotAProbability> {
         self.calibrated = true;
         self.calibration.add(truth, probabilities)
     }
 
-    /// A sum of loss terms, for [`Metric::Bce`] and [`Metric::TrainingLoss`].
+    /// Adds a sum of loss terms, for [`Metric::Bce`] and [`Metric::TrainingLoss`].
     pub fn add_loss(&mut self, metric: Metric, sum: f64, terms: u64) -> Result<(), NotFinite> {
         if !sum.is_finite() {
             return Err(NotFinite { metric, value: sum });
@@ -133,7 +141,7 @@ impl Evaluator {
         Ok(())
     }
 
-    /// Adds what another evaluator has seen.
+    /// Adds the rows of another evaluator.
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
         self.ranking.merge(&other.ranking);
@@ -146,16 +154,18 @@ impl Evaluator {
         }
     }
 
+    /// Returns the counts of the decisions.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
+    /// Computes every metric whose input was given.
     pub fn finish(&self, protocol: Protocol) -> Evaluation {
         let counts = &self.counts;
         let mut values = BTreeMap::new();
         if counts.rows() > 0 {
             let tally = Tally::over(counts.iter());
-            values.extend(Tally::METRICS.into_iter().zip(tally.values(counts.rows())));
+            values.extend(tally.values(counts.rows()));
             values.extend(released::averages(counts.iter()));
             values.insert(Metric::SampleF1, counts.sample_f1());
             values.insert(Metric::SubsetAccuracy, counts.subset_accuracy());
@@ -175,17 +185,17 @@ impl Evaluator {
         Evaluation { protocol, rows, labels: counts.labels() as u64, values }
     }
 
-    /// What the curves of [`super::curves::Curves`] need of the evaluator.
+    /// Returns the bins of the reliability diagram.
     pub fn reliability(&self) -> Vec<ReliabilityBin> {
         self.calibration.reliability()
     }
 
-    /// No bins where nothing is known of the training rows.
+    /// Returns mean F1 by label frequency; no bins if the training counts are unknown.
     pub fn by_frequency(&self) -> Vec<FrequencyBin> {
         self.frequencies.as_ref().map(|f| f.bins(self.counts.iter())).unwrap_or_default()
     }
 
-    /// The record of every label; `threshold` gives the cut that decided on it, if there is one.
+    /// Returns the record of every label; `threshold` returns the cut of a label, if it has one.
     pub fn label_records(&self, threshold: impl Fn(usize) -> Option<f32>) -> Vec<LabelRecord> {
         let record = |(label, count)| LabelRecord {
             training_positives: self.frequencies.as_ref().map(|f| f.positives()[label]),

@@ -1,20 +1,22 @@
-//! Sums of fractions that do not depend on the order of their terms.
+//! [`ExactSum`]: a sum of fractions that does not depend on the order of its terms.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Sub};
 
-/// A sum kept as a whole number of 2^-52, so that batches and threads may add their parts in any order
-/// and give the same bits.
+/// A sum kept as a whole number of units of 2^-52, so that batches and threads can add their terms in any
+/// order and give the same bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExactSum(i128);
 
 const UNIT: f64 = (1u64 << 52) as f64;
-/// Terms below it fit into 64 bits, which are converted several times faster than 128.
+/// Terms below this bound fit into 64 bits, which are converted several times faster than 128.
 const SMALL: f64 = 1024.0;
 
 impl ExactSum {
+    /// The sum of no terms.
     pub const ZERO: Self = Self(0);
 
+    /// Returns the sum.
     pub fn value(self) -> f64 {
         self.0 as f64 / UNIT
     }
@@ -58,7 +60,9 @@ impl AddAssign for ExactSum {
 impl Sum<f64> for ExactSum {
     fn sum<I: Iterator<Item = f64>>(terms: I) -> Self {
         let mut sum = Self::default();
-        terms.for_each(|term| sum += term);
+        for term in terms {
+            sum += term;
+        }
         sum
     }
 }
@@ -73,7 +77,11 @@ mod tests {
         let forward: ExactSum = terms.iter().copied().sum();
         let backward: ExactSum = terms.iter().rev().copied().sum();
         assert_eq!(forward, backward);
-        assert_ne!(terms.iter().sum::<f64>(), terms.iter().rev().sum::<f64>(), "floats do depend on it");
+        assert_ne!(
+            terms.iter().sum::<f64>(),
+            terms.iter().rev().sum::<f64>(),
+            "the order matters for floats"
+        );
         assert!((forward.value() - terms.iter().sum::<f64>()).abs() < 1e-12);
     }
 }

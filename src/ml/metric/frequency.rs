@@ -1,14 +1,16 @@
-//! Labels by how often they occur in training: what is common, what is rare, what is rarely seen.
+//! F1 by label frequency: groups of labels with many or few training positives.
 //!
-//! Head, torso and tail are relative: the most frequent labels that together hold the first half of all
-//! training positives, the next up to 90 %, and the rest. A label belongs where its first positive falls when the labels
-//! are laid end to end by falling frequency; labels of equal frequency go together, with the first of them. The bins
-//! "under 5, 10, 100" are absolute. A label without training positives is in no bin: nothing could have been learnt.
+//! Head, torso and tail are relative. Sort the labels by falling frequency and number all training positives
+//! in that order: a label whose first positive is in the first half is head, one whose first positive is in
+//! the next 40 % is torso, the others are tail. Labels of equal frequency are in the group of the first of
+//! them. The bins "under 5, 10, 100" are absolute. A label without training positives is in no group, because
+//! it cannot be learnt.
 
 use super::curves::FrequencyBin;
 use super::label::{LabelCount, Tally};
 use super::registry::Metric;
 
+/// A relative group of labels by frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Band {
     Head,
@@ -16,23 +18,24 @@ pub enum Band {
     Tail,
 }
 
-/// Where the bins of [`Frequencies::bins`] start.
+/// The smallest number of training positives of each bin of [`Frequencies::bins`].
 pub const BINS: [u32; 5] = [1, 5, 10, 100, 1000];
 
 const HEAD_ENDS: f64 = 0.5;
 const TORSO_ENDS: f64 = 0.9;
 
-/// How often each label is true in the training rows.
+/// The number of training positives of each label, and the groups that follow from it.
 #[derive(Debug, Clone)]
 pub struct Frequencies {
     positives: Vec<u32>,
-    /// Labels with at least so many positives are head.
+    /// Labels with at least this many positives are head.
     head: u32,
-    /// Labels with at least so many positives, and not head, are torso.
+    /// Other labels with at least this many positives are torso.
     torso: u32,
 }
 
 impl Frequencies {
+    /// Groups labels by their number of training positives.
     pub fn new(positives: Vec<u32>) -> Self {
         let mut sorted = positives.clone();
         sorted.sort_unstable_by(|a, b| b.cmp(a));
@@ -52,10 +55,12 @@ impl Frequencies {
         Self { positives, head, torso }
     }
 
+    /// Returns the number of training positives of each label.
     pub fn positives(&self) -> &[u32] {
         &self.positives
     }
 
+    /// Returns the group of a label; `None` without training positives.
     pub fn band(&self, label: usize) -> Option<Band> {
         match self.positives[label] {
             0 => None,
@@ -65,7 +70,7 @@ impl Frequencies {
         }
     }
 
-    /// Mean F1 by [`BINS`]; bins without a label that is true in an evaluated row are kept, with 0 labels.
+    /// Returns mean F1 by [`BINS`]. A bin without a label that is true in an evaluated row is kept, with 0 labels.
     pub fn bins(&self, counts: impl Iterator<Item = LabelCount> + Clone) -> Vec<FrequencyBin> {
         let bin = |(at, &from): (usize, &u32)| {
             let to = BINS.get(at + 1).map(|next| next - 1);
@@ -81,8 +86,8 @@ impl Frequencies {
         BINS.iter().enumerate().map(bin).collect()
     }
 
-    /// Mean F1 over the labels of each bin that are true in at least one evaluated row; a bin without
-    /// such labels is left out.
+    /// Returns the metrics by frequency: mean F1 over the labels of each group that are true in at least one
+    /// evaluated row. A group without such labels is left out.
     pub fn macro_f1(&self, counts: impl Iterator<Item = LabelCount> + Clone) -> Vec<(Metric, f64)> {
         let bin = |metric, holds: &dyn Fn(usize) -> bool| {
             let tally = Tally::over(counts.clone().enumerate().filter(|&(l, _)| holds(l)).map(|(_, c)| c));
@@ -109,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_positives_is_head_and_the_last_tenth_is_tail() {
+    fn head_holds_half_of_the_positives_and_tail_the_last_tenth() {
         use Band::{Head, Tail, Torso};
         let frequencies = Frequencies::new(vec![1, 50, 30, 10, 9, 0]);
         let bands: Vec<_> = (0..6).map(|label| frequencies.band(label)).collect();
@@ -117,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_equal_frequency_stay_together() {
+    fn labels_of_equal_frequency_are_in_the_same_group() {
         let frequencies = Frequencies::new(vec![7; 4]);
         assert!((0..4).all(|label| frequencies.band(label) == Some(Band::Head)));
         assert_eq!(Frequencies::new(vec![0, 0]).band(1), None);
     }
 
     #[test]
-    fn absent_labels_do_not_count_in_a_bin_and_empty_bins_are_left_out() {
+    fn absent_labels_do_not_count_and_empty_groups_are_left_out() {
         let frequencies = Frequencies::new(vec![200, 4, 3, 0]);
         let counts = [(2, 4, 4), (1, 1, 1), (0, 3, 0), (0, 0, 5)].map(|(tp, predicted, actual)| LabelCount {
             tp,

@@ -1,13 +1,15 @@
-//! Values that cannot be parted from the protocol under which they were measured.
+//! [`Marked`]: a value that cannot be separated from the protocol under which it was measured.
 //!
-//! Under the oracle protocol the labels of the evaluated rows enter the thresholds, so its figures say nothing about
-//! rows whose labels are unknown. A [`Marked`] value gives its content away only together with the mark
-//! ([`Marked::reveal`]), or as an honest one ([`Marked::honest`]); values are combined only within one protocol.
+//! Under the oracle protocol the thresholds depend on the labels of the evaluated rows, so its values say
+//! nothing about rows whose labels are unknown. A [`Marked`] value is read either together with its protocol
+//! ([`Marked::reveal`]) or only if it is honest ([`Marked::honest`]). Values of different protocols cannot be
+//! combined.
 
 use serde::{Deserialize, Serialize};
 
 pub use pipe_core::protocol::Protocol;
 
+/// A value with the protocol under which it was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Marked<T> {
@@ -15,6 +17,7 @@ pub struct Marked<T> {
     value: T,
 }
 
+/// The error for values of different protocols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "results of the honest and of the oracle protocol cannot be combined: the oracle ones have seen the \
@@ -23,34 +26,37 @@ pub struct Marked<T> {
 pub struct MixedProtocols;
 
 impl<T> Marked<T> {
+    /// Marks a value.
     pub fn new(protocol: Protocol, value: T) -> Self {
         Self { protocol, value }
     }
 
+    /// Returns the protocol.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// The value, if it was measured honestly.
+    /// Returns the value if it was measured under the honest protocol.
     pub fn honest(self) -> Option<T> {
         (self.protocol == Protocol::Honest).then_some(self.value)
     }
 
-    /// The value beside its mark: for showing both.
+    /// Returns the protocol and the value, to show both.
     pub fn reveal(self) -> (Protocol, T) {
         (self.protocol, self.value)
     }
 
-    /// Whatever is computed from the value bears its mark.
+    /// Computes something from the value; the result has the same protocol.
     pub fn map<U>(self, compute: impl FnOnce(T) -> U) -> Marked<U> {
         Marked { protocol: self.protocol, value: compute(self.value) }
     }
 
+    /// Returns a reference to the value, with the same protocol.
     pub fn as_ref(&self) -> Marked<&T> {
         Marked { protocol: self.protocol, value: &self.value }
     }
 
-    /// Several values as one, if their marks agree. Of no value at all there is none.
+    /// Collects values of one protocol; `None` if there are no values.
     pub fn gather(values: impl IntoIterator<Item = Self>) -> Result<Option<Marked<Vec<T>>>, MixedProtocols> {
         let mut values = values.into_iter();
         let Some(first) = values.next() else { return Ok(None) };
@@ -74,14 +80,14 @@ mod tests {
     const ORACLE: Marked<f64> = Marked { protocol: Protocol::Oracle, value: 0.7 };
 
     #[test]
-    fn an_oracle_value_never_passes_for_an_honest_one() {
+    fn an_oracle_value_is_never_returned_as_honest() {
         assert_eq!(HONEST.honest(), Some(0.4));
         assert_eq!(ORACLE.honest(), None);
         assert_eq!(ORACLE.map(|value| value / 2.0).reveal(), (Protocol::Oracle, 0.35));
     }
 
     #[test]
-    fn protocols_do_not_mix() {
+    fn values_of_different_protocols_are_not_combined() {
         assert_eq!(Marked::gather([HONEST, ORACLE]), Err(MixedProtocols));
         let both = Marked::gather([ORACLE, ORACLE]).unwrap().unwrap();
         assert_eq!(both.reveal(), (Protocol::Oracle, vec![0.7, 0.7]));
@@ -89,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_is_written_and_a_record_without_it_is_refused() {
+    fn the_protocol_is_stored_and_a_value_without_it_is_refused() {
         let text = serde_json::to_string(&ORACLE).unwrap();
         assert_eq!(text, r#"{"protocol":"oracle","value":0.7}"#);
         assert_eq!(serde_json::from_str::<Marked<f64>>(&text).unwrap(), ORACLE);

@@ -1,5 +1,6 @@
-//! Everything that is measured of a model's decisions, block by block. Memory is bounded by a block and by
-//! a few numbers per label; how the rows are spread over threads does not show in the result.
+//! [`Measure`], which computes all metrics and curves of a model's decisions, block by block.
+//!
+//! Memory is bounded by one block and a few numbers per label. The result does not depend on the number of threads.
 
 use rayon::prelude::*;
 
@@ -16,6 +17,7 @@ use super::threshold_bins::ThresholdBins;
 use super::top::Top;
 use super::tradeoff::Tradeoff;
 
+/// The error for scores, probabilities or losses that cannot be measured.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MeasureError {
     #[error("row {row}: the score of label {label} is not a number; look at the training history")]
@@ -26,15 +28,16 @@ pub enum MeasureError {
     NotFinite(#[from] NotFinite),
 }
 
+/// Collects decisions block by block, on all threads.
 pub struct Measure {
-    parts: Vec<Part>,
-    /// Bins are chosen when the first block comes.
+    parts: Vec<MeasurePart>,
+    /// Whether the first block has come, from which the bins of thresholds are chosen.
     begun: bool,
 }
 
-/// What one thread has seen.
+/// The sums over the rows that one thread has seen.
 #[derive(Clone)]
-struct Part {
+struct MeasurePart {
     evaluator: Evaluator,
     top: Top,
     tradeoff: Tradeoff,
@@ -44,8 +47,9 @@ struct Part {
 }
 
 impl Measure {
+    /// Creates a measure that has seen no rows.
     pub fn new(labels: usize, training: Option<Training>) -> Self {
-        let part = Part {
+        let part = MeasurePart {
             evaluator: Evaluator::new(labels, training),
             top: Top::new(DEPTH),
             tradeoff: Tradeoff::new(labels),
@@ -55,13 +59,16 @@ impl Measure {
         Self { parts: vec![part; rayon::current_num_threads().max(1)], begun: false }
     }
 
-    /// `truth` has one ascending list of labels per row of the block. Blocks come in the order of the rows.
+    /// Adds a block of decisions. `truth` has one ascending list of labels per row of the block. Blocks must
+    /// be added in the order of the rows.
     pub fn add(&mut self, block: &Block, truth: &[&[u32]]) -> Result<(), MeasureError> {
         if !self.begun && block.rows > 0 {
             self.begun = true;
             let all = (0..block.rows).filter_map(|row| block.row_thresholds(row)).flatten();
             let bins = ThresholdBins::spanning(all);
-            self.parts.iter_mut().for_each(|part| part.thresholds = bins.clone());
+            for part in &mut self.parts {
+                part.thresholds = bins.clone();
+            }
         }
         let share = block.rows.div_ceil(self.parts.len()).max(1);
         self.parts.par_iter_mut().enumerate().try_for_each(|(number, part)| {
@@ -70,19 +77,22 @@ impl Measure {
         })
     }
 
-    /// A loss of the last block; see [`Evaluator::add_loss`].
+    /// Adds a loss of the last block; see [`Evaluator::add_loss`].
     pub fn add_loss(&mut self, metric: Metric, sum: f64, terms: u64) -> Result<(), NotFinite> {
         self.parts[0].evaluator.add_loss(metric, sum, terms)
     }
 
+    /// Combines what all threads have seen.
     pub fn finish(mut self, protocol: Protocol) -> Measured {
         let mut whole = self.parts.swap_remove(0);
-        self.parts.iter().for_each(|part| whole.merge(part));
+        for part in &self.parts {
+            whole.merge(part);
+        }
         Measured { protocol, whole }
     }
 }
 
-impl Part {
+impl MeasurePart {
     fn add(&mut self, block: &Block, row: usize, truth: &[u32]) -> Result<(), MeasureError> {
         let number = block.first + row;
         self.evaluator.add_decisions(truth, &block.predicted[row]);
@@ -118,22 +128,24 @@ impl Part {
     }
 }
 
-/// What was measured, under one protocol.
+/// The result of a [`Measure`], under one protocol.
 pub struct Measured {
     protocol: Protocol,
-    whole: Part,
+    whole: MeasurePart,
 }
 
 impl Measured {
+    /// Returns the metrics.
     pub fn evaluation(&self) -> Evaluation {
         self.whole.evaluator.finish(self.protocol)
     }
 
+    /// Returns the counts of the decisions.
     pub fn counts(&self) -> &Counts {
         self.whole.evaluator.counts()
     }
 
-    /// A label has a threshold of its own where the threshold was the same in every row, and finite.
+    /// Returns the record of every label. Its threshold is given if it was finite and the same in every row.
     pub fn label_records(&self) -> Vec<LabelRecord> {
         let threshold = |label: usize| {
             let (least, most) = self.whole.span[label];
@@ -142,6 +154,7 @@ impl Measured {
         self.whole.evaluator.label_records(threshold)
     }
 
+    /// Returns the data of the figures.
     pub fn curves(&self) -> Curves {
         Curves {
             protocol: self.protocol,
@@ -155,6 +168,8 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::super::block::Thresholds;
@@ -164,7 +179,7 @@ mod tests {
 
     const LABELS: usize = 6;
 
-    /// Rows of (true, score, threshold) per label, with thresholds that are hit exactly now and then.
+    /// Rows of (true, score, threshold) per label; some scores are equal to their threshold.
     fn rows() -> impl Strategy<Value = Vec<Vec<(bool, f32, f32)>>> {
         let eighths = |range: std::ops::Range<i32>| range.prop_map(|eighths| eighths as f32 / 8.0);
         let entry = (any::<bool>(), eighths(-40..40), eighths(-8..8));
@@ -208,7 +223,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn moving_every_threshold_is_deciding_anew(rows in rows()) {
+        fn shifted_thresholds_give_the_same_counts_as_new_decisions(rows in rows()) {
             let measured = measured(&rows, 5, 2);
             for shifted in measured.curves().tradeoff {
                 let mut counts = Counts::new(LABELS);
@@ -218,16 +233,16 @@ mod tests {
                     counts.add(&truth_of(row), &predicted);
                 }
                 let tally = Tally::over(counts.iter());
-                let values = tally.values(counts.rows());
+                let values: BTreeMap<Metric, f64> = tally.values(counts.rows()).into();
                 prop_assert_eq!(shifted.macro_f1, tally.macro_f1(), "shift {}", shifted.shift);
-                prop_assert_eq!([shifted.micro_f1, shifted.micro_precision, shifted.micro_recall], [values[6], values[7], values[8]]);
+                prop_assert_eq!([shifted.micro_f1, shifted.micro_precision, shifted.micro_recall], [Metric::MicroF1, Metric::MicroPrecision, Metric::MicroRecall].map(|metric| values[&metric]));
             }
             let as_is = measured.curves().tradeoff.into_iter().find(|shifted| shifted.shift == 0.0).unwrap();
             prop_assert_eq!(Some(as_is.macro_f1), measured.evaluation().get(Metric::MacroF1).unwrap().honest());
         }
 
         #[test]
-        fn threads_do_not_show(rows in rows()) {
+        fn the_result_does_not_depend_on_the_number_of_threads(rows in rows()) {
             let (one, three) = (measured(&rows, 4, 1), measured(&rows, 4, 3));
             prop_assert_eq!(one.evaluation(), three.evaluation());
             prop_assert_eq!(one.curves(), three.curves());
@@ -235,7 +250,7 @@ mod tests {
         }
 
         #[test]
-        fn bins_hold_every_entry_once(rows in rows()) {
+        fn the_bins_count_every_entry_once(rows in rows()) {
             let curves = measured(&rows, 3, 2).curves();
             let entries = (rows.len() * LABELS) as u64;
             let positives = rows.iter().flatten().filter(|entry| entry.0).count() as u64;
@@ -253,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_binned_by_training_positives() {
+    fn labels_are_binned_by_their_number_of_training_positives() {
         let row = vec![
             (true, 1.0, 0.0),
             (true, 1.0, 0.0),
@@ -277,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_has_a_threshold_of_its_own_where_all_rows_share_it() {
+    fn a_label_record_has_a_threshold_only_if_all_rows_share_it() {
         let row = |theta: f32| {
             (0..LABELS).map(|label| (false, 0.0, if label == 2 { theta } else { 0.5 })).collect()
         };
@@ -287,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_is_not_a_number_is_named() {
+    fn a_nan_score_is_an_error_with_its_row_and_label() {
         let mut rows = vec![vec![(false, 0.0, 0.0); LABELS]; 2];
         rows[1][4].1 = f32::NAN;
         let mut measure = Measure::new(LABELS, None);

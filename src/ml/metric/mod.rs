@@ -1,4 +1,8 @@
-//! Metrics: exact counts streamed over rows, their definitions, and how sure one can be of them.
+//! Metrics: their definitions, exact counts over rows, and confidence intervals.
+//!
+//! [`registry::Metric`] lists all metrics. [`measure::Measure`] computes them block by block on all threads;
+//! [`evaluation::Evaluator`] does the same row by row on one thread. [`bootstrap::Bootstrap`] resamples rows to get
+//! confidence intervals. [`marked::Marked`] keeps a value together with the protocol under which it was measured.
 
 pub mod audit;
 pub mod block;

@@ -1,4 +1,4 @@
-//! How likely a true label is to have been recorded (Jain, Prabhu and Varma, KDD 2016).
+//! [`Propensity`]: the probability that a true label is recorded in the data (Jain, Prabhu and Varma, KDD 2016).
 
 use serde::{Deserialize, Serialize};
 
@@ -18,9 +18,10 @@ impl Default for Propensity {
 }
 
 impl Propensity {
-    /// 1/p_l = 1 + C (N_l + B)^-A with C = (ln N - 1)(B + 1)^A, N training rows, N_l of them with label l.
+    /// Returns the inverse propensity of each label: 1/p_l = 1 + C (N_l + B)^-A with C = (ln N - 1)(B + 1)^A,
+    /// N training rows, N_l of them with label l.
     pub fn inverse(self, training_rows: usize, positives: &[u32]) -> Vec<f64> {
-        // The model is meant for many rows; for fewer than e of them C would be negative.
+        // The formula is meant for many rows; with fewer than e of them C would be negative.
         let c = ((training_rows as f64).ln() - 1.0).max(0.0) * (self.b + 1.0).powf(self.a);
         positives.iter().map(|&count| 1.0 + c * (f64::from(count) + self.b).powf(-self.a)).collect()
     }
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rare_labels_weigh_more_and_the_formula_is_the_papers() {
+    fn rare_labels_weigh_more_and_the_formula_is_that_of_the_paper() {
         let inverse = Propensity::default().inverse(1000, &[0, 10, 1000]);
         let c = (1000f64.ln() - 1.0) * 2.5f64.powf(0.55);
         for (&weight, count) in inverse.iter().zip([0.0, 10.0, 1000.0]) {

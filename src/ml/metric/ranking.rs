@@ -1,11 +1,11 @@
-//! How well the first labels by score are chosen: P@k, nDCG@k and their propensity-scored forms.
+//! Metrics of the labels with the highest scores: P@k, nDCG@k and their propensity-scored forms.
 
 use super::exact::ExactSum;
 use super::registry::Metric;
 
-/// The lengths of list that are judged.
+/// The values of k.
 pub const CUTOFFS: [usize; 3] = [1, 3, 5];
-/// So many labels per row are enough for every cutoff.
+/// The number of labels per row that is enough for every cutoff.
 pub const DEPTH: usize = CUTOFFS[CUTOFFS.len() - 1];
 
 const PRECISION: [Metric; 3] = [Metric::PAt1, Metric::PAt3, Metric::PAt5];
@@ -16,25 +16,26 @@ const NDCG_NONEMPTY: [Metric; 3] =
 const PSP: [Metric; 3] = [Metric::PspAt1, Metric::PspAt3, Metric::PspAt5];
 const PSNDCG: [Metric; 3] = [Metric::PsndcgAt1, Metric::PsndcgAt3, Metric::PsndcgAt5];
 
-/// What one row adds at the three cutoffs.
+/// The metrics of one row at the three cutoffs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RowRanking {
     pub precision: [f64; 3],
     pub ndcg: [f64; 3],
 }
 
-/// Sums over rows.
+/// Sums over rows, from which the metrics follow.
 #[derive(Debug, Clone, Default)]
 pub struct Ranking {
     rows: u64,
     nonempty: u64,
     hits: [u64; 3],
     ndcg: [ExactSum; 3],
-    scored: Option<Scored>,
+    propensity_scored: Option<PropensityScored>,
 }
 
+/// Sums in which each label is weighted by its inverse propensity.
 #[derive(Debug, Clone)]
-struct Scored {
+struct PropensityScored {
     inverse: Vec<f64>,
     precision: [Gain; 3],
     dcg: [Gain; 3],
@@ -42,7 +43,7 @@ struct Scored {
     ideal: Vec<f64>,
 }
 
-/// What was reached, and what the best list would have reached.
+/// The gain of the ranked labels, and the largest gain that a ranking could have.
 #[derive(Debug, Clone, Copy, Default)]
 struct Gain {
     reached: ExactSum,
@@ -57,20 +58,20 @@ impl Gain {
 }
 
 impl Ranking {
-    /// `inverse_propensities` by label, from [`super::propensity::Propensity::inverse`]; without them the
-    /// propensity-scored metrics are left out.
+    /// Creates sums over no rows. `inverse_propensities` come from
+    /// [`super::propensity::Propensity::inverse`]; without them the propensity-scored metrics are left out.
     pub fn new(inverse_propensities: Option<Vec<f64>>) -> Self {
-        let scored = inverse_propensities.map(|inverse| Scored {
+        let propensity_scored = inverse_propensities.map(|inverse| PropensityScored {
             inverse,
             precision: Default::default(),
             dcg: Default::default(),
             ideal: Vec::new(),
         });
-        Self { scored, ..Self::default() }
+        Self { propensity_scored, ..Self::default() }
     }
 
-    /// Adds one row: its true labels in ascending order, and the first [`DEPTH`] labels by score, best
-    /// first (fewer where there are fewer labels).
+    /// Adds one row: its true labels in ascending order, and the [`DEPTH`] labels with the highest scores,
+    /// best first (fewer if there are fewer labels).
     pub fn add(&mut self, truth: &[u32], top: &[u32]) -> RowRanking {
         let mut row = RowRanking::default();
         self.rows += 1;
@@ -88,7 +89,7 @@ impl Ranking {
             row.ndcg[at] = dcg / best_dcg(truth.len().min(k));
             self.ndcg[at] += row.ndcg[at];
         }
-        if let Some(scored) = &mut self.scored {
+        if let Some(scored) = &mut self.propensity_scored {
             scored.add(truth, top, &hit);
         }
         row
@@ -102,7 +103,7 @@ impl Ranking {
             self.hits[at] += other.hits[at];
             self.ndcg[at] += other.ndcg[at];
         }
-        if let (Some(scored), Some(other)) = (&mut self.scored, &other.scored) {
+        if let (Some(scored), Some(other)) = (&mut self.propensity_scored, &other.propensity_scored) {
             let gains = scored.precision.iter_mut().chain(&mut scored.dcg);
             for (gain, other) in gains.zip(other.precision.iter().chain(&other.dcg)) {
                 gain.reached += other.reached;
@@ -111,10 +112,12 @@ impl Ranking {
         }
     }
 
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
+    /// Returns the metrics.
     pub fn values(&self) -> Vec<(Metric, f64)> {
         let mean = |sum: f64, rows: u64| sum / rows.max(1) as f64;
         let mut values = Vec::new();
@@ -124,7 +127,7 @@ impl Ranking {
             values.push((NDCG[at], mean(ndcg, self.rows)));
             values.push((PRECISION_NONEMPTY[at], mean(hits, self.nonempty)));
             values.push((NDCG_NONEMPTY[at], mean(ndcg, self.nonempty)));
-            if let Some(scored) = &self.scored {
+            if let Some(scored) = &self.propensity_scored {
                 values.push((PSP[at], scored.precision[at].share()));
                 values.push((PSNDCG[at], scored.dcg[at].share()));
             }
@@ -133,7 +136,7 @@ impl Ranking {
     }
 }
 
-impl Scored {
+impl PropensityScored {
     fn add(&mut self, truth: &[u32], top: &[u32], hit: &[bool; DEPTH]) {
         self.ideal.clear();
         self.ideal.extend(truth.iter().map(|&label| self.inverse[label as usize]));
@@ -154,11 +157,12 @@ impl Scored {
     }
 }
 
-/// The gain of a true label at a rank that counts from 0.
+/// Returns the gain of a true label at a rank, counted from 0.
 fn discount(rank: usize) -> f64 {
     1.0 / (rank as f64 + 2.0).log2()
 }
 
+/// Returns the gain of a ranking that starts with this many true labels.
 fn best_dcg(hits: usize) -> f64 {
     (0..hits).map(discount).sum()
 }

@@ -1,4 +1,4 @@
-//! What an `evaluate` stage leaves: the artifact `evaluation`, one JSON file.
+//! [`Record`], the artifact `evaluation` that an `evaluate` stage writes as one JSON file.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,15 +8,17 @@ use super::marked::{Marked, Protocol};
 use super::registry::Metric;
 use crate::data::split_data::PartName;
 
+/// The metrics of one model on one part of a data set, with confidence intervals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     pub part: PartName,
     pub evaluation: Evaluation,
-    /// Over the evaluated rows; the variation over seeds is another thing and is not in here.
+    /// Confidence intervals over the evaluated rows. They do not include the variation over seeds.
     pub intervals: Option<Intervals>,
 }
 
+/// Confidence intervals, and how they were computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Intervals {
@@ -25,14 +27,17 @@ pub struct Intervals {
 }
 
 impl Record {
+    /// Returns the protocol of all values.
     pub fn protocol(&self) -> Protocol {
         self.evaluation.protocol()
     }
 
+    /// Returns the value of a metric, if it was computed.
     pub fn get(&self, metric: Metric) -> Option<Marked<f64>> {
         self.evaluation.get(metric)
     }
 
+    /// Returns the confidence interval of a metric, if it was computed.
     pub fn interval(&self, metric: Metric) -> Option<Marked<Interval>> {
         let values = &self.intervals.as_ref()?.values;
         let found = values.iter().find(|interval| interval.metric == metric)?;

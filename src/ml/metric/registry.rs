@@ -1,4 +1,10 @@
-//! Every metric with its name, its direction and its definition, in one table.
+//! The registry of metrics: name, direction and definition of each, in one table, and the lists of metrics to
+//! show first.
+//!
+//! To add a metric, add a row to the table and compute it in the accumulator that has its inputs:
+//! [`super::label::Tally`], [`super::ranking::Ranking`], [`super::calibration::Calibration`],
+//! [`super::frequency::Frequencies`] or [`super::evaluation::Evaluator::finish`]. A test fails if a
+//! registered metric is not computed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,17 +14,17 @@ use pipe_core::suggest;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Which way a metric improves.
+/// The direction in which a metric improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     Higher,
     Lower,
-    /// It describes predictions; neither way is better in itself.
+    /// The metric describes predictions; neither direction is better.
     Neither,
 }
 
-/// What the registry says of one metric.
+/// One row of the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Description {
     pub name: &'static str,
@@ -26,15 +32,18 @@ pub struct Description {
     pub definition: &'static str,
 }
 
+/// Defines [`Metric`] from the table below, so that no list of metrics is kept by hand.
 macro_rules! metrics {
     ($($variant:ident $name:literal $direction:ident $definition:literal;)*) => {
+        /// A registered metric. The order is the order of the registry.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Metric { $($variant,)* }
 
         impl Metric {
-            /// In the order in which they are shown.
+            /// All metrics, in the order in which they are shown.
             pub const ALL: &'static [Metric] = &[$(Metric::$variant,)*];
 
+            /// Returns the row of the registry.
             pub fn describe(self) -> Description {
                 match self {
                     $(Metric::$variant => Description {
@@ -125,18 +134,75 @@ metrics! {
         "propensity-scored ndcg_at_5: the gain of a true label is divided by its propensity; summed over rows, / the largest possible sum";
 }
 
-/// The rows that `pipe metrics` prints.
+/// Returns all rows of the registry, as `pipe metrics` prints them.
 pub fn descriptions() -> impl Iterator<Item = Description> {
     Metric::ALL.iter().map(|metric| metric.describe())
 }
 
 impl Metric {
+    /// The metrics that a report shows first.
+    pub const HEADLINE: [Metric; 12] = [
+        Metric::MacroF1,
+        Metric::MacroF1Present,
+        Metric::MacroF1Head,
+        Metric::MacroF1Tail,
+        Metric::MicroF1,
+        Metric::SampleF1,
+        Metric::PAt1,
+        Metric::PAt5,
+        Metric::PspAt5,
+        Metric::Bce,
+        Metric::Ece,
+        Metric::PositiveRatio,
+    ];
+
+    /// The metrics that an evaluation announces to the runner, which keeps them in the manifest. All metrics are in the
+    /// artifact `evaluation`.
+    pub const ANNOUNCED: [Metric; 10] = [
+        Metric::MacroF1,
+        Metric::MacroF1Present,
+        Metric::MicroF1,
+        Metric::PositiveRatio,
+        Metric::Bce,
+        Metric::TrainingLoss,
+        Metric::Ece,
+        Metric::PAt1,
+        Metric::PAt5,
+        Metric::PspAt5,
+    ];
+
+    /// Returns the name in pipelines, artifacts and tables: `macro_f1`.
     pub fn name(self) -> &'static str {
         self.describe().name
     }
 
+    /// Returns the direction in which the metric improves.
     pub fn direction(self) -> Direction {
         self.describe().direction
+    }
+
+    /// Returns the name in print: `Macro F1` for `macro_f1`, `P@5 nonempty` for `p_at_5_nonempty`, `BCE` for `bce`.
+    pub fn title(self) -> String {
+        let mut title = String::new();
+        let mut needs_space = false;
+        for word in self.name().split('_') {
+            let printed = match word {
+                "at" => "@".to_owned(),
+                "f1" => "F1".to_owned(),
+                "bce" | "ece" | "p" | "psp" => word.to_uppercase(),
+                "ndcg" => "nDCG".to_owned(),
+                "psndcg" => "PSnDCG".to_owned(),
+                _ if title.is_empty() => word[..1].to_uppercase() + &word[1..],
+                _ => word.to_owned(),
+            };
+            let is_at = printed == "@";
+            if needs_space && !is_at {
+                title.push(' ');
+            }
+            needs_space = !is_at;
+            title.push_str(&printed);
+        }
+        title
     }
 }
 
@@ -146,6 +212,7 @@ impl fmt::Display for Metric {
     }
 }
 
+/// The error for a name that is not in the registry.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("there is no metric `{name}`{}; `pipe metrics` lists them", did_you_mean(.name))]
 pub struct UnknownMetric {
@@ -194,11 +261,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_leads_back_to_its_metric() {
+    fn every_metric_is_found_by_its_name() {
         for &metric in Metric::ALL {
             assert_eq!(metric.name().parse(), Ok(metric));
             assert!(!metric.describe().definition.is_empty());
         }
+    }
+
+    #[test]
+    fn titles_are_what_papers_call_the_metrics_and_all_differ() {
+        let titles =
+            ["macro_f1", "bce", "p_at_5_nonempty", "psndcg_at_1", "macro_f1_under_10", "hamming_loss"]
+                .map(|name| name.parse::<Metric>().unwrap().title());
+        assert_eq!(
+            titles,
+            ["Macro F1", "BCE", "P@5 nonempty", "PSnDCG@1", "Macro F1 under 10", "Hamming loss"]
+        );
+        let mut all: Vec<_> = Metric::ALL.iter().map(|metric| metric.title()).collect();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), Metric::ALL.len());
     }
 
     #[test]

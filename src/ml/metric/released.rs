@@ -5,6 +5,7 @@ use super::registry::Metric;
 
 const EPSILON: f64 = 1e-8;
 
+/// Returns the macro averages over all labels.
 pub fn averages(counts: impl ExactSizeIterator<Item = LabelCount>) -> [(Metric, f64); 3] {
     let labels = counts.len().max(1) as f64;
     let (mut f1, mut precision, mut recall) = (0.0, 0.0, 0.0);

@@ -1,8 +1,11 @@
-//! Variation over seeds. It tells how much training scatters, not how well the test rows stand for
-//! others: that is the bootstrap's question, and the two are never added up.
+//! [`SeedSpread`]: the variation of a metric over seeds.
+//!
+//! It measures the randomness of training. How well the test rows represent other rows is measured by the
+//! bootstrap; the two are never combined.
 
 use serde::{Deserialize, Serialize};
 
+/// Mean and variation of a value over seeds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeedSpread {
@@ -15,7 +18,7 @@ pub struct SeedSpread {
 }
 
 impl SeedSpread {
-    /// `None` for no values.
+    /// Summarises one value per seed; `None` for no values.
     pub fn over(values: &[f64]) -> Option<Self> {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;

@@ -1,4 +1,4 @@
-//! The golden vectors, and properties against dense definitions written as naively as possible.
+//! Tests of all metrics against the golden vectors and against naive definitions on dense tables.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -38,7 +38,7 @@ fn assert_close(metric: Metric, ours: f64, theirs: f64) {
 }
 
 #[test]
-fn the_golden_vectors_hold() {
+fn the_metrics_match_the_golden_vectors() {
     let golden: Value =
         serde_json::from_str(include_str!("../../../tests/fixtures/golden/metrics.json")).unwrap();
     let table = |name: &str| -> Table {
@@ -100,7 +100,7 @@ fn the_golden_vectors_hold() {
     }
 }
 
-/// Random tables of one shape with scores.
+/// Generates true and predicted tables of one shape, and scores.
 fn tables() -> impl Strategy<Value = (Table, Table, Vec<Vec<f32>>)> {
     (1..9usize, 1..8usize).prop_flat_map(|(rows, labels)| {
         let table = |share| {
@@ -127,7 +127,7 @@ fn f1(pairs: impl IntoIterator<Item = (bool, bool)>) -> f64 {
     if all == 0.0 { 0.0 } else { 2.0 * both / all }
 }
 
-/// All metrics by their definitions, from dense tables.
+/// Computes most metrics from dense tables, straight from their definitions.
 fn brute_force(
     truth: &Table,
     predicted: &Table,
@@ -222,7 +222,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn every_metric_is_what_its_definition_says(
+    fn every_metric_matches_its_definition(
         (truth, predicted, scores) in tables(),
         training in prop::collection::vec(0..120u32, 8),
     ) {
@@ -241,7 +241,9 @@ proptest! {
         }
         let merged = |order: [usize; 2]| {
             let mut whole = empty.clone();
-            order.iter().for_each(|&part| whole.merge(&parts[part]));
+            for part in order {
+                whole.merge(&parts[part]);
+            }
             whole.finish(Protocol::Honest)
         };
         let evaluation = merged([0, 1]);
@@ -271,7 +273,7 @@ proptest! {
             repeated.add(&labels_of(t), &labels_of(&p));
         }
         for (lane, counts) in [Counts::of(&csr(&truth), &csr(&predicted)).unwrap(), repeated].iter().enumerate() {
-            let expected = Tally::over(counts.iter()).values(n as u64);
+            let expected = Tally::over(counts.iter()).values(n as u64).map(|(_, value)| value);
             prop_assert_eq!(&measured[lane][..expected.len()], &expected[..]);
             let sample_f1 = counts.sample_f1() * counts.rows() as f64 / n as f64;
             assert_close(Metric::SampleF1, measured[lane][expected.len()], sample_f1);
@@ -279,7 +281,7 @@ proptest! {
     }
 }
 
-/// Predictions that are right about as often as `quality` says.
+/// Simulates predictions that are right with about the probability `quality`.
 fn simulated(rows: usize, labels: usize, quality: f64, seed: u64) -> (Table, Table) {
     let mut truth_random = Random::new("truth", 0);
     let mut random = Random::new("predictions", seed);
@@ -292,7 +294,7 @@ fn simulated(rows: usize, labels: usize, quality: f64, seed: u64) -> (Table, Tab
 }
 
 #[test]
-fn intervals_hold_the_estimate_and_do_not_depend_on_threads() {
+fn intervals_contain_the_estimate_and_do_not_depend_on_the_number_of_threads() {
     let (truth, predicted) = simulated(200, 20, 0.7, 1);
     let outcomes = Outcomes::new(&csr(&truth), &csr(&predicted)).unwrap();
     let bootstrap = Bootstrap { replicates: 250, ..Bootstrap::default() };
@@ -311,9 +313,9 @@ fn intervals_hold_the_estimate_and_do_not_depend_on_threads() {
     assert!(micro.high - micro.low > 0.01 && micro.high - micro.low < 0.2, "{micro:?}");
 }
 
-/// The standard error of a mean over rows is known: the bootstrap must find it.
+/// The standard error of a mean over rows is known in closed form.
 #[test]
-fn the_standard_error_of_a_mean_is_found() {
+fn the_bootstrap_finds_the_standard_error_of_a_mean() {
     let (truth, predicted) = simulated(400, 3, 0.7, 1);
     let exact = mean(truth.iter().zip(&predicted).map(|(t, p)| f64::from(u8::from(t == p))));
     let known = (exact * (1.0 - exact) / 400.0).sqrt();
@@ -325,10 +327,12 @@ fn the_standard_error_of_a_mean_is_found() {
 }
 
 #[test]
-fn a_paired_difference_is_sharper_than_two_intervals() {
+fn a_paired_difference_has_a_smaller_standard_error_than_one_estimate() {
     let (truth, ours) = simulated(300, 10, 0.7, 1);
     let mut theirs = ours.clone();
-    theirs.iter_mut().step_by(10).for_each(|row| row.fill(false));
+    for row in theirs.iter_mut().step_by(10) {
+        row.fill(false);
+    }
     let outcomes = |table: &Table| Outcomes::new(&csr(&truth), &csr(table)).unwrap();
     let (ours, theirs) = (outcomes(&ours), outcomes(&theirs));
     let bootstrap = Bootstrap { replicates: 200, ..Bootstrap::default() };
@@ -342,7 +346,7 @@ fn a_paired_difference_is_sharper_than_two_intervals() {
 }
 
 #[test]
-fn differences_need_the_same_rows() {
+fn differences_between_other_rows_are_refused() {
     let (truth, predicted) = simulated(20, 3, 0.7, 1);
     let ours = Outcomes::new(&csr(&truth), &csr(&predicted)).unwrap();
     let theirs = Outcomes::new(&csr(&predicted), &csr(&predicted)).unwrap();
@@ -352,7 +356,7 @@ fn differences_need_the_same_rows() {
 }
 
 #[test]
-fn losses_are_means_and_must_be_finite() {
+fn losses_are_means_over_their_terms_and_must_be_finite() {
     let mut evaluator = Evaluator::new(2, None);
     evaluator.add_loss(Metric::Bce, 3.0, 4).unwrap();
     evaluator.add_loss(Metric::Bce, 1.0, 4).unwrap();
@@ -360,4 +364,23 @@ fn losses_are_means_and_must_be_finite() {
     assert_eq!(evaluation.get(Metric::Bce).unwrap().reveal(), (Protocol::Oracle, 0.5));
     assert_eq!(evaluation.get(Metric::MacroF1), None, "no decisions were given");
     assert!(evaluator.add_loss(Metric::Bce, f64::NAN, 4).is_err());
+}
+
+#[test]
+fn a_full_evaluation_computes_every_registered_metric() {
+    let positives = vec![1000, 500, 60, 8, 3];
+    let labels = positives.len();
+    let training = Training { rows: 2000, positives, propensity: Propensity::default() };
+    let mut evaluator = Evaluator::new(labels, Some(training));
+    let every_label: Vec<u32> = (0..labels as u32).collect();
+    evaluator.add_decisions(&every_label, &every_label);
+    evaluator.add_ranking(&every_label, &every_label[..DEPTH.min(labels)]);
+    evaluator.add_probabilities(&every_label, &vec![0.5; labels]).unwrap();
+    for loss in [Metric::Bce, Metric::TrainingLoss] {
+        evaluator.add_loss(loss, 1.0, 1).unwrap();
+    }
+    let evaluation = evaluator.finish(Protocol::Honest);
+    let missing: Vec<&Metric> =
+        Metric::ALL.iter().filter(|metric| evaluation.get(**metric).is_none()).collect();
+    assert!(missing.is_empty(), "registered, but computed by nothing: {missing:?}");
 }

@@ -1,12 +1,13 @@
-//! Where the thresholds of entries lie, apart for true and for false ones.
+//! A histogram of the thresholds of all entries, separately for true and false entries.
 //!
-//! The bins span what the first rows have; what later rows have beyond goes to the outermost bins, whose
-//! edges are moved out to it at the end.
+//! The bins span the thresholds of the first rows. Thresholds of later rows outside of that span are counted in the
+//! outermost bins, whose edges are moved at the end.
 
 use super::curves::ThresholdHistogram;
 
 const BINS: usize = 50;
 
+/// The bins while rows are added.
 #[derive(Debug, Clone)]
 pub(super) struct ThresholdBins {
     low: f32,
@@ -18,7 +19,7 @@ pub(super) struct ThresholdBins {
 }
 
 impl ThresholdBins {
-    /// From thresholds of the first rows; `None` if no threshold is finite.
+    /// Creates empty bins that span the thresholds of the first rows; `None` if no threshold is finite.
     pub(super) fn spanning<'a>(thresholds: impl Iterator<Item = &'a f32>) -> Option<Self> {
         let finite = thresholds.copied().filter(|threshold| threshold.is_finite());
         let (low, high) = finite.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), threshold| {
@@ -35,7 +36,7 @@ impl ThresholdBins {
         })
     }
 
-    /// One row: its true labels, ascending, and every label's threshold. Infinite ones are left out.
+    /// Adds one row: its true labels, ascending, and the threshold of every label. Infinite thresholds are left out.
     pub(super) fn add(&mut self, truth: &[u32], thresholds: &[f32]) {
         let bins = self.of_true.len();
         let scale = if self.low < self.high { bins as f32 / (self.high - self.low) } else { 0.0 };
@@ -52,14 +53,17 @@ impl ThresholdBins {
         }
     }
 
-    /// Adds the counts of other rows, which were put into the same bins.
+    /// Adds the counts of other rows in the same bins.
     pub(super) fn merge(&mut self, other: &Self) {
         self.least = self.least.min(other.least);
         self.most = self.most.max(other.most);
-        self.of_true.iter_mut().zip(&other.of_true).for_each(|(a, b)| *a += b);
-        self.of_false.iter_mut().zip(&other.of_false).for_each(|(a, b)| *a += b);
+        let counts = self.of_true.iter_mut().chain(&mut self.of_false);
+        for (sum, count) in counts.zip(other.of_true.iter().chain(&other.of_false)) {
+            *sum += count;
+        }
     }
 
+    /// Returns the finished histogram.
     pub(super) fn histogram(&self) -> ThresholdHistogram {
         let bins = self.of_true.len();
         let (low, high) = (f64::from(self.low), f64::from(self.high));
@@ -68,7 +72,7 @@ impl ThresholdBins {
         edges[0] = edges[0].min(self.least.into());
         edges[bins] = edges[bins].max(self.most.into());
         if edges[0] == edges[bins] {
-            // A single threshold everywhere: a bin needs some width to be drawn.
+            // All thresholds are equal: the bin needs a width to be drawn.
             (edges[0], edges[bins]) = (low - 0.5, low + 0.5);
         }
         ThresholdHistogram { edges, of_true: self.of_true.clone(), of_false: self.of_false.clone() }

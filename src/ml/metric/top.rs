@@ -1,12 +1,12 @@
-//! The labels with the highest scores, best first. Of equal scores the lower label number comes first.
+//! [`Top`]: the labels with the highest scores, best first. Of labels with equal scores the lower one comes first.
 
-/// Some score is not a number.
+/// The error for a score that is not a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotANumber {
     pub label: usize,
 }
 
-/// Finds the first `k` labels of score lists; keeps its memory between rows.
+/// Finds the `k` labels with the highest scores; reuses its memory from row to row.
 #[derive(Debug, Clone)]
 pub struct Top {
     k: usize,
@@ -15,16 +15,17 @@ pub struct Top {
 }
 
 impl Top {
+    /// Creates a finder of `k` labels.
     pub fn new(k: usize) -> Self {
         Self { k, best: Vec::with_capacity(k + 1), labels: Vec::with_capacity(k) }
     }
 
-    /// Of the scores of labels 0, 1, 2, ...
+    /// Returns the best labels, given the scores of labels 0, 1, 2, ...
     pub fn of_dense(&mut self, scores: &[f32]) -> Result<&[u32], NotANumber> {
         self.of(scores.iter().enumerate().map(|(label, &score)| (label as u32, score)))
     }
 
-    /// Of labels in ascending order with their scores.
+    /// Returns the best labels, given labels in ascending order with their scores.
     pub fn of(&mut self, scored: impl IntoIterator<Item = (u32, f32)>) -> Result<&[u32], NotANumber> {
         self.best.clear();
         for (label, score) in scored {
@@ -42,7 +43,7 @@ impl Top {
         Ok(&self.labels)
     }
 
-    /// The scores of the labels found last, best first.
+    /// Returns the scores of the labels found last, best first.
     pub fn scores(&self) -> impl Iterator<Item = f32> + '_ {
         self.best.iter().map(|best| best.0)
     }
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_come_first_and_ties_go_to_the_lower_label() {
+    fn the_best_labels_come_first_and_ties_go_to_the_lower_label() {
         let mut top = Top::new(3);
         assert_eq!(top.of_dense(&[0.5, 2.0, 0.5, f32::NEG_INFINITY, 2.0]), Ok(&[1, 4, 0][..]));
         assert_eq!(top.scores().collect::<Vec<_>>(), [2.0, 2.0, 0.5]);
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_that_is_not_a_number_is_an_error() {
+    fn a_nan_score_is_an_error() {
         assert_eq!(Top::new(1).of_dense(&[3.0, 1.0, f32::NAN]), Err(NotANumber { label: 2 }));
     }
 }

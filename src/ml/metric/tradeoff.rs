@@ -1,23 +1,24 @@
-//! What becomes of the decisions when every threshold is moved by the same amount.
+//! The metrics of the decisions when every threshold is shifted by the same amount.
 //!
-//! Per label, entries are counted by the largest shift at which they are still predicted, so that a pass
-//! over the entries is enough for all shifts.
+//! For each label, entries are counted by the largest shift at which they are still predicted, so that one
+//! pass over the entries is enough for all shifts.
 
 use super::curves::Shifted;
 use super::label::{LabelCount, Tally};
 
-/// The sizes of shifts, in both directions and beside no shift at all: fine around the decisions as they are,
-/// coarse far from them.
+/// The sizes of the shifts, which go in both directions: fine near zero and coarse far from it. No shift at
+/// all is added.
 const SIZES: [f32; 20] = [
     0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.5,
     10.0,
 ];
 const SHIFTS: usize = 2 * SIZES.len() + 1;
 
+/// Counts of entries by label and by shift.
 #[derive(Debug, Clone)]
 pub(super) struct Tradeoff {
     shifts: [f32; SHIFTS],
-    /// By label, then by how many shifts an entry's margin exceeds, less one.
+    /// Entries by label, then by the number of shifts that their margin exceeds, minus one.
     all: Vec<u32>,
     of_true: Vec<u32>,
     actual: Vec<u32>,
@@ -25,6 +26,7 @@ pub(super) struct Tradeoff {
 }
 
 impl Tradeoff {
+    /// Creates counts of no rows.
     pub(super) fn new(labels: usize) -> Self {
         let mut shifts = [0.0; SHIFTS];
         for (at, &size) in SIZES.iter().enumerate() {
@@ -35,10 +37,12 @@ impl Tradeoff {
         Self { shifts, all: counts(), of_true: counts(), actual: vec![0; labels], seen: false }
     }
 
-    /// One row: its true labels, ascending, and by how much each score exceeds its threshold.
+    /// Adds one row: its true labels, ascending, and each score minus its threshold.
     pub(super) fn add(&mut self, truth: &[u32], margins: impl Iterator<Item = f32>) {
         self.seen = true;
-        truth.iter().for_each(|&label| self.actual[label as usize] += 1);
+        for &label in truth {
+            self.actual[label as usize] += 1;
+        }
         let mut truth = truth.iter().copied().peekable();
         for (label, margin) in margins.enumerate() {
             let positive = truth.next_if_eq(&(label as u32)).is_some();
@@ -51,15 +55,15 @@ impl Tradeoff {
         }
     }
 
+    /// Adds the counts of other rows.
     pub(super) fn merge(&mut self, other: &Self) {
         self.seen |= other.seen;
-        let add = |into: &mut Vec<u32>, from: &Vec<u32>| into.iter_mut().zip(from).for_each(|(a, b)| *a += b);
-        add(&mut self.all, &other.all);
-        add(&mut self.of_true, &other.of_true);
-        add(&mut self.actual, &other.actual);
+        add_counts(&mut self.all, &other.all);
+        add_counts(&mut self.of_true, &other.of_true);
+        add_counts(&mut self.actual, &other.actual);
     }
 
-    /// By shift; nothing where no row had thresholds.
+    /// Returns the metrics by shift; empty if no row had thresholds.
     pub(super) fn curve(&self) -> Vec<Shifted> {
         let at = |place: usize| {
             let count = |(label, &actual): (usize, &u32)| {
@@ -74,7 +78,7 @@ impl Tradeoff {
             let share = |whole: u64| if whole == 0 { 0.0 } else { tp as f64 / whole as f64 };
             let tally = Tally::over(counts.iter().copied());
             Shifted {
-                // Through text: the shift is meant as it is written above.
+                // By way of text, so that 0.1f32 becomes 0.1 and not 0.10000000149.
                 shift: self.shifts[place].to_string().parse().unwrap_or(f64::from(self.shifts[place])),
                 micro_precision: share(predicted),
                 micro_recall: share(actual),
@@ -83,5 +87,12 @@ impl Tradeoff {
             }
         };
         if self.seen { (0..SHIFTS).map(at).collect() } else { Vec::new() }
+    }
+}
+
+/// Adds counts one by one.
+fn add_counts(into: &mut [u32], from: &[u32]) {
+    for (sum, count) in into.iter_mut().zip(from) {
+        *sum += count;
     }
 }

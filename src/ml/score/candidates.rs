@@ -1,13 +1,13 @@
-//! Which labels of a row are kept where all of them would fill a disk.
+//! [`Candidates`]: which labels of a row are kept if a full table would be too large.
 
 use super::Scale;
 
-/// A table with no more entries than this is kept whole.
-const WHOLE: u64 = 40_000_000;
-/// Labels per row that are kept of a larger one.
-const KEEP: usize = 200;
+/// A table with at most this many entries is kept whole.
+const MAX_WHOLE: u64 = 40_000_000;
+/// The number of labels per row that are kept of a larger table.
+const DEFAULT_KEEP: usize = 200;
 
-/// The best labels of each row; the others count as one value, `rest`.
+/// Chooses the labels of each row with the highest scores; the others share one score, `rest`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidates {
     pub keep: usize,
@@ -15,19 +15,19 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// `None`: everything is kept.
+    /// Decides how many labels to keep per row; `None` if all are kept.
     pub fn choose(asked: Option<usize>, rows: usize, labels: usize, scale: Scale) -> Option<Self> {
-        let large = (rows as u64).saturating_mul(labels as u64) > WHOLE;
-        let keep = asked.or(large.then_some(KEEP))?;
+        let large = (rows as u64).saturating_mul(labels as u64) > MAX_WHOLE;
+        let keep = asked.or(large.then_some(DEFAULT_KEEP))?;
         (keep < labels).then_some(Self { keep, scale })
     }
 
-    /// The kept labels of a row, ascending. Responses and shares of zero and below never are: they count as
-    /// zero anyway.
+    /// Finds the labels of a row to keep, ascending. Responses and shares of zero and below are never kept,
+    /// because they count as zero anyway.
     pub fn of(&self, scores: &[f32], chosen: &mut Vec<u32>) {
-        let counts = |score: f32| self.scale == Scale::LogOdds || score > 0.0;
+        let is_kept = |score: f32| self.scale == Scale::LogOdds || score > 0.0;
         chosen.clear();
-        chosen.extend((0..scores.len() as u32).filter(|&label| counts(scores[label as usize])));
+        chosen.extend((0..scores.len() as u32).filter(|&label| is_kept(scores[label as usize])));
         if chosen.len() > self.keep {
             let score = |label: u32| scores[label as usize];
             let better = |a: &u32, b: &u32| score(*b).total_cmp(&score(*a)).then(a.cmp(b));
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_are_kept_and_ties_go_to_the_lower_label() {
+    fn the_best_labels_are_kept_and_ties_go_to_the_lower_label() {
         let mut chosen = Vec::new();
         Candidates { keep: 2, scale: Scale::LogOdds }.of(&[-3.0, -1.0, -2.0, -1.0, -1.0], &mut chosen);
         assert_eq!(chosen, [1, 3]);
@@ -52,10 +52,10 @@ mod tests {
     }
 
     #[test]
-    fn small_tables_are_kept_whole_unless_told_otherwise() {
+    fn small_tables_are_kept_whole_by_default() {
         let choose = |asked, rows, labels| Candidates::choose(asked, rows, labels, Scale::Response);
         assert_eq!(choose(None, 12_920, 983), None);
-        assert_eq!(choose(None, 1_186_239, 13_330).map(|c| c.keep), Some(KEEP));
+        assert_eq!(choose(None, 1_186_239, 13_330).map(|c| c.keep), Some(DEFAULT_KEEP));
         assert_eq!(choose(Some(50), 12_920, 983).map(|c| c.keep), Some(50));
         assert_eq!(choose(Some(983), 12_920, 983), None);
     }

@@ -1,5 +1,7 @@
-//! Scores of training rows, each made without that row's own label. They are what fusion and cuts are fitted
-//! on: whatever is fitted on scores that have seen the answer promises more than it can keep.
+//! Scores of training rows, each made without the labels of its own row.
+//!
+//! Fusion and cuts are fitted on these scores. If the scores had seen the labels, everything fitted on them would be
+//! overconfident.
 
 pub mod candidates;
 pub mod table;
@@ -18,7 +20,7 @@ pub enum Scale {
     LogOdds,
 }
 
-/// How it came that no score has seen its row's label.
+/// How the scores were made without the labels of their own rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Made {
@@ -26,6 +28,6 @@ pub enum Made {
     OutOfFold {
         folds: usize,
     },
-    /// From other tables, whose scores have not seen the labels either.
+    /// Computed from other tables, whose scores have not seen the labels either.
     Fused {},
 }

@@ -1,9 +1,9 @@
-//! The artifact `scores`, a directory.
+//! [`ScoreTable`], the artifact `scores`, a directory.
 //!
 //! ```text
 //! scores.json     what the scores are, and how they were made
 //! scores.dense    every score, row by row
-//! scores.csr      or the best labels of each row; the others count as `rest`
+//! scores.csr      or only the best labels of each row; the others have the score `rest`
 //! ```
 
 use std::fs;
@@ -19,44 +19,47 @@ use crate::data::csr::{Csr, Dense};
 use crate::data::error::DataError;
 use crate::threshold::scores::{CandidateScores, DenseScores, Layout, Scores};
 
-/// Changes whenever an older program could not read, or would misread, a table.
+/// The version of the format. Increase it whenever an older program could not read, or would misread, a table.
 const FORMAT: u32 = 1;
-const CARD: &str = "scores.json";
+const INFO: &str = "scores.json";
 const DENSE: &str = "scores.dense";
 const SPARSE: &str = "scores.csr";
 
+/// The content of `scores.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScoreCard {
     format: u32,
-    /// The same as in the model that the scores are of.
+    /// Equal to the mark of the model that made the scores.
     pub mark: String,
     pub rows: usize,
     pub labels: usize,
     pub scale: Scale,
     pub made: Made,
-    /// Labels kept per row, where not all are.
+    /// The number of labels kept per row, if not all are.
     pub keep: Option<usize>,
-    /// What a label counts that was not kept: 0, or the mean of the log-odds that were left out.
+    /// The score of labels that were not kept: 0, or the mean of the log-odds that were left out.
     pub rest: f32,
-    /// How many were left out.
+    /// The number of scores that were left out.
     pub left_out: u64,
 }
 
-/// An open table.
+/// An open table of scores.
 pub struct ScoreTable {
     card: ScoreCard,
-    store: Store,
+    store: ScoreStore,
 }
 
-enum Store {
+/// The open file of scores.
+enum ScoreStore {
     Dense(Dense),
     Sparse(Csr),
 }
 
 impl ScoreTable {
+    /// Opens a stored table.
     pub fn open(directory: &Path) -> Result<Self, DataError> {
-        let path = directory.join(CARD);
+        let path = directory.join(INFO);
         let text = fs::read(&path).map_err(DataError::io("read", &path))?;
         let card: ScoreCard =
             serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))?;
@@ -65,50 +68,53 @@ impl ScoreTable {
             return Err(DataError::artifact(&path, reason));
         }
         let store = match card.keep {
-            None => Store::Dense(open_dense(&directory.join(DENSE), Check::Header)?),
-            Some(_) => Store::Sparse(open_csr(&directory.join(SPARSE), Check::Header)?),
+            None => ScoreStore::Dense(open_dense(&directory.join(DENSE), Check::Header)?),
+            Some(_) => ScoreStore::Sparse(open_csr(&directory.join(SPARSE), Check::Header)?),
         };
         let size = match &store {
-            Store::Dense(dense) => (dense.rows, dense.cols),
-            Store::Sparse(csr) => (csr.rows(), csr.cols),
+            ScoreStore::Dense(dense) => (dense.rows, dense.cols),
+            ScoreStore::Sparse(csr) => (csr.rows(), csr.cols),
         };
         if size != (card.rows, card.labels) {
-            return Err(DataError::artifact(&path, "its sizes are not those of the scores beside it"));
+            return Err(DataError::artifact(&path, "its sizes are not those of the file of scores"));
         }
         Ok(Self { card, store })
     }
 
+    /// Returns the content of `scores.json`.
     pub fn card(&self) -> &ScoreCard {
         &self.card
     }
 
+    /// Returns whether only some labels of each row are kept.
     pub fn is_sparse(&self) -> bool {
-        matches!(self.store, Store::Sparse(_))
+        matches!(self.store, ScoreStore::Sparse(_))
     }
 
-    /// The kept labels of a row, ascending; `None` if all are.
+    /// Returns the kept labels of a row, ascending; `None` if all are kept.
     pub fn kept(&self, row: usize) -> Option<&[u32]> {
         match &self.store {
-            Store::Dense(_) => None,
-            Store::Sparse(csr) => Some(csr.row(row)),
+            ScoreStore::Dense(_) => None,
+            ScoreStore::Sparse(csr) => Some(csr.row(row)),
         }
     }
 
+    /// Returns one score.
     pub fn score(&self, row: usize, label: u32) -> f32 {
         match &self.store {
-            Store::Dense(dense) => dense.row(row)[label as usize],
-            Store::Sparse(csr) => match csr.row(row).binary_search(&label) {
+            ScoreStore::Dense(dense) => dense.row(row)[label as usize],
+            ScoreStore::Sparse(csr) => match csr.row(row).binary_search(&label) {
                 Ok(at) => csr.row_values(row)[at],
                 Err(_) => self.card.rest,
             },
         }
     }
 
-    /// Every score of a row.
+    /// Reads all scores of a row.
     pub fn read_row(&self, row: usize, into: &mut [f32]) {
         match &self.store {
-            Store::Dense(dense) => into.copy_from_slice(dense.row(row)),
-            Store::Sparse(csr) => {
+            ScoreStore::Dense(dense) => into.copy_from_slice(dense.row(row)),
+            ScoreStore::Sparse(csr) => {
                 into.fill(self.card.rest);
                 for (&label, &score) in csr.row(row).iter().zip(csr.row_values(row)) {
                     into[label as usize] = score;
@@ -117,14 +123,18 @@ impl ScoreTable {
         }
     }
 
-    /// For the rules that make cuts. Labels that were not kept score minus infinity: they are never predicted.
+    /// Returns the scores for threshold rules. Labels that were not kept have the score minus infinity, so
+    /// that they are never predicted.
     pub fn for_rules(&self) -> Result<Box<dyn Scores>, DataError> {
         Ok(match &self.store {
-            Store::Sparse(csr) => Box::new(CandidateScores::new(csr.clone())),
-            Store::Dense(dense) => {
+            ScoreStore::Sparse(csr) => Box::new(CandidateScores::new(csr.clone())),
+            ScoreStore::Dense(dense) => {
                 let values = dense.values.clone();
                 let scores = DenseScores::new(dense.rows, dense.cols, Layout::RowMajor, values);
-                Box::new(scores.ok_or_else(|| DataError::Request("the scores are cut off".to_owned()))?)
+                Box::new(
+                    scores
+                        .ok_or_else(|| DataError::Request("the file of scores is incomplete".to_owned()))?,
+                )
             }
         })
     }
@@ -134,35 +144,37 @@ impl ScoreTable {
 pub struct ScoreWriter {
     directory: PathBuf,
     card: ScoreCard,
-    store: Writer,
+    store: ScoreStoreWriter,
     chosen: Vec<u32>,
-    /// Of the log-odds that were left out.
+    /// The sum of the log-odds that were left out.
     sum: f64,
 }
 
-enum Writer {
+/// The file of scores that is being written.
+enum ScoreStoreWriter {
     Dense(DenseWriter),
     Sparse(CsrWriter),
 }
 
-/// What a table is to hold.
+/// What a new table will contain.
 #[derive(Debug, Clone)]
 pub struct Purpose {
     pub mark: String,
     pub labels: usize,
     pub scale: Scale,
     pub made: Made,
-    /// Labels to keep per row; `None` for all.
+    /// The number of labels to keep per row; `None` for all.
     pub keep: Option<usize>,
 }
 
 impl ScoreWriter {
+    /// Creates the files in a directory.
     pub fn create(directory: &Path, purpose: Purpose) -> Result<Self, DataError> {
         fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
         let Purpose { mark, labels, scale, made, keep } = purpose;
         let store = match keep {
-            None => Writer::Dense(DenseWriter::create(&directory.join(DENSE), labels)?),
-            Some(_) => Writer::Sparse(CsrWriter::create(&directory.join(SPARSE), true)?),
+            None => ScoreStoreWriter::Dense(DenseWriter::create(&directory.join(DENSE), labels)?),
+            Some(_) => ScoreStoreWriter::Sparse(CsrWriter::create(&directory.join(SPARSE), true)?),
         };
         let card =
             ScoreCard { format: FORMAT, mark, rows: 0, labels, scale, made, keep, rest: 0.0, left_out: 0 };
@@ -170,7 +182,7 @@ impl ScoreWriter {
         Ok(Self { directory, card, store, chosen: Vec::new(), sum: 0.0 })
     }
 
-    /// One row, every label of it; what is to be left out is left out here.
+    /// Adds a row with the scores of all labels; only those to keep are written.
     pub fn push(&mut self, scores: &[f32]) -> Result<(), DataError> {
         let Some(keep) = self.card.keep else { return self.push_kept(&[], scores) };
         let mut chosen = std::mem::take(&mut self.chosen);
@@ -186,45 +198,46 @@ impl ScoreWriter {
         pushed
     }
 
-    /// One row of which only these labels are kept; where all are, `labels` is not looked at.
+    /// Adds a row with the scores of the labels to keep. If all are kept, `labels` is ignored.
     pub fn push_kept(&mut self, labels: &[u32], scores: &[f32]) -> Result<(), DataError> {
         if let Some(at) = scores.iter().position(|score| !score.is_finite()) {
             let row = self.card.rows;
             return Err(DataError::Request(format!(
-                "the model gives row {row} the score {}, which is no number to work with: it has diverged",
+                "the model gives row {row} the score {}, which is not a finite number: the model has diverged",
                 scores[at]
             )));
         }
         self.card.rows += 1;
         match &mut self.store {
-            Writer::Dense(writer) => writer.append(scores),
-            Writer::Sparse(writer) => writer.push(labels, scores),
+            ScoreStoreWriter::Dense(writer) => writer.append(scores),
+            ScoreStoreWriter::Sparse(writer) => writer.push(labels, scores),
         }
     }
 
-    /// Copies a row of another table that keeps as much.
+    /// Copies a row of another table that keeps as many labels.
     pub fn copy(&mut self, table: &ScoreTable, row: usize) -> Result<(), DataError> {
         match &table.store {
-            Store::Dense(dense) => self.push_kept(&[], dense.row(row)),
-            Store::Sparse(csr) => self.push_kept(csr.row(row), csr.row_values(row)),
+            ScoreStore::Dense(dense) => self.push_kept(&[], dense.row(row)),
+            ScoreStore::Sparse(csr) => self.push_kept(csr.row(row), csr.row_values(row)),
         }
     }
 
-    /// Adds what another table left out to the mean of what this one does.
+    /// Includes the scores that another table has left out in the mean `rest`.
     pub fn left_out_elsewhere(&mut self, other: &ScoreCard) {
         self.card.left_out += other.left_out;
         self.sum += f64::from(other.rest) * other.left_out as f64;
     }
 
+    /// Completes the files and opens them.
     pub fn finish(mut self) -> Result<ScoreTable, DataError> {
         if self.card.scale == Scale::LogOdds && self.card.left_out > 0 {
             self.card.rest = (self.sum / self.card.left_out as f64) as f32;
         }
         match self.store {
-            Writer::Dense(writer) => drop(writer.finish()?),
-            Writer::Sparse(writer) => writer.close(self.card.labels)?,
+            ScoreStoreWriter::Dense(writer) => drop(writer.finish()?),
+            ScoreStoreWriter::Sparse(writer) => writer.close(self.card.labels)?,
         }
-        write_json(&self.directory.join(CARD), &self.card)?;
+        write_json(&self.directory.join(INFO), &self.card)?;
         ScoreTable::open(&self.directory)
     }
 }
@@ -249,19 +262,21 @@ mod tests {
 
     fn rows(table: &ScoreTable) -> [[f32; 3]; 2] {
         let mut rows = [[9.0; 3]; 2];
-        rows.iter_mut().enumerate().for_each(|(at, row)| table.read_row(at, row));
+        for (at, row) in rows.iter_mut().enumerate() {
+            table.read_row(at, row);
+        }
         rows
     }
 
     #[test]
-    fn a_whole_table_comes_back_as_it_was() {
+    fn a_whole_table_is_read_back_unchanged() {
         let (_temp, table) = written(Scale::Response, None);
         assert_eq!(rows(&table), [[0.5, -0.5, 0.25], [-1.0, -2.0, -3.0]]);
         assert_eq!((table.score(0, 2), table.kept(0), table.card().rest), (0.25, None, 0.0));
     }
 
     #[test]
-    fn what_was_left_out_counts_as_zero_or_as_its_mean() {
+    fn scores_that_were_left_out_count_as_zero_or_as_their_mean() {
         let (_temp, responses) = written(Scale::Response, Some(1));
         assert_eq!(rows(&responses), [[0.5, 0.0, 0.0], [0.0; 3]]);
         let (_temp, odds) = written(Scale::LogOdds, Some(1));
@@ -271,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_never_see_a_label_that_was_not_kept() {
+    fn labels_that_were_not_kept_are_minus_infinity_for_rules() {
         let (_temp, table) = written(Scale::LogOdds, Some(2));
         let mut row = [0.0; 3];
         table.for_rules().unwrap().read_rows(1..2, &mut row);
@@ -279,20 +294,20 @@ mod tests {
     }
 
     #[test]
-    fn damage_has_its_sentence() {
+    fn a_damaged_table_is_an_error_with_a_reason() {
         let (temp, _) = written(Scale::Response, None);
-        let card = fs::read_to_string(temp.path().join(CARD)).unwrap();
-        let complaint = |text: String| {
-            fs::write(temp.path().join(CARD), text).unwrap();
+        let card = fs::read_to_string(temp.path().join(INFO)).unwrap();
+        let error = |text: String| {
+            fs::write(temp.path().join(INFO), text).unwrap();
             ScoreTable::open(temp.path()).err().unwrap().to_string()
         };
-        assert!(complaint(card.replace("\"rows\":2", "\"rows\":3")).contains("sizes"));
-        assert!(complaint(card.replace("\"format\":1", "\"format\":7")).contains("format 7"));
-        assert!(complaint("{".into()).contains("not a readable artifact"));
+        assert!(error(card.replace("\"rows\":2", "\"rows\":3")).contains("sizes"));
+        assert!(error(card.replace("\"format\":1", "\"format\":7")).contains("format 7"));
+        assert!(error("{".into()).contains("not a readable artifact"));
     }
 
     #[test]
-    fn a_score_that_is_no_number_is_refused() {
+    fn a_score_that_is_not_finite_is_refused() {
         let temp = tempfile::tempdir().unwrap();
         let mut writer = ScoreWriter::create(temp.path(), purpose(Scale::LogOdds, None)).unwrap();
         assert!(writer.push(&[0.0, f32::NAN, 0.0]).unwrap_err().to_string().contains("diverged"));

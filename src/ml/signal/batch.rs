@@ -1,23 +1,22 @@
-//! What one batch knows about its elements beyond the logits, ordered by label.
+//! [`BatchSignals`]: the true labels and the signals of the elements of one batch, by label.
 //!
-//! Of the B x L elements, all but a few thousand are alike: not a true label, no local signal.
-//! Only the others are listed.
+//! All but a few thousand of the B x L elements have no true label and no local signal. Only the others are stored.
 
 use super::propagate::own_label_share;
 use super::sparse_rows::SparseRows;
 
-/// An element of the batch that is a true label or has a signal.
+/// An element of the batch that is a true label or has a local signal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Entry {
     pub row: u32,
     pub positive: bool,
     /// KNN_il.
     pub local: f64,
-    /// The released code's global signal: one over the number of the row's labels, if positive.
+    /// The global signal of the released code: one over the number of labels of the row, if this is one of them.
     pub own: f64,
 }
 
-/// The entries of a batch, those of one label together, rows ascending.
+/// The entries of a batch by label, rows ascending.
 #[derive(Debug, Clone, Default)]
 pub struct BatchSignals {
     ends: Vec<u32>,
@@ -25,8 +24,8 @@ pub struct BatchSignals {
 }
 
 impl BatchSignals {
-    /// `targets` are the true labels of the rows (no rows where they are unknown); `local` is the
-    /// local signal. Each must have as many rows as the batch, or none.
+    /// Combines the true labels of the rows and the local signal. Each must have as many rows as the batch,
+    /// or none if it is unknown.
     pub fn new(labels: usize, targets: &SparseRows, local: &SparseRows, eps: f64) -> Self {
         let rows = targets.len().max(local.len());
         let mut merged: Vec<(u32, Entry)> = Vec::with_capacity(targets.entries() + local.entries());
@@ -53,17 +52,18 @@ impl BatchSignals {
         Self { ends, entries }
     }
 
+    /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.ends.len() - 1
     }
 
-    /// The entries of one label.
+    /// Returns the entries of one label.
     pub fn of(&self, label: usize) -> &[Entry] {
         &self.entries[self.ends[label] as usize..self.ends[label + 1] as usize]
     }
 }
 
-/// Both rows ascend by label; so does what is added.
+/// Merges the true labels and the local signal of one row. Both are ascending by label, and so is the result.
 fn merge_row(row: u32, own: &[(u32, f64)], near: &[(u32, f64)], eps: f64, merged: &mut Vec<(u32, Entry)>) {
     let share = own_label_share(own.len(), eps);
     let (mut a, mut b) = (0, 0);
@@ -86,12 +86,14 @@ mod tests {
 
     fn rows(rows: &[&[(u32, f64)]]) -> SparseRows {
         let mut all = SparseRows::default();
-        rows.iter().for_each(|row| all.push(row.iter().copied()));
+        for row in rows {
+            all.push(row.iter().copied());
+        }
         all
     }
 
     #[test]
-    fn labels_and_signals_meet_by_label() {
+    fn true_labels_and_signals_are_merged_by_label() {
         let targets = rows(&[&[(1, 1.0), (3, 1.0)], &[]]);
         let local = rows(&[&[(0, 0.5), (1, 2.0)], &[(3, 0.25)]]);
         let signals = BatchSignals::new(4, &targets, &local, 0.0);
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn without_targets_only_the_signal_is_left() {
+    fn without_true_labels_only_the_signal_is_stored() {
         let local = rows(&[&[(2, 0.5)]]);
         let signals = BatchSignals::new(3, &SparseRows::default(), &local, 1e-8);
         assert_eq!(signals.of(2), [Entry { row: 0, positive: false, local: 0.5, own: 0.0 }]);

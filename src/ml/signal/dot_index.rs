@@ -1,5 +1,7 @@
-//! Products of sparse rows with many others at once: inverted indices from feature to rows, one for each block of
-//! rows. Sums run in the order of the features, so that a product depends on nothing but the two rows.
+//! [`DotIndex`]: products of one sparse row with many others at once, by inverted indices from features to rows.
+//!
+//! There is one index for each block of rows. Sums run in the order of the features, so that a product
+//! depends only on the two rows.
 
 use std::cmp::Ordering;
 
@@ -7,50 +9,53 @@ use rayon::prelude::*;
 
 use crate::data::csr::Csr;
 
-/// What counts as the product of two rows.
+/// The product of two rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Product {
     Dot,
-    /// Of both rows scaled to length one. A row without features is near to nothing.
+    /// The product of both rows scaled to length one; zero for a row without features.
     Cosine,
 }
 
-/// Rows whose sums fit the cache of a core together, whatever the size of the data set.
+/// The number of rows per block, so that the sums of a block fit the cache of a core.
 const BLOCK_ROWS: usize = 1 << 15;
 
-/// The rows that others are multiplied with. It keeps no reference to the matrix they came from.
+/// An index of the rows that others are multiplied with. It does not refer to the matrix of these rows.
 pub struct DotIndex {
     rows: usize,
     product: Product,
-    blocks: Vec<Block>,
+    blocks: Vec<IndexBlock>,
 }
 
 /// An inverted index of consecutive rows.
-struct Block {
+struct IndexBlock {
     rows: usize,
-    /// Where each feature's list ends.
+    /// The end of the list of each feature.
     ends: Vec<u32>,
-    /// Places among the block's rows, by feature, and the features' values there.
+    /// Rows of the block by feature, and the values of the features in these rows.
     places: Vec<u16>,
     values: Vec<f32>,
 }
 
-/// Memory that a query needs, kept between queries.
+/// Memory that queries reuse.
 pub struct Scratch {
     sums: Vec<f32>,
 }
 
 impl DotIndex {
+    /// Indexes some rows of a matrix.
     pub fn new(features: &Csr, rows: &[u32], product: Product) -> Self {
-        let blocks = rows.par_chunks(BLOCK_ROWS).map(|rows| Block::new(features, rows, product)).collect();
+        let blocks =
+            rows.par_chunks(BLOCK_ROWS).map(|rows| IndexBlock::new(features, rows, product)).collect();
         Self { rows: rows.len(), product, blocks }
     }
 
-    /// How many rows are indexed.
+    /// Returns the number of indexed rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
+    /// Returns memory for queries.
     pub fn scratch(&self) -> Scratch {
         Scratch { sums: vec![0.0; self.rows.min(BLOCK_ROWS)] }
     }
@@ -63,8 +68,8 @@ impl DotIndex {
         }
     }
 
-    /// The `k` indexed rows with the largest products above zero, largest first, as (position, product); ties go to the
-    /// lower position. `itself` is never among them.
+    /// Returns the `k` indexed rows with the largest products above zero, largest first, as (position,
+    /// product). Ties go to the lower position. The position `itself` is left out.
     pub fn nearest(
         &self,
         queries: &Csr,
@@ -74,7 +79,7 @@ impl DotIndex {
         scratch: &mut Scratch,
     ) -> Vec<(u32, f32)> {
         let scale = self.product.scale(queries, row);
-        let mut best = Best::new(k.min(self.rows));
+        let mut best = LargestProducts::new(k.min(self.rows));
         for (number, block) in self.blocks.iter().enumerate() {
             let sums = &mut scratch.sums[..block.rows];
             sums.fill(0.0);
@@ -91,13 +96,15 @@ impl DotIndex {
     }
 }
 
-impl Block {
+impl IndexBlock {
     fn new(features: &Csr, rows: &[u32], product: Product) -> Self {
         let entries_in_all: usize = rows.iter().map(|&row| features.row(row as usize).len()).sum();
         assert!(u32::try_from(entries_in_all).is_ok(), "a block of rows has more than 2^32 features");
         let mut ends = vec![0u32; features.cols + 1];
         for &row in rows {
-            features.row(row as usize).iter().for_each(|&feature| ends[feature as usize + 1] += 1);
+            for &feature in features.row(row as usize) {
+                ends[feature as usize + 1] += 1;
+            }
         }
         for feature in 0..features.cols {
             ends[feature + 1] += ends[feature];
@@ -125,21 +132,21 @@ impl Block {
     }
 }
 
-/// The largest of many products that come in the order of their positions.
-struct Best {
+/// The largest of many products that are offered in the order of their positions.
+struct LargestProducts {
     k: usize,
     found: Vec<(u32, f32)>,
-    /// What a product must exceed to be among them: a later one loses a tie.
-    bar: f32,
+    /// What a product must exceed to be found. A later product loses a tie.
+    minimum: f32,
 }
 
-impl Best {
+impl LargestProducts {
     fn new(k: usize) -> Self {
-        let bar = if k == 0 { f32::INFINITY } else { 0.0 };
-        Self { k, found: Vec::with_capacity(Self::room(k)), bar }
+        let minimum = if k == 0 { f32::INFINITY } else { 0.0 };
+        Self { k, found: Vec::with_capacity(Self::room(k)), minimum }
     }
 
-    /// How many are collected before all but the `k` best are dropped.
+    /// Returns the number of products that are collected before all but the `k` best are dropped.
     fn room(k: usize) -> usize {
         4 * k + 64
     }
@@ -147,34 +154,38 @@ impl Best {
     fn offer(&mut self, start: u32, products: &[f32]) {
         const LANES: usize = 32;
         for (chunk, products) in products.chunks(LANES).enumerate() {
-            // Most chunks hold nothing: one comparison that the compiler makes of all their products.
-            if !products.iter().fold(false, |any, &product| any | (product > self.bar)) {
+            // Most chunks have no large product: the compiler turns this into one vectorised comparison.
+            if !products.iter().fold(false, |any, &product| any | (product > self.minimum)) {
                 continue;
             }
-            for (place, &product) in products.iter().enumerate().filter(|&(_, &product)| product > self.bar) {
+            for (place, &product) in
+                products.iter().enumerate().filter(|&(_, &product)| product > self.minimum)
+            {
                 self.found.push((start + (chunk * LANES + place) as u32, product));
             }
             if self.found.len() + LANES > Self::room(self.k) {
-                self.drop_the_rest();
+                self.keep_largest();
             }
         }
     }
 
-    fn drop_the_rest(&mut self) {
+    /// Drops all but the `k` largest products.
+    fn keep_largest(&mut self) {
         if self.found.len() > self.k {
             self.found.select_nth_unstable_by(self.k - 1, nearer);
             self.found.truncate(self.k);
-            self.bar = self.found[self.k - 1].1;
+            self.minimum = self.found[self.k - 1].1;
         }
     }
 
     fn into_sorted(mut self) -> Vec<(u32, f32)> {
-        self.drop_the_rest();
+        self.keep_largest();
         self.found.sort_unstable_by(nearer);
         self.found
     }
 }
 
+/// Orders products, largest first, then by position.
 fn nearer(a: &(u32, f32), b: &(u32, f32)) -> Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
@@ -188,14 +199,14 @@ impl Product {
     }
 }
 
-/// Feature and value of each entry of a row.
+/// Iterates over the features and values of a row.
 pub fn entries(features: &Csr, row: usize) -> impl Iterator<Item = (u32, f32)> {
     let values = features.row_values(row);
     let value = move |i: usize| values.get(i).copied().unwrap_or(1.0);
     features.row(row).iter().enumerate().map(move |(i, &feature)| (feature, value(i)))
 }
 
-/// One over the length of a row; zero for a row without features.
+/// Returns one over the length of a row; zero for a row without features.
 pub fn inverse_norm(features: &Csr, row: usize) -> f32 {
     let square: f64 = entries(features, row).map(|(_, value)| f64::from(value).powi(2)).sum();
     match square.partial_cmp(&0.0) {
@@ -210,8 +221,8 @@ mod tests {
     use crate::data::random::Random;
 
     #[test]
-    fn the_best_are_found_across_blocks_and_ties_go_to_the_lower_position() {
-        // Row i has one feature of value v_i; products with a query of value 1 are the v_i, of which few differ.
+    fn the_largest_products_are_found_across_blocks_and_ties_go_to_the_lower_position() {
+        // Row i has one feature with value v_i, so its product with a query of value 1 is v_i. Many v_i are equal.
         let mut random = Random::new("dot index", 0);
         let count = 2 * BLOCK_ROWS + 100;
         let values: Vec<f32> = (0..count).map(|_| (random.unit() * 9.0).floor() as f32 - 2.0).collect();
@@ -237,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn products_are_of_whole_rows_or_of_rows_of_length_one() {
+    fn products_are_plain_or_scaled_to_rows_of_length_one() {
         let features = Csr {
             cols: 3,
             indptr: vec![0, 2, 3, 3].into(),

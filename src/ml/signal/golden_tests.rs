@@ -1,11 +1,12 @@
-//! The signals against the golden vectors.
+//! Tests of the signals against the golden vectors.
 
 use super::idf::Idf;
 use super::propagate::{own_label_share, propagate};
-use crate::golden::{assert_close, dense, flat, matrix, read, sparse, vector};
+use super::sparse_rows::SparseRows;
+use pipe_golden::{assert_close, flat, matrix, read, vector};
 
 #[test]
-fn the_global_signal_matches() {
+fn the_global_signal_matches_the_golden_vectors() {
     let golden = read("signals");
     let counts: Vec<u64> = vector(&golden["label_freq"]).iter().map(|&count| count as u64).collect();
     for (eps, field) in [(1e-8, "IDF_eps1e8"), (1.0, "IDF_eps1")] {
@@ -17,15 +18,15 @@ fn the_global_signal_matches() {
 #[test]
 fn the_local_signal_matches_with_and_without_the_self_term() {
     let golden = read("signals");
-    let y = sparse(&matrix(&golden["Y"]));
+    let y = SparseRows::from_dense(&matrix(&golden["Y"]));
     for (leave_self_out, field) in [(false, "KNN"), (true, "KNN_loso")] {
-        let ours = dense(&propagate(&y, 9, leave_self_out, 1e-8), 9).concat();
+        let ours = propagate(&y, 9, leave_self_out, 1e-8).to_dense(9).concat();
         assert_close(field, &ours, &flat(&golden[field]), 1e-12);
     }
 }
 
 #[test]
-fn the_released_codes_global_signal_matches() {
+fn the_global_signal_of_the_released_code_matches() {
     let golden = read("signals");
     let shares: Vec<f64> = matrix(&golden["Y"])
         .iter()

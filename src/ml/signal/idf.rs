@@ -1,30 +1,31 @@
-//! The global signal: how rare a label is.
+//! [`Idf`], the global signal: how rare a label is.
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::choice::PosWeight;
+use crate::config::number_or_word::PosWeight;
 use crate::data::csr::Csr;
 
-/// How often each label occurs in the training rows, and what follows from it.
+/// The frequency of each label in the training rows, and its rarity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Idf {
-    /// N.
+    /// Number of training rows, N.
     pub rows: u64,
     pub eps: f64,
-    /// f_l.
+    /// Number of training rows with each label, f_l.
     pub counts: Vec<u64>,
     /// Eq. 8: IDF_l = ln(N / (f_l + eps)).
     pub values: Vec<f64>,
 }
 
 impl Idf {
+    /// Computes the rarity from counts.
     pub fn new(rows: u64, counts: Vec<u64>, eps: f64) -> Self {
         let values = counts.iter().map(|&count| (rows as f64 / (count as f64 + eps)).ln()).collect();
         Self { rows, eps, counts, values }
     }
 
-    /// Counts the labels of the chosen rows.
+    /// Computes the rarity from the labels of some rows.
     pub fn of_rows(labels: &Csr, rows: &[u32], eps: f64) -> Self {
         let mut counts = vec![0; labels.cols];
         for &row in rows {
@@ -35,7 +36,7 @@ impl Idf {
         Self::new(rows.len() as u64, counts, eps)
     }
 
-    /// The weight of a positive, per label. A label without positives has no use for one.
+    /// Returns the weight of a positive for each label; 1 for a label without positives.
     pub fn positive_weights(&self, choice: PosWeight) -> Vec<f64> {
         let ratio = |count: u64| (self.rows.saturating_sub(count)) as f64 / count as f64;
         let weight = |&count: &u64| match choice {
@@ -53,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rarity_follows_equation_8() {
+    fn the_rarity_is_that_of_equation_8() {
         let idf = Idf::new(1000, vec![0, 1, 500], 1.0);
         assert_eq!(idf.values, [1000f64.ln(), 500f64.ln(), (1000.0 / 501.0_f64).ln()]);
     }
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_positive_weighs_by_the_class_ratio() {
+    fn positives_are_weighted_by_the_class_ratio() {
         let idf = Idf::new(100, vec![20, 50, 0], 1.0);
         assert_eq!(idf.positive_weights(PosWeight::None), [1.0; 3]);
         assert_eq!(idf.positive_weights(PosWeight::Number(10.0)), [10.0; 3]);

@@ -1,5 +1,6 @@
-//! The two signals behind a threshold: how rare a label is in the training rows (global), and how
-//! common it is among rows like this one (local). Everything is sparse; nothing needs libtorch.
+//! The two signals behind a learned threshold: the rarity of a label in the training rows (global, [`idf`])
+//! and its frequency among similar rows (local, [`neighbours`] and [`propagate`]). All computations are
+//! sparse.
 
 pub mod batch;
 pub mod dot_index;

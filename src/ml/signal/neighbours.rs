@@ -1,5 +1,5 @@
-//! The nearest training rows by cosine of the features, exact. Ties go to the lower row, so that the
-//! answer depends on nothing but the data.
+//! [`NeighbourIndex`]: the nearest training rows by cosine of the features, found exactly. Ties go to the
+//! lower row, so that the result depends only on the data.
 
 use std::borrow::Cow;
 
@@ -10,26 +10,27 @@ use super::sparse_rows::{LabelSums, SparseRows};
 use crate::config::signal::Weighting;
 use crate::data::csr::Csr;
 
-/// The rows that may be neighbours.
+/// An index of the rows that can be neighbours.
 pub struct NeighbourIndex<'a> {
     features: Cow<'a, Csr>,
     rows: Cow<'a, [u32]>,
     index: DotIndex,
 }
 
-/// Neighbours of a number of queries, nearest first.
+/// The neighbours of several queries, nearest first.
 pub struct Neighbours {
     ends: Vec<u64>,
-    /// Row of the data set and weight; a query's weights sum to one.
+    /// Row of the data set and weight. The weights of a query sum to one.
     found: Vec<(u32, f32)>,
 }
 
 impl<'a> NeighbourIndex<'a> {
+    /// Indexes some rows of a matrix.
     pub fn new(features: &'a Csr, rows: &'a [u32]) -> Self {
         Self::build(Cow::Borrowed(features), Cow::Borrowed(rows))
     }
 
-    /// An index that keeps its rows: for what outlives a call.
+    /// Creates an index that owns its rows.
     pub fn owning(features: Csr, rows: Vec<u32>) -> NeighbourIndex<'static> {
         NeighbourIndex::build(Cow::Owned(features), Cow::Owned(rows))
     }
@@ -39,17 +40,17 @@ impl<'a> NeighbourIndex<'a> {
         Self { features, rows, index }
     }
 
-    /// Neighbours of the indexed rows themselves, in their order; a row is never its own.
+    /// Returns the neighbours of the indexed rows themselves. A row is never its own neighbour.
     pub fn of_own_rows(&self, k: usize, weighting: Weighting) -> Neighbours {
         self.search(&self.features, &self.rows, k, weighting, true)
     }
 
-    /// Neighbours of rows of another matrix with the same features.
+    /// Returns the neighbours of rows of another matrix with the same features.
     pub fn of(&self, queries: &Csr, rows: &[u32], k: usize, weighting: Weighting) -> Neighbours {
         self.search(queries, rows, k, weighting, false)
     }
 
-    /// The neighbours of one row of another matrix with their cosines, nearest first.
+    /// Returns the neighbours of one row of another matrix with their cosines, nearest first.
     pub fn nearest(&self, queries: &Csr, row: usize, k: usize) -> Vec<(u32, f32)> {
         let found = self.index.nearest(queries, row, k, None, &mut self.index.scratch());
         found.into_iter().map(|(position, cosine)| (self.rows[position as usize], cosine)).collect()
@@ -78,7 +79,7 @@ impl<'a> NeighbourIndex<'a> {
     }
 }
 
-/// Cosines as weights that sum to one.
+/// Turns cosines into weights that sum to one.
 pub fn weigh(found: Vec<(u32, f32)>, weighting: Weighting) -> impl Iterator<Item = (u32, f32)> {
     let weight = move |cosine: f32| match weighting {
         Weighting::Uniform => 1.0,
@@ -89,19 +90,22 @@ pub fn weigh(found: Vec<(u32, f32)>, weighting: Weighting) -> impl Iterator<Item
 }
 
 impl Neighbours {
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.ends.len() - 1
     }
 
+    /// Returns whether there are no queries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    /// Returns the neighbours of one query and their weights.
     pub fn of(&self, query: usize) -> &[(u32, f32)] {
         &self.found[self.ends[query] as usize..self.ends[query + 1] as usize]
     }
 
-    /// The local signal of some queries: the weighted mean of their neighbours' labels.
+    /// Returns the local signal of some queries: the weighted mean of the labels of their neighbours.
     pub fn signal(&self, queries: impl IntoIterator<Item = usize>, labels: &Csr) -> SparseRows {
         let mut sums = LabelSums::new(labels.cols);
         let mut signal = SparseRows::default();
@@ -137,11 +141,13 @@ mod tests {
         }
     }
 
-    /// Every pair, in f64, sorted.
+    /// Finds neighbours by comparing all pairs in f64.
     fn by_brute_force(features: &Csr, query: usize, k: usize) -> Vec<u32> {
         let dense = |row: usize| {
             let mut dense = vec![0f64; features.cols];
-            entries(features, row).for_each(|(feature, value)| dense[feature as usize] = value.into());
+            for (feature, value) in entries(features, row) {
+                dense[feature as usize] = value.into();
+            }
             let norm = dense.iter().map(|v| v * v).sum::<f64>().sqrt();
             dense.into_iter().map(|v| if norm > 0.0 { v / norm } else { 0.0 }).collect::<Vec<_>>()
         };
@@ -184,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_is_the_same_for_any_number_of_threads() {
+    fn the_result_does_not_depend_on_the_number_of_threads() {
         let features = scattered(80, 30);
         let rows: Vec<u32> = (0..80).collect();
         let search = |threads: usize| {
@@ -196,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_never_its_own_neighbour_though_its_twin_is() {
+    fn a_row_is_never_its_own_neighbour_but_its_duplicate_is() {
         let features = matrix(&[&[(0, 1.0), (1, 2.0)], &[(0, 1.0), (1, 2.0)], &[(1, 1.0)], &[]], 2);
         let found = NeighbourIndex::new(&features, &[0, 1, 2, 3]).of_own_rows(2, Weighting::Uniform);
         assert_eq!(found.of(0), [(1, 0.5), (2, 0.5)]);
         assert_eq!(found.of(1), [(0, 0.5), (2, 0.5)]);
-        assert_eq!(found.of(3), [], "a row without features is near to nothing");
+        assert_eq!(found.of(3), [], "a row without features has no neighbours");
     }
 
     #[test]

@@ -1,19 +1,19 @@
-//! The paper's local signal, eqs. 4-6: rows of a batch that share labels lend each other theirs.
+//! The local signal of the paper, eqs. 4-6: labels are propagated between the rows of a batch that share labels.
 
 use super::sparse_rows::{LabelSums, SparseRows};
 
-/// KNN = (Y Y^T / (row sums of Y + eps)) Y for sparse Y over `labels` columns.
+/// Computes KNN = (Y Y^T / (row sums of Y + eps)) Y for sparse Y over `labels` columns.
 ///
-/// Y holds ones for true labels, or probabilities in their place. The self term is in, as
-/// printed, unless `leave_self_out` clears the diagonal of Y Y^T.
+/// Y has ones for true labels, or probabilities instead. The self term is included, as in the paper, unless
+/// `leave_self_out` clears the diagonal of Y Y^T.
 pub fn propagate(y: &SparseRows, labels: usize, leave_self_out: bool, eps: f64) -> SparseRows {
-    let holders = holders(y, labels);
+    let rows_of = rows_by_label(y, labels);
     let mut shared = vec![0.0; y.len()];
     let mut sums = LabelSums::new(labels);
     let mut signal = SparseRows::default();
     for (i, row) in y.iter().enumerate() {
         for &(label, weight) in row {
-            for &(j, other) in &holders[label as usize] {
+            for &(j, other) in &rows_of[label as usize] {
                 shared[j as usize] += weight * other;
             }
         }
@@ -32,18 +32,19 @@ pub fn propagate(y: &SparseRows, labels: usize, leave_self_out: bool, eps: f64) 
     signal
 }
 
-/// For each label, the rows that have it.
-fn holders(y: &SparseRows, labels: usize) -> Vec<Vec<(u32, f64)>> {
-    let mut holders = vec![Vec::new(); labels];
+/// Returns, for each label, the rows that have it.
+fn rows_by_label(y: &SparseRows, labels: usize) -> Vec<Vec<(u32, f64)>> {
+    let mut by_label = vec![Vec::new(); labels];
     for (i, row) in y.iter().enumerate() {
         for &(label, weight) in row.iter().filter(|(_, weight)| *weight != 0.0) {
-            holders[label as usize].push((i as u32, weight));
+            by_label[label as usize].push((i as u32, weight));
         }
     }
-    holders
+    by_label
 }
 
-/// What the released code calls tf-idf: 1 / (number of the row's labels + eps) at each of them.
+/// Returns 1 / (number of labels of the row + eps), the value that the released code calls tf-idf, for each
+/// of its labels.
 pub fn own_label_share(count: usize, eps: f64) -> f64 {
     1.0 / (count as f64 + eps)
 }

@@ -1,4 +1,4 @@
-//! Where the local signal of each batch comes from, prepared once for many batches.
+//! [`LocalSupply`]: the local signal of each batch, prepared once for many batches.
 
 use super::neighbours::{NeighbourIndex, Neighbours};
 use super::propagate::propagate;
@@ -7,17 +7,18 @@ use crate::config::signal::{LocalSignal, SignalConfig};
 use crate::data::csr::Csr;
 use crate::data::examples::{Examples, Unlabelled};
 
-/// The local signal of a batch, or the order to make it from the model's own probabilities.
+/// The local signal of a batch, or the instruction to compute it from the probabilities of the model.
 pub enum Local {
     Rows(SparseRows),
     Predicted,
 }
 
+/// The prepared source of the local signal.
 pub enum LocalSupply<'a> {
     None,
     /// Eqs. 4-6 over the true labels of the batch.
     BatchLabels(SignalConfig),
-    /// The labels of each row's neighbours among the training rows.
+    /// The labels of the nearest training rows of each row.
     Neighbours {
         found: Neighbours,
         labels: &'a Csr,
@@ -26,7 +27,7 @@ pub enum LocalSupply<'a> {
 }
 
 impl<'a> LocalSupply<'a> {
-    /// For the training rows themselves, none of which is its own neighbour.
+    /// Prepares the signal of the training rows. A row is never its own neighbour.
     pub fn in_training(signal: LocalSignal, config: &SignalConfig, train: Examples<'a>) -> Self {
         match signal {
             LocalSignal::None => Self::None,
@@ -40,7 +41,7 @@ impl<'a> LocalSupply<'a> {
         }
     }
 
-    /// For other rows. `BatchLabels` makes sense only to a caller that has their labels.
+    /// Prepares the signal of other rows. `BatchLabels` can be used only if their labels are known.
     pub fn in_prediction(
         signal: LocalSignal,
         config: &SignalConfig,
@@ -53,14 +54,14 @@ impl<'a> LocalSupply<'a> {
         }
     }
 
-    /// The neighbours of `rows` among the training rows.
+    /// Finds the neighbours of `rows` among the training rows.
     pub fn neighbours(config: &SignalConfig, train: Examples<'a>, rows: Unlabelled) -> Self {
         let index = NeighbourIndex::new(train.features, train.rows);
         let found = index.of(rows.features, rows.rows, config.neighbours, config.weighting);
         Self::Neighbours { found, labels: train.labels }
     }
 
-    /// The local signal of a batch: `positions` say which rows of the supply's it has.
+    /// Returns the local signal of a batch, which has the rows at `positions` of the prepared rows.
     pub fn of(&self, positions: &[u32], targets: &SparseRows, labels: usize) -> Local {
         match self {
             Self::None => Local::Rows(SparseRows::empty(positions.len())),

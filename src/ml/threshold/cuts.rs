@@ -1,4 +1,4 @@
-//! What a fitted rule leaves: decisions about scores, without labels.
+//! [`Cuts`]: a fitted rule, which decides about scores without seeing labels.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +7,7 @@ use super::scores::{Scores, by_column, map_labels, map_row_blocks};
 use crate::data::csr::Csr;
 use crate::metric::top::Top;
 
+/// A fitted rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cuts {
@@ -14,16 +15,16 @@ pub struct Cuts {
     decision: Decision,
 }
 
-/// How to decide.
+/// How a fitted rule decides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Decision {
-    /// A label is predicted where its score is above its cut, never where it has none.
+    /// A label is predicted if its score is above its cut, and never if it has no cut.
     PerLabel { cuts: Vec<Option<f32>> },
-    /// The first `sure` labels of a row are predicted, and the next one where it scores above `cut`; unseen labels
-    /// have no rank.
+    /// The `sure` best labels of a row are predicted, and the next one if its score is above `cut`. Labels
+    /// that no fitting row has are left out of the ranking.
     Ranks { sure: usize, cut: Option<f32>, unseen: Vec<u32> },
-    /// A label is predicted for its best-scored rows, as many as this share of all rows.
+    /// A label is predicted for this share of all rows, those with the highest scores.
     Shares { shares: Vec<f64> },
 }
 
@@ -40,15 +41,17 @@ impl Cuts {
         Self { labels: shares.len(), decision: Decision::Shares { shares } }
     }
 
+    /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.labels
     }
 
+    /// Returns how to decide.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// The score that a label must exceed, if the rule has one for it.
+    /// Returns the score that a label must exceed, if the rule has one cut per label.
     pub fn cut(&self, label: usize) -> Option<f32> {
         match &self.decision {
             Decision::PerLabel { cuts } => cuts[label],
@@ -56,7 +59,7 @@ impl Cuts {
         }
     }
 
-    /// The labels of every row.
+    /// Returns the predicted labels of every row.
     pub fn predict(&self, scores: &dyn Scores) -> Result<Csr, ThresholdError> {
         if scores.labels() != self.labels {
             let expected = format!("the cuts are for {} labels", self.labels);
@@ -65,7 +68,7 @@ impl Cuts {
         if let Decision::Shares { shares } = &self.decision {
             return predict_shares(shares, scores);
         }
-        let blocks = map_row_blocks(scores, |block: &mut Block, _, scores| {
+        let blocks = map_row_blocks(scores, |block: &mut PredictedRows, _, scores| {
             let top = block.top.get_or_insert_with(|| self.ranking());
             self.choose(scores, top, &mut block.labels);
             block.ends.push(block.labels.len());
@@ -81,7 +84,7 @@ impl Cuts {
         Ok(Csr { cols: self.labels, indptr, indices, values: Vec::new().into() })
     }
 
-    /// The labels of one row, ascending.
+    /// Returns the predicted labels of one row, ascending.
     pub fn predict_row(&self, scores: &[f32]) -> Result<Vec<u32>, ThresholdError> {
         if matches!(self.decision, Decision::Shares { .. }) {
             return Err(ThresholdError::NeedsAllRows);
@@ -98,7 +101,7 @@ impl Cuts {
         Ok(labels)
     }
 
-    /// What [`Cuts::choose`] needs to rank labels.
+    /// Returns the finder that [`Cuts::choose`] ranks labels with.
     fn ranking(&self) -> Top {
         match &self.decision {
             Decision::Ranks { sure, cut, .. } => Top::new(sure + usize::from(cut.is_some())),
@@ -106,7 +109,7 @@ impl Cuts {
         }
     }
 
-    /// Appends the labels of one row, whose scores are all numbers.
+    /// Appends the predicted labels of one row. The scores must be numbers.
     fn choose(&self, scores: &[f32], top: &mut Top, chosen: &mut Vec<u32>) {
         match &self.decision {
             Decision::PerLabel { cuts } => {
@@ -119,9 +122,9 @@ impl Cuts {
                 let start = chosen.len();
                 let ranked = top.of(rankable(scores, unseen)).unwrap_or_default();
                 chosen.extend(ranked);
-                let last_falls_short =
+                let last_is_below_cut =
                     cut.is_some_and(|cut| top.scores().nth(*sure).is_some_and(|score| score <= cut));
-                if last_falls_short {
+                if last_is_below_cut {
                     chosen.pop();
                 }
                 chosen[start..].sort_unstable();
@@ -131,22 +134,23 @@ impl Cuts {
     }
 }
 
-/// The labels of a row that may have a rank, with their scores.
+/// Returns the labels of a row that take part in the ranking, with their scores.
 pub(super) fn rankable<'a>(scores: &'a [f32], unseen: &'a [u32]) -> impl Iterator<Item = (u32, f32)> + 'a {
     let mut unseen = unseen.iter().copied().peekable();
     let scored = scores.iter().enumerate().map(|(label, &score)| (label as u32, score));
     scored.filter(move |(label, score)| unseen.next_if_eq(label).is_none() && *score > f32::NEG_INFINITY)
 }
 
-/// Predictions of consecutive rows.
+/// The predicted labels of consecutive rows.
 #[derive(Default)]
-struct Block {
+struct PredictedRows {
     top: Option<Top>,
     labels: Vec<u32>,
-    /// Where each row ends in `labels`.
+    /// The end of each row in `labels`.
     ends: Vec<usize>,
 }
 
+/// Predicts each label for its share of the rows.
 fn predict_shares(shares: &[f64], scores: &dyn Scores) -> Result<Csr, ThresholdError> {
     let rows = scores.rows();
     let chosen = map_labels(scores, |label, column| {
@@ -165,7 +169,7 @@ fn predict_shares(shares: &[f64], scores: &dyn Scores) -> Result<Csr, ThresholdE
     Ok(by_column(&by_label))
 }
 
-/// The score that at most `count` scores exceed: as many as there are without parting equals.
+/// Returns the lowest cut that at most `count` scores exceed. Equal scores are all above it or all not.
 pub(super) fn cut_at(column: &[f32], count: usize) -> Option<f32> {
     match count {
         0 => None,

@@ -1,5 +1,6 @@
-//! Scores that no rule can work with.
+//! [`ThresholdError`]: scores that a rule cannot use.
 
+/// The reason why a rule cannot be fitted or cannot decide.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ThresholdError {
     #[error(
@@ -8,13 +9,13 @@ pub enum ThresholdError {
     )]
     NotANumber { row: usize, label: usize },
     #[error(
-        "the score {value} for label {label} is no probability: set `scale: logit` if scores are logits, or \
+        "the score {value} for label {label} is not a probability: set `scale: logit` if the scores are logits, or \
          use a rule that needs no probabilities"
     )]
     NotAProbability { label: usize, value: f32 },
     #[error(
-        "the scores are {rows} rows x {labels} labels, but {expected}: fit and use a rule on scores of its own \
-         rows and labels"
+        "the scores are {rows} rows x {labels} labels, but {expected}: a rule needs scores of the \
+         same rows and labels"
     )]
     Shape { rows: usize, labels: usize, expected: String },
     #[error(

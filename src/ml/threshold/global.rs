@@ -1,8 +1,9 @@
-//! One cut for all labels.
+//! The global rule: the same cut for all labels.
 //!
-//! The best cut lies just below the score of some true entry: lowering it past a false one only adds a
-//! mistake. So the true entries' scores are the candidates, and one pass over all scores, label by label, finds
-//! what each candidate is worth, in memory that grows with the true entries and not with rows x labels.
+//! The best cut is just below the score of some true entry, because lowering it past a false entry only adds
+//! a mistake. So the scores of the true entries are the candidates. One pass over all scores, label by label,
+//! computes the objective for each candidate, in memory proportional to the number of true entries, not to
+//! rows x labels.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,21 +14,22 @@ use super::sweep::between;
 use crate::metric::exact::ExactSum;
 use crate::metric::label::LabelCount;
 
-/// What lowering the cut past one candidate adds. Sums of whole numbers and maxima: threads may add their
-/// labels in any order.
+/// What is added when the cut is lowered past one candidate. All sums are exact, so that threads can add
+/// their labels in any order.
 #[derive(Clone, Copy)]
-struct Step {
+struct CandidateStep {
     hits: u64,
     predicted: u64,
-    /// Rise of the sum over labels of F1.
+    /// The increase of the sum of F1 over labels.
     f1: ExactSum,
-    /// The highest score that reaches this candidate and not the one above.
+    /// The highest score that is at least this candidate and below the one above.
     top: f32,
 }
 
-const NOTHING: Step = Step { hits: 0, predicted: 0, f1: ExactSum::ZERO, top: f32::NEG_INFINITY };
+const NO_STEP: CandidateStep =
+    CandidateStep { hits: 0, predicted: 0, f1: ExactSum::ZERO, top: f32::NEG_INFINITY };
 
-impl Step {
+impl CandidateStep {
     fn add(&mut self, other: &Self) {
         self.hits += other.hits;
         self.predicted += other.predicted;
@@ -36,22 +38,24 @@ impl Step {
     }
 }
 
-/// `None` if no true entry has a score to cut at.
+/// Fits the cut; `None` if no true entry has a finite score.
 pub(super) fn fit(sample: &Sample, objective: Objective) -> Result<Option<f32>, ThresholdError> {
     let candidates = candidates(sample)?;
-    // One more than candidates: the last is for the scores below all of them.
-    let steps = Mutex::new(vec![NOTHING; candidates.len() + 1]);
+    // One more than there are candidates: the last step is for the scores below all candidates.
+    let steps = Mutex::new(vec![NO_STEP; candidates.len() + 1]);
     sample.map_seen(|label, column| {
         let added = steps_of(&candidates, sample.positives(label), column);
         let mut steps = steps.lock().unwrap_or_else(PoisonError::into_inner);
-        added.iter().for_each(|(at, step)| steps[*at].add(step));
+        for (at, step) in &added {
+            steps[*at].add(step);
+        }
     })?;
     let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
     let best = best_candidate(&steps[..candidates.len()], sample.entries() as u64, objective);
     Ok(best.map(|at| between(candidates[at], Some(steps[at + 1].top))))
 }
 
-/// The distinct scores of true entries, highest first.
+/// Returns the distinct scores of true entries, highest first.
 fn candidates(sample: &Sample) -> Result<Vec<f32>, ThresholdError> {
     let scores = sample.map_seen(|label, column| {
         let scores = sample.positives(label).iter().map(|&row| column[row as usize]);
@@ -63,12 +67,12 @@ fn candidates(sample: &Sample) -> Result<Vec<f32>, ThresholdError> {
     Ok(candidates)
 }
 
-/// One label's part, by candidate.
-fn steps_of(candidates: &[f32], positives: &[u32], column: &[f32]) -> Vec<(usize, Step)> {
+/// Returns what one label adds to each candidate.
+fn steps_of(candidates: &[f32], positives: &[u32], column: &[f32]) -> Vec<(usize, CandidateStep)> {
     let lowest = candidates.last().copied().unwrap_or(f32::INFINITY);
     let mut positives_left = positives.iter().map(|&row| row as usize).peekable();
     let mut reached: Vec<(usize, bool, f32)> = Vec::new();
-    let mut below = NOTHING;
+    let mut below = NO_STEP;
     for (row, &score) in column.iter().enumerate() {
         let hit = positives_left.next_if_eq(&row).is_some();
         if score >= lowest {
@@ -85,7 +89,7 @@ fn steps_of(candidates: &[f32], positives: &[u32], column: &[f32]) -> Vec<(usize
         let hits = group.iter().filter(|entry| entry.1).count();
         count.tp += hits as u32;
         count.predicted += group.len() as u32;
-        let step = Step {
+        let step = CandidateStep {
             hits: hits as u64,
             predicted: group.len() as u64,
             f1: ExactSum::from(count.f1()) - before,
@@ -96,19 +100,19 @@ fn steps_of(candidates: &[f32], positives: &[u32], column: &[f32]) -> Vec<(usize
     steps
 }
 
-/// The first of the best.
-fn best_candidate(steps: &[Step], positives: u64, objective: Objective) -> Option<usize> {
-    let mut sum = NOTHING;
+/// Returns the best candidate; of equally good ones the highest.
+fn best_candidate(steps: &[CandidateStep], positives: u64, objective: Objective) -> Option<usize> {
+    let mut sum = NO_STEP;
     let mut best = None;
-    let mut best_worth = 0.0;
+    let mut best_value = 0.0;
     for (at, step) in steps.iter().enumerate() {
         sum.add(step);
-        let worth = match objective {
+        let value = match objective {
             Objective::Macro => sum.f1.value(),
             Objective::Micro => 2.0 * sum.hits as f64 / (sum.predicted + positives) as f64,
         };
-        if worth > best_worth {
-            best_worth = worth;
+        if value > best_value {
+            best_value = value;
             best = Some(at);
         }
     }

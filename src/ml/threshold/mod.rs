@@ -1,12 +1,13 @@
 //! Rules that turn scores into decisions.
 //!
-//! A [`rule::Rule`] is fitted on scores of training rows that the model had not been fitted on (leave-one-out,
-//! out-of-fold) and on the labels of those rows; it leaves [`cuts::Cuts`], which decide about any scores without
-//! ever seeing labels. A label is predicted where its score is *above* its cut. Rows with equal scores for a label are
-//! never told apart, a label that no fitting row has is never predicted, a score of minus infinity never is either,
-//! and a score that is not a number is an error.
+//! A [`rule::Rule`] is fitted on the labels of training rows and on scores that were made without these labels
+//! (leave-one-out or out-of-fold). The result, [`cuts::Cuts`], decides about any scores without seeing labels.
 //!
-//! The rules with names ending in *Cut* are Yang's (SIGIR 2001).
+//! A label is predicted if its score is *above* its cut. Rows with equal scores for a label get equal
+//! decisions. A label that no fitting row has is never predicted, and neither is a score of minus infinity. A
+//! score that is not a number is an error.
+//!
+//! The rules with names ending in *Cut* are those of Yang (SIGIR 2001).
 
 pub mod cuts;
 pub mod error;

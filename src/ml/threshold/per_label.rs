@@ -1,20 +1,21 @@
-//! A cut of its own for every label: SCut, SCutFBR, soft cuts, and SCut shrunk to the global cut.
+//! Rules with one cut per label: SCut, SCutFBR, soft cuts, and SCut shrunk to the global cut.
 
 use super::error::ThresholdError;
 use super::global;
 use super::rule::{Objective, PoorLabel, Scale};
 use super::sample::Sample;
-use super::sweep::{Best, Worth, best_cut};
+use super::sweep::{BestCut, CutObjective, best_cut};
 
-/// What a row counts for a label when its cut is chosen, `(score, target)`.
+/// Returns the `(score, target)` pairs of a label, from which its cut is chosen.
 type Targets<'a> = &'a (dyn Fn(usize, &[f32]) -> Vec<(f32, f64)> + Sync);
 
-/// SCut: the cut with the best F1 of the label; for the micro objective, the cuts with the best pooled F1.
-pub(super) fn scut(sample: &Sample, objective: Objective) -> Result<Vec<Option<Best>>, ThresholdError> {
+/// Fits SCut: the cut with the best F1 of each label; for the micro objective, the cuts with the best pooled F1.
+pub(super) fn scut(sample: &Sample, objective: Objective) -> Result<Vec<Option<BestCut>>, ThresholdError> {
     fit(sample, objective, &|label, column| hard_targets(sample.positives(label), column))
 }
 
-/// Only scores from the lowest positive upwards, and the next one below: no cut beyond can be best.
+/// Returns the pairs of SCut: only the scores from the lowest positive upwards and the next one below, because no cut
+/// below these can be best.
 fn hard_targets(positives: &[u32], column: &[f32]) -> Vec<(f32, f64)> {
     let lowest = positives.iter().map(|&row| column[row as usize]);
     let lowest = lowest.filter(|&score| score > f32::NEG_INFINITY).fold(f32::INFINITY, f32::min);
@@ -33,14 +34,14 @@ fn hard_targets(positives: &[u32], column: &[f32]) -> Vec<(f32, f64)> {
     pairs
 }
 
-/// Soft cuts: with p = sigmoid(s), c = f / sum p and rho = prior / (prior + f), the target of a row is
-/// (1 - rho) y + rho min(1, c p): the rarer the label, the more the scores count and the less its few labels.
+/// Fits soft cuts. With p = sigmoid(s), c = f / sum p and rho = prior / (prior + f), the target of a row is
+/// (1 - rho) y + rho min(1, c p): the rarer the label, the more the probabilities count and the less its few labels.
 pub(super) fn soft(
     sample: &Sample,
     objective: Objective,
     prior: f64,
     scale: Scale,
-) -> Result<Vec<Option<Best>>, ThresholdError> {
+) -> Result<Vec<Option<BestCut>>, ThresholdError> {
     scale.check(sample.scores)?;
     fit(sample, objective, &|label, column| {
         let positives = sample.positives(label);
@@ -60,21 +61,26 @@ pub(super) fn soft(
     })
 }
 
-fn fit(sample: &Sample, objective: Objective, targets: Targets) -> Result<Vec<Option<Best>>, ThresholdError> {
-    let pass = |worth| {
+/// Chooses the best cut of every label.
+fn fit(
+    sample: &Sample,
+    objective: Objective,
+    targets: Targets,
+) -> Result<Vec<Option<BestCut>>, ThresholdError> {
+    let best_cuts = |cut_objective| {
         sample.map_seen(|label, column| {
-            best_cut(&mut targets(label, column), sample.positives(label).len(), worth)
+            best_cut(&mut targets(label, column), sample.positives(label).len(), cut_objective)
         })
     };
     match objective {
-        Objective::Macro => pass(Worth::F1),
+        Objective::Macro => best_cuts(CutObjective::F1),
         Objective::Micro => {
-            // Each pass is best for the pooled F1 that the last one reached; when it rises no more, the
-            // cuts are the best of all.
+            // Each pass is optimal for the pooled F1 of the last one. When the pooled F1 does not rise any
+            // more, the cuts are optimal.
             let mut reached = 0.0;
             loop {
-                let best = pass(Worth::Pooled(reached))?;
-                let pooled = best.iter().flatten().fold(Best::default(), |sum, best| Best {
+                let best = best_cuts(CutObjective::Pooled(reached))?;
+                let pooled = best.iter().flatten().fold(BestCut::default(), |sum, best| BestCut {
                     cut: None,
                     hits: sum.hits + best.hits,
                     predicted: sum.predicted + best.predicted,
@@ -89,7 +95,7 @@ fn fit(sample: &Sample, objective: Objective, targets: Targets) -> Result<Vec<Op
     }
 }
 
-/// SCutFBR: labels whose best F1 on the fitting rows is below `fbr` cannot be trusted to have a cut.
+/// Fits SCutFBR: SCut, but a label whose best F1 on the fitting rows is below `fbr` is treated as `poor` says.
 pub(super) fn scut_fbr(
     sample: &Sample,
     objective: Objective,
@@ -103,7 +109,7 @@ pub(super) fn scut_fbr(
             sample.map_seen(|_, column| column.iter().copied().fold(f32::NEG_INFINITY, f32::max))?
         }
     };
-    let cut = |(label, best): (usize, Option<Best>)| {
+    let cut = |(label, best): (usize, Option<BestCut>)| {
         let best = best?;
         if best.f1(sample.positives(label).len()) >= fbr {
             return best.cut;
@@ -113,7 +119,7 @@ pub(super) fn scut_fbr(
     Ok(best.into_iter().enumerate().map(cut).collect())
 }
 
-/// SCut shrunk to the global cut: (f cut + kappa global) / (f + kappa) for a label with f positives.
+/// Fits SCut shrunk to the global cut: (f cut + kappa global) / (f + kappa) for a label with f positives.
 pub(super) fn shrunk(
     sample: &Sample,
     objective: Objective,
@@ -122,7 +128,7 @@ pub(super) fn shrunk(
     let Some(global) = global::fit(sample, objective)? else {
         return Ok(vec![None; sample.labels.cols]);
     };
-    let cut = |(label, best): (usize, Option<Best>)| {
+    let cut = |(label, best): (usize, Option<BestCut>)| {
         let f = sample.positives(label).len() as f64;
         let own = f64::from(best?.cut?);
         Some(((f * own + kappa * f64::from(global)) / (f + kappa)) as f32)

@@ -1,4 +1,4 @@
-//! PCut: every label is predicted as often as its frequency in training says, times a factor.
+//! PCut: every label is predicted in proportion to its frequency in training, times a factor.
 
 use super::cuts::{Cuts, cut_at};
 use super::error::ThresholdError;
@@ -6,11 +6,12 @@ use super::rule::Objective;
 use super::sample::Sample;
 use crate::metric::label::{LabelCount, Tally};
 
-/// The factors that are tried: from an eighth to eight times, four to an octave.
+/// Returns the factors that are tried: from 1/8 to 8, with four steps per doubling.
 fn factors() -> impl Iterator<Item = f64> {
     (-12..=12).map(|step| 2f64.powf(f64::from(step) / 4.0))
 }
 
+/// Fits the share of rows that get each label.
 pub(super) fn fit(
     sample: &Sample,
     objective: Objective,
@@ -25,7 +26,7 @@ pub(super) fn fit(
     Ok(Cuts::shares((0..sample.labels.cols).map(share).collect()))
 }
 
-/// Of equally good factors the smallest.
+/// Returns the factor with the best objective; of equally good ones the smallest.
 fn best_factor(sample: &Sample, objective: Objective) -> Result<f64, ThresholdError> {
     let counts = sample.map_seen(|label, column| {
         let positives = sample.positives(label);
@@ -40,15 +41,15 @@ fn best_factor(sample: &Sample, objective: Objective) -> Result<f64, ThresholdEr
         };
         factors().map(count).collect::<Vec<_>>()
     })?;
-    let (mut best, mut best_worth) = (1.0, 0.0);
+    let (mut best, mut best_value) = (1.0, 0.0);
     for (at, factor) in factors().enumerate() {
         let tally = Tally::over(counts.iter().flatten().map(|counts| counts[at]));
-        let worth = match objective {
+        let value = match objective {
             Objective::Macro => tally.macro_f1(),
             Objective::Micro => tally.micro_f1(),
         };
-        if worth > best_worth {
-            (best, best_worth) = (factor, worth);
+        if value > best_value {
+            (best, best_value) = (factor, value);
         }
     }
     Ok(best)

@@ -1,4 +1,4 @@
-//! Rules on the rank of a label within its row: RCut and RTCut.
+//! Rules that use the rank of a label within its row: RCut and RTCut.
 
 use super::cuts::{Cuts, rankable};
 use super::error::ThresholdError;
@@ -10,43 +10,45 @@ use crate::metric::exact::ExactSum;
 use crate::metric::label::LabelCount;
 use crate::metric::top::Top;
 
-/// A label at some rank of some row.
+/// A label at one rank of one row.
 #[derive(Clone, Copy)]
-struct Place {
+struct RankedLabel {
     score: f32,
     label: u32,
     hit: bool,
 }
 
-/// For each rank, the labels that have it, one per row.
-fn places(sample: &Sample, depth: usize) -> Result<Vec<Vec<Place>>, ThresholdError> {
+/// Returns, for each rank, the labels at this rank, one per row.
+fn labels_by_rank(sample: &Sample, depth: usize) -> Result<Vec<Vec<RankedLabel>>, ThresholdError> {
     let unseen = sample.unseen();
     let depth = depth.min(sample.labels.cols);
-    let blocks = map_row_blocks(sample.scores, |places: &mut Vec<Vec<Place>>, row, scores| {
-        places.resize_with(depth, Vec::new);
+    let blocks = map_row_blocks(sample.scores, |by_rank: &mut Vec<Vec<RankedLabel>>, row, scores| {
+        by_rank.resize_with(depth, Vec::new);
         let mut top = Top::new(depth);
         let labels = top.of(rankable(scores, &unseen)).unwrap_or_default().to_vec();
         for (rank, (label, score)) in labels.into_iter().zip(top.scores()).enumerate() {
             let hit = sample.labels.row(row).binary_search(&label).is_ok();
-            places[rank].push(Place { score, label, hit });
+            by_rank[rank].push(RankedLabel { score, label, hit });
         }
     })?;
-    let mut places = vec![Vec::new(); depth];
+    let mut by_rank = vec![Vec::new(); depth];
     for block in blocks {
-        places.iter_mut().zip(block).for_each(|(places, block)| places.extend(block));
+        for (labels, more) in by_rank.iter_mut().zip(block) {
+            labels.extend(more);
+        }
     }
-    Ok(places)
+    Ok(by_rank)
 }
 
-/// The objective, kept up to date while predictions are added.
-struct Progress {
+/// The value of the objective while predictions are added.
+struct RunningObjective {
     objective: Objective,
     counts: Vec<LabelCount>,
     f1: ExactSum,
     pooled: LabelCount,
 }
 
-impl Progress {
+impl RunningObjective {
     fn new(sample: &Sample, objective: Objective) -> Self {
         let actual = |label| sample.positives(label).len() as u32;
         let count = |label| LabelCount { actual: actual(label), ..LabelCount::default() };
@@ -58,17 +60,18 @@ impl Progress {
         }
     }
 
-    fn predict(&mut self, place: Place) {
-        let count = &mut self.counts[place.label as usize];
+    /// Adds a prediction.
+    fn predict(&mut self, ranked: RankedLabel) {
+        let count = &mut self.counts[ranked.label as usize];
         let before = ExactSum::from(count.f1());
         for count in [count, &mut self.pooled] {
             count.predicted += 1;
-            count.tp += u32::from(place.hit);
+            count.tp += u32::from(ranked.hit);
         }
-        self.f1 += ExactSum::from(self.counts[place.label as usize].f1()) - before;
+        self.f1 += ExactSum::from(self.counts[ranked.label as usize].f1()) - before;
     }
 
-    fn worth(&self) -> f64 {
+    fn value(&self) -> f64 {
         match self.objective {
             Objective::Macro => self.f1.value(),
             Objective::Micro => self.pooled.f1(),
@@ -76,32 +79,34 @@ impl Progress {
     }
 }
 
-/// RCut: the number of labels per row with the best objective.
+/// Fits RCut: the number of labels per row with the best objective.
 pub(super) fn rcut(sample: &Sample, objective: Objective, max_k: usize) -> Result<Cuts, ThresholdError> {
-    let mut progress = Progress::new(sample, objective);
-    let (mut best, mut best_worth) = (0, 0.0);
-    for (rank, places) in places(sample, max_k)?.into_iter().enumerate() {
-        places.into_iter().for_each(|place| progress.predict(place));
-        if progress.worth() > best_worth {
-            (best, best_worth) = (rank + 1, progress.worth());
+    let mut running = RunningObjective::new(sample, objective);
+    let (mut best, mut best_value) = (0, 0.0);
+    for (rank, labels) in labels_by_rank(sample, max_k)?.into_iter().enumerate() {
+        for ranked in labels {
+            running.predict(ranked);
+        }
+        if running.value() > best_value {
+            (best, best_value) = (rank + 1, running.value());
         }
     }
     Ok(Cuts::ranks(sample.labels.cols, best, None, sample.unseen()))
 }
 
-/// RTCut: entries are ordered by rank and, within a rank, by score; one cut through that order.
+/// Fits RTCut: all entries are sorted by rank and, within a rank, by score; the best cut in that order is chosen.
 pub(super) fn rtcut(sample: &Sample, objective: Objective, max_k: usize) -> Result<Cuts, ThresholdError> {
-    let mut progress = Progress::new(sample, objective);
-    let (mut best, mut best_worth) = ((0, None), 0.0);
-    for (rank, mut places) in places(sample, max_k)?.into_iter().enumerate() {
-        places.sort_unstable_by(|a, b| b.score.total_cmp(&a.score));
-        for (at, &place) in places.iter().enumerate() {
-            progress.predict(place);
-            let next = places.get(at + 1).map(|next| next.score);
-            if next != Some(place.score) && progress.worth() > best_worth {
-                let cut = next.map(|next| between(place.score, Some(next)));
+    let mut running = RunningObjective::new(sample, objective);
+    let (mut best, mut best_value) = ((0, None), 0.0);
+    for (rank, mut labels) in labels_by_rank(sample, max_k)?.into_iter().enumerate() {
+        labels.sort_unstable_by(|a, b| b.score.total_cmp(&a.score));
+        for (at, &ranked) in labels.iter().enumerate() {
+            running.predict(ranked);
+            let next = labels.get(at + 1).map(|next| next.score);
+            if next != Some(ranked.score) && running.value() > best_value {
+                let cut = next.map(|next| between(ranked.score, Some(next)));
                 best = if cut.is_some() { (rank, cut) } else { (rank + 1, None) };
-                best_worth = progress.worth();
+                best_value = running.value();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The rules, as a pipeline names them, and how each is fitted.
+//! [`Rule`]: the rules as a pipeline names them, and how each is fitted.
 
 use pipe_core::issue::Issue;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use super::cuts::Cuts;
 use super::error::ThresholdError;
 use super::sample::Sample;
 use super::scores::{Scores, map_labels};
-use super::sweep::Best;
+use super::sweep::BestCut;
 use super::{global, online, per_label, plug_in, proportion, rank};
 use crate::data::csr::Csr;
 
@@ -152,21 +152,23 @@ impl Rule {
                 issues.push(Issue::new(field, format!("must be {what}")));
             }
         };
-        let count = |value: f64| value.is_finite() && value >= 0.0;
+        let not_negative = |value: f64| value.is_finite() && value >= 0.0;
         match *self {
             Self::Fixed { cut } => must(cut.is_finite(), "cut", "a finite number"),
             Self::ScutFbr { fbr, .. } => must((0.0..=1.0).contains(&fbr), "fbr", "an F1, from 0 to 1"),
-            Self::Soft { prior, .. } => must(count(prior), "prior", "a number of positives, 0 or more"),
-            Self::Shrunk { kappa } => must(count(kappa), "kappa", "a number of positives, 0 or more"),
+            Self::Soft { prior, .. } => {
+                must(not_negative(prior), "prior", "a number of positives, 0 or more")
+            }
+            Self::Shrunk { kappa } => must(not_negative(kappa), "kappa", "a number of positives, 0 or more"),
             Self::Rcut { k, max_k } => {
                 must(k != Some(0), "k", "at least 1");
                 must(max_k > 0, "max_k", "at least 1");
             }
             Self::Rtcut { max_k } => must(max_k > 0, "max_k", "at least 1"),
-            Self::Pcut { factor } => must(factor.is_none_or(count), "factor", "0 or more"),
+            Self::Pcut { factor } => must(factor.is_none_or(not_negative), "factor", "0 or more"),
             Self::Online { epochs, a, b, .. } => {
                 must(epochs > 0, "epochs", "at least 1");
-                must(count(a), "a", "0 or more");
+                must(not_negative(a), "a", "0 or more");
                 must(b.is_finite() && b > 0.0 && a <= b, "b", "above 0 and at least as large as a");
             }
             Self::Global {} | Self::Scut {} | Self::PlugIn { .. } => {}
@@ -174,18 +176,35 @@ impl Rule {
         issues
     }
 
-    /// Whether the rule takes the scores for log-odds.
+    /// Returns whether the rule interprets the scores as log-odds.
     pub fn reads_log_odds(&self) -> bool {
-        matches!(
-            self,
-            Self::Soft { scale: Scale::Logit, .. }
-                | Self::PlugIn { scale: Scale::Logit }
-                | Self::Online { scale: Scale::Logit, .. }
-        )
+        match self {
+            Self::Soft { scale, .. } | Self::PlugIn { scale } | Self::Online { scale, .. } => {
+                *scale == Scale::Logit
+            }
+            Self::Fixed { .. }
+            | Self::Global {}
+            | Self::Scut {}
+            | Self::ScutFbr { .. }
+            | Self::Shrunk { .. }
+            | Self::Rcut { .. }
+            | Self::Pcut { .. }
+            | Self::Rtcut { .. } => false,
+        }
     }
 
-    /// Fits the rule on scores of training rows that were not used to make those scores, and on the labels of
-    /// the same rows.
+    /// Returns the `kind` of every rule, as a pipeline names it. The list comes from the schema, so it is
+    /// always complete.
+    pub fn kinds() -> Vec<String> {
+        let schema = schemars::schema_for!(Rule);
+        let variants = schema.get("oneOf").and_then(|variants| variants.as_array()).into_iter().flatten();
+        variants
+            .filter_map(|variant| variant.pointer("/properties/kind/const")?.as_str())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Fits the rule on the labels of training rows and on scores that were made without these labels.
     pub fn fit(
         &self,
         scores: &dyn Scores,
@@ -193,21 +212,20 @@ impl Rule {
         objective: Objective,
     ) -> Result<Cuts, ThresholdError> {
         let sample = Sample::new(scores, labels)?;
-        let everywhere = |cut: Option<f32>| {
-            let cut = |label| cut.filter(|_| sample.is_seen(label));
-            Cuts::per_label((0..labels.cols).map(cut).collect())
+        let same_for_seen_labels = |cut: Option<f32>| {
+            Cuts::per_label((0..labels.cols).map(|label| cut.filter(|_| sample.is_seen(label))).collect())
         };
-        let own = |best: Vec<Option<Best>>| {
-            Cuts::per_label(best.into_iter().map(|best| best.and_then(|best| best.cut)).collect())
+        let one_per_label = |best_cuts: Vec<Option<BestCut>>| {
+            Cuts::per_label(best_cuts.into_iter().map(|best| best.and_then(|best| best.cut)).collect())
         };
         Ok(match *self {
-            Self::Fixed { cut } => everywhere(Some(cut)),
-            Self::Global {} => everywhere(global::fit(&sample, objective)?),
-            Self::Scut {} => own(per_label::scut(&sample, objective)?),
+            Self::Fixed { cut } => same_for_seen_labels(Some(cut)),
+            Self::Global {} => same_for_seen_labels(global::fit(&sample, objective)?),
+            Self::Scut {} => one_per_label(per_label::scut(&sample, objective)?),
             Self::ScutFbr { fbr, poor } => {
                 Cuts::per_label(per_label::scut_fbr(&sample, objective, fbr, poor)?)
             }
-            Self::Soft { prior, scale } => own(per_label::soft(&sample, objective, prior, scale)?),
+            Self::Soft { prior, scale } => one_per_label(per_label::soft(&sample, objective, prior, scale)?),
             Self::Shrunk { kappa } => Cuts::per_label(per_label::shrunk(&sample, objective, kappa)?),
             Self::Rcut { k: Some(k), .. } => Cuts::ranks(labels.cols, k, None, sample.unseen()),
             Self::Rcut { k: None, max_k } => rank::rcut(&sample, objective, max_k)?,
@@ -215,7 +233,7 @@ impl Rule {
             Self::Pcut { factor } => proportion::fit(&sample, objective, factor)?,
             Self::PlugIn { scale } => Cuts::per_label(plug_in::fit(&sample, objective, scale)?),
             Self::Online { epochs, a, b, scale } => {
-                let start = online::Running { a, b };
+                let start = online::OnlineF1 { a, b };
                 Cuts::per_label(online::fit(&sample, objective, start, epochs, scale)?)
             }
         })
@@ -223,7 +241,7 @@ impl Rule {
 }
 
 impl Scale {
-    /// Of a score that passed [`Scale::check`]; minus infinity is a probability of 0 on both scales.
+    /// Returns the probability of a score that passed [`Scale::check`]; 0 for minus infinity.
     pub fn probability(self, score: f32) -> f64 {
         match self {
             Self::Logit => 1.0 / (1.0 + (-f64::from(score)).exp()),
@@ -231,21 +249,23 @@ impl Scale {
         }
     }
 
-    /// The cut in terms of scores. `None`: nothing can be above it.
-    pub fn cut(self, probability: f64) -> Option<f32> {
-        let cut = match self {
+    /// Returns the score of a probability, to be used as a cut; `None` if no score is above it.
+    pub fn score_of(self, probability: f64) -> Option<f32> {
+        let score = match self {
             Self::Logit => (probability / (1.0 - probability)).ln() as f32,
             Self::Probability => probability as f32,
         };
-        (probability < 1.0).then(|| cut.max(f32::MIN))
+        (probability < 1.0).then(|| score.max(f32::MIN))
     }
 
+    /// Checks that all scores are on this scale.
     pub fn check(self, scores: &dyn Scores) -> Result<(), ThresholdError> {
         if self == Self::Logit {
             return Ok(());
         }
-        let fits = |score: &f32| (0.0..=1.0).contains(score) || *score == f32::NEG_INFINITY;
-        let misfits = map_labels(scores, |_, column| column.iter().copied().find(|score| !fits(score)))?;
+        let is_probability = |score: &f32| (0.0..=1.0).contains(score) || *score == f32::NEG_INFINITY;
+        let misfits =
+            map_labels(scores, |_, column| column.iter().copied().find(|score| !is_probability(score)))?;
         match misfits.iter().enumerate().find_map(|(label, misfit)| misfit.map(|value| (label, value))) {
             Some((label, value)) => Err(ThresholdError::NotAProbability { label, value }),
             None => Ok(()),

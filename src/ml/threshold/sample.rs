@@ -1,10 +1,10 @@
-//! What a rule is fitted on.
+//! [`Sample`]: the scores and labels that a rule is fitted on.
 
 use super::error::ThresholdError;
 use super::scores::{Scores, by_column, map_labels};
 use crate::data::csr::Csr;
 
-/// Out-of-sample scores of training rows, with the labels of those rows.
+/// Out-of-sample scores of training rows, and the labels of these rows.
 pub(super) struct Sample<'a> {
     pub scores: &'a dyn Scores,
     pub labels: &'a Csr,
@@ -13,6 +13,7 @@ pub(super) struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
+    /// Checks that scores and labels have the same shape.
     pub(super) fn new(scores: &'a dyn Scores, labels: &'a Csr) -> Result<Self, ThresholdError> {
         let shape = (scores.rows(), scores.labels());
         if shape != (labels.rows(), labels.cols) {
@@ -22,25 +23,27 @@ impl<'a> Sample<'a> {
         Ok(Self { scores, labels, positives: by_column(labels) })
     }
 
-    /// The rows that have the label.
+    /// Returns the rows that have the label.
     pub(super) fn positives(&self, label: usize) -> &[u32] {
         self.positives.row(label)
     }
 
+    /// Returns whether some row has the label.
     pub(super) fn is_seen(&self, label: usize) -> bool {
         !self.positives(label).is_empty()
     }
 
+    /// Returns the labels that no row has.
     pub(super) fn unseen(&self) -> Vec<u32> {
         (0..self.labels.cols as u32).filter(|&label| !self.is_seen(label as usize)).collect()
     }
 
-    /// All true entries.
+    /// Returns the number of true entries.
     pub(super) fn entries(&self) -> usize {
         self.labels.entries()
     }
 
-    /// Calls `visit` for every label that some row has; the others give `None`.
+    /// Calls `visit` with the scores of every label that some row has; the result is `None` for the other labels.
     pub(super) fn map_seen<T: Send>(
         &self,
         visit: impl Fn(usize, &[f32]) -> T + Sync,

@@ -7,17 +7,19 @@ use rayon::prelude::*;
 use super::error::ThresholdError;
 use crate::data::csr::{Csr, Numbers};
 
-/// A table of scores, wherever it is kept.
+/// A table of scores.
 pub trait Scores: Sync {
+    /// Returns the number of rows.
     fn rows(&self) -> usize;
+    /// Returns the number of labels.
     fn labels(&self) -> usize;
-    /// Fills in the scores of every row for some labels, label after label.
+    /// Reads the scores of all rows for some labels, label after label.
     fn read_labels(&self, labels: Range<usize>, into: &mut [f32]);
-    /// Fills in the scores for every label of some rows, row after row.
+    /// Reads the scores of all labels for some rows, row after row.
     fn read_rows(&self, rows: Range<usize>, into: &mut [f32]);
 }
 
-/// A full table, owned or mapped from a file that may be larger than memory.
+/// A full table, in memory or mapped from a file that may be larger than memory.
 pub struct DenseScores {
     rows: usize,
     labels: usize,
@@ -25,16 +27,17 @@ pub struct DenseScores {
     values: Numbers<f32>,
 }
 
+/// The order of the scores of a [`DenseScores`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// All labels of the first row, then of the second: as models write them.
+    /// All labels of the first row, then of the second, as models write them.
     RowMajor,
-    /// All rows for the first label, then for the second: rules that go label by label read it fastest.
+    /// All rows for the first label, then for the second: the fastest order for rules that go label by label.
     LabelMajor,
 }
 
 impl DenseScores {
-    /// `None` if there are not `rows * labels` values.
+    /// Creates a table; `None` if there are not `rows * labels` values.
     pub fn new(rows: usize, labels: usize, layout: Layout, values: Numbers<f32>) -> Option<Self> {
         (rows.checked_mul(labels) == Some(values.len())).then_some(Self { rows, labels, layout, values })
     }
@@ -81,20 +84,21 @@ impl Scores for DenseScores {
     }
 }
 
-/// Scores of a few candidate labels per row; every other label scores minus infinity, so it is never
-/// predicted. For label sets whose full table would fill a disk.
+/// Scores of a few candidate labels per row, for tables that would be too large otherwise. Every other label
+/// has the score minus infinity, so that it is never predicted.
 pub struct CandidateScores {
     by_row: Csr,
     by_label: Csr,
 }
 
 impl CandidateScores {
-    /// From a matrix with values.
+    /// Creates a table from a sparse matrix of scores.
     pub fn new(candidates: Csr) -> Self {
         Self { by_label: by_column(&candidates), by_row: candidates }
     }
 }
 
+/// Reads rows of a sparse matrix; entries that are not stored are minus infinity.
 fn read_sparse(matrix: &Csr, rows: Range<usize>, into: &mut [f32]) {
     into.fill(f32::NEG_INFINITY);
     if matrix.cols == 0 {
@@ -125,7 +129,7 @@ impl Scores for CandidateScores {
     }
 }
 
-/// The same matrix by columns: row `c` of the result is column `c`.
+/// Transposes a matrix.
 pub fn by_column(matrix: &Csr) -> Csr {
     let mut indptr = vec![0u64; matrix.cols + 1];
     for &column in matrix.indices.iter() {
@@ -151,12 +155,12 @@ pub fn by_column(matrix: &Csr) -> Csr {
     Csr { cols: matrix.rows(), indptr: indptr.into(), indices: indices.into(), values: values.into() }
 }
 
-/// Scores that one thread holds at a time.
+/// The number of scores that one thread has in memory at a time.
 const BLOCK: usize = 1 << 21;
-/// Labels that share a cache line in a row-major table.
+/// The number of labels that share a cache line in a row-major table.
 const WIDE: usize = 16;
 
-/// Calls `visit` for the scores of each label, on all threads, and collects the results by label.
+/// Calls `visit` with the scores of each label, on all threads, and collects the results by label.
 pub fn map_labels<T: Send>(
     scores: &dyn Scores,
     visit: impl Fn(usize, &[f32]) -> T + Sync,
@@ -169,7 +173,7 @@ pub fn map_labels<T: Send>(
         scores.read_labels(first..end, &mut values);
         let column = |label: usize| {
             let column = &mut values[(label - first) * rows..(label - first + 1) * rows];
-            tidy(column).map_err(|row| ThresholdError::NotANumber { row, label })?;
+            normalise_zeros(column).map_err(|row| ThresholdError::NotANumber { row, label })?;
             Ok(visit(label, column))
         };
         (first..end).map(column).collect::<Result<Vec<T>, _>>()
@@ -179,8 +183,8 @@ pub fn map_labels<T: Send>(
     Ok(blocks.into_iter().flatten().collect())
 }
 
-/// Calls `visit` for each row and its scores in order within blocks, which run on all threads; `T` holds
-/// what a block leaves. The results are in the order of the rows.
+/// Calls `visit` with the scores of each row, in blocks that run on all threads, and collects one `T` per
+/// block. The blocks, and the rows within a block, are in order.
 pub fn map_row_blocks<T: Send + Default>(
     scores: &dyn Scores,
     visit: impl Fn(&mut T, usize, &[f32]) + Sync,
@@ -191,20 +195,22 @@ pub fn map_row_blocks<T: Send + Default>(
         let end = rows.min(first + height);
         let mut values = vec![0.0; (end - first) * labels];
         scores.read_rows(first..end, &mut values);
-        let mut left = T::default();
+        let mut result = T::default();
         for row in first..end {
             let values = &mut values[(row - first) * labels..(row - first + 1) * labels];
-            tidy(values).map_err(|label| ThresholdError::NotANumber { row, label })?;
-            visit(&mut left, row, values);
+            normalise_zeros(values).map_err(|label| ThresholdError::NotANumber { row, label })?;
+            visit(&mut result, row, values);
         }
-        Ok(left)
+        Ok(result)
     };
     let firsts: Vec<usize> = (0..rows).step_by(height).collect();
     firsts.into_par_iter().map(block).collect()
 }
 
-/// Gives the place of a score that is not a number; makes both zeros one, so that they tie.
-pub fn tidy(scores: &mut [f32]) -> Result<(), usize> {
-    scores.iter_mut().for_each(|score| *score += 0.0);
+/// Turns -0 into +0, so that both tie. The error is the index of a score that is not a number.
+pub fn normalise_zeros(scores: &mut [f32]) -> Result<(), usize> {
+    for score in scores.iter_mut() {
+        *score += 0.0;
+    }
     scores.iter().position(|score| score.is_nan()).map_or(Ok(()), Err)
 }

@@ -1,36 +1,37 @@
-//! The best cut through one sorted list of scores.
+//! The best cut for one label, found by trying every distinct score.
 
-/// What a cut through one label's scores is worth.
+/// What the cut of one label maximises.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Worth {
-    /// Its F1: 2 hits / (predicted + positives).
+pub(super) enum CutObjective {
+    /// The F1 of the label: 2 hits / (predicted + positives).
     F1,
-    /// Its part in a pooled F1 that is known to be at least this: 2 hits - F predicted (Dinkelbach 1967).
+    /// The contribution to a pooled F1 that is known to be at least F: 2 hits - F predicted (Dinkelbach 1967).
     Pooled(f64),
 }
 
-/// The outcome for one label.
+/// The best cut of one label.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Best {
-    /// `None`: predicting nothing is best.
+pub(super) struct BestCut {
+    /// `None` if it is best to predict nothing.
     pub cut: Option<f32>,
-    /// Targets above the cut, summed.
+    /// The sum of the targets above the cut.
     pub hits: f64,
     pub predicted: usize,
 }
 
-impl Best {
+impl BestCut {
+    /// Returns the F1 of the label.
     pub(super) fn f1(&self, positives: usize) -> f64 {
         if self.hits == 0.0 { 0.0 } else { 2.0 * self.hits / (self.predicted + positives) as f64 }
     }
 }
 
-/// Tries a cut after every distinct score of `(score, target)` pairs; of equally good cuts the highest wins.
-/// Pairs that score minus infinity are to be left out.
-pub(super) fn best_cut(pairs: &mut [(f32, f64)], positives: usize, worth: Worth) -> Best {
+/// Tries a cut below every distinct score of `(score, target)` pairs and returns the best; of equally good cuts the
+/// highest. Scores of minus infinity must be left out.
+pub(super) fn best_cut(pairs: &mut [(f32, f64)], positives: usize, objective: CutObjective) -> BestCut {
     pairs.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-    let mut best = Best::default();
-    let mut best_worth = 0.0;
+    let mut best = BestCut::default();
+    let mut best_value = 0.0;
     let mut hits = 0.0;
     for (at, &(score, target)) in pairs.iter().enumerate() {
         hits += target;
@@ -39,19 +40,19 @@ pub(super) fn best_cut(pairs: &mut [(f32, f64)], positives: usize, worth: Worth)
             continue;
         }
         let predicted = at + 1;
-        let this = match worth {
-            Worth::F1 => 2.0 * hits / (predicted + positives) as f64,
-            Worth::Pooled(f1) => 2.0 * hits - f1 * predicted as f64,
+        let value = match objective {
+            CutObjective::F1 => 2.0 * hits / (predicted + positives) as f64,
+            CutObjective::Pooled(f1) => 2.0 * hits - f1 * predicted as f64,
         };
-        if this > best_worth {
-            best_worth = this;
-            best = Best { cut: Some(between(score, next)), hits, predicted };
+        if value > best_value {
+            best_value = value;
+            best = BestCut { cut: Some(between(score, next)), hits, predicted };
         }
     }
     best
 }
 
-/// A cut that tells `above` from the next lower score: half-way, or just below if there is none.
+/// Returns a cut between `above` and the next lower score: half-way, or just below `above` if there is no lower score.
 pub(super) fn between(above: f32, below: Option<f32>) -> f32 {
     match below {
         Some(below) if below.is_finite() => {
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_lies_half_way_and_always_tells_its_neighbours_apart() {
+    fn a_cut_is_half_way_and_always_separates_its_two_scores() {
         assert_eq!(between(3.0, Some(1.0)), 2.0);
         for above in [1.0f32, f32::MIN_POSITIVE, -1.0, 16_777_216.0, f32::MAX] {
             let below = above.next_down();

@@ -1,4 +1,6 @@
-//! Each rule against a search that tries everything, on tables small enough for it.
+//! Tests of each rule against an exhaustive search on small tables.
+
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
@@ -10,7 +12,7 @@ use crate::data::csr::Csr;
 use crate::metric::counts::Counts;
 use crate::metric::label::Tally;
 
-/// Rows of scores, and which entries are true.
+/// A small table of scores, and which entries are true.
 #[derive(Debug, Clone)]
 struct Case {
     scores: Vec<Vec<f32>>,
@@ -56,9 +58,8 @@ impl Case {
         (0..self.rows()).map(row).collect()
     }
 
-    /// The objective that predictions reach. Labels that no row has are not held against a rule here: it
-    /// must not predict them.
-    fn worth(&self, predicted: &[Vec<bool>], objective: Objective) -> f64 {
+    /// Returns the objective of some predictions.
+    fn value(&self, predicted: &[Vec<bool>], objective: Objective) -> f64 {
         let counts = Counts::of(&self.truth(), &csr(predicted)).unwrap();
         let tally = Tally::over(counts.iter());
         match objective {
@@ -68,16 +69,16 @@ impl Case {
     }
 
     fn reached(&self, rule: &Rule, objective: Objective) -> f64 {
-        self.worth(&self.predict(&self.fit(rule, objective)), objective)
+        self.value(&self.predict(&self.fit(rule, objective)), objective)
     }
 
-    /// Predictions of one cut per label.
+    /// Returns the predictions of one cut per label.
     fn above(&self, cut: impl Fn(usize) -> f32) -> Vec<Vec<bool>> {
         let decide = |(label, &score): (usize, &f32)| self.positives(label) > 0 && score > cut(label);
         self.scores.iter().map(|row| row.iter().enumerate().map(decide).collect()).collect()
     }
 
-    /// Every cut that tells some scores from others.
+    /// Returns every cut that separates some scores from others.
     fn all_cuts(&self) -> Vec<f32> {
         let mut cuts: Vec<f32> = self.scores.concat();
         cuts.push(-100.0);
@@ -113,6 +114,7 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-9
 }
 
+/// Returns at least one rule of every kind; a test checks that none is missing.
 fn all_rules() -> Vec<Rule> {
     let scale = Scale::Logit;
     vec![
@@ -137,9 +139,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn the_global_cut_is_the_best_of_all(case in cases(7, 4)) {
+    fn the_global_cut_is_the_best_single_cut(case in cases(7, 4)) {
         for objective in BOTH {
-            let best = max(case.all_cuts().into_iter().map(|cut| case.worth(&case.above(|_| cut), objective)));
+            let best = max(case.all_cuts().into_iter().map(|cut| case.value(&case.above(|_| cut), objective)));
             assert!(close(case.reached(&Rule::Global {}, objective), best));
         }
     }
@@ -170,7 +172,7 @@ proptest! {
             for b in &cuts[1] {
                 for c in &cuts[2] {
                     let predicted = case.above(|label| [*a, *b, *c][label]);
-                    best = best.max(case.worth(&predicted, Objective::Micro));
+                    best = best.max(case.value(&predicted, Objective::Micro));
                 }
             }
         }
@@ -178,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn soft_cuts_follow_the_recipe(case in cases(8, 3), prior in prop::sample::select(vec![0.0, 2.0, 50.0])) {
+    fn soft_cuts_maximise_f1_against_soft_targets(case in cases(8, 3), prior in prop::sample::select(vec![0.0, 2.0, 50.0])) {
         let cuts = case.fit(&Rule::Soft { prior, scale: Scale::Logit }, Objective::Macro);
         for label in 0..case.labels() {
             let f = case.positives(label) as f64;
@@ -188,15 +190,15 @@ proptest! {
             let rho = if f == 0.0 { 1.0 } else { prior / (prior + f) };
             let y = |i: usize| f64::from(u8::from(case.truth[i][label]));
             let target = |i: usize| (1.0 - rho) * y(i) + rho * (c * p[i]).min(1.0);
-            let worth = |cut: f64| {
+            let value = |cut: f64| {
                 let above: Vec<usize> = (0..s.len()).filter(|&i| s[i] > cut).collect();
                 2.0 * above.iter().map(|&i| target(i)).sum::<f64>() / (above.len() as f64 + f).max(1.0)
             };
             match cuts.cut(label) {
                 None => assert_eq!(f, 0.0),
                 Some(cut) => {
-                    let best = max(case.all_cuts().into_iter().map(|cut| worth(f64::from(cut))));
-                    assert!(close(worth(f64::from(cut)), best));
+                    let best = max(case.all_cuts().into_iter().map(|cut| value(f64::from(cut))));
+                    assert!(close(value(f64::from(cut)), best));
                 }
             }
         }
@@ -206,7 +208,7 @@ proptest! {
     }
 
     #[test]
-    fn shrunken_cuts_lie_between_their_own_and_the_global_one(case in cases(8, 3)) {
+    fn shrunk_cuts_are_weighted_means_of_scut_and_the_global_cut(case in cases(8, 3)) {
         for objective in BOTH {
             let fit = |rule| case.fit(&rule, objective);
             let (shrunk, own) = (fit(Rule::Shrunk { kappa: 3.0 }), fit(Rule::Scut {}));
@@ -224,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn fbr_takes_the_cut_away_from_poor_labels_only(case in cases(8, 3)) {
+    fn scut_fbr_changes_the_cuts_of_poor_labels_only(case in cases(8, 3)) {
         let fit = |rule| case.fit(&rule, Objective::Macro);
         let own = fit(Rule::Scut {});
         let counts = Counts::of(&case.truth(), &csr(&case.predict(&own))).unwrap();
@@ -242,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn rank_rules_are_the_best_of_their_kind(case in cases(6, 4)) {
+    fn rank_rules_reach_the_best_objective_of_their_kind(case in cases(6, 4)) {
         // The seen labels of each row, best first.
         let ranked: Vec<Vec<usize>> = case.scores.iter().map(|row| {
             let mut order: Vec<usize> = (0..row.len()).filter(|&l| case.positives(l) > 0).collect();
@@ -259,11 +261,11 @@ proptest! {
             }).collect()
         };
         for objective in BOTH {
-            let rcut = max((0..=4).map(|k| case.worth(&chosen(k, f32::INFINITY), objective)));
+            let rcut = max((0..=4).map(|k| case.value(&chosen(k, f32::INFINITY), objective)));
             assert!(close(case.reached(&Rule::Rcut { k: None, max_k: 20 }, objective), rcut));
             let sure = 0..=4;
             let every = sure.flat_map(|sure| case.all_cuts().into_iter().map(move |cut| (sure, cut)));
-            let rtcut = max(every.map(|(sure, cut)| case.worth(&chosen(sure, cut), objective)));
+            let rtcut = max(every.map(|(sure, cut)| case.value(&chosen(sure, cut), objective)));
             assert!(close(case.reached(&Rule::Rtcut { max_k: 20 }, objective), rtcut));
         }
         for k in 1..4 {
@@ -275,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn pcut_predicts_labels_as_often_as_they_occur_without_parting_equals(case in cases(8, 3)) {
+    fn pcut_predicts_labels_as_often_as_they_occur_and_treats_ties_alike(case in cases(8, 3)) {
         let predicted = case.predict(&case.fit(&Rule::Pcut { factor: Some(1.0) }, Objective::Macro));
         for label in 0..case.labels() {
             let rows: Vec<usize> = (0..case.rows()).filter(|&row| predicted[row][label]).collect();
@@ -290,7 +292,7 @@ proptest! {
         }
         for objective in BOTH {
             let fitted = case.reached(&Rule::Pcut { factor: None }, objective);
-            assert!(fitted >= case.worth(&predicted, objective) - 1e-12);
+            assert!(fitted >= case.value(&predicted, objective) - 1e-12);
         }
     }
 
@@ -316,7 +318,7 @@ proptest! {
     }
 
     #[test]
-    fn online_cuts_follow_the_f1_so_far(case in cases(8, 3)) {
+    fn online_cuts_are_half_of_the_running_f1(case in cases(8, 3)) {
         let probability = |score: f32| 1.0 / (1.0 + (-f64::from(score)).exp());
         let rule = Rule::Online { epochs: 2, a: 1.0, b: 2.0, scale: Scale::Logit };
         let cut = |tau: f64| (tau / (1.0 - tau)).ln() as f32;
@@ -357,7 +359,9 @@ proptest! {
 
     #[test]
     fn labels_without_positives_and_missing_scores_are_never_predicted(mut case in cases(8, 4)) {
-        case.truth.iter_mut().for_each(|row| row[0] = false);
+        for row in &mut case.truth {
+            row[0] = false;
+        }
         case.scores[0].fill(f32::NEG_INFINITY);
         for rule in all_rules() {
             for objective in BOTH {
@@ -369,7 +373,7 @@ proptest! {
     }
 
     #[test]
-    fn neither_layout_nor_threads_nor_the_order_of_rows_matter(case in cases(8, 4)) {
+    fn cuts_do_not_depend_on_layout_threads_or_row_order(case in cases(8, 4)) {
         let triples = |row: &Vec<f32>| (0..row.len() as u32).zip(row.clone()).collect::<Vec<_>>();
         let flat: Vec<(u32, f32)> = case.scores.iter().flat_map(triples).collect();
         let sparse = CandidateScores::new(Csr {
@@ -400,7 +404,7 @@ proptest! {
                         }
                     }
                 }
-                // Sums of floats depend on the order of rows in their last bits, hence predictions.
+                // The last bits of sums of floats depend on the order of rows.
                 if !matches!(rule, Rule::Online { .. } | Rule::Soft { .. } | Rule::PlugIn { .. }) {
                     assert_eq!(&cuts, &reversed.fit(&rule, objective));
                 }
@@ -410,11 +414,12 @@ proptest! {
         }
     }
 
-    /// A rule that only compares scores decides the same about scores that are doubled.
     #[test]
-    fn the_unit_of_scores_does_not_matter_to_rules_that_only_compare(case in cases(8, 4)) {
+    fn doubled_scores_give_the_same_decisions_by_rules_that_only_compare_scores(case in cases(8, 4)) {
         let mut doubled = case.clone();
-        doubled.scores.iter_mut().flatten().for_each(|score| *score *= 2.0);
+        for score in doubled.scores.iter_mut().flatten() {
+            *score *= 2.0;
+        }
         let comparing = [
             Rule::Global {}, Rule::Scut {}, Rule::Shrunk { kappa: 3.0 }, Rule::Pcut { factor: None },
             Rule::Rcut { k: None, max_k: 20 }, Rule::Rtcut { max_k: 20 },
@@ -436,7 +441,7 @@ fn small() -> Case {
 }
 
 #[test]
-fn a_score_that_is_not_a_number_is_named() {
+fn a_nan_score_is_an_error_with_its_row_and_label() {
     let mut case = small();
     case.scores[1][0] = f32::NAN;
     let not_a_number = ThresholdError::NotANumber { row: 1, label: 0 };
@@ -463,7 +468,7 @@ fn scores_of_another_shape_are_refused() {
 }
 
 #[test]
-fn logits_do_not_pass_for_probabilities() {
+fn logits_are_refused_as_probabilities() {
     let rule = Rule::PlugIn { scale: Scale::Probability };
     let fit = rule.fit(&small().dense(Layout::RowMajor), &small().truth(), Objective::Macro);
     assert_eq!(fit.unwrap_err(), ThresholdError::NotAProbability { label: 0, value: -0.5 });
@@ -484,4 +489,12 @@ fn a_rule_is_read_strictly_and_with_defaults() {
     assert!(all_rules().iter().all(|rule| rule.issues().is_empty()));
     let online = Rule::Online { epochs: 0, a: 3.0, b: 2.0, scale: Scale::Logit };
     assert_eq!(online.issues().into_iter().map(|issue| issue.field).collect::<Vec<_>>(), ["epochs", "b"]);
+}
+
+#[test]
+fn the_tests_cover_every_kind_of_rule() {
+    let kind = |rule: &Rule| serde_json::to_value(rule).unwrap()["kind"].as_str().unwrap().to_owned();
+    let tested: BTreeSet<String> = all_rules().iter().map(kind).collect();
+    assert_eq!(tested, Rule::kinds().into_iter().collect());
+    assert!(tested.contains("scut"));
 }

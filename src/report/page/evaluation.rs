@@ -15,22 +15,6 @@ pub struct Evaluated {
     labels: Option<Marked<Vec<LabelRecord>>>,
 }
 
-/// The most important metrics.
-const HEADLINE: [Metric; 12] = [
-    Metric::MacroF1,
-    Metric::MacroF1Present,
-    Metric::MacroF1Head,
-    Metric::MacroF1Tail,
-    Metric::MicroF1,
-    Metric::SampleF1,
-    Metric::PAt1,
-    Metric::PAt5,
-    Metric::PspAt5,
-    Metric::Bce,
-    Metric::Ece,
-    Metric::PositiveRatio,
-];
-
 impl Evaluated {
     /// Creates an evaluation. The records of the labels have the same protocol.
     pub fn new(axes: Vec<(String, String)>, record: Record, labels: Option<Vec<LabelRecord>>) -> Self {
@@ -50,7 +34,7 @@ impl Evaluated {
 pub fn headline(evaluated: &[Evaluated]) -> Grid {
     let axes = axes(evaluated);
     let has = |metric: &Metric| evaluated.iter().any(|one| one.record.get(*metric).is_some());
-    let metrics: Vec<Metric> = HEADLINE.into_iter().filter(has).collect();
+    let metrics: Vec<Metric> = Metric::HEADLINE.into_iter().filter(has).collect();
     let mut columns: Vec<Column> = axes.iter().map(|axis| Column::text(*axis)).collect();
     columns.push(Column::text("part").help("the rows that were evaluated"));
     columns.extend(metrics.iter().map(|&metric| column(metric)));

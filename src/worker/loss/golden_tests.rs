@@ -8,7 +8,7 @@ use super::fused::{LossPass, ThresholdGradients, stride};
 use super::real::Real;
 use super::reference::{self, SignalTensors, ThresholdTensors};
 use super::terms::{LossTerms, LossValue, ThresholdParameters, ThresholdTerms};
-use crate::golden::{assert_close, dense, flat, matrix, read, sparse, vector};
+use pipe_golden::{assert_close, flat, matrix, read, vector};
 use pipe_ml::config::loss::{LossConfig, Reduction};
 use pipe_ml::config::preset::Preset;
 use pipe_ml::config::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant};
@@ -91,14 +91,14 @@ impl LossCase {
     }
 
     fn local(&self) -> SparseRows {
-        propagate(&sparse(&self.y), self.labels(), self.leave_self_out, EPS)
+        propagate(&SparseRows::from_dense(&self.y), self.labels(), self.leave_self_out, EPS)
     }
 
     fn fused<T: Real>(&self) -> LossAnswer {
         let (rows, labels) = (self.y.len(), self.labels());
         let stride = stride(rows);
         let convert = |values: &[f64]| values.iter().map(|&value| T::of(value)).collect::<Vec<T>>();
-        let signals = BatchSignals::new(labels, &sparse(&self.y), &self.local(), EPS);
+        let signals = BatchSignals::new(labels, &SparseRows::from_dense(&self.y), &self.local(), EPS);
         let loss = LossTerms::new(&self.loss, &self.positive_weights);
         let thresholds = ThresholdTerms::new(self.variant, &self.threshold, &self.idf);
         let [alpha, beta, bias, lambda] =
@@ -240,7 +240,7 @@ fn thresholds_and_decisions_match_every_golden_case() {
         let signals = SignalTensors {
             idf: tensor(&case.idf),
             own: Some(reference::own_label_share(&y, EPS).unwrap()),
-            local: Some(tensor(&dense(&case.local(), case.labels()).concat()).reshape([rows, labels])),
+            local: Some(tensor(&case.local().to_dense(case.labels()).concat()).reshape([rows, labels])),
         };
         let theta = reference::thresholds(case.variant, &case.threshold, &parameters, &signals).unwrap();
         let theta = theta.expand([rows, labels], false);

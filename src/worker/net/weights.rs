@@ -1,8 +1,8 @@
 //! All learnable parameters of a model, by name. Gradients and moments have the same form.
 
 use super::buffer::Buffer;
-use pipe_ml::config::choice::{BiasInit, Init};
 use pipe_ml::config::method::Method;
+use pipe_ml::config::number_or_word::{BiasInit, Init};
 use pipe_ml::data::random::Streams;
 
 /// A layer with dense inputs: `outputs` x `inputs` weights, row-major.

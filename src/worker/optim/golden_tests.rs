@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use super::optimiser::CpuOptimiser;
 use crate::engine::EngineState;
-use crate::golden::{assert_close, flat, matrix, read, sparse, vector};
 use crate::loss::fused::LossPass;
 use crate::loss::terms::{LossTerms, ThresholdParameters, ThresholdTerms};
 use crate::net::buffer::Buffer;
@@ -12,6 +11,7 @@ use crate::net::features::FeatureMap;
 use crate::net::input::{BatchInputs, InputGroups};
 use crate::net::network::{Gradients, Workspace};
 use crate::net::weights::Weights;
+use pipe_golden::{assert_close, flat, matrix, read, vector};
 use pipe_ml::config::loss::{LossConfig, Reduction};
 use pipe_ml::config::net::NetConfig;
 use pipe_ml::config::optimiser::{OptimiserConfig, OptimiserKind};
@@ -20,6 +20,7 @@ use pipe_ml::config::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant}
 use pipe_ml::data::csr::Csr;
 use pipe_ml::signal::batch::BatchSignals;
 use pipe_ml::signal::propagate::propagate;
+use pipe_ml::signal::sparse_rows::SparseRows;
 
 const INPUTS: usize = 8;
 const HIDDEN: usize = 5;
@@ -107,7 +108,7 @@ fn run_golden(number: usize, kind: OptimiserKind) {
 
     let (batch, weights) = inputs(&golden["inputs"]);
     let groups = InputGroups::new(&batch);
-    let y = sparse(&matrix(&golden["inputs"]["Y"]));
+    let y = SparseRows::from_dense(&matrix(&golden["inputs"]["Y"]));
     let signals = BatchSignals::new(LABELS, &y, &propagate(&y, LABELS, false, 1e-8), 1e-8);
     let terms = LossTerms::new(&loss, &[run["pos_weight"].as_f64().unwrap(); LABELS]);
     let thresholds = ThresholdTerms::new(variant, &threshold, &vector(&golden["inputs"]["IDF"]));

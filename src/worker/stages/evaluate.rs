@@ -24,19 +24,6 @@ use crate::system::Block;
 const PROGRESS: Duration = Duration::from_millis(500);
 /// Decisions are resampled in memory, 4 bytes each; a model that predicts more than this has other problems.
 const RESAMPLED: usize = 1 << 28;
-/// The figures that are kept in the manifest; all of them are in the artifact.
-const SHOWN: [Metric; 10] = [
-    Metric::MacroF1,
-    Metric::MacroF1Present,
-    Metric::MicroF1,
-    Metric::PositiveRatio,
-    Metric::Bce,
-    Metric::TrainingLoss,
-    Metric::Ece,
-    Metric::PAt1,
-    Metric::PAt5,
-    Metric::PspAt5,
-];
 
 pub fn run(work: &mut Work) -> Result<()> {
     let stage = Evaluate::deserialize(&work.job().body)?;
@@ -110,7 +97,7 @@ fn measure(
 
 /// Reports the main metrics, each with its protocol.
 fn announce(work: &mut Work, evaluation: &Evaluation) {
-    for metric in SHOWN {
+    for metric in Metric::ANNOUNCED {
         if let Some(marked) = evaluation.get(metric) {
             work.marked_metric(metric.name(), marked.reveal());
         }

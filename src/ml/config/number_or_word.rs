@@ -1,4 +1,4 @@
-//! Values that are either a number or one of a few words: `pos_weight: 10`, `pos_weight: sqrt`.
+//! Parameters that are either a number or one of a few words: `pos_weight: 10`, `pos_weight: sqrt`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// Defines an enum that is written as a number or as one of several words.
 macro_rules! number_or_word {
     (
         $(#[$doc:meta])*
@@ -57,11 +58,13 @@ macro_rules! number_or_word {
     };
 }
 
+/// The value as it was written.
 enum Written {
     Number(f64),
     Word(&'static str),
 }
 
+/// Reads a number or one of these words.
 struct NumberOrWord(&'static [&'static str]);
 
 impl Visitor<'_> for NumberOrWord {
@@ -136,6 +139,7 @@ number_or_word! {
 }
 
 impl Limit {
+    /// Returns the bound, if there is one.
     pub fn value(self) -> Option<f64> {
         match self {
             Self::None => None,
@@ -149,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_words_are_told_apart_and_survive_their_text() {
+    fn numbers_and_words_are_read_and_written() {
         for (text, value) in [
             ("10", PosWeight::Number(10.0)),
             ("1e1", PosWeight::Number(10.0)),
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_names_the_known_ones() {
+    fn the_error_for_an_unknown_word_lists_the_known_ones() {
         let error = serde_yaml::from_str::<PosWeight>("square").unwrap_err().to_string();
         assert!(error.contains("square") && error.contains("sqrt"), "{error}");
     }
