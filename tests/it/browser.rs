@@ -1,4 +1,4 @@
-//! The page in a real browser: what it shows, with scripts and without.
+//! The pages in a real browser, with scripts and without.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,9 @@ use pipe_report::page::picture::Picture;
 use pipe_report::page::{Page, Section, facts};
 use serde_json::json;
 
-use crate::serve::{held, let_go, start, start_as};
+use crate::fake_worker::FakeWorker;
+use crate::serve::{release, start, start_as, waiting};
 use crate::support::PipelineTest;
-use crate::teacher::Teacher;
 use crate::webdriver::Browser;
 
 const HOSTILE: &str = "<script>window.pwned = 1</script><img src=x onerror=\"window.pwned = 1\">";
@@ -36,7 +36,7 @@ fn record(protocol: &str, macro_f1: f64) -> Record {
     serde_json::from_value(value).unwrap()
 }
 
-/// Two honest evaluations, an oracle one, 500 labels of which one is hostile, and a figure.
+/// Returns a page with two honest evaluations, an oracle one, 500 labels of which one has a hostile name, and a figure.
 fn page() -> Page {
     let labels = |tp: u32| {
         let count = |label: u32| LabelCount { tp: tp % (label + 1), predicted: 40, actual: 600 - label };
@@ -77,7 +77,7 @@ fn written() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn the_page_sorts_searches_changes_its_theme_and_complains_of_nothing() {
+fn the_page_sorts_searches_and_changes_its_theme_without_an_error() {
     let Some(browser) = Browser::start() else { return };
     let (_directory, file) = written();
     browser.open_file(&file);
@@ -95,7 +95,11 @@ fn the_page_sorts_searches_changes_its_theme_and_complains_of_nothing() {
         (json!(["static", "adaptive", "paper"]), json!("ascending"))
     );
     browser.click(&format!("{head} button"));
-    assert_eq!(browser.run(column), json!(["adaptive", "static", "paper"]), "and back");
+    assert_eq!(
+        browser.run(column),
+        json!(["adaptive", "static", "paper"]),
+        "a third click restores the order"
+    );
     assert_eq!(browser.run("return document.querySelectorAll('#results tr.oracle abbr').length"), 1);
 
     let labels =
@@ -121,11 +125,11 @@ fn the_page_sorts_searches_changes_its_theme_and_complains_of_nothing() {
     let shown = "return [...document.querySelectorAll('figure img')].map(image => image.complete && image.naturalWidth > 0)";
     assert_eq!(browser.run(shown), json!([true, true]));
     assert_eq!(browser.run("return window.pwned ?? 'nothing ran'"), "nothing ran");
-    assert_eq!(browser.complaints(), [""; 0]);
+    assert_eq!(browser.log(), [""; 0]);
 }
 
 #[test]
-fn the_policy_keeps_the_network_and_strange_scripts_out() {
+fn the_policy_blocks_the_network_and_foreign_scripts() {
     let Some(browser) = Browser::start() else { return };
     let (_directory, file) = written();
     browser.open_file(&file);
@@ -134,12 +138,8 @@ fn the_policy_keeps_the_network_and_strange_scripts_out() {
          const image = new Image(); image.src = 'http://127.0.0.1:9/x.png'; document.body.append(image)",
     );
     assert_eq!(browser.run("return window.pwned ?? 'nothing ran'"), "nothing ran");
-    let complaints = browser.complaints();
-    assert_eq!(
-        complaints.iter().filter(|text| text.contains("Content Security Policy")).count(),
-        2,
-        "{complaints:?}"
-    );
+    let log = browser.log();
+    assert_eq!(log.iter().filter(|text| text.contains("Content Security Policy")).count(), 2, "{log:?}");
 }
 
 #[test]
@@ -158,24 +158,24 @@ fn without_scripts_everything_can_be_read() {
 }
 
 #[test]
-fn a_run_is_watched_until_its_end() {
+fn the_page_follows_a_run_until_its_end() {
     let Some(browser) = Browser::start() else { return };
-    let test = held();
+    let test = waiting();
     let (mut child, url) = start(&test);
     browser.open(&url);
     browser.wait_for("return document.querySelector('circle').dataset.status === 'running'");
-    let_go(&test);
+    release(&test);
     browser.wait_for("return document.querySelector('circle').dataset.status === 'computed'");
     browser.wait_for("return document.getElementById('said').textContent.startsWith('Ended after')");
     let states =
         browser.run("return [...document.querySelectorAll('tbody .status')].map(word => word.textContent)");
     assert_eq!(states, json!(["computed", "failed"]));
     assert_eq!(child.wait().unwrap().code(), Some(1));
-    assert_eq!(browser.complaints(), [""; 0]);
+    assert_eq!(browser.log(), [""; 0]);
 }
 
 #[test]
-fn every_row_of_a_large_run_is_followed() {
+fn every_row_of_a_large_run_is_updated() {
     let Some(browser) = Browser::start() else { return };
     let numbers: Vec<String> = (0..203).map(|number| number.to_string()).collect();
     let test = PipelineTest::new(&format!(
@@ -193,13 +193,13 @@ stages:
     let (mut child, url) = start(&test);
     browser.open(&url);
     browser.wait_for("return document.querySelector('circle').dataset.status === 'running'");
-    // Rows that a search has taken away come back as they are by then.
+    // Rows that a search has hidden must be up to date when they are shown again.
     let search = |word: &str| {
         let typed = format!("field.value = '{word}'; field.dispatchEvent(new Event('input'))");
         browser.run(&format!("const field = document.querySelector('.search input'); {typed}"));
     };
     search("first");
-    let_go(&test);
+    release(&test);
     browser.wait_for("return document.getElementById('said').textContent.startsWith('Ended after')");
     search("");
     browser.click(".more button");
@@ -211,7 +211,7 @@ stages:
     assert_eq!(states.len(), 204);
     assert!(states.iter().all(|state| state == "computed"), "{states:?}");
     assert!(child.wait().unwrap().success());
-    assert_eq!(browser.complaints(), [""; 0]);
+    assert_eq!(browser.log(), [""; 0]);
 }
 
 #[test]
@@ -228,8 +228,8 @@ stages:
     train: { data: data, idf: idf, variant: \"${matrix.variant}\" }
 ",
     );
-    let teacher = Teacher::of(&test);
-    let (mut child, url) = start_as(&test, teacher.command(&test, &[]));
+    let worker = FakeWorker::of(&test);
+    let (mut child, url) = start_as(&test, worker.command(&test, &[]));
     browser.open(&url);
     browser.wait_for("return document.querySelectorAll('.curve').length === 2");
     browser.wait_for("return document.querySelectorAll('.curve polyline').length === 4");
@@ -238,8 +238,8 @@ stages:
     );
     let legend = browser.text(".curve[data-metric=train_loss] ul");
     assert!(legend.contains("train[adaptive] 0.125") && legend.contains("train[static] 0.125"), "{legend}");
-    let_go(&test);
+    release(&test);
     browser.wait_for("return document.getElementById('said').textContent.startsWith('Ended after')");
     assert!(child.wait().unwrap().success());
-    assert_eq!(browser.complaints(), [""; 0]);
+    assert_eq!(browser.log(), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! A pipeline with its results, packed here and unpacked elsewhere.
+//! `pipe export` and `pipe import`: complete bundles, and bundles that were tampered with.
 
 use std::io::Read;
 
@@ -25,20 +25,13 @@ fn exported(args: &[&str]) -> PipelineTest {
     test
 }
 
-/// A directory with nothing in it.
-fn elsewhere() -> PipelineTest {
-    let test = PipelineTest::new("");
-    std::fs::remove_file(test.file("pipeline.yaml")).unwrap();
-    test
-}
-
 fn import(to: &PipelineTest, bundle: &std::path::Path) -> Ran {
     to.pipe(&["import", bundle.to_str().unwrap()])
 }
 
 #[test]
-fn another_machine_gets_a_fully_cached_pipeline() {
-    let (here, there) = (exported(&[]), elsewhere());
+fn on_another_machine_the_pipeline_is_fully_cached() {
+    let (here, there) = (exported(&[]), PipelineTest::empty());
     import(&there, &here.file("bundle.tar.zst")).ok().says("3 results");
     let run = there.run_with(&["--locked"]).ok();
     assert_eq!(run.computed(), [""; 0]);
@@ -58,19 +51,19 @@ fn the_same_results_give_the_same_bundle() {
 }
 
 #[test]
-fn some_stages_may_come_without_their_content() {
-    let (here, there) = (exported(&["--with", "table", "split"]), elsewhere());
-    import(&there, &here.file("bundle.tar.zst")).ok().says("2 results (1 more result came without content");
+fn some_stages_may_be_packed_without_their_content() {
+    let (here, there) = (exported(&["--with", "table", "split"]), PipelineTest::empty());
+    import(&there, &here.file("bundle.tar.zst")).ok().says("2 results (1 more result without content");
     assert_eq!(there.run().ok().computed(), ["data"]);
 }
 
 #[test]
-fn a_file_that_differs_is_not_overwritten_unless_asked() {
-    let (here, there) = (exported(&[]), elsewhere());
+fn a_file_that_differs_is_replaced_only_on_request() {
+    let (here, there) = (exported(&[]), PipelineTest::empty());
     there.write("raw.csv", "mine\n");
     let bundle = here.file("bundle.tar.zst");
     import(&there, &bundle).exits_with(2).says("`raw.csv`").says("--overwrite");
-    assert!(!there.file("pipeline.yaml").exists(), "nothing of the project was changed");
+    assert!(!there.file("pipeline.yaml").exists(), "no project file was changed");
     there.pipe(&["import", bundle.to_str().unwrap(), "--overwrite"]).ok();
     assert_eq!(there.read("raw.csv"), "1,2\n");
 }
@@ -105,7 +98,7 @@ fn unpacked(test: &PipelineTest) -> Vec<Member> {
     members
 }
 
-/// Written by hand, because no library would write what these tests need.
+/// Writes a tar by hand, because no library would write what these tests need.
 fn packed(test: &PipelineTest, name: &str, members: &[Member]) {
     let mut bytes = Vec::new();
     for (name, kind, content) in members {
@@ -132,13 +125,13 @@ fn packed(test: &PipelineTest, name: &str, members: &[Member]) {
 }
 
 fn refused(members: &[Member], because: &str) {
-    let there = elsewhere();
+    let there = PipelineTest::empty();
     packed(&there, "bad.tar.zst", members);
     import(&there, &there.file("bad.tar.zst")).exits_with(2).says(because);
-    assert!(!there.file("pipeline.yaml").exists(), "nothing of the project was changed");
+    assert!(!there.file("pipeline.yaml").exists(), "no project file was changed");
     assert!(!there.path().parent().unwrap().join("escaped.txt").exists());
     let actions = there.files_below("cache/v2/actions");
-    assert!(actions.is_empty(), "no result was believed: {actions:?}");
+    assert!(actions.is_empty(), "no result was accepted: {actions:?}");
 }
 
 fn position(members: &[Member], prefix: &str) -> usize {
@@ -146,8 +139,8 @@ fn position(members: &[Member], prefix: &str) -> usize {
 }
 
 #[test]
-fn what_was_repacked_unchanged_is_taken() {
-    let (here, there) = (exported(&[]), elsewhere());
+fn a_bundle_that_was_repacked_unchanged_is_accepted() {
+    let (here, there) = (exported(&[]), PipelineTest::empty());
     packed(&there, "copy.tar.zst", &unpacked(&here));
     import(&there, &there.file("copy.tar.zst")).ok();
 }
@@ -157,9 +150,9 @@ fn a_tampered_member_is_refused() {
     let here = exported(&[]);
     let good = unpacked(&here);
     for (prefix, because) in [
-        ("blobs/", "has another content"),
-        ("actions/", "does not match its seal"),
-        ("project/pipeline.yaml", "does not have the content that the index says"),
+        ("blobs/", "content"),
+        ("actions/", "seal"),
+        ("project/pipeline.yaml", "does not have the digest that the index records"),
     ] {
         let mut bad = good.clone();
         let at = position(&bad, prefix);
@@ -169,7 +162,7 @@ fn a_tampered_member_is_refused() {
     }
     let mut short = good.clone();
     short.remove(position(&short, "blobs/"));
-    refused(&short, "cut short");
+    refused(&short, "incomplete");
     refused(&good[1..], "its first member is not `bundle.json`");
 }
 
@@ -191,7 +184,7 @@ fn members_that_leave_the_project_are_refused() {
 }
 
 #[test]
-fn links_are_refused_in_the_bundle_and_on_the_way() {
+fn links_are_refused_in_the_bundle_and_in_the_project() {
     let here = exported(&[]);
     let good = unpacked(&here);
     for kind in [b'1', b'2', b'5'] {
@@ -200,7 +193,7 @@ fn links_are_refused_in_the_bundle_and_on_the_way() {
         bad[at] = ("project/raw.csv".into(), kind, Vec::new());
         refused(&bad, "is not a plain file");
     }
-    let there = elsewhere();
+    let there = PipelineTest::empty();
     let outside = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(outside.path(), there.file("tool")).unwrap();
     import(&there, &here.file("bundle.tar.zst")).exits_with(2).says("outside of the project");

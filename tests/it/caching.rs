@@ -1,8 +1,8 @@
-//! What is computed again, and what is not.
+//! What is computed again and what is cached.
 
 use crate::support::PipelineTest;
 
-/// Two stages in a row; the first drops comments, so that many edits give the same bytes.
+/// Two stages; the first removes comments, so that many edits give the same bytes.
 const STRIP_AND_COUNT: &str = "
 name: cutoff
 stages:
@@ -34,7 +34,7 @@ fn a_second_run_computes_nothing() {
 }
 
 #[test]
-fn an_upstream_rerun_that_yields_equal_bytes_stops_there() {
+fn a_stage_is_not_run_again_if_its_inputs_have_the_same_bytes() {
     let test = strip_and_count();
     test.run().ok();
     test.write("text.txt", "# another comment\none\ntwo\n");
@@ -44,7 +44,7 @@ fn an_upstream_rerun_that_yields_equal_bytes_stops_there() {
 }
 
 #[test]
-fn going_back_to_an_earlier_state_is_a_hit() {
+fn going_back_to_an_earlier_state_is_cached() {
     let test = strip_and_count();
     test.run().ok();
     test.write("text.txt", "three\n");
@@ -53,7 +53,7 @@ fn going_back_to_an_earlier_state_is_a_hit() {
     assert_eq!(test.run().ok().computed(), [""; 0]);
 }
 
-/// The base against which ingredients are changed, one at a time.
+/// The pipeline in which one key part is changed at a time.
 const ONE_STAGE: &str = "
 name: keys
 vars: { word: hello, times: 1.0e-4 }
@@ -88,7 +88,7 @@ fn edited(edits: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn every_ingredient_changes_the_key() {
+fn every_key_part_changes_the_key() {
     let base = key_of(ONE_STAGE, "note", "hi", &[]);
     let changed = [
         ("the command", edited(&[("echo", "printf '%s\\n'")])),
@@ -107,7 +107,7 @@ fn every_ingredient_changes_the_key() {
 }
 
 #[test]
-fn what_does_not_matter_does_not_change_the_key() {
+fn irrelevant_changes_do_not_change_the_key() {
     let base = key_of(ONE_STAGE, "note", "hi", &[]);
     let reordered = "
 stages:
@@ -138,7 +138,7 @@ name: keys
 }
 
 #[test]
-fn forcing_a_stage_computes_it_again_and_equal_bytes_keep_the_rest_fresh() {
+fn a_forced_stage_with_equal_bytes_does_not_force_the_others() {
     let test = strip_and_count();
     test.run().ok();
     let forced = test.run_with(&["--force", "strip"]).ok();
@@ -146,14 +146,14 @@ fn forcing_a_stage_computes_it_again_and_equal_bytes_keep_the_rest_fresh() {
 }
 
 #[test]
-fn targets_bring_what_they_need_and_nothing_else() {
+fn a_target_runs_only_what_it_needs() {
     let test = strip_and_count();
     assert_eq!(test.run_with(&["strip"]).ok().computed(), ["strip"]);
     assert_eq!(test.run_with(&["--until", "count"]).ok().computed(), ["count"]);
 }
 
 #[test]
-fn an_input_that_is_edited_while_a_stage_runs_is_an_error_and_not_a_record() {
+fn an_input_that_is_edited_while_a_stage_runs_is_an_error() {
     let test = PipelineTest::new(
         "
 name: racy
@@ -179,7 +179,7 @@ stages:
 }
 
 #[test]
-fn a_fan_in_sees_every_instance_under_its_axes() {
+fn a_stage_can_take_every_instance_of_another() {
     let test = PipelineTest::new(
         "
 name: grid

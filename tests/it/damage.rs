@@ -1,4 +1,4 @@
-//! A store that was harmed, a disk that is full, a cache that cannot be written.
+//! A damaged store, a full disk, a read-only cache.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ outputs: [sum]
 ";
 
 #[test]
-fn a_flipped_bit_in_any_file_of_the_store_is_noticed_and_healed() {
+fn a_flipped_bit_in_any_file_of_the_store_is_noticed_and_repaired() {
     let test = PipelineTest::new(SMALL);
     test.run().ok();
     let expected = test.read("results/small/sum.txt");
@@ -23,7 +23,7 @@ fn a_flipped_bit_in_any_file_of_the_store_is_noticed_and_healed() {
     assert!(files.len() > 6, "{:?}", files.keys());
     for (name, content) in files {
         let path = test.file("cache/v2").join(&name);
-        // A healed store may have other files than the first one had.
+        // A repaired store may have other files than the first one had.
         if content.is_empty() || !path.exists() {
             continue;
         }
@@ -35,13 +35,13 @@ fn a_flipped_bit_in_any_file_of_the_store_is_noticed_and_healed() {
         let ran = test.pipe(&["run", "pipeline.yaml"]);
         assert_eq!(ran.code, Some(0), "{}: {}", name.display(), ran.stderr);
         assert_eq!(test.read("results/small/sum.txt"), expected, "{}", name.display());
-        // What no result depends on, such as an old run's log, is left to fsck.
+        // Files that no result depends on, such as the log of an old run, are left to fsck.
         test.pipe(&["cache", "fsck", "--repair"]).ok();
         let check = test.pipe(&["cache", "fsck"]);
         assert_eq!(
             check.code,
             Some(0),
-            "{} was not healed: {}{}",
+            "{} was not repaired: {}{}",
             name.display(),
             check.stdout,
             check.stderr
@@ -50,7 +50,7 @@ fn a_flipped_bit_in_any_file_of_the_store_is_noticed_and_healed() {
 }
 
 #[test]
-fn fsck_finds_what_is_damaged_and_repair_drops_it() {
+fn fsck_finds_damaged_results_and_removes_them() {
     let test = PipelineTest::new(SMALL);
     test.run().ok();
     let blobs = test.files_below("cache/v2/blobs");
@@ -71,10 +71,11 @@ fn overwrite(path: &Path, content: &[u8]) {
     std::fs::set_permissions(path, mode).unwrap();
 }
 
-/// A file system of its own, unmounted at the end; `None` where mounting is not allowed.
+/// A mounted file system, unmounted at the end.
 struct Tmpfs<'a>(&'a Path);
 
 impl<'a> Tmpfs<'a> {
+    /// Mounts it; `None` if mounting is not allowed.
     fn mount(at: &'a Path, size: &str) -> Option<Self> {
         std::fs::create_dir_all(at).unwrap();
         let options = format!("size={size}");

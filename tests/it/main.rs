@@ -1,6 +1,6 @@
-//! One binary for all tests that look at the program from outside.
+//! Tests that run the real program; one binary, because linking is slow.
 
-#![allow(clippy::unwrap_used, reason = "here a panic is a failed test")]
+#![allow(clippy::unwrap_used, reason = "a panic is a failed test")]
 
 mod architecture;
 mod browser;
@@ -8,18 +8,20 @@ mod bundle;
 mod caching;
 mod command_line;
 mod damage;
-mod honest;
-mod judging;
-mod placing;
+mod evaluation;
+mod fake_worker;
+mod lock_files;
+mod models;
+mod placed_files;
 mod processes;
 mod provenance;
 mod report;
 mod serve;
-mod setup;
-mod shipped;
-mod state;
+mod setup_scripts;
+mod shipped_pipelines;
 mod support;
-mod teacher;
 mod training;
+mod user_files;
+mod variants;
 mod verify;
 mod webdriver;

@@ -1,4 +1,4 @@
-//! Several processes, killed processes.
+//! Several processes at once, and processes that are killed.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::PipelineTest;
 
-/// Eight stages in two layers, each slow enough to be caught in the act. Every computation of a
-/// stage leaves a line in `$LEDGER`, outside the sandbox.
+/// Creates a pipeline with eight stages in two layers, each slow enough to be killed while it runs. Every computation
+/// appends a line to `$LEDGER`, outside the sandbox.
 fn slow_grid() -> PipelineTest {
     PipelineTest::new(
         "
@@ -47,7 +47,7 @@ fn finish(child: Child) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The ledger's path is an ingredient of the keys, so every test that compares bytes shares one.
+/// Returns the path of the ledger, which is a part of the keys.
 fn ledger_beside(test: &PipelineTest) -> std::path::PathBuf {
     test.file("ledger.txt")
 }
@@ -67,7 +67,7 @@ fn two_processes_compute_each_key_once_and_agree() {
 }
 
 #[test]
-fn a_runner_killed_at_any_moment_leaves_a_store_that_the_next_run_uses() {
+fn a_run_killed_at_any_moment_leaves_a_usable_store() {
     let undisturbed = slow_grid();
     finish(start(&undisturbed, &ledger_beside(&undisturbed)));
     let expected = undisturbed.read("results/slow/all.txt");
@@ -84,8 +84,8 @@ fn a_runner_killed_at_any_moment_leaves_a_store_that_the_next_run_uses() {
     }
     finish(start(&test, &ledger_beside(&test)));
     assert_eq!(test.read("results/slow/all.txt"), expected);
-    let leftovers = test.pipe(&["cache", "fsck"]).ok();
-    assert!(!leftovers.stdout.contains("damaged"), "{}", leftovers.stdout);
+    let check = test.pipe(&["cache", "fsck"]).ok();
+    assert!(!check.stdout.contains("damaged"), "{}", check.stdout);
 }
 
 #[test]
@@ -106,7 +106,7 @@ stages:
 }
 
 #[test]
-fn stages_die_with_their_runner() {
+fn stages_end_with_the_run_that_is_killed() {
     let test = PipelineTest::new(
         "
 name: orphan
@@ -139,13 +139,13 @@ stages:
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{stderr}");
     assert!(stderr.contains("interrupted"), "{stderr}");
-    assert!(!stderr.contains("checkpoint"), "a command writes none: {stderr}");
+    assert!(!stderr.contains("checkpoint"), "a command writes no checkpoint: {stderr}");
     let plan = test.pipe(&["plan"]).ok();
-    assert!(!plan.stdout.contains("failed"), "to be stopped is not to fail: {}", plan.stdout);
+    assert!(!plan.stdout.contains("failed"), "a stopped stage did not fail: {}", plan.stdout);
     wait_until("the stage is gone", || !running("1000.25"));
 }
 
-/// Whether a process has this word among its arguments.
+/// Returns whether a process has this word among its arguments.
 fn running(word: &str) -> bool {
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -157,7 +157,7 @@ fn running(word: &str) -> bool {
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        assert!(start.elapsed() < Duration::from_secs(30), "this did not happen in time: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

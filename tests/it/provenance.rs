@@ -1,4 +1,4 @@
-//! `pipe provenance`: a crate that says truly what was computed, and that the validator accepts.
+//! `pipe provenance`: the crate describes what was computed, and the validator accepts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -44,9 +44,15 @@ fn mentioned(value: &Value, found: &mut BTreeSet<String>) {
             if let (Some(id), 1) = (object.get("@id").and_then(Value::as_str), object.len()) {
                 found.insert(id.to_owned());
             }
-            object.values().for_each(|value| mentioned(value, found));
+            for value in object.values() {
+                mentioned(value, found);
+            }
         }
-        Value::Array(items) => items.iter().for_each(|value| mentioned(value, found)),
+        Value::Array(items) => {
+            for value in items {
+                mentioned(value, found);
+            }
+        }
         _ => {}
     }
 }
@@ -57,10 +63,12 @@ fn every_instance_is_an_action_with_its_inputs_outputs_and_values() {
     test.pipe(&["provenance", "pipeline.yaml", "--ro-crate", "crate"]).ok().says("4 actions");
     let entities = entities(&test);
     let mut ids = BTreeSet::new();
-    entities.values().for_each(|entity| mentioned(entity, &mut ids));
+    for entity in entities.values() {
+        mentioned(entity, &mut ids);
+    }
     ids.remove("https://w3id.org/ro/crate/1.1");
     for id in &ids {
-        assert!(entities.contains_key(id), "{id} is mentioned and not described");
+        assert!(entities.contains_key(id), "{id} is mentioned but not described");
     }
     let actions = entities.values().filter(|entity| entity["@type"] == "CreateAction");
     assert_eq!(actions.count(), 5, "four instances and the run");
@@ -74,20 +82,20 @@ fn every_instance_is_an_action_with_its_inputs_outputs_and_values() {
         assert!(lock.contains(digest), "{digest}");
     }
     let table = &entities["#run/table"]["result"][0]["@id"];
-    assert_eq!(table, "paper/table.tex", "what is in the crate is the file in the crate");
+    assert_eq!(table, "paper/table.tex", "a file in the crate is referred to by its path");
     assert_eq!(test.read("crate/paper/table.tex"), test.read("paper/table.tex"));
-    assert!(!entities.values().any(|entity| entity["@type"] == "Person"), "nobody is guessed");
+    assert!(!entities.values().any(|entity| entity["@type"] == "Person"), "nobody is named");
 }
 
 #[test]
-fn who_ran_it_is_said_only_if_told_and_nothing_is_overwritten() {
+fn a_person_is_named_only_on_request_and_nothing_is_overwritten() {
     let test = locked();
     let agent = ["--agent", "https://orcid.org/0000-0002-1825-0097", "--agent-name", "A Tester"];
     test.pipe(&[&["provenance", "pipeline.yaml", "--ro-crate", "crate"], &agent[..]].concat()).ok();
     let entities = entities(&test);
     assert_eq!(entities[agent[1]]["name"], "A Tester");
     assert_eq!(entities["#organize"]["agent"]["@id"], agent[1]);
-    test.pipe(&["provenance", "pipeline.yaml", "--ro-crate", "crate"]).exits_with(2).says("there already");
+    test.pipe(&["provenance", "pipeline.yaml", "--ro-crate", "crate"]).exits_with(2).says("crate");
     test.pipe(&["provenance", "pipeline.yaml", "--ro-crate", "x", "--agent", "a"]).exits_with(2);
 }
 

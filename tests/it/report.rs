@@ -1,9 +1,9 @@
-//! `pipe report`, `pipe runs`, `pipe diff` and the `report` stage, through the real program.
+//! `pipe report`, `pipe runs`, `pipe diff` and the `report` stage.
 
 use serde_json::Value;
 
-use crate::support::{PipelineTest, Ran};
-use crate::teacher::Teacher;
+use crate::fake_worker::FakeWorker;
+use crate::support::PipelineTest;
 
 const SLOPES: &str = "
 name: slopes
@@ -26,10 +26,6 @@ stages:
 outputs: [table, curve, page]
 ";
 
-fn json(ran: &Ran) -> Value {
-    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stdout))
-}
-
 fn run_twice() -> PipelineTest {
     let test = PipelineTest::new(SLOPES);
     test.run().ok();
@@ -51,7 +47,7 @@ fn the_stage_writes_the_same_page_wherever_and_whenever_it_runs() {
 }
 
 #[test]
-fn the_report_shows_the_graph_the_results_and_how_to_have_them_again() {
+fn the_report_shows_the_graph_the_results_and_how_to_reproduce_them() {
     let test = run_twice();
     test.pipe(&["report", "pipeline.yaml", "--set", "vars.slope=5"]).ok().says("results/slopes.html");
     let html = test.read("results/slopes.html");
@@ -67,11 +63,11 @@ fn the_report_shows_the_graph_the_results_and_how_to_have_them_again() {
         assert!(html.contains(part), "{part}");
     }
     assert!(!html.contains("<script>alert"));
-    assert!(!html.contains(test.path().to_str().unwrap()), "no path of this machine");
+    assert!(!html.contains(test.path().to_str().unwrap()), "it contains no path of this machine");
 }
 
 #[test]
-fn the_report_of_what_failed_or_was_never_run_says_so() {
+fn the_report_marks_stages_that_failed_or_never_ran() {
     let test = PipelineTest::new(
         "
 name: partly
@@ -88,19 +84,19 @@ stages:
 }
 
 #[test]
-fn runs_are_listed_newest_first_with_what_they_did() {
+fn runs_are_listed_newest_first_with_the_number_of_stages() {
     let test = run_twice();
-    let runs = json(&test.pipe(&["runs", "--json"]).ok());
+    let runs = test.pipe(&["runs", "--json"]).ok().json();
     let counts: Vec<_> =
         runs.as_array().unwrap().iter().map(|run| (run["computed"].clone(), run["cached"].clone())).collect();
     assert_eq!(counts, [(5.into(), 0.into()), (5.into(), 0.into())]);
     assert_eq!((&runs[0]["pipeline"], &runs[0]["state"]), (&"slopes".into(), &"done".into()));
     test.run_with(&["--set", "vars.slope=5"]).ok();
-    let newest = json(&test.pipe(&["runs", "--json", "-n", "1"]).ok());
+    let newest = test.pipe(&["runs", "--json", "-n", "1"]).ok().json();
     assert_eq!((newest.as_array().unwrap().len(), &newest[0]["cached"]), (1, &5.into()));
     test.pipe(&["runs"]).ok().says("computed").says("slopes");
 
-    let shown = json(&test.pipe(&["runs", "show", "latest~2", "--json"]).ok());
+    let shown = test.pipe(&["runs", "show", "latest~2", "--json"]).ok().json();
     let note = |value: &Value| value["note"].as_str().unwrap_or_default().to_owned();
     assert!(
         shown["stages"].as_array().unwrap().iter().all(|stage| note(stage) == "never run before"),
@@ -113,19 +109,19 @@ fn runs_are_listed_newest_first_with_what_they_did() {
 }
 
 #[test]
-fn a_failed_run_says_what_failed() {
+fn a_failed_run_shows_what_failed() {
     let test = PipelineTest::new("name: bad\nstages:\n  bad: { command: { run: exit 7, outputs: [x] } }\n");
-    test.pipe(&["runs"]).ok().says("nothing was run here yet");
+    test.pipe(&["runs"]).ok().says("nothing has been run here yet");
     test.run().exits_with(1);
     test.pipe(&["runs"]).ok().says("failed");
-    let shown = json(&test.pipe(&["runs", "show", "--json"]).ok());
+    let shown = test.pipe(&["runs", "show", "--json"]).ok().json();
     assert_eq!((&shown["stages"][0]["outcome"], &shown["failed"]), (&"failed".into(), &1.into()));
 }
 
 #[test]
-fn two_runs_are_told_apart_by_parameters_and_outputs() {
+fn two_runs_are_compared_by_parameters_and_outputs() {
     let test = run_twice();
-    let difference = json(&test.pipe(&["diff", "--json"]).ok());
+    let difference = test.pipe(&["diff", "--json"]).ok().json();
     let changed: Vec<_> =
         difference["changed"].as_array().unwrap().iter().map(|stage| stage["stage"].clone()).collect();
     assert_eq!(changed, ["curve", "fit[adaptive]", "fit[static]", "page", "table"]);
@@ -144,16 +140,16 @@ fn two_runs_are_told_apart_by_parameters_and_outputs() {
 }
 
 #[test]
-fn a_slot_for_all_that_fits_takes_files_and_names_what_does_not_fit() {
+fn a_slot_that_takes_any_fitting_output_refuses_the_others() {
     let two = SLOPES.replace("outputs: [curve.svg]", "outputs: [curve.svg, more.txt]");
-    PipelineTest::new(&two).pipe(&["plan", "pipeline.yaml"]).exits_with(2).says("write one of");
+    PipelineTest::new(&two).pipe(&["plan", "pipeline.yaml"]).exits_with(2).says("`page.figures`");
     let data = "stages:\n  data: { synthetic: { rows: 50, test_rows: 10, features: 20, labels: 5, labels_per_row: 1, features_per_row: 2 } }\n";
     let wrong = SLOPES.replace("stages:\n", data).replace("tables: [table]", "tables: [data]");
-    PipelineTest::new(&wrong).pipe(&["plan", "pipeline.yaml"]).exits_with(2).says("needs `table`");
+    PipelineTest::new(&wrong).pipe(&["plan", "pipeline.yaml"]).exits_with(2).says("`table`");
 }
 
 #[test]
-fn evaluations_come_with_their_labels_and_an_oracle_one_with_its_mark() {
+fn evaluations_have_their_labels_and_an_oracle_one_is_marked() {
     let test = PipelineTest::new(
         "
 name: judged
@@ -170,9 +166,9 @@ outputs: [page]
 ",
     );
     test.write("go", "");
-    let teacher = Teacher::of(&test);
+    let worker = FakeWorker::of(&test);
     let run = |arguments: &[&str]| {
-        let output = teacher.command(&test, arguments).output().unwrap();
+        let output = worker.command(&test, arguments).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };

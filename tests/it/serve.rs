@@ -1,4 +1,4 @@
-//! `pipe run --serve`: who may look, and at what.
+//! `pipe run --serve`: which requests are answered, and the stream of events.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -7,26 +7,27 @@ use std::time::Duration;
 
 use crate::support::PipelineTest;
 
-/// Starts a run and gives the address that it names.
+/// Starts a run and returns the URL that it prints.
 pub(crate) fn start(test: &PipelineTest) -> (Child, String) {
     start_as(test, test.command(&[]))
 }
 
-/// The same with a command that has no arguments yet.
+/// Does the same with a command that has no arguments yet.
 pub(crate) fn start_as(test: &PipelineTest, mut pipe: Command) -> (Child, String) {
     pipe.args(["run", "pipeline.yaml", "--serve"]).env("GO", test.file("go"));
     let mut child = pipe.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let url = lines.find_map(|line| line.ok()?.strip_prefix("watch it at ").map(str::to_owned));
+    let url =
+        lines.find_map(|line| line.ok()?.split_once("http://").map(|(_, rest)| format!("http://{rest}")));
     std::thread::spawn(move || lines.for_each(drop));
-    (child, url.expect("the address is named"))
+    (child, url.expect("the URL is printed"))
 }
 
-/// A stage that runs until it is let go, and one after it that fails.
-pub(crate) fn held() -> PipelineTest {
+/// Creates a pipeline with a stage that waits for [`release`], and a stage after it that fails.
+pub(crate) fn waiting() -> PipelineTest {
     PipelineTest::new(
         "
-name: held
+name: waiting
 stages:
   slow:
     command: { run: \"until [ -e \\\"$GO\\\" ]; do sleep 0.05; done; echo 1 > x\", outputs: [x], env: [GO] }
@@ -35,11 +36,12 @@ stages:
     )
 }
 
-pub(crate) fn let_go(test: &PipelineTest) {
+/// Lets the waiting stage go on.
+pub(crate) fn release(test: &PipelineTest) {
     test.write("go", "");
 }
 
-/// The port and the token of an address.
+/// Returns the port and the token of a URL.
 fn parts(url: &str) -> (u16, &str) {
     let (port, token) = url.strip_prefix("http://127.0.0.1:").unwrap().split_once('/').unwrap();
     (port.parse().unwrap(), token.trim_end_matches('/'))
@@ -60,7 +62,7 @@ fn get(port: u16, path: &str, host: &str) -> String {
 
 #[test]
 fn the_page_needs_the_token_and_the_right_host_and_can_only_be_read() {
-    let test = held();
+    let test = waiting();
     let (mut child, url) = start(&test);
     let (port, token) = parts(&url);
     assert_eq!(token.len(), 32, "{url}");
@@ -89,7 +91,7 @@ fn the_page_needs_the_token_and_the_right_host_and_can_only_be_read() {
 
 #[test]
 fn only_the_loopback_address_is_listened_on() {
-    let test = held();
+    let test = waiting();
     let (mut child, url) = start(&test);
     let (port, _) = parts(&url);
     let listening = |table: &str| {
@@ -105,21 +107,21 @@ fn only_the_loopback_address_is_listened_on() {
 }
 
 #[test]
-fn the_stream_tells_everything_up_to_the_end_and_the_server_ends_with_the_run() {
-    let test = held();
+fn the_stream_has_every_event_and_the_server_ends_with_the_run() {
+    let test = waiting();
     let (mut child, url) = start(&test);
     let (port, token) = parts(&url);
-    let_go(&test);
-    let heard = get(port, &format!("/{token}/events"), &format!("localhost:{port}"));
+    release(&test);
+    let received = get(port, &format!("/{token}/events"), &format!("localhost:{port}"));
     for event in ["run_started", "started", "done", "failed", "run_finished"] {
-        assert!(heard.contains(&format!("data: {{\"event\":\"{event}\"")), "{event}: {heard}");
+        assert!(received.contains(&format!("data: {{\"event\":\"{event}\"")), "{event}: {received}");
     }
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
 }
 
 #[test]
-fn a_reader_that_does_not_read_does_not_hold_the_run_up() {
+fn a_browser_that_does_not_read_does_not_delay_the_run() {
     let test = PipelineTest::new(
         "
 name: many
@@ -139,11 +141,9 @@ stages:
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_to_be() {
-    let test = held();
+fn a_port_that_is_taken_is_an_error() {
+    let test = waiting();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
-    test.pipe(&["run", "pipeline.yaml", &format!("--serve={port}")])
-        .exits_with(2)
-        .says("any port that is free");
+    test.pipe(&["run", "pipeline.yaml", &format!("--serve={port}")]).exits_with(2).says("--serve");
 }

@@ -1,4 +1,4 @@
-//! Training in worker processes that are killed.
+//! Training in workers that are killed again and again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use pipe_core::job::{Job, JobInput};
 use serde_json::{Value, json};
 
-/// One job's directory: what it reads, writes and keeps.
-struct Place<'a> {
+/// The directory of one job, and what it reads and writes.
+struct JobDirectory<'a> {
     directory: &'a Path,
     kind: &'a str,
     body: Value,
@@ -17,12 +17,12 @@ struct Place<'a> {
     outputs: &'a [&'a str],
 }
 
-impl Place<'_> {
+impl JobDirectory<'_> {
     fn output(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Starts a worker on the job, as the runner would: an empty scratch, the same checkpoints.
+    /// Starts a worker on the job, as the runner does: the scratch directory is empty, the checkpoints are kept.
     fn start(&self) -> Child {
         let at = |name: &str| self.directory.join(name);
         for name in ["scratch", "checkpoints"] {
@@ -57,18 +57,18 @@ impl Place<'_> {
         std::fs::read_to_string(self.directory.join("log")).unwrap()
     }
 
-    /// Kills one worker after the other at odd moments until one gets to the end; how many died.
-    fn finish_under_fire(&self) -> u32 {
+    /// Kills workers at different moments until one finishes. Returns how many were killed.
+    fn finish_with_kills(&self) -> u32 {
         let mut killed = 0;
         loop {
             let mut worker = self.start();
             let checkpoint = self.directory.join("checkpoints/checkpoint");
             let before = std::fs::read(&checkpoint).ok();
-            // Wait for some headway, then for an odd while more.
+            // Wait for a new checkpoint, then a little longer, each time differently.
             let started = Instant::now();
-            let headway = || std::fs::read(&checkpoint).ok() != before;
-            while worker.try_wait().unwrap().is_none() && !headway() {
-                assert!(started.elapsed() < Duration::from_secs(120), "no headway: {}", self.log());
+            let has_progress = || std::fs::read(&checkpoint).ok() != before;
+            while worker.try_wait().unwrap().is_none() && !has_progress() {
+                assert!(started.elapsed() < Duration::from_secs(120), "no progress: {}", self.log());
                 std::thread::sleep(Duration::from_millis(2));
             }
             std::thread::sleep(Duration::from_millis(u64::from(killed * 37 % 101)));
@@ -84,15 +84,15 @@ impl Place<'_> {
 }
 
 #[test]
-fn training_that_is_killed_again_and_again_ends_with_the_same_bits() {
+fn training_that_is_killed_again_and_again_gives_the_same_bytes() {
     let temp = tempfile::tempdir().unwrap();
     let directory = |name: &str| {
         let path = temp.path().join(name);
         std::fs::create_dir(&path).unwrap();
         path
     };
-    let [data, idf, whole, shot] = ["data", "idf", "whole", "shot"].map(directory);
-    let data = Place {
+    let [data, idf, whole, interrupted] = ["data", "idf", "whole", "killed"].map(directory);
+    let data = JobDirectory {
         directory: &data,
         kind: "synthetic",
         body: json!({
@@ -104,7 +104,7 @@ fn training_that_is_killed_again_and_again_ends_with_the_same_bits() {
     };
     data.finish();
     let dataset = data.output("dataset");
-    let idf = Place {
+    let idf = JobDirectory {
         directory: &idf,
         kind: "idf",
         body: json!({ "data": "data" }),
@@ -112,7 +112,7 @@ fn training_that_is_killed_again_and_again_ends_with_the_same_bits() {
         outputs: &["idf"],
     };
     idf.finish();
-    let train = |directory| Place {
+    let train = |directory| JobDirectory {
         directory,
         kind: "train",
         body: json!({
@@ -122,12 +122,12 @@ fn training_that_is_killed_again_and_again_ends_with_the_same_bits() {
         inputs: vec![("data", dataset.clone()), ("idf", idf.output("idf"))],
         outputs: &["model", "history", "timings"],
     };
-    let (whole, shot) = (train(&whole), train(&shot));
+    let (whole, interrupted) = (train(&whole), train(&interrupted));
     whole.finish();
-    let killed = shot.finish_under_fire();
+    let killed = interrupted.finish_with_kills();
     assert!(killed >= 3, "only {killed} workers were killed");
     for file in ["model/model.safetensors", "model/model.json", "history"] {
-        let read = |place: &Place| std::fs::read(place.output(file)).unwrap();
-        assert!(read(&whole) == read(&shot), "{file} differs after {killed} kills");
+        let read = |job: &JobDirectory| std::fs::read(job.output(file)).unwrap();
+        assert!(read(&whole) == read(&interrupted), "{file} differs after {killed} kills");
     }
 }

@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+/// A browser that is closed when it is dropped.
 pub(crate) struct Browser {
     driver: Child,
     session: String,
     _profile: tempfile::TempDir,
 }
 
-/// What WebDriver calls the id of an element.
+/// The field that holds the id of an element, by the WebDriver standard.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 impl Browser {
-    /// `None` where there is no browser; with `PIPE_CI=1` that is a failure.
+    /// Starts a browser; `None` if none is installed, which fails the test with `PIPE_CI=1`.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(true)
     }
@@ -50,15 +51,15 @@ impl Browser {
             let line = line.ok()?;
             line.split("on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok().filter(|&port| port > 0)
         });
-        // Whoever no longer listens must not stop the driver.
+        // The driver stops if nobody reads its output.
         std::thread::spawn(move || lines.for_each(drop));
-        let root = format!("http://127.0.0.1:{}/session", port.expect("chromedriver says its port"));
+        let root = format!("http://127.0.0.1:{}/session", port.expect("chromedriver prints its port"));
         let mut arguments = vec![
             "--headless".to_owned(),
             "--no-sandbox".to_owned(),
             "--disable-gpu".to_owned(),
             "--disable-dev-shm-usage".to_owned(),
-            // A click waits for no scrolling.
+            // So that a click does not wait for scrolling.
             "--force-prefers-reduced-motion".to_owned(),
             "--window-size=1200,900".to_owned(),
         ];
@@ -88,7 +89,7 @@ impl Browser {
         self.open(&format!("file://{}", path.display()))
     }
 
-    /// The value of a function's body.
+    /// Runs a script and returns its value.
     #[track_caller]
     pub(crate) fn run(&self, script: &str) -> Value {
         self.post("execute/sync", &json!({ "script": script, "args": [] }))
@@ -126,10 +127,10 @@ impl Browser {
         }
     }
 
-    /// What the browser complained of since it was last asked.
-    pub(crate) fn complaints(&self) -> Vec<String> {
-        let log = self.post("se/log", &json!({ "type": "browser" }));
-        let entries = log.as_array().cloned().unwrap_or_default();
+    /// Returns the messages in the browser's log since the last call.
+    pub(crate) fn log(&self) -> Vec<String> {
+        let messages = self.post("se/log", &json!({ "type": "browser" }));
+        let entries = messages.as_array().cloned().unwrap_or_default();
         entries.iter().map(|entry| entry["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 

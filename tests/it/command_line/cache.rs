@@ -14,10 +14,8 @@ fn the_cache_is_described_listed_and_cleaned() {
     test.typed("cache gc").ok().prints("nothing was changed; `pipe cache gc --yes`");
     test.typed("cache gc --yes").ok().prints("kept");
     assert_eq!(test.run().ok().computed(), [""; 0], "results that a pipeline needs are kept");
-    test.remove("pipeline.yaml");
     test.typed("cache gc --yes --grace 0 --keep-runs 1").ok().prints("results to remove");
-    test.write("pipeline.yaml", FITS);
-    assert_eq!(test.run().ok().computed().len(), 3, "results of a deleted pipeline are removed");
+    assert_eq!(test.typed("runs --json").ok().json().as_array().map(Vec::len), Some(1));
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn unknown_commands_and_options_are_refused_with_a_suggestion() {
     test.typed("stauts").refuses("'status'");
     test.typed("run pipeline.yaml --forec table").refuses("--force");
     test.typed("cache fcsk").refuses("'fsck'");
-    test.typed("graph pipeline.yaml --format dto").refuses("'dot'");
+    test.typed("graph pipeline.yaml --format dto").refuses("dot");
     for command in ["run", "plan", "lock", "verify", "runs", "diff", "report", "metrics", "schema", "init"] {
         test.typed(&format!("{command} --nonsense")).refuses("--nonsense");
     }

@@ -1,5 +1,5 @@
-//! What a new machine goes through before the first build: the check of its tools, and libtorch
-//! out of wheels. Real pip, but wheels of a few bytes.
+//! The scripts that prepare a new machine: the check of its tools, and the download of libtorch, with the real pip but
+//! wheels of a few bytes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use tempfile::TempDir;
 
 #[test]
-fn an_empty_machine_is_told_all_it_needs_at_once() {
+fn all_missing_tools_are_reported_at_once() {
     let nothing = TempDir::new().unwrap();
     let said = check_tools(nothing.path());
     assert_eq!(said.status.code(), Some(1));
@@ -43,7 +43,7 @@ fn an_old_tool_is_named_with_the_version_that_is_needed() {
 }
 
 #[test]
-fn a_python_without_pip_and_venv_is_noticed() {
+fn a_python_without_pip_and_venv_is_reported() {
     let tools = TempDir::new().unwrap();
     program(tools.path(), "python3", r#"[ "$1" = --version ] && echo Python 3.11.2 && exit; exit 1"#);
     let said = text(&check_tools(tools.path()).stderr);
@@ -57,7 +57,7 @@ fn the_machine_that_runs_this_test_has_the_tools() {
 }
 
 #[test]
-fn the_cpu_flavour_takes_what_a_cpu_needs_and_a_second_call_takes_nothing() {
+fn the_cpu_flavour_installs_what_a_cpu_needs_and_a_second_call_nothing() {
     let into = TempDir::new().unwrap();
     let first = Wheels::good().fetch("cpu", into.path());
     assert!(first.status.success(), "{}", text(&first.stderr));
@@ -73,14 +73,14 @@ fn the_cpu_flavour_takes_what_a_cpu_needs_and_a_second_call_takes_nothing() {
     );
     assert_eq!(fs::read_to_string(libtorch.join("build-version")).unwrap(), "2.13.0+cpu\n");
     assert!(libtorch.join("include/torch/headeronly/version.h").is_file());
-    assert_eq!(names(into.path()), ["cpu", "lock"], "no wheel and no scratch is left");
+    assert_eq!(names(into.path()), ["cpu", "lock"], "no wheel and no temporary file is left");
 
     let second = Wheels::none().fetch("cpu", into.path());
     assert!(second.status.success() && second.stderr.is_empty(), "{}", text(&second.stderr));
 }
 
 #[test]
-fn the_cuda_flavour_takes_every_library_of_the_wheels_that_torch_depends_on() {
+fn the_cuda_flavour_installs_every_library_that_torch_depends_on() {
     let into = TempDir::new().unwrap();
     let fetched = Wheels::good().fetch("cuda", into.path());
     assert!(fetched.status.success(), "{}", text(&fetched.stderr));
@@ -93,7 +93,7 @@ fn the_cuda_flavour_takes_every_library_of_the_wheels_that_torch_depends_on() {
 }
 
 #[test]
-fn a_failed_download_leaves_nothing_and_the_next_call_starts_afresh() {
+fn a_failed_download_leaves_nothing_behind() {
     let into = TempDir::new().unwrap();
     let left_over = into.path().join("unfinished-by-a-killed-process");
     fs::create_dir(&left_over).unwrap();
@@ -118,7 +118,7 @@ fn an_unfinished_or_outdated_libtorch_is_replaced() {
 }
 
 #[test]
-fn a_libtorch_of_ones_own_must_be_one_and_have_the_right_version() {
+fn a_given_libtorch_must_be_complete_and_of_the_right_version() {
     let unpack = |version: &str| {
         let dir = TempDir::new().unwrap();
         fs::create_dir_all(dir.path().join("include/torch/headeronly")).unwrap();
@@ -153,7 +153,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The check of the tools on a machine that has only those in one folder.
+/// Runs the check of the tools on a machine that has only the tools of one folder.
 fn check_tools(path: &Path) -> Output {
     let mut sh = Command::new("/bin/sh");
     sh.arg(in_repository("scripts/check-tools")).env_clear().env("PATH", path).output().unwrap()
@@ -176,7 +176,7 @@ fn version_header(version: &str) -> String {
     parts.map(|(part, number)| format!("#define TORCH_VERSION_{part} {number}\n")).collect()
 }
 
-/// A folder of tiny wheels that pip takes for the real ones: the content of a library is its own name.
+/// A folder of tiny wheels that pip accepts as the real ones. The content of a library is its own name.
 struct Wheels(PathBuf);
 
 impl Wheels {

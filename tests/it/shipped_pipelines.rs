@@ -1,11 +1,11 @@
-//! Every pipeline that ships runs.
+//! Runs every pipeline in `pipelines/`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::support::PipelineTest;
 
-/// A project with all the pipelines that ship.
+/// Creates a project with all shipped pipelines.
 fn shipped() -> PipelineTest {
     crate::support::worker_program();
     let test = PipelineTest::new("");
@@ -24,7 +24,7 @@ fn shipped() -> PipelineTest {
 
 const QUICKSTART: &str = "pipelines/quickstart.yaml";
 
-/// Table 1, Figures 1 to 3 and the page, as every pipeline of the grid leaves them.
+/// Returns the results of a pipeline; fails unless Table 1, Figures 1 to 3 and the page are among them.
 fn results(test: &PipelineTest, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
     let found = test.files_below(&format!("results/{name}"));
     let table = ["tex", "md", "csv", "json"].map(|ending| format!("table1.{ending}"));
@@ -32,13 +32,13 @@ fn results(test: &PipelineTest, name: &str) -> BTreeMap<PathBuf, Vec<u8>> {
         [1, 2, 3].into_iter().flat_map(|number| ["svg", "pdf", "csv"].map(|e| format!("figure{number}.{e}")));
     for file in table.into_iter().chain(figures).chain(["report.html".to_owned()]) {
         let content = found.get(Path::new(&file));
-        assert!(content.is_some_and(|content| !content.is_empty()), "{name} leaves no {file}");
+        assert!(content.is_some_and(|content| !content.is_empty()), "{name} did not write {file}");
     }
     found
 }
 
 #[test]
-fn quickstart_leaves_a_table_figures_and_a_page_and_a_second_run_computes_nothing() {
+fn quickstart_writes_a_table_figures_and_a_page_and_is_then_cached() {
     let test = shipped();
     let run = ["run", QUICKSTART, "--json", "--set", "vars.epochs=2"];
     let first = test.pipe(&run).ok();
@@ -51,7 +51,7 @@ fn quickstart_leaves_a_table_figures_and_a_page_and_a_second_run_computes_nothin
 }
 
 #[test]
-fn two_runs_in_two_directories_with_other_jobs_leave_the_same_bytes() {
+fn two_runs_with_different_numbers_of_jobs_give_the_same_bytes() {
     let run = |jobs: &str| {
         let test = shipped();
         test.pipe(&["run", QUICKSTART, "--set", "vars.epochs=2", "--jobs", jobs]).ok();
@@ -60,7 +60,7 @@ fn two_runs_in_two_directories_with_other_jobs_leave_the_same_bytes() {
     assert!(run("1") == run("2"));
 }
 
-/// A short run of the grid on a data set; skipped where the data is not.
+/// Runs the grid on a data set, shortened; skipped if the data is missing.
 fn grid(name: &str, set: &str, smaller: &[&str]) {
     let Some(data) = crate::support::data_directory(set) else { return };
     let test = shipped();
@@ -103,13 +103,13 @@ fn the_grid_runs_on_generated_data_of_the_shape_of_amazoncat() {
 }
 
 #[test]
-fn the_pipeline_of_amazoncat_plans_for_some_rows_and_for_all() {
+fn the_pipeline_of_amazoncat_can_be_planned_for_some_rows_and_for_all() {
     let test = shipped();
     test.pipe(&["plan", "pipelines/amazoncat.yaml"]).ok().says("recipe_audit");
     test.pipe(&["plan", "pipelines/amazoncat.yaml", "--set", "vars.rows=null"]).ok().says("recipe_audit");
 }
 
-/// What needs no files of the paper audit: the data in the shape of AmazonCat-13K, made smaller.
+/// The part of the paper audit that needs no files: generated data in the shape of AmazonCat-13K, smaller.
 const GENERATED: &str = "
 extends: paper-audit.yaml
 name: paper-audit
@@ -122,7 +122,7 @@ stages:
 ";
 
 #[test]
-fn the_paper_audit_plans_and_its_generated_part_finds_the_leak() {
+fn the_paper_audit_can_be_planned_and_its_generated_part_finds_the_leak() {
     crate::support::worker_program();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/paper-audit.yaml");
     let test = PipelineTest::new(GENERATED);

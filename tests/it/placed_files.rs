@@ -1,4 +1,4 @@
-//! Generated files outside the cache.
+//! Generated files that a run places outside the cache.
 
 use crate::support::PipelineTest;
 
@@ -15,7 +15,7 @@ outputs: [table]
 }
 
 #[test]
-fn a_generated_file_appears_under_results_and_its_path_on_standard_output() {
+fn a_generated_file_is_placed_in_results_and_its_path_printed() {
     let test = table();
     let ran = test.pipe(&["run", "pipeline.yaml"]).ok();
     assert_eq!(ran.stdout, "results/paper/table.tex\n");
@@ -23,7 +23,7 @@ fn a_generated_file_appears_under_results_and_its_path_on_standard_output() {
 }
 
 #[test]
-fn a_deleted_file_comes_back_without_computing() {
+fn a_deleted_file_is_restored_without_computing() {
     let test = table();
     test.run().ok();
     std::fs::remove_file(test.file("results/paper/table.tex")).unwrap();
@@ -32,7 +32,7 @@ fn a_deleted_file_comes_back_without_computing() {
 }
 
 #[test]
-fn a_file_that_the_user_edited_is_left_alone_until_told_otherwise() {
+fn a_file_edited_by_hand_is_replaced_only_on_request() {
     let test = table();
     test.run().ok();
     test.write("results/paper/table.tex", "my own remark\n");
@@ -45,9 +45,21 @@ fn a_file_that_the_user_edited_is_left_alone_until_told_otherwise() {
 }
 
 #[test]
-fn a_file_that_was_there_before_the_first_run_is_left_alone() {
+fn a_file_that_existed_before_the_first_run_is_left_alone() {
     let test = table();
     test.write("results/paper/table.tex", "older than pipe\n");
     test.pipe(&["run", "pipeline.yaml"]).ok().says("--overwrite");
     assert_eq!(test.read("results/paper/table.tex"), "older than pipe\n");
+}
+
+#[test]
+fn every_placed_file_is_listed() {
+    let names: Vec<String> = (0..14).map(|n| format!("f{n}.txt")).collect();
+    let list = names.join(", ");
+    let run = names.iter().map(|name| format!("echo > {name}")).collect::<Vec<_>>().join("; ");
+    let yaml = format!(
+        "name: many\nstages:\n  all: {{ command: {{ run: \"{run}\", outputs: [{list}] }} }}\noutputs: [all]\n"
+    );
+    let test = PipelineTest::new(&yaml);
+    assert_eq!(test.pipe(&["run", "pipeline.yaml"]).ok().stdout.lines().count(), names.len());
 }

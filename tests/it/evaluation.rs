@@ -1,4 +1,4 @@
-//! Evaluating, auditing, predicting and explaining, from outside.
+//! Evaluating, auditing, predicting and explaining with trained models.
 
 use std::fmt::Write as _;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::support::{PipelineTest, worker_program};
 
-/// Both protocols on a model whose thresholds read labels, and an honest model beside it.
-const JUDGED: &str = "
+/// Both protocols: a model whose thresholds read labels, and an honest model.
+const BOTH_PROTOCOLS: &str = "
 name: judged
 stages:
   data:
@@ -35,7 +35,7 @@ fn json(test: &PipelineTest, path: &str) -> Value {
 #[test]
 fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
     worker_program();
-    let test = PipelineTest::new(JUDGED);
+    let test = PipelineTest::new(BOTH_PROTOCOLS);
     let wanted = ["eval", "oracle", "leak", "clean"];
     test.run_with(&wanted).ok();
 
@@ -71,7 +71,7 @@ fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
     );
     test.pipe(&["show", "eval"]).ok().says("  macro_f1: ");
 
-    // The figure of the record is that of the decisions beside it.
+    // The value in the record is the one that follows from the decisions.
     let record = json(&test, "results/judged/eval/evaluation.json");
     let decisions = Decisions::open(&test.file("results/judged/eval/decisions")).unwrap();
     let counts = pipe_ml::metric::counts::Counts::of(&decisions.truth, &decisions.predicted).unwrap();
@@ -85,13 +85,14 @@ fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
 }
 
 #[test]
-fn a_protocol_and_a_signal_that_do_not_go_together_are_refused() {
-    let test =
-        PipelineTest::new(&JUDGED.replace("protocol: oracle, bootstrap", "signal: batch-labels, bootstrap"));
+fn a_signal_that_reads_labels_is_refused_by_the_honest_protocol() {
+    let test = PipelineTest::new(
+        &BOTH_PROTOCOLS.replace("protocol: oracle, bootstrap", "signal: batch-labels, bootstrap"),
+    );
     test.run().exits_with(2).says("only the oracle protocol reads them");
 }
 
-/// Rows in which word `l` comes with label `l`, as LIBSVM text counted from 1.
+/// Returns rows in which feature `l` comes with label `l`, as LIBSVM text counted from 1.
 fn rows(from: usize, count: usize) -> String {
     let mut text = String::new();
     for row in from..from + count {
@@ -126,7 +127,7 @@ fn predictions_for_a_file_are_the_decisions_of_its_evaluation() {
     test.run().ok();
     let decisions = Decisions::open(&test.file("decisions/decisions")).unwrap();
 
-    // The labels of the file are not looked at: other ones give the same predictions.
+    // Predictions do not depend on the labels in the file.
     let blank: String = test.read("test.svm").lines().fold(String::new(), |mut text, line| {
         let _ = writeln!(text, " {}", line.split_once(' ').unwrap().1);
         text
@@ -144,7 +145,7 @@ fn predictions_for_a_file_are_the_decisions_of_its_evaluation() {
         assert_eq!(labels, theirs, "row {row}");
         found += labels.len();
     }
-    assert!(found > 0, "a model that predicts nothing proves nothing");
+    assert!(found > 0, "the model must predict something for this test to mean anything");
 
     let csv = test.pipe(&[
         "predict",
@@ -184,7 +185,7 @@ fn predictions_for_a_file_are_the_decisions_of_its_evaluation() {
     test.pipe(&["predict", "train[seed=0]", "texts.csv"]).exits_with(2).says("the model needs numbers");
 }
 
-/// The quickstart's recipe, on rows that can be handed in again.
+/// The recipe of the quickstart, on rows that can be predicted again.
 const RECIPE: &str = "
 name: recipe
 stages:
@@ -227,7 +228,7 @@ fn an_explanation_of_the_recipe_adds_up_to_its_prediction() {
         .says("in the paper's form: z")
         .says("has it  (cosine")
         .says("x * weight, over the features of the row");
-    // A model's directory has the cuts, and not the rule that made them.
+    // The directory of a model has the cuts, but not the rule that they were fitted with.
     test.pipe(&["explain", "recipe/model", "--data", "data/dataset", "--row", "0"])
         .ok()
         .says("does not keep");
@@ -269,13 +270,4 @@ outputs: { decisions/: eval.decisions }
         let expected = ["chest", "leg", "arm"][row % 3];
         assert!(labels.iter().any(|label| label["name"] == expected), "row {row}: {line}");
     }
-}
-
-#[test]
-fn metrics_are_listed_with_their_definitions() {
-    let test = PipelineTest::new("");
-    test.pipe(&["metrics"]).ok().says("macro_f1 (higher is better)").says("2TP / (2TP + FP + FN)");
-    let listed: Value = serde_json::from_str(&test.pipe(&["metrics", "--json"]).ok().stdout).unwrap();
-    let bce = listed.as_array().unwrap().iter().find(|metric| metric["name"] == "bce").unwrap();
-    assert_eq!(bce["direction"], "lower");
 }

@@ -1,11 +1,11 @@
-//! A stand-in for `pipe-worker`, so that what comes after training can be tested without any.
+//! A script in place of `pipe-worker`, to test what comes after training without training.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::support::PipelineTest;
 
-/// Writes what a job asks for and tells two figures per epoch. A training waits until the file `go` is there.
+/// Writes the outputs of a job and reports two metrics per epoch. Training waits until the file `go` exists.
 const SCRIPT: &str = r#"#!/usr/bin/env python3
 import json, os, sys, time
 job = json.load(open(sys.argv[1]))
@@ -29,12 +29,13 @@ else:
 print(json.dumps({"event": "done"}), flush=True)
 "#;
 
-/// `pipe` takes the worker that lies beside it, so it is put beside this one.
-pub(crate) struct Teacher {
+/// A directory with the script and a link to `pipe`, which starts the worker beside it.
+pub(crate) struct FakeWorker {
     programs: tempfile::TempDir,
 }
 
-impl Teacher {
+impl FakeWorker {
+    /// Creates the directory; training waits for the file `go` of this project.
     pub(crate) fn of(test: &PipelineTest) -> Self {
         let programs = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::hard_link(env!("CARGO_BIN_EXE_pipe"), programs.path().join("pipe")).unwrap();
@@ -45,6 +46,7 @@ impl Teacher {
         Self { programs }
     }
 
+    /// Returns a `pipe` command that starts the script as its worker.
     pub(crate) fn command(&self, test: &PipelineTest, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.programs.path().join("pipe"));
         command.current_dir(test.path()).args(arguments).env_remove("PIPE_CACHE").env_remove("PIPE_DATA_DIR");

@@ -1,4 +1,4 @@
-//! Models, fusion and cuts as a pipeline.
+//! Models, fusion and cuts in one pipeline.
 
 use crate::support::{PipelineTest, worker_program};
 
@@ -33,16 +33,16 @@ outputs:
 ";
 
 #[test]
-fn a_model_is_fitted_fused_cut_and_judged_and_all_of_it_again_to_the_byte() {
+fn fitting_fusing_cutting_and_evaluating_give_the_same_bytes_twice() {
     worker_program();
     let (once, again) = (PipelineTest::new(PIPELINE), PipelineTest::new(PIPELINE));
     once.run().ok();
     again.run_with(&["--jobs", "1"]).ok();
     let results = once.files_below("results");
-    // Each card, and within what is fused that of the network.
+    // One model card per model, and one for each member of a fusion.
     let cards = results.keys().filter(|path| path.ends_with("model.json")).count();
     assert_eq!(cards, 1 + 2 + 2 * 2, "{:?}", results.keys());
     assert!(results == again.files_below("results"), "the bytes differ");
     let again = once.run().ok();
-    assert_eq!(again.computed(), [""; 0], "nothing is computed twice");
+    assert_eq!(again.computed(), [""; 0], "everything is cached");
 }

@@ -1,0 +1,72 @@
+//! Lock files that cannot be read or were edited, and results that are damaged or edited.
+
+use crate::support::PipelineTest;
+
+const PAPER: &str = "
+name: paper
+vars: { x: 1, unused: 0 }
+stages:
+  value: { command: { run: \"echo ${vars.x} > value.txt\", outputs: [value.txt] } }
+  table: { command: { run: cp in/value table.tex, inputs: { value: value }, outputs: [table.tex] } }
+outputs: [table]
+";
+
+#[test]
+fn an_unreadable_lock_stops_a_run_before_it_starts() {
+    let test = PipelineTest::locked(PAPER);
+    let good = test.read("pipeline.lock");
+    for (content, flaw) in [("", "empty"), ("garbage\n", "line 1"), (&good[..200], "cut short")] {
+        test.write("pipeline.lock", content);
+        let refused = test.run().exits_with(2).says(flaw).says("Nothing was run");
+        assert_eq!(refused.stderr.matches("pipeline.lock").count(), 1, "{}", refused.stderr);
+        assert_eq!(test.read("pipeline.lock"), content);
+        let verified = test.pipe(&["verify", "pipeline.yaml"]).exits_with(2).says(flaw);
+        assert_eq!(verified.stdout.matches("pipeline.lock").count(), 1, "{}", verified.stdout);
+    }
+    test.run_with(&["value"]).ok();
+    std::fs::remove_file(test.file("pipeline.lock")).unwrap();
+    test.run().ok();
+}
+
+#[test]
+fn an_edited_lock_is_replaced_with_a_warning_and_kept_as_a_copy() {
+    let test = PipelineTest::locked(PAPER);
+    let good = test.read("pipeline.lock");
+    let edited = good.replace("echo 1", "echo 7");
+    assert_ne!(edited, good);
+    test.write("pipeline.lock", &edited);
+    test.run().ok().says("warning: ").says("`value`").says("pipeline.lock.bad");
+    assert_eq!(test.read("pipeline.lock"), good);
+    assert_eq!(test.read("pipeline.lock.bad"), edited);
+}
+
+#[test]
+fn a_file_edited_by_hand_is_reported_last_and_fails_a_locked_run() {
+    let test = PipelineTest::locked(PAPER);
+    test.write("results/paper/table.tex", "my own\n");
+    let ran = test.pipe(&["run", "pipeline.yaml"]).ok();
+    let last = ran.stderr.lines().last().unwrap();
+    assert!(last.contains("not replaced: results/paper/table.tex"), "{}", ran.stderr);
+    test.pipe(&["run", "pipeline.yaml", "--locked"])
+        .exits_with(1)
+        .says("not replaced: results/paper/table.tex");
+    assert_eq!(test.read("results/paper/table.tex"), "my own\n");
+    test.pipe(&["run", "pipeline.yaml", "--locked", "--overwrite"]).ok();
+}
+
+#[test]
+fn damage_in_the_cache_is_reported_once() {
+    let test = PipelineTest::new(PAPER);
+    test.run().ok();
+    for (name, content) in test.files_below("cache/v1/blobs") {
+        let path = test.file("cache/v1/blobs").join(name);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, [b"x", content.as_slice()].concat()).unwrap();
+    }
+    for command in ["plan", "run"] {
+        let ran = test.pipe(&[command, "pipeline.yaml"]).ok().says("damaged");
+        assert_eq!(ran.stderr.matches("the result of value").count(), 1, "{}", ran.stderr);
+        assert!(!ran.stdout.contains("blob"), "{}", ran.stdout);
+    }
+    assert_eq!(test.read("results/paper/table.tex"), "1\n");
+}
