@@ -58,8 +58,8 @@ fn a_file_edited_by_hand_is_reported_last_and_fails_a_locked_run() {
 fn damage_in_the_cache_is_reported_once() {
     let test = PipelineTest::new(PAPER);
     test.run().ok();
-    for (name, content) in test.files_below("cache/v1/blobs") {
-        let path = test.file("cache/v1/blobs").join(name);
+    for (name, content) in test.files_below("cache/v2/blobs") {
+        let path = test.file("cache/v2/blobs").join(name);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, [b"x", content.as_slice()].concat()).unwrap();
     }

@@ -31,8 +31,8 @@ fn a_missing_cache_is_an_empty_one() {
 #[test]
 fn damage_has_an_exit_code_of_its_own_and_can_be_repaired() {
     let test = fits();
-    for name in test.files_below("cache/v1/blobs").keys() {
-        let path = test.file("cache/v1/blobs").join(name);
+    for name in test.files_below("cache/v2/blobs").keys() {
+        let path = test.file("cache/v2/blobs").join(name);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         std::fs::write(path, "damaged").unwrap();
     }
