@@ -10,5 +10,6 @@ pub mod protocol;
 pub mod reference;
 pub mod scalar;
 pub mod stage;
+pub mod strict_json;
 pub mod suggest;
 pub mod work;
