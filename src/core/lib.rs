@@ -17,5 +17,6 @@ pub mod quote;
 pub mod reference;
 pub mod scalar;
 pub mod stage;
+pub mod strict_json;
 pub mod suggest;
 pub mod work;

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::work::Work;
 use crate::issue::Issue;
 use crate::kind::{AxisUses, CheckedBody, InputDecl, Kind, OutputDecl, Program};
+use crate::strict_json::StrictJson;
 
 /// The parameters of one kind of stage. `deny_unknown_fields` on the struct is part of the
 /// contract; a test over the registry holds every kind to it.
@@ -81,7 +82,7 @@ impl<T: StageKind> Kind for KindOf<T> {
     }
 
     fn check(&self, body: Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>> {
-        let typed: T = serde_path_to_error::deserialize(body)?;
+        let typed: T = serde_path_to_error::deserialize(StrictJson(body))?;
         let params = serde_json::to_value(&typed).map_err(|e| {
             serde_path_to_error::Error::new(
                 serde_path_to_error::Track::new().path(),

@@ -13,6 +13,7 @@ use super::interpolate::describe;
 use super::source_text::Span;
 use super::spec_issue::{SpecIssue, SpecIssues};
 use super::yaml_node::{PathStep, YamlNode};
+use pipe_core::strict_json::StrictJson;
 use pipe_core::suggest::did_you_mean;
 
 pub(super) type PathError = serde_path_to_error::Error<serde_json::Error>;
@@ -39,11 +40,11 @@ pub(super) fn read<T: DeserializeOwned>(
     context: &ValueContext,
     issues: &mut SpecIssues,
 ) -> Option<T> {
-    let first = match serde_path_to_error::deserialize(&value) {
+    let first = match serde_path_to_error::deserialize(StrictJson(value.clone())) {
         Ok(typed) => return Some(typed),
         Err(error) => error,
     };
-    let check = |value: Value| serde_path_to_error::deserialize::<_, T>(value).map(drop);
+    let check = |value: Value| serde_path_to_error::deserialize::<_, T>(StrictJson(value)).map(drop);
     report_all(value, first, context, &check, &[], issues);
     None
 }
@@ -214,8 +215,6 @@ fn plain_words(expected: &str) -> &str {
         "a sequence" | "sequence" => "a list",
         "a map" | "map" => "a map",
         "unit" | "null" => "nothing",
-        // What serde_json expects of an enum.
-        "string or map" | "map with a single key" => "one of its names",
         other if other.starts_with("a nonzero u") => "a whole number, 1 or more",
         other if other.starts_with("struct ") || other.starts_with("variant ") => "a map of parameters",
         other if other.starts_with("enum ") => "one of its names",
@@ -356,7 +355,7 @@ mod tests {
     }
 
     fn error<T: DeserializeOwned + std::fmt::Debug>(value: Value) -> DeserializeError {
-        let error = serde_path_to_error::deserialize::<_, T>(value).unwrap_err();
+        let error = serde_path_to_error::deserialize::<_, T>(StrictJson(value)).unwrap_err();
         DeserializeError::parse(&error.inner().to_string())
     }
 
@@ -408,13 +407,13 @@ mod tests {
         assert_eq!(error::<Vec<u32>>(json!(1)), wrong_type("a list"));
         assert_eq!(error::<BTreeMap<String, u32>>(json!(1)), wrong_type("a map"));
         assert_eq!(error::<Sample>(json!(1)), wrong_type("a map of parameters"));
+        assert_eq!(error::<Sample>(json!([1])), wrong_type("a map of parameters"));
     }
 
     #[test]
     fn serde_still_words_a_wrong_enum_as_parsed_here() {
         assert_eq!(error::<Word>(json!(1)), wrong_type("one of its names"));
-        assert_eq!(error::<Word>(json!({ "plain": 1, "b": 2 })), wrong_type("one of its names"));
-        assert_eq!(error::<Word>(json!({ "plain": {} })), wrong_type("nothing"));
+        assert_eq!(error::<Word>(json!({ "plain": null })), wrong_type("one of its names"));
     }
 
     #[test]

@@ -331,7 +331,9 @@ outputs:
 #[test]
 fn files_of_the_user_become_inputs() {
     let pipeline = loaded("name: m\nstages:\n  d: { load: { dataset: x, file: data/x.csv } }\n");
-    let [Source::Path(path)] = pipeline.instances[0].inputs[0].sources.as_slice() else { panic!() };
+    let [Source::File(UnlocatedFile::User(path))] = pipeline.instances[0].inputs[0].sources.as_slice() else {
+        panic!()
+    };
     assert_eq!(path, Path::new("data/x.csv"));
 }
 
