@@ -33,7 +33,7 @@ use pipe_stages::predict::{EXPLAIN, Explain, PREDICT, Predict, PredictionFormat}
 use pipe_stages::threshold::Threshold;
 use pipe_stages::train::MODEL;
 
-/// How often the wish to stop is looked at.
+/// How often to check for a request to stop.
 const CHECK_STOP: Duration = Duration::from_millis(50);
 
 /// Runs `pipe predict`: labels for new rows.
@@ -245,7 +245,7 @@ fn run(
     }
 }
 
-/// Executes the task on this thread while another one watches for the wish to stop.
+/// Executes the task on this thread while another one watches for a request to stop.
 fn execute(
     executor: &LocalProcess,
     task: &Task,

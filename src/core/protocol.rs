@@ -41,7 +41,7 @@ impl fmt::Display for Protocol {
 
 /// A value that a stage reported, with the protocol under which it was measured.
 ///
-/// A stage reports a name under one protocol only, so a name is enough to tell values apart.
+/// The runner fails a stage that reports one name under two protocols, so a name is enough to tell values apart.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricValue {

@@ -86,11 +86,16 @@ impl Attempt<'_> {
         tell: &mut dyn FnMut(AttemptNote),
     ) -> Result<Draft, AttemptError> {
         let task = self.task(right, slot)?;
-        let (mut metrics, mut facts) = (BTreeMap::new(), BTreeMap::new());
+        let (mut metrics, mut facts) = (BTreeMap::<String, MetricValue>::new(), BTreeMap::new());
+        let mut mixed = None;
         let executed = self.executor.execute(&task, &mut |event| {
             match &event {
                 WorkerEvent::Metric { name, value, protocol } => {
-                    metrics.insert(name.clone(), MetricValue { value: *value, protocol: *protocol });
+                    let metric = MetricValue { value: *value, protocol: *protocol };
+                    let before = metrics.insert(name.clone(), metric);
+                    if before.is_some_and(|before| before.protocol != *protocol) {
+                        mixed = Some(name.clone());
+                    }
                 }
                 WorkerEvent::Fact { name, value } => {
                     facts.insert(name.clone(), value.clone());
@@ -100,6 +105,11 @@ impl Attempt<'_> {
             tell(AttemptNote::Worker(event));
         });
         let checked = executed.and_then(|usage| {
+            if let Some(name) = mixed {
+                return Err(AttemptError::permanent(format!(
+                    "it reported the metric `{name}` under two protocols; values of two protocols need two names"
+                )));
+            }
             self.inputs_untouched(&task)?;
             Ok((usage, self.check_outputs(&task)?))
         });

@@ -206,7 +206,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Passes a new wish to stop on to the running stages.
+    /// Passes a new request to stop on to the running stages.
     fn check_stop(&mut self, stop: &Stop) {
         let wish = stop.requested();
         if wish == self.stopping {

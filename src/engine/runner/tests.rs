@@ -550,7 +550,7 @@ fn metrics_and_the_machine_are_recorded_and_events_are_logged() {
             let message = format!("epoch {epoch}");
             report(WorkerEvent::Progress { done: epoch, total: Some(100), unit: "epochs".into(), message });
         }
-        report(WorkerEvent::Metric { name: "f1".into(), value: 0.25, protocol: None });
+        report(WorkerEvent::Metric { name: "f1".into(), value: 0.25, protocol: Some(Protocol::Oracle) });
         report(WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: Some(Protocol::Oracle) });
         report(WorkerEvent::Metric { name: "loss".into(), value: f64::NAN, protocol: None });
         write_text(task)
@@ -568,6 +568,19 @@ fn metrics_and_the_machine_are_recorded_and_events_are_logged() {
     assert!(matches!(logged.first(), Some(Event::RunStarted { instances: 1, jobs: 2, .. })));
     assert!(matches!(logged.last(), Some(Event::RunFinished { summary }) if summary.ran == 1));
     assert!(progress(&logged) < 10, "progress is thinned");
+}
+
+#[test]
+fn a_metric_under_two_protocols_fails_its_stage() {
+    let lab = Lab::new(vec![stage("evaluate", &[])]);
+    let double = Double::new().with("evaluate", |task, report| {
+        for protocol in [Protocol::Honest, Protocol::Oracle] {
+            report(WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: Some(protocol) });
+        }
+        write_text(task)
+    });
+    let run = lab.run_with(&double);
+    assert!(run.error("evaluate").contains("`f1` under two protocols"), "{}", run.error("evaluate"));
 }
 
 #[test]
