@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::artifact::{DataSet, DataSetDir, Part, Rows, Summary};
+use super::artifact::{DataSet, DataSetDir, DataSetPart, RowBatch, Summary};
 use super::compress::Input;
 use super::csr::Features;
 use super::error::{DataError, Fault};
@@ -20,7 +20,7 @@ use super::read_report::{ReadReport, Repair, Repairs};
 /// The articles of one chunk of `mult.dat`.
 #[derive(Default)]
 struct WordCounts {
-    rows: Rows,
+    rows: RowBatch,
     sorted: u64,
     zeros: u64,
     largest: u32,
@@ -78,7 +78,7 @@ pub(crate) fn read_citeulike(job: ReadJob) -> Result<DataSet, DataError> {
     let labels = labels.finish(tag_count)?;
     let mut report = ReadReport::new(Format::Citeulike);
     report.repairs = repairs;
-    let parts = vec![Part::range(&part.name, 0..rows)];
+    let parts = vec![DataSetPart::range(&part.name, 0..rows)];
     target.complete(features, labels, Summary { label_names, feature_names, parts, report })
 }
 

@@ -8,7 +8,7 @@ use super::number::integer;
 /// Returns the format that the first bytes of a file look like, or `None` if they look like none.
 ///
 /// `labels_beside` says that the labels are in a second file.
-pub fn detect(head: &[u8], labels_beside: bool) -> Option<Format> {
+pub(crate) fn detect(head: &[u8], labels_beside: bool) -> Option<Format> {
     let text = TextHead::new(head);
     Format::DETECTION_ORDER.into_iter().find(|&format| matches(format, head, &text, labels_beside))
 }

@@ -22,7 +22,7 @@ pub struct Progress {
 
 /// Why a download failed.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
+pub(crate) enum FetchError {
     #[error("cannot {doing} {}: {source}", path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error("`{0}` is neither an https URL nor a file URL")]
@@ -60,21 +60,15 @@ const REDIRECTS: u32 = 8;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Downloads files.
-pub struct DownloadClient {
+pub(crate) struct DownloadClient {
     agent: ureq::Agent,
     /// How long to wait before the second attempt; doubled before each further one.
     pause: Duration,
 }
 
-impl Default for DownloadClient {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl DownloadClient {
     /// Creates a client that waits one second before its second attempt.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { agent: config().new_agent(), pause: Duration::from_secs(1) }
     }
 
@@ -87,7 +81,7 @@ impl DownloadClient {
     }
 
     /// Downloads `url` to `target`, whose directory is created if it does not exist.
-    pub fn fetch(
+    pub(crate) fn fetch(
         &self,
         url: &str,
         target: &Path,

@@ -48,7 +48,7 @@ impl Filter {
     }
 
     /// Returns the labels that are kept, given the training rows.
-    pub fn fit_labels(
+    pub(crate) fn fit_labels(
         &self,
         labels: &Csr,
         names: &[String],
@@ -72,7 +72,7 @@ impl Filter {
     }
 
     /// Returns the features that are kept, given the training rows.
-    pub fn fit_features(&self, features: &Csr, train: &[u32]) -> KeptColumns {
+    pub(crate) fn fit_features(&self, features: &Csr, train: &[u32]) -> KeptColumns {
         if self.max_features.is_none_or(|most| most >= features.cols) {
             return KeptColumns::all(features.cols);
         }
@@ -107,14 +107,14 @@ fn keep_most_frequent(keep: &mut [bool], counts: &[u64], most: Option<usize>) {
 
 /// The columns of a matrix that are kept, and their new numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptColumns {
+pub(crate) struct KeptColumns {
     new_number: Option<Vec<Option<u32>>>,
     count: usize,
 }
 
 impl KeptColumns {
     /// Keeps all columns.
-    pub fn all(cols: usize) -> Self {
+    pub(crate) fn all(cols: usize) -> Self {
         Self { new_number: None, count: cols }
     }
 
@@ -131,18 +131,18 @@ impl KeptColumns {
     }
 
     /// Returns the old numbers of the columns that are kept; `None` if all are kept.
-    pub fn old_numbers(&self) -> Option<Vec<u32>> {
+    pub(crate) fn old_numbers(&self) -> Option<Vec<u32>> {
         let numbers = self.new_number.as_ref()?;
         Some((0..).zip(numbers).filter(|(_, new)| new.is_some()).map(|(old, _)| old).collect())
     }
 
     /// Returns the number of columns that are kept.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
     /// Removes the columns of a row that are not kept, and gives the others their new numbers.
-    pub fn keep(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
+    pub(crate) fn keep(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
         if self.new_number.is_none() {
             return;
         }
@@ -158,7 +158,7 @@ impl KeptColumns {
     }
 
     /// Returns the new number of a column; `None` if it is not kept.
-    pub fn new_number(&self, column: u32) -> Option<u32> {
+    pub(crate) fn new_number(&self, column: u32) -> Option<u32> {
         match &self.new_number {
             None => Some(column),
             Some(new_number) => new_number[column as usize],
@@ -166,7 +166,7 @@ impl KeptColumns {
     }
 
     /// Returns the items, such as names, of the columns that are kept.
-    pub fn select<T: Clone>(&self, items: &[T]) -> Vec<T> {
+    pub(crate) fn select<T: Clone>(&self, items: &[T]) -> Vec<T> {
         let is_kept = |&(column, _): &(u32, &T)| self.new_number(column).is_some();
         (0..).zip(items).filter(is_kept).map(|(_, item)| item.clone()).collect()
     }

@@ -1,20 +1,20 @@
 //! Data sets: matrices, readers for file formats, splits, and generated data.
 
-pub mod arff;
+mod arff;
 pub mod artifact;
-pub mod citeulike;
+mod citeulike;
 pub mod compress;
 pub mod csr;
-pub mod dense;
+mod dense;
 pub mod describe;
-pub mod detect;
+mod detect;
 pub mod duplicates;
 pub mod error;
 pub mod examples;
 pub mod fetch;
 pub mod filter;
 pub mod format;
-pub mod libsvm;
+mod libsvm;
 mod lines;
 pub mod locate;
 mod name_list;
@@ -29,9 +29,9 @@ pub mod source_path;
 pub mod split;
 pub mod split_data;
 pub mod stats;
-pub mod stratify;
+mod stratify;
 pub mod synthetic;
-pub mod table;
+mod table;
 #[cfg(test)]
 mod test_matrix;
 pub mod text;

@@ -8,13 +8,13 @@ use pipe_core::issue::Issue;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::artifact::{DataSet, Part};
+use super::artifact::{DataSet, DataSetPart};
 use super::csr::{Csr, Dense, Features};
 use super::duplicates::{Duplicates, Rows};
 use super::error::DataError;
 use super::filter::{Filter, FilterError, KeptColumns};
 use super::split::{Parts, Split, SplitError, Validation};
-use super::split_data::{Origin, PartName, SplitData, SplitDataDir};
+use super::split_data::{PartName, SplitData, SplitDataDir, SplitDataOrigin};
 use super::transform::Transform;
 use super::weight::{Weight, Weighting, normalise};
 
@@ -72,7 +72,7 @@ impl Preparation {
     }
 
     /// Chooses the rows of each part. `given` are the parts of the source.
-    pub fn divide(&self, given: &[Part], labels: &Csr) -> Result<Parts, PrepareError> {
+    pub fn divide(&self, given: &[DataSetPart], labels: &Csr) -> Result<Parts, PrepareError> {
         let rows_of = |name: &str| given.iter().find(|part| part.name == name).map(|part| part.rows.clone());
         let all = || (0..labels.rows() as u32).collect();
         let mut parts = if self.split.is_given() {
@@ -114,7 +114,7 @@ pub fn prepare(
         write_labels(&target, part, rows, &raw.labels, &labels)?;
         target.finish_part(part, rows.len());
     }
-    let mut origin = Origin {
+    let mut origin = SplitDataOrigin {
         split: preparation.describe(),
         features: fitted.cols(),
         labels: labels.count(),

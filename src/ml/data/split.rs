@@ -53,7 +53,7 @@ pub struct Parts {
 impl Parts {
     /// Returns the training and validation rows in ascending order. Filters are fitted on these, so that a validation part
     /// does not change their result.
-    pub fn all_but_test(&self) -> Vec<u32> {
+    pub(crate) fn all_but_test(&self) -> Vec<u32> {
         let mut rows = [self.train.as_slice(), &self.validation].concat();
         rows.sort_unstable();
         rows

@@ -60,7 +60,7 @@ impl PartName {
 /// The content of `meta.json`. Contains no path and no machine, so that the same content gives the same bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Meta {
+pub struct SplitDataMeta {
     pub version: u32,
     pub features: u64,
     pub labels: u64,
@@ -84,7 +84,7 @@ pub struct Meta {
 #[derive(Debug, Clone)]
 pub struct SplitData {
     directory: PathBuf,
-    meta: Meta,
+    meta: SplitDataMeta,
 }
 
 impl SplitData {
@@ -95,7 +95,7 @@ impl SplitData {
     }
 
     /// Returns the metadata.
-    pub fn meta(&self) -> &Meta {
+    pub fn meta(&self) -> &SplitDataMeta {
         &self.meta
     }
 
@@ -153,13 +153,13 @@ impl SplitData {
 }
 
 /// A data set that is being written: part by part, then [`SplitDataDir::complete`].
-pub struct SplitDataDir {
+pub(crate) struct SplitDataDir {
     directory: PathBuf,
     rows: BTreeMap<PartName, u64>,
 }
 
 /// Metadata that is known once all parts are written.
-pub struct Origin {
+pub(crate) struct SplitDataOrigin {
     pub split: String,
     pub features: usize,
     pub labels: usize,
@@ -175,36 +175,36 @@ pub struct Origin {
 
 impl SplitDataDir {
     /// Creates the directory.
-    pub fn create(directory: &Path) -> Result<Self, DataError> {
+    pub(crate) fn create(directory: &Path) -> Result<Self, DataError> {
         fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
         Ok(Self { directory: directory.to_owned(), rows: BTreeMap::new() })
     }
 
     /// Creates the writer of the sparse features of a part.
-    pub fn sparse_features(&self, part: PartName, valued: bool) -> Result<CsrWriter, DataError> {
+    pub(crate) fn sparse_features(&self, part: PartName, valued: bool) -> Result<CsrWriter, DataError> {
         CsrWriter::create(&self.part(part)?.join(SPARSE_FEATURES), valued)
     }
 
     /// Creates the writer of the dense features of a part.
-    pub fn dense_features(&self, part: PartName, cols: usize) -> Result<DenseWriter, DataError> {
+    pub(crate) fn dense_features(&self, part: PartName, cols: usize) -> Result<DenseWriter, DataError> {
         DenseWriter::create(&self.part(part)?.join(DENSE_FEATURES), cols)
     }
 
     /// Creates the writer of the labels of a part.
-    pub fn labels(&self, part: PartName) -> Result<CsrWriter, DataError> {
+    pub(crate) fn labels(&self, part: PartName) -> Result<CsrWriter, DataError> {
         CsrWriter::create(&self.part(part)?.join(LABELS), false)
     }
 
     /// Declares a part complete.
-    pub fn finish_part(&mut self, part: PartName, rows: usize) {
+    pub(crate) fn finish_part(&mut self, part: PartName, rows: usize) {
         self.rows.insert(part, rows as u64);
     }
 
     /// Writes the names and, last, `meta.json`.
-    pub fn complete(self, origin: Origin) -> Result<SplitData, DataError> {
+    pub(crate) fn complete(self, origin: SplitDataOrigin) -> Result<SplitData, DataError> {
         write_names(&self.directory.join(LABEL_NAMES), origin.label_names.as_deref())?;
         write_names(&self.directory.join(FEATURE_NAMES), origin.feature_names.as_deref())?;
-        let meta = Meta {
+        let meta = SplitDataMeta {
             version: VERSION,
             features: origin.features as u64,
             labels: origin.labels as u64,

@@ -13,7 +13,7 @@ use super::csr::Csr;
 use super::random::Random;
 
 /// Returns the part of each of `rows`. Part `p` gets exactly `sizes[p]` of them.
-pub fn stratify(rows: &[u32], labels: &Csr, sizes: &[usize], random: &mut Random) -> Vec<u32> {
+pub(crate) fn stratify(rows: &[u32], labels: &Csr, sizes: &[usize], random: &mut Random) -> Vec<u32> {
     assert_eq!(sizes.iter().sum::<usize>(), rows.len(), "the sizes must add up to the number of rows");
     let order = random.permutation(rows.len());
     let by_label = positions_by_label(rows, labels, &order);

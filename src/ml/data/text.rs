@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::artifact::dataset::{PartMeta, read_names, write_json, write_names};
+use super::artifact::dataset::{StoredPart, read_names, write_json, write_names};
 use super::artifact::layout::{LABEL_NAMES, LABELS, META, TEXTS, read_meta};
-use super::artifact::{Check, Part, open_csr, write_csr};
+use super::artifact::{Check, DataSetPart, open_csr, write_csr};
 use super::csr::Csr;
 use super::error::DataError;
 use super::read_report::ReadReport;
@@ -19,7 +19,7 @@ pub struct RawText {
     pub labels: Csr,
     /// In the order of their first appearance.
     pub label_names: Vec<String>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<DataSetPart>,
     pub report: ReadReport,
 }
 
@@ -29,7 +29,7 @@ pub struct RawText {
 struct RawTextMeta {
     version: u32,
     rows: u64,
-    parts: Vec<PartMeta>,
+    parts: Vec<StoredPart>,
     report: ReadReport,
 }
 
@@ -46,7 +46,7 @@ impl RawText {
         let meta = RawTextMeta {
             version: VERSION,
             rows: self.texts.len() as u64,
-            parts: self.parts.iter().map(Part::compact).collect(),
+            parts: self.parts.iter().map(DataSetPart::compact).collect(),
             report: self.report.clone(),
         };
         write_json(&directory.join(META), &meta)
@@ -87,7 +87,7 @@ mod tests {
             texts: vec!["one\n\"two\"".into(), String::new()],
             labels: Csr::from_rows(2, &[vec![1], vec![]]),
             label_names: vec!["x".into(), "y".into()],
-            parts: vec![Part::range("all", 0..2)],
+            parts: vec![DataSetPart::range("all", 0..2)],
             report: ReadReport::new(Format::Jsonl),
         };
         text.save(temp.path()).unwrap();

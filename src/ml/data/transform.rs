@@ -27,7 +27,7 @@ const VOCABULARY: &str = "vocabulary.json";
 /// The transformation of features. Its steps are applied in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Transform {
+pub(crate) struct Transform {
     /// The factor of each feature, numbered as in the source.
     pub idf: Option<Vec<f32>>,
     /// The features that are kept, in ascending order; `None` keeps all.
@@ -38,19 +38,19 @@ pub struct Transform {
 
 impl Transform {
     /// Writes the transformation to the directory of a data set.
-    pub fn write(&self, dataset: &Path) -> Result<(), DataError> {
+    pub(crate) fn write(&self, dataset: &Path) -> Result<(), DataError> {
         write_json(&dataset.join(TRANSFORM), self)
     }
 
     /// Reads the transformation of a data set.
-    pub fn open(dataset: &Path) -> Result<Self, DataError> {
+    pub(crate) fn open(dataset: &Path) -> Result<Self, DataError> {
         let path = dataset.join(TRANSFORM);
         let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
         serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))
     }
 
     /// Transforms one sparse row, whose features are numbered as in the source.
-    pub fn apply(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
+    pub(crate) fn apply(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
         values.resize(columns.len(), 1.0);
         if let Some(idf) = &self.idf {
             for (&column, value) in columns.iter().zip(values.iter_mut()) {
@@ -236,7 +236,7 @@ fn write_dense(features: &Dense, transform: &Transform, writer: &mut CsrWriter) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::artifact::{DataSetDir, Part, Summary};
+    use super::super::artifact::{DataSetDir, DataSetPart, Summary};
     use super::super::filter::Filter;
     use super::super::prepare::{Preparation, prepare};
     use super::super::read_report::ReadReport;
@@ -262,7 +262,7 @@ mod tests {
             writer.push(features.row(row), features.row_values(row)).unwrap();
         }
         let features = Features::Sparse(writer.finish(features.cols).unwrap());
-        let parts = vec![Part::range("train", 0..3), Part::range("test", 3..4)];
+        let parts = vec![DataSetPart::range("train", 0..3), DataSetPart::range("test", 3..4)];
         let report = ReadReport { feature_base: raw.report.feature_base, ..ReadReport::new(Format::Libsvm) };
         let summary = Summary { label_names: None, feature_names: None, parts, report };
         let labels =

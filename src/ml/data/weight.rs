@@ -67,7 +67,7 @@ impl Weighting {
 }
 
 /// Scales a row to length one. A row of zeros is not changed.
-pub fn normalise(values: &mut [f32]) {
+pub(crate) fn normalise(values: &mut [f32]) {
     let square: f64 = values.iter().map(|&value| f64::from(value) * f64::from(value)).sum();
     if square > 0.0 {
         let scale = 1.0 / square.sqrt();

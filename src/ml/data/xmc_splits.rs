@@ -1,7 +1,7 @@
 //! Split-index files of the XMC repository: each column is a split, and each line has one row number per split, counted from
 //! 1.
 
-use super::artifact::Part;
+use super::artifact::DataSetPart;
 use super::compress::Input;
 use super::error::{DataError, Fault};
 use super::read_report::{Repair, Repairs};
@@ -11,10 +11,10 @@ use super::source::Source;
 /// defines the parts `name`, `name.1`, `name.2`, ...
 pub(crate) fn read_splits(
     source: &Source,
-    parts: Vec<Part>,
+    parts: Vec<DataSetPart>,
     rows: usize,
     repairs: &mut Repairs,
-) -> Result<Vec<Part>, DataError> {
+) -> Result<Vec<DataSetPart>, DataError> {
     if source.splits.is_empty() {
         return Ok(parts);
     }
@@ -35,7 +35,7 @@ pub(crate) fn read_splits(
             rows.dedup();
             repairs.add(Repair::RepeatedSplitRowsDropped, (before - rows.len()) as u64);
             let name = if number == 0 { name.clone() } else { format!("{name}.{number}") };
-            all.push(Part { name, rows });
+            all.push(DataSetPart { name, rows });
         }
     }
     Ok(all)

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use self::header::{ArffAttribute, ArffHeader, AttributeType, ValueList, read_header};
-use super::artifact::{CsrWriter, DataSet, DataSetDir, Part, Rows, Summary};
+use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, RowBatch, Summary};
 use super::compress::Input;
 use super::csr::Features;
 use super::error::{DataError, Fault};
@@ -35,8 +35,8 @@ struct ArffSchema {
 /// The rows of one chunk of text, with counts of repairs.
 #[derive(Default)]
 struct ArffRows {
-    labels: Rows,
-    features: Rows,
+    labels: RowBatch,
+    features: RowBatch,
     missing: u64,
     sorted: u64,
     zeros: u64,
@@ -71,7 +71,7 @@ pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
         if labels.rows() == start {
             return Err(DataError::file(&path, "it contains no rows"));
         }
-        parts.push(Part::range(&part.name, start..labels.rows()));
+        parts.push(DataSetPart::range(&part.name, start..labels.rows()));
         known = Some(schema);
     }
     let schema = known.ok_or_else(no_files)?;

@@ -14,14 +14,14 @@ use crate::data::error::DataError;
 
 /// Rows that are appended together: the number of entries of each row, and the entries of all rows.
 #[derive(Debug, Default, Clone)]
-pub struct Rows {
+pub struct RowBatch {
     pub lengths: Vec<u32>,
     pub indices: Vec<u32>,
     /// Empty for a matrix of ones.
     pub values: Vec<f32>,
 }
 
-impl Rows {
+impl RowBatch {
     /// Removes all rows.
     pub fn clear(&mut self) {
         self.lengths.clear();
@@ -124,7 +124,7 @@ impl CsrWriter {
     }
 
     /// Appends many rows at once.
-    pub fn append(&mut self, rows: &Rows) -> Result<(), DataError> {
+    pub fn append(&mut self, rows: &RowBatch) -> Result<(), DataError> {
         let mut end = self.entries();
         self.indptr.extend(rows.lengths.iter().map(|&length| {
             end += u64::from(length);

@@ -32,13 +32,13 @@ pub struct DataSet {
     pub label_names: Option<Vec<String>>,
     pub feature_names: Option<Vec<String>>,
     /// Named sets of rows: `train` and `test` if the source has them.
-    pub parts: Vec<Part>,
+    pub parts: Vec<DataSetPart>,
     pub report: ReadReport,
 }
 
 /// A named set of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct DataSetPart {
     pub name: String,
     pub rows: Vec<u32>,
 }
@@ -52,14 +52,14 @@ struct DataSetMeta {
     features: u64,
     labels: u64,
     dense: bool,
-    parts: Vec<PartMeta>,
+    parts: Vec<StoredPart>,
     report: ReadReport,
 }
 
 /// A part as it is stored: runs of consecutive rows, `[from, to)`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct PartMeta {
+pub(crate) struct StoredPart {
     name: String,
     rows: Vec<(u32, u32)>,
 }
@@ -96,19 +96,19 @@ impl DataSet {
     }
 
     /// Returns the part with a name.
-    pub fn part(&self, name: &str) -> Option<&Part> {
+    pub fn part(&self, name: &str) -> Option<&DataSetPart> {
         self.parts.iter().find(|part| part.name == name)
     }
 }
 
-impl Part {
+impl DataSetPart {
     /// Creates a part of consecutive rows.
     pub fn range(name: impl Into<String>, rows: std::ops::Range<usize>) -> Self {
         Self { name: name.into(), rows: (rows.start as u32..rows.end as u32).collect() }
     }
 
     /// Returns the part as it is stored.
-    pub(crate) fn compact(&self) -> PartMeta {
+    pub(crate) fn compact(&self) -> StoredPart {
         let mut rows: Vec<(u32, u32)> = Vec::new();
         for &row in &self.rows {
             match rows.last_mut() {
@@ -116,13 +116,13 @@ impl Part {
                 _ => rows.push((row, row + 1)),
             }
         }
-        PartMeta { name: self.name.clone(), rows }
+        StoredPart { name: self.name.clone(), rows }
     }
 }
 
-impl PartMeta {
+impl StoredPart {
     /// Returns the part with all row numbers; `None` if a run or all runs together exceed the number of rows.
-    pub(crate) fn expand(self, rows: u64) -> Option<Part> {
+    pub(crate) fn expand(self, rows: u64) -> Option<DataSetPart> {
         let mut all = Vec::new();
         for (from, to) in self.rows {
             let fits = from < to && u64::from(to) <= rows && all.len() as u64 + u64::from(to - from) <= rows;
@@ -131,7 +131,7 @@ impl PartMeta {
             }
             all.extend(from..to);
         }
-        Some(Part { name: self.name, rows: all })
+        Some(DataSetPart { name: self.name, rows: all })
     }
 }
 
@@ -140,7 +140,7 @@ impl PartMeta {
 pub struct Summary {
     pub label_names: Option<Vec<String>>,
     pub feature_names: Option<Vec<String>>,
-    pub parts: Vec<Part>,
+    pub parts: Vec<DataSetPart>,
     pub report: ReadReport,
 }
 
@@ -210,7 +210,7 @@ impl DataSetDir {
             features: features.cols() as u64,
             labels: labels.cols as u64,
             dense: matches!(features, Features::Dense(_)),
-            parts: parts.iter().map(Part::compact).collect(),
+            parts: parts.iter().map(DataSetPart::compact).collect(),
             report: report.clone(),
         };
         write_json(&self.0.join(META), &meta)?;
@@ -280,7 +280,10 @@ mod tests {
         let summary = Summary {
             label_names: Some(vec!["a\nb".into(), "ü\\\"".into()]),
             feature_names: None,
-            parts: vec![Part { name: "train".into(), rows: vec![2, 0] }, Part::range("test", 1..2)],
+            parts: vec![
+                DataSetPart { name: "train".into(), rows: vec![2, 0] },
+                DataSetPart::range("test", 1..2),
+            ],
             report: ReadReport::new(Format::Generated),
         };
         let features = Features::Sparse(features.finish(5).unwrap());

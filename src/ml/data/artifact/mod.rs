@@ -2,9 +2,9 @@
 //!
 //! The file format of matrices is described in [`header`] and `docs/data.md`.
 
-pub mod csr_file;
-pub mod dataset;
-pub mod dense_file;
+mod csr_file;
+pub(crate) mod dataset;
+mod dense_file;
 mod header;
 pub(crate) mod layout;
 
@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use memmap2::Mmap;
 
-pub use csr_file::{CsrWriter, Rows, open_csr, write_csr};
-pub use dataset::{DataSet, DataSetDir, Part, Summary};
+pub use csr_file::{CsrWriter, RowBatch, open_csr, write_csr};
+pub use dataset::{DataSet, DataSetDir, DataSetPart, Summary};
 pub use dense_file::{DenseWriter, open_dense};
 
 use super::error::DataError;

@@ -10,7 +10,7 @@ use super::error::DataError;
 
 /// How a file is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compression {
+enum Compression {
     /// Not at all.
     Plain,
     Gzip,
@@ -20,7 +20,7 @@ pub enum Compression {
 
 impl Compression {
     /// Detects the compression from the first bytes of a file.
-    pub fn of(start: &[u8]) -> Self {
+    fn of(start: &[u8]) -> Self {
         match start {
             [0x1f, 0x8b, ..] => Self::Gzip,
             [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Bzip2,
@@ -30,7 +30,7 @@ impl Compression {
     }
 
     /// Returns the name for messages.
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
             Self::Gzip => "gzip",
@@ -91,11 +91,6 @@ impl Input {
     /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Returns how the file is compressed.
-    pub fn compression(&self) -> Compression {
-        self.compression
     }
 
     /// Returns the first 64 KiB of the content, or all of it if it is shorter.

@@ -1,6 +1,6 @@
 //! Label indices as text, one line per row.
 
-use super::super::artifact::{CsrWriter, Rows};
+use super::super::artifact::{CsrWriter, RowBatch};
 use super::super::compress::Input;
 use super::super::error::{DataError, Fault};
 use super::super::libsvm::LARGEST_INDEX;
@@ -11,7 +11,7 @@ use super::super::read_report::{Repair, Repairs};
 /// The rows of one chunk of text.
 #[derive(Default)]
 struct LabelLines {
-    rows: Rows,
+    rows: RowBatch,
     repeated: u64,
     largest: Option<u32>,
 }

@@ -13,7 +13,7 @@ mod safetensors;
 use std::path::Path;
 
 use self::array::{ArrayLayout, ArrayPosition};
-use super::artifact::{CsrWriter, DataSet, DataSetDir, DenseWriter, Part, Summary};
+use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, DenseWriter, Summary};
 use super::compress::Input;
 use super::csr::Features;
 use super::error::DataError;
@@ -75,7 +75,7 @@ fn read_dense(
             let reason = format!("it has {rows} rows of features, but there are labels for {labelled}");
             return Err(DataError::file(input.path(), reason));
         }
-        parts.push(Part::range(&part.name, start..collector.labels.rows()));
+        parts.push(DataSetPart::range(&part.name, start..collector.labels.rows()));
     }
     collector.complete(format, options, label_names, read_name_list(source.feature_names.as_deref())?, parts)
 }
@@ -203,7 +203,7 @@ impl DenseCollector {
         options: &ReadOptions,
         label_names: Option<Vec<String>>,
         feature_names: Option<Vec<String>>,
-        parts: Vec<Part>,
+        parts: Vec<DataSetPart>,
     ) -> Result<DataSet, DataError> {
         let known = options.labels.map(u64::from).or(label_names.as_ref().map(|names| names.len() as u64));
         let labels = match (self.label_count, known) {

@@ -6,7 +6,7 @@
 //!
 //! `docs/data.md` lists what is repaired and what is refused.
 
-use super::artifact::{CsrWriter, DataSet, DataSetDir, Part, Rows, Summary};
+use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, RowBatch, Summary};
 use super::csr::Features;
 use super::error::{DataError, Fault};
 use super::format::Format;
@@ -74,8 +74,8 @@ impl IndexRange {
 /// The rows of one chunk of text.
 #[derive(Default)]
 struct LibsvmRows {
-    labels: Rows,
-    features: Rows,
+    labels: RowBatch,
+    features: RowBatch,
     seen_labels: SeenIndices,
     seen_features: SeenIndices,
     repairs: RepairCounts,
@@ -297,7 +297,7 @@ fn value_fault(text: &[u8], at: usize, why: NotANumber) -> Fault {
         match why {
             NotANumber::Syntax if token.is_empty() => "a value is missing here".to_owned(),
             NotANumber::Syntax => format!("`{token}` is not a number"),
-            NotANumber::NotFinite => format!("`{token}` is not a finite number of 32 bits"),
+            NotANumber::NotFinite => format!("`{token}` is not a finite 32-bit number"),
         },
     )
 }
@@ -399,7 +399,7 @@ pub(crate) fn read_libsvm(job: ReadJob) -> Result<DataSet, DataError> {
         if collector.labels.rows() == start {
             return Err(DataError::file(&path, "it contains no rows"));
         }
-        parts.push(Part::range(&part.name, start..collector.labels.rows()));
+        parts.push(DataSetPart::range(&part.name, start..collector.labels.rows()));
     }
     let mut report = ReadReport::new(Format::Libsvm);
     report.label_base = decide_base(options.label_base, collector.seen_labels, label_count);
@@ -533,7 +533,7 @@ pub(crate) fn read_xmc(job: ReadJob) -> Result<DataSet, DataError> {
             let reason = format!("its header says {} rows, but {rows} follow", header.rows);
             return Err(DataError::file(&path, reason));
         }
-        parts.push(Part::range(&part.name, start..collector.labels.rows()));
+        parts.push(DataSetPart::range(&part.name, start..collector.labels.rows()));
     }
     let (header, rules) = known.ok_or_else(no_files)?;
     let mut report = ReadReport::new(Format::Xmc);

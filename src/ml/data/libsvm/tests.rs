@@ -44,7 +44,7 @@ fn labels_and_features_of_each_row_are_kept() {
         (&[0.5, -2.0][..], &[0.001][..])
     );
     assert_eq!(set.report.label_base, Base { first: 1, because: BaseReason::ZeroNeverOccurs });
-    assert_eq!(set.parts, [Part::range("all", 0..2)]);
+    assert_eq!(set.parts, [DataSetPart::range("all", 0..2)]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn unsorted_rows_are_sorted_and_repeated_labels_and_zeros_dropped() {
 #[test]
 fn each_fault_is_reported_at_its_position() {
     for (text, line, column, part) in [
-        (&b"1 1:1\n1 2:nan\n"[..], 2, 5, "`nan` is not a finite number"),
+        (&b"1 1:1\n1 2:nan\n"[..], 2, 5, "`nan` is not a finite 32-bit number"),
         (b"1 1:inf\n", 1, 5, "finite"),
         (b"1 1:1e99\n", 1, 5, "finite"),
         (b"1 1:x\n", 1, 5, "`x` is not a number"),
@@ -161,7 +161,7 @@ fn train_and_test_share_base_and_sizes() {
     };
     assert_eq!((set.rows(), set.labels.cols, set.features.cols()), (3, 3, 9));
     assert_eq!((set.labels.row(0), set.report.label_base.first), (&[1][..], 0));
-    assert_eq!(set.parts, [Part::range("train", 0..2), Part::range("test", 2..3)]);
+    assert_eq!(set.parts, [DataSetPart::range("train", 0..2), DataSetPart::range("test", 2..3)]);
 }
 
 #[test]

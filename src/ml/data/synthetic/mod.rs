@@ -17,14 +17,14 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::artifact::Rows;
+use super::artifact::RowBatch;
 use super::error::DataError;
 use super::format::Format;
 use super::random::Random;
 use super::read_report::ReadReport;
 use super::source_path::SourcePath;
 use super::split::{Parts, SplitError, Validation};
-use super::split_data::{Origin, PartName, SplitData, SplitDataDir};
+use super::split_data::{PartName, SplitData, SplitDataDir, SplitDataOrigin};
 use super::transform::Transform;
 use super::weight::Weight;
 use frequency::Curve;
@@ -223,9 +223,9 @@ impl Generator {
     }
 
     /// Generates the features of some rows of a part. Test rows are numbered after the training rows.
-    fn features(&self, part: &LabelPlacement, number_from: usize, rows: &[u32]) -> Rows {
+    fn features(&self, part: &LabelPlacement, number_from: usize, rows: &[u32]) -> RowBatch {
         let mut buffer = self.words.buffer();
-        let mut made = Rows::default();
+        let mut made = RowBatch::default();
         for &row in rows {
             let number = (number_from + row as usize) as u64;
             let labels = part.labels.row(row as usize);
@@ -268,7 +268,7 @@ pub fn generate(
         }
         let (mut to_features, mut to_labels) = (target.sparse_features(name, true)?, target.labels(name)?);
         for blocks in rows_of.chunks(BLOCK * rayon::current_num_threads()) {
-            let made: Vec<Rows> = blocks
+            let made: Vec<RowBatch> = blocks
                 .par_chunks(BLOCK)
                 .map(|block| generator.features(placement, number_from, block))
                 .collect();
@@ -283,7 +283,7 @@ pub fn generate(
         to_labels.close(labels)?;
         target.finish_part(name, rows_of.len());
     }
-    let origin = Origin {
+    let origin = SplitDataOrigin {
         split: "generated".to_owned(),
         features,
         labels,

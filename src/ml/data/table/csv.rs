@@ -3,6 +3,8 @@
 //! The first row names the columns. The separator is the one of comma, tab and semicolon that occurs most often in it.
 //! Quoting follows RFC 4180; text behind a closing quote belongs to the field, as in pandas. Blank lines are skipped.
 
+use std::io::Read;
+
 use csv::{ReaderBuilder, StringRecord};
 
 use super::{TextColumns, TextRow};
@@ -12,17 +14,16 @@ use crate::data::error::Fault;
 const END_OF_TEXT: &str = "\n\u{0}end of text\u{0}\n";
 
 pub(super) fn rows(text: &str, columns: &TextColumns) -> Result<Vec<TextRow>, Fault> {
-    let text_with_end = [text, END_OF_TEXT].concat();
     let mut reader = ReaderBuilder::new()
         .delimiter(separator(text))
         .has_headers(false)
         .flexible(true)
-        .from_reader(text_with_end.as_bytes());
+        .from_reader(text.as_bytes().chain(END_OF_TEXT.as_bytes()));
     let mut record = StringRecord::new();
     let mut header: Option<CsvHeader> = None;
     let mut rows = Vec::new();
     while reader.read_record(&mut record).map_err(|error| Fault::new(0, error.to_string()))? {
-        let start = start_of(&record, &text_with_end);
+        let start = start_of(&record, text);
         let last_field = record.iter().last().unwrap_or_default();
         if last_field == END_OF_TEXT.trim() {
             break;

@@ -5,7 +5,7 @@ mod jsonl;
 
 use std::collections::HashMap;
 
-use super::artifact::Part;
+use super::artifact::DataSetPart;
 use super::csr::Csr;
 use super::error::{DataError, Fault};
 use super::format::Format;
@@ -92,7 +92,7 @@ fn read_table(
         if texts.len() == start {
             return Err(DataError::file(input.path(), "it contains no rows"));
         }
-        parts.push(Part::range(&part.name, start..texts.len()));
+        parts.push(DataSetPart::range(&part.name, start..texts.len()));
     }
     let labels_csr = Csr::from_rows(labels.names.len(), &rows);
     Ok(RawText { texts, labels: labels_csr, label_names: labels.names, parts, report })
