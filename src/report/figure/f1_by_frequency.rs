@@ -6,18 +6,18 @@ use super::Figure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Alike, Axes, Naming, summary};
+use super::naming::{Axes, Naming, SameAxesError, summary};
 use pipe_ml::metric::curves::{Curves, FrequencyBin};
 use pipe_ml::metric::marked::Marked;
 
 /// The smallest and the largest number of training rows.
-type Bin = (u32, Option<u32>);
+type FrequencyRange = (u32, Option<u32>);
 
 /// Draws macro-F1 by the frequency of labels.
-pub fn f1_by_frequency(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
+pub fn f1_by_frequency(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, SameAxesError> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.by_frequency.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
-    let mut bins: Vec<Bin> =
+    let mut bins: Vec<FrequencyRange> =
         curves.iter().flat_map(|(_, curves)| curves.by_frequency.iter().map(bounds)).collect();
     // A bin without an upper end comes after the other bins that start at the same number.
     bins.sort_unstable_by_key(|&(from, to)| (from, to.unwrap_or(u32::MAX)));
@@ -78,11 +78,11 @@ pub fn f1_by_frequency(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Fig
     Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
 }
 
-fn bounds(bin: &FrequencyBin) -> Bin {
+fn bounds(bin: &FrequencyBin) -> FrequencyRange {
     (bin.from, bin.to)
 }
 
-fn bin_name(&(from, to): &Bin) -> String {
+fn bin_name(&(from, to): &FrequencyRange) -> String {
     match to {
         None => format!("≥{from}"),
         Some(to) if to == from => format!("{from}"),

@@ -6,13 +6,13 @@ use super::Figure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Alike, Axes, Group, Naming, summary};
+use super::naming::{Axes, Naming, RunGroup, SameAxesError, summary};
 use pipe_ml::history::{History, Validation};
 use pipe_ml::metric::marked::Marked;
 use pipe_ml::metric::spread::SeedSpread;
 
 /// Epochs and macro-F1 of a run.
-type Run = Vec<(u64, f64)>;
+type F1ByEpoch = Vec<(u64, f64)>;
 
 /// The values of the runs of a group at one epoch.
 struct EpochValues {
@@ -23,15 +23,15 @@ struct EpochValues {
 }
 
 /// Draws macro-F1 on the validation rows, epoch by epoch.
-pub fn f1_over_epochs(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, Alike> {
+pub fn f1_over_epochs(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, SameAxesError> {
     let run = |history: &History| {
         let macro_f1 = |(epoch, validation): &(u64, Validation)| (*epoch, validation.macro_f1);
-        history.validations().map(|epochs| epochs.iter().map(macro_f1).collect::<Run>())
+        history.validations().map(|epochs| epochs.iter().map(macro_f1).collect::<F1ByEpoch>())
     };
     let groups = naming.groups(histories.iter().map(|(axes, history)| (axes, run(history))).collect())?;
     let last =
         groups.iter().flat_map(|group| group.runs.as_ref().reveal().1.iter().filter_map(last_epoch)).max();
-    let marked: Vec<(&Group<Run>, Marked<Vec<EpochValues>>)> =
+    let marked: Vec<(&RunGroup<F1ByEpoch>, Marked<Vec<EpochValues>>)> =
         groups.iter().map(|group| (group, group.runs.as_ref().map(|runs| by_epoch(runs, last)))).collect();
 
     let curves: Vec<Marked<Curve>> =
@@ -60,12 +60,12 @@ pub fn f1_over_epochs(naming: &Naming, histories: &[(Axes, History)]) -> Result<
     Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
 }
 
-fn last_epoch(run: &Run) -> Option<u64> {
+fn last_epoch(run: &F1ByEpoch) -> Option<u64> {
     run.last().map(|(epoch, _)| *epoch)
 }
 
 /// Returns the values by epoch. `last` is the last epoch of any run.
-fn by_epoch(runs: &[Run], last: Option<u64>) -> Vec<EpochValues> {
+fn by_epoch(runs: &[F1ByEpoch], last: Option<u64>) -> Vec<EpochValues> {
     let mut values: BTreeMap<u64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for run in runs {
         for &(epoch, value) in run {
@@ -83,7 +83,7 @@ fn by_epoch(runs: &[Run], last: Option<u64>) -> Vec<EpochValues> {
     values.into_iter().filter_map(at).collect()
 }
 
-fn curve(group: &Group<Run>, epochs: &[EpochValues]) -> Curve {
+fn curve(group: &RunGroup<F1ByEpoch>, epochs: &[EpochValues]) -> Curve {
     let point = |at: &EpochValues| (at.epoch as f64, at.spread.mean);
     let complete = epochs.iter().take_while(|at| at.spread.seeds as usize == group.len()).count();
     // The thin line starts where the full one ends.

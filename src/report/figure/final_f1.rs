@@ -4,30 +4,31 @@ use super::Figure;
 use super::chart::bars::{Bar, BarChart, BarGroup};
 use super::chart::scale::Bounds;
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Alike, Axes, Group, Naming, summary};
+use super::naming::{Axes, Naming, RunGroup, SameAxesError, summary};
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::record::Record;
 use pipe_ml::metric::registry::Metric;
 
 /// Draws macro-F1 on the evaluated rows.
-pub fn final_f1(naming: &Naming, records: &[(Axes, Record)]) -> Result<Figure, Alike> {
+pub fn final_f1(naming: &Naming, records: &[(Axes, Record)]) -> Result<Figure, SameAxesError> {
     let title = format!("Macro-F1 on the {} rows", parts(records));
     Ok(bars(naming, &groups(naming, records)?, title, records))
 }
 
 /// Draws macro-F1 under both protocols, for the runs that were evaluated under both.
-pub fn oracle_versus_honest(naming: &Naming, records: &[(Axes, Record)]) -> Result<Figure, Alike> {
+pub fn oracle_versus_honest(naming: &Naming, records: &[(Axes, Record)]) -> Result<Figure, SameAxesError> {
     let groups = groups(naming, records)?;
     let has = |index: usize, protocol: Protocol| {
         groups.iter().any(|group| group.index == index && group.runs.protocol() == protocol)
     };
-    let both = |group: &&Group<f64>| has(group.index, Protocol::Honest) && has(group.index, Protocol::Oracle);
-    let compared: Vec<Group<f64>> = groups.iter().filter(both).cloned().collect();
+    let both =
+        |group: &&RunGroup<f64>| has(group.index, Protocol::Honest) && has(group.index, Protocol::Oracle);
+    let compared: Vec<RunGroup<f64>> = groups.iter().filter(both).cloned().collect();
     let title = format!("Macro-F1 on the {} rows under both protocols", parts(records));
     Ok(bars(naming, &compared, title, records))
 }
 
-fn groups(naming: &Naming, records: &[(Axes, Record)]) -> Result<Vec<Group<f64>>, Alike> {
+fn groups(naming: &Naming, records: &[(Axes, Record)]) -> Result<Vec<RunGroup<f64>>, SameAxesError> {
     let values = records.iter().filter_map(|(axes, record)| Some((axes, record.get(Metric::MacroF1)?)));
     naming.groups(values.collect())
 }
@@ -43,7 +44,7 @@ fn parts(records: &[(Axes, Record)]) -> String {
     }
 }
 
-fn bars(naming: &Naming, groups: &[Group<f64>], title: String, records: &[(Axes, Record)]) -> Figure {
+fn bars(naming: &Naming, groups: &[RunGroup<f64>], title: String, records: &[(Axes, Record)]) -> Figure {
     let mut rows = Vec::new();
     let mut drawn: Vec<(usize, BarGroup)> = Vec::new();
     for group in groups {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::kind::FigureKind;
-use super::naming::{Alike, Axes, Naming};
+use super::naming::{Axes, Naming, SameAxesError};
 use super::{
     Figure, f1_by_frequency, f1_over_epochs, final_f1, label_frequency, oracle_versus_honest,
     precision_recall, reliability, threshold_weights, thresholds,
@@ -36,7 +36,7 @@ impl FigureInputs {
     }
 
     /// Draws a figure.
-    pub fn draw(&self, kind: FigureKind, naming: &Naming) -> Result<Figure, Alike> {
+    pub fn draw(&self, kind: FigureKind, naming: &Naming) -> Result<Figure, SameAxesError> {
         match kind {
             FigureKind::F1OverEpochs => f1_over_epochs(naming, &self.histories),
             FigureKind::FinalF1 => final_f1(naming, &self.records),

@@ -3,7 +3,7 @@
 use super::Figure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::AxisScale;
-use super::chart::style::Style;
+use super::chart::style::SeriesStyle;
 use super::data_table::{DataCell, DataTable};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
@@ -25,7 +25,8 @@ pub fn label_frequency(counts: &[u64]) -> Figure {
         |&(count, first, last): &(u64, u64, u64)| [first, last].map(|rank| (rank as f64, count as f64));
     let line = CurveLine { points: steps.iter().flat_map(ends).collect(), thin: false };
     // Counts of training rows do not depend on predictions, so there is nothing to mark.
-    let curve = Marked::new(Protocol::Honest, Curve { lines: vec![line], ..Curve::new("", Style::nth(0)) });
+    let curve =
+        Marked::new(Protocol::Honest, Curve { lines: vec![line], ..Curve::new("", SeriesStyle::nth(0)) });
     let curves = vec![curve];
     let absent = counts.len() - present;
     let mut note = format!("{} labels", counts.len());

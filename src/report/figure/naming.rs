@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::chart::style::Style;
+use super::chart::style::SeriesStyle;
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::spread::SeedSpread;
 
@@ -27,9 +27,9 @@ pub struct Naming {
 
 /// Runs that differ only in the axis that values are averaged over.
 #[derive(Debug, Clone)]
-pub struct Group<T> {
+pub struct RunGroup<T> {
     pub name: String,
-    pub style: Style,
+    pub style: SeriesStyle,
     /// The position among all groups.
     pub index: usize,
     pub runs: Marked<Vec<T>>,
@@ -41,7 +41,7 @@ pub struct Group<T> {
     "two results have the same axes ({axes}), so no figure could tell them apart; give the stages that produce them \
      different axes, or plot them in two stages"
 )]
-pub struct Alike {
+pub struct SameAxesError {
     axes: String,
 }
 
@@ -106,23 +106,23 @@ impl Naming {
     }
 
     /// Groups runs by name and protocol. Results of two protocols are never in one group.
-    pub fn groups<T>(&self, runs: Vec<(&Axes, Marked<T>)>) -> Result<Vec<Group<T>>, Alike> {
+    pub fn groups<T>(&self, runs: Vec<(&Axes, Marked<T>)>) -> Result<Vec<RunGroup<T>>, SameAxesError> {
         let mut seen = BTreeSet::new();
         let mut groups: BTreeMap<(usize, Protocol), (String, Vec<T>)> = BTreeMap::new();
         for (axes, run) in runs {
             let (protocol, run) = run.reveal();
             if !seen.insert((axes, protocol)) {
                 let pairs: Vec<String> = axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
-                return Err(Alike { axes: pairs.join(",") });
+                return Err(SameAxesError { axes: pairs.join(",") });
             }
             let id = self.id(axes);
             let index = self.ids.iter().position(|known| *known == id).unwrap_or(self.ids.len());
             let group = groups.entry((index, protocol)).or_insert_with(|| (self.name(axes), Vec::new()));
             group.1.push(run);
         }
-        let group = |((index, protocol), (name, runs))| Group {
+        let group = |((index, protocol), (name, runs))| RunGroup {
             name,
-            style: Style::nth(index),
+            style: SeriesStyle::nth(index),
             index,
             runs: Marked::new(protocol, runs),
         };
@@ -130,8 +130,8 @@ impl Naming {
     }
 
     /// Returns a note such as `Mean of 5 runs (over seed); band: ± 1 standard deviation.`, or nothing for single runs.
-    pub fn mean_note<T>(&self, groups: &[Group<T>], spread: &str) -> String {
-        let counts: BTreeSet<usize> = groups.iter().map(Group::len).collect();
+    pub fn mean_note<T>(&self, groups: &[RunGroup<T>], spread: &str) -> String {
+        let counts: BTreeSet<usize> = groups.iter().map(RunGroup::len).collect();
         let (Some(least), Some(most)) = (counts.first(), counts.last()) else { return String::new() };
         let runs = match (least, most) {
             (_, 1) => return String::new(),
@@ -142,7 +142,7 @@ impl Naming {
     }
 }
 
-impl<T> Group<T> {
+impl<T> RunGroup<T> {
     /// Returns the number of runs.
     pub fn len(&self) -> usize {
         self.runs.as_ref().reveal().1.len()

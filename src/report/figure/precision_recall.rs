@@ -6,12 +6,12 @@ use super::Figure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Alike, Axes, Naming, summary};
+use super::naming::{Axes, Naming, SameAxesError, summary};
 use pipe_ml::metric::curves::{Curves, Shifted};
 use pipe_ml::metric::marked::Marked;
 
 /// Draws precision against recall as all thresholds are moved.
-pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
+pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, SameAxesError> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.tradeoff.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
     let (mut drawn, mut rows) = (Vec::new(), Vec::new());

@@ -7,25 +7,25 @@ use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
 use super::f1_over_epochs::some_of;
-use super::naming::{Alike, Axes, Group, Naming, summary};
+use super::naming::{Axes, Naming, RunGroup, SameAxesError, summary};
 use pipe_ml::history::{Epoch, History, Spread};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// One of the weights.
-struct Weight {
+struct SignalWeight {
     name: &'static str,
     heading: &'static str,
     of: fn(&Epoch) -> Spread,
 }
 
-const WEIGHTS: [Weight; 3] = [
-    Weight { name: "alpha", heading: "α, weight of the global signal", of: |epoch| epoch.alpha },
-    Weight { name: "beta", heading: "β, weight of the local signal", of: |epoch| epoch.beta },
-    Weight { name: "lambda", heading: "λ, share of the global signal", of: |epoch| epoch.lambda },
+const WEIGHTS: [SignalWeight; 3] = [
+    SignalWeight { name: "alpha", heading: "α, weight of the global signal", of: |epoch| epoch.alpha },
+    SignalWeight { name: "beta", heading: "β, weight of the local signal", of: |epoch| epoch.beta },
+    SignalWeight { name: "lambda", heading: "λ, share of the global signal", of: |epoch| epoch.lambda },
 ];
 
 /// Draws the weights of the two signals, epoch by epoch.
-pub fn threshold_weights(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, Alike> {
+pub fn threshold_weights(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, SameAxesError> {
     // The learned weights do not depend on the protocol of the evaluation.
     let run = |history| Marked::new(Protocol::Honest, history);
     let groups = naming.groups(histories.iter().map(|(axes, history)| (axes, run(history))).collect())?;
@@ -69,7 +69,7 @@ pub fn threshold_weights(naming: &Naming, histories: &[(Axes, History)]) -> Resu
 }
 
 /// Returns, for each epoch, the mean of the means and of the deviations over runs, and the number of runs.
-fn by_epoch(group: &Group<&History>, of: fn(&Epoch) -> Spread) -> Vec<(u64, Spread, u64)> {
+fn by_epoch(group: &RunGroup<&History>, of: fn(&Epoch) -> Spread) -> Vec<(u64, Spread, u64)> {
     let mut spreads: BTreeMap<u64, Vec<Spread>> = BTreeMap::new();
     for history in group.runs.as_ref().reveal().1 {
         for epoch in &history.epochs {
@@ -84,7 +84,7 @@ fn by_epoch(group: &Group<&History>, of: fn(&Epoch) -> Spread) -> Vec<(u64, Spre
     spreads.into_iter().filter_map(mean).collect()
 }
 
-fn curve(group: &Group<&History>, epochs: &[(u64, Spread, u64)]) -> Curve {
+fn curve(group: &RunGroup<&History>, epochs: &[(u64, Spread, u64)]) -> Curve {
     let point = |(epoch, spread, _): &(u64, Spread, u64)| (*epoch as f64, spread.mean);
     let band = |(epoch, spread, _): &(u64, Spread, u64)| {
         (*epoch as f64, spread.mean - spread.std, spread.mean + spread.std)

@@ -3,9 +3,9 @@
 use super::Figure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
-use super::chart::style::Style;
+use super::chart::style::SeriesStyle;
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Alike, Axes, Naming};
+use super::naming::{Axes, Naming, SameAxesError};
 use pipe_ml::metric::curves::{Curves, ThresholdHistogram};
 use pipe_ml::metric::marked::Marked;
 
@@ -13,7 +13,7 @@ use pipe_ml::metric::marked::Marked;
 const COMMON_BINS: usize = 50;
 
 /// Draws the histograms of the thresholds.
-pub fn thresholds(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, Alike> {
+pub fn thresholds(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, SameAxesError> {
     let run = |curves: &'_ Curves| Some(Marked::new(curves.protocol, curves.thresholds.clone()?));
     let runs = curves.iter().filter_map(|(axes, curves)| Some((axes, run(curves)?)));
     let groups = naming.groups(runs.collect())?;
@@ -22,7 +22,10 @@ pub fn thresholds(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, 
     for group in &groups {
         let (protocol, runs) = group.runs.as_ref().reveal();
         let pooled = pool(runs);
-        let sides = [("true", &pooled.of_true, Style::nth(0)), ("false", &pooled.of_false, Style::nth(1))];
+        let sides = [
+            ("true", &pooled.of_true, SeriesStyle::nth(0)),
+            ("false", &pooled.of_false, SeriesStyle::nth(1)),
+        ];
         let mut curves = Vec::new();
         for (label, counts, style) in sides {
             let total: f64 = counts.iter().sum();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::dag_layout::{DagEdge, DagSizes, layout};
-use super::html::{Element, Html, el};
+use super::html::{Html, HtmlElement, el};
 use super::status::Status;
 
 /// One instance of a stage.
@@ -90,14 +90,15 @@ fn boxes(nodes: &[Node]) -> Vec<DagBox<'_>> {
 }
 
 /// Draws a box.
-fn node(drawn: &DagBox, (x, y): (f64, f64)) -> Element {
+fn node(drawn: &DagBox, (x, y): (f64, f64)) -> HtmlElement {
     let worst = drawn.members.iter().map(|node| node.status).min().unwrap_or(Status::Waiting);
     let many = drawn.members.len();
     let name = match many {
         1 => shortened(drawn.name, NAME),
         many => format!("{} ×{many}", shortened(drawn.name, NAME - 5)),
     };
-    let at = |element: Element, dx: f64, dy: f64| element.attr("x", round(x + dx)).attr("y", round(y + dy));
+    let at =
+        |element: HtmlElement, dx: f64, dy: f64| element.attr("x", round(x + dx)).attr("y", round(y + dy));
     let body = at(el("rect"), 0.0, 0.0)
         .class("box")
         .attr("width", SIZES.box_width)
@@ -124,7 +125,7 @@ fn node(drawn: &DagBox, (x, y): (f64, f64)) -> Element {
 }
 
 /// Draws the dot of an instance. If it is the only one in its box, its status stands beside it.
-fn dot(member: &Node, index: usize, many: usize, x: f64, y: f64) -> Element {
+fn dot(member: &Node, index: usize, many: usize, x: f64, y: f64) -> HtmlElement {
     let (line, column) = (index / DOTS_PER_LINE, index % DOTS_PER_LINE);
     let lift = if many > DOTS_PER_LINE { 3.0 } else { 0.0 };
     let (cx, cy) = (x + 17.5 + 9.5 * column as f64, y + 50.0 - lift + 8.0 * line as f64);
@@ -156,7 +157,7 @@ fn counted(members: &[&Node]) -> String {
 }
 
 /// Draws an edge with its arrow head.
-fn edge(edge: &DagEdge) -> Element {
+fn edge(edge: &DagEdge) -> HtmlElement {
     let mut path = String::new();
     for (index, pair) in edge.points.chunks(2).enumerate() {
         let [(x0, y0), (x1, y1)] = pair else { continue };

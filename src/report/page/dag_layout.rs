@@ -6,7 +6,7 @@
 
 /// A box, or a gap in a layer that a long edge passes through.
 #[derive(Debug, Clone)]
-struct Slot {
+struct LayerSlot {
     node: Option<usize>,
     width: f64,
     centre: f64,
@@ -81,7 +81,7 @@ fn depths(needs: &[Vec<usize>]) -> Vec<usize> {
 }
 
 struct Layers {
-    slots: Vec<Slot>,
+    slots: Vec<LayerSlot>,
     /// Slots from left to right, layer by layer.
     layers: Vec<Vec<usize>>,
     /// The slots of each edge, from the box that is needed to the one that needs it.
@@ -122,7 +122,7 @@ impl Layers {
 
     fn add(&mut self, node: Option<usize>, width: f64, layer: usize) -> usize {
         let slot = self.slots.len();
-        self.slots.push(Slot { node, width, centre: 0.0, above: Vec::new(), below: Vec::new() });
+        self.slots.push(LayerSlot { node, width, centre: 0.0, above: Vec::new(), below: Vec::new() });
         self.layers[layer].push(slot);
         slot
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::html::{Element, Html, el};
+use super::html::{Html, HtmlElement, el};
 use super::number::decimal;
 use super::oracle_mark;
 use pipe_ml::metric::marked::{Marked, Protocol};
@@ -136,7 +136,7 @@ impl Cell {
         Self { best, ..self }
     }
 
-    fn fill(&self, element: Element) -> Element {
+    fn fill(&self, element: HtmlElement) -> HtmlElement {
         let element = match self.key {
             Some(key) => element.attr("data-key", key),
             None => element,
@@ -217,13 +217,13 @@ impl Grid {
         grid.into()
     }
 
-    fn search(&self) -> Element {
+    fn search(&self) -> HtmlElement {
         let field =
             el("input").attr("type", "search").attr("autocomplete", "off").attr("spellcheck", "false");
         el("p").class("search js-only").child(el("label").text("Search ").child(field)).child(el("output"))
     }
 
-    fn row(&self, row: &Row) -> Element {
+    fn row(&self, row: &Row) -> HtmlElement {
         let mut tr = el("tr");
         if row.protocol == Protocol::Oracle {
             tr = tr.class("oracle");
@@ -248,7 +248,7 @@ impl Grid {
 }
 
 impl Column {
-    fn html(&self) -> Element {
+    fn html(&self) -> HtmlElement {
         let mut th = el("th").attr("scope", "col");
         if self.number {
             th = th.class("number");
@@ -260,7 +260,7 @@ impl Column {
     }
 }
 
-fn marked(element: Element, protocol: Protocol) -> Element {
+fn marked(element: HtmlElement, protocol: Protocol) -> HtmlElement {
     match oracle_mark::badge(protocol) {
         Some(badge) => element.text(" ").child(badge),
         None => element,

@@ -16,7 +16,7 @@ pub struct Html(String);
 
 /// An element under construction.
 #[derive(Debug, Clone)]
-pub struct Element {
+pub struct HtmlElement {
     name: &'static str,
     attributes: String,
     content: String,
@@ -26,8 +26,8 @@ pub struct Element {
 const VOID: [&str; 6] = ["br", "col", "img", "input", "link", "meta"];
 
 /// Creates an element.
-pub fn el(name: &'static str) -> Element {
-    Element { name, attributes: String::new(), content: String::new() }
+pub fn el(name: &'static str) -> HtmlElement {
+    HtmlElement { name, attributes: String::new(), content: String::new() }
 }
 
 impl Html {
@@ -74,7 +74,7 @@ impl Html {
     }
 }
 
-impl Element {
+impl HtmlElement {
     /// Adds an attribute.
     pub fn attr(mut self, name: &'static str, value: impl Display) -> Self {
         let _ = write!(self.attributes, " {name}=\"");
@@ -120,8 +120,8 @@ impl Element {
     }
 }
 
-impl From<Element> for Html {
-    fn from(Element { name, attributes, content }: Element) -> Self {
+impl From<HtmlElement> for Html {
+    fn from(HtmlElement { name, attributes, content }: HtmlElement) -> Self {
         let is_void = VOID.contains(&name);
         Self(if is_void {
             format!("<{name}{attributes}>")

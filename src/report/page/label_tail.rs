@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::html::{Element, Html, el};
+use super::html::{Html, HtmlElement, el};
 use super::number::grouped;
 
 const WIDTH: f64 = 420.0;
@@ -31,7 +31,7 @@ pub fn draw(caption: &str, counts: &[u64]) -> Option<Html> {
             last = rank;
         }
     }
-    let label = |x: f64, y: f64, anchor: &'static str, words: &str| -> Element {
+    let label = |x: f64, y: f64, anchor: &'static str, words: &str| -> HtmlElement {
         el("text").attr("x", x).attr("y", y).attr("text-anchor", anchor).text(words)
     };
     let (base, right) = (HEIGHT - BOTTOM, WIDTH - 10.0);

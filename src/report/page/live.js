@@ -1,13 +1,13 @@
 "use strict";
 addEventListener("DOMContentLoaded", () => {
-  const said = document.getElementById("said");
-  const say = text => { if (said) said.textContent = text; };
+  const message = document.getElementById("said");
+  const say = text => { if (message) message.textContent = text; };
   say("Connecting to the run.");
-  /* All of them are there now; searching takes rows out of the document, but here they are still found. */
+  /* Collected now, because searching takes rows out of the document. */
   const all = selector => new Map([...document.querySelectorAll(selector)].map(element => [element.dataset.instance, element]));
   const [rows, dots] = [all("tr"), all("circle")];
 
-  /* By instance: the row of the table, the dot in the drawing, and what they show. */
+  /* For each instance: its row in the table, its dot in the graph, and its status. */
   const stages = new Map();
   const stage = instance => {
     if (!stages.has(instance)) {
@@ -17,7 +17,7 @@ addEventListener("DOMContentLoaded", () => {
   };
 
   const ORDER = ["failed", "running", "stale", "skipped", "waiting", "computed", "cached", "fresh"];
-  const turn = (instance, status, note) => {
+  const setStatus = (instance, status, note) => {
     const known = stage(instance);
     known.status = status;
     if (known.row) {
@@ -76,7 +76,7 @@ addEventListener("DOMContentLoaded", () => {
     const all = series.flatMap(([, values]) => values).filter(Number.isFinite);
     const [low, high] = [Math.min(...all), Math.max(...all)];
     const longest = Math.max(...series.map(([, values]) => values.length));
-    const x = place => LEFT + place / (longest - 1) * (WIDTH - LEFT - 10);
+    const x = index => LEFT + index / (longest - 1) * (WIDTH - LEFT - 10);
     const y = value => BASE - (high > low ? (value - low) / (high - low) : 0.5) * (BASE - 12);
     const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${name} over time` });
     picture.append(
@@ -88,7 +88,7 @@ addEventListener("DOMContentLoaded", () => {
     const legend = document.createElement("ul");
     for (const [instance, values] of series) {
       const colour = `line-${lines.get(instance) % 8}`;
-      const points = values.map((value, place) => Number.isFinite(value) ? `${x(place).toFixed(1)},${y(value).toFixed(1)}` : "");
+      const points = values.map((value, index) => Number.isFinite(value) ? `${x(index).toFixed(1)},${y(value).toFixed(1)}` : "");
       picture.append(svg("polyline", { class: colour, points: points.join(" ") }));
       const item = document.createElement("li");
       item.className = colour;
@@ -99,7 +99,8 @@ addEventListener("DOMContentLoaded", () => {
     heading.textContent = name;
     chart.replaceChildren(heading, picture, legend);
   };
-  const stale = new Set();
+  /* The metrics whose charts have to be drawn again. */
+  const outdated = new Set();
   const metric = ({ instance, name: plain, value, protocol }) => {
     const name = protocol === "oracle" ? `${plain} (oracle)` : plain;
     if (!lines.has(instance)) lines.set(instance, lines.size);
@@ -107,38 +108,38 @@ addEventListener("DOMContentLoaded", () => {
     const series = charts.get(name);
     if (!series.has(instance)) series.set(instance, []);
     series.get(instance).push(Number(value));
-    if (stale.size === 0) requestAnimationFrame(() => { stale.forEach(draw); stale.clear(); });
-    stale.add(name);
+    if (outdated.size === 0) requestAnimationFrame(() => { outdated.forEach(draw); outdated.clear(); });
+    outdated.add(name);
   };
 
-  const heed = {
+  const handlers = {
     run_started: event => say(`Run ${event.run}: ${event.instances} stages, up to ${event.jobs} at once.`),
-    hit: event => turn(event.instance, "cached", `saved ${seconds(event.saved)}`),
-    started: event => turn(event.instance, "running", event.message),
-    waiting: event => turn(event.instance, "waiting", "another process is computing it"),
+    hit: event => setStatus(event.instance, "cached", `saved ${seconds(event.saved)}`),
+    started: event => setStatus(event.instance, "running", event.message),
+    waiting: event => setStatus(event.instance, "waiting", "another process is computing it"),
     progress,
     metric,
-    done: event => turn(event.instance, "computed", seconds(event.seconds)),
-    failed: event => turn(event.instance, event.will_retry ? "running" : "failed", event.error),
-    skipped: event => turn(event.instance, "skipped", event.because),
+    done: event => setStatus(event.instance, "computed", seconds(event.seconds)),
+    failed: event => setStatus(event.instance, event.will_retry ? "running" : "failed", event.error),
+    skipped: event => setStatus(event.instance, "skipped", event.because),
     stopping: () => say("Stopping."),
     run_finished: ({ summary }) => {
       const words = [[summary.ran, "computed"], [summary.hits, "cached"], [summary.failed, "failed"], [summary.skipped, "skipped"]];
-      const told = words.filter(([count]) => count > 0).map(([count, word]) => `${count} ${word}`).join(", ") || "nothing to do";
-      say(`Ended after ${seconds(summary.seconds)}: ${told}. This page stays as it is; it is no longer served.`);
+      const text = words.filter(([count]) => count > 0).map(([count, word]) => `${count} ${word}`).join(", ") || "nothing to do";
+      say(`Ended after ${seconds(summary.seconds)}: ${text}. The server has stopped; this page stays as it is.`);
     },
   };
   const source = new EventSource("events");
-  source.onmessage = message => {
-    const event = JSON.parse(message.data);
-    heed[event.event]?.(event);
+  source.onmessage = ({ data }) => {
+    const event = JSON.parse(data);
+    handlers[event.event]?.(event);
     if (event.event === "run_finished") source.close();
   };
   source.onopen = () => {
-    /* After a break the server tells everything again. */
+    /* After an interruption the server sends all events again. */
     charts.clear();
   };
   source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) say("The run cannot be reached any more.");
+    if (source.readyState === EventSource.CLOSED) say("The connection to the run is lost.");
   };
 });

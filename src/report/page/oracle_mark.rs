@@ -1,6 +1,6 @@
 //! The mark of the oracle protocol on pages.
 
-use super::html::{Element, el};
+use super::html::{HtmlElement, el};
 use pipe_ml::metric::marked::Protocol;
 
 /// The explanation of the mark.
@@ -8,7 +8,7 @@ pub const MEANING: &str = "Oracle protocol: the true labels of the evaluated row
                            No deployed model can reach these figures.";
 
 /// Returns the mark of a protocol; `None` for the honest one, which a reader expects.
-pub fn badge(protocol: Protocol) -> Option<Element> {
+pub fn badge(protocol: Protocol) -> Option<HtmlElement> {
     match protocol {
         Protocol::Honest => None,
         Protocol::Oracle => Some(el("abbr").class("mark").attr("title", MEANING).text("oracle")),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::html::{Element, Html, el};
+use super::html::{Html, HtmlElement, el};
 use super::{oracle_mark, table_file};
 use pipe_ml::metric::marked::Protocol;
 
@@ -58,11 +58,11 @@ impl VerdictCard {
     }
 }
 
-fn verdict_badge(word: &str, status: &'static str) -> Element {
+fn verdict_badge(word: &str, status: &'static str) -> HtmlElement {
     el("span").class("status").attr("data-status", status).text(word)
 }
 
-fn facts<'a>(fields: impl IntoIterator<Item = (&'a String, &'a Value)>) -> Element {
+fn facts<'a>(fields: impl IntoIterator<Item = (&'a String, &'a Value)>) -> HtmlElement {
     let entries = fields.into_iter().map(|(name, value)| {
         let name = name.replace('_', " ");
         el("div").child(el("dt").text(&name)).child(el("dd").child(value_html(value)))

@@ -1,4 +1,4 @@
-//! Tables from records that are made up here, in every format.
+//! Tables of invented records, in every format.
 
 use std::collections::BTreeMap;
 
@@ -23,8 +23,7 @@ use pipe_ml::metric::registry::{Direction, Metric};
 
 const AWKWARD: &str = "A&B_%$#~^\\{}|<>\"'`--";
 
-/// A record with these figures. Evaluations can be made from text only, which is as well: figures come with
-/// their protocol.
+/// Returns a record with these values. An evaluation can only be created from JSON, which names its protocol.
 fn record(axes: &[(&str, &str)], protocol: Protocol, values: &[(Metric, f64)]) -> Measured {
     let values: BTreeMap<Metric, f64> = values.iter().copied().collect();
     let evaluation = serde_json::json!({ "protocol": protocol, "rows": 100, "labels": 10, "values": values });
@@ -35,13 +34,13 @@ fn record(axes: &[(&str, &str)], protocol: Protocol, values: &[(Metric, f64)]) -
     Measured { axes, blob, record }
 }
 
-/// Macro F1, BCE and the ratio of positives for a variant and a seed.
+/// Returns a record with macro F1, BCE and the ratio of positives for a variant and a seed.
 fn run(variant: &str, seed: &str, protocol: Protocol, f1: f64, bce: f64, ratio: f64) -> Measured {
     let values = [(Metric::MacroF1, f1), (Metric::Bce, bce), (Metric::PositiveRatio, ratio)];
     record(&[("variant", variant), ("seed", seed)], protocol, &values)
 }
 
-/// Four variants, two seeds.
+/// Returns records of four variants with two seeds.
 fn grid(protocol: Protocol) -> Vec<Measured> {
     let variants = [
         ("adaptive", 0.3821, 0.3125, 0.0102),
@@ -107,7 +106,7 @@ fn the_plain_table_in_every_format() {
 }
 
 #[test]
-fn beside_the_paper_the_oracle_rows_get_a_difference_and_the_honest_ones_do_not() {
+fn differences_from_the_paper_are_printed_for_oracle_rows_only() {
     let mut request = request();
     request.rows = terms(&["protocol", "variant"]);
     request.names.insert("adaptive".into(), "Adaptive".into());
@@ -129,7 +128,7 @@ fn beside_the_paper_the_oracle_rows_get_a_difference_and_the_honest_ones_do_not(
 }
 
 #[test]
-fn axes_can_stand_above_the_columns_and_metrics_in_the_rows() {
+fn axes_may_be_in_the_columns_and_metrics_in_the_rows() {
     let mut measured = Vec::new();
     for (data, shift) in [("bibtex", 0.0), ("delicious", -0.1)] {
         for (variant, f1) in [("adaptive", 0.4), ("static", 0.3)] {
@@ -155,7 +154,7 @@ fn axes_can_stand_above_the_columns_and_metrics_in_the_rows() {
 }
 
 #[test]
-fn a_stage_without_the_axis_is_known_by_its_name() {
+fn a_record_without_the_axis_is_named_after_its_stage() {
     let mut measured = vec![record(&[("stage", "logistic")], Protocol::Honest, &[(Metric::MacroF1, 0.2)])];
     let axes = [("stage", "eval"), ("variant", "adaptive")];
     measured.push(record(&axes, Protocol::Honest, &[(Metric::MacroF1, 0.3)]));
@@ -166,42 +165,42 @@ fn a_stage_without_the_axis_is_known_by_its_name() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_an_error_that_says_what_to_do() {
+fn errors_say_which_field_to_change() {
     let both = || grid(Protocol::Honest);
     let fail = |change: &dyn Fn(&mut Request), measured: Vec<Measured>| {
         let mut request = request();
         change(&mut request);
         build(&request, &measured).unwrap_err().to_string()
     };
-    let crowded = fail(&|request| request.mean_over.clear(), both());
-    assert!(crowded.contains("they differ in `seed` (0, 1)"), "{crowded}");
+    let several = fail(&|request| request.mean_over.clear(), both());
+    assert!(several.contains("they differ in `seed` (0, 1)"), "{several}");
     let axis = fail(&|request| request.rows = terms(&["variants"]), both());
     assert!(axis.contains("no record has the axis `variants`; the axes are `seed`, `variant`"), "{axis}");
     let value = fail(&|request| drop(request.only.insert("seed".into(), vec!["2".into()])), both());
     assert!(value.contains("no record has `seed: 2`"), "{value}");
-    let figure = fail(&|request| request.columns = terms(&["p_at_1"]), both());
-    assert!(figure.contains("`p_at_1`"), "{figure}");
+    let metric = fail(&|request| request.columns = terms(&["p_at_1"]), both());
+    assert!(metric.contains("`p_at_1`"), "{metric}");
     let mut mixed = both();
     mixed[1] = run("adaptive", "1", Protocol::Oracle, 0.4, 0.3, 0.01);
     let mixed = build(&request(), &mixed).unwrap_err();
     assert!(matches!(mixed, TableError::Mixed { .. }), "{mixed}");
-    let twins: Vec<Measured> = both().into_iter().chain(both()).collect();
-    assert!(matches!(build(&request(), &twins), Err(TableError::SameAxes(_))));
+    let same_axes: Vec<Measured> = both().into_iter().chain(both()).collect();
+    assert!(matches!(build(&request(), &same_axes), Err(TableError::SameAxes(_))));
 }
 
 #[test]
-fn where_filters_and_orders() {
+fn where_selects_and_orders_values() {
     let mut request = request();
     request.only.insert("variant".into(), vec!["static".into(), "adaptive".into()]);
     request.only.insert("seed".into(), vec!["1".into()]);
     let (table, _) = made(&request, &grid(Protocol::Honest));
     let names: Vec<&str> = table.rows.iter().map(|row| row.values[0].value.as_str()).collect();
     assert_eq!(names, ["static", "adaptive"]);
-    assert_eq!(table.records.len(), 2, "only what is shown is named as a source");
+    assert_eq!(table.records.len(), 2, "only the records that are shown are sources");
 }
 
 #[test]
-fn published_rows_that_the_filter_leaves_out_are_left_out() {
+fn where_applies_to_published_rows_too() {
     let mut request = request();
     reference(&mut request, &["paper-table-1"]);
     request.only.insert("variant".into(), vec!["adaptive".into()]);
@@ -209,14 +208,14 @@ fn published_rows_that_the_filter_leaves_out_are_left_out() {
     assert_eq!(table.others, []);
     request.only.clear();
     let (table, sheet) = made(&request, &grid(Protocol::Oracle)[..2]);
-    assert_eq!(table.others.len(), 3, "what we did not measure is shown all the same");
+    assert_eq!(table.others.len(), 3, "published rows without a row of ours are shown");
     let last = sheet.rows.last().unwrap();
     assert_eq!(last.cells[0], [], "not under `ours`");
     assert_eq!(last.cells[1], [Piece::Number("0.0035".into())]);
 }
 
 #[test]
-fn unequal_numbers_of_seeds_are_shown() {
+fn different_numbers_of_seeds_are_shown() {
     let mut measured = grid(Protocol::Honest);
     measured.pop();
     let (_, sheet) = made(&request(), &measured);
@@ -224,13 +223,13 @@ fn unequal_numbers_of_seeds_are_shown() {
     assert!(text.contains("n in brackets") && text.contains("(n=1)") && text.contains("(n=2)"), "{text}");
 }
 
-/// Labels as rows of a matrix of the given width.
+/// Returns labels as the rows of a matrix.
 fn csr(rows: &[Vec<u32>], labels: usize) -> Csr {
     Csr::from_rows(labels, rows)
 }
 
 #[test]
-fn a_settled_difference_gets_a_star_and_noise_does_not() {
+fn only_a_significant_difference_gets_a_star() {
     let truth: Vec<Vec<u32>> = (0..200).map(|row| vec![row % 5]).collect();
     let wrong_every = |n: usize| -> Vec<Vec<u32>> {
         let flip =
@@ -241,10 +240,10 @@ fn a_settled_difference_gets_a_star_and_noise_does_not() {
     let outcomes: Vec<Outcomes> =
         predicted.iter().map(|p| Outcomes::new(&csr(&truth, 5), &csr(p, 5)).unwrap()).collect();
     let names = ["good", "as good", "bad"];
-    let figures: Vec<f64> = outcomes.iter().map(|o| o.measure(&[[1]; 200])[0][0]).collect();
+    let macro_f1: Vec<f64> = outcomes.iter().map(|o| o.measure(&[[1]; 200])[0][0]).collect();
     let measured: Vec<Measured> = (0..3)
         .map(|at| {
-            let values = [(Metric::MacroF1, figures[at]), (Metric::Bce, 0.1 * at as f64)];
+            let values = [(Metric::MacroF1, macro_f1[at]), (Metric::Bce, 0.1 * at as f64)];
             record(&[("variant", names[at])], Protocol::Honest, &values)
         })
         .collect();
@@ -272,8 +271,8 @@ fn a_settled_difference_gets_a_star_and_noise_does_not() {
     assert_eq!(differs(&against_best), [None, Some(false), Some(true)]);
     assert_eq!(differs(&tested(Some("bad")).unwrap()), [Some(true), Some(true), None]);
     let test = against_best.cells[2][0].as_ref().unwrap().test.clone().unwrap().reveal().1;
-    assert!((test.confidence - 0.975).abs() < 1e-12, "two comparisons share the error");
-    assert!((test.difference - (figures[2] - figures[0])).abs() < 1e-12);
+    assert!((test.confidence - 0.975).abs() < 1e-12, "two comparisons share the error probability");
+    assert!((test.difference - (macro_f1[2] - macro_f1[0])).abs() < 1e-12);
     assert_eq!(against_best.significance.as_ref().unwrap().untested, [Metric::Bce]);
     let text = markdown::markdown(&lay_out(&against_best));
     assert!(text.contains("differs from the best (paired bootstrap"), "{text}");
@@ -283,7 +282,7 @@ fn a_settled_difference_gets_a_star_and_noise_does_not() {
 }
 
 #[test]
-fn awkward_names_stay_text_in_every_format() {
+fn special_characters_are_escaped_in_every_format() {
     let long = "x".repeat(300);
     let names =
         [AWKWARD, "=cmd|' /C calc'!A0", "Zoë Łukasz", "中文 and more", "שלום עולם", &long, "a\nb\u{202e}c"];
@@ -309,7 +308,7 @@ fn awkward_names_stay_text_in_every_format() {
 }
 
 #[test]
-fn macros_are_letters_only_and_unique() {
+fn names_of_macros_have_letters_only_and_are_unique() {
     let names = ["a-b", "a b", "日本", "中国", "v2", "v 2"];
     let measured: Vec<Measured> = names
         .iter()
@@ -342,7 +341,7 @@ fn the_hash_in_the_latex_is_the_digest_of_the_json() {
     }
 }
 
-/// LaTeX text back to plain text: the inverse of `escape`, written independently of its control flow.
+/// Turns LaTeX text back into plain text. This is the inverse of `escape`, but independent of its control flow.
 fn unescape(latex: &str) -> String {
     let mut inverse: Vec<(String, char)> = super::latex_char::COMMANDS
         .iter()
@@ -386,7 +385,7 @@ fn unescape(latex: &str) -> String {
     out
 }
 
-/// A CSV file back to fields, by the rules of RFC 4180.
+/// Reads a CSV file by the rules of RFC 4180, independently of the crate that wrote it.
 fn read_csv(text: &str) -> Vec<Vec<String>> {
     let (mut lines, mut fields, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
     let mut characters = text.chars().peekable();
@@ -402,11 +401,11 @@ fn read_csv(text: &str) -> Vec<Vec<String>> {
             (_, other) => field.push(other),
         }
     }
-    assert!(!quoted && field.is_empty() && fields.is_empty(), "the last line is cut off");
+    assert!(!quoted && field.is_empty() && fields.is_empty(), "the last line is incomplete");
     lines
 }
 
-/// Names as people and accidents make them; without combining accents, which LaTeX text composes.
+/// Generates names, without combining accents, which LaTeX text combines with the letter before.
 fn name() -> impl Strategy<Value = String> {
     let combining = |c: char| super::latex_char::combining(c).is_some();
     prop_oneof!["[ -~]{1,40}", "\\PC{1,12}", any::<String>().prop_filter("empty", |text| !text.is_empty())]
@@ -414,10 +413,10 @@ fn name() -> impl Strategy<Value = String> {
         .prop_filter("empty", |text| !text.is_empty())
 }
 
-/// Variants with a seed, a protocol each, and figures from a small set, so that some are equal.
+/// Generates variants with two seeds, a protocol each, and values from a small set, so that some are equal.
 fn variants() -> impl Strategy<Value = Vec<Measured>> {
-    let figure = (0u32..8).prop_map(|n| f64::from(n) / 8.0);
-    let variant = (any::<bool>(), figure.clone(), figure);
+    let value = (0u32..8).prop_map(|n| f64::from(n) / 8.0);
+    let variant = (any::<bool>(), value.clone(), value);
     prop::collection::vec(variant, 1..7).prop_map(|variants| {
         let one = |(at, (oracle, f1, bce)): (usize, (bool, f64, f64))| {
             let protocol = if oracle { Protocol::Oracle } else { Protocol::Honest };
@@ -430,7 +429,7 @@ fn variants() -> impl Strategy<Value = Vec<Measured>> {
 
 proptest! {
     #[test]
-    fn latex_text_can_be_read_back(text in name()) {
+    fn latex_text_can_be_turned_back_into_plain_text(text in name()) {
         let latex = latex_text::escape(&text);
         prop_assert!(latex.is_ascii());
         prop_assert_eq!(unescape(&latex), text);
@@ -449,7 +448,7 @@ proptest! {
     }
 
     #[test]
-    fn a_markdown_row_has_as_many_cells_whatever_the_names(text in name()) {
+    fn names_do_not_change_the_number_of_cells_in_a_markdown_row(text in name()) {
         let measured = [record(&[("variant", &text)], Protocol::Honest, &[(Metric::MacroF1, 0.5)])];
         let request =
             Request { columns: terms(&["macro_f1"]), mean_over: Vec::new(), caption: None, ..request() };
@@ -462,7 +461,7 @@ proptest! {
     }
 
     #[test]
-    fn bold_is_best_in_the_direction_of_the_metric_and_within_its_protocol(measured in variants()) {
+    fn bold_values_are_the_best_of_their_protocol_in_the_direction_of_the_metric(measured in variants()) {
         let (table, _) = made(&request(), &measured);
         for (_, column, cell) in table.cells() {
             let rivals: Vec<f64> = table
@@ -482,14 +481,14 @@ proptest! {
     }
 
     #[test]
-    fn every_oracle_figure_is_marked_in_every_format(measured in variants()) {
+    fn every_oracle_value_is_marked_in_every_format(measured in variants()) {
         let (table, sheet) = made(&request(), &measured);
         let marked = |text: &super::sheet::Text| text.contains(&Piece::Oracle);
         for (row, column, cell) in table.cells() {
             let shown = &sheet.rows[row];
-            let told = marked(&shown.heads[0]) || marked(&shown.cells[column]);
-            let told = told || marked(&sheet.heads.last().unwrap()[column].text);
-            prop_assert_eq!(told, cell.value.protocol() == Protocol::Oracle);
+            let is_marked = marked(&shown.heads[0]) || marked(&shown.cells[column]);
+            let is_marked = is_marked || marked(&sheet.heads.last().unwrap()[column].text);
+            prop_assert_eq!(is_marked, cell.value.protocol() == Protocol::Oracle);
         }
         if table.has(Protocol::Oracle) {
             let [tex, md, csv, json, macros] = all_formats(&table);
@@ -506,7 +505,7 @@ proptest! {
     fn the_order_of_the_inputs_changes_nothing_but_the_order_of_the_rows(
         measured in variants(),
         values in prop::collection::vec(0.0..1.0f64, 14),
-        turned_by in 0usize..14,
+        rotation in 0usize..14,
     ) {
         let mut request = request();
         let mut measured: Vec<Measured> = measured
@@ -518,8 +517,8 @@ proptest! {
                 record(&axes, m.record.protocol(), &rest)
             })
             .collect();
-        let turned_by = turned_by % measured.len();
-        measured.rotate_left(turned_by);
+        let rotation = rotation % measured.len();
+        measured.rotate_left(rotation);
         let mut order: Vec<String> = measured.iter().map(|m| m.on("variant").unwrap().to_owned()).collect();
         order.sort();
         order.dedup();
@@ -531,7 +530,7 @@ proptest! {
     }
 }
 
-/// Whether LaTeX is here. Where it is not, the test says so; on CI it must be.
+/// Whether LaTeX is installed. If not, the test prints a message; on CI it is required.
 fn has_latex() -> bool {
     let found = std::process::Command::new("pdflatex").arg("--version").output().is_ok();
     assert!(found || std::env::var_os("PIPE_CI").is_none(), "pdflatex is missing; see .ci/packages");
@@ -541,29 +540,29 @@ fn has_latex() -> bool {
     found
 }
 
-/// Compiles a document that lies beside these files, and gives the log.
+/// Compiles a document in a directory with these files, and returns the log.
 fn compile(document: &str, files: &[(&str, &str)]) -> String {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files.iter().chain(&[("document.tex", document)]) {
         std::fs::write(directory.path().join(name), text).unwrap();
     }
-    let ran = std::process::Command::new("pdflatex")
+    let output = std::process::Command::new("pdflatex")
         .args(["-interaction=nonstopmode", "-halt-on-error", "document.tex"])
         .current_dir(directory.path())
         .output()
         .unwrap();
-    let log = String::from_utf8_lossy(&ran.stdout).into_owned();
-    assert!(ran.status.success() && directory.path().join("document.pdf").is_file(), "{log}\n{document}");
+    let log = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && directory.path().join("document.pdf").is_file(), "{log}\n{document}");
     log
 }
 
 #[test]
-fn latex_compiles_alone_and_by_input() {
+fn latex_compiles_by_itself_and_with_input() {
     if !has_latex() {
         return;
     }
-    let mut beside_the_paper = request();
-    reference(&mut beside_the_paper, &["paper-table-1", "paper-prior-work"]);
+    let mut with_the_paper = request();
+    reference(&mut with_the_paper, &["paper-table-1", "paper-prior-work"]);
     let every_character: String =
         super::latex_char::COMMANDS.iter().map(|(character, _)| *character).collect();
     let accents: String = super::latex_char::ACCENTS.iter().map(|(_, _, pairs)| *pairs).collect();
@@ -579,12 +578,12 @@ fn latex_compiles_alone_and_by_input() {
         .iter()
         .map(|name| record(&[("variant", name)], Protocol::Oracle, &[(Metric::MacroF1, 0.25)]))
         .collect();
-    for (request, measured) in [(beside_the_paper, grid(Protocol::Oracle)), (awkward, named)] {
+    for (request, measured) in [(with_the_paper, grid(Protocol::Oracle)), (awkward, named)] {
         let (table, sheet) = made(&request, &measured);
         let tex = latex::table(&table, &sheet);
         let log = compile(&latex::standalone(&tex), &[]);
         assert!(!log.contains("Overfull"), "{log}");
-        assert!(!log.contains("mktexpk"), "a font that latex-base lacks was drawn: {log}");
+        assert!(!log.contains("mktexpk"), "a font that latex-base lacks was generated: {log}");
         let by_input = "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,array,graphicx}\
              \\input{table1-macros}\\begin{document}\\listoftables\\input{table1}\
              Table~\\ref{tab:table1} has the hash \\tableOneHash.\\end{document}";

@@ -1,7 +1,7 @@
 //! Bar charts: one or several horizontal bars for each name, with the value as text behind them.
 
 use super::super::draw::{Anchor, Colour, Drawing, Point, Stroke, font};
-use super::legend::{self, Sample};
+use super::legend::{self, LegendSample};
 use super::scale::{AxisScale, Bounds};
 use super::style;
 use super::{MARGIN, ORACLE_MARK, ORACLE_NOTE, SMALL, TEXT, WIDTH};
@@ -100,11 +100,11 @@ impl BarChart {
     }
 
     /// Returns the legend, which is needed only if some bars are hatched.
-    fn legend(&self) -> Vec<(String, Sample<'_>)> {
+    fn legend(&self) -> Vec<(String, LegendSample<'_>)> {
         if !self.has(Protocol::Oracle) {
             return Vec::new();
         }
-        let sample = |hatched| -> Sample<'_> {
+        let sample = |hatched| -> LegendSample<'_> {
             Box::new(move |drawing: &mut Drawing, from: Point, to: Point| {
                 let (upper, lower) = ((from.0, from.1 - 3.0), (to.0, to.1 + 3.0));
                 style::bar(drawing, upper, lower, Colour::DIM, hatched);

@@ -1,9 +1,9 @@
 //! Charts with two axes: one or several panels with curves.
 
 use super::super::draw::{Anchor, Colour, Drawing, Fill, Point, Stroke, font};
-use super::legend::{self, Sample};
+use super::legend::{self, LegendSample};
 use super::scale::AxisScale;
-use super::style::{self, Style};
+use super::style::{self, SeriesStyle};
 use super::{MARGIN, ORACLE_MARK, ORACLE_NOTE, SMALL, TEXT, WIDTH};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
@@ -35,7 +35,7 @@ pub struct Panel {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     pub name: String,
-    pub style: Style,
+    pub style: SeriesStyle,
     /// x, and the lower and upper end.
     pub band: Vec<(f64, f64, f64)>,
     pub lines: Vec<CurveLine>,
@@ -56,7 +56,7 @@ pub struct CurveLine {
 
 impl Curve {
     /// Creates a curve without points.
-    pub fn new(name: &str, style: Style) -> Self {
+    pub fn new(name: &str, style: SeriesStyle) -> Self {
         Self {
             name: name.to_owned(),
             style,
@@ -85,14 +85,14 @@ pub fn values(curves: &[Marked<Curve>], of: fn(Point) -> f64) -> Vec<f64> {
 
 /// The rectangle that a panel's data is drawn in.
 #[derive(Clone, Copy)]
-struct Frame {
+struct PanelFrame {
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
 }
 
-impl Frame {
+impl PanelFrame {
     /// Returns the position of a data point in the drawing.
     fn position(self, panel: &Panel, (x, y): Point) -> Point {
         (
@@ -122,7 +122,7 @@ impl Chart {
             let heading = if row.iter().any(|panel| panel.heading.is_some()) { HEADING } else { 0.0 };
             for (column, panel) in row.iter().enumerate() {
                 let left = label_room + column as f64 * cell;
-                let frame = Frame {
+                let frame = PanelFrame {
                     left: left + widest + TICK + 2.0,
                     right: left + cell - 5.0,
                     top: top + heading,
@@ -150,8 +150,8 @@ impl Chart {
     }
 
     /// Returns the legend. A curve that is in several panels is listed once.
-    fn legend(&self) -> Vec<(String, Sample<'_>)> {
-        let mut entries: Vec<(String, Sample)> = Vec::new();
+    fn legend(&self) -> Vec<(String, LegendSample<'_>)> {
+        let mut entries: Vec<(String, LegendSample)> = Vec::new();
         for (panel, curve) in
             self.panels.iter().flat_map(|panel| panel.curves.iter().map(move |c| (panel, c)))
         {
@@ -196,8 +196,8 @@ impl Panel {
         self.heading.is_some() && !self.curves.is_empty() && self.curves.iter().all(oracle)
     }
 
-    fn draw(&self, drawing: &mut Drawing, frame: Frame) {
-        let Frame { left, right, top, bottom } = frame;
+    fn draw(&self, drawing: &mut Drawing, frame: PanelFrame) {
+        let PanelFrame { left, right, top, bottom } = frame;
         let axis = Stroke::solid(Colour::BLACK, 0.6);
         for tick in &self.y.ticks {
             let y = frame.position(self, (0.0, tick.value)).1;
@@ -241,7 +241,7 @@ impl Panel {
         self.draw_curves(drawing, frame);
     }
 
-    fn draw_curves(&self, drawing: &mut Drawing, frame: Frame) {
+    fn draw_curves(&self, drawing: &mut Drawing, frame: PanelFrame) {
         let position = |point| frame.position(self, point);
         // Areas come first, so that they do not cover lines.
         for curve in &self.curves {

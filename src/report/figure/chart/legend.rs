@@ -9,10 +9,10 @@ const GAP: f64 = 8.0;
 const NOTE_ROW: f64 = 8.5;
 
 /// Draws the sample of an entry between two points at the same height.
-pub(super) type Sample<'a> = Box<dyn Fn(&mut Drawing, Point, Point) + 'a>;
+pub(super) type LegendSample<'a> = Box<dyn Fn(&mut Drawing, Point, Point) + 'a>;
 
 /// Draws the legend in as many columns as fit. Returns the y coordinate of its end.
-pub(super) fn draw(drawing: &mut Drawing, entries: &[(String, Sample)]) -> f64 {
+pub(super) fn draw(drawing: &mut Drawing, entries: &[(String, LegendSample)]) -> f64 {
     if entries.is_empty() {
         return MARGIN;
     }

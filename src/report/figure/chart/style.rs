@@ -42,13 +42,13 @@ pub enum Marker {
 
 /// The style of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Style {
+pub struct SeriesStyle {
     pub colour: Colour,
     pub dash: &'static [f64],
     pub marker: Marker,
 }
 
-impl Style {
+impl SeriesStyle {
     /// Returns the style at an index. The first 280 styles differ.
     pub fn nth(index: usize) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Marker {
 }
 
 /// Draws a marker, which is hollow for a value of the oracle protocol.
-pub fn marker(drawing: &mut Drawing, at: Point, style: Style, hollow: bool) {
+pub fn marker(drawing: &mut Drawing, at: Point, style: SeriesStyle, hollow: bool) {
     const RADIUS: f64 = 1.7;
     let corners = style.marker.corners();
     let points = corners.into_iter().map(|(x, y)| (at.0 + x * RADIUS, at.1 + y * RADIUS)).collect();
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn styles_differ_in_more_than_colour() {
-        let styles: Vec<Style> = (0..40).map(Style::nth).collect();
+        let styles: Vec<SeriesStyle> = (0..40).map(SeriesStyle::nth).collect();
         for (i, a) in styles.iter().enumerate() {
             for b in &styles[..i] {
                 assert!(a.dash != b.dash || a.marker != b.marker);

@@ -23,7 +23,7 @@ pub type Point = (f64, f64);
 pub enum Shape {
     Line { points: Vec<Point>, stroke: Stroke },
     Area { points: Vec<Point>, fill: Fill, stroke: Option<Stroke> },
-    Text(Text),
+    Text(TextShape),
 }
 
 /// Red, green and blue.
@@ -73,7 +73,7 @@ impl Fill {
 
 /// A line of text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Text {
+pub struct TextShape {
     /// The point of the base line that `anchor` names.
     pub at: Point,
     pub anchor: Anchor,
@@ -111,14 +111,14 @@ impl Drawing {
     /// Adds text in a colour.
     pub fn tinted_text(&mut self, at: Point, anchor: Anchor, size: f64, colour: Colour, content: &str) {
         let content = font::clean(content);
-        self.shapes.push(Shape::Text(Text { at, anchor, size, upwards: false, colour, content }));
+        self.shapes.push(Shape::Text(TextShape { at, anchor, size, upwards: false, colour, content }));
     }
 
     /// Adds centred text that reads upwards.
     pub fn upward_text(&mut self, at: Point, size: f64, content: &str) {
         let content = font::clean(content);
         let (anchor, colour) = (Anchor::Middle, Colour::BLACK);
-        self.shapes.push(Shape::Text(Text { at, anchor, size, upwards: true, colour, content }));
+        self.shapes.push(Shape::Text(TextShape { at, anchor, size, upwards: true, colour, content }));
     }
 
     /// Returns all texts.

@@ -16,7 +16,9 @@ use pdf_writer::{Content, Filter, Finish as _, Name, Pdf, Rect, Ref, Settings, S
 use pipe_core::digest::Digest;
 use subsetter::GlyphRemapper;
 
-use super::{Anchor, Colour, Drawing, Point, Shape, Stroke, Text, distinct_points, font, round_to_hundredth};
+use super::{
+    Anchor, Colour, Drawing, Point, Shape, Stroke, TextShape, distinct_points, font, round_to_hundredth,
+};
 
 const CATALOG: Ref = Ref::new(1);
 const PAGE_TREE: Ref = Ref::new(2);
@@ -197,7 +199,7 @@ impl PageWriter {
         self.content.set_fill_rgb(red, green, blue);
     }
 
-    fn text(&mut self, text: &Text) {
+    fn text(&mut self, text: &TextShape) {
         let mut codes = Vec::new();
         let mut width = 0.0;
         // Characters without a width, such as combining accents that the font lacks, would only add empty boxes.

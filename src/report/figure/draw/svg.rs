@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use pipe_core::escape::xml;
 
-use super::{Anchor, Colour, Drawing, Fill, Shape, Stroke, Text, distinct_points, round_to_hundredth};
+use super::{Anchor, Colour, Drawing, Fill, Shape, Stroke, TextShape, distinct_points, round_to_hundredth};
 
 /// A viewer takes the first of these that it has. All have the widths that the layout is based on.
 const FONTS: &str = "'Liberation Sans', Arimo, Arial, Helvetica, sans-serif";
@@ -41,7 +41,7 @@ fn line(out: &mut String, element: &str, points: &[super::Point], attributes: &s
     _ = writeln!(out, "<{element} points=\"{}\" {attributes}/>", points.join(" "));
 }
 
-fn text(out: &mut String, text: &Text) {
+fn text(out: &mut String, text: &TextShape) {
     let (x, y) = (round_to_hundredth(text.at.0), round_to_hundredth(text.at.1));
     let anchor = match text.anchor {
         Anchor::Start => "",
