@@ -12,21 +12,21 @@ use super::exit::{Exit, Failure, Outcome};
 use super::look::Survey;
 use super::project::{Project, select};
 use super::{print_json, print_text};
+use pipe_core::artifact::{Artifact, FILE};
 use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_core::protocol::{Job, JobInput, LogLevel, WorkerEvent};
-use pipe_core::stage::StageKind;
+use pipe_core::stage::{JobBody, StageKind};
 use pipe_engine::runner::local::worker_program;
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
+use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
-use pipe_ml::data::split_data::PartName;
+use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::transform::NewRows;
 use pipe_ml::explanation::Explanation;
 use pipe_ml::explanation::cut::CutRule;
-use pipe_stages::dataset::DATASET;
-use pipe_stages::predict::{EXPLAIN, Explain, PREDICT, Predict, PredictionFormat};
+use pipe_stages::predict::{self as jobs, Explain, Predict, PredictionFormat};
 use pipe_stages::threshold::Threshold;
-use pipe_stages::train::MODEL;
 
 pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     let scratch = tempfile::tempdir()?;
@@ -51,7 +51,14 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
         }
         None => scratch.path().join("predictions"),
     };
-    let ran = run(PREDICT, &body, &place, Some(rows), ("predictions", &written), scratch.path());
+    let ran = run(
+        Predict::KIND,
+        &body,
+        &place,
+        Some(rows),
+        (Predict::PREDICTIONS.name(), &written),
+        scratch.path(),
+    );
     if let (Err(_), Some(_)) = (&ran, &args.output) {
         let _ = std::fs::remove_file(&written);
     }
@@ -84,7 +91,7 @@ pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
     };
     let rows = args.input.as_deref().map(readable).transpose()?;
     let written = scratch.path().join("explanation");
-    run(EXPLAIN, &body, &place, rows, ("explanation", &written), scratch.path())?;
+    run(Explain::KIND, &body, &place, rows, (Explain::EXPLANATION.name(), &written), scratch.path())?;
     let explanation: Explanation =
         serde_json::from_slice(&std::fs::read(&written)?).map_err(anyhow::Error::from)?;
     if args.json { print_json(&explanation) } else { print_text(&explanation.text()) }
@@ -139,7 +146,7 @@ impl Place {
             None => {
                 let sources = instance.inputs.iter().flat_map(|input| &input.sources);
                 let mut sets = sources.filter_map(|source| match source {
-                    Source::Output { producer, output, artifact, .. } if *artifact == DATASET => {
+                    Source::Output { producer, output, artifact, .. } if *artifact == SplitData::TYPE => {
                         Some((*producer, output))
                     }
                     _ => None,
@@ -159,7 +166,11 @@ impl Place {
 }
 
 fn model_output(instance: &Instance) -> Option<&str> {
-    instance.outputs.iter().find(|output| output.artifact == MODEL).map(|output| output.name.as_str())
+    instance
+        .outputs
+        .iter()
+        .find(|output| output.artifact == ModelDirectory::TYPE)
+        .map(|output| output.name.as_str())
 }
 
 fn not_one_model(survey: &Survey, word: &str, makers: &[InstanceIndex]) -> Failure {
@@ -213,10 +224,10 @@ fn run(
         blob: BlobId::new(nothing),
     };
     let mut inputs = BTreeMap::from([
-        ("model".to_owned(), vec![input(MODEL, &place.model)]),
-        ("data".to_owned(), vec![input(DATASET, &place.data)]),
+        (jobs::MODEL.name().to_owned(), vec![input(ModelDirectory::TYPE, &place.model)]),
+        (jobs::DATA.name().to_owned(), vec![input(SplitData::TYPE, &place.data)]),
     ]);
-    inputs.extend(rows.map(|rows| ("rows".to_owned(), vec![input("file", rows)])));
+    inputs.extend(rows.map(|rows| (jobs::ROWS.name().to_owned(), vec![input(FILE, rows)])));
     let work = |name: &str| -> std::io::Result<PathBuf> {
         let directory = scratch.join(name);
         std::fs::create_dir(&directory).map(|()| directory)

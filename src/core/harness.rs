@@ -75,7 +75,7 @@ fn prepare<'r>(path: &Path, runners: &[&'r [Runner]]) -> Result<(Job, &'r Runner
     let job =
         Job::read(path).map_err(|error| format!("the job `{}` cannot be read: {error}", path.display()))?;
     let runner =
-        runners.iter().copied().flatten().find(|runner| runner.kind == job.kind).ok_or_else(|| {
+        runners.iter().copied().flatten().find(|runner| runner.kind() == job.kind).ok_or_else(|| {
             let kind = &job.kind;
             format!("this program does not run stages of kind `{kind}`; is it of the same version as `pipe`?")
         })?;
@@ -89,7 +89,7 @@ fn perform(job: Job, runner: &Runner, events: &mut dyn EventSink, stop: Arc<Atom
     let outputs = job.outputs.clone();
     let panic = remember_panics();
     let mut work = Work::new(job, events).stopped_by(stop);
-    let result = catch_unwind(AssertUnwindSafe(|| (runner.run)(&mut work)));
+    let result = catch_unwind(AssertUnwindSafe(|| runner.run(&mut work)));
     drop(work);
     let (event, exit) = match result {
         Ok(Ok(())) => match outputs.iter().find(|(_, path)| !path.exists()) {
@@ -176,8 +176,13 @@ impl EventSink for Wire {
 mod tests {
     use std::collections::BTreeMap;
 
+    use serde::Deserialize;
+
     use super::*;
+    use crate::artifact::PlainFile;
     use crate::digest::{Digest, StageKey};
+    use crate::slot::Out;
+    use crate::stage::{JobBody, RunStage};
 
     #[derive(Default)]
     struct Heard(Vec<WorkerEvent>);
@@ -188,21 +193,42 @@ mod tests {
         }
     }
 
-    /// What the test's only kind does is its body.
-    fn act(work: &mut Work) -> anyhow::Result<()> {
-        let body = work.job().body.as_str().unwrap_or_default().to_owned();
-        match body.as_str() {
-            "write" => std::fs::write(work.output("out")?, "x")?,
-            "nothing" => {}
-            "error" => return Err(anyhow::anyhow!("the disk is on fire").context("reading the data")),
-            "panic" => panic!("index 7 of 3"),
-            "wait" if work.should_stop() => return Err(Stopped.into()),
-            other => anyhow::bail!("no such act: {other}"),
-        }
-        Ok(())
+    /// A job whose body says how it behaves.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Act {
+        Write,
+        Nothing,
+        Error,
+        Panic,
+        Stop,
     }
 
-    const RUNNERS: &[Runner] = &[Runner { kind: "act", run: act }];
+    const OUT: Out<PlainFile> = Out::new("out", "out.txt");
+
+    impl JobBody for Act {
+        const KIND: &'static str = "act";
+    }
+
+    impl RunStage for Act {
+        type Stage = Self;
+
+        fn run(act: &Self, work: &mut Work) -> anyhow::Result<()> {
+            match act {
+                Self::Write => work.save(OUT, &PlainFile(b"x".to_vec()))?,
+                Self::Nothing => {}
+                Self::Error => return Err(anyhow::anyhow!("the disk is on fire").context("reading the data")),
+                Self::Panic => panic!("index 7 of 3"),
+                Self::Stop => {
+                    assert!(work.should_stop());
+                    return Err(Stopped.into());
+                }
+            }
+            Ok(())
+        }
+    }
+
+    const RUNNERS: &[Runner] = &[Runner::of::<Act>()];
 
     fn job(directory: &Path, act: &str) -> Job {
         Job {
@@ -237,7 +263,7 @@ mod tests {
         assert_eq!(perform_act("nothing"), (Exit::Failed, missing));
         let chain = failed_with("reading the data: the disk is on fire");
         assert_eq!(perform_act("error"), (Exit::Failed, chain));
-        let (exit, events) = perform_act("wait");
+        let (exit, events) = perform_act("stop");
         assert_eq!((exit, events.last()), (Exit::Stopped, failed_with("stopped on request").last()));
     }
 

@@ -1,5 +1,6 @@
 //! The science. Imports nothing of the runner.
 
+pub mod artifacts;
 pub mod composite;
 pub mod config;
 pub mod data;

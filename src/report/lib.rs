@@ -4,6 +4,7 @@
 //! Figures enter as [`Marked`](pipe_ml::metric::marked::Marked) values and stay so in a [`table::Table`]; the
 //! sheet, which every format for people is written from, is where they are revealed, each under its mark.
 
+pub mod artifacts;
 pub mod diff;
 pub mod figure;
 pub mod page;

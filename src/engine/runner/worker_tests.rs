@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use pipe_core::artifact::PlainFile;
 use pipe_core::digest::{Digest, StageKey};
 use pipe_core::harness;
 use pipe_core::protocol::{Job, LogLevel, WorkerEvent};
-use pipe_core::stage::Runner;
+use pipe_core::slot::Out;
+use pipe_core::stage::{JobBody, RunStage, Runner};
 use pipe_core::work::{Stopped, Work};
+use serde::Deserialize;
 
 use super::Urgency;
 use super::executor::{Broken, Executor, Task};
@@ -19,26 +22,41 @@ use super::local::{LocalProcess, Programs};
 use crate::plan::sample;
 use crate::spec::pipeline::Instance;
 
-/// What the test's only kind does is its body.
-fn act(work: &mut Work) -> anyhow::Result<()> {
-    match work.job().body.as_str() {
-        Some("chatter") => {
-            // As a C++ library would: past Rust's own standard output.
-            std::fs::write("/proc/self/fd/1", "noise without a line end")?;
-            println!("more noise");
-            work.metric("f1", 0.5);
-            std::fs::write(work.output("out")?, "x")?;
-            Ok(())
-        }
-        Some("wait") => {
-            work.info("waiting");
-            while !work.should_stop() {
-                std::thread::sleep(Duration::from_millis(5));
+/// A job whose body says how it behaves.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Act {
+    Chatter,
+    Wait,
+}
+
+const OUT: Out<PlainFile> = Out::new("out", "out.txt");
+
+impl JobBody for Act {
+    const KIND: &'static str = "act";
+}
+
+impl RunStage for Act {
+    type Stage = Self;
+
+    fn run(act: &Self, work: &mut Work) -> anyhow::Result<()> {
+        match act {
+            Self::Chatter => {
+                // As a C++ library would: past Rust's own standard output.
+                std::fs::write("/proc/self/fd/1", "noise without a line end")?;
+                println!("more noise");
+                work.metric("f1", 0.5);
+                work.save(OUT, &PlainFile(b"x".to_vec()))
             }
-            std::fs::write(work.job().checkpoints.join("epoch"), "3").context("checkpoint")?;
-            Err(Stopped.into())
+            Self::Wait => {
+                work.info("waiting");
+                while !work.should_stop() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                std::fs::write(work.job().checkpoints.join("epoch"), "3").context("checkpoint")?;
+                Err(Stopped.into())
+            }
         }
-        other => anyhow::bail!("no such act: {other:?}"),
     }
 }
 
@@ -47,7 +65,7 @@ fn act(work: &mut Work) -> anyhow::Result<()> {
 #[ignore = "started by other tests as a worker process"]
 fn as_a_process() {
     let Some(job) = std::env::var_os("PIPE_TEST_JOB") else { return };
-    let runners: &[Runner] = &[Runner { kind: "act", run: act }];
+    let runners: &[Runner] = &[Runner::of::<Act>()];
     let exit = harness::run(Path::new(&job), &[runners], &[]);
     std::process::exit(exit as i32);
 }
