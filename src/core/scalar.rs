@@ -4,19 +4,20 @@ use std::borrow::Cow;
 
 use serde_yaml::Value;
 
+/// A scalar value of YAML.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scalar {
     Null,
     Bool(bool),
     Int(i64),
-    /// Only what is too large for `Int`.
+    /// A whole number that is too large for `Int`.
     Unsigned(u64),
     /// Always finite.
     Float(f64),
     Text(String),
 }
 
-/// Why a plain scalar that looks like a number cannot be one.
+/// The reason why a plain scalar that looks like a number is not a valid one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadNumber {
     #[error("this whole number does not fit into 64 bits")]
@@ -26,7 +27,7 @@ pub enum BadNumber {
 }
 
 impl Scalar {
-    /// What a plain (unquoted) scalar means.
+    /// Returns the value of a plain (unquoted) scalar.
     pub fn plain(text: &str) -> Result<Self, BadNumber> {
         if is_word(text) {
             return Ok(Self::Text(text.to_owned()));
@@ -67,19 +68,20 @@ impl Scalar {
         Ok(Self::Text(text.to_owned()))
     }
 
+    /// Returns whether the scalar is a number of any kind.
     pub fn is_number(&self) -> bool {
         matches!(self, Self::Int(_) | Self::Unsigned(_) | Self::Float(_))
     }
 }
 
-/// Whether the first character shows that a plain scalar is nothing but text.
+/// Returns whether the first character shows that a plain scalar can only be text.
 fn is_word(text: &str) -> bool {
     text.bytes().next().is_some_and(|b| {
         !matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'~' | b'n' | b'N' | b't' | b'T' | b'f' | b'F')
     })
 }
 
-/// `[0-9]+(\.[0-9]*)?` or `\.[0-9]+`, and an optional exponent.
+/// Returns whether a text is `[0-9]+(\.[0-9]*)?` or `\.[0-9]+`, with an optional exponent.
 fn is_float(unsigned: &str) -> bool {
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -113,8 +115,8 @@ impl From<&Scalar> for Value {
     }
 }
 
-/// The one text of a scalar value, whichever way it was written: `1e-4` and `0.0001` are both
-/// `0.0001`, `1.0` is `1`. `None` for null, lists and maps.
+/// Returns the canonical text of a scalar value, which does not depend on how it was written: `1e-4` and `0.0001` are
+/// both `0.0001`, `1.0` is `1`. Returns `None` for null, lists and maps.
 pub fn canonical_text(value: &Value) -> Option<String> {
     match value {
         Value::Bool(value) => Some(value.to_string()),
@@ -134,7 +136,7 @@ fn float_text(number: f64) -> String {
     if size == 0.0 || (1e-5..1e15).contains(&size) { format!("{number}") } else { format!("{number:e}") }
 }
 
-/// The canonical text of what was written without quotes.
+/// Returns the canonical text of a plain (unquoted) scalar.
 pub fn canonical_plain(text: &str) -> Cow<'_, str> {
     if is_word(text) {
         return Cow::Borrowed(text);

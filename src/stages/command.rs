@@ -1,4 +1,4 @@
-//! The `command` kind: any program takes part in a pipeline.
+//! `command`: runs any program as a stage of a pipeline.
 //!
 //! ```yaml
 //! fit:
@@ -34,6 +34,7 @@ use pipe_core::kind::{ANY, Complaint, FILE, InputDecl, OutputDecl, Program, Sour
 use pipe_core::reference::StageRef;
 use pipe_core::stage::StageKind;
 
+/// The parameters of `command`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
@@ -172,7 +173,7 @@ impl StageKind for Command {
 const NAME_HINT: &str = "use letters, digits, `_` and `-`, and start with a letter";
 const ENV_HINT: &str = "list names only; their values are taken from the environment of `pipe`";
 
-/// The words to execute for a command's body.
+/// Returns the program and its arguments for the body of a command.
 pub fn argv(body: &serde_json::Value) -> Result<Vec<String>, serde_json::Error> {
     let command = Command::deserialize(body)?;
     Ok(match command.run {
@@ -197,7 +198,7 @@ fn stays_inside(path: &Path) -> bool {
     first.is_some_and(|first| normal(first) && first.as_os_str() != "in") && components.all(normal)
 }
 
-/// `./out/table.csv` and `out/table.csv` are one path.
+/// Returns a path without `./` in front and `/` at the end, so that equal paths have equal text.
 fn tidy(path: &str) -> String {
     let mut path = path;
     while let Some(rest) = path.strip_prefix("./") {
@@ -241,7 +242,7 @@ impl JsonSchema for Run {
     }
 }
 
-/// Serialises as null, like the reference in it: content reaches the key, names and paths do not.
+/// Serialises as null, like [`StageRef`]: the content of an input is part of the key, its name and path are not.
 impl Serialize for CommandInput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_unit()

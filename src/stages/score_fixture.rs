@@ -1,4 +1,4 @@
-//! Fitted models and their scores, made up for tests of the stages that read them.
+//! Made-up models and scores for tests of the stages that read them.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use pipe_ml::score::table::{Purpose, ScoreWriter};
 use pipe_ml::score::{Made, Scale};
 use pipe_ml::signal::sparse_rows::SparseRows;
 
-/// A data set, and models of it.
+/// A data set, and models with scores of its training rows.
 pub(crate) struct ScoreFixture {
     data: StageTest,
     temp: tempfile::TempDir,
@@ -41,7 +41,7 @@ impl ScoreFixture {
         self.temp.path().join(name).join("scores")
     }
 
-    /// A model whose scores are the labels, blurred: 0 is the truth itself, 1 is hardly better than chance.
+    /// Adds a model whose scores are the true labels with noise: without noise at 0, hardly better than chance at 1.
     pub(crate) fn add(&self, name: &str, model: ModelConfig, blur: f64, keep: Option<usize>) {
         let data = SplitData::open(&self.data()).unwrap();
         let labels = data.labels(PartName::Train).unwrap();
