@@ -13,25 +13,25 @@ use super::project::{Project, select};
 use super::run::stop_on_signals;
 use super::survey::Survey;
 use super::{print_json, print_text};
+use pipe_core::artifact::{Artifact, FILE};
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Job, JobInput};
 use pipe_core::kind::Program;
-use pipe_core::stage::StageKind;
+use pipe_core::stage::{JobBody, StageKind};
 use pipe_engine::runner::executor::{AttemptError, Executor, ResourceUsage, Task};
 use pipe_engine::runner::local::{LocalProcess, Programs, worker_program};
 use pipe_engine::runner::{Stop, Urgency};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
+use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
-use pipe_ml::data::split_data::PartName;
+use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::transform::NewRows;
 use pipe_ml::explanation::Explanation;
 use pipe_ml::explanation::cut::CutRule;
 use pipe_stages::command;
-use pipe_stages::dataset::DATASET;
-use pipe_stages::predict::{EXPLAIN, Explain, PREDICT, Predict, PredictionFormat};
+use pipe_stages::predict::{self as jobs, Explain, Predict, PredictionFormat};
 use pipe_stages::threshold::Threshold;
-use pipe_stages::train::MODEL;
 
 /// How often to check for a request to stop.
 const CHECK_STOP: Duration = Duration::from_millis(50);
@@ -60,7 +60,14 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
         }
         None => scratch.path().join("predictions"),
     };
-    let ran = run(PREDICT, &body, &place, Some(rows), ("predictions", &written), scratch.path());
+    let ran = run(
+        Predict::KIND,
+        &body,
+        &place,
+        Some(rows),
+        (Predict::PREDICTIONS.name(), &written),
+        scratch.path(),
+    );
     if let (Err(_), Some(_)) = (&ran, &args.output) {
         let _ = std::fs::remove_file(&written);
     }
@@ -94,7 +101,7 @@ pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
     };
     let rows = args.input.as_deref().map(readable).transpose()?;
     let written = scratch.path().join("explanation");
-    run(EXPLAIN, &body, &place, rows, ("explanation", &written), scratch.path())?;
+    run(Explain::KIND, &body, &place, rows, (Explain::EXPLANATION.name(), &written), scratch.path())?;
     let explanation: Explanation =
         serde_json::from_slice(&std::fs::read(&written)?).map_err(anyhow::Error::from)?;
     if args.json { print_json(&explanation) } else { print_text(&explanation.text()) }
@@ -149,7 +156,7 @@ impl ModelPlace {
             None => {
                 let sources = instance.inputs.iter().flat_map(|input| &input.sources);
                 let mut sets = sources.filter_map(|source| match source {
-                    Source::Output { producer, output, artifact, .. } if *artifact == DATASET => {
+                    Source::Output { producer, output, artifact, .. } if *artifact == SplitData::TYPE => {
                         Some((*producer, output))
                     }
                     _ => None,
@@ -169,7 +176,11 @@ impl ModelPlace {
 }
 
 fn model_output(instance: &Instance) -> Option<&str> {
-    instance.outputs.iter().find(|output| output.artifact == MODEL).map(|output| output.name.as_str())
+    instance
+        .outputs
+        .iter()
+        .find(|output| output.artifact == ModelDirectory::TYPE)
+        .map(|output| output.name.as_str())
 }
 
 fn not_one_model(survey: &Survey, word: &str, makers: &[InstanceIndex]) -> Failure {
@@ -282,11 +293,11 @@ fn task(
         Ok(vec![JobInput { axes: Vec::new(), artifact: artifact.to_owned(), path, blob: None }])
     };
     let mut inputs = BTreeMap::from([
-        ("model".to_owned(), input(MODEL, &place.model)?),
-        ("data".to_owned(), input(DATASET, &place.data)?),
+        (jobs::MODEL.name().to_owned(), input(ModelDirectory::TYPE, &place.model)?),
+        (jobs::DATA.name().to_owned(), input(SplitData::TYPE, &place.data)?),
     ]);
     if let Some(rows) = rows {
-        inputs.insert("rows".to_owned(), input("file", rows)?);
+        inputs.insert(jobs::ROWS.name().to_owned(), input(FILE, rows)?);
     }
     let subdirectory = |name: &str| -> std::io::Result<PathBuf> {
         let path = directory.join(name);

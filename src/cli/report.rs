@@ -13,24 +13,21 @@ use super::project::Project;
 use super::survey::{Survey, manifest};
 use super::variant_files::set_arguments;
 use super::{text, write_result};
+use pipe_core::artifact::Artifact;
 use pipe_core::kind::FILE;
 use pipe_core::quote;
 use pipe_engine::plan::{Why, key};
 use pipe_engine::runner::Outlook;
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::manifest::{Manifest, Stored};
+use pipe_ml::artifacts::LabelRecords;
+use pipe_ml::metric::record::Record;
 use pipe_report::page::dag::{self, Node};
 use pipe_report::page::grid::{Cell, Column, Grid, Row};
 use pipe_report::page::html::{Html, el};
 use pipe_report::page::status::Status;
 use pipe_report::page::{Page, Section, facts};
-use pipe_stages::audit::AUDIT;
-use pipe_stages::dataset::DATASET;
-use pipe_stages::evaluate::{EVALUATION, LABELS};
-use pipe_stages::fuse::FUSION;
-use pipe_stages::plot::SVG;
-use pipe_stages::report::Content;
-use pipe_stages::table::TABLE;
+use pipe_stages::report::{Content, ShownArtifact, has_file_forms, is_shown};
 
 /// How many past runs are listed.
 const LISTED_RUNS: usize = 10;
@@ -191,53 +188,56 @@ impl PipelineReport<'_> {
         let mut content = Content::default();
         let evaluating: BTreeSet<&str> = self
             .manifests()
-            .filter(|(instance, _)| instance.outputs.iter().any(|output| output.artifact == EVALUATION))
+            .filter(|(instance, _)| instance.outputs.iter().any(|output| output.artifact == Record::TYPE))
             .map(|(instance, _)| instance.id.stage.as_str())
             .collect();
         for (index, instance, outlook) in self.survey.instances() {
             let Some(manifest) = manifest(outlook) else { continue };
             let path = |stored: &Stored| self.survey.store.artifact(stored, scratch.path());
             let name = self.survey.name(index);
+            let mut axes = instance.id.axes.clone();
+            if evaluating.len() > 1 {
+                axes.insert(0, ("stage".to_owned(), instance.id.stage.clone()));
+            }
             for output in &instance.outputs {
                 let Some(stored) = manifest.outputs.get(&output.name) else { continue };
+                let wanted = match output.artifact {
+                    FILE => self.is_shown_file(index, &output.name, &output.file_name),
+                    artifact => is_shown(artifact),
+                };
+                if !wanted {
+                    continue;
+                }
                 let title = match instance.outputs.len() {
                     1 => name.clone(),
                     _ => format!("{name}: {}", output.file_name),
                 };
-                match output.artifact {
-                    EVALUATION => {
-                        let mut axes = instance.id.axes.clone();
-                        if evaluating.len() > 1 {
-                            axes.insert(0, ("stage".to_owned(), instance.id.stage.clone()));
-                        }
-                        let labels = instance.outputs.iter().find(|output| output.artifact == LABELS);
-                        let labels = labels.and_then(|output| manifest.outputs.get(&output.name));
-                        let labels = labels.map(path).transpose()?;
-                        content.add_evaluation(axes, &path(stored)?, labels.as_deref())?;
-                    }
-                    DATASET => content.add_data(&name, &path(stored)?)?,
-                    AUDIT => content.add_card(&name, &path(stored)?)?,
-                    FUSION => content.add_fusion(&name, &path(stored)?)?,
-                    TABLE => content.add_table(&path(stored)?)?,
-                    SVG => content.add_file(&title, &path(stored)?)?,
-                    FILE if self.is_shown(index, &output.name, &output.file_name) => {
-                        content.add_file(&title, &path(stored)?)?;
-                    }
-                    _ => {}
-                }
+                let labels = instance
+                    .outputs
+                    .iter()
+                    .find(|beside| output.artifact == Record::TYPE && beside.artifact == LabelRecords::TYPE);
+                let labels = labels.and_then(|labels| manifest.outputs.get(&labels.name));
+                content.add(ShownArtifact {
+                    artifact: output.artifact,
+                    name: &name,
+                    file_title: &title,
+                    axes: &axes,
+                    path: &path(stored)?,
+                    labels: labels.map(path).transpose()?.as_deref(),
+                })?;
             }
         }
         Ok(content)
     }
 
     /// A plain file is shown if the pipeline places it, and if it looks like a table or a figure by its name.
-    fn is_shown(&self, index: InstanceIndex, output: &str, file_name: &str) -> bool {
+    fn is_shown_file(&self, index: InstanceIndex, output: &str, file_name: &str) -> bool {
         let placements = &self.survey.plan.pipeline().placements;
         let placed = placements.iter().any(|place| place.instance == index && place.output == output);
         let ending = Path::new(file_name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let instance = self.survey.plan.instance(index);
         // Of these the typed artifact is shown, and the files say the same.
-        let twice = instance.outputs.iter().any(|output| [TABLE, SVG, AUDIT].contains(&output.artifact));
+        let twice = instance.outputs.iter().any(|output| has_file_forms(output.artifact));
         placed && !twice && ["csv", "tsv", "md", "svg", "png"].contains(&ending)
     }
 

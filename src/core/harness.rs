@@ -1,5 +1,5 @@
-//! The harness around a stage in a process of its own: reads the job, runs the kind that it
-//! names, and sends [events](crate::event); `docs/worker.md` describes the format for people.
+//! The main function of a worker process: reads a job, runs its stage, and sends [events](crate::event).
+//! `docs/worker.md` describes the format for users.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,10 +19,11 @@ use crate::job::Job;
 use crate::stage::Runner;
 use crate::work::{EventSink, Stopped, Work};
 
-/// How a worker process ends.
+/// The exit code of a worker process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
+    /// The stage succeeded.
     Done = 0,
     /// The stage failed, panicked, or did not write what it declares.
     Failed = 1,
@@ -32,16 +33,16 @@ pub enum Exit {
     Stopped = 3,
 }
 
-/// How often the runner hears that the process lives.
+/// How often the process reports that it is alive.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Runs one job to its end. `runners` are what this program can run; `facts` are what it was built with, for
-/// the record.
+/// Runs one job. `runners` are the kinds that this program can run; `facts` are recorded in the manifest, such as the
+/// version of libtorch.
 pub fn main(job: &Path, runners: &[&[Runner]], facts: &[(&str, &str)]) -> ExitCode {
     ExitCode::from(run(job, runners, facts) as u8)
 }
 
-/// As [`main`], for a caller that ends the process itself.
+/// Like [`main`], for a caller that ends the process itself.
 pub fn run(job: &Path, runners: &[&[Runner]], facts: &[(&str, &str)]) -> Exit {
     match Wire::take_over_stdout() {
         Ok(mut wire) => {
@@ -60,7 +61,7 @@ pub fn run(job: &Path, runners: &[&[Runner]], facts: &[(&str, &str)]) -> Exit {
 
 fn work(job: &Path, runners: &[&[Runner]], mut wire: Wire) -> Exit {
     let stop = Arc::new(AtomicBool::new(false));
-    // Without it a stop would be abrupt, but still a stop.
+    // If this fails, SIGTERM still ends the process, only without a checkpoint.
     let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&stop));
     wire.beat();
     match prepare(job, runners) {
@@ -76,21 +77,21 @@ fn prepare<'r>(path: &Path, runners: &[&'r [Runner]]) -> Result<(Job, &'r Runner
     let job =
         Job::read(path).map_err(|error| format!("the job `{}` cannot be read: {error}", path.display()))?;
     let runner =
-        runners.iter().copied().flatten().find(|runner| runner.kind == job.kind).ok_or_else(|| {
+        runners.iter().copied().flatten().find(|runner| runner.kind() == job.kind).ok_or_else(|| {
             let kind = &job.kind;
             format!("this program does not run stages of kind `{kind}`; is it of the same version as `pipe`?")
         })?;
-    // Fails only if there is a pool already, which is then used.
+    // This fails only if there already is a pool, which is then used.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(job.threads).build_global();
     Ok((job, runner))
 }
 
-/// Runs the stage and says how it ended.
+/// Runs the stage and sends the event that says how it ended.
 fn perform(job: Job, runner: &Runner, events: &mut dyn EventSink, stop: Arc<AtomicBool>) -> Exit {
     let outputs = job.outputs.clone();
     let panic = remember_panics();
     let mut work = Work::new(job, events).stopped_by(stop);
-    let result = catch_unwind(AssertUnwindSafe(|| (runner.run)(&mut work)));
+    let result = catch_unwind(AssertUnwindSafe(|| runner.run(&mut work)));
     drop(work);
     let (event, exit) = match result {
         Ok(Ok(())) => match outputs.iter().find(|(_, path)| !path.exists()) {
@@ -114,7 +115,7 @@ fn failed(message: String) -> (WorkerEvent, Exit) {
     (WorkerEvent::Failed { message }, Exit::Failed)
 }
 
-/// Where the last panic's message and place will be found. It is printed as ever, too.
+/// Installs a hook that stores the message and location of the last panic, in addition to printing it.
 fn remember_panics() -> Arc<Mutex<Option<String>>> {
     let remembered = Arc::new(Mutex::new(None));
     let memory = Arc::clone(&remembered);
@@ -132,20 +133,19 @@ fn remember_panics() -> Arc<Mutex<Option<String>>> {
     remembered
 }
 
-/// The way to the runner: what was standard output when the process started.
+/// The connection to the runner: the standard output that the process was started with.
 #[derive(Clone)]
 struct Wire(Arc<Mutex<File>>);
 
 impl Wire {
-    /// From here on, whatever writes to descriptor 1 (a C++ library, a stray `println`) lands in
-    /// standard error and cannot garble the protocol.
+    /// Redirects descriptor 1 to standard error, so that a C++ library or a stray `println` cannot corrupt the protocol.
     fn take_over_stdout() -> io::Result<Self> {
         let ours = io::stdout().as_fd().try_clone_to_owned()?;
         rustix::stdio::dup2_stdout(io::stderr())?;
         Ok(Self(Arc::new(Mutex::new(File::from(ours)))))
     }
 
-    /// Says now and then that the process lives, and ends it when there is nobody to hear it.
+    /// Starts a thread that reports regularly that the process is alive, and ends the process if the runner is gone.
     fn beat(&self) {
         let mut wire = self.clone();
         let runner = getppid();
@@ -167,7 +167,7 @@ impl EventSink for Wire {
         line.push(b'\n');
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if file.write_all(&line).is_err() {
-            // The runner is gone: what we compute has no taker.
+            // The runner is gone, so nobody will use the result.
             std::process::exit(Exit::Failed as i32);
         }
     }
@@ -177,7 +177,12 @@ impl EventSink for Wire {
 mod tests {
     use std::collections::BTreeMap;
 
+    use serde::Deserialize;
+
     use super::*;
+    use crate::artifact::PlainFile;
+    use crate::slot::Out;
+    use crate::stage::{JobBody, RunStage};
 
     #[derive(Default)]
     struct Heard(Vec<WorkerEvent>);
@@ -188,21 +193,42 @@ mod tests {
         }
     }
 
-    /// What the test's only kind does is its body.
-    fn act(work: &mut Work) -> anyhow::Result<()> {
-        let body = work.job().body.as_str().unwrap_or_default().to_owned();
-        match body.as_str() {
-            "write" => std::fs::write(work.output("out")?, "x")?,
-            "nothing" => {}
-            "error" => return Err(anyhow::anyhow!("the disk is on fire").context("reading the data")),
-            "panic" => panic!("index 7 of 3"),
-            "wait" if work.should_stop() => return Err(Stopped.into()),
-            other => anyhow::bail!("no such act: {other}"),
-        }
-        Ok(())
+    /// A job whose body says how it behaves.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Act {
+        Write,
+        Nothing,
+        Error,
+        Panic,
+        Stop,
     }
 
-    const RUNNERS: &[Runner] = &[Runner { kind: "act", run: act }];
+    const OUT: Out<PlainFile> = Out::new("out", "out.txt");
+
+    impl JobBody for Act {
+        const KIND: &'static str = "act";
+    }
+
+    impl RunStage for Act {
+        type Stage = Self;
+
+        fn run(act: &Self, work: &mut Work) -> anyhow::Result<()> {
+            match act {
+                Self::Write => work.save(OUT, &PlainFile(b"x".to_vec()))?,
+                Self::Nothing => {}
+                Self::Error => return Err(anyhow::anyhow!("the disk is on fire").context("reading the data")),
+                Self::Panic => panic!("index 7 of 3"),
+                Self::Stop => {
+                    assert!(work.should_stop());
+                    return Err(Stopped.into());
+                }
+            }
+            Ok(())
+        }
+    }
+
+    const RUNNERS: &[Runner] = &[Runner::of::<Act>()];
 
     fn job(directory: &Path, act: &str) -> Job {
         Job {
@@ -237,12 +263,12 @@ mod tests {
         assert_eq!(perform_act("nothing"), (Exit::Failed, missing));
         let chain = failed_with("reading the data: the disk is on fire");
         assert_eq!(perform_act("error"), (Exit::Failed, chain));
-        let (exit, events) = perform_act("wait");
+        let (exit, events) = perform_act("stop");
         assert_eq!((exit, events.last()), (Exit::Stopped, failed_with("stopped on request").last()));
     }
 
     #[test]
-    fn a_panic_is_told_with_its_message_and_place() {
+    fn a_panic_is_reported_with_its_message_and_location() {
         let (exit, events) = perform_act("panic");
         let [WorkerEvent::Failed { message }] = &events[..] else { panic!("{events:?}") };
         assert_eq!(exit, Exit::Failed);

@@ -1,13 +1,17 @@
-//! What the pipeline language has to know of a stage kind. `stage/` implements it; the command
-//! line hands the registered kinds in, so that this layer knows no stage by name.
+//! The view that the pipeline language has of a stage kind: its inputs, outputs, axes and checks.
+//!
+//! [`crate::stage`] implements it for typed parameters. The command line passes the registered kinds in, so that the
+//! language knows no kind by name.
 
 use schemars::{Schema, SchemaGenerator};
 use serde_json::Value;
 
-use super::issue::Issue;
-use super::reference::StageRef;
+use crate::issue::Issue;
+use crate::reference::StageRef;
 
-/// Where a stage's work is done.
+pub use crate::artifact::{ANY, ArtifactType, FILE, TIMINGS};
+
+/// The program that does the work of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// A child process of `pipe` itself, which starts in a millisecond.
@@ -18,139 +22,152 @@ pub enum Program {
     Command,
 }
 
-/// The name of a type of artifact, checked where one stage's output meets another's input.
-pub type ArtifactType = &'static str;
-
-/// Any artifact fits.
-pub const ANY: ArtifactType = "any";
-/// A file or directory without further meaning to `pipe`.
-pub const FILE: ArtifactType = "file";
-/// What a run measured of itself, seconds above all: never the same twice, so it is not compared.
-pub const TIMINGS: ArtifactType = "timings";
-
-/// One input of a stage, as its parameters declare it.
+/// An input that the parameters of a stage declare.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputDecl {
-    /// The name in keys, in `pipe why` and in the job file. `data`, `from`, ...
+    /// The name in keys, in `pipe why` and in the job file: `data`, `from`, ...
     pub slot: String,
+    /// Where the artifacts come from.
     pub source: SourceDecl,
+    /// The type that the artifacts must have.
     pub accepts: ArtifactType,
-    /// The parameter that names the source, where it is not called as the slot is.
+    /// The parameter that names the source, if its name is not that of the slot.
     written_in: Option<&'static str>,
 }
 
 impl InputDecl {
+    /// Declares an input from any source.
     pub fn new(slot: impl Into<String>, source: SourceDecl, accepts: ArtifactType) -> Self {
         Self { slot: slot.into(), source, accepts, written_in: None }
     }
 
+    /// Declares an input of exactly one artifact.
     pub fn one(slot: &str, from: &StageRef, accepts: ArtifactType) -> Self {
         Self::new(slot, SourceDecl::One(from.clone()), accepts)
     }
 
+    /// Declares an input of one artifact per matched instance.
     pub fn many(slot: &str, from: Vec<StageRef>, accepts: ArtifactType) -> Self {
         Self::new(slot, SourceDecl::Many(from), accepts)
     }
 
-    /// One parameter may fill several slots: a model comes with its scores.
+    /// Names the parameter that fills the slot. One parameter may fill several slots: a model comes with its scores.
     pub fn written_in(self, parameter: &'static str) -> Self {
         Self { written_in: Some(parameter), ..self }
     }
 
+    /// Returns the name of the parameter that names the source.
     pub fn parameter(&self) -> &str {
         self.written_in.unwrap_or(&self.slot)
     }
 }
 
+/// The source of an input, as a stage declares it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SourceDecl {
     /// Exactly one artifact.
     One(StageRef),
-    /// As many as the references match, but at least one.
+    /// One artifact of each instance that the references match, and at least one.
     Many(Vec<StageRef>),
-    /// Every output of the accepted type of all that the references match; of a stage that has none
-    /// of that type, its only plain file, into which the reader will look.
+    /// Every output of the accepted type, of all instances that the references match. If a stage has no output of that
+    /// type, its only plain file, whose content tells the reader what it is.
     All(Vec<StageRef>),
     /// A file or directory of the user's, relative to the project directory.
     Path(String),
-    /// A file of a registered data set: found in the data directory, or fetched into it, before
-    /// the stage's key is computed from its content.
+    /// A file of a registered data set. It is found in the data directory, or fetched into it, before the stage's key
+    /// is computed from its content.
     DataFile { dataset: String, file: String },
 }
 
+/// An output that the parameters of a stage declare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputDecl {
+    /// The name in references: `tex` in `table.tex`.
     pub name: String,
+    /// The type of the artifact.
     pub artifact: ArtifactType,
-    /// The file name it gets where a person meets it: `table1.tex`.
+    /// The name of the file that users get: `table1.tex`.
     pub file_name: String,
 }
 
 impl OutputDecl {
+    /// Declares an output.
     pub fn new(name: &str, artifact: ArtifactType, file_name: &str) -> Self {
         Self { name: name.to_owned(), artifact, file_name: file_name.to_owned() }
     }
 
-    /// Whether equal inputs may give other bytes, by the nature of the thing.
+    /// Returns whether equal inputs may give other bytes, as is the case for measured times.
     pub fn is_volatile(&self) -> bool {
         self.artifact == TIMINGS
     }
 }
 
-/// The axes that a stage's parameters speak of. Those of what flows in are known before anything runs,
-/// so that a word that means none of them is found then.
+/// The axes that a stage's parameters mention. The axes of the inputs are known before anything runs, so that a
+/// misspelt axis is reported then.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AxisUses {
-    /// The inputs whose artifacts have them; it is enough if one of these inputs does.
+    /// The slots whose artifacts have the axes. It is enough if the artifacts of one of these slots have an axis.
     pub slots: Vec<&'static str>,
-    /// What every such artifact has beside the axes of its stage, with the values that there are.
+    /// Further axes that every such artifact has, with their possible values.
     pub given: Vec<(&'static str, Vec<&'static str>)>,
-    /// What else may stand where an axis may, if the [`AxisUse`] says so.
+    /// Words that are allowed in place of an axis where [`AxisUse::or_other`] is set.
     pub others: Option<Vocabulary>,
+    /// The places where an axis is mentioned.
     pub uses: Vec<AxisUse>,
 }
 
+/// One mention of an axis in a stage's parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AxisUse {
-    /// The parameter that it is written in.
+    /// The parameter that contains it.
     pub field: &'static str,
+    /// The name of the axis.
     pub axis: String,
-    /// A value that the axis is to have.
+    /// A value that the axis must have.
     pub value: Option<String>,
-    /// It might be one of [`AxisUses::others`], misspelt.
+    /// Whether the word may be a misspelt one of [`AxisUses::others`].
     pub or_other: bool,
 }
 
-/// Words of one sort: metrics.
+/// The words of one sort, such as the names of all metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Vocabulary {
+    /// What one of the words is called: `metric`.
     pub noun: &'static str,
+    /// All words.
     pub words: Vec<&'static str>,
 }
 
-/// A stage body after its types were checked.
+/// The body of a stage whose types have been checked.
 #[derive(Debug, Clone)]
 pub struct CheckedBody {
-    /// The typed parameters, defaults filled in, references left out (they serialise as null):
-    /// equal parameters give equal bytes whatever the YAML looked like.
+    /// The typed parameters with defaults filled in and references left out (they serialise as null). Equal parameters
+    /// give equal bytes, however the YAML is written.
     pub params: Value,
+    /// The declared inputs.
     pub inputs: Vec<InputDecl>,
+    /// The declared outputs.
     pub outputs: Vec<OutputDecl>,
     pub issues: Vec<Issue>,
-    /// Names of environment variables whose values reach the stage and so belong to its key.
+    /// Names of the environment variables that the stage sees. Their values are part of its key.
     pub environment: Vec<String>,
+    /// The axes that the parameters mention.
     pub axes: AxisUses,
 }
 
 /// One registered stage kind.
 pub trait Kind: Sync {
+    /// Returns the name under which a pipeline uses the kind.
     fn name(&self) -> &'static str;
-    /// Bumped whenever the same parameters and inputs would give other bytes.
+    /// Returns the version of the computation; see [`crate::stage::StageKind::VERSION`].
     fn version(&self) -> u32;
+    /// Returns one line for the list of kinds.
     fn summary(&self) -> &'static str;
+    /// Returns the program that does the work.
     fn program(&self) -> Program;
     /// Deserializes the parameters into the typed struct of the kind. The error carries the path to the wrong field.
     fn check(&self, body: Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>>;
+    /// Returns the JSON schema of the body.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 }
 

@@ -8,10 +8,10 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::name::is_name;
-use super::scalar::canonical_plain;
+use crate::name::is_name;
+use crate::scalar::canonical_plain;
 
-/// A reference that has been read but not yet resolved against a pipeline.
+/// A reference to a stage that has been parsed but not yet resolved against a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageRef {
     text: String,
@@ -20,22 +20,24 @@ pub struct StageRef {
     output: Option<String>,
 }
 
-/// What stands in the brackets.
+/// The instances that a reference selects, as written in its brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
-    /// No brackets, or `[*]`.
+    /// Every instance: no brackets, or `[*]`.
     All,
     Terms(Vec<Term>),
 }
 
+/// One condition in the brackets of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Term {
-    /// `None`: whichever axis has that value.
+    /// The axis; `None` for any axis that has the value.
     pub axis: Option<String>,
-    /// In canonical form, as axes have it.
+    /// The value, in canonical form.
     pub value: String,
 }
 
+/// The error for a text that is not a reference.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a reference: {reason}")]
 pub struct BadReference {
@@ -44,19 +46,22 @@ pub struct BadReference {
 }
 
 impl StageRef {
+    /// Returns the reference as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
+    /// Returns the name of the stage.
     pub fn stage(&self) -> &str {
         &self.stage
     }
 
+    /// Returns which instances of the stage are meant.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// The output that is meant, where the reference says so.
+    /// Returns the name of the output, if the reference names one.
     pub fn output(&self) -> Option<&str> {
         self.output.as_deref()
     }
@@ -90,7 +95,7 @@ impl FromStr for StageRef {
     }
 }
 
-/// Reads up to and including the closing bracket; gives what follows it.
+/// Parses up to and including the closing bracket, and returns the rest of the text.
 fn read_selector(inside: &str) -> Result<(Selector, &str), String> {
     const UNCLOSED: &str = "a closing `]` is missing";
     if let Some(rest) = inside.trim_start().strip_prefix('*') {
@@ -136,7 +141,7 @@ fn canonical(value: String, quoted: bool) -> Result<String, String> {
     }
 }
 
-/// A bare or quoted word, whether it was quoted, and what follows.
+/// Parses a bare or quoted word. Returns it, whether it was quoted, and the rest of the text.
 fn read_word(text: &str) -> Result<(String, bool, &str), String> {
     let text = text.trim_start();
     let Some(inside) = text.strip_prefix('"') else {
@@ -165,8 +170,7 @@ fn is_special(c: char) -> bool {
     matches!(c, ',' | '[' | ']' | '=' | '"')
 }
 
-/// An axis's value as it has to be written between brackets: quoted where it would otherwise be
-/// read as something else.
+/// Returns the value of an axis as it is written in brackets: quoted if it would otherwise be parsed as another value.
 pub fn selector_value(value: &str) -> Cow<'_, str> {
     let plain = !value.is_empty()
         && !value.starts_with('*')
@@ -196,8 +200,8 @@ impl fmt::Display for StageRef {
     }
 }
 
-/// Serialises as null: what a stage is called, or what it calls its inputs' stages, must not
-/// reach a key. The content of the referenced artifact does, as an input.
+/// Serialises as null, because the names of stages must not be part of a key. The content of the referenced artifact is
+/// part of it, as an input.
 impl Serialize for StageRef {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_unit()
@@ -233,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_read() {
+    fn every_form_of_a_reference_is_parsed() {
         let all: StageRef = "eval[*]".parse().unwrap();
         assert_eq!((all.stage(), all.selector(), all.output()), ("eval", &Selector::All, None));
         let output: StageRef = "my-load.data.csv".parse().unwrap();
@@ -244,13 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_value_is_taken_as_it_stands() {
+    fn a_quoted_value_is_not_changed_to_its_canonical_form() {
         let reference: StageRef = r#"train["1e-4"]"#.parse().unwrap();
         assert_eq!(reference.selector(), &Selector::Terms(vec![term(None, "1e-4")]));
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn the_error_says_what_is_wrong_with_a_reference() {
         for (text, reason) in [
             ("", "it must start with the name of a stage"),
             ("a b", "`a b` cannot be the name of a stage"),

@@ -1,31 +1,40 @@
-//! What a stage kind is: a typed parameter struct that says what it reads and writes
-//! ([`StageKind`]), and, in the program that does its work, how to run it ([`RunStage`]).
+//! The interface of a stage kind: its parameters ([`StageKind`]), and its work ([`RunStage`]).
 //!
-//! The two traits are apart so that `pipe`, which must know every kind's parameters but never
-//! loads libtorch, does not refer to the code of the stages that need it.
+//! The two traits are separate because `pipe` knows the parameters of every kind but never loads libtorch, so it must
+//! not refer to the code of the stages that need it. The stages that need no libtorch implement [`RunStage`] on their
+//! parameters; `pipe-worker` implements it on unit structs of its own.
 
 use std::marker::PhantomData;
 
+use anyhow::Context;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::work::Work;
 use crate::issue::Issue;
 use crate::kind::{AxisUses, CheckedBody, InputDecl, Kind, OutputDecl, Program};
 use crate::strict_json::StrictJson;
+use crate::work::Work;
 
-/// The parameters of one kind of stage. `deny_unknown_fields` on the struct is part of the
-/// contract; a test over the registry holds every kind to it.
+/// The parameters of one kind of stage.
+///
+/// Every such struct refuses unknown fields (`#[serde(deny_unknown_fields)]`); a test over the registry in
+/// `pipe_stages` checks this for all kinds.
 pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
+    /// The name under which a pipeline uses the kind.
     const NAME: &'static str;
-    /// Bump whenever the same parameters and inputs give other bytes than before.
+    /// The version of the computation. Increase it whenever the same parameters and inputs give other bytes than before.
     const VERSION: u32;
+    /// One line for the list of kinds.
     const SUMMARY: &'static str;
+    /// The program that does the work.
     const PROGRAM: Program;
 
+    /// Returns the inputs that these parameters declare.
     fn inputs(&self) -> Vec<InputDecl>;
+
+    /// Returns the outputs that these parameters declare.
     fn outputs(&self) -> Vec<OutputDecl>;
 
     /// Returns the parameters whose values cannot be used although their types are right.
@@ -33,23 +42,37 @@ pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
         Vec::new()
     }
 
-    /// Environment variables that the stage may see.
+    /// Returns the names of the environment variables that the stage may see.
     fn environment(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The axes that the parameters speak of.
+    /// Returns the axes that the parameters mention.
     fn axes(&self) -> AxisUses {
         AxisUses::default()
     }
 }
 
-/// A kind whose work is done by a built-in program.
-pub trait RunStage: StageKind {
-    fn run(&self, work: &mut Work) -> anyhow::Result<()>;
+/// The body of a job: the parameters of a stage, or of a job that no pipeline contains, such as that of `pipe predict`.
+pub trait JobBody: DeserializeOwned {
+    /// The kind that a job file names.
+    const KIND: &'static str;
 }
 
-/// The object behind [`crate::kind::Kind`] for one typed struct.
+impl<T: StageKind> JobBody for T {
+    const KIND: &'static str = T::NAME;
+}
+
+/// The work of one kind of job, in the program that does it.
+pub trait RunStage {
+    /// The parameters: `Self` where the crate of the parameters also does the work.
+    type Stage: JobBody;
+
+    /// Reads the inputs, computes, and writes all outputs.
+    fn run(stage: &Self::Stage, work: &mut Work) -> anyhow::Result<()>;
+}
+
+/// The [`Kind`] of a typed struct of parameters.
 pub struct KindOf<T>(PhantomData<fn() -> T>);
 
 impl<T> Default for KindOf<T> {
@@ -59,6 +82,7 @@ impl<T> Default for KindOf<T> {
 }
 
 impl<T> KindOf<T> {
+    /// Returns the kind of the parameters `T`.
     pub const fn new() -> Self {
         Self(PhantomData)
     }
@@ -104,19 +128,32 @@ impl<T: StageKind> Kind for KindOf<T> {
     }
 }
 
-/// How a built-in program runs one kind: reads the typed body out of the job, then runs it.
+/// An entry in a program's list of the kinds that it can run.
+#[derive(Debug, Clone, Copy)]
 pub struct Runner {
-    pub kind: &'static str,
-    pub run: fn(&mut Work) -> anyhow::Result<()>,
+    kind: &'static str,
+    run: fn(&mut Work) -> anyhow::Result<()>,
 }
 
 impl Runner {
+    /// Returns the runner of a kind.
     pub const fn of<T: RunStage>() -> Self {
-        Self { kind: T::NAME, run: run_typed::<T> }
+        Self { kind: T::Stage::KIND, run: run_typed::<T> }
+    }
+
+    /// Returns the kind of jobs that it runs.
+    pub const fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// Runs a job of this kind.
+    pub fn run(&self, work: &mut Work) -> anyhow::Result<()> {
+        (self.run)(work)
     }
 }
 
 fn run_typed<T: RunStage>(work: &mut Work) -> anyhow::Result<()> {
-    let stage: T = serde_json::from_value(work.job().body.clone())?;
-    stage.run(work)
+    let stage =
+        T::Stage::deserialize(&work.job().body).context("the parameters of the job cannot be read")?;
+    T::run(&stage, work)
 }

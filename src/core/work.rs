@@ -1,26 +1,31 @@
-//! One job as a stage sees it: where its inputs are, where its outputs go, and how to tell the
-//! runner what is happening.
+//! The view that a running stage has of its job: its inputs, its outputs, and events to the runner.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
+use crate::artifact::{Artifact, SaveArtifact};
 use crate::event::{LogLevel, WorkerEvent};
-use crate::job::{Job, JobInput};
+use crate::job::{Axes, Job, JobInput};
 use crate::protocol::Protocol;
+use crate::slot::{Out, Slot};
 
-/// Sends events to the runner. A stage under test gets one that collects them.
+/// A receiver of a stage's events: the runner, or a list in a test.
 pub trait EventSink: Send {
+    /// Takes one event.
     fn send(&mut self, event: WorkerEvent);
 }
 
-/// What a stage returns after [`Work::should_stop`] said so and its checkpoint is written.
+/// The error that a stage returns when it ends because of [`Work::should_stop`], after it has written its checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped on request")]
 pub struct Stopped;
 
+/// One job while it runs.
+///
+/// Inputs and outputs are reached by the typed constants of the stage kind; see [`crate::slot`].
 pub struct Work<'a> {
     job: Job,
     events: &'a mut dyn EventSink,
@@ -28,40 +33,70 @@ pub struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
+    /// Returns a view of a job whose events go to `events`.
     pub fn new(job: Job, events: &'a mut dyn EventSink) -> Self {
         Self { job, events, stop: Arc::default() }
     }
 
-    /// Has [`Work::should_stop`] follow this flag.
+    /// Makes [`Work::should_stop`] follow a flag.
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
         Self { stop, ..self }
     }
 
-    /// Whether the runner asked us to end. A stage that takes long looks at this now and then,
-    /// writes its checkpoint to `job().checkpoints` and returns [`Stopped`]; a short one may
-    /// as well finish.
+    /// Returns whether the runner has asked the stage to end.
+    ///
+    /// A long stage checks this now and then, writes its checkpoint to `job().checkpoints` and returns [`Stopped`].
+    /// A short stage may finish instead.
     pub fn should_stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Returns the job: parameters, scratch directory, number of threads.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    pub fn input(&self, slot: &str) -> Result<&JobInput> {
-        self.inputs(slot)?.first().with_context(|| format!("the input `{slot}` is empty"))
+    /// Opens the artifact of a slot that takes exactly one.
+    pub fn open<T: Artifact>(&self, slot: Slot<T>) -> Result<T> {
+        T::open(self.input_path(slot)?)
     }
 
-    pub fn inputs(&self, slot: &str) -> Result<&[JobInput]> {
-        let inputs = self.job.inputs.get(slot);
-        inputs.map(Vec::as_slice).with_context(|| format!("the job names no input `{slot}`"))
+    /// Opens the artifact of a slot, or returns `None` if the stage was declared without this input.
+    pub fn open_optional<T: Artifact>(&self, slot: Slot<T>) -> Result<Option<T>> {
+        if self.inputs(&slot).is_empty() { Ok(None) } else { self.open(slot).map(Some) }
     }
 
-    pub fn output(&self, name: &str) -> Result<&Path> {
-        let path = self.job.outputs.get(name).map(PathBuf::as_path);
-        path.with_context(|| format!("the job names no output `{name}`"))
+    /// Opens all artifacts of a slot, each with the axes that identify it.
+    pub fn open_all<T: Artifact>(&self, slot: Slot<T>) -> Result<Vec<(Axes, T)>> {
+        self.inputs(&slot).iter().map(|input| Ok((input.axes.clone(), T::open(&input.path)?))).collect()
     }
 
+    /// Returns the inputs of a slot, without opening them. There are none if the stage was declared without the slot.
+    pub fn inputs<T>(&self, slot: &Slot<T>) -> &[JobInput] {
+        self.job.inputs.get(slot.name()).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the path of the artifact of a slot that takes exactly one.
+    pub fn input_path<T>(&self, slot: Slot<T>) -> Result<&Path> {
+        match self.inputs(&slot) {
+            [input] => Ok(&input.path),
+            [] => bail!("the job has no input `{}`", slot.name()),
+            inputs => bail!("the job has {} inputs `{}`, expected one", inputs.len(), slot.name()),
+        }
+    }
+
+    /// Writes an output.
+    pub fn save<T: SaveArtifact>(&self, output: Out<T>, artifact: &T) -> Result<()> {
+        artifact.save(self.output_path(output)?)
+    }
+
+    /// Returns the path to which an output is to be written, for artifacts that are written row by row.
+    pub fn output_path<T>(&self, output: Out<T>) -> Result<&Path> {
+        let path = self.job.outputs.get(output.name()).map(PathBuf::as_path);
+        path.with_context(|| format!("the job has no output `{}`", output.name()))
+    }
+
+    /// Reports that `done` of `total` units are done.
     pub fn progress(&mut self, done: u64, total: Option<u64>, unit: &str, message: impl Into<String>) {
         self.events.send(WorkerEvent::Progress {
             done,
@@ -82,15 +117,17 @@ impl<'a> Work<'a> {
         self.events.send(WorkerEvent::Metric { name: name.to_owned(), value, protocol });
     }
 
-    /// Says what the result is computed with. Kept beside it; never part of a key.
+    /// Records what the result is computed with, such as the device. It is kept in the manifest and never part of a key.
     pub fn fact(&mut self, name: &str, value: impl Into<String>) {
         self.events.send(WorkerEvent::Fact { name: name.to_owned(), value: value.into() });
     }
 
+    /// Logs a message.
     pub fn info(&mut self, message: impl Into<String>) {
         self.events.send(WorkerEvent::Log { level: LogLevel::Info, message: message.into() });
     }
 
+    /// Logs a warning, which is kept in the manifest and shown to the user.
     pub fn warn(&mut self, message: impl Into<String>) {
         self.events.send(WorkerEvent::Log { level: LogLevel::Warning, message: message.into() });
     }

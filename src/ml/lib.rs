@@ -41,6 +41,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod artifacts;
 pub mod composite;
 pub mod config;
 pub mod data;

@@ -62,6 +62,7 @@
 //! # Ok::<(), pipe_report::table::build::TableError>(())
 //! ```
 
+pub mod artifacts;
 pub mod diff;
 pub mod figure;
 pub mod page;

@@ -1,23 +1,25 @@
-//! `audit`: whether a model's decisions can have known the answers. `pipe-worker` runs it; these are its
-//! parameters.
+//! `audit`: tests whether a model's decisions depend on the labels that they are judged by. These are its parameters;
+//! `pipe-worker` runs it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::DATASET;
 use super::evaluate::{EvaluatedPart, signal_issue};
-use super::train::{HISTORY, MODEL};
+use pipe_core::artifact::PlainFile;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{ArtifactType, FILE, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::StageKind;
+use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
+use pipe_ml::data::split_data::SplitData;
+use pipe_ml::history::History;
+use pipe_ml::metric::audit::Audit;
 use pipe_ml::metric::marked::Protocol;
 
-/// The artifact: a [`pipe_ml::metric::audit::Audit`] as JSON.
-pub const AUDIT: ArtifactType = "audit";
-
+/// The parameters of `audit`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AuditStage {
@@ -41,12 +43,26 @@ pub struct AuditStage {
     pub require: Require,
 }
 
+/// What the stage requires of the audit in order to succeed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Require {
     #[default]
     Nothing,
     Pass,
+}
+
+impl AuditStage {
+    /// The data set of the judged rows.
+    pub const DATA: Slot<SplitData> = Slot::new("data");
+    /// The model that is judged.
+    pub const MODEL: Slot<ModelDirectory> = Slot::new("model");
+    /// The history of the training, if one is given.
+    pub const HISTORY: Slot<History> = Slot::new("history");
+    /// The findings.
+    pub const AUDIT: Out<Audit> = Out::new("audit", "audit.json");
+    /// The findings as Markdown.
+    pub const TEXT: Out<PlainFile> = Out::new("text", "audit.md");
 }
 
 impl StageKind for AuditStage {
@@ -56,14 +72,13 @@ impl StageKind for AuditStage {
     const PROGRAM: Program = Program::Worker;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let mut inputs =
-            vec![InputDecl::one("data", &self.data, DATASET), InputDecl::one("model", &self.model, MODEL)];
-        inputs.extend(self.history.as_ref().map(|from| InputDecl::one("history", from, HISTORY)));
+        let mut inputs = vec![Self::DATA.one(&self.data), Self::MODEL.one(&self.model)];
+        inputs.extend(self.history.as_ref().map(|history| Self::HISTORY.one(history)));
         inputs
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![OutputDecl::new("audit", AUDIT, "audit.json"), OutputDecl::new("text", FILE, "audit.md")]
+        vec![Self::AUDIT.decl(), Self::TEXT.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {

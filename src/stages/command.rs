@@ -1,4 +1,4 @@
-//! The `command` kind: any program takes part in a pipeline.
+//! `command`: runs any program as a stage of a pipeline.
 //!
 //! ```yaml
 //! fit:
@@ -22,18 +22,20 @@
 //! on different machines.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Component, Path};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_untagged::UntaggedEnumVisitor;
 
-use pipe_core::issue::Issue;
+use super::one_or_many::UserFile;
 use pipe_core::kind::{ANY, FILE, InputDecl, OutputDecl, Program, SourceDecl};
+use pipe_core::issue::Issue;
 use pipe_core::reference::StageRef;
 use pipe_core::stage::StageKind;
 
+/// The parameters of `command`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
@@ -172,7 +174,7 @@ impl StageKind for Command {
 const NAME_HINT: &str = "use letters, digits, `_` and `-`, and start with a letter";
 const ENV_HINT: &str = "list names only; their values are taken from the environment of `pipe`";
 
-/// The words to execute for a command's body.
+/// Returns the program and its arguments for the body of a command.
 pub fn argv(body: &serde_json::Value) -> Result<Vec<String>, serde_json::Error> {
     let command = Command::deserialize(body)?;
     Ok(match command.run {
@@ -197,7 +199,7 @@ fn stays_inside(path: &Path) -> bool {
     first.is_some_and(|first| normal(first) && first.as_os_str() != "in") && components.all(normal)
 }
 
-/// `./out/table.csv` and `out/table.csv` are one path.
+/// Returns a path without `./` in front and `/` at the end, so that equal paths have equal text.
 fn tidy(path: &str) -> String {
     let mut path = path;
     while let Some(rest) = path.strip_prefix("./") {
@@ -217,27 +219,11 @@ impl Serialize for Run {
 
 impl<'de> Deserialize<'de> for Run {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct RunVisitor;
-        impl<'de> Visitor<'de> for RunVisitor {
-            type Value = Run;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a command line, or a list with a program and its arguments")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Run, E> {
-                Ok(Run::Shell(text.to_owned()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Run, A::Error> {
-                let mut words = Vec::new();
-                while let Some(word) = items.next_element()? {
-                    words.push(word);
-                }
-                Ok(Run::Program(words))
-            }
-        }
-        deserializer.deserialize_any(RunVisitor)
+        UntaggedEnumVisitor::new()
+            .expecting("a command line, or a list with a program and its arguments")
+            .string(|text| Ok(Self::Shell(text.to_owned())))
+            .seq(|words| words.deserialize().map(Self::Program))
+            .deserialize(deserializer)
     }
 }
 
@@ -257,7 +243,7 @@ impl JsonSchema for Run {
     }
 }
 
-/// Serialises as null, like the reference in it: content reaches the key, names and paths do not.
+/// Serialises as null, like [`StageRef`]: the content of an input is part of the key, its name and path are not.
 impl Serialize for CommandInput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_unit()
@@ -266,38 +252,12 @@ impl Serialize for CommandInput {
 
 impl<'de> Deserialize<'de> for CommandInput {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InputVisitor;
-        impl<'de> Visitor<'de> for InputVisitor {
-            type Value = CommandInput;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a stage, a list of stages, or `{ file: PATH }`")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<CommandInput, E> {
-                text.parse().map(CommandInput::One).map_err(E::custom)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<CommandInput, A::Error> {
-                let mut references = Vec::new();
-                while let Some(reference) = items.next_element()? {
-                    references.push(reference);
-                }
-                Ok(CommandInput::Many(references))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<CommandInput, A::Error> {
-                let mut file = None;
-                while let Some(field) = fields.next_key::<String>()? {
-                    if field != "file" {
-                        return Err(A::Error::unknown_field(&field, &["file"]));
-                    }
-                    file = Some(fields.next_value()?);
-                }
-                file.map(CommandInput::File).ok_or_else(|| A::Error::missing_field("file"))
-            }
-        }
-        deserializer.deserialize_any(InputVisitor)
+        UntaggedEnumVisitor::new()
+            .expecting("a stage, a list of stages, or `{ file: PATH }`")
+            .string(|text| text.parse().map(Self::One).map_err(Error::custom))
+            .seq(|references| references.deserialize().map(Self::Many))
+            .map(|fields| fields.deserialize::<UserFile>().map(|field| Self::File(field.file)))
+            .deserialize(deserializer)
     }
 }
 
@@ -326,39 +286,31 @@ impl JsonSchema for CommandInput {
 
 impl<'de> Deserialize<'de> for CommandOutputs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OutputsVisitor;
-        impl<'de> Visitor<'de> for OutputsVisitor {
-            type Value = CommandOutputs;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of paths, or names with their paths")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<CommandOutputs, A::Error> {
-                let mut outputs = BTreeMap::new();
-                while let Some(path) = items.next_element::<String>()? {
-                    let path = tidy(&path);
-                    let stem = Path::new(&path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-                    let stem = stem.unwrap_or_default();
-                    if let Some(other) = outputs.insert(stem.clone(), path.clone()) {
-                        return Err(A::Error::custom(format!(
-                            "`{other}` and `{path}` would both be called `{stem}`; name them: `{{ NAME: {path}, ... }}`"
-                        )));
-                    }
-                }
-                Ok(CommandOutputs(outputs))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<CommandOutputs, A::Error> {
-                let mut outputs = BTreeMap::new();
-                while let Some((name, path)) = fields.next_entry::<String, String>()? {
-                    outputs.insert(name, tidy(&path));
-                }
-                Ok(CommandOutputs(outputs))
-            }
-        }
-        deserializer.deserialize_any(OutputsVisitor)
+        UntaggedEnumVisitor::new()
+            .expecting("a list of paths, or names with their paths")
+            .seq(|paths| named_by_stem(paths.deserialize()?).map(Self).map_err(Error::custom))
+            .map(|fields| {
+                let outputs: BTreeMap<String, String> = fields.deserialize()?;
+                Ok(Self(outputs.into_iter().map(|(name, path)| (name, tidy(&path))).collect()))
+            })
+            .deserialize(deserializer)
     }
+}
+
+/// Returns the outputs of a list of paths, each named by the stem of its file.
+fn named_by_stem(paths: Vec<String>) -> Result<BTreeMap<String, String>, String> {
+    let mut outputs = BTreeMap::new();
+    for path in paths {
+        let path = tidy(&path);
+        let stem = Path::new(&path).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let stem = stem.unwrap_or_default();
+        if let Some(other) = outputs.insert(stem.clone(), path.clone()) {
+            return Err(format!(
+                "`{other}` and `{path}` would both be called `{stem}`; name them: `{{ NAME: {path}, ... }}`"
+            ));
+        }
+    }
+    Ok(outputs)
 }
 
 impl JsonSchema for CommandOutputs {

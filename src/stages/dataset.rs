@@ -1,5 +1,5 @@
-//! What the stages that make data sets have in common: the files they read, the artifact they
-//! write, what they say of it.
+//! Shared by the stages that make data sets: the files that they read, the artifact that they write, and the values
+//! that they report about it.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,10 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use pipe_core::artifact::PlainFile;
+use pipe_core::kind::{InputDecl};
+use pipe_core::slot::{Out, Slot};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{ArtifactType, FILE, InputDecl, OutputDecl, SourceDecl};
 use pipe_core::work::Work;
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::source::{Source, SourcePart};
@@ -16,13 +18,8 @@ use pipe_ml::data::source_path::SourcePath;
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::stats::{Stats, TAIL_BOUNDS};
 
-/// The artifact that every stage after loading reads: see [`pipe_ml::data::split_data`].
-pub const DATASET: ArtifactType = "dataset";
-
-/// The output of a stage that makes a data set.
-pub fn dataset_output() -> OutputDecl {
-    OutputDecl::new("dataset", DATASET, "dataset")
-}
+/// The output of every stage that makes a data set.
+pub const DATASET: Out<SplitData> = Out::new("dataset", "dataset");
 
 /// Files of the user's. Either `train` and perhaps `test`, or `rows` with all rows together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,32 +44,48 @@ pub struct Files {
     pub feature_names: Option<SourcePath>,
 }
 
-/// Files of test rows, which are not read where a split of our own leaves them out.
-const OF_TEST: [&str; 2] = ["test", "test_labels"];
-
 impl Files {
-    fn slots(&self) -> [(&'static str, &Option<SourcePath>); 11] {
-        [
-            ("train", &self.train),
-            ("test", &self.test),
-            ("rows", &self.rows),
-            ("train_labels", &self.train_labels),
-            ("test_labels", &self.test_labels),
-            ("labels", &self.labels),
-            ("train_split", &self.train_split),
-            ("test_split", &self.test_split),
-            ("label_xml", &self.label_xml),
-            ("label_names", &self.label_names),
-            ("feature_names", &self.feature_names),
-        ]
-    }
+    /// Training rows.
+    pub const TRAIN: Slot<PlainFile> = Slot::new("train");
+    /// Test rows.
+    pub const TEST: Slot<PlainFile> = Slot::new("test");
+    /// All rows together.
+    pub const ROWS: Slot<PlainFile> = Slot::new("rows");
+    /// The labels of [`Files::TRAIN`].
+    pub const TRAIN_LABELS: Slot<PlainFile> = Slot::new("train_labels");
+    /// The labels of [`Files::TEST`].
+    pub const TEST_LABELS: Slot<PlainFile> = Slot::new("test_labels");
+    /// The labels of [`Files::ROWS`].
+    pub const LABELS: Slot<PlainFile> = Slot::new("labels");
+    /// The numbers of the training rows among [`Files::ROWS`].
+    pub const TRAIN_SPLIT: Slot<PlainFile> = Slot::new("train_split");
+    /// The numbers of the test rows among [`Files::ROWS`].
+    pub const TEST_SPLIT: Slot<PlainFile> = Slot::new("test_split");
+    /// Mulan's list of the attributes that are labels.
+    pub const LABEL_XML: Slot<PlainFile> = Slot::new("label_xml");
+    /// The names of the labels.
+    pub const LABEL_NAMES: Slot<PlainFile> = Slot::new("label_names");
+    /// The names of the features.
+    pub const FEATURE_NAMES: Slot<PlainFile> = Slot::new("feature_names");
 
+    /// Returns the declared files. Files of test rows are left out unless `with_test`, because a split of our own that
+    /// ignores them must not depend on them.
     pub fn inputs(&self, with_test: bool) -> Vec<InputDecl> {
-        let slots = self.slots().into_iter().filter(|(slot, _)| with_test || !OF_TEST.contains(slot));
-        let path = |(slot, path): (&'static str, &Option<SourcePath>)| {
-            path.as_ref().map(|path| file_input(slot, SourceDecl::Path(path.0.clone())))
-        };
-        slots.filter_map(path).collect()
+        let of_test = |path: &Option<SourcePath>| path.clone().filter(|_| with_test);
+        let slots = [
+            (Self::TRAIN, self.train.clone()),
+            (Self::TEST, of_test(&self.test)),
+            (Self::ROWS, self.rows.clone()),
+            (Self::TRAIN_LABELS, self.train_labels.clone()),
+            (Self::TEST_LABELS, of_test(&self.test_labels)),
+            (Self::LABELS, self.labels.clone()),
+            (Self::TRAIN_SPLIT, self.train_split.clone()),
+            (Self::TEST_SPLIT, self.test_split.clone()),
+            (Self::LABEL_XML, self.label_xml.clone()),
+            (Self::LABEL_NAMES, self.label_names.clone()),
+            (Self::FEATURE_NAMES, self.feature_names.clone()),
+        ];
+        slots.into_iter().filter_map(|(slot, path)| Some(slot.file(&path?.0))).collect()
     }
 
     /// Returns the fields whose values cannot be used.
@@ -97,39 +110,35 @@ impl Files {
     }
 }
 
-pub fn file_input(slot: &str, source: SourceDecl) -> InputDecl {
-    InputDecl::new(slot, source, FILE)
-}
-
-/// The files of a job, by the slots that [`Files`] and the registry use.
+/// Returns the files of a job that reads a data set.
 pub fn source(work: &Work) -> Source {
-    let file = |slot: &str| -> Option<PathBuf> {
-        work.job().inputs.get(slot).and_then(|inputs| inputs.first()).map(|input| input.path.clone())
+    let file = |slot: Slot<PlainFile>| -> Option<PathBuf> {
+        work.inputs(&slot).first().map(|input| input.path.clone())
     };
-    let part = |name: &str, data: &str, labels: &str| {
+    let part = |name: &str, data: Slot<PlainFile>, labels: Slot<PlainFile>| {
         file(data).map(|data| SourcePart { name: name.to_owned(), data, labels: file(labels) })
     };
     let parts = [
-        part("train", "train", "train_labels"),
-        part("test", "test", "test_labels"),
-        part("all", "rows", "labels"),
+        part("train", Files::TRAIN, Files::TRAIN_LABELS),
+        part("test", Files::TEST, Files::TEST_LABELS),
+        part("all", Files::ROWS, Files::LABELS),
     ];
-    let splits = [("train", "train_split"), ("test", "test_split")];
+    let splits = [("train", Files::TRAIN_SPLIT), ("test", Files::TEST_SPLIT)];
     Source {
         parts: parts.into_iter().flatten().collect(),
-        label_xml: file("label_xml"),
-        label_names: file("label_names"),
-        feature_names: file("feature_names"),
+        label_xml: file(Files::LABEL_XML),
+        label_names: file(Files::LABEL_NAMES),
+        feature_names: file(Files::FEATURE_NAMES),
         splits: splits.into_iter().filter_map(|(name, slot)| Some((name.to_owned(), file(slot)?))).collect(),
     }
 }
 
-/// Runs on as many threads as the job may use.
+/// Runs a closure on as many threads as the job may use.
 pub fn on_threads<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> Result<T> {
     Ok(rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).build()?.install(run))
 }
 
-/// Says what a new data set looks like: sizes as metrics, repairs and duplicates as warnings.
+/// Reports on a new data set: sizes as metrics, repairs and duplicates as warnings.
 pub fn announce(work: &mut Work, data: &SplitData) -> Result<()> {
     let meta = data.meta();
     work.metric("features", meta.features as f64);

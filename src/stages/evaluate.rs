@@ -1,30 +1,26 @@
-//! `evaluate`: a model's decisions on rows that it was not trained on, and what they are worth.
-//! `pipe-worker` runs it; these are its parameters.
+//! `evaluate`: measures a model's decisions on rows that it was not trained on. These are its parameters; `pipe-worker`
+//! runs it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::DATASET;
-use super::train::MODEL;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::StageKind;
+use pipe_ml::artifacts::{LabelRecords, ModelDirectory};
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
+use pipe_ml::data::split_data::SplitData;
 use pipe_ml::metric::bootstrap::Bootstrap;
+use pipe_ml::metric::curves::Curves;
+use pipe_ml::metric::decisions::Decisions;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::propensity::Propensity;
+use pipe_ml::metric::record::Record;
 
-/// The artifact: a [`pipe_ml::metric::record::Record`] as JSON.
-pub const EVALUATION: ArtifactType = "evaluation";
-/// The artifact: one [`pipe_ml::metric::label::LabelRecord`] per line, as JSON.
-pub const LABELS: ArtifactType = "labels";
-/// The artifact: [`pipe_ml::metric::decisions::Decisions`], a directory.
-pub const DECISIONS: ArtifactType = "decisions";
-/// The artifact: [`pipe_ml::metric::curves::Curves`] as JSON.
-pub const CURVES: ArtifactType = "curves";
-
+/// The parameters of `evaluate`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluate {
@@ -46,12 +42,28 @@ pub struct Evaluate {
     pub device: Device,
 }
 
+/// The part of the data set whose rows are judged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EvaluatedPart {
     #[default]
     Test,
     Validation,
+}
+
+impl Evaluate {
+    /// The data set of the judged rows.
+    pub const DATA: Slot<SplitData> = Slot::new("data");
+    /// The model that is judged.
+    pub const MODEL: Slot<ModelDirectory> = Slot::new("model");
+    /// The metrics, with their intervals.
+    pub const EVALUATION: Out<Record> = Out::new("evaluation", "evaluation.json");
+    /// The counts and metrics of every label.
+    pub const LABELS: Out<LabelRecords> = Out::new("labels", "labels.jsonl");
+    /// The decisions, with the truth.
+    pub const DECISIONS: Out<Decisions> = Out::new("decisions", "decisions");
+    /// The data of the figures.
+    pub const CURVES: Out<Curves> = Out::new("curves", "curves.json");
 }
 
 impl StageKind for Evaluate {
@@ -61,16 +73,11 @@ impl StageKind for Evaluate {
     const PROGRAM: Program = Program::Worker;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        vec![InputDecl::one("data", &self.data, DATASET), InputDecl::one("model", &self.model, MODEL)]
+        vec![Self::DATA.one(&self.data), Self::MODEL.one(&self.model)]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![
-            OutputDecl::new("evaluation", EVALUATION, "evaluation.json"),
-            OutputDecl::new("labels", LABELS, "labels.jsonl"),
-            OutputDecl::new("decisions", DECISIONS, "decisions"),
-            OutputDecl::new("curves", CURVES, "curves.json"),
-        ]
+        vec![Self::EVALUATION.decl(), Self::LABELS.decl(), Self::DECISIONS.decl(), Self::CURVES.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -79,8 +86,8 @@ impl StageKind for Evaluate {
     }
 }
 
-/// Returns the issue of a local signal that the protocol does not allow. Naming the signal that the oracle protocol uses
-/// anyway is allowed, so that one matrix can have rows of both protocols.
+/// Returns the issue of a local signal under a protocol. `batch-labels` is allowed under the oracle protocol,
+/// which uses it anyway, so that one matrix can contain both protocols.
 pub(super) fn signal_issue(protocol: Protocol, signal: Option<LocalSignal>) -> Option<Issue> {
     let message = match (protocol, signal?) {
         (Protocol::Oracle, LocalSignal::BatchLabels) => return None,

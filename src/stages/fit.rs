@@ -1,40 +1,39 @@
-//! `fit`: a model on the training rows, and for each of those rows a score made without its own label.
-//! `pipe-worker` runs it; these are its parameters.
+//! `fit`: fits a model on the training rows, and scores each of those rows without using its own labels. These are its
+//! parameters; `pipe-worker` runs it.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::dataset::DATASET;
-use super::train::MODEL;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::StageKind;
+use pipe_ml::composite::Composite;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::model::{ModelBody, ModelConfig};
+use pipe_ml::data::split_data::SplitData;
+use pipe_ml::score::table::ScoreTable;
 
-/// The artifact: a [`pipe_ml::score::table::ScoreTable`], a directory.
-pub const SCORES: ArtifactType = "scores";
-
-/// Folds of a model that cannot leave out one row at a time.
+/// The default number of folds for a model that cannot leave out one row at a time.
 const FOLDS: usize = 5;
 
-/// The resolved parameters, which are what the key holds; written as a [`FitBody`].
+/// The resolved parameters of `fit`, which are part of the key. Users write a [`FitBody`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "FitBody")]
 pub struct Fit {
     pub data: StageRef,
     pub model: ModelConfig,
-    /// `None`: one row is left out at a time.
+    /// The number of folds; `None` leaves out one row at a time.
     pub folds: Option<usize>,
     pub seed: u64,
     pub keep: Option<usize>,
     pub device: Device,
 }
 
-/// What a user writes.
+/// The parameters of `fit` as a user writes them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FitBody {
@@ -70,6 +69,15 @@ impl JsonSchema for Fit {
     }
 }
 
+impl Fit {
+    /// The data set with the training rows.
+    pub const DATA: Slot<SplitData> = Slot::new("data");
+    /// The model.
+    pub const MODEL: Out<Composite> = Out::new("model", "model");
+    /// The scores of the training rows.
+    pub const SCORES: Out<ScoreTable> = Out::new("scores", "scores");
+}
+
 impl StageKind for Fit {
     const NAME: &'static str = "fit";
     const VERSION: u32 = 1;
@@ -77,11 +85,11 @@ impl StageKind for Fit {
     const PROGRAM: Program = Program::Worker;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        vec![InputDecl::one("data", &self.data, DATASET)]
+        vec![Self::DATA.one(&self.data)]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![OutputDecl::new("model", MODEL, "model"), OutputDecl::new("scores", SCORES, "scores")]
+        vec![Self::MODEL.decl(), Self::SCORES.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {

@@ -1,16 +1,14 @@
-//! `fuse`: the scores of several models, and how rare a label is, as one score.
+//! `fuse`: joins the scores of several models, and the rarity of each label, into one score.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::DATASET;
-use super::fit::SCORES;
-use super::train::MODEL;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::composite::{Composite, mark, save_label_names, take_part};
@@ -20,9 +18,7 @@ use pipe_ml::fusion::{Floors, Fusion, PairOptions, Term};
 use pipe_ml::score::table::{Purpose, ScoreTable, ScoreWriter};
 use pipe_ml::score::{Made, Scale};
 
-/// The artifact: a [`Fusion`] as JSON.
-pub const FUSION: ArtifactType = "fusion";
-
+/// The parameters of `fuse`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fuse {
@@ -54,6 +50,21 @@ fn default_pairs() -> usize {
     300_000
 }
 
+impl Fuse {
+    /// The data set with the training rows.
+    pub const DATA: Slot<SplitData> = Slot::new("data");
+    /// The models to fuse.
+    pub const MODELS: Slot<Composite> = Slot::new("models");
+    /// The scores of the training rows, in the order of the models.
+    pub const MODEL_SCORES: Slot<ScoreTable> = Slot::new("scores").written_in("models");
+    /// The fused model, which contains all models.
+    pub const MODEL: Out<Composite> = Out::new("model", "model");
+    /// The fused scores of the training rows.
+    pub const SCORES: Out<ScoreTable> = Out::new("scores", "scores");
+    /// The weights.
+    pub const FUSION: Out<Fusion> = Out::new("fusion", "fusion.json");
+}
+
 impl StageKind for Fuse {
     const NAME: &'static str = "fuse";
     const VERSION: u32 = 1;
@@ -62,18 +73,14 @@ impl StageKind for Fuse {
 
     fn inputs(&self) -> Vec<InputDecl> {
         vec![
-            InputDecl::one("data", &self.data, DATASET),
-            InputDecl::many("models", self.models.clone(), MODEL),
-            InputDecl::many("scores", self.models.clone(), SCORES).written_in("models"),
+            Self::DATA.one(&self.data),
+            Self::MODELS.many(&self.models),
+            Self::MODEL_SCORES.many(&self.models),
         ]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![
-            OutputDecl::new("model", MODEL, "model"),
-            OutputDecl::new("scores", SCORES, "scores"),
-            OutputDecl::new("fusion", FUSION, "fusion.json"),
-        ]
+        vec![Self::MODEL.decl(), Self::SCORES.decl(), Self::FUSION.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -90,35 +97,42 @@ impl StageKind for Fuse {
 }
 
 impl RunStage for Fuse {
-    fn run(&self, work: &mut Work) -> Result<()> {
-        let data = SplitData::open(&work.input("data")?.path)?;
+    type Stage = Self;
+
+    fn run(stage: &Self, work: &mut Work) -> Result<()> {
+        let data = work.open(Self::DATA)?;
         let labels = data.labels(PartName::Train)?;
-        let (models, scores) = (work.inputs("models")?, work.inputs("scores")?);
-        ensure!(models.len() == scores.len(), "there are not as many scores as models");
+        let (cards, scores) = (work.open_all(Self::MODELS)?, work.open_all(Self::MODEL_SCORES)?);
+        ensure!(
+            cards.len() == scores.len(),
+            "there are {} models and {} tables of scores: every model needs its own",
+            cards.len(),
+            scores.len()
+        );
         let mut parts = Vec::new();
         let mut tables = Vec::new();
-        for (model, scores) in models.iter().zip(scores) {
-            let (card, table) = (Composite::load(&model.path)?, ScoreTable::open(&scores.path)?);
-            check(&card, &table, &data, &labels)?;
+        for (input, ((_, card), (_, table))) in
+            work.inputs(&Self::MODELS).iter().zip(cards.into_iter().zip(scores))
+        {
+            check_same_origin(&card, &table, &data, &labels)?;
             ensure!(
                 card.fusion.is_none() && card.cuts.is_none(),
-                "only models of `fit` can be fused, and one of these is fused or cut already"
+                "only models of `fit` can be fused, and one of these is already fused or has cuts"
             );
-            parts.push((model.path.clone(), card));
+            parts.push((input.path.clone(), card));
             tables.push(table);
         }
-        let floors = Floors { response: self.response_floor, share: self.share_floor };
-        let part = |card: &Composite| card.parts[0].model.clone();
-        let terms =
-            parts.iter().map(|(_, card)| Term::new(part(card).name(), part(card).scale(), floors)).collect();
-        let options = PairOptions { pairs: self.pairs, seed: self.seed };
+        let floors = Floors { response: stage.response_floor, share: stage.share_floor };
+        let configs = parts.iter().map(|(_, card)| &card.parts[0].model);
+        let terms = configs.map(|config| Term::new(config.name(), config.scale(), floors)).collect();
+        let options = PairOptions { pairs: stage.pairs, seed: stage.seed };
         let fusion = Fusion::fit(terms, &tables, &labels, options)?;
         for (term, at) in fusion.terms.iter().zip(1..) {
             work.metric(&format!("weight_{at}_{}", term.model), term.weight);
         }
         work.metric("weight_idf", fusion.idf_weight);
 
-        let output = work.output("model")?.to_owned();
+        let output = work.output_path(Self::MODEL)?.to_owned();
         let taken = parts.iter().enumerate();
         let taken = taken.map(|(number, (from, card))| take_part(from, &card.parts[0], &output, number));
         let taken = taken.collect::<Result<Vec<_>, _>>()?;
@@ -126,8 +140,7 @@ impl RunStage for Fuse {
         let mark = mark(&(&fusion, marks));
         let mut model = Composite::new(mark.clone(), data.meta().features as usize, labels.cols, taken);
         write_scores(work, &fusion, &tables, mark)?;
-        let path = work.output("fusion")?;
-        std::fs::write(path, serde_json::to_vec_pretty(&fusion)?).context("the weights cannot be written")?;
+        work.save(Self::FUSION, &fusion)?;
         model.fusion = Some(fusion);
         save_label_names(&output, data.label_names()?.as_deref())?;
         model.save(&output)?;
@@ -135,8 +148,13 @@ impl RunStage for Fuse {
     }
 }
 
-/// Whether a model, its scores and the data belong together.
-pub fn check(card: &Composite, table: &ScoreTable, data: &SplitData, labels: &Csr) -> Result<()> {
+/// Checks that a model and its scores come from one stage, and were made on this data set.
+pub(crate) fn check_same_origin(
+    card: &Composite,
+    table: &ScoreTable,
+    data: &SplitData,
+    labels: &Csr,
+) -> Result<()> {
     ensure!(
         card.mark == table.card().mark,
         "the scores are of another model: both must come from the same stage"
@@ -158,7 +176,7 @@ pub fn check(card: &Composite, table: &ScoreTable, data: &SplitData, labels: &Cs
     Ok(())
 }
 
-/// Rows that are fused at a time.
+/// The number of rows that are fused at a time.
 const ROWS: usize = 256;
 
 fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: String) -> Result<()> {
@@ -167,7 +185,7 @@ fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: S
     // The union of the tables' candidates may be as large as all of them together.
     let keep = sparse.then(|| tables.iter().filter_map(|table| table.card().keep).sum());
     let purpose = Purpose { mark, labels, scale: Scale::LogOdds, made: Made::Fused {}, keep };
-    let mut writer = ScoreWriter::create(work.output("scores")?, purpose)?;
+    let mut writer = ScoreWriter::create(work.output_path(Fuse::SCORES)?, purpose)?;
     for first in (0..rows).step_by(ROWS) {
         let block: Vec<usize> = (first..rows.min(first + ROWS)).collect();
         let fused: Vec<(Vec<u32>, Vec<f32>)> =
@@ -182,14 +200,15 @@ fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: S
 }
 
 fn fused_row(fusion: &Fusion, tables: &[ScoreTable], row: usize, sparse: bool) -> (Vec<u32>, Vec<f32>) {
-    let mut labels: Vec<u32> = match sparse {
-        true => tables.iter().filter_map(|table| table.kept(row)).flatten().copied().collect(),
-        false => (0..fusion.labels() as u32).collect(),
+    let labels: Vec<u32> = if sparse {
+        let mut kept: Vec<u32> =
+            tables.iter().filter_map(|table| table.kept(row)).flatten().copied().collect();
+        kept.sort_unstable();
+        kept.dedup();
+        kept
+    } else {
+        (0..fusion.labels() as u32).collect()
     };
-    if sparse {
-        labels.sort_unstable();
-        labels.dedup();
-    }
     let score = |&label: &u32| fusion.score(label, tables.iter().map(|table| table.score(row, label)));
     let scores = labels.iter().map(score).collect();
     (labels, scores)
@@ -201,16 +220,17 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::scored::Scored;
-    use super::super::trial::Trial;
+    use super::super::score_fixture::ScoreFixture;
+    use super::super::stage_test::StageTest;
     use super::*;
+    use pipe_core::artifact::Artifact;
     use pipe_ml::config::model::ModelConfig;
     use pipe_ml::config::signal::Weighting;
 
     const NEIGHBOURS: ModelConfig =
         ModelConfig::Neighbours { neighbours: 50, weighting: Weighting::CosineSquared };
 
-    fn inputs(scored: &Scored, names: &[&str]) -> Vec<(&'static str, PathBuf)> {
+    fn inputs(scored: &ScoreFixture, names: &[&str]) -> Vec<(&'static str, PathBuf)> {
         let mut inputs = vec![("data", scored.data())];
         for name in names {
             inputs.extend([("models", scored.model(name)), ("scores", scored.scores(name))]);
@@ -222,16 +242,16 @@ mod tests {
         json!({"data": "data", "models": ["a", "b"], "pairs": 2000})
     }
 
-    fn fusion(trial: &Trial) -> Fusion {
-        serde_json::from_slice(&std::fs::read(trial.output("fusion")).unwrap()).unwrap()
+    fn fusion(trial: &StageTest) -> Fusion {
+        Fusion::open(&trial.output("fusion")).unwrap()
     }
 
     #[test]
     fn the_better_model_gets_the_larger_weight_and_both_parts_are_kept() {
-        let scored = Scored::new();
-        scored.add("sharp", Scored::ridge(), 0.5, None);
+        let scored = ScoreFixture::new();
+        scored.add("sharp", ScoreFixture::ridge(), 0.5, None);
         scored.add("dull", NEIGHBOURS, 0.95, None);
-        let trial = Trial::of::<Fuse>(body(), inputs(&scored, &["sharp", "dull"]));
+        let trial = StageTest::of::<Fuse>(body(), inputs(&scored, &["sharp", "dull"]));
         let fusion = fusion(&trial);
         assert!(fusion.terms[0].weight > fusion.terms[1].weight.abs(), "{fusion:?}");
         assert_eq!((fusion.terms[0].floor, fusion.terms[1].floor), (0.03, 0.005));
@@ -251,10 +271,10 @@ mod tests {
 
     #[test]
     fn candidates_of_any_part_are_candidates_of_the_whole() {
-        let scored = Scored::new();
-        scored.add("a", Scored::ridge(), 0.6, Some(2));
-        scored.add("b", Scored::ridge(), 0.6, Some(3));
-        let trial = Trial::of::<Fuse>(body(), inputs(&scored, &["a", "b"]));
+        let scored = ScoreFixture::new();
+        scored.add("a", ScoreFixture::ridge(), 0.6, Some(2));
+        scored.add("b", ScoreFixture::ridge(), 0.6, Some(3));
+        let trial = StageTest::of::<Fuse>(body(), inputs(&scored, &["a", "b"]));
         let table = ScoreTable::open(&trial.output("scores")).unwrap();
         let parts = ["a", "b"].map(|name| ScoreTable::open(&scored.scores(name)).unwrap());
         for row in 0..200 {
@@ -268,25 +288,25 @@ mod tests {
 
     #[test]
     fn one_model_alone_is_calibrated() {
-        let scored = Scored::new();
-        scored.add("a", Scored::ridge(), 0.6, None);
-        let trial = Trial::of::<Fuse>(body(), inputs(&scored, &["a"]));
+        let scored = ScoreFixture::new();
+        scored.add("a", ScoreFixture::ridge(), 0.6, None);
+        let trial = StageTest::of::<Fuse>(body(), inputs(&scored, &["a"]));
         assert_eq!(fusion(&trial).terms.len(), 1);
         assert_eq!(Composite::load(&trial.output("model")).unwrap().scale(), Scale::LogOdds);
     }
 
     #[test]
     fn what_does_not_belong_together_is_refused() {
-        let scored = Scored::new();
-        scored.add("a", Scored::ridge(), 0.6, None);
-        scored.add("b", Scored::ridge(), 0.6, None);
+        let scored = ScoreFixture::new();
+        scored.add("a", ScoreFixture::ridge(), 0.6, None);
+        scored.add("b", ScoreFixture::ridge(), 0.6, None);
         let mixed = [("data", scored.data()), ("models", scored.model("a")), ("scores", scored.scores("b"))];
-        let error = Trial::failure::<Fuse>(body(), mixed);
+        let error = StageTest::failure::<Fuse>(body(), mixed);
         assert!(error.contains("of another model"), "{error}");
-        let fused = Trial::of::<Fuse>(body(), inputs(&scored, &["a"]));
+        let fused = StageTest::of::<Fuse>(body(), inputs(&scored, &["a"]));
         let again =
             [("data", scored.data()), ("models", fused.output("model")), ("scores", fused.output("scores"))];
-        let error = Trial::failure::<Fuse>(body(), again);
-        assert!(error.contains("fused or cut already"), "{error}");
+        let error = StageTest::failure::<Fuse>(body(), again);
+        assert!(error.contains("already fused or has cuts"), "{error}");
     }
 }

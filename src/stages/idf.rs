@@ -1,33 +1,38 @@
-//! `idf`: how rare each label is in the training rows, eq. 8.
+//! `idf`: counts how rare each label is in the training rows, eq. 8.
 
 use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::DATASET;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::signal::idf::Idf;
 
-/// The artifact: [`Idf`] as JSON.
-pub const IDF: ArtifactType = "idf";
-
+/// The parameters of `idf`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IdfStage {
     pub data: StageRef,
-    /// Added to each label's count; the paper leaves it open. With 1, a label without training
-    /// rows is as rare as one that has a single one would be with 0.
+    /// Added to each label's count; the paper leaves it open. With 1, a label without training rows is as rare as a label
+    /// with a single one would be with 0.
     #[serde(default = "one")]
     pub eps: f64,
 }
 
 fn one() -> f64 {
     1.0
+}
+
+impl IdfStage {
+    /// The data set whose training rows are counted.
+    pub const DATA: Slot<SplitData> = Slot::new("data");
+    /// The counts, and the weight of each label.
+    pub const IDF: Out<Idf> = Out::new("idf", "idf.json");
 }
 
 impl StageKind for IdfStage {
@@ -37,11 +42,11 @@ impl StageKind for IdfStage {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        vec![InputDecl::one("data", &self.data, DATASET)]
+        vec![Self::DATA.one(&self.data)]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![OutputDecl::new("idf", IDF, "idf.json")]
+        vec![Self::IDF.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -51,13 +56,14 @@ impl StageKind for IdfStage {
 }
 
 impl RunStage for IdfStage {
-    fn run(&self, work: &mut Work) -> Result<()> {
-        let labels = SplitData::open(&work.input("data")?.path)?.labels(PartName::Train)?;
+    type Stage = Self;
+
+    fn run(stage: &Self, work: &mut Work) -> Result<()> {
+        let labels = work.open(Self::DATA)?.labels(PartName::Train)?;
         let rows: Vec<u32> = (0..labels.rows() as u32).collect();
-        let idf = Idf::of_rows(&labels, &rows, self.eps);
+        let idf = Idf::of_rows(&labels, &rows, stage.eps);
         let absent = idf.counts.iter().filter(|count| **count == 0).count();
         work.metric("labels_without_rows", absent as f64);
-        std::fs::write(work.output("idf")?, serde_json::to_vec(&idf)?)?;
-        Ok(())
+        work.save(Self::IDF, &idf)
     }
 }

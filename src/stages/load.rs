@@ -1,12 +1,14 @@
-//! `load`: files, or a data set that `pipe` knows by name, into a data set with its parts.
+//! `load`: reads files, or a registered data set, and divides it into parts.
 
 use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{Files, announce, dataset_output, file_input, on_threads, source};
-use pipe_core::issue::Issue;
+use super::dataset::{DATASET, Files, announce, on_threads, source};
+use pipe_core::artifact::PlainFile;
 use pipe_core::kind::{InputDecl, OutputDecl, Program, SourceDecl};
+use pipe_core::slot::Slot;
+use pipe_core::issue::Issue;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::filter::Filter;
@@ -19,7 +21,7 @@ use pipe_ml::data::split::{Split, Validation};
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::weight::Weight;
 
-/// Exactly one of `dataset` and `files` says what is loaded.
+/// The parameters of `load`. Exactly one of `dataset` and `files` is given.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Load {
@@ -67,15 +69,15 @@ impl Load {
     }
 }
 
-fn slot(role: Role) -> &'static str {
+fn slot(role: Role) -> Slot<PlainFile> {
     match role {
-        Role::Train => "train",
-        Role::Test => "test",
-        Role::All => "rows",
-        Role::Labels => "labels",
-        Role::LabelXml => "label_xml",
-        Role::LabelNames => "label_names",
-        Role::FeatureNames => "feature_names",
+        Role::Train => Files::TRAIN,
+        Role::Test => Files::TEST,
+        Role::All => Files::ROWS,
+        Role::Labels => Files::LABELS,
+        Role::LabelXml => Files::LABEL_XML,
+        Role::LabelNames => Files::LABEL_NAMES,
+        Role::FeatureNames => Files::FEATURE_NAMES,
     }
 }
 
@@ -92,13 +94,13 @@ impl StageKind for Load {
         let read = entry.files.iter().filter(|file| file.role != Role::Test || self.reads_test());
         let declare = |file: &registry::DataFile| {
             let from = SourceDecl::DataFile { dataset: entry.name.clone(), file: file.name.clone() };
-            file_input(slot(file.role), from)
+            slot(file.role).from(from)
         };
         read.map(declare).collect()
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![dataset_output()]
+        vec![DATASET.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -121,24 +123,22 @@ impl StageKind for Load {
 }
 
 impl RunStage for Load {
-    fn run(&self, work: &mut Work) -> Result<()> {
-        let (source, options) = (source(work), self.read_options());
-        let (scratch, output) = (work.job().scratch.join("rows"), work.output("dataset")?.to_owned());
+    type Stage = Self;
+
+    fn run(stage: &Self, work: &mut Work) -> Result<()> {
+        let (source, options) = (source(work), stage.read_options());
+        let (scratch, output) = (work.job().scratch.join("rows"), work.output_path(DATASET)?.to_owned());
         let threads = work.job().threads.max(1);
         work.progress(0, Some(2), "steps", "reading");
         let raw = on_threads(threads, || read(&source, &options, &scratch, threads))??;
         let Raw::Set(raw) = raw else {
-            bail!("these files hold raw text: the stage `vectorise` turns words into features");
+            bail!("these files contain text, not features: use the stage `vectorise`");
         };
         work.progress(1, Some(2), "steps", "splitting");
-        let data = on_threads(threads, || prepare(&raw, &self.preparation(), &output))??;
-        if let Some(entry) = self.entry() {
-            compare_with_published(
-                work,
-                entry,
-                &data,
-                self.split == Split::default() && self.validation.is_none(),
-            );
+        let data = on_threads(threads, || prepare(&raw, &stage.preparation(), &output))??;
+        if let Some(entry) = stage.entry() {
+            let given_split = stage.split == Split::default() && stage.validation.is_none();
+            compare_with_published(work, entry, &data, given_split);
         }
         announce(work, &data)?;
         work.progress(2, Some(2), "steps", "done");
@@ -168,7 +168,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::trial::Trial;
+    use super::super::stage_test::StageTest;
     use super::*;
     use pipe_core::kind::Kind;
     use pipe_core::stage::KindOf;
@@ -230,11 +230,11 @@ mod tests {
         path
     }
 
-    fn small(body: serde_json::Value) -> Trial {
+    fn small(body: serde_json::Value) -> StageTest {
         let temp = tempfile::tempdir().unwrap();
         let files =
             [("train", TRAIN), ("test", TEST)].map(|(slot, text)| (slot, write(temp.path(), slot, text)));
-        Trial::of::<Load>(body, files)
+        StageTest::of::<Load>(body, files)
     }
 
     fn sparse(data: &SplitData, part: PartName) -> pipe_ml::data::csr::Csr {
@@ -306,7 +306,7 @@ mod tests {
     fn raw_text_is_sent_to_the_stage_for_it() {
         let temp = tempfile::tempdir().unwrap();
         let file = write(temp.path(), "a.jsonl", "{\"text\": \"a b\", \"labels\": [\"x\"]}\n");
-        let error = Trial::failure::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
+        let error = StageTest::failure::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
         assert!(error.contains("`vectorise`"), "{error}");
     }
 
@@ -314,12 +314,12 @@ mod tests {
     fn one_file_without_a_split_asks_for_one() {
         let temp = tempfile::tempdir().unwrap();
         let file = write(temp.path(), "a", TRAIN);
-        let error = Trial::failure::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
+        let error = StageTest::failure::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
         assert!(error.contains("holdout"), "{error}");
     }
 
     /// A data set out of the data directory; `None`, with a sentence, where it is not at hand.
-    fn real(name: &str, body: serde_json::Value) -> Option<Trial> {
+    fn real(name: &str, body: serde_json::Value) -> Option<StageTest> {
         let fallback = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
         let directory = std::env::var_os("PIPE_DATA_DIR").map_or_else(fallback, PathBuf::from);
         let locator = Locator::new(directory, true);
@@ -335,7 +335,7 @@ mod tests {
             locator.check(dataset, &path, digest, bytes).unwrap();
             files.push((input.slot, path));
         }
-        Some(Trial::of::<Load>(body, files))
+        Some(StageTest::of::<Load>(body, files))
     }
 
     #[test]

@@ -1,19 +1,16 @@
-//! `plot`: figures of trainings and evaluations, as SVG and PDF, with the numbers behind them as CSV.
+//! `plot`: draws figures of trainings and evaluations as SVG and PDF, with their data as CSV.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::DATASET;
-use super::evaluate::{CURVES, EVALUATION};
-use super::train::HISTORY;
+use pipe_core::artifact::PlainFile;
+use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{ArtifactType, AxisUse, AxisUses, FILE, InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::split_data::{PartName, SplitData};
@@ -22,15 +19,12 @@ use pipe_ml::history::History;
 use pipe_ml::metric::curves::Curves;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::Record;
+use pipe_report::artifacts::{Pdf, Svg};
 use pipe_report::figure::kind::{FigureKind, Source};
 use pipe_report::figure::naming::Axes;
 use pipe_report::figure::{Figure, FigureInputs};
 
-/// The artifact: an SVG image.
-pub const SVG: ArtifactType = "svg";
-/// The artifact: a PDF of one page.
-pub const PDF: ArtifactType = "pdf";
-
+/// The parameters of `plot`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
@@ -40,12 +34,14 @@ pub struct Plot {
     /// Evaluations: `["eval[*]"]`.
     #[serde(default)]
     pub eval: Vec<StageRef>,
+    /// A data set.
     pub data: Option<StageRef>,
+    /// The figures to draw.
     pub figures: Vec<FigureKind>,
-    /// The axis whose values are runs of the same: means are taken over it, and deviations shown.
+    /// The axis whose values are repetitions: the figures show means and deviations over it.
     #[serde(default = "seed")]
     pub mean_over: String,
-    /// What to call values of axes in the figures: `{ knn-only: KNN only }`.
+    /// Names for values of axes in the figures: `{ knn-only: KNN only }`.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
 }
@@ -54,21 +50,45 @@ fn seed() -> String {
     "seed".to_owned()
 }
 
-/// Where several stages feed one slot, this axis tells them apart.
+/// The axis that distinguishes the artifacts of one slot if several stages fill it.
 const STAGE_AXIS: &str = "stage";
 
-/// The slot of a source, and the parameter that fills it.
-fn slot(source: Source) -> (&'static str, &'static str) {
-    match source {
-        Source::History => ("history", "history"),
-        Source::Evaluation => ("eval", "eval"),
-        Source::Curves => ("curves", "eval"),
-        Source::Data => ("data", "data"),
-    }
-}
-
 impl Plot {
-    /// A source that no figure asks for is no input: it could only cause reruns.
+    /// The histories of trainings.
+    pub const HISTORY: Slot<History> = Slot::new("history");
+    /// The results of evaluations.
+    pub const EVAL: Slot<Record> = Slot::new("eval");
+    /// The curves of evaluations.
+    pub const CURVES: Slot<Curves> = Slot::new("curves").written_in("eval");
+    /// A data set.
+    pub const DATA: Slot<SplitData> = Slot::new("data");
+
+    /// Returns the output of a figure as SVG.
+    pub fn svg(figure: FigureKind) -> Out<Svg> {
+        figure_output(figure, "svg")
+    }
+
+    /// Returns the output of a figure as PDF.
+    pub fn pdf(figure: FigureKind) -> Out<Pdf> {
+        figure_output(figure, "pdf")
+    }
+
+    /// Returns the output of the data of a figure.
+    pub fn csv(figure: FigureKind) -> Out<PlainFile> {
+        figure_output(figure, "csv")
+    }
+
+    /// Returns the parameter that names the stages of a source.
+    fn parameter(source: Source) -> &'static str {
+        match source {
+            Source::History => "history",
+            Source::Evaluation | Source::Curves => "eval",
+            Source::Data => "data",
+        }
+    }
+
+    /// Returns whether a figure needs the source. A source that no figure needs is not an input, because it could only
+    /// cause reruns.
     fn asks_for(&self, source: Source) -> bool {
         self.figures.iter().any(|figure| figure.source() == source)
     }
@@ -82,12 +102,9 @@ impl Plot {
     }
 }
 
-const SOURCES: [(Source, ArtifactType); 4] = [
-    (Source::History, HISTORY),
-    (Source::Evaluation, EVALUATION),
-    (Source::Curves, CURVES),
-    (Source::Data, DATASET),
-];
+fn figure_output<T>(figure: FigureKind, ending: &str) -> Out<T> {
+    Out::named(format!("{}.{ending}", figure.name()), format!("{}.{ending}", figure.file_stem()))
+}
 
 impl StageKind for Plot {
     const NAME: &'static str = "plot";
@@ -96,33 +113,27 @@ impl StageKind for Plot {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let input = |(source, accepts)| {
-            let references = self.references(source);
-            let from = match (source, references.first()) {
-                (_, None) => return None,
-                (Source::Data, Some(data)) => SourceDecl::One(data.clone()),
-                _ => SourceDecl::Many(references),
-            };
-            let (slot, parameter) = slot(source);
-            let input = InputDecl::new(slot, from, accepts).written_in(parameter);
-            self.asks_for(source).then_some(input)
-        };
-        SOURCES.into_iter().filter_map(input).collect()
+        let given = |source| self.asks_for(source) && !self.references(source).is_empty();
+        let mut inputs = Vec::new();
+        if given(Source::History) {
+            inputs.push(Self::HISTORY.many(&self.history));
+        }
+        if given(Source::Evaluation) {
+            inputs.push(Self::EVAL.many(&self.eval));
+        }
+        if given(Source::Curves) {
+            inputs.push(Self::CURVES.many(&self.eval));
+        }
+        if let Some(data) = self.data.as_ref().filter(|_| given(Source::Data)) {
+            inputs.push(Self::DATA.one(data));
+        }
+        inputs
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let of = |figure: &FigureKind| {
-            let output = |ending: &str, artifact| OutputDecl {
-                name: format!("{}.{ending}", figure.name()),
-                artifact,
-                file_name: format!("{}.{ending}", figure.file_stem()),
-            };
-            [output("svg", SVG), output("pdf", PDF), output("csv", FILE)]
-        };
-        let mut figures = self.figures.clone();
-        figures.sort_unstable();
-        figures.dedup();
-        figures.iter().flat_map(of).collect()
+        let figures: BTreeSet<FigureKind> = self.figures.iter().copied().collect();
+        let outputs = |figure| [Self::svg(figure).decl(), Self::pdf(figure).decl(), Self::csv(figure).decl()];
+        figures.into_iter().flat_map(outputs).collect()
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -137,7 +148,7 @@ impl StageKind for Plot {
             if self.figures[..place].contains(figure) {
                 issues.push(Issue::new(field, format!("`{}` is asked for twice", figure.name())));
             } else if self.references(figure.source()).is_empty() {
-                let (_, parameter) = slot(figure.source());
+                let parameter = Self::parameter(figure.source());
                 let message = format!("`{}` needs the parameter `{parameter}`", figure.name());
                 let example = match figure.source() {
                     Source::History => "history: [\"train[*]\"]",
@@ -151,16 +162,15 @@ impl StageKind for Plot {
         issues
     }
 
-    /// The axis that means are taken over unless stated need not be there.
+    /// Returns the use of `mean_over`, if it is stated. The default axis need not exist.
     fn axes(&self) -> AxisUses {
         let stated = (self.mean_over != seed()).then(|| AxisUse {
             field: "mean_over",
             axis: self.mean_over.clone(),
             ..AxisUse::default()
         });
-        let of_runs = [Source::History, Source::Evaluation, Source::Curves];
         AxisUses {
-            slots: of_runs.map(|source| slot(source).0).to_vec(),
+            slots: vec!["history", "eval", "curves"],
             uses: stated.into_iter().collect(),
             ..AxisUses::default()
         }
@@ -168,20 +178,20 @@ impl StageKind for Plot {
 }
 
 impl RunStage for Plot {
-    fn run(&self, work: &mut Work) -> Result<()> {
-        let histories: Vec<(Axes, History)> = self.read(work, Source::History)?;
-        let records: Vec<(Axes, Record)> = self.read(work, Source::Evaluation)?;
-        let records = without_stage(records, Record::protocol);
-        let curves: Vec<(Axes, Curves)> = self.read(work, Source::Curves)?;
-        let curves = without_stage(curves, |curves| curves.protocol);
-        let label_counts = if self.asks_for(Source::Data) { label_counts(work)? } else { Vec::new() };
+    type Stage = Self;
+
+    fn run(stage: &Self, work: &mut Work) -> Result<()> {
+        let histories = work.open_all(Self::HISTORY)?;
+        let records = without_stage(work.open_all(Self::EVAL)?, Record::protocol);
+        let curves = without_stage(work.open_all(Self::CURVES)?, |curves| curves.protocol);
+        let label_counts = if stage.asks_for(Source::Data) { label_counts(work)? } else { Vec::new() };
         let inputs = FigureInputs { histories, records, curves, label_counts };
-        let naming = inputs.naming(&self.mean_over, &self.names);
+        let naming = inputs.naming(&stage.mean_over, &stage.names);
         for name in naming.unused_names(&inputs.runs()) {
-            work.warn(format!("`names` has `{name}`, but nothing is called so"));
+            work.warn(format!("`names` has `{name}`, but nothing has that name"));
         }
-        let total = self.figures.len() as u64;
-        for (done, &kind) in self.figures.iter().enumerate() {
+        let total = stage.figures.len() as u64;
+        for (done, &kind) in stage.figures.iter().enumerate() {
             work.progress(done as u64, Some(total), "figures", kind.name());
             let figure = inputs.draw(kind, &naming)?;
             write(work, kind, &figure)?;
@@ -191,35 +201,21 @@ impl RunStage for Plot {
     }
 }
 
-impl Plot {
-    fn read<T: DeserializeOwned>(&self, work: &Work, source: Source) -> Result<Vec<(Axes, T)>> {
-        if !self.asks_for(source) {
-            return Ok(Vec::new());
-        }
-        let inputs = work.inputs(slot(source).0)?;
-        inputs.iter().map(|input| Ok((input.axes.clone(), read_json(&input.path)?))).collect()
-    }
-}
-
-/// Takes the stage out of what tells results apart, if the other axes and the protocol still do: a variant that two
-/// stages judge, each under a protocol of its own, is one variant.
+/// Removes the axis of the stage if the other axes and the protocol still distinguish the results: a variant that two
+/// stages judge, each under its own protocol, is one variant.
 fn without_stage<T>(results: Vec<(Axes, T)>, protocol: impl Fn(&T) -> Protocol) -> Vec<(Axes, T)> {
     let others = |axes: &Axes| axes.iter().filter(|(axis, _)| axis != STAGE_AXIS).cloned().collect::<Axes>();
     let left: BTreeSet<(Axes, Protocol)> =
         results.iter().map(|(axes, result)| (others(axes), protocol(result))).collect();
-    match left.len() == results.len() {
-        true => results.into_iter().map(|(axes, result)| (others(&axes), result)).collect(),
-        false => results,
+    if left.len() == results.len() {
+        results.into_iter().map(|(axes, result)| (others(&axes), result)).collect()
+    } else {
+        results
     }
 }
 
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("{} is not what it should be", path.display()))
-}
-
 fn label_counts(work: &Work) -> Result<Vec<u64>> {
-    let labels = SplitData::open(&work.input("data")?.path)?.labels(PartName::Train)?;
+    let labels = work.open(Plot::DATA)?.labels(PartName::Train)?;
     Ok(column_counts(&labels, 0..labels.rows() as u32))
 }
 
@@ -234,21 +230,16 @@ fn write(work: &mut Work, kind: FigureKind, figure: &Figure) -> Result<()> {
             kind.file_stem()
         ));
     }
-    let output = |ending: &str| work.output(&format!("{}.{ending}", kind.name()));
-    for (ending, bytes) in
-        [("svg", figure.svg().into_bytes()), ("pdf", figure.pdf()), ("csv", figure.csv().into_bytes())]
-    {
-        let path = output(ending)?;
-        std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
+    work.save(Plot::svg(kind), &Svg(figure.svg().into()))?;
+    work.save(Plot::pdf(kind), &Pdf(PlainFile(figure.pdf())))?;
+    work.save(Plot::csv(kind), &figure.csv().into())
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::trial::Trial;
+    use super::super::stage_test::StageTest;
     use super::*;
     use pipe_core::kind::Kind;
     use pipe_core::stage::KindOf;
@@ -338,7 +329,7 @@ mod tests {
             "alpha": spread, "beta": spread, "lambda": spread, "theta": spread, "lr": 0.1,
         });
         let history = json!({"epochs": [epoch], "kept": 1, "oracle": true});
-        let trial = Trial::of_many::<Plot>(
+        let trial = StageTest::of_many::<Plot>(
             json!({
                 "history": ["t"], "eval": ["e"], "figures": ["f1-over-epochs", "final-f1"],
                 "names": {"a": "Ours 中", "c": "nobody"},

@@ -1,4 +1,4 @@
-//! The one place where stage kinds are registered.
+//! The registered stage kinds. This is the only list of them.
 
 use super::audit::AuditStage;
 use super::command::Command;
@@ -17,7 +17,7 @@ use crate::synthetic::SyntheticStage;
 use pipe_core::kind::Kind;
 use pipe_core::stage::{KindOf, Runner};
 
-/// Every kind that a pipeline may name.
+/// Returns every kind that a pipeline can use.
 pub fn kinds() -> &'static [&'static dyn Kind] {
     const {
         &[
@@ -39,8 +39,8 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
     }
 }
 
-/// What `pipe` runs in child processes of its own. The stages that need libtorch are run by
-/// `pipe-worker`, which lists them in `worker/src/stages`.
+/// Returns the kinds that `pipe` runs in child processes of itself. The kinds that need libtorch are run by `pipe-worker`
+/// and listed in `src/worker/stages`.
 pub fn light_runners() -> &'static [Runner] {
     const {
         &[
@@ -54,5 +54,38 @@ pub fn light_runners() -> &'static [Runner] {
             Runner::of::<Threshold>(),
             Runner::of::<Vectorise>(),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use pipe_core::kind::Program;
+
+    #[test]
+    fn every_kind_refuses_unknown_fields() {
+        for kind in kinds() {
+            // A field of the user's that no kind has; parsed as YAML, as the fields of a pipeline are.
+            let body = serde_yaml::from_str("{ no_such_field: 1 }").unwrap();
+            let error = kind.check(body).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains("unknown field `no_such_field`"), "{}: {error:?}", kind.name());
+        }
+    }
+
+    #[test]
+    fn exactly_the_kinds_that_pipe_runs_have_a_light_runner() {
+        let declared: BTreeSet<&str> =
+            kinds().iter().filter(|kind| kind.program() == Program::Pipe).map(|kind| kind.name()).collect();
+        let run: BTreeSet<&str> = light_runners().iter().map(Runner::kind).collect();
+        assert_eq!(declared, run);
+        assert_eq!(run.len(), light_runners().len(), "a kind is listed twice");
+    }
+
+    #[test]
+    fn kinds_are_sorted_by_name_and_unique() {
+        let names: Vec<&str> = kinds().iter().map(|kind| kind.name()).collect();
+        assert!(names.is_sorted() && names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
     }
 }

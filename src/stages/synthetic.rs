@@ -1,10 +1,12 @@
-//! `synthetic`: a generated data set with the shape of a real one.
+//! `synthetic`: generates a data set with the shape of a real one.
 
 use anyhow::Result;
 
-use super::dataset::{announce, dataset_output, file_input, on_threads};
+use super::dataset::{DATASET, announce, on_threads};
+use pipe_core::artifact::PlainFile;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
+use pipe_core::slot::Slot;
 use pipe_core::issue::Issue;
-use pipe_core::kind::{InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::synthetic::frequency::Curve;
@@ -17,6 +19,11 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct SyntheticStage(Synthetic);
 
+impl SyntheticStage {
+    /// How many rows each label has.
+    pub const COUNTS: Slot<PlainFile> = Slot::new("counts");
+}
+
 impl StageKind for SyntheticStage {
     const NAME: &'static str = "synthetic";
     const VERSION: u32 = 2;
@@ -24,12 +31,11 @@ impl StageKind for SyntheticStage {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let counts = self.0.counts.iter();
-        counts.map(|path| file_input("counts", SourceDecl::Path(path.0.clone()))).collect()
+        self.0.counts.iter().map(|path| Self::COUNTS.file(&path.0)).collect()
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![dataset_output()]
+        vec![DATASET.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -38,23 +44,25 @@ impl StageKind for SyntheticStage {
 }
 
 impl RunStage for SyntheticStage {
-    fn run(&self, work: &mut Work) -> Result<()> {
-        let curve = match self.0.counts {
-            Some(_) => Curve::read(&work.input("counts")?.path)?,
-            None => self.0.curve(),
+    type Stage = Self;
+
+    fn run(stage: &Self, work: &mut Work) -> Result<()> {
+        let curve = match stage.0.counts {
+            Some(_) => Curve::read(work.input_path(Self::COUNTS)?)?,
+            None => stage.0.curve(),
         };
-        let output = work.output("dataset")?.to_owned();
-        let (progress, heard) = std::sync::mpsc::channel();
+        let output = work.output_path(DATASET)?.to_owned();
+        let (progress, reported) = std::sync::mpsc::channel();
         let data = std::thread::scope(|scope| {
             let threads = work.job().threads;
             let generated = scope.spawn(move || {
                 on_threads(threads, || {
-                    generate(&self.0, &curve, &output, |done, total| {
+                    generate(&stage.0, &curve, &output, |done, total| {
                         let _ = progress.send((done, total));
                     })
                 })
             });
-            for (done, total) in heard {
+            for (done, total) in reported {
                 work.progress(done, Some(total), "rows", "generating");
             }
             generated.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -67,7 +75,7 @@ impl RunStage for SyntheticStage {
 mod tests {
     use serde_json::json;
 
-    use super::super::trial::Trial;
+    use super::super::stage_test::StageTest;
     use super::*;
     use pipe_ml::data::split_data::PartName;
     use pipe_ml::data::stats::column_counts;
@@ -81,7 +89,7 @@ mod tests {
             "rows": 1000, "test_rows": 100, "features": 400, "labels": 4, "labels_per_row": 0.6,
             "features_per_row": 10, "counts": "counts.csv",
         });
-        let trial = Trial::of::<SyntheticStage>(body, [("counts", file)]);
+        let trial = StageTest::of::<SyntheticStage>(body, [("counts", file)]);
         let labels = trial.dataset().labels(PartName::Train).unwrap();
         let mut counts = column_counts(&labels, 0..1000);
         counts.sort_unstable();
@@ -96,7 +104,7 @@ mod tests {
         let text = include_str!("../../pipelines/quickstart.yaml");
         let pipeline: serde_json::Value = serde_yaml::from_str(text).unwrap();
         let body = pipeline["stages"]["data"]["synthetic"].clone();
-        let trial = Trial::of::<SyntheticStage>(body, [] as [(&str, std::path::PathBuf); 0]);
+        let trial = StageTest::of::<SyntheticStage>(body, [] as [(&str, std::path::PathBuf); 0]);
         let data = trial.dataset();
         assert_eq!(PartName::ALL.map(|part| data.rows(part)), [3600, 400, 1000]);
         assert!(trial.metric("labels_under_10").unwrap() > 0.2);

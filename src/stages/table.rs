@@ -1,21 +1,19 @@
-//! `table`: evaluation records to a table for a paper. See `docs/tables.md`.
+//! `table`: lays evaluation records out as a table for a paper. See `docs/tables.md`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 
 use anyhow::{Context, Result};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_untagged::UntaggedEnumVisitor;
 
-use super::evaluate::{DECISIONS, EVALUATION};
-use super::one_or_many::{AxisValue, OneOrMany};
+use super::one_or_many::{AxisValue, OneOrMany, UserFile};
+use pipe_core::artifact::{Artifact, PlainFile};
+use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program, Vocabulary};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{
-    ArtifactType, AxisUse, AxisUses, FILE, InputDecl, OutputDecl, Program, SourceDecl, Vocabulary,
-};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::split_data::PartName;
@@ -32,14 +30,13 @@ use pipe_report::table::request::{self, DEFAULT_DIGITS, Request};
 use pipe_report::table::sheet;
 use pipe_report::table::significance::{self, Correction};
 use pipe_report::table::term::Term;
+use pipe_report::table::Table;
 
-/// The artifact: a [`pipe_report::table::Table`] as JSON.
-pub const TABLE: ArtifactType = "table";
-
+/// The parameters of `table`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TableStage {
-    /// `evaluate` stages; records of several stages are told apart by the axis `stage`.
+    /// `evaluate` stages. The axis `stage` distinguishes the records of several stages.
     pub from: OneOrMany<StageRef>,
     /// Axes of the matrix, `stage`, `protocol`, `part`; or metrics, if they are not in the columns.
     pub rows: OneOrMany<Term>,
@@ -51,7 +48,7 @@ pub struct TableStage {
     /// For an axis, the values that are shown, in that order.
     #[serde(default, rename = "where")]
     pub only: BTreeMap<String, OneOrMany<AxisValue>>,
-    /// What to call axes, values (`adaptive`, or `variant=adaptive` where two axes have it) and metrics.
+    /// Names for axes, values (`adaptive`, or `variant=adaptive` if two axes have it) and metrics.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
     /// Decimals.
@@ -71,12 +68,12 @@ pub struct TableStage {
     #[serde(default)]
     pub wide: bool,
     pub significance: Option<Significance>,
-    /// Published figures to print beside ours: a set that ships, or `{ file: PATH }`.
+    /// Published values to print beside ours: a set that comes with `pipe`, or `{ file: PATH }`.
     #[serde(default)]
     pub reference: OneOrMany<ReferenceSource>,
 }
 
-/// Marks figures that differ from the best one, or from the baseline's, by a paired bootstrap over the evaluated rows.
+/// Marks values that differ from the best one, or from that of the baseline, by a paired bootstrap over the evaluated rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Significance {
@@ -88,9 +85,12 @@ pub struct Significance {
     pub correction: Correction,
 }
 
+/// Where published values come from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReferenceSource {
+    /// A set that comes with `pipe`.
     Shipped(String),
+    /// A file of the user's.
     File(String),
 }
 
@@ -104,6 +104,34 @@ fn default_name() -> String {
 
 const MAX_DIGITS: u8 = 15;
 
+impl TableStage {
+    /// The evaluation records.
+    pub const FROM: Slot<Record> = Slot::new("from");
+    /// The decisions of the same evaluations, for tests of significance.
+    pub const DECISIONS: Slot<Decisions> = Slot::new("decisions").written_in("from");
+    /// The table as LaTeX.
+    pub const TEX: Out<PlainFile> = Out::new("tex", "table.tex");
+    /// The table as a LaTeX document of its own.
+    pub const STANDALONE: Out<PlainFile> = Out::new("standalone", "table-standalone.tex");
+    /// The table as Markdown.
+    pub const MD: Out<PlainFile> = Out::new("md", "table.md");
+    /// The table as CSV.
+    pub const CSV: Out<PlainFile> = Out::new("csv", "table.csv");
+    /// The table with all that the other formats are made from.
+    pub const JSON: Out<Table> = Out::new("json", "table.json");
+    /// The values as LaTeX macros.
+    pub const MACROS: Out<PlainFile> = Out::new("macros", "table-macros.tex");
+
+    /// Returns the slot of a file with published values, by its position in the list of references.
+    pub fn reference_slot(position: usize) -> Slot<PlainFile> {
+        let slot = match position {
+            0 => Slot::new("reference"),
+            _ => Slot::named(format!("reference_{}", position + 1)),
+        };
+        slot.written_in("reference")
+    }
+}
+
 impl StageKind for TableStage {
     const NAME: &'static str = "table";
     const VERSION: u32 = 2;
@@ -112,29 +140,26 @@ impl StageKind for TableStage {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let mut inputs = vec![InputDecl::many("from", self.from.0.clone(), EVALUATION)];
+        let mut inputs = vec![Self::FROM.many(&self.from.0)];
         if self.significance.is_some() {
-            let stages = self.from.0.iter().map(whole_stage).collect();
-            inputs.push(InputDecl::many("decisions", stages, DECISIONS).written_in("from"));
+            let stages: Vec<StageRef> = self.from.0.iter().map(whole_stage).collect();
+            inputs.push(Self::DECISIONS.many(&stages));
         }
-        for (at, path) in self.reference_files() {
-            let source = SourceDecl::Path(path.to_owned());
-            inputs.push(InputDecl::new(reference_slot(at), source, FILE).written_in("reference"));
-        }
+        inputs
+            .extend(self.reference_files().map(|(position, path)| Self::reference_slot(position).file(path)));
         inputs
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let output = |name: &str, artifact, ending: &str| {
-            OutputDecl::new(name, artifact, &format!("{}{ending}", self.name))
-        };
-        EXPORTERS
-            .iter()
-            .map(|exporter| {
-                let artifact = if exporter.name == exporter::JSON.name { TABLE } else { FILE };
-                output(exporter.name, artifact, exporter.file_suffix)
-            })
-            .collect()
+        let declared = EXPORTERS.iter().map(|exporter| {
+            let file_name = format!("{}{}", self.name, exporter.file_suffix);
+            if exporter.name == Self::JSON.name() {
+                Self::JSON.decl_as(&file_name)
+            } else {
+                Self::export(exporter).decl_as(&file_name)
+            }
+        });
+        declared.collect()
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -211,8 +236,8 @@ impl StageKind for TableStage {
 
 impl TableStage {
     fn reference_files(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.reference.0.iter().enumerate().filter_map(|(at, reference)| match reference {
-            ReferenceSource::File(path) => Some((at, path.as_str())),
+        self.reference.0.iter().enumerate().filter_map(|(position, reference)| match reference {
+            ReferenceSource::File(path) => Some((position, path.as_str())),
             ReferenceSource::Shipped(_) => None,
         })
     }
@@ -220,12 +245,12 @@ impl TableStage {
     fn request(&self, work: &Work) -> Result<Request> {
         let values = |values: &OneOrMany<AxisValue>| values.0.iter().map(|value| value.0.clone()).collect();
         let mut references = Vec::new();
-        for (at, reference) in self.reference.0.iter().enumerate() {
+        for (position, reference) in self.reference.0.iter().enumerate() {
             references.push(match reference {
                 ReferenceSource::Shipped(name) => Reference::shipped(name)?,
                 ReferenceSource::File(path) => {
-                    let text = std::fs::read_to_string(&work.input(&reference_slot(at))?.path)
-                        .with_context(|| format!("cannot read `{path}`"))?;
+                    let PlainFile(bytes) = work.open(Self::reference_slot(position))?;
+                    let text = String::from_utf8(bytes).with_context(|| format!("`{path}` is not a text"))?;
                     Reference::parse(path, &text)?
                 }
             });
@@ -247,7 +272,8 @@ impl TableStage {
     }
 }
 
-/// `eval[*].evaluation` -> `eval[*]`: its decisions are another output of the same instances.
+/// Returns the reference without its output: `eval[*]` for `eval[*].evaluation`. The decisions are another output of the
+/// same instances.
 fn whole_stage(reference: &StageRef) -> StageRef {
     let text = match reference.output() {
         Some(output) => reference.text().strip_suffix(&format!(".{output}")).unwrap_or(reference.text()),
@@ -256,26 +282,22 @@ fn whole_stage(reference: &StageRef) -> StageRef {
     text.parse().unwrap_or_else(|_| reference.clone())
 }
 
-fn reference_slot(at: usize) -> String {
-    if at == 0 { "reference".to_owned() } else { format!("reference_{}", at + 1) }
-}
-
 impl RunStage for TableStage {
-    fn run(&self, work: &mut Work) -> Result<()> {
-        let request = self.request(work)?;
+    type Stage = Self;
+
+    fn run(stage: &Self, work: &mut Work) -> Result<()> {
+        let request = stage.request(work)?;
         let mut measured = Vec::new();
-        for input in work.inputs("from")? {
-            let bytes = std::fs::read(&input.path)?;
-            let record: Record = serde_json::from_slice(&bytes)
-                .with_context(|| format!("{}: not an evaluation record", input.path.display()))?;
+        for input in work.inputs(&Self::FROM) {
+            let record = Record::open(&input.path)?;
             let blob = input.blob.context("the job does not say which content its inputs have")?;
             measured.push(Measured { axes: input.axes.clone(), blob, record });
         }
         let mut table = build(&request, &measured)?;
         for name in request.unused_names(&table) {
-            work.warn(format!("`names` has `{name}`, but nothing is called so"));
+            work.warn(format!("`names` has `{name}`, but nothing has that name"));
         }
-        if let Some(significance) = &self.significance {
+        if let Some(significance) = &stage.significance {
             let settings = significance::Settings {
                 baseline: significance.baseline.as_ref().map(|value| value.0.clone()),
                 bootstrap: significance.bootstrap,
@@ -284,18 +306,18 @@ impl RunStage for TableStage {
             let axes: Vec<_> = table.records.iter().map(|record| record.axes.clone()).collect();
             let mut paths = Vec::with_capacity(axes.len());
             for axes in axes {
-                let found = work.inputs("decisions")?.iter().find(|input| input.axes == axes);
-                paths.push(found.context("an evaluation has no decisions beside it")?.path.clone());
+                let found = work.inputs(&Self::DECISIONS).iter().find(|input| input.axes == axes);
+                paths.push(found.context("there are no decisions for one of the evaluations")?.path.clone());
             }
             let load =
                 |record: usize| -> Result<_, LoadError> { Ok(Decisions::open(&paths[record])?.outcomes()?) };
             significance::test(&mut table, &settings, load)?;
         }
         let sheet = sheet::lay_out(&table);
-        for exporter in EXPORTERS {
-            std::fs::write(work.output(exporter.name)?, (exporter.export)(&table, &sheet))?;
+        for exporter in EXPORTERS.iter().filter(|exporter| exporter.name != Self::JSON.name()) {
+            work.save(Self::export(exporter), &(exporter.export)(&table, &sheet).into())?;
         }
-        Ok(())
+        work.save(Self::JSON, &table)
     }
 }
 
@@ -319,30 +341,11 @@ impl Serialize for ReferenceSource {
 
 impl<'de> Deserialize<'de> for ReferenceSource {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Source;
-        impl<'de> Visitor<'de> for Source {
-            type Value = ReferenceSource;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the name of a reference, or `{ file: PATH }`")
-            }
-
-            fn visit_str<E: Error>(self, name: &str) -> Result<ReferenceSource, E> {
-                Ok(ReferenceSource::Shipped(name.to_owned()))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<ReferenceSource, A::Error> {
-                let mut file = None;
-                while let Some(field) = fields.next_key::<String>()? {
-                    if field != "file" {
-                        return Err(A::Error::unknown_field(&field, &["file"]));
-                    }
-                    file = Some(fields.next_value()?);
-                }
-                file.map(ReferenceSource::File).ok_or_else(|| A::Error::missing_field("file"))
-            }
-        }
-        deserializer.deserialize_any(Source)
+        UntaggedEnumVisitor::new()
+            .expecting("the name of a reference, or `{ file: PATH }`")
+            .string(|name| Ok(Self::Shipped(name.to_owned())))
+            .map(|fields| fields.deserialize::<UserFile>().map(|field| Self::File(field.file)))
+            .deserialize(deserializer)
     }
 }
 
@@ -373,7 +376,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::trial::Trial;
+    use super::super::stage_test::StageTest;
     use super::*;
     use pipe_core::digest::{BlobId, Digest};
     use pipe_core::job::JobInput;
@@ -508,14 +511,14 @@ mod tests {
             "reference": { "file": "refs.yaml" },
             "names": { "variant=good": "good", "macro_f1": "F1", "seed": "run", "god": "nobody" },
         });
-        let run = || Trial::run_job::<TableStage>(body.clone(), inputs.clone()).unwrap();
+        let run = || StageTest::run_job::<TableStage>(body.clone(), inputs.clone()).unwrap();
         let (first, second) = (run(), run());
         for output in ["tex", "standalone", "md", "csv", "json", "macros"] {
             let text = std::fs::read_to_string(first.output(output)).unwrap();
             assert_eq!(text, std::fs::read_to_string(second.output(output)).unwrap());
             assert!(!text.contains(directory.path().to_str().unwrap()), "{output} names a path");
         }
-        let unused = ["god", "seed"].map(|name| format!("`names` has `{name}`, but nothing is called so"));
+        let unused = ["god", "seed"].map(|name| format!("`names` has `{name}`, but nothing has that name"));
         assert_eq!(first.warnings(), unused);
         let md = std::fs::read_to_string(first.output("md")).unwrap();
         assert!(md.contains("\\* differs from bad"), "{md}");

@@ -1,29 +1,25 @@
-//! `threshold`: where a model's scores are cut, fitted on scores of training rows that have not seen those rows'
-//! labels.
+//! `threshold`: chooses the cuts that turn a model's scores into decisions, from scores of training rows that were made
+//! without those rows' labels.
 
 use anyhow::{Context, Result, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::DATASET;
-use super::fit::SCORES;
-use super::fuse::check;
-use super::train::MODEL;
+use super::fuse::check_same_origin;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::composite::{Composite, link_tree};
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::score::Scale as ScoreScale;
 use pipe_ml::score::table::ScoreTable;
-use pipe_ml::threshold::cuts::Decision;
+use pipe_ml::threshold::cuts::{Cuts, Decision};
 use pipe_ml::threshold::rule::{Objective, Rule, Scale};
 
-/// The artifact: [`pipe_ml::threshold::cuts::Cuts`] as JSON.
-pub const CUTS: ArtifactType = "cuts";
-
+/// The parameters of `threshold`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Threshold {
@@ -37,7 +33,18 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// The rule with which the objective goes unless one is stated.
+    /// The data set with the training rows.
+    pub const DATA: Slot<SplitData> = Slot::new("data");
+    /// The model whose scores are cut.
+    pub const MODEL: Slot<Composite> = Slot::new("model");
+    /// The scores of the training rows.
+    pub const SCORES: Slot<ScoreTable> = Slot::new("scores").written_in("model");
+    /// The model with its cuts.
+    pub const CUT_MODEL: Out<Composite> = Out::new("model", "model");
+    /// The cuts alone.
+    pub const CUTS: Out<Cuts> = Out::new("cuts", "cuts.json");
+
+    /// Returns the rule: the stated one, or the default of the objective.
     pub fn rule(&self) -> Rule {
         self.rule.clone().unwrap_or(match self.objective {
             Objective::Macro => Rule::Soft { prior: 50.0, scale: Scale::Logit },
@@ -53,15 +60,11 @@ impl StageKind for Threshold {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        vec![
-            InputDecl::one("data", &self.data, DATASET),
-            InputDecl::one("model", &self.model, MODEL),
-            InputDecl::one("scores", &self.model, SCORES).written_in("model"),
-        ]
+        vec![Self::DATA.one(&self.data), Self::MODEL.one(&self.model), Self::SCORES.one(&self.model)]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![OutputDecl::new("model", MODEL, "model"), OutputDecl::new("cuts", CUTS, "cuts.json")]
+        vec![Self::CUT_MODEL.decl(), Self::CUTS.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -70,30 +73,30 @@ impl StageKind for Threshold {
 }
 
 impl RunStage for Threshold {
-    fn run(&self, work: &mut Work) -> Result<()> {
-        let data = SplitData::open(&work.input("data")?.path)?;
+    type Stage = Self;
+
+    fn run(stage: &Self, work: &mut Work) -> Result<()> {
+        let data = work.open(Self::DATA)?;
         let labels = data.labels(PartName::Train)?;
-        let from = work.input("model")?.path.clone();
-        let mut model = Composite::load(&from)?;
-        let table = ScoreTable::open(&work.input("scores")?.path)?;
-        check(&model, &table, &data, &labels)?;
-        let rule = self.rule();
+        let mut model = work.open(Self::MODEL)?;
+        let table = work.open(Self::SCORES)?;
+        check_same_origin(&model, &table, &data, &labels)?;
+        let rule = stage.rule();
         ensure!(
             !rule.reads_log_odds() || table.card().scale == ScoreScale::LogOdds,
-            "this rule needs log-odds, and the scores of `{}` are none: put a `fuse` stage between, which also takes one \
-             model alone",
+            "this rule needs log-odds, and the scores of `{}` are not log-odds: put a `fuse` stage in between, which also \
+             accepts a single model",
             model.parts[0].model.name()
         );
-        let cuts = rule.fit(&*table.for_rules()?, &labels, self.objective)?;
+        let cuts = rule.fit(&*table.for_rules()?, &labels, stage.objective)?;
         if let Decision::PerLabel { cuts } = cuts.decision() {
             work.metric("labels_with_a_cut", cuts.iter().flatten().count() as f64);
         }
-        let path = work.output("cuts")?;
-        std::fs::write(path, serde_json::to_vec_pretty(&cuts)?).context("the cuts cannot be written")?;
+        work.save(Self::CUTS, &cuts)?;
         model.cuts = Some(cuts);
-        let output = work.output("model")?;
-        link_tree(&from, output)?;
-        // The card is a new file under the old name, never a change of the linked one.
+        let output = work.output_path(Self::CUT_MODEL)?;
+        link_tree(work.input_path(Self::MODEL)?, output)?;
+        // The files are hard links to those of the input model, so `model.json` is replaced and never changed in place.
         std::fs::remove_file(output.join("model.json")).context("the old model.json cannot be replaced")?;
         model.save(output)?;
         Ok(())
@@ -104,26 +107,25 @@ impl RunStage for Threshold {
 mod tests {
     use serde_json::json;
 
-    use super::super::scored::{Scored, one};
-    use super::super::trial::Trial;
+    use super::super::score_fixture::{ScoreFixture, one};
+    use super::super::stage_test::StageTest;
     use super::*;
     use pipe_ml::config::model::ModelConfig;
     use pipe_ml::config::preset::Preset;
-    use pipe_ml::threshold::cuts::Cuts;
 
     fn logits() -> ModelConfig {
         ModelConfig::Mlp { method: Box::new(Preset::Honest.method()) }
     }
 
-    fn scored(model: ModelConfig) -> Scored {
-        let scored = Scored::new();
+    fn scored(model: ModelConfig) -> ScoreFixture {
+        let scored = ScoreFixture::new();
         scored.add("m", model, 0.6, None);
         scored
     }
 
-    fn run(scored: &Scored, rule: serde_json::Value, objective: &str) -> Trial {
+    fn run(scored: &ScoreFixture, rule: serde_json::Value, objective: &str) -> StageTest {
         let body = json!({"data": "d", "model": "m", "rule": rule, "objective": objective});
-        Trial::of::<Threshold>(body, one(scored, &scored.model("m"), &scored.scores("m")))
+        StageTest::of::<Threshold>(body, one(scored, &scored.model("m"), &scored.scores("m")))
     }
 
     #[test]
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn without_a_rule_the_objective_chooses() {
         let scored = scored(logits());
-        let cuts = |trial: Trial| std::fs::read(trial.output("cuts")).unwrap();
+        let cuts = |trial: StageTest| std::fs::read(trial.output("cuts")).unwrap();
         let chosen = |objective| cuts(run(&scored, serde_json::Value::Null, objective));
         assert_eq!(chosen("macro"), cuts(run(&scored, json!({"kind": "soft", "prior": 50}), "macro")));
         assert_eq!(chosen("micro"), cuts(run(&scored, json!({"kind": "global"}), "micro")));
@@ -159,9 +161,9 @@ mod tests {
 
     #[test]
     fn responses_have_to_be_fused_before_a_rule_may_take_them_for_log_odds() {
-        let scored = scored(Scored::ridge());
+        let scored = scored(ScoreFixture::ridge());
         let inputs = one(&scored, &scored.model("m"), &scored.scores("m"));
-        let error = Trial::failure::<Threshold>(json!({"data": "d", "model": "m"}), inputs);
+        let error = StageTest::failure::<Threshold>(json!({"data": "d", "model": "m"}), inputs);
         assert!(error.contains("`ridge`") && error.contains("`fuse`"), "{error}");
         run(&scored, json!({"kind": "scut"}), "macro");
     }
@@ -173,7 +175,7 @@ mod tests {
         let card = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, card.replace("\"features\":60", "\"features\":61")).unwrap();
         let inputs = one(&scored, &scored.model("m"), &scored.scores("m"));
-        let error = Trial::failure::<Threshold>(json!({"data": "d", "model": "m"}), inputs);
+        let error = StageTest::failure::<Threshold>(json!({"data": "d", "model": "m"}), inputs);
         assert!(error.contains("61 features") && error.contains("same data"), "{error}");
     }
 

@@ -1,17 +1,17 @@
-//! `train`: the method on a data set's training part, with its validation part to choose an epoch by.
-//! `pipe-worker` runs it; these are its parameters.
+//! `train`: trains the paper's method on the training part of a data set, and chooses an epoch by the validation part.
+//! These are its parameters; `pipe-worker` runs it.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-use super::dataset::DATASET;
-use super::idf::IDF;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
-use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program, TIMINGS};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::StageKind;
+use pipe_ml::artifacts::{EpochSeconds, ModelDirectory};
 use pipe_ml::config::device::{Device, Precision};
 use pipe_ml::config::loss::LossChanges;
 use pipe_ml::config::method::{Method, MethodChanges};
@@ -21,13 +21,11 @@ use pipe_ml::config::preset::Preset;
 use pipe_ml::config::schedule::{CheckpointChanges, ScheduleChanges, StoppingChanges};
 use pipe_ml::config::signal::SignalChanges;
 use pipe_ml::config::threshold::{ThresholdChanges, Variant};
+use pipe_ml::data::split_data::SplitData;
+use pipe_ml::history::History;
+use pipe_ml::signal::idf::Idf;
 
-/// The artifact: a directory with `model.safetensors` and `model.json`.
-pub const MODEL: ArtifactType = "model";
-/// The artifact: the figures of each epoch, as JSON.
-pub const HISTORY: ArtifactType = "history";
-
-/// The resolved parameters, which are what the key holds; written as a [`TrainBody`].
+/// The resolved parameters of `train`, which are part of the key. Users write a [`TrainBody`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "TrainBody")]
 pub struct Train {
@@ -36,7 +34,7 @@ pub struct Train {
     pub method: Method,
 }
 
-/// What a user writes: a preset, and what is to be different.
+/// The parameters of `train` as a user writes them: a preset, and changes to it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TrainBody {
@@ -102,6 +100,20 @@ impl JsonSchema for Train {
     }
 }
 
+impl Train {
+    /// The data set with the training and validation rows.
+    pub const DATA: Slot<SplitData> = Slot::new("data");
+    /// The rarity of the labels.
+    pub const IDF: Slot<Idf> = Slot::new("idf");
+    /// The model: `model.safetensors` and `model.json`.
+    pub const MODEL: Out<ModelDirectory> = Out::new("model", "model");
+    /// The values of each epoch.
+    pub const HISTORY: Out<History> = Out::new("history", "history.json");
+    /// The seconds of each epoch. They are not part of the history, because seconds differ from run to run, and stages
+    /// that read the history must not run again for that.
+    pub const TIMINGS: Out<EpochSeconds> = Out::new("timings", "timings.json");
+}
+
 impl StageKind for Train {
     const NAME: &'static str = "train";
     const VERSION: u32 = 1;
@@ -109,17 +121,11 @@ impl StageKind for Train {
     const PROGRAM: Program = Program::Worker;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        vec![InputDecl::one("data", &self.data, DATASET), InputDecl::one("idf", &self.idf, IDF)]
+        vec![Self::DATA.one(&self.data), Self::IDF.one(&self.idf)]
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![
-            OutputDecl::new("model", MODEL, "model"),
-            OutputDecl::new("history", HISTORY, "history.json"),
-            // Apart from the history: seconds are never the same twice, and a stage that reads the
-            // history must not run again for their sake.
-            OutputDecl::new("timings", TIMINGS, "timings.json"),
-        ]
+        vec![Self::MODEL.decl(), Self::HISTORY.decl(), Self::TIMINGS.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {

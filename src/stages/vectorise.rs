@@ -1,13 +1,15 @@
-//! `vectorise`: texts with labels, from CSV or JSON lines, into a data set of TF-IDF features. The
-//! vocabulary and the document frequencies come from the training rows alone.
+//! `vectorise`: turns labelled texts, from CSV or JSON lines, into a data set of TF-IDF features. The vocabulary and
+//! the document frequencies come from the training rows alone.
 
 use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{Files, announce, dataset_output, on_threads, source};
+use super::dataset::{DATASET, Files, announce, on_threads, source};
+use pipe_core::artifact::PlainFile;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
+use pipe_core::slot::Out;
 use pipe_core::issue::Issue;
-use pipe_core::kind::{FILE, InputDecl, OutputDecl, Program};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::artifact::{DataSetDir, Summary};
@@ -23,6 +25,7 @@ use pipe_ml::data::transform::write_vocabulary;
 use pipe_ml::data::vectorise::{VectoriseOptions, Vectoriser};
 use pipe_ml::data::weight::Weight;
 
+/// The parameters of `vectorise`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vectorise {
@@ -41,7 +44,10 @@ pub struct Vectorise {
 }
 
 impl Vectorise {
-    /// The words are weighted as they are counted, so nothing is left for [`Weight`] to do.
+    /// The words and their document frequencies, as JSON.
+    pub const VOCABULARY: Out<PlainFile> = Out::new("vocabulary", "vocabulary.json");
+
+    /// Returns the preparation of the rows. Words are weighted while they are counted, so [`Weight`] has nothing to do.
     fn preparation(&self) -> Preparation {
         Preparation {
             split: self.split.clone(),
@@ -51,12 +57,12 @@ impl Vectorise {
         }
     }
 
-    fn vectorised(&self, text: RawText, work: &Paths) -> Result<SplitData, PrepareError> {
+    fn vectorised(&self, text: RawText, paths: &Paths) -> Result<SplitData, PrepareError> {
         let preparation = self.preparation();
         let parts = preparation.divide(&text.parts, &text.labels)?;
         let vectoriser = Vectoriser::fit(&text.texts, &parts.train, &self.words);
-        vectoriser.save(&work.vocabulary)?;
-        let directory = DataSetDir::create(&work.scratch)?;
+        vectoriser.save(&paths.vocabulary)?;
+        let directory = DataSetDir::create(&paths.scratch)?;
         let mut features = directory.sparse_features()?;
         vectoriser.transform_all(&text.texts, &mut features)?;
         let features = Features::Sparse(features.finish(vectoriser.words().len())?);
@@ -67,8 +73,8 @@ impl Vectorise {
             report: text.report,
         };
         let raw = directory.complete(features, text.labels, summary)?;
-        let data = prepare(&raw, &preparation, &work.dataset)?;
-        write_vocabulary(&work.dataset, &vectoriser)?;
+        let data = prepare(&raw, &preparation, &paths.dataset)?;
+        write_vocabulary(&paths.dataset, &vectoriser)?;
         Ok(data)
     }
 }
@@ -90,7 +96,7 @@ impl StageKind for Vectorise {
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![dataset_output(), OutputDecl::new("vocabulary", FILE, "vocabulary.json")]
+        vec![DATASET.decl(), Self::VOCABULARY.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -101,21 +107,23 @@ impl StageKind for Vectorise {
 }
 
 impl RunStage for Vectorise {
-    fn run(&self, work: &mut Work) -> Result<()> {
+    type Stage = Self;
+
+    fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let (source, threads) = (source(work), work.job().threads.max(1));
         let scratch = work.job().scratch.join("rows");
         let paths = Paths {
-            dataset: work.output("dataset")?.to_owned(),
-            vocabulary: work.output("vocabulary")?.to_owned(),
+            dataset: work.output_path(DATASET)?.to_owned(),
+            vocabulary: work.output_path(Self::VOCABULARY)?.to_owned(),
             scratch,
         };
         work.progress(0, Some(2), "steps", "reading");
-        let raw = on_threads(threads, || read(&source, &self.read, &paths.scratch, threads))??;
+        let raw = on_threads(threads, || read(&source, &stage.read, &paths.scratch, threads))??;
         let Raw::Text(text) = raw else {
-            bail!("these files hold features already: the stage `load` reads them");
+            bail!("these files contain features, not text: use the stage `load`");
         };
         work.progress(1, Some(2), "steps", "counting words");
-        let data = on_threads(threads, || self.vectorised(text, &paths))??;
+        let data = on_threads(threads, || stage.vectorised(text, &paths))??;
         announce(work, &data)?;
         work.progress(2, Some(2), "steps", "done");
         Ok(())
@@ -128,7 +136,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::trial::Trial;
+    use super::super::stage_test::StageTest;
     use super::*;
     use pipe_ml::data::split_data::PartName;
 
@@ -143,7 +151,7 @@ mod tests {
         let train = write("train.csv", "text,labels\nred apple,fruit;food\nblue sky,weather\n");
         let test = write("test.csv", "text,labels\ngreen apple,fruit\n");
         let body = json!({"files": {"train": "a", "test": "b"}});
-        let trial = Trial::of::<Vectorise>(body, [("train", train), ("test", test)]);
+        let trial = StageTest::of::<Vectorise>(body, [("train", train), ("test", test)]);
         let data = trial.dataset();
         assert_eq!(data.feature_names().unwrap().unwrap(), ["apple", "blue", "red", "sky"]);
         assert_eq!((data.rows(PartName::Train), data.rows(PartName::Test)), (2, 1));

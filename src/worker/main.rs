@@ -8,7 +8,7 @@ use pipe_core::harness;
 use pipe_core::job::Job;
 use pipe_stages::registry;
 use pipe_worker::engine::device::TF32;
-use pipe_worker::stages::RUNNERS;
+use pipe_worker::stages::{JOBS, STAGES};
 use serde_json::Value;
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         Some(job) => {
             restart_for_tf32(Path::new(&job));
             let facts = [("worker", env!("CARGO_PKG_VERSION")), ("libtorch", env!("PIPE_LIBTORCH_VERSION"))];
-            harness::main(Path::new(&job), &[registry::light_runners(), RUNNERS], &facts)
+            harness::main(Path::new(&job), &[registry::light_runners(), STAGES, JOBS], &facts)
         }
         None => {
             eprintln!(

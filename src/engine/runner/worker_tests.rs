@@ -7,37 +7,55 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use pipe_core::artifact::PlainFile;
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::harness;
 use pipe_core::job::Job;
 use pipe_core::kind::Program;
-use pipe_core::stage::Runner;
+use pipe_core::slot::Out;
+use pipe_core::stage::{JobBody, RunStage, Runner};
 use pipe_core::work::{Stopped, Work};
+use serde::Deserialize;
 
 use super::Urgency;
 use super::executor::{AttemptError, Executor, Task};
 use super::local::{LocalProcess, Programs};
 
-/// The only kind of stage in these tests; its body says what it does.
-fn act(work: &mut Work) -> anyhow::Result<()> {
-    match work.job().body.as_str() {
-        Some("chatter") => {
-            // As a C++ library would write: not through Rust's standard output.
-            std::fs::write("/proc/self/fd/1", "noise without a line end")?;
-            println!("more noise");
-            work.metric("f1", 0.5);
-            std::fs::write(work.output("out")?, "x")?;
-            Ok(())
-        }
-        Some("wait") => {
-            work.info("waiting");
-            while !work.should_stop() {
-                std::thread::sleep(Duration::from_millis(5));
+/// A job whose body says how it behaves.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Act {
+    Chatter,
+    Wait,
+}
+
+const OUT: Out<PlainFile> = Out::new("out", "out.txt");
+
+impl JobBody for Act {
+    const KIND: &'static str = "act";
+}
+
+impl RunStage for Act {
+    type Stage = Self;
+
+    fn run(act: &Self, work: &mut Work) -> anyhow::Result<()> {
+        match act {
+            Self::Chatter => {
+                // As a C++ library would: past Rust's own standard output.
+                std::fs::write("/proc/self/fd/1", "noise without a line end")?;
+                println!("more noise");
+                work.metric("f1", 0.5);
+                work.save(OUT, &PlainFile(b"x".to_vec()))
             }
-            std::fs::write(work.job().checkpoints.join("epoch"), "3").context("checkpoint")?;
-            Err(Stopped.into())
+            Self::Wait => {
+                work.info("waiting");
+                while !work.should_stop() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                std::fs::write(work.job().checkpoints.join("epoch"), "3").context("checkpoint")?;
+                Err(Stopped.into())
+            }
         }
-        other => anyhow::bail!("no such act: {other:?}"),
     }
 }
 
@@ -46,7 +64,7 @@ fn act(work: &mut Work) -> anyhow::Result<()> {
 #[ignore = "started by other tests as a worker process"]
 fn as_a_process() {
     let Some(job) = std::env::var_os("PIPE_TEST_JOB") else { return };
-    let runners: &[Runner] = &[Runner { kind: "act", run: act }];
+    let runners: &[Runner] = &[Runner::of::<Act>()];
     let exit = harness::run(Path::new(&job), &[runners], &[]);
     std::process::exit(exit as i32);
 }

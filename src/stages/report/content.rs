@@ -1,15 +1,20 @@
-//! What a report shows, gathered from artifacts of any type.
+//! The content of a report page: which artifacts it can show, and how it shows them.
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use serde_json::Value;
 
+use pipe_core::artifact::{Artifact, ArtifactType, FILE, read_json};
+use pipe_core::job::Axes;
+use pipe_ml::artifacts::LabelRecords;
 use pipe_ml::data::describe::dataset_stats;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::stats::{Stats, TAIL_BOUNDS};
 use pipe_ml::fusion::Fusion;
-use pipe_ml::metric::label::LabelRecord;
+use pipe_ml::metric::audit::Audit;
 use pipe_ml::metric::record::Record;
+use pipe_report::artifacts::Svg;
 use pipe_report::page::evaluation::{self, Evaluated};
 use pipe_report::page::grid::{Cell, Column, Grid, Row};
 use pipe_report::page::html::{Html, el};
@@ -20,45 +25,82 @@ use pipe_report::page::{
     Section, facts, label_tail as tail, oracle_mark as mark, result_table as sheet, table_file,
 };
 
-/// Files beyond this are named and not shown.
-const LARGEST: u64 = 8 << 20;
-
-#[derive(Default)]
-pub struct Content {
-    evaluations: Vec<Evaluated>,
-    tables: Vec<Html>,
-    pictures: Vec<Picture>,
-    data: Vec<Described>,
-    cards: Vec<Card>,
-    fusions: Vec<(String, Fusion)>,
-    /// What was there and could not be shown.
-    left_out: Vec<String>,
+/// An artifact that is to be shown on a page.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownArtifact<'a> {
+    /// Its type, which decides how it is shown.
+    pub artifact: &'a str,
+    /// The name of the result.
+    pub name: &'a str,
+    /// The title of a file that has none of its own.
+    pub file_title: &'a str,
+    /// The axes that identify an evaluation.
+    pub axes: &'a Axes,
+    /// Where the artifact is.
+    pub path: &'a Path,
+    /// The records of an evaluation's labels, if there are any.
+    pub labels: Option<&'a Path>,
 }
 
-struct Described {
-    name: String,
-    facts: Vec<(&'static str, String)>,
-    parts: Vec<(String, Stats)>,
-    label_names: Option<Vec<String>>,
+/// An artifact type that a page can show.
+struct ShownType {
+    artifact: ArtifactType,
+    /// Whether the stages that write it also write plain files with the same content.
+    has_file_forms: bool,
+    add: fn(&mut Content, &ShownArtifact) -> Result<()>,
 }
 
-impl Content {
-    /// An evaluation with, where they are at hand, the records of its labels.
-    pub fn add_evaluation(
-        &mut self,
-        axes: Vec<(String, String)>,
-        evaluation: &Path,
-        labels: Option<&Path>,
-    ) -> Result<()> {
-        let record: Record = read_json(evaluation)?;
-        let labels = labels.map(read_labels).transpose()?;
-        self.evaluations.push(Evaluated::new(axes, record, labels));
+/// What a page can show. The stage `report` and the command `pipe report` both use this table.
+const SHOWN: &[ShownType] = &[
+    ShownType { artifact: Record::TYPE, has_file_forms: false, add: add::<Record> },
+    ShownType { artifact: SplitData::TYPE, has_file_forms: false, add: add::<SplitData> },
+    ShownType { artifact: Fusion::TYPE, has_file_forms: false, add: add::<Fusion> },
+    ShownType { artifact: Table::TYPE, has_file_forms: true, add: add::<Table> },
+    ShownType { artifact: AuditFields::TYPE, has_file_forms: true, add: add::<AuditFields> },
+    ShownType { artifact: Svg::TYPE, has_file_forms: true, add: add_file },
+    ShownType { artifact: FILE, has_file_forms: false, add: add_file },
+];
+
+fn shown_type(artifact: &str) -> Option<&'static ShownType> {
+    SHOWN.iter().find(|shown| shown.artifact == artifact)
+}
+
+/// Returns whether a page can show artifacts of a type.
+pub fn is_shown(artifact: &str) -> bool {
+    shown_type(artifact).is_some()
+}
+
+/// Returns whether the stages that write artifacts of a type also write plain files with the same content, which need
+/// not be shown a second time.
+pub fn has_file_forms(artifact: &str) -> bool {
+    shown_type(artifact).is_some_and(|shown| shown.has_file_forms)
+}
+
+/// An artifact that can add itself to a page.
+trait ShowOnPage: Artifact {
+    fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()>;
+}
+
+fn add<T: ShowOnPage>(content: &mut Content, shown: &ShownArtifact) -> Result<()> {
+    T::open(shown.path)?.show(shown, content)
+}
+
+fn add_file(content: &mut Content, shown: &ShownArtifact) -> Result<()> {
+    content.add_file(shown.file_title, shown.path)
+}
+
+impl ShowOnPage for Record {
+    fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
+        let labels = shown.labels.map(LabelRecords::open).transpose()?;
+        let labels = labels.map(|LabelRecords(records)| records);
+        content.evaluations.push(Evaluated::new(shown.axes.clone(), self, labels));
         Ok(())
     }
+}
 
-    pub fn add_data(&mut self, name: &str, directory: &Path) -> Result<()> {
-        let data = SplitData::open(directory)?;
-        let meta = data.meta();
+impl ShowOnPage for SplitData {
+    fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
+        let meta = self.meta();
         let mut facts = vec![
             ("features", grouped(meta.features)),
             ("labels", grouped(meta.labels)),
@@ -67,34 +109,82 @@ impl Content {
         if let Some(duplicates) = &meta.duplicates {
             facts.push(("test rows that are training rows too", grouped(duplicates.in_train)));
         }
-        self.data.push(Described {
-            name: name.to_owned(),
+        content.data.push(DescribedData {
+            name: shown.name.to_owned(),
             facts,
-            parts: dataset_stats(&data)?,
-            label_names: data.label_names()?,
+            parts: dataset_stats(&self)?,
+            label_names: self.label_names()?,
         });
         Ok(())
     }
+}
 
-    pub fn add_card(&mut self, name: &str, path: &Path) -> Result<()> {
-        self.cards.push(Card { name: name.to_owned(), value: read_json(path)? });
+/// The fields of an audit, or of any JSON file that is given as one.
+struct AuditFields(Value);
+
+impl Artifact for AuditFields {
+    const TYPE: ArtifactType = Audit::TYPE;
+
+    fn open(path: &Path) -> Result<Self> {
+        read_json(path).map(Self)
+    }
+}
+
+impl ShowOnPage for AuditFields {
+    fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
+        content.cards.push(Card { name: shown.name.to_owned(), value: self.0 });
         Ok(())
     }
+}
 
-    /// The weights that a `fuse` stage found.
-    pub fn add_fusion(&mut self, name: &str, path: &Path) -> Result<()> {
-        self.fusions.push((name.to_owned(), read_json(path)?));
+impl ShowOnPage for Fusion {
+    fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
+        content.fusions.push((shown.name.to_owned(), self));
         Ok(())
     }
+}
 
-    /// What a `table` stage made.
-    pub fn add_table(&mut self, path: &Path) -> Result<()> {
-        self.tables.push(sheet::html(&read_json(path)?));
+impl ShowOnPage for Table {
+    fn show(self, _: &ShownArtifact, content: &mut Content) -> Result<()> {
+        content.tables.push(sheet::html(&self));
         Ok(())
     }
+}
 
-    /// A table or a figure, whatever its content says it is; of a directory, all that are in it.
-    pub fn add_file(&mut self, name: &str, path: &Path) -> Result<()> {
+/// Larger files are named and not shown.
+const LARGEST: u64 = 8 << 20;
+
+/// The results that a page shows, sorted by kind.
+#[derive(Default)]
+pub struct Content {
+    evaluations: Vec<Evaluated>,
+    tables: Vec<Html>,
+    pictures: Vec<Picture>,
+    data: Vec<DescribedData>,
+    cards: Vec<Card>,
+    fusions: Vec<(String, Fusion)>,
+    /// Why some files are not shown.
+    left_out: Vec<String>,
+}
+
+struct DescribedData {
+    name: String,
+    facts: Vec<(&'static str, String)>,
+    parts: Vec<(String, Stats)>,
+    label_names: Option<Vec<String>>,
+}
+
+impl Content {
+    /// Adds an artifact. One of a type that a page cannot show is ignored.
+    pub fn add(&mut self, shown: ShownArtifact) -> Result<()> {
+        match shown_type(shown.artifact) {
+            Some(shown_type) => (shown_type.add)(self, &shown),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a table or a figure, depending on the file's content; of a directory, all files in it.
+    fn add_file(&mut self, name: &str, path: &Path) -> Result<()> {
         if path.is_dir() {
             let mut names: Vec<_> = std::fs::read_dir(path)?
                 .map(|entry| Ok(entry?.file_name()))
@@ -123,6 +213,7 @@ impl Content {
         Ok(())
     }
 
+    /// Returns the sections of the page.
     pub fn sections(&self) -> Vec<Section> {
         let sections = [
             self.results(),
@@ -152,9 +243,11 @@ impl Content {
 
     fn tables(&self) -> Option<Section> {
         let mut section = Section::new("tables", "Tables");
-        self.tables.iter().for_each(|table| section.add(table.clone()));
-        for what in &self.left_out {
-            section.add(el("p").class("notice plain").text(&format!("Not shown: {what}.")));
+        for table in &self.tables {
+            section.add(table.clone());
+        }
+        for reason in &self.left_out {
+            section.add(el("p").class("notice plain").text(&format!("Not shown: {reason}.")));
         }
         (!section.content.is_empty()).then_some(section)
     }
@@ -201,7 +294,7 @@ impl Content {
     }
 
     fn labels(&self) -> Option<Section> {
-        // Names belong to the labels only where there is one data set that they can come from.
+        // The labels can be named only if there is exactly one data set.
         let names = match self.data.as_slice() {
             [one] => one.label_names.as_deref(),
             _ => None,
@@ -214,12 +307,14 @@ impl Content {
 
     fn data(&self) -> Option<Section> {
         let mut section = Section::new("data", "Data");
-        self.data.iter().for_each(|data| section.add(data.html()));
+        for data in &self.data {
+            section.add(data.html());
+        }
         (!self.data.is_empty()).then_some(section)
     }
 }
 
-impl Described {
+impl DescribedData {
     fn html(&self) -> Html {
         let mut html = Html::from(el("h3").text(&self.name));
         html.push(facts(self.facts.iter().cloned()));
@@ -234,9 +329,9 @@ impl Described {
     }
 
     fn statistics(&self) -> Grid {
-        type Figure = fn(&Stats) -> Cell;
+        type Statistic = fn(&Stats) -> Cell;
         let count = |n: u64| Cell::number(grouped(n), n as f64);
-        let rows: [(&str, Figure); 6] = [
+        let rows: [(&str, Statistic); 6] = [
             ("rows", |s| Cell::number(grouped(s.rows), s.rows as f64)),
             ("labels per row", |s| Cell::number(decimal(s.labels_per_row()), s.labels_per_row())),
             ("features per row", |s| Cell::number(decimal(s.features_per_row()), s.features_per_row())),
@@ -246,12 +341,12 @@ impl Described {
             }),
             ("highest possible macro-F1", |s| Cell::number(decimal(s.macro_f1_cap()), s.macro_f1_cap())),
         ];
-        let row = |name: &str, figure: &dyn Fn(&Stats) -> Cell| {
+        let row = |name: &str, statistic: &dyn Fn(&Stats) -> Cell| {
             let cells =
-                std::iter::once(Cell::text(name)).chain(self.parts.iter().map(|(_, stats)| figure(stats)));
+                std::iter::once(Cell::text(name)).chain(self.parts.iter().map(|(_, stats)| statistic(stats)));
             Row::plain(cells.collect())
         };
-        let mut rows: Vec<Row> = rows.iter().map(|(name, figure)| row(name, figure)).collect();
+        let mut rows: Vec<Row> = rows.iter().map(|(name, statistic)| row(name, statistic)).collect();
         for bound in TAIL_BOUNDS {
             let under = |stats: &Stats| {
                 count(stats.labels_under(bound)).below(format!("{:.1} %", 100.0 * stats.share_under(bound)))
@@ -267,16 +362,4 @@ impl Described {
 fn mark_legend() -> Html {
     let badge = mark::badge(pipe_ml::metric::marked::Protocol::Oracle);
     badge.map_or_else(Html::default, |badge| [badge.into(), Html::text(" ")].into_iter().collect())
-}
-
-fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("{} is not what it should be", path.display()))
-}
-
-fn read_labels(path: &Path) -> Result<Vec<LabelRecord>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("{} cannot be read", path.display()))?;
-    let record =
-        |line: &str| serde_json::from_str(line).context("a line of the label records cannot be read");
-    text.lines().filter(|line| !line.is_empty()).map(record).collect()
 }

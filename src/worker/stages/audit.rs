@@ -1,8 +1,9 @@
-//! `audit`, as the worker runs it: the path of an evaluation, taken again with labels and features changed.
+//! Runs the stage `audit`: repeats an evaluation with changed labels and features.
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::artifact::CsrWriter;
 use pipe_ml::data::csr::Csr;
@@ -18,73 +19,76 @@ use pipe_ml::metric::counts::Counts;
 use pipe_ml::metric::label::Tally;
 use pipe_ml::metric::marked::Protocol;
 use pipe_stages::audit::{AuditStage, Require};
-use serde::Deserialize;
 
-use super::evaluate::write_json;
-use super::subject::{Subject, judge};
+use super::judged_model::{JudgedModel, decide};
 use crate::part::Part;
 use crate::system::Block;
-use pipe_ml::history::History;
 
-pub fn run(work: &mut Work) -> Result<()> {
-    let stage = AuditStage::deserialize(&work.job().body)?;
-    let mut subject = Subject::open(work, stage.part, stage.device, stage.signal)?;
-    let scratch = work.job().scratch.join("decisions.csr");
-    let mut auditor = Auditor { work, subject: &mut subject, protocol: stage.protocol };
-    let (as_is, loss, decisions) = auditor.as_is(&scratch)?;
-    let trials = [Change::LabelsPermuted, Change::LabelsBlanked, Change::FeaturesBlanked];
-    let trials = trials
-        .into_iter()
-        .map(|change| auditor.trial(change, stage.seed, &decisions))
-        .collect::<Result<_>>()?;
+/// Runs the stage `audit`.
+pub(super) struct RunAudit;
 
-    let train = Part::open(&subject.data, PartName::Train)?;
-    let (_, positives) = subject.training_positives()?;
-    let mut counts = Counts::new(positives.len());
-    (0..subject.evaluated.rows.len()).for_each(|row| {
-        counts.add(subject.evaluated.labels.row(row), &[]);
-    });
-    let audit = Observed {
-        protocol: stage.protocol,
-        part: subject.part,
-        rows: subject.evaluated.rows.len() as u64,
-        as_is,
-        trials,
-        duplicates: Some(Duplicates::between(rows(&train), rows(&subject.evaluated))),
-        coverage: Coverage::of(&positives, counts.iter().map(|count| count.actual)),
-        loss,
-        selection: selection(work, &subject, stage.history.is_some())?,
+impl RunStage for RunAudit {
+    type Stage = AuditStage;
+
+    fn run(stage: &AuditStage, work: &mut Work) -> Result<()> {
+        let inputs = (AuditStage::DATA, AuditStage::MODEL);
+        let mut judged = JudgedModel::open(work, inputs, stage.part, stage.device, stage.signal)?;
+        let scratch = work.job().scratch.join("decisions.csr");
+        let mut auditor = Auditor { work, judged: &mut judged, protocol: stage.protocol };
+        let (as_is, loss, decisions) = auditor.as_is(&scratch)?;
+        let trials = [Change::LabelsPermuted, Change::LabelsBlanked, Change::FeaturesBlanked];
+        let trials = trials
+            .into_iter()
+            .map(|change| auditor.trial(change, stage.seed, &decisions))
+            .collect::<Result<_>>()?;
+
+        let train = Part::open(&judged.data, PartName::Train)?;
+        let (_, positives) = judged.training_positives()?;
+        let mut counts = Counts::new(positives.len());
+        for row in 0..judged.evaluated.rows.len() {
+            counts.add(judged.evaluated.labels.row(row), &[]);
+        }
+        let audit = Observed {
+            protocol: stage.protocol,
+            part: judged.part,
+            rows: judged.evaluated.rows.len() as u64,
+            as_is,
+            trials,
+            duplicates: Some(Duplicates::between(rows(&train), rows(&judged.evaluated))),
+            coverage: Coverage::of(&positives, counts.iter().map(|count| count.actual)),
+            loss,
+            selection: selection(work, &judged)?,
+        }
+        .judge();
+        announce(work, &audit);
+        if stage.require == Require::Pass && !audit.passed {
+            let leaks = audit.findings.iter().filter(|finding| finding.weight == Weight::Leak);
+            let leaks: Vec<_> = leaks.map(|finding| finding.text.as_str()).collect();
+            bail!("the audit failed, and `require: pass` is set: {}", leaks.join("; "));
+        }
+        work.save(AuditStage::AUDIT, &audit)?;
+        work.save(AuditStage::TEXT, &audit.page().into())
     }
-    .judge();
-    announce(work, &audit);
-    if stage.require == Require::Pass && !audit.passed {
-        let leaks = audit.findings.iter().filter(|finding| finding.weight == Weight::Leak);
-        let leaks: Vec<_> = leaks.map(|finding| finding.text.as_str()).collect();
-        bail!("the audit failed, and `require: pass` is set: {}", leaks.join("; "));
-    }
-    write_json(work.output("audit")?, &audit)?;
-    let path = work.output("text")?;
-    std::fs::write(path, audit.page()).with_context(|| path.display().to_string())
 }
 
 struct Auditor<'a, 'b> {
     work: &'a mut Work<'b>,
-    subject: &'a mut Subject,
+    judged: &'a mut JudgedModel,
     protocol: Protocol,
 }
 
 impl Auditor<'_, '_> {
-    /// The decisions as an evaluation makes them. They lie in a file, and are mapped.
+    /// Makes the decisions that an evaluation makes, and maps them from a file.
     fn as_is(&mut self, path: &Path) -> Result<(Figures, Option<LossFloor>, Csr)> {
-        let Subject { evaluated, system, .. } = &mut *self.subject;
+        let JudgedModel { evaluated, system, .. } = &mut *self.judged;
         let mut counts = Counts::new(evaluated.labels.cols);
         let mut loss = LossSums::default();
         let mut writer = CsrWriter::create(path, false)?;
-        judge(&mut **system, self.protocol, evaluated.examples(), &mut |block| {
+        decide(&mut **system, self.protocol, evaluated.examples(), &mut |block| {
             for (row, predicted) in block.predicted.iter().enumerate() {
                 let truth = evaluated.labels.row(block.first + row);
                 counts.add(truth, predicted);
-                // Cuts that were put on scores afterwards are not part of a loss.
+                // A loss contains only the learned thresholds, not cuts that a later stage chose.
                 if let (Thresholds::PerEntry(_), Some(thresholds)) =
                     (&block.thresholds, block.row_thresholds(row))
                 {
@@ -98,7 +102,7 @@ impl Auditor<'_, '_> {
     }
 
     fn trial(&mut self, change: Change, seed: u64, as_is: &Csr) -> Result<Trial> {
-        let Subject { evaluated, system, .. } = &mut *self.subject;
+        let JudgedModel { evaluated, system, .. } = &mut *self.judged;
         self.work.info(format!("the same rows with {}", words(change)));
         let labels = match change {
             Change::LabelsPermuted => permuted(&evaluated.labels, seed),
@@ -124,7 +128,7 @@ impl Auditor<'_, '_> {
             }
             pause(self.work)
         };
-        judge(&mut **system, self.protocol, changed, &mut take)?;
+        decide(&mut **system, self.protocol, changed, &mut take)?;
         let given = (change == Change::LabelsPermuted).then(|| Tally::over(of_given.iter()).macro_f1());
         let figures = figures(&counts);
         Ok(Trial { change, changed_decisions, changed_rows, figures, macro_f1_of_given: given })
@@ -149,7 +153,7 @@ fn figures(counts: &Counts) -> Figures {
     Figures { macro_f1: tally.macro_f1(), micro_f1: tally.micro_f1(), predicted }
 }
 
-/// Labels that are in one of two ascending lists only.
+/// Returns how many labels are in only one of two ascending lists.
 fn differing(a: &[u32], b: &[u32]) -> u64 {
     let shared = a.iter().filter(|label| b.binary_search(label).is_ok()).count();
     (a.len() + b.len() - 2 * shared) as u64
@@ -170,25 +174,22 @@ fn rows(part: &Part) -> Rows<'_> {
     Rows { features: &part.features, labels: &part.labels, rows: &part.rows }
 }
 
-/// How the epoch was chosen, as the training history tells.
-fn selection(work: &Work, subject: &Subject, with_history: bool) -> Result<Selection> {
-    if !with_history {
+/// Returns how the epoch was chosen, according to the training history.
+fn selection(work: &Work, judged: &JudgedModel) -> Result<Selection> {
+    let Some(history) = work.open_optional(AuditStage::HISTORY)? else {
         return Ok(Selection::default());
-    }
-    let path = &work.input("history")?.path;
-    let text = std::fs::read(path).with_context(|| path.display().to_string())?;
-    let history: History = serde_json::from_slice(&text).context("the training history cannot be read")?;
+    };
     let compared = history.epochs.iter().any(|epoch| epoch.validation.is_some());
-    let by_validation = compared && subject.system.origin().epoch_by_validation;
-    let validation = (by_validation && subject.part == PartName::Test)
-        .then(|| Part::open(&subject.data, PartName::Validation))
+    let by_validation = compared && judged.system.origin().epoch_by_validation;
+    let validation = (by_validation && judged.part == PartName::Test)
+        .then(|| Part::open(&judged.data, PartName::Validation))
         .transpose()?;
-    let shared = validation.map(|part| Duplicates::between(rows(&part), rows(&subject.evaluated)).in_train);
+    let shared = validation.map(|part| Duplicates::between(rows(&part), rows(&judged.evaluated)).in_train);
     Ok(Selection {
         known: true,
         by_validation,
         by_oracle: by_validation && history.oracle,
-        on_evaluated_rows: by_validation && subject.part == PartName::Validation,
+        on_evaluated_rows: by_validation && judged.part == PartName::Validation,
         evaluated_in_validation: shared,
     })
 }

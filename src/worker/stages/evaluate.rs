@@ -1,12 +1,12 @@
-//! `evaluate`, as the worker runs it: blocks of decisions in, figures out. Nothing is held of all rows but
-//! the decisions, and those lie in a file.
+//! Runs the stage `evaluate`: takes blocks of decisions and measures them. Only the decisions are kept for all rows, in a
+//! memory-mapped file.
 
-use std::io::{BufWriter, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
+use pipe_ml::artifacts::LabelRecords;
 use pipe_ml::metric::decisions::{Decisions, DecisionsWriter};
 use pipe_ml::metric::evaluation::{Evaluation, Training};
 use pipe_ml::metric::marked::Protocol;
@@ -14,61 +14,69 @@ use pipe_ml::metric::measure::{Measure, Measured};
 use pipe_ml::metric::record::{Intervals, Record};
 use pipe_ml::metric::registry::Metric;
 use pipe_stages::evaluate::Evaluate;
-use serde::Deserialize;
 
-use super::subject::{Subject, judge};
+use super::judged_model::{JudgedModel, decide};
 use crate::engine::pool::pool;
 use crate::system::Block;
 
-/// How often the runner hears of progress.
+/// How often progress is reported.
 const PROGRESS: Duration = Duration::from_millis(500);
-/// Decisions are resampled in memory, 4 bytes each; a model that predicts more than this has other problems.
+/// The largest number of entries that is resampled. They are held in memory, 4 bytes each.
 const RESAMPLED: usize = 1 << 28;
 
-pub fn run(work: &mut Work) -> Result<()> {
-    let stage = Evaluate::deserialize(&work.job().body)?;
-    let mut subject = Subject::open(work, stage.part, stage.device, stage.signal)?;
-    if stage.protocol == Protocol::Oracle {
-        work.info(
-            "oracle protocol: the true labels of the evaluated rows enter the thresholds; no figure of this stage is one \
-             that a deployed model could reach",
-        );
-    }
-    let (rows, positives) = subject.training_positives()?;
-    let training = Training { rows, positives, propensity: stage.propensity };
-    let threads = pool(work.job().threads)?;
-    let (measured, decisions) = measure(work, &mut subject, &stage, training, &threads)?;
-    let evaluation = measured.evaluation();
-    announce(work, &evaluation);
+/// Runs the stage `evaluate`.
+pub(super) struct RunEvaluate;
 
-    let intervals = match decisions.truth.entries() + decisions.predicted.entries() {
-        entries if entries > RESAMPLED => {
-            work.warn(format!("{entries} true and predicted entries are too many to resample: no intervals"));
-            None
+impl RunStage for RunEvaluate {
+    type Stage = Evaluate;
+
+    fn run(stage: &Evaluate, work: &mut Work) -> Result<()> {
+        let inputs = (Evaluate::DATA, Evaluate::MODEL);
+        let mut judged = JudgedModel::open(work, inputs, stage.part, stage.device, stage.signal)?;
+        if stage.protocol == Protocol::Oracle {
+            work.info(
+                "oracle protocol: the thresholds use the true labels of the evaluated rows, so no deployed model can reach \
+                 these values",
+            );
         }
-        _ => {
-            let (_, outcomes) = decisions.outcomes()?.reveal();
-            let values = threads.install(|| stage.bootstrap.intervals(&outcomes))?;
-            Some(Intervals { bootstrap: stage.bootstrap, values })
-        }
-    };
-    write_json(work.output("evaluation")?, &Record { part: subject.part, evaluation, intervals })?;
-    write_lines(work.output("labels")?, &measured.label_records())?;
-    write_json(work.output("curves")?, &measured.curves())
+        let (rows, positives) = judged.training_positives()?;
+        let training = Training { rows, positives, propensity: stage.propensity };
+        let threads = pool(work.job().threads)?;
+        let (measured, decisions) = measure(work, &mut judged, stage, training, &threads)?;
+        let evaluation = measured.evaluation();
+        announce(work, &evaluation);
+
+        let intervals = match decisions.truth.entries() + decisions.predicted.entries() {
+            entries if entries > RESAMPLED => {
+                work.warn(format!(
+                    "{entries} true and predicted entries are too many to resample: no intervals"
+                ));
+                None
+            }
+            _ => {
+                let (_, outcomes) = decisions.outcomes()?.reveal();
+                let values = threads.install(|| stage.bootstrap.intervals(&outcomes))?;
+                Some(Intervals { bootstrap: stage.bootstrap, values })
+            }
+        };
+        work.save(Evaluate::EVALUATION, &Record { part: judged.part, evaluation, intervals })?;
+        work.save(Evaluate::LABELS, &LabelRecords(measured.label_records()))?;
+        work.save(Evaluate::CURVES, &measured.curves())
+    }
 }
 
 fn measure(
     work: &mut Work,
-    subject: &mut Subject,
+    judged: &mut JudgedModel,
     stage: &Evaluate,
     training: Training,
     threads: &rayon::ThreadPool,
 ) -> Result<(Measured, Decisions)> {
-    let Subject { evaluated, system, .. } = subject;
+    let JudgedModel { evaluated, system, .. } = judged;
     let (labels, total) = (evaluated.labels.cols, evaluated.rows.len() as u64);
     let mut measure = threads.install(|| Measure::new(labels, Some(training)));
-    let mut writer = DecisionsWriter::create(work.output("decisions")?)?;
-    let mut told = Instant::now();
+    let mut writer = DecisionsWriter::create(work.output_path(Evaluate::DECISIONS)?)?;
+    let mut reported = Instant::now();
     let cost = system.losses();
     let mut take = |block: &Block| {
         let truth: Vec<&[u32]> = (0..block.rows).map(|row| evaluated.labels.row(block.first + row)).collect();
@@ -85,13 +93,13 @@ fn measure(
         if work.should_stop() {
             return Err(Stopped.into());
         }
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
+        if reported.elapsed() >= PROGRESS {
+            reported = Instant::now();
             work.progress((block.first + block.rows) as u64, Some(total), "rows", "evaluating");
         }
         Ok(())
     };
-    judge(&mut **system, stage.protocol, evaluated.examples(), &mut take)?;
+    decide(&mut **system, stage.protocol, evaluated.examples(), &mut take)?;
     Ok((measure.finish(stage.protocol), writer.finish(stage.protocol, labels)?))
 }
 
@@ -102,17 +110,4 @@ fn announce(work: &mut Work, evaluation: &Evaluation) {
             work.marked_metric(metric.name(), marked.reveal());
         }
     }
-}
-
-pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
-    std::fs::write(path, serde_json::to_vec_pretty(value)?).with_context(|| path.display().to_string())
-}
-
-fn write_lines<T: serde::Serialize>(path: &Path, values: &[T]) -> Result<()> {
-    let mut file = BufWriter::new(std::fs::File::create(path).with_context(|| path.display().to_string())?);
-    for value in values {
-        serde_json::to_writer(&mut file, value)?;
-        file.write_all(b"\n")?;
-    }
-    Ok(file.flush()?)
 }

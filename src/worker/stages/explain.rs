@@ -1,47 +1,57 @@
-//! The job of `pipe explain`: why a model decided about a row as it did.
+//! Runs the job of `pipe explain`: explains the decisions of a model about one row.
 
 use anyhow::{Context, Result, ensure};
+use pipe_core::stage::RunStage;
 use pipe_core::work::Work;
 use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::transform::read_new_rows;
 use pipe_ml::explanation::{LabelExplanation, Subject};
-use pipe_stages::predict::Explain;
-use serde::Deserialize;
+use pipe_stages::predict::{DATA, Explain, MODEL, ROWS};
 
-use super::evaluate::write_json;
-use super::subject::open_system;
+use super::judged_model::open_system;
 use crate::part::sparse;
 use crate::system::Asked;
 
-pub fn run(work: &mut Work) -> Result<()> {
-    let job = Explain::deserialize(&work.job().body)?;
-    let directory = work.input("data")?.path.clone();
-    let data = SplitData::open(&directory)?;
-    let features = match work.job().inputs.contains_key("rows") {
-        true => {
-            let (scratch, threads) = (&work.job().scratch, work.job().threads);
-            read_new_rows(&work.input("rows")?.path, &directory, &job.read, scratch, threads)?
+/// Runs the job of `pipe explain`.
+pub(super) struct RunExplain;
+
+impl RunStage for RunExplain {
+    type Stage = Explain;
+
+    fn run(stage: &Explain, work: &mut Work) -> Result<()> {
+        let data = work.open(DATA)?;
+        let features = if work.inputs(&ROWS).is_empty() {
+            sparse(data.features(stage.part)?)
+        } else {
+            let (rows, directory) = (work.input_path(ROWS)?, work.input_path(DATA)?);
+            read_new_rows(rows, directory, &stage.read, &work.job().scratch, work.job().threads)?
+        };
+        let count = features.rows();
+        ensure!(
+            stage.row < count,
+            "there is no row {}: the rows are numbered from 0 to {}",
+            stage.row,
+            count.saturating_sub(1)
+        );
+        let names = data.label_names()?;
+        let label = stage
+            .label
+            .as_deref()
+            .map(|label| label_number(label, names.as_deref(), data.meta().labels))
+            .transpose()?;
+        let mut system = open_system(work, MODEL, &data, stage.device, stage.signal)?;
+        let rows: Vec<u32> = (0..count as u32).collect();
+        let asked = Asked { row: stage.row, label, rule: stage.cut.clone() };
+        let mut explanation = system.explain(Unlabelled { features: &features, rows: &rows }, &asked)?;
+        let feature_names = data.feature_names()?;
+        for label in &mut explanation.labels {
+            label.name = names.as_ref().map(|names| names[label.label as usize].clone());
+            if let Some(names) = &feature_names {
+                name_features(label, names);
+            }
         }
-        false => sparse(data.features(job.part)?),
-    };
-    let count = features.rows();
-    ensure!(job.row < count, "there is no row {}: the rows are 0 to {}", job.row, count.saturating_sub(1));
-    let names = data.label_names()?;
-    let label =
-        job.label.as_deref().map(|label| number(label, names.as_deref(), data.meta().labels)).transpose()?;
-    let mut system = open_system(work, &data, job.device, job.signal)?;
-    let rows: Vec<u32> = (0..count as u32).collect();
-    let asked = Asked { row: job.row, label, rule: job.cut };
-    let mut explanation = system.explain(Unlabelled { features: &features, rows: &rows }, &asked)?;
-    let feature_names = data.feature_names()?;
-    for label in &mut explanation.labels {
-        label.name = names.as_ref().map(|names| names[label.label as usize].clone());
-        if let Some(names) = &feature_names {
-            name_features(label, names);
-        }
+        work.save(Explain::EXPLANATION, &explanation)
     }
-    write_json(work.output("explanation")?, &explanation)
 }
 
 fn name_features(label: &mut LabelExplanation, names: &[String]) {
@@ -53,11 +63,9 @@ fn name_features(label: &mut LabelExplanation, names: &[String]) {
     }
 }
 
-/// A label by its name, or else by its number.
-fn number(label: &str, names: Option<&[String]>, labels: u64) -> Result<u32> {
+/// Returns the number of a label that is given by its name or its number.
+fn label_number(label: &str, names: Option<&[String]>, labels: u64) -> Result<u32> {
     let named = names.and_then(|names| names.iter().position(|name| name == label)).map(|at| at as u32);
     let numbered = || label.parse().ok().filter(|&number: &u32| u64::from(number) < labels);
-    named
-        .or_else(numbered)
-        .with_context(|| format!("there is no label `{label}`; there are {labels} of them"))
+    named.or_else(numbered).with_context(|| format!("there is no label `{label}` among the {labels} labels"))
 }

@@ -1,16 +1,16 @@
-//! `fit`, as the worker runs it: a model on the training rows, and their scores without their own labels.
+//! Runs the stage `fit`: fits a model on the training rows, and scores them without their own labels.
 
 use anyhow::{Result, ensure};
 use pipe_core::protocol::Protocol;
+use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::composite::{Composite, Part as ModelPart, mark, save_label_names};
-use pipe_ml::data::split_data::{PartName, SplitData};
+use pipe_ml::data::split_data::PartName;
 use pipe_ml::score::Made;
 use pipe_ml::score::candidates::Candidates;
 use pipe_ml::score::table::{Purpose, ScoreTable, ScoreWriter};
 use pipe_stages::fit::Fit;
 use rayon::prelude::*;
-use serde::Deserialize;
 
 use super::train::Reporter;
 use crate::engine::device;
@@ -20,58 +20,72 @@ use crate::fit::{LeftOut, Lesson, Means, Scorer, fit};
 use crate::part::Part;
 use crate::train::host::Host;
 
-pub fn run(work: &mut Work) -> Result<()> {
-    let stage = Fit::deserialize(&work.job().body)?;
-    let data = SplitData::open(&work.input("data")?.path)?;
-    let part = Part::open(&data, PartName::Train)?;
-    let lesson = Lesson { features: part.features, labels: part.labels };
-    let (rows, features, labels) = (lesson.features.rows(), lesson.features.cols, lesson.labels.cols);
-    ensure!(
-        rows > 1 && features > 0 && labels > 0,
-        "{rows} training rows with {features} features and {labels} labels: nothing can be learned"
-    );
-    let device = device::choose(stage.device)?;
-    work.info(format!("fitting {} on {}", stage.model.name(), device::name(device)));
-    let keep = Candidates::choose(stage.keep, rows, labels, stage.model.scale()).map(|chosen| chosen.keep);
-    let made = match stage.folds {
-        Some(folds) => Made::OutOfFold { folds },
-        None => Made::LeaveOneOut {},
-    };
-    let counts = (rows, features, labels, lesson.labels.entries());
-    let mark = mark(&(&stage.model, stage.seed, stage.folds, keep, counts));
-    let purpose = Purpose { mark: mark.clone(), labels, scale: stage.model.scale(), made, keep };
-    let (checkpoints, threads) = (work.job().checkpoints.clone(), work.job().threads);
-    let (output, scores) = (work.output("model")?.to_owned(), work.output("scores")?.to_owned());
+/// Runs the stage `fit`.
+pub(super) struct RunFit;
 
-    let own = output.join(Composite::part_directory(0));
-    let last = checkpoints.join("all-rows");
-    let mut host = Reporter { work, protocol: Protocol::Honest };
-    let table = pool(threads)?.install(|| -> Result<ScoreTable> {
-        let mut means =
-            Means { seed: stage.seed, device, threads, checkpoints: Some(&last), host: &mut host };
-        let folded = match stage.folds {
-            Some(folds) => {
-                Some(cross_fit(&stage.model, &lesson, folds, &purpose, &checkpoints, &scores, &mut means)?)
-            }
-            None => None,
+impl RunStage for RunFit {
+    type Stage = Fit;
+
+    fn run(stage: &Fit, work: &mut Work) -> Result<()> {
+        let data = work.open(Fit::DATA)?;
+        let part = Part::open(&data, PartName::Train)?;
+        let lesson = Lesson { features: part.features, labels: part.labels };
+        let (rows, features, labels) = (lesson.features.rows(), lesson.features.cols, lesson.labels.cols);
+        ensure!(
+            rows > 1 && features > 0 && labels > 0,
+            "{rows} training rows with {features} features and {labels} labels: nothing can be learned"
+        );
+        let device = device::choose(stage.device)?;
+        work.info(format!("fitting {} on {}", stage.model.name(), device::name(device)));
+        let keep =
+            Candidates::choose(stage.keep, rows, labels, stage.model.scale()).map(|chosen| chosen.keep);
+        let made = match stage.folds {
+            Some(folds) => Made::OutOfFold { folds },
+            None => Made::LeaveOneOut {},
         };
-        std::fs::create_dir_all(&last)?;
-        let fitted = fit(&stage.model, lesson, &mut means)?;
-        fitted.save(&own)?;
-        match folded {
-            Some(table) => Ok(table),
-            None => leave_one_out(&*fitted, rows, purpose, &scores, means.host),
-        }
-    })?;
-    let part = ModelPart {
-        directory: Composite::part_directory(0),
-        model: stage.model.clone(),
-        keep,
-        rest: table.card().rest,
-    };
-    save_label_names(&output, data.label_names()?.as_deref())?;
-    Composite::new(mark, features, labels, vec![part]).save(&output)?;
-    Ok(())
+        let counts = (rows, features, labels, lesson.labels.entries());
+        let mark = mark(&(&stage.model, stage.seed, stage.folds, keep, counts));
+        let purpose = Purpose { mark: mark.clone(), labels, scale: stage.model.scale(), made, keep };
+        let (checkpoints, threads) = (work.job().checkpoints.clone(), work.job().threads);
+        let (output, scores) =
+            (work.output_path(Fit::MODEL)?.to_owned(), work.output_path(Fit::SCORES)?.to_owned());
+
+        let own = output.join(Composite::part_directory(0));
+        let last = checkpoints.join("all-rows");
+        let mut host = Reporter { work, protocol: Protocol::Honest };
+        let table = pool(threads)?.install(|| -> Result<ScoreTable> {
+            let mut means =
+                Means { seed: stage.seed, device, threads, checkpoints: Some(&last), host: &mut host };
+            let folded = match stage.folds {
+                Some(folds) => Some(cross_fit(
+                    &stage.model,
+                    &lesson,
+                    folds,
+                    &purpose,
+                    &checkpoints,
+                    &scores,
+                    &mut means,
+                )?),
+                None => None,
+            };
+            std::fs::create_dir_all(&last)?;
+            let fitted = fit(&stage.model, lesson, &mut means)?;
+            fitted.save(&own)?;
+            match folded {
+                Some(table) => Ok(table),
+                None => leave_one_out(&*fitted, rows, purpose, &scores, means.host),
+            }
+        })?;
+        let part = ModelPart {
+            directory: Composite::part_directory(0),
+            model: stage.model.clone(),
+            keep,
+            rest: table.card().rest,
+        };
+        save_label_names(&output, data.label_names()?.as_deref())?;
+        Composite::new(mark, features, labels, vec![part]).save(&output)?;
+        Ok(())
+    }
 }
 
 fn leave_one_out(

@@ -1,62 +1,75 @@
-//! The job of `pipe predict`: new rows in, one line per row (or per label) out.
+//! Runs the job of `pipe predict`: writes one line per row, or per row and label.
 
 use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
+use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::transform::read_new_rows;
 use pipe_ml::metric::top::Top;
-use pipe_stages::predict::{Predict, PredictionFormat};
-use serde::{Deserialize, Serialize};
+use pipe_stages::predict::{DATA, MODEL, Predict, PredictionFormat, ROWS};
+use serde::Serialize;
 
-use super::subject::open_system;
+use super::judged_model::open_system;
 use crate::system::Block;
 
-pub fn run(work: &mut Work) -> Result<()> {
-    let job = Predict::deserialize(&work.job().body)?;
-    let data_directory = work.input("data")?.path.clone();
-    let data = SplitData::open(&data_directory)?;
-    let (scratch, threads) = (work.job().scratch.clone(), work.job().threads);
-    let features = read_new_rows(&work.input("rows")?.path, &data_directory, &job.read, &scratch, threads)?;
-    let mut system = open_system(work, &data, job.device, job.signal)?;
-    let rows: Vec<u32> = (0..features.rows() as u32).collect();
-    let path = work.output("predictions")?;
-    let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
-    let mut writer =
-        Writer { out: BufWriter::new(file), format: job.format, names: data.label_names()?, top: job.top };
-    writer.heading()?;
-    system.decide(Unlabelled { features: &features, rows: &rows }, &mut |block| {
-        if work.should_stop() {
-            return Err(Stopped.into());
-        }
-        (0..block.rows).try_for_each(|row| writer.row(block, row))
-    })?;
-    Ok(writer.out.flush()?)
+/// Runs the job of `pipe predict`.
+pub(super) struct RunPredict;
+
+impl RunStage for RunPredict {
+    type Stage = Predict;
+
+    fn run(stage: &Predict, work: &mut Work) -> Result<()> {
+        let data = work.open(DATA)?;
+        let (new_rows, directory) = (work.input_path(ROWS)?, work.input_path(DATA)?);
+        let features =
+            read_new_rows(new_rows, directory, &stage.read, &work.job().scratch, work.job().threads)?;
+        let mut system = open_system(work, MODEL, &data, stage.device, stage.signal)?;
+        let rows: Vec<u32> = (0..features.rows() as u32).collect();
+        let path = work.output_path(Predict::PREDICTIONS)?;
+        let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
+        let mut writer =
+            PredictionWriter::new(BufWriter::new(file), stage.format, data.label_names()?, stage.top)?;
+        system.decide(Unlabelled { features: &features, rows: &rows }, &mut |block| {
+            if work.should_stop() {
+                return Err(Stopped.into());
+            }
+            (0..block.rows).try_for_each(|row| writer.row(block, row))
+        })?;
+        writer.finish()?;
+        Ok(())
+    }
 }
 
-struct Writer<W> {
-    out: W,
-    format: PredictionFormat,
+/// The columns of the CSV format.
+const COLUMNS: [&str; 7] = ["row", "label", "name", "score", "threshold", "probability", "predicted"];
+
+struct PredictionWriter<W: Write> {
+    lines: Lines<W>,
     names: Option<Vec<String>>,
     top: Option<usize>,
 }
 
+enum Lines<W: Write> {
+    Jsonl(W),
+    Csv(csv::Writer<W>),
+}
+
 #[derive(Serialize)]
-struct Line<'a> {
+struct PredictedRow<'a> {
     row: usize,
-    labels: Vec<Decided<'a>>,
+    labels: Vec<PredictedLabel<'a>>,
 }
 
 /// One label of a row.
 #[derive(Serialize)]
-struct Decided<'a> {
+struct PredictedLabel<'a> {
     label: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     score: f32,
-    /// Absent where the rule has none, or the label is never predicted.
+    /// Absent if the rule has no thresholds, or never predicts the label.
     #[serde(skip_serializing_if = "Option::is_none")]
     threshold: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,12 +77,27 @@ struct Decided<'a> {
     predicted: bool,
 }
 
-impl<W: Write> Writer<W> {
-    fn heading(&mut self) -> Result<()> {
-        if self.format == PredictionFormat::Csv {
-            writeln!(self.out, "row,label,name,score,threshold,probability,predicted")?;
+impl<W: Write> PredictionWriter<W> {
+    fn new(out: W, format: PredictionFormat, names: Option<Vec<String>>, top: Option<usize>) -> Result<Self> {
+        let lines = match format {
+            PredictionFormat::Jsonl => Lines::Jsonl(out),
+            PredictionFormat::Csv => {
+                let mut csv = csv::Writer::from_writer(out);
+                csv.write_record(COLUMNS)?;
+                Lines::Csv(csv)
+            }
+        };
+        Ok(Self { lines, names, top })
+    }
+
+    fn finish(self) -> Result<W> {
+        match self.lines {
+            Lines::Jsonl(mut out) => {
+                out.flush()?;
+                Ok(out)
+            }
+            Lines::Csv(csv) => csv.into_inner().map_err(|error| anyhow::anyhow!("{error}")),
         }
-        Ok(())
     }
 
     fn row(&mut self, block: &Block, row: usize) -> Result<()> {
@@ -83,9 +111,9 @@ impl<W: Write> Writer<W> {
                     .to_vec()
             }
         };
-        let decided = |&label: &u32| {
+        let predicted_label = |&label: &u32| {
             let at = label as usize;
-            Decided {
+            PredictedLabel {
                 label,
                 name: self.names.as_ref().map(|names| names[at].as_str()),
                 score: block.row_scores(row)[at],
@@ -94,35 +122,34 @@ impl<W: Write> Writer<W> {
                 predicted: block.predicted[row].binary_search(&label).is_ok(),
             }
         };
-        let line = Line { row: number, labels: labels.iter().map(decided).collect() };
-        match self.format {
-            PredictionFormat::Jsonl => {
-                serde_json::to_writer(&mut self.out, &line)?;
-                self.out.write_all(b"\n")?;
+        let predicted = labels.iter().map(predicted_label).collect();
+        self.lines.write(&PredictedRow { row: number, labels: predicted })
+    }
+}
+
+impl<W: Write> Lines<W> {
+    fn write(&mut self, predicted: &PredictedRow) -> Result<()> {
+        match self {
+            Self::Jsonl(out) => {
+                serde_json::to_writer(&mut *out, predicted)?;
+                out.write_all(b"\n")?;
             }
-            PredictionFormat::Csv => {
-                for decided in &line.labels {
-                    let figure =
-                        |value: Option<f32>| value.map(|value| value.to_string()).unwrap_or_default();
-                    let (name, label) = (quoted(decided.name.unwrap_or_default()), decided.label);
-                    let (threshold, probability) = (figure(decided.threshold), figure(decided.probability));
-                    let (score, predicted) = (decided.score, decided.predicted);
-                    writeln!(
-                        self.out,
-                        "{number},{label},{name},{score},{threshold},{probability},{predicted}"
-                    )?;
+            Self::Csv(csv) => {
+                let text = |value: Option<f32>| value.map(|value| value.to_string()).unwrap_or_default();
+                for label in &predicted.labels {
+                    csv.write_record([
+                        &predicted.row.to_string(),
+                        &label.label.to_string(),
+                        label.name.unwrap_or_default(),
+                        &label.score.to_string(),
+                        &text(label.threshold),
+                        &text(label.probability),
+                        &label.predicted.to_string(),
+                    ])?;
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// A field of CSV: in quotes where it must be.
-fn quoted(field: &str) -> String {
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.to_owned(),
     }
 }
 
@@ -145,14 +172,13 @@ mod tests {
 
     fn written(format: PredictionFormat, top: Option<usize>) -> String {
         let names = Some(vec!["a".to_owned(), "b, \"c\"".to_owned(), "d".to_owned()]);
-        let mut writer = Writer { out: Vec::new(), format, names, top };
-        writer.heading().unwrap();
+        let mut writer = PredictionWriter::new(Vec::new(), format, names, top).unwrap();
         writer.row(&block(), 0).unwrap();
-        String::from_utf8(writer.out).unwrap()
+        String::from_utf8(writer.finish().unwrap()).unwrap()
     }
 
     #[test]
-    fn a_line_of_json_has_the_predicted_labels() {
+    fn a_line_of_json_contains_the_predicted_labels_of_a_row() {
         let line: serde_json::Value = serde_json::from_str(&written(PredictionFormat::Jsonl, None)).unwrap();
         assert_eq!(
             line,
@@ -163,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_has_a_line_per_label_best_first() {
+    fn csv_has_one_line_per_label_with_the_best_label_first() {
         let text = written(PredictionFormat::Csv, Some(2));
         assert_eq!(
             text,

@@ -1,65 +1,65 @@
-//! `train`, as the worker runs it: artifacts in, a call of the trainer, artifacts out.
+//! Runs the stage `train`.
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use pipe_core::protocol::Protocol;
+use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
-use pipe_ml::data::split_data::{PartName, SplitData};
-use pipe_ml::signal::idf::Idf;
+use pipe_ml::artifacts::EpochSeconds;
+use pipe_ml::data::split_data::PartName;
 use pipe_stages::train::Train;
-use serde::{Deserialize, Serialize};
 
 use crate::engine::device;
 use crate::part::Part;
 use crate::train::host::{Host, Progress};
 use crate::train::trainer::{Run, TrainError, train};
 
-pub fn run(work: &mut Work) -> Result<()> {
-    let Train { method, .. } = Train::deserialize(&work.job().body)?;
-    let data = SplitData::open(&work.input("data")?.path)?;
-    let idf = work.input("idf")?.path.clone();
-    let idf: Idf = serde_json::from_slice(&std::fs::read(&idf)?).context("the IDF cannot be read")?;
-    let chosen = device::name(device::choose(method.device)?);
-    work.info(format!("training on {chosen}"));
-    work.fact("device", chosen);
-    let parameters = method.parameters(data.meta().features as usize, data.meta().labels as usize);
-    work.metric("parameters", parameters as f64);
+/// Runs the stage `train`.
+pub(super) struct RunTrain;
 
-    let (training, validation) = (Part::open(&data, PartName::Train)?, PartName::Validation);
-    let validation = data.has(validation).then(|| Part::open(&data, validation)).transpose()?;
-    let checkpoints = work.job().checkpoints.clone();
-    let run = Run {
-        method: &method,
-        train: training.examples(),
-        validation: validation.as_ref().map(Part::examples),
-        idf: &idf,
-        checkpoints: Some(&checkpoints),
-        threads: work.job().threads,
-    };
-    let protocol = if method.predicts_from_true_labels() { Protocol::Oracle } else { Protocol::Honest };
-    let done = match train(run, &mut Reporter { work, protocol }) {
-        Err(TrainError::Stopped { .. }) => return Err(Stopped.into()),
-        other => other?,
-    };
-    done.model.save(work.output("model")?)?;
-    write_json(work.output("history")?, &done.history)?;
-    write_json(work.output("timings")?, &done.seconds)?;
-    work.metric("epochs", done.history.epochs.len() as f64);
-    if let Some(last) = done.history.epochs.last() {
-        work.metric("train_loss", last.loss.total);
+impl RunStage for RunTrain {
+    type Stage = Train;
+
+    fn run(stage: &Train, work: &mut Work) -> Result<()> {
+        let method = &stage.method;
+        let data = work.open(Train::DATA)?;
+        let idf = work.open(Train::IDF)?;
+        let chosen = device::name(device::choose(method.device)?);
+        work.info(format!("training on {chosen}"));
+        work.fact("device", chosen);
+        let parameters = method.parameters(data.meta().features as usize, data.meta().labels as usize);
+        work.metric("parameters", parameters as f64);
+
+        let (training, validation) = (Part::open(&data, PartName::Train)?, PartName::Validation);
+        let validation = data.has(validation).then(|| Part::open(&data, validation)).transpose()?;
+        let checkpoints = work.job().checkpoints.clone();
+        let run = Run {
+            method,
+            train: training.examples(),
+            validation: validation.as_ref().map(Part::examples),
+            idf: &idf,
+            checkpoints: Some(&checkpoints),
+            threads: work.job().threads,
+        };
+        let protocol = if method.predicts_from_true_labels() { Protocol::Oracle } else { Protocol::Honest };
+        let done = match train(run, &mut Reporter { work, protocol }) {
+            Err(TrainError::Stopped { .. }) => return Err(Stopped.into()),
+            other => other?,
+        };
+        done.model.save(work.output_path(Train::MODEL)?)?;
+        work.save(Train::HISTORY, &done.history)?;
+        work.save(Train::TIMINGS, &EpochSeconds(done.seconds))?;
+        work.metric("epochs", done.history.epochs.len() as f64);
+        if let Some(last) = done.history.epochs.last() {
+            work.metric("train_loss", last.loss.total);
+        }
+        if let Some((_, best)) = done.history.best(&method.stopping) {
+            work.marked_metric("best_validation", (done.history.protocol(), best));
+        }
+        Ok(())
     }
-    if let Some((_, best)) = done.history.best(&method.stopping) {
-        work.marked_metric("best_validation", (done.history.protocol(), best));
-    }
-    Ok(())
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
-    std::fs::write(path, serde_json::to_vec_pretty(value)?).with_context(|| path.display().to_string())
-}
-
-/// Tells the runner how training goes.
+/// Reports the progress of a training to the runner.
 pub struct Reporter<'a, 'b> {
     pub work: &'a mut Work<'b>,
     /// The protocol of validation: `oracle` if it looks at true labels.
@@ -76,7 +76,7 @@ impl Host for Reporter<'_, '_> {
             message.push_str(&format!(", macro-F1 {macro_f1:.4}"));
         }
         self.work.progress(done, Some(total), "batches", message);
-        // An epoch has just ended: a point of the learning curves.
+        // An epoch has just ended: these are the points of the learning curves.
         if progress.batch == 0 && progress.epoch > 0 {
             self.work.metric("train_loss", progress.loss);
             if let Some(macro_f1) = progress.macro_f1 {

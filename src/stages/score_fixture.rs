@@ -1,10 +1,10 @@
-//! Fitted models and their scores, made up for tests of the stages that read them.
+//! Made-up models and scores for tests of the stages that read them.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::trial::Trial;
+use super::stage_test::StageTest;
 use crate::synthetic::SyntheticStage;
 use pipe_ml::composite::{Composite, Part};
 use pipe_ml::config::model::ModelConfig;
@@ -14,19 +14,19 @@ use pipe_ml::score::table::{Purpose, ScoreWriter};
 use pipe_ml::score::{Made, Scale};
 use pipe_ml::signal::sparse_rows::SparseRows;
 
-/// A data set, and models of it.
-pub(crate) struct Scored {
-    data: Trial,
+/// A data set, and models with scores of its training rows.
+pub(crate) struct ScoreFixture {
+    data: StageTest,
     temp: tempfile::TempDir,
 }
 
-impl Scored {
+impl ScoreFixture {
     pub(crate) fn new() -> Self {
         let body = json!({
             "rows": 200, "test_rows": 20, "features": 60, "labels": 12, "labels_per_row": 2.0, "features_per_row": 8,
         });
         let none: [(&str, PathBuf); 0] = [];
-        Self { data: Trial::of::<SyntheticStage>(body, none), temp: tempfile::tempdir().unwrap() }
+        Self { data: StageTest::of::<SyntheticStage>(body, none), temp: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -41,7 +41,7 @@ impl Scored {
         self.temp.path().join(name).join("scores")
     }
 
-    /// A model whose scores are the labels, blurred: 0 is the truth itself, 1 is hardly better than chance.
+    /// Adds a model whose scores are the true labels with noise: without noise at 0, hardly better than chance at 1.
     pub(crate) fn add(&self, name: &str, model: ModelConfig, blur: f64, keep: Option<usize>) {
         let data = SplitData::open(&self.data()).unwrap();
         let labels = data.labels(PartName::Train).unwrap();
@@ -79,6 +79,6 @@ impl Scored {
 }
 
 /// The inputs of a stage that reads one model.
-pub(crate) fn one(scored: &Scored, model: &Path, scores: &Path) -> [(&'static str, PathBuf); 3] {
+pub(crate) fn one(scored: &ScoreFixture, model: &Path, scores: &Path) -> [(&'static str, PathBuf); 3] {
     [("data", scored.data()), ("model", model.to_owned()), ("scores", scores.to_owned())]
 }

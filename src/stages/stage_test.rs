@@ -6,19 +6,19 @@ use std::path::PathBuf;
 use pipe_core::digest::{BlobId, Digest};
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Axes, Job, JobInput};
-use pipe_core::stage::RunStage;
+use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::{EventSink, Work};
 use pipe_ml::data::split_data::SplitData;
 
-/// A stage that has run, with what it wrote and said.
-pub(crate) struct Trial {
+/// A stage that has run, with its outputs and events.
+pub(crate) struct StageTest {
     directory: tempfile::TempDir,
     events: Vec<WorkerEvent>,
 }
 
-struct Collect(Vec<WorkerEvent>);
+struct CollectedEvents(Vec<WorkerEvent>);
 
-impl EventSink for Collect {
+impl EventSink for CollectedEvents {
     fn send(&mut self, event: WorkerEvent) {
         self.0.push(event);
     }
@@ -36,21 +36,25 @@ fn slots(
     slots
 }
 
-impl Trial {
-    pub(crate) fn of<T: RunStage>(
+impl StageTest {
+    /// Runs a stage that is expected to succeed.
+    pub(crate) fn of<T: StageKind + RunStage<Stage = T>>(
         body: serde_json::Value,
         inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
     ) -> Self {
         Self::run::<T>(body, inputs).unwrap()
     }
 
-    /// With slots that take many artifacts: each input comes with what tells it from its siblings.
-    pub(crate) fn of_many<T: RunStage>(body: serde_json::Value, inputs: Vec<(&str, Axes, PathBuf)>) -> Self {
+    /// Runs a stage whose slots hold several artifacts, each with its axes.
+    pub(crate) fn of_many<T: StageKind + RunStage<Stage = T>>(
+        body: serde_json::Value,
+        inputs: Vec<(&str, Axes, PathBuf)>,
+    ) -> Self {
         Self::run_job::<T>(body, slots(inputs)).unwrap()
     }
 
-    /// The message of a stage that is expected to fail.
-    pub(crate) fn failure<T: RunStage>(
+    /// Returns the error message of a stage that is expected to fail.
+    pub(crate) fn failure<T: StageKind + RunStage<Stage = T>>(
         body: serde_json::Value,
         inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
     ) -> String {
@@ -60,7 +64,7 @@ impl Trial {
         }
     }
 
-    fn run<T: RunStage>(
+    fn run<T: StageKind + RunStage<Stage = T>>(
         body: serde_json::Value,
         inputs: impl IntoIterator<Item = (impl Into<String>, PathBuf)>,
     ) -> anyhow::Result<Self> {
@@ -68,8 +72,8 @@ impl Trial {
         Self::run_job::<T>(body, slots(inputs.into_iter().map(one)))
     }
 
-    /// With several artifacts in a slot.
-    pub(crate) fn run_job<T: RunStage>(
+    /// Runs a stage with complete inputs.
+    pub(crate) fn run_job<T: StageKind + RunStage<Stage = T>>(
         body: serde_json::Value,
         inputs: BTreeMap<String, Vec<JobInput>>,
     ) -> anyhow::Result<Self> {
@@ -80,7 +84,7 @@ impl Trial {
         assert_eq!(stage.issues(), []);
         let job = Job {
             key: None,
-            instance: "trial".to_owned(),
+            instance: "test".to_owned(),
             kind: T::NAME.to_owned(),
             body,
             inputs,
@@ -93,8 +97,8 @@ impl Trial {
             checkpoints: at("checkpoints"),
             threads: 2,
         };
-        let mut events = Collect(Vec::new());
-        stage.run(&mut Work::new(job, &mut events))?;
+        let mut events = CollectedEvents(Vec::new());
+        T::run(&stage, &mut Work::new(job, &mut events))?;
         Ok(Self { directory, events: events.0 })
     }
 
@@ -121,7 +125,7 @@ impl Trial {
         self.events.iter().filter_map(warning).collect()
     }
 
-    /// How often the stage told how far it was.
+    /// Returns how often the stage reported progress.
     pub(crate) fn progress(&self) -> usize {
         self.events.iter().filter(|event| matches!(event, WorkerEvent::Progress { .. })).count()
     }

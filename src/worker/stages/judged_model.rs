@@ -1,7 +1,9 @@
-//! A model and the rows that it is to be judged on: what `evaluate` and `audit` have in common.
+//! A model and the rows that it is judged on, shared by `evaluate` and `audit`.
 
 use anyhow::{Result, ensure};
+use pipe_core::slot::Slot;
 use pipe_core::work::Work;
+use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::data::csr::Csr;
@@ -14,59 +16,64 @@ use pipe_stages::evaluate::EvaluatedPart;
 use crate::part::Part;
 use crate::system::{self, Settings, System, Take};
 
-pub struct Subject {
-    pub data: SplitData,
-    pub part: PartName,
-    pub evaluated: Part,
-    pub system: Box<dyn System>,
+/// A model with the rows that it is judged on.
+pub(super) struct JudgedModel {
+    pub(super) data: SplitData,
+    pub(super) part: PartName,
+    /// The rows of `part`.
+    pub(super) evaluated: Part,
+    pub(super) system: Box<dyn System>,
 }
 
-impl Subject {
-    /// From the inputs `data` and `model`.
-    pub fn open(
+impl JudgedModel {
+    /// Opens a data set and a model from the slots of a stage.
+    pub(super) fn open(
         work: &Work,
+        (data, model): (Slot<SplitData>, Slot<ModelDirectory>),
         part: EvaluatedPart,
         device: Device,
         signal: Option<LocalSignal>,
     ) -> Result<Self> {
-        let data = SplitData::open(&work.input("data")?.path)?;
+        let data = work.open(data)?;
         let part = match part {
             EvaluatedPart::Test => PartName::Test,
             EvaluatedPart::Validation => PartName::Validation,
         };
         let evaluated = Part::open(&data, part)?;
-        let system = open_system(work, &data, device, signal)?;
+        let system = open_system(work, model, &data, device, signal)?;
         Ok(Self { data, part, evaluated, system })
     }
 
-    /// The training rows that each label is true in.
-    pub fn training_positives(&self) -> Result<(usize, Vec<u32>)> {
+    /// Returns the number of training rows, and for each label the number of those that have it.
+    pub(super) fn training_positives(&self) -> Result<(usize, Vec<u32>)> {
         let labels: Csr = self.data.labels(PartName::Train)?;
         let counts = column_counts(&labels, 0..labels.rows() as u32);
         Ok((labels.rows(), counts.into_iter().map(|count| count as u32).collect()))
     }
 }
 
-/// The input `model`, which must be of the data set.
-pub fn open_system(
+/// Opens a model, which must have the labels of the data set.
+pub(super) fn open_system(
     work: &Work,
+    model: Slot<ModelDirectory>,
     data: &SplitData,
     device: Device,
     signal: Option<LocalSignal>,
 ) -> Result<Box<dyn System>> {
     let train = Some(Part::open(data, PartName::Train)?);
     let settings = Settings { device, threads: work.job().threads, signal, train };
-    let system = system::open(&work.input("model")?.path, settings)?;
+    let system = system::open(&work.open(model)?.0, settings)?;
     let (model, labels) = (system.labels(), data.meta().labels as usize);
     ensure!(
         model == labels,
-        "the model knows {model} labels, the data set has {labels}: they do not belong together"
+        "the model has {model} labels and the data set has {labels}: the model was made from another data set"
     );
     Ok(system)
 }
 
-/// The one way from rows to decisions. Under the honest protocol the labels end here.
-pub fn judge(system: &mut dyn System, protocol: Protocol, rows: Examples, take: Take) -> Result<()> {
+/// Makes the decisions for rows. All decisions are made by this function; under the honest protocol, it does not pass
+/// the labels on.
+pub(super) fn decide(system: &mut dyn System, protocol: Protocol, rows: Examples, take: Take) -> Result<()> {
     match protocol {
         Protocol::Honest => system.decide(rows.unlabelled(), take),
         Protocol::Oracle => system.decide_by_oracle(rows, take),

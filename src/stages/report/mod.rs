@@ -1,45 +1,46 @@
-//! `report`: results as one self-contained HTML page.
+//! `report`: writes results as one self-contained HTML page.
 //!
-//! The page of a stage must be the same bytes for the same inputs, so that it has no clock, no host and no path in it.
-//! `pipe report` makes the page that has those.
+//! The page of a stage must have the same bytes for the same inputs, so it contains no time, host or path. The page of
+//! `pipe report` does.
 
 mod content;
 
-pub use content::Content;
+pub use content::{Content, ShownArtifact, has_file_forms, is_shown};
 
 use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::audit::AUDIT;
-use super::dataset::DATASET;
-use super::evaluate::{EVALUATION, LABELS};
-use super::fuse::FUSION;
-use super::plot::SVG;
-use super::table::TABLE;
+use pipe_core::artifact::{Artifact, ArtifactType, FILE};
 use pipe_core::issue::Issue;
 use pipe_core::job::JobInput;
-use pipe_core::kind::{ArtifactType, InputDecl, OutputDecl, Program, SourceDecl};
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
+use pipe_ml::artifacts::LabelRecords;
+use pipe_ml::data::split_data::SplitData;
+use pipe_ml::fusion::Fusion;
+use pipe_ml::metric::audit::Audit;
+use pipe_ml::metric::record::Record;
+use pipe_report::artifacts::{HtmlPage, Svg};
 use pipe_report::page::grid::{Cell, Column, Grid, Row};
 use pipe_report::page::html::{Html, el};
 use pipe_report::page::{Page, Section};
+use pipe_report::table::Table;
 
-/// The artifact: an HTML file that needs nothing else.
-pub const PAGE: ArtifactType = "page";
-
+/// The parameters of `report`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// What stands above it all.
+    /// The title of the page.
     #[serde(default = "default_title")]
     pub title: String,
     /// A paragraph below the title.
     #[serde(default)]
     pub introduction: String,
-    /// Evaluations, each with the records of its labels.
+    /// Evaluations. Those of whole `evaluate` stages are shown with the records of their labels.
     #[serde(default)]
     pub evaluations: Vec<StageRef>,
     /// CSV, Markdown or JSON files, or directories of such.
@@ -48,19 +49,38 @@ pub struct Report {
     /// SVG or PNG files, or directories of such.
     #[serde(default)]
     pub figures: Vec<StageRef>,
-    /// Data sets, of which the statistics are shown. With exactly one, labels get their names from it.
+    /// Data sets, whose statistics are shown. If there is exactly one, labels get their names from it.
     #[serde(default)]
     pub data: Vec<StageRef>,
-    /// JSON files with a verdict: `passed`, and a `sentence`.
+    /// Audits, or JSON files with the fields `passed` and `sentence`.
     #[serde(default)]
     pub audits: Vec<StageRef>,
-    /// `fuse` stages, of which the weights are shown.
+    /// `fuse` stages, whose weights are shown.
     #[serde(default)]
     pub fusions: Vec<StageRef>,
 }
 
 fn default_title() -> String {
     "Report".to_owned()
+}
+
+impl Report {
+    /// The results of evaluations.
+    pub const EVALUATIONS: Slot<Record> = Slot::new("evaluations");
+    /// The records of the labels of those evaluations that are given as whole stages.
+    pub const LABELS: Slot<LabelRecords> = Slot::new("labels").written_in("evaluations");
+    /// Tables, or files.
+    pub const TABLES: Slot<Table> = Slot::new("tables");
+    /// Figures, or files.
+    pub const FIGURES: Slot<Svg> = Slot::new("figures");
+    /// Data sets.
+    pub const DATA: Slot<SplitData> = Slot::new("data");
+    /// Audits, or JSON files.
+    pub const AUDITS: Slot<Audit> = Slot::new("audits");
+    /// The weights of fusions.
+    pub const FUSIONS: Slot<Fusion> = Slot::new("fusions");
+    /// The page.
+    pub const PAGE: Out<HtmlPage> = Out::new("page", "report.html");
 }
 
 impl StageKind for Report {
@@ -70,30 +90,23 @@ impl StageKind for Report {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        // A reference to the whole of an `evaluate` stage brings its labels along.
+        // A reference to a whole `evaluate` stage includes the records of its labels.
         let whole: Vec<StageRef> =
             self.evaluations.iter().filter(|reference| reference.output().is_none()).cloned().collect();
-        let many: fn(Vec<StageRef>) -> SourceDecl = SourceDecl::Many;
-        let all: fn(Vec<StageRef>) -> SourceDecl = SourceDecl::All;
         let slots = [
-            ("evaluations", many, &self.evaluations, EVALUATION),
-            ("labels", many, &whole, LABELS),
-            ("tables", all, &self.tables, TABLE),
-            ("figures", all, &self.figures, SVG),
-            ("data", many, &self.data, DATASET),
-            ("audits", all, &self.audits, AUDIT),
-            ("fusions", many, &self.fusions, FUSION),
+            (&self.evaluations, Self::EVALUATIONS.many(&self.evaluations)),
+            (&whole, Self::LABELS.many(&whole)),
+            (&self.tables, Self::TABLES.all(&self.tables)),
+            (&self.figures, Self::FIGURES.all(&self.figures)),
+            (&self.data, Self::DATA.many(&self.data)),
+            (&self.audits, Self::AUDITS.all(&self.audits)),
+            (&self.fusions, Self::FUSIONS.many(&self.fusions)),
         ];
-        let given = slots.into_iter().filter(|(_, _, references, _)| !references.is_empty());
-        let input = |(slot, source, references, accepts): (&'static str, fn(_) -> _, &Vec<StageRef>, _)| {
-            let parameter = if slot == "labels" { "evaluations" } else { slot };
-            InputDecl::new(slot, source(references.clone()), accepts).written_in(parameter)
-        };
-        given.map(input).collect()
+        slots.into_iter().filter(|(references, _)| !references.is_empty()).map(|(_, input)| input).collect()
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        vec![OutputDecl::new("page", PAGE, "report.html")]
+        vec![Self::PAGE.decl()]
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -109,68 +122,77 @@ impl StageKind for Report {
 }
 
 impl RunStage for Report {
-    fn run(&self, work: &mut Work) -> Result<()> {
+    type Stage = Self;
+
+    fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let mut content = Content::default();
-        let labels = work.inputs("labels").unwrap_or_default();
-        for evaluation in work.inputs("evaluations").unwrap_or_default() {
-            let own = labels.iter().find(|labels| labels.axes == evaluation.axes);
-            content.add_evaluation(
-                evaluation.axes.clone(),
-                &evaluation.path,
-                own.map(|labels| labels.path.as_path()),
-            )?;
-        }
-        for (slot, noun) in [("tables", "Table"), ("figures", "Figure")] {
-            for (number, input) in work.inputs(slot).unwrap_or_default().iter().enumerate() {
-                let name = name(noun, number, input);
-                match input.artifact == TABLE {
-                    true => content.add_table(&input.path)?,
-                    false => content.add_file(&name, &input.path)?,
-                }
-            }
-        }
-        for (number, input) in work.inputs("data").unwrap_or_default().iter().enumerate() {
-            content.add_data(&name("Data set", number, input), &input.path)?;
-        }
-        for (number, input) in work.inputs("audits").unwrap_or_default().iter().enumerate() {
-            content.add_card(&name("Audit", number, input), &input.path)?;
-        }
-        for (number, input) in work.inputs("fusions").unwrap_or_default().iter().enumerate() {
-            content.add_fusion(&name("Fusion", number, input), &input.path)?;
-        }
-        let lead = match self.introduction.is_empty() {
-            true => Html::default(),
-            false => el("p").text(&self.introduction).into(),
+        show(&mut content, work, &Self::EVALUATIONS, "Evaluation", Record::TYPE)?;
+        // These two slots also take plain files, whose content decides how they are shown.
+        show(&mut content, work, &Self::TABLES, "Table", FILE)?;
+        show(&mut content, work, &Self::FIGURES, "Figure", FILE)?;
+        show(&mut content, work, &Self::DATA, "Data set", SplitData::TYPE)?;
+        show(&mut content, work, &Self::AUDITS, "Audit", Audit::TYPE)?;
+        show(&mut content, work, &Self::FUSIONS, "Fusion", Fusion::TYPE)?;
+        let lead = if stage.introduction.is_empty() {
+            Html::default()
+        } else {
+            el("p").text(&stage.introduction).into()
         };
         let mut sections = content.sections();
         sections.push(provenance(work));
-        let page = Page { title: self.title.clone(), lead, sections, ..Page::default() };
-        std::fs::write(work.output("page")?, page.render())?;
-        Ok(())
+        let page = Page { title: stage.title.clone(), lead, sections, ..Page::default() };
+        work.save(Self::PAGE, &HtmlPage(page.render().into()))
     }
 }
 
-/// Stages have names for people only, so what is shown is counted, or told apart by its axes.
-fn name(noun: &str, number: usize, input: &JobInput) -> String {
-    match input.axes.as_slice() {
-        [] => format!("{noun} {}", number + 1),
-        axes => {
-            let words = axes.iter().map(|(axis, value)| match axis.as_str() {
-                "stage" | "output" => value.clone(),
-                axis => format!("{axis} {value}"),
-            });
-            words.collect::<Vec<_>>().join(", ")
-        }
+/// Adds the artifacts of a slot to the page. A plain file is shown like an artifact of the type `file_as`.
+fn show<T>(
+    content: &mut Content,
+    work: &Work,
+    slot: &Slot<T>,
+    noun: &str,
+    file_as: ArtifactType,
+) -> Result<()> {
+    let labels = work.inputs(&Report::LABELS);
+    for (position, input) in work.inputs(slot).iter().enumerate() {
+        let name = input_name(noun, position, input);
+        let labels = labels.iter().find(|labels| labels.axes == input.axes);
+        content.add(ShownArtifact {
+            artifact: if is_shown(&input.artifact) && input.artifact != FILE {
+                &input.artifact
+            } else {
+                file_as
+            },
+            file_title: &name,
+            name: &name,
+            axes: &input.axes,
+            path: &input.path,
+            labels: labels.map(|labels| labels.path.as_path()),
+        })?;
     }
+    Ok(())
 }
 
-/// What the page was made from, by content.
+/// Returns the name of an input on the page: its axes, or a number. Stage names are not used, because they must not
+/// change the page.
+fn input_name(noun: &str, position: usize, input: &JobInput) -> String {
+    if input.axes.is_empty() {
+        return format!("{noun} {}", position + 1);
+    }
+    let words = input.axes.iter().map(|(axis, value)| match axis.as_str() {
+        "stage" | "output" => value.clone(),
+        axis => format!("{axis} {value}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the section that lists the inputs of the page with their digests.
 fn provenance(work: &Work) -> Section {
     let mut rows = Vec::new();
     for (slot, inputs) in &work.job().inputs {
-        for (number, input) in inputs.iter().enumerate() {
+        for (position, input) in inputs.iter().enumerate() {
             rows.push(Row::plain(vec![
-                Cell::text(name(slot, number, input)),
+                Cell::text(input_name(slot, position, input)),
                 Cell::text(slot),
                 Cell::text(&input.artifact),
                 Cell::code(input.blob.map(|blob| blob.to_string()).unwrap_or_default()),
@@ -194,7 +216,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::trial::Trial;
+    use super::super::stage_test::StageTest;
     use super::*;
 
     fn body() -> serde_json::Value {
@@ -221,7 +243,7 @@ mod tests {
     fn the_page_shows_what_it_is_given_and_is_the_same_bytes_every_time() {
         let page = || {
             let temp = tempfile::tempdir().unwrap();
-            let trial = Trial::of::<Report>(body(), inputs(temp.path()));
+            let trial = StageTest::of::<Report>(body(), inputs(temp.path()));
             std::fs::read_to_string(trial.output("page")).unwrap()
         };
         let html = page();
@@ -237,7 +259,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("x");
         std::fs::write(&path, "\\begin{tabular}").unwrap();
-        let trial = Trial::of::<Report>(json!({ "tables": ["t"] }), [("tables", path)]);
+        let trial = StageTest::of::<Report>(json!({ "tables": ["t"] }), [("tables", path)]);
         let html = std::fs::read_to_string(trial.output("page")).unwrap();
         assert!(html.contains("Not shown: Table 1 is neither a table"), "{html}");
     }
@@ -250,7 +272,7 @@ mod tests {
         let fusion =
             json!({ "terms": [term], "idf_weight": 0.5, "constant": 2.25, "rows": 9, "counts": [1] });
         std::fs::write(&path, fusion.to_string()).unwrap();
-        let trial = Trial::of::<Report>(json!({ "fusions": ["f"] }), [("fusions", path)]);
+        let trial = StageTest::of::<Report>(json!({ "fusions": ["f"] }), [("fusions", path)]);
         let html = std::fs::read_to_string(trial.output("page")).unwrap();
         for part in ["ridge", "-1.5570", "0.5000", "2.2500"] {
             assert!(html.contains(part), "{part}: {html}");
