@@ -2,6 +2,8 @@
 //!
 //! For tests only; a failure is a panic.
 
+#![allow(clippy::unwrap_used, reason = "only tests use this crate, and they fail by a panic")]
+
 use serde_json::Value;
 
 /// Reads the file `NAME.json`.

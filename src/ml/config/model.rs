@@ -244,7 +244,7 @@ impl ModelConfig {
                 issues.extend(method.issues());
             }
             Self::Neighbours { neighbours, .. } => {
-                require(*neighbours > 0, "neighbours", "must be at least 1")
+                require(*neighbours > 0, "neighbours", "must be at least 1");
             }
         }
         issues

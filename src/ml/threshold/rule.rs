@@ -157,7 +157,7 @@ impl Rule {
             Self::Fixed { cut } => must(cut.is_finite(), "cut", "a finite number"),
             Self::ScutFbr { fbr, .. } => must((0.0..=1.0).contains(&fbr), "fbr", "an F1, from 0 to 1"),
             Self::Soft { prior, .. } => {
-                must(not_negative(prior), "prior", "a number of positives, 0 or more")
+                must(not_negative(prior), "prior", "a number of positives, 0 or more");
             }
             Self::Shrunk { kappa } => must(not_negative(kappa), "kappa", "a number of positives, 0 or more"),
             Self::Rcut { k, max_k } => {
