@@ -142,7 +142,7 @@ fn two_runs_are_compared_by_parameters_and_outputs() {
 #[test]
 fn a_slot_that_takes_any_fitting_output_refuses_the_others() {
     let two = SLOPES.replace("outputs: [curve.svg]", "outputs: [curve.svg, more.txt]");
-    PipelineTest::new(&two).pipe(&["plan", "pipeline.yaml"]).exits_with(2).says("`page.figures`");
+    PipelineTest::new(&two).pipe(&["plan", "pipeline.yaml"]).exits_with(2).says("`curve");
     let data = "stages:\n  data: { synthetic: { rows: 50, test_rows: 10, features: 20, labels: 5, labels_per_row: 1, features_per_row: 2 } }\n";
     let wrong = SLOPES.replace("stages:\n", data).replace("tables: [table]", "tables: [data]");
     PipelineTest::new(&wrong).pipe(&["plan", "pipeline.yaml"]).exits_with(2).says("`table`");
