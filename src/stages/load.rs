@@ -12,7 +12,6 @@ use pipe_core::issue::Issue;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::filter::Filter;
-use pipe_ml::data::format::Format;
 use pipe_ml::data::prepare::{Preparation, prepare};
 use pipe_ml::data::read::read;
 use pipe_ml::data::registry::{self, Entry, Role};

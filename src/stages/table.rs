@@ -23,7 +23,7 @@ use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::Record;
 use pipe_ml::metric::registry::Metric;
 use pipe_report::table::build::build;
-use pipe_report::table::exporter::{self, EXPORTERS};
+use pipe_report::table::exporter::{EXPORTERS, TableExporter};
 use pipe_report::table::measured::{Measured, PART, PROTOCOL, protocol_name};
 use pipe_report::table::reference::{Reference, shipped_names};
 use pipe_report::table::request::{self, DEFAULT_DIGITS, Request};
@@ -109,18 +109,13 @@ impl TableStage {
     pub const FROM: Slot<Record> = Slot::new("from");
     /// The decisions of the same evaluations, for tests of significance.
     pub const DECISIONS: Slot<Decisions> = Slot::new("decisions").written_in("from");
-    /// The table as LaTeX.
-    pub const TEX: Out<PlainFile> = Out::new("tex", "table.tex");
-    /// The table as a LaTeX document of its own.
-    pub const STANDALONE: Out<PlainFile> = Out::new("standalone", "table-standalone.tex");
-    /// The table as Markdown.
-    pub const MD: Out<PlainFile> = Out::new("md", "table.md");
-    /// The table as CSV.
-    pub const CSV: Out<PlainFile> = Out::new("csv", "table.csv");
     /// The table with all that the other formats are made from.
     pub const JSON: Out<Table> = Out::new("json", "table.json");
-    /// The values as LaTeX macros.
-    pub const MACROS: Out<PlainFile> = Out::new("macros", "table-macros.tex");
+
+    /// Returns the output for the table in a file format.
+    pub fn export(exporter: &TableExporter) -> Out<PlainFile> {
+        Out::new(exporter.name, exporter.file_suffix)
+    }
 
     /// Returns the slot of a file with published values, by its position in the list of references.
     pub fn reference_slot(position: usize) -> Slot<PlainFile> {

@@ -20,10 +20,9 @@ use pipe_report::page::grid::{Cell, Column, Grid, Row};
 use pipe_report::page::html::{Html, el};
 use pipe_report::page::number::{decimal, grouped};
 use pipe_report::page::picture::Picture;
-use pipe_report::page::verdict::VerdictCard as Card;
-use pipe_report::page::{
-    Section, facts, label_tail as tail, oracle_mark as mark, result_table as sheet, table_file,
-};
+use pipe_report::page::verdict::VerdictCard;
+use pipe_report::page::{Section, facts, label_tail, oracle_mark, result_table, table_file};
+use pipe_report::table::Table;
 
 /// An artifact that is to be shown on a page.
 #[derive(Debug, Clone, Copy)]
@@ -132,7 +131,7 @@ impl Artifact for AuditFields {
 
 impl ShowOnPage for AuditFields {
     fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
-        content.cards.push(Card { name: shown.name.to_owned(), value: self.0 });
+        content.cards.push(VerdictCard { name: shown.name.to_owned(), value: self.0 });
         Ok(())
     }
 }
@@ -146,7 +145,7 @@ impl ShowOnPage for Fusion {
 
 impl ShowOnPage for Table {
     fn show(self, _: &ShownArtifact, content: &mut Content) -> Result<()> {
-        content.tables.push(sheet::html(&self));
+        content.tables.push(result_table::html(&self));
         Ok(())
     }
 }
@@ -161,7 +160,7 @@ pub struct Content {
     tables: Vec<Html>,
     pictures: Vec<Picture>,
     data: Vec<DescribedData>,
-    cards: Vec<Card>,
+    cards: Vec<VerdictCard>,
     fusions: Vec<(String, Fusion)>,
     /// Why some files are not shown.
     left_out: Vec<String>,
@@ -233,7 +232,7 @@ impl Content {
         }
         let mut section = Section::new("results", "Results");
         if evaluation::any_oracle(&self.evaluations) {
-            section.add(el("p").class("notice").child(mark_legend()).text(mark::MEANING));
+            section.add(el("p").class("notice").child(mark_legend()).text(oracle_mark::MEANING));
         }
         section.add(evaluation::headline(&self.evaluations).html());
         let all = evaluation::all(&self.evaluations).html();
@@ -260,7 +259,7 @@ impl Content {
 
     fn audits(&self) -> Option<Section> {
         let mut section = Section::new("audits", "Audits");
-        section.add(el("div").class("cards").children(self.cards.iter().map(Card::html)));
+        section.add(el("div").class("cards").children(self.cards.iter().map(VerdictCard::html)));
         (!self.cards.is_empty()).then_some(section)
     }
 
@@ -323,7 +322,7 @@ impl DescribedData {
         }
         html.push(self.statistics().html());
         let curve =
-            |(part, stats): &(String, Stats)| tail::draw(&format!("rows per label, {part}"), &stats.curve());
+            |(part, stats): &(String, Stats)| label_tail::draw(&format!("rows per label, {part}"), &stats.curve());
         html.push(el("div").class("figures").children(self.parts.iter().take(1).filter_map(curve)));
         html
     }
@@ -360,6 +359,6 @@ impl DescribedData {
 }
 
 fn mark_legend() -> Html {
-    let badge = mark::badge(pipe_ml::metric::marked::Protocol::Oracle);
+    let badge = oracle_mark::badge(pipe_ml::metric::marked::Protocol::Oracle);
     badge.map_or_else(Html::default, |badge| [badge.into(), Html::text(" ")].into_iter().collect())
 }
