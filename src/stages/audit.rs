@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::evaluate::{EvaluatedPart, signal_issue};
 use pipe_core::artifact::PlainFile;
-use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::StageKind;

@@ -30,8 +30,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_untagged::UntaggedEnumVisitor;
 
 use super::one_or_many::UserFile;
-use pipe_core::kind::{ANY, FILE, InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::issue::Issue;
+use pipe_core::kind::{ANY, FILE, InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::StageKind;
 

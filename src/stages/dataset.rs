@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use pipe_core::artifact::PlainFile;
-use pipe_core::kind::{InputDecl};
-use pipe_core::slot::{Out, Slot};
 use pipe_core::issue::Issue;
+use pipe_core::kind::InputDecl;
+use pipe_core::slot::{Out, Slot};
 use pipe_core::work::Work;
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::source::{Source, SourcePart};

@@ -4,8 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
+use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::StageKind;

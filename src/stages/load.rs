@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::dataset::{DATASET, Files, announce, on_threads, source};
 use pipe_core::artifact::PlainFile;
+use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program, SourceDecl};
 use pipe_core::slot::Slot;
-use pipe_core::issue::Issue;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::filter::Filter;

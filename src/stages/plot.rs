@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use pipe_core::artifact::PlainFile;
-use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program};
 use pipe_core::issue::Issue;
+use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};

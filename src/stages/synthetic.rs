@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use super::dataset::{DATASET, announce, on_threads};
 use pipe_core::artifact::PlainFile;
+use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::slot::Slot;
-use pipe_core::issue::Issue;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::synthetic::frequency::Curve;

@@ -10,8 +10,8 @@ use serde_untagged::UntaggedEnumVisitor;
 
 use super::one_or_many::{AxisValue, OneOrMany, UserFile};
 use pipe_core::artifact::{Artifact, PlainFile};
-use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program, Vocabulary};
 use pipe_core::issue::Issue;
+use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program, Vocabulary};
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
@@ -22,6 +22,7 @@ use pipe_ml::metric::decisions::Decisions;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::Record;
 use pipe_ml::metric::registry::Metric;
+use pipe_report::table::Table;
 use pipe_report::table::build::build;
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
 use pipe_report::table::measured::{Measured, PART, PROTOCOL, protocol_name};
@@ -30,7 +31,6 @@ use pipe_report::table::request::{self, DEFAULT_DIGITS, Request};
 use pipe_report::table::sheet;
 use pipe_report::table::significance::{self, Correction};
 use pipe_report::table::term::Term;
-use pipe_report::table::Table;
 
 /// The parameters of `table`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

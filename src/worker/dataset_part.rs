@@ -27,10 +27,6 @@ impl DatasetPart {
     }
 }
 
-// Old names, until `src/worker/stages` uses the new ones.
-#[doc(hidden)]
-pub use DatasetPart as Part;
-
 /// Converts dense features into sparse rows, dropping zeros. Sparse features are returned unchanged.
 pub fn sparse(features: Features) -> Csr {
     let dense = match features {

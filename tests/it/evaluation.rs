@@ -179,7 +179,9 @@ fn predictions_for_a_file_are_the_decisions_of_its_evaluation() {
     test.pipe(&["predict", "train[seed=0]", "test.svm", "--signal", "x"])
         .exits_with(2)
         .says("train-neighbours");
-    test.pipe(&["explain", "train[seed=0]", "--row", "90"]).exits_with(2).says("the rows are numbered from 0 to 89");
+    test.pipe(&["explain", "train[seed=0]", "--row", "90"])
+        .exits_with(2)
+        .says("the rows are numbered from 0 to 89");
     test.pipe(&["explain", "train[seed=0]", "--row", "0", "--label", "x"]).exits_with(2).says("no label `x`");
     test.write("texts.csv", "text,labels\nhello,a\n");
     test.pipe(&["predict", "train[seed=0]", "texts.csv"]).exits_with(2).says("the model needs numbers");

@@ -113,7 +113,9 @@ fn check_placed_file(path: &str, blob: BlobId, lock: &Lock, store: &Store) -> Ch
         .iter()
         .flat_map(|(name, record)| record.outputs.iter().map(move |(output, locked)| (name, output, locked)));
     let (expected, directory) = match outputs.into_iter().find(|(_, _, locked)| locked.stored.blob == blob) {
-        Some((stage, output, locked)) => (format!("the output `{output}` of `{stage}`"), locked.stored.directory),
+        Some((stage, output, locked)) => {
+            (format!("the output `{output}` of `{stage}`"), locked.stored.directory)
+        }
         None => ("what the lock records".to_owned(), false),
     };
     let message = format!("it is not {expected}: it was edited, or comes from another run");

@@ -321,8 +321,9 @@ impl DescribedData {
             return html;
         }
         html.push(self.statistics().html());
-        let curve =
-            |(part, stats): &(String, Stats)| label_tail::draw(&format!("rows per label, {part}"), &stats.curve());
+        let curve = |(part, stats): &(String, Stats)| {
+            label_tail::draw(&format!("rows per label, {part}"), &stats.curve())
+        };
         html.push(el("div").class("figures").children(self.parts.iter().take(1).filter_map(curve)));
         html
     }

@@ -71,10 +71,6 @@ pub struct FitContext<'a> {
     pub host: &'a mut dyn TrainingHost,
 }
 
-// Old names, until `src/worker/stages` uses the new ones.
-#[doc(hidden)]
-pub use {FitContext as Means, LeaveOneOut as LeftOut, TrainingData as Lesson};
-
 /// Fits a model. Call it in a thread pool from [`crate::engine::pool`].
 pub fn fit(model: &ModelConfig, data: TrainingData, context: &mut FitContext) -> Result<Box<dyn Scorer>> {
     Ok(match model {

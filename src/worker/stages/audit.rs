@@ -21,7 +21,7 @@ use pipe_ml::metric::marked::Protocol;
 use pipe_stages::audit::{AuditStage, Require};
 
 use super::judged_model::{JudgedModel, decide};
-use crate::part::Part;
+use crate::dataset_part::DatasetPart;
 use crate::system::Block;
 
 /// Runs the stage `audit`.
@@ -42,7 +42,7 @@ impl RunStage for RunAudit {
             .map(|change| auditor.trial(change, stage.seed, &decisions))
             .collect::<Result<_>>()?;
 
-        let train = Part::open(&judged.data, PartName::Train)?;
+        let train = DatasetPart::open(&judged.data, PartName::Train)?;
         let (_, positives) = judged.training_positives()?;
         let mut counts = Counts::new(positives.len());
         for row in 0..judged.evaluated.rows.len() {
@@ -170,7 +170,7 @@ fn blank(matrix: &Csr) -> Csr {
     Csr { cols: matrix.cols, indptr: indptr.into(), indices: vec![].into(), values: vec![].into() }
 }
 
-fn rows(part: &Part) -> Rows<'_> {
+fn rows(part: &DatasetPart) -> Rows<'_> {
     Rows { features: &part.features, labels: &part.labels, rows: &part.rows }
 }
 
@@ -182,7 +182,7 @@ fn selection(work: &Work, judged: &JudgedModel) -> Result<Selection> {
     let compared = history.epochs.iter().any(|epoch| epoch.validation.is_some());
     let by_validation = compared && judged.system.origin().epoch_by_validation;
     let validation = (by_validation && judged.part == PartName::Test)
-        .then(|| Part::open(&judged.data, PartName::Validation))
+        .then(|| DatasetPart::open(&judged.data, PartName::Validation))
         .transpose()?;
     let shared = validation.map(|part| Duplicates::between(rows(&part), rows(&judged.evaluated)).in_train);
     Ok(Selection {

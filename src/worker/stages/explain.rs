@@ -9,8 +9,8 @@ use pipe_ml::explanation::{LabelExplanation, Subject};
 use pipe_stages::predict::{DATA, Explain, MODEL, ROWS};
 
 use super::judged_model::open_system;
-use crate::part::sparse;
-use crate::system::Asked;
+use crate::dataset_part::sparse;
+use crate::system::ExplainRequest;
 
 /// Runs the job of `pipe explain`.
 pub(super) struct RunExplain;
@@ -41,7 +41,7 @@ impl RunStage for RunExplain {
             .transpose()?;
         let mut system = open_system(work, MODEL, &data, stage.device, stage.signal)?;
         let rows: Vec<u32> = (0..count as u32).collect();
-        let asked = Asked { row: stage.row, label, rule: stage.cut.clone() };
+        let asked = ExplainRequest { row: stage.row, label, rule: stage.cut.clone() };
         let mut explanation = system.explain(Unlabelled { features: &features, rows: &rows }, &asked)?;
         let feature_names = data.feature_names()?;
         for label in &mut explanation.labels {

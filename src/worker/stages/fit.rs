@@ -13,12 +13,12 @@ use pipe_stages::fit::Fit;
 use rayon::prelude::*;
 
 use super::train::Reporter;
+use crate::dataset_part::DatasetPart;
 use crate::engine::device;
 use crate::engine::pool::pool;
 use crate::fit::cross_fit::{cross_fit, rows_at_once};
-use crate::fit::{LeftOut, Lesson, Means, Scorer, fit};
-use crate::part::Part;
-use crate::train::host::Host;
+use crate::fit::{FitContext, LeaveOneOut, Scorer, TrainingData, fit};
+use crate::train::host::TrainingHost;
 
 /// Runs the stage `fit`.
 pub(super) struct RunFit;
@@ -28,8 +28,8 @@ impl RunStage for RunFit {
 
     fn run(stage: &Fit, work: &mut Work) -> Result<()> {
         let data = work.open(Fit::DATA)?;
-        let part = Part::open(&data, PartName::Train)?;
-        let lesson = Lesson { features: part.features, labels: part.labels };
+        let part = DatasetPart::open(&data, PartName::Train)?;
+        let lesson = TrainingData { features: part.features, labels: part.labels };
         let (rows, features, labels) = (lesson.features.rows(), lesson.features.cols, lesson.labels.cols);
         ensure!(
             rows > 1 && features > 0 && labels > 0,
@@ -55,7 +55,7 @@ impl RunStage for RunFit {
         let mut host = Reporter { work, protocol: Protocol::Honest };
         let table = pool(threads)?.install(|| -> Result<ScoreTable> {
             let mut means =
-                Means { seed: stage.seed, device, threads, checkpoints: Some(&last), host: &mut host };
+                FitContext { seed: stage.seed, device, threads, checkpoints: Some(&last), host: &mut host };
             let folded = match stage.folds {
                 Some(folds) => Some(cross_fit(
                     &stage.model,
@@ -93,9 +93,9 @@ fn leave_one_out(
     rows: usize,
     purpose: Purpose,
     output: &std::path::Path,
-    host: &mut dyn Host,
+    host: &mut dyn TrainingHost,
 ) -> Result<ScoreTable> {
-    let left_out: Option<&dyn LeftOut> = fitted.left_out();
+    let left_out: Option<&dyn LeaveOneOut> = fitted.left_out();
     let Some(left_out) = left_out else {
         anyhow::bail!("this model has no closed form for leaving a row out: give `folds`");
     };

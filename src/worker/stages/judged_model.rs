@@ -13,15 +13,15 @@ use pipe_ml::data::stats::column_counts;
 use pipe_ml::metric::marked::Protocol;
 use pipe_stages::evaluate::EvaluatedPart;
 
-use crate::part::Part;
-use crate::system::{self, Settings, System, Take};
+use crate::dataset_part::DatasetPart;
+use crate::system::{self, BlockSink, System, SystemSettings};
 
 /// A model with the rows that it is judged on.
 pub(super) struct JudgedModel {
     pub(super) data: SplitData,
     pub(super) part: PartName,
     /// The rows of `part`.
-    pub(super) evaluated: Part,
+    pub(super) evaluated: DatasetPart,
     pub(super) system: Box<dyn System>,
 }
 
@@ -39,7 +39,7 @@ impl JudgedModel {
             EvaluatedPart::Test => PartName::Test,
             EvaluatedPart::Validation => PartName::Validation,
         };
-        let evaluated = Part::open(&data, part)?;
+        let evaluated = DatasetPart::open(&data, part)?;
         let system = open_system(work, model, &data, device, signal)?;
         Ok(Self { data, part, evaluated, system })
     }
@@ -60,8 +60,8 @@ pub(super) fn open_system(
     device: Device,
     signal: Option<LocalSignal>,
 ) -> Result<Box<dyn System>> {
-    let train = Some(Part::open(data, PartName::Train)?);
-    let settings = Settings { device, threads: work.job().threads, signal, train };
+    let train = Some(DatasetPart::open(data, PartName::Train)?);
+    let settings = SystemSettings { device, threads: work.job().threads, signal, train };
     let system = system::open(&work.open(model)?.0, settings)?;
     let (model, labels) = (system.labels(), data.meta().labels as usize);
     ensure!(
@@ -73,7 +73,12 @@ pub(super) fn open_system(
 
 /// Makes the decisions for rows. All decisions are made by this function; under the honest protocol, it does not pass
 /// the labels on.
-pub(super) fn decide(system: &mut dyn System, protocol: Protocol, rows: Examples, take: Take) -> Result<()> {
+pub(super) fn decide(
+    system: &mut dyn System,
+    protocol: Protocol,
+    rows: Examples,
+    take: BlockSink,
+) -> Result<()> {
     match protocol {
         Protocol::Honest => system.decide(rows.unlabelled(), take),
         Protocol::Oracle => system.decide_by_oracle(rows, take),

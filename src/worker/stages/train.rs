@@ -8,10 +8,10 @@ use pipe_ml::artifacts::EpochSeconds;
 use pipe_ml::data::split_data::PartName;
 use pipe_stages::train::Train;
 
+use crate::dataset_part::DatasetPart;
 use crate::engine::device;
-use crate::part::Part;
-use crate::train::host::{Host, Progress};
-use crate::train::trainer::{Run, TrainError, train};
+use crate::train::host::{TrainingHost, TrainingProgress};
+use crate::train::trainer::{TrainError, TrainingRun, train};
 
 /// Runs the stage `train`.
 pub(super) struct RunTrain;
@@ -29,13 +29,13 @@ impl RunStage for RunTrain {
         let parameters = method.parameters(data.meta().features as usize, data.meta().labels as usize);
         work.metric("parameters", parameters as f64);
 
-        let (training, validation) = (Part::open(&data, PartName::Train)?, PartName::Validation);
-        let validation = data.has(validation).then(|| Part::open(&data, validation)).transpose()?;
+        let (training, validation) = (DatasetPart::open(&data, PartName::Train)?, PartName::Validation);
+        let validation = data.has(validation).then(|| DatasetPart::open(&data, validation)).transpose()?;
         let checkpoints = work.job().checkpoints.clone();
-        let run = Run {
+        let run = TrainingRun {
             method,
             train: training.examples(),
-            validation: validation.as_ref().map(Part::examples),
+            validation: validation.as_ref().map(DatasetPart::examples),
             idf: &idf,
             checkpoints: Some(&checkpoints),
             threads: work.job().threads,
@@ -60,14 +60,14 @@ impl RunStage for RunTrain {
 }
 
 /// Reports the progress of a training to the runner.
-pub struct Reporter<'a, 'b> {
+pub(super) struct Reporter<'a, 'b> {
     pub work: &'a mut Work<'b>,
     /// The protocol of validation: `oracle` if it looks at true labels.
     pub protocol: Protocol,
 }
 
-impl Host for Reporter<'_, '_> {
-    fn progress(&mut self, progress: Progress) {
+impl TrainingHost for Reporter<'_, '_> {
+    fn progress(&mut self, progress: TrainingProgress) {
         let done = progress.epoch * progress.batches + progress.batch;
         let total = progress.epochs * progress.batches;
         let mut message =

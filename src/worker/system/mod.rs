@@ -109,10 +109,6 @@ pub struct SystemSettings {
     pub train: Option<DatasetPart>,
 }
 
-// Old names, until `src/worker/stages` uses the new ones.
-#[doc(hidden)]
-pub use {BlockSink as Take, ExplainRequest as Asked, SystemSettings as Settings};
-
 /// The field of `model.json` that says which kind of model it is.
 #[derive(Deserialize)]
 struct ModelKindField {

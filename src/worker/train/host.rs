@@ -27,10 +27,6 @@ pub trait TrainingHost: Send {
     fn should_stop(&mut self) -> bool;
 }
 
-// Old names, until `src/worker/stages` uses the new ones.
-#[doc(hidden)]
-pub use {TrainingHost as Host, TrainingProgress as Progress};
-
 /// A host that ignores all messages and never stops training.
 pub struct SilentHost;
 

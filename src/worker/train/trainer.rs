@@ -37,10 +37,6 @@ pub struct TrainingRun<'a> {
     pub threads: usize,
 }
 
-// Old names, until `src/worker/stages` uses the new ones.
-#[doc(hidden)]
-pub use TrainingRun as Run;
-
 /// The outputs of a training run.
 pub struct TrainingResult {
     pub model: Model,

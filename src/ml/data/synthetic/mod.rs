@@ -119,10 +119,7 @@ impl Synthetic {
         let mut issues = Vec::new();
         let mut issue = |field: &str, message: String| issues.push(Issue::new(field, message));
         if !(self.scale > 0.0 && self.scale <= 100.0) {
-            issue(
-                "scale",
-                format!("it is {}, but it must be above 0 and at most 100", self.scale),
-            );
+            issue("scale", format!("it is {}, but it must be above 0 and at most 100", self.scale));
             return issues;
         }
         let sizes = self.sizes();
