@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use pipe_ml::data::compress::Input;
+use pipe_ml::data::compress::InputFile;
 use pipe_ml::data::read::read;
-use pipe_ml::data::source::{ReadOptions, Source};
+use pipe_ml::data::source::{DataSource, ReadOptions};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -21,12 +21,12 @@ fn main() -> Result<()> {
         ["parse", file, directory, threads] => {
             let (file, threads) = (Path::new(file), threads.parse()?);
             measure(|| {
-                read(&Source::file(file), &ReadOptions::default(), Path::new(directory), threads)?;
+                read(&DataSource::file(file), &ReadOptions::default(), Path::new(directory), threads)?;
                 Ok(std::fs::metadata(file)?.len())
             })
         }
         ["unpack", file, threads] => measure(|| {
-            let mut input = Input::open(Path::new(file), threads.parse()?)?;
+            let mut input = InputFile::open(Path::new(file), threads.parse()?)?;
             let mut buffer = vec![0; 1 << 20];
             let mut total = 0;
             loop {

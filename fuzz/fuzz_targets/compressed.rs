@@ -5,7 +5,7 @@
 use std::io::Cursor;
 use std::path::Path;
 
-use pipe_ml::data::compress::Input;
+use pipe_ml::data::compress::InputFile;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let magic: &[u8] = match bytes.first().map(|b| b % 3) {
@@ -14,7 +14,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         _ => &[0x28, 0xb5, 0x2f, 0xfd],
     };
     let packed = [magic, bytes.get(1..).unwrap_or_default()].concat();
-    let Ok(mut input) = Input::from_reader(Path::new("fuzz"), Cursor::new(packed)) else { return };
+    let Ok(mut input) = InputFile::from_reader(Path::new("fuzz"), Cursor::new(packed)) else { return };
     let mut buffer = vec![0; 1 << 16];
     // A small file can have a huge content, so only the start is read.
     for _ in 0..64 {

@@ -26,7 +26,7 @@ use super::project::{Opened, Project, StoreAccess, select};
 use super::text;
 use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_engine::lock::path_of;
-use pipe_engine::spec::pipeline::{Pipeline, Source, UnlocatedFile};
+use pipe_engine::spec::pipeline::{InputSource, Pipeline, UnlocatedFile};
 use pipe_engine::store::{Condition, Store, StoreError};
 
 const INDEX: &str = "bundle.json";
@@ -140,7 +140,7 @@ fn project_files(
     let paths =
         pipeline.instances.iter().flat_map(|instance| &instance.inputs).flat_map(|input| &input.sources);
     let sources = paths.filter_map(|source| match source {
-        Source::File(UnlocatedFile::User(path)) => Some(path.clone()),
+        InputSource::File(UnlocatedFile::User(path)) => Some(path.clone()),
         _ => None,
     });
     let own = pipeline.files.iter().cloned().chain([lock.to_owned()]);

@@ -11,7 +11,7 @@ use super::project::Project;
 use super::{print_json, print_text};
 use pipe_ml::data::describe;
 use pipe_ml::data::locate::Locator;
-use pipe_ml::data::registry::{self, Entry};
+use pipe_ml::data::registry::{self, KnownDataSet};
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::stats::Stats;
 
@@ -48,13 +48,13 @@ fn offline(project: &Project) -> Locator {
 }
 
 /// Finds a data set in the registry.
-fn find(dataset: &str) -> Result<&'static Entry, Failure> {
+fn find(dataset: &str) -> Result<&'static KnownDataSet, Failure> {
     registry::find(dataset).map_err(|error| Failure::bad_input(error.to_string()))
 }
 
 /// Prints the path of each file of a data set.
 fn print_paths(
-    entry: &Entry,
+    entry: &KnownDataSet,
     mut path_of: impl FnMut(&str) -> Result<std::path::PathBuf, Failure>,
 ) -> Outcome {
     let mut out = String::new();

@@ -11,7 +11,7 @@ use super::project::Project;
 use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::UnlocatedFile;
 use pipe_engine::store::Store;
-use pipe_ml::data::fetch::Progress;
+use pipe_ml::data::fetch::DownloadProgress;
 use pipe_ml::data::locate::Locator;
 
 /// The data files that are not in the data directory: a sentence for each path where one is expected.
@@ -75,7 +75,7 @@ fn expected_path(data_dir: &Path, dataset: &str, file: &str) -> PathBuf {
 /// Finds one file, or downloads it and shows a progress bar.
 pub(super) fn fetch(locator: &Locator, dataset: &str, file: &str) -> Result<PathBuf, Failure> {
     let mut bar: Option<ProgressBar> = None;
-    let path = locator.obtain(dataset, file, &mut |Progress { done, total }| {
+    let path = locator.obtain(dataset, file, &mut |DownloadProgress { done, total }| {
         let bar = bar.get_or_insert_with(|| download_bar(file));
         total.map_or_else(|| bar.unset_length(), |total| bar.set_length(total));
         bar.set_position(done);

@@ -16,7 +16,7 @@ use pipe_core::paint::Paint;
 use pipe_engine::lock::Lock;
 use pipe_engine::store::Store;
 use pipe_ml::metric::marked::{Marked, Protocol};
-use pipe_report::diff::{Difference, FigurePair, MetricChange, Verdict, page};
+use pipe_report::diff::{Difference, FigurePair, MetricChange, MetricVerdict, page};
 use pipe_report::page::picture::Picture;
 
 /// Runs `pipe diff`.
@@ -100,9 +100,9 @@ fn render(difference: &Difference, paint: Paint) -> String {
         for metric in &stage.metrics {
             let line = metric_line(metric);
             let line = match metric.verdict {
-                Verdict::Better => paint.green(&line),
-                Verdict::Worse => paint.red(&line),
-                Verdict::Other => line,
+                MetricVerdict::Better => paint.green(&line),
+                MetricVerdict::Worse => paint.red(&line),
+                MetricVerdict::Other => line,
             };
             let _ = writeln!(out, "  {:<width$}  {line}", metric.name);
         }

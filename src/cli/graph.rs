@@ -8,7 +8,7 @@ use super::exit::Outcome;
 use super::pipeline_selection::PipelineSelection;
 use super::print_text;
 use super::project::{Project, StoreAccess};
-use pipe_engine::spec::pipeline::{Pipeline, Source};
+use pipe_engine::spec::pipeline::{InputSource, Pipeline};
 
 /// Prints the graph in the format that was asked for.
 pub(super) fn graph(project: &Project, args: &GraphArgs) -> Outcome {
@@ -52,7 +52,7 @@ impl GraphDrawing {
         }
         for (index, instance) in pipeline.instances.iter().enumerate() {
             for source in instance.inputs.iter().flat_map(|input| &input.sources) {
-                if let Source::Output { producer, .. } = source {
+                if let InputSource::Output { producer, .. } = source {
                     nodes[node_of[index]].needs.insert(node_of[producer.0]);
                 }
             }

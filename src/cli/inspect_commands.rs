@@ -15,7 +15,7 @@ use super::user_files;
 use super::{print_json, print_text, text};
 use pipe_engine::plan::Why;
 use pipe_engine::runner::Outlook;
-use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
+use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
 use pipe_engine::store::manifest::{Manifest, Stored};
 
 /// `pipe plan`: lists what would run and why. Fresh instances are only counted.
@@ -116,9 +116,9 @@ pub(super) fn show(project: &Project, args: &StageArgs) -> Outcome {
 
 /// Returns the sources of each slot: `stage.output` or the path of a file.
 fn sources(survey: &Survey, instance: &Instance) -> BTreeMap<String, Vec<String>> {
-    let source_text = |source: &Source| match source {
-        Source::Output { producer, output, .. } => format!("{}.{output}", survey.name(*producer)),
-        Source::File(path) => path.display().to_string(),
+    let source_text = |source: &InputSource| match source {
+        InputSource::Output { producer, output, .. } => format!("{}.{output}", survey.name(*producer)),
+        InputSource::File(path) => path.display().to_string(),
     };
     let inputs = instance.inputs.iter();
     inputs.map(|input| (input.slot.clone(), input.sources.iter().map(source_text).collect())).collect()

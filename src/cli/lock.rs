@@ -12,10 +12,10 @@ use super::project::{Opened, Project, StoreAccess};
 use super::text;
 use super::variant_files::set_arguments;
 use pipe_core::digest::BlobId;
-use pipe_engine::lock::compare::{Verdict, class_difference, compare};
+use pipe_engine::lock::compare::{CompareVerdict, class_difference, compare};
 use pipe_engine::lock::merge::merge;
-use pipe_engine::lock::report::{Check, Outcome as Found};
-use pipe_engine::lock::{Lock, LockError, LockedOutput, Record, follow, path_of};
+use pipe_engine::lock::report::{Check, CheckOutcome};
+use pipe_engine::lock::{Lock, LockError, LockRecord, LockedOutput, follow, path_of};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::{Judge, Options, Outlook, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
@@ -194,7 +194,7 @@ pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Ju
     };
     let drifted: Vec<Check> = follow::follow(plan, &lock, &|path| present(store, path))
         .into_iter()
-        .filter(|check| check.outcome != Found::Same)
+        .filter(|check| check.outcome != CheckOutcome::Same)
         .collect();
     if let [first, rest @ ..] = &drifted[..] {
         let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
@@ -218,11 +218,11 @@ pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Ju
 /// Fails with the reason if a new result is not what the lock records.
 fn check_against_lock(
     instance: &Instance,
-    record: &Record,
+    record: &LockRecord,
     manifest: &Manifest,
     cache_dir: &Path,
 ) -> Result<(), String> {
-    let now = Record::of(instance, manifest);
+    let now = LockRecord::of(instance, manifest);
     if now.key != record.key {
         return Err(format!(
             "--locked: its key is {}, and the lock has {}",
@@ -235,7 +235,7 @@ fn check_against_lock(
         |_: bool, output: &LockedOutput| Store::open_read_only(cache_dir).ok()?.read(&stored(output)).ok();
     let verdicts = compare(record.into(), (&now).into(), &instance.compare, &read);
     for (name, verdict) in verdicts {
-        if let Verdict::Different(how) = verdict {
+        if let CompareVerdict::Different(how) = verdict {
             let class = class_difference(&record.class, &now.class).map(|class| format!("; {class}"));
             let class = class.unwrap_or_default();
             return Err(format!("--locked: its `{name}` is not what the lock records: {how}{class}"));

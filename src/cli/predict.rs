@@ -21,7 +21,7 @@ use pipe_core::stage::{JobBody, StageKind};
 use pipe_engine::runner::executor::{AttemptError, Executor, ResourceUsage, Task};
 use pipe_engine::runner::local::{LocalProcess, Programs, worker_program};
 use pipe_engine::runner::{Stop, Urgency};
-use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
+use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
 use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
@@ -156,7 +156,9 @@ impl ModelPlace {
             None => {
                 let sources = instance.inputs.iter().flat_map(|input| &input.sources);
                 let mut sets = sources.filter_map(|source| match source {
-                    Source::Output { producer, output, artifact, .. } if *artifact == SplitData::TYPE => {
+                    InputSource::Output { producer, output, artifact, .. }
+                        if *artifact == SplitData::TYPE =>
+                    {
                         Some((*producer, output))
                     }
                     _ => None,

@@ -11,10 +11,10 @@ use super::lock::{read, stored};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project, StoreAccess};
 use super::text;
-use pipe_engine::lock::ro_crate::{Agent, Crate, Included, METADATA, What, metadata};
+use pipe_engine::lock::ro_crate::{Agent, Crate, Included, IncludedAs, METADATA, metadata};
 use pipe_engine::lock::{Lock, path_of};
 use pipe_engine::plan::Plan;
-use pipe_engine::spec::pipeline::{Source, UnlocatedFile};
+use pipe_engine::spec::pipeline::{InputSource, UnlocatedFile};
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Stored;
 
@@ -40,9 +40,9 @@ pub(super) fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let mut files = CrateFiles { store: &store, content: BTreeMap::new(), from: BTreeMap::new() };
     for file in &plan.pipeline().files {
-        files.add(file, file, What::Pipeline)?;
+        files.add(file, file, IncludedAs::Pipeline)?;
     }
-    files.add(&path, &path, What::Lock)?;
+    files.add(&path, &path, IncludedAs::Lock)?;
     files.add_results(project, &lock, scratch.path())?;
     files.add_inputs(&plan)?;
     let agent = args.agent.as_deref().zip(args.agent_name.as_deref()).map(|(id, name)| Agent { id, name });
@@ -79,7 +79,7 @@ struct CrateFiles<'a> {
 }
 
 impl CrateFiles<'_> {
-    fn add(&mut self, path: &Path, from: &Path, what: What) -> Result<(), Failure> {
+    fn add(&mut self, path: &Path, from: &Path, what: IncludedAs) -> Result<(), Failure> {
         let name = path.display().to_string();
         let inside = path.is_relative() && !name.split('/').any(|part| part == "..");
         let name = name.trim_start_matches("./").to_owned();
@@ -106,7 +106,7 @@ impl CrateFiles<'_> {
                 outputs.into_iter().find(|output| output.stored.blob == blob).map(stored).and_then(cached)
             };
             match from {
-                Some(from) => self.add(path, &from, What::Result)?,
+                Some(from) => self.add(path, &from, IncludedAs::Result)?,
                 None => {
                     project.status(&format!("`{}` is left out: neither the project nor the cache has the content that the lock records", path.display()))
                 }
@@ -119,10 +119,10 @@ impl CrateFiles<'_> {
     fn add_inputs(&mut self, plan: &Plan<UnlocatedFile>) -> Result<(), Failure> {
         let inputs = plan.pipeline().instances.iter().flat_map(|instance| &instance.inputs);
         for source in inputs.flat_map(|input| &input.sources) {
-            if let Source::File(UnlocatedFile::User(path)) = source
+            if let InputSource::File(UnlocatedFile::User(path)) = source
                 && path.exists()
             {
-                self.add(path, path, What::Input)?;
+                self.add(path, path, IncludedAs::Input)?;
             }
         }
         Ok(())

@@ -21,9 +21,9 @@ use pipe_engine::runner::Outlook;
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::manifest::{Manifest, Stored};
 use pipe_ml::artifacts::LabelRecords;
-use pipe_ml::metric::record::Record;
-use pipe_report::page::dag::{self, Node};
-use pipe_report::page::grid::{Cell, Column, Grid, Row};
+use pipe_ml::metric::record::EvaluationRecord;
+use pipe_report::page::dag::{self, DagNode};
+use pipe_report::page::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use pipe_report::page::html::{Html, el};
 use pipe_report::page::status::Status;
 use pipe_report::page::{Page, Section, facts};
@@ -146,7 +146,7 @@ impl PipelineReport<'_> {
             let manifest = manifest(outlook);
             let note = manifest.map_or(note, |manifest| manifest.warnings.join("; "));
             noted |= !note.is_empty();
-            nodes.push(Node {
+            nodes.push(DagNode {
                 name: name.clone(),
                 stage: instance.id.stage.clone(),
                 kind: instance.kind.to_owned(),
@@ -154,31 +154,40 @@ impl PipelineReport<'_> {
                 took: manifest.map(|manifest| text::duration(manifest.seconds)),
                 needs: plan.dependencies(index).map(|need| need.0).collect(),
             });
-            let mut cells =
-                vec![Cell::text(name), Cell::text(instance.kind), Cell::status(status.word(), status.word())];
+            let mut cells = vec![
+                GridCell::text(name),
+                GridCell::text(instance.kind),
+                GridCell::status(status.word(), status.word()),
+            ];
             cells.extend(match manifest {
-                None => [Cell::none(), Cell::none(), Cell::none(), Cell::none(), Cell::text(note)],
+                None => [
+                    GridCell::none(),
+                    GridCell::none(),
+                    GridCell::none(),
+                    GridCell::none(),
+                    GridCell::text(note),
+                ],
                 Some(m) => [
-                    Cell::number(text::duration(m.seconds), m.seconds),
-                    Cell::number(text::duration(m.cpu_seconds), m.cpu_seconds),
-                    Cell::number(text::bytes(m.max_rss_bytes), m.max_rss_bytes as f64),
-                    Cell::text(&m.finished),
-                    Cell::text(note),
+                    GridCell::number(text::duration(m.seconds), m.seconds),
+                    GridCell::number(text::duration(m.cpu_seconds), m.cpu_seconds),
+                    GridCell::number(text::bytes(m.max_rss_bytes), m.max_rss_bytes as f64),
+                    GridCell::text(&m.finished),
+                    GridCell::text(note),
                 ],
             });
-            rows.push(Row::plain(cells));
+            rows.push(GridRow::plain(cells));
         }
-        let mut columns = ["stage", "kind", "state"].map(Column::text).to_vec();
-        columns.push(Column::number("took"));
-        columns.push(Column::number("processor").help("time on all processors together"));
-        columns.push(Column::number("memory").help("at most, resident"));
-        columns.push(Column::text("computed"));
+        let mut columns = ["stage", "kind", "state"].map(GridColumn::text).to_vec();
+        columns.push(GridColumn::number("took"));
+        columns.push(GridColumn::number("processor").help("time on all processors together"));
+        columns.push(GridColumn::number("memory").help("at most, resident"));
+        columns.push(GridColumn::text("computed"));
         if noted {
-            columns.push(Column::text("note"));
+            columns.push(GridColumn::text("note"));
         }
         let mut section = Section::new("pipeline", "Pipeline");
         section.add(dag::draw(&nodes));
-        section.add(Grid { caption: "Stages".into(), columns, rows }.html());
+        section.add(PageGrid { caption: "Stages".into(), columns, rows }.html());
         section
     }
 
@@ -188,7 +197,9 @@ impl PipelineReport<'_> {
         let mut content = Content::default();
         let evaluating: BTreeSet<&str> = self
             .manifests()
-            .filter(|(instance, _)| instance.outputs.iter().any(|output| output.artifact == Record::TYPE))
+            .filter(|(instance, _)| {
+                instance.outputs.iter().any(|output| output.artifact == EvaluationRecord::TYPE)
+            })
             .map(|(instance, _)| instance.id.stage.as_str())
             .collect();
         for (index, instance, outlook) in self.survey.instances() {
@@ -212,10 +223,9 @@ impl PipelineReport<'_> {
                     1 => name.clone(),
                     _ => format!("{name}: {}", output.file_name),
                 };
-                let labels = instance
-                    .outputs
-                    .iter()
-                    .find(|beside| output.artifact == Record::TYPE && beside.artifact == LabelRecords::TYPE);
+                let labels = instance.outputs.iter().find(|beside| {
+                    output.artifact == EvaluationRecord::TYPE && beside.artifact == LabelRecords::TYPE
+                });
                 let labels = labels.and_then(|labels| manifest.outputs.get(&labels.name));
                 content.add(ShownArtifact {
                     artifact: output.artifact,
@@ -258,11 +268,12 @@ impl PipelineReport<'_> {
         }
         for (stage, instances) in &stages {
             let first = params(instances[0]);
-            let rows =
-                first.iter().map(|(name, value)| Row::plain(vec![Cell::text(name), Cell::code(value)]));
-            let columns = ["parameter", "value"].map(Column::text).to_vec();
+            let rows = first
+                .iter()
+                .map(|(name, value)| GridRow::plain(vec![GridCell::text(name), GridCell::code(value)]));
+            let columns = ["parameter", "value"].map(GridColumn::text).to_vec();
             let caption = instances[0].id.to_string();
-            let grid = Grid { caption, columns, rows: rows.collect() };
+            let grid = PageGrid { caption, columns, rows: rows.collect() };
             if !grid.is_empty() {
                 let summary = el("summary").text(&format!("All parameters of {stage}"));
                 section.add(el("details").child(summary).child(grid.html()));
@@ -275,25 +286,25 @@ impl PipelineReport<'_> {
         let row = |past: &PastRun| {
             let count = |outcome| {
                 let count = past.count(outcome);
-                Cell::number(count.to_string(), count as f64)
+                GridCell::number(count.to_string(), count as f64)
             };
-            let took = past.summary().map_or_else(Cell::none, |summary| {
-                Cell::number(text::duration(summary.seconds), summary.seconds)
+            let took = past.summary().map_or_else(GridCell::none, |summary| {
+                GridCell::number(text::duration(summary.seconds), summary.seconds)
             });
-            Row::plain(vec![
-                Cell::text(&past.record.id),
-                Cell::text(past.started()),
-                Cell::text(past.state()),
+            GridRow::plain(vec![
+                GridCell::text(&past.record.id),
+                GridCell::text(past.started()),
+                GridCell::text(past.state()),
                 count("computed"),
                 count("cached"),
                 count("failed"),
                 took,
             ])
         };
-        let mut columns = ["run", "started", "state"].map(Column::text).to_vec();
-        columns.extend(["computed", "cached", "failed", "took"].map(Column::number));
+        let mut columns = ["run", "started", "state"].map(GridColumn::text).to_vec();
+        columns.extend(["computed", "cached", "failed", "took"].map(GridColumn::number));
         let grid =
-            Grid { caption: "Newest first".into(), columns, rows: self.runs.iter().map(row).collect() };
+            PageGrid { caption: "Newest first".into(), columns, rows: self.runs.iter().map(row).collect() };
         let mut section = Section::new("runs", "Runs");
         section.add(grid.html());
         (!grid.is_empty()).then_some(section)
@@ -306,16 +317,16 @@ impl PipelineReport<'_> {
             for (name, value) in &manifest.environment {
                 values.entry(name).or_default().insert(value);
             }
-            rows.push(Row::plain(vec![
-                Cell::text(instance.id.to_string()),
-                Cell::code(manifest.key.to_string()),
+            rows.push(GridRow::plain(vec![
+                GridCell::text(instance.id.to_string()),
+                GridCell::code(manifest.key.to_string()),
             ]));
         }
         let mut section = Section::new("environment", "Environment and keys");
         let together = |values: BTreeSet<&str>| values.into_iter().collect::<Vec<_>>().join("; ");
         section.add(facts(values.into_iter().map(|(name, values)| (name, together(values)))));
-        let columns = ["stage", "key"].map(Column::text).to_vec();
-        let grid = Grid {
+        let columns = ["stage", "key"].map(GridColumn::text).to_vec();
+        let grid = PageGrid {
             caption: "The key of each result, which is a digest of everything that it depends on".into(),
             columns,
             rows,
@@ -357,7 +368,7 @@ fn params(instance: &Instance) -> BTreeMap<String, String> {
 }
 
 /// Returns a table of the parameters in which the instances of a stage differ.
-fn differing(stage: &str, instances: &[&Instance]) -> Option<Grid> {
+fn differing(stage: &str, instances: &[&Instance]) -> Option<PageGrid> {
     let all: Vec<BTreeMap<String, String>> = instances.iter().map(|instance| params(instance)).collect();
     let names: BTreeSet<&String> = all.iter().flat_map(|params| params.keys()).collect();
     let differs = |name: &&&String| all.iter().any(|params| params.get(**name) != all[0].get(**name));
@@ -365,15 +376,15 @@ fn differing(stage: &str, instances: &[&Instance]) -> Option<Grid> {
     if names.is_empty() {
         return None;
     }
-    let mut columns = vec![Column::text("stage")];
-    columns.extend(names.iter().map(|name| Column::text(*name)));
+    let mut columns = vec![GridColumn::text("stage")];
+    columns.extend(names.iter().map(|name| GridColumn::text(*name)));
     let row = |(instance, params): (&&Instance, &BTreeMap<String, String>)| {
-        let value = |name: &&String| params.get(*name).map_or_else(Cell::none, Cell::code);
-        let cells = std::iter::once(Cell::text(instance.id.to_string())).chain(names.iter().map(value));
-        Row::plain(cells.collect())
+        let value = |name: &&String| params.get(*name).map_or_else(GridCell::none, GridCell::code);
+        let cells = std::iter::once(GridCell::text(instance.id.to_string())).chain(names.iter().map(value));
+        GridRow::plain(cells.collect())
     };
     let rows = instances.iter().zip(&all).map(row).collect();
-    Some(Grid { caption: format!("Where the instances of {stage} differ"), columns, rows })
+    Some(PageGrid { caption: format!("Where the instances of {stage} differ"), columns, rows })
 }
 
 /// Returns the commit that is checked out, and whether files differ from it; `None` outside of a git repository.

@@ -18,7 +18,7 @@ use pipe_core::suggest;
 use pipe_engine::spec::pipeline::InstanceIndex;
 use pipe_report::table::Table;
 use pipe_report::table::markdown::column_titles;
-use pipe_report::table::sheet::{Piece, Sheet, Text, lay_out};
+use pipe_report::table::sheet::{Sheet, SheetText, TextPiece, lay_out};
 use pipe_stages::table::TableStage;
 
 /// Longer row names are wrapped.
@@ -121,12 +121,12 @@ fn render(sheet: &Sheet) -> String {
 
 /// Returns the text of a cell. The best value is set in `**` and the second best in `__`, also on a colour terminal,
 /// because `tabled` counts escape codes as width.
-fn text(text: &Text) -> String {
+fn text(text: &SheetText) -> String {
     text.iter()
         .map(|piece| match piece {
-            Piece::Text(text) => plain(text),
-            Piece::Best(number) => format!("**{number}**"),
-            Piece::Second(number) => format!("__{number}__"),
+            TextPiece::Text(text) => plain(text),
+            TextPiece::Best(number) => format!("**{number}**"),
+            TextPiece::Second(number) => format!("__{number}__"),
             other => other.plain().to_owned(),
         })
         .collect()
@@ -145,36 +145,36 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pipe_report::table::sheet::{Head, SheetRow};
+    use pipe_report::table::sheet::{SheetHead, SheetRow};
 
     #[test]
     fn columns_line_up_under_their_headings() {
-        let word = |text: &str| vec![Piece::Text(text.to_owned())];
-        let head = |text: Text, columns| Head { text, columns };
+        let word = |text: &str| vec![TextPiece::Text(text.to_owned())];
+        let head = |text: SheetText, columns| SheetHead { text, columns };
         let sheet = Sheet {
             stub: vec!["Variant".to_owned()],
             heads: vec![
-                vec![head(vec![Piece::Text("Macro F1".into()), Piece::Up], 2)],
+                vec![head(vec![TextPiece::Text("Macro F1".into()), TextPiece::Up], 2)],
                 vec![head(word("ours"), 1), head(word("Paper"), 1)],
             ],
             rows: vec![
                 SheetRow {
                     ruled: false,
-                    heads: vec![vec![Piece::Text("adaptive".into()), Piece::Oracle]],
+                    heads: vec![vec![TextPiece::Text("adaptive".into()), TextPiece::Oracle]],
                     cells: vec![
-                        vec![Piece::Best("0.38".into()), Piece::Differs],
-                        vec![Piece::Number("0.17".into())],
+                        vec![TextPiece::Best("0.38".into()), TextPiece::Differs],
+                        vec![TextPiece::Number("0.17".into())],
                     ],
                 },
                 SheetRow {
                     ruled: false,
                     heads: vec![word("\u{1b}[31mred \u{202e}name")],
-                    cells: vec![vec![Piece::Second("0.3".into())], vec![Piece::Nothing]],
+                    cells: vec![vec![TextPiece::Second("0.3".into())], vec![TextPiece::Nothing]],
                 },
             ],
             caption: Some("Two variants.".to_owned()),
             legend: Vec::new(),
-            notes: vec![vec![Piece::Oracle, Piece::Text(" Oracle.".into())]],
+            notes: vec![vec![TextPiece::Oracle, TextPiece::Text(" Oracle.".into())]],
         };
         insta::assert_snapshot!(render(&sheet));
     }

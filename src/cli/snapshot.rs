@@ -11,7 +11,7 @@ use pipe_engine::lock::Lock;
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Stored;
 use pipe_ml::metric::marked::Marked;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_report::diff::{Snapshot, StageSnapshot};
 use pipe_stages::evaluate::Evaluate;
 
@@ -88,7 +88,7 @@ impl Side {
             let evaluates = stage.params.get("kind").is_some_and(|kind| kind == Evaluate::NAME);
             let stored = self.stored.get(&(instance.clone(), "evaluation".to_owned())).filter(|_| evaluates);
             let bytes = stored.and_then(|stored| store.read(stored).ok()).unwrap_or_default();
-            if let Ok(record) = serde_json::from_slice::<Record>(&bytes) {
+            if let Ok(record) = serde_json::from_slice::<EvaluationRecord>(&bytes) {
                 let measured = record.evaluation.iter();
                 stage.metrics.extend(measured.map(|(metric, value)| (metric.name().to_owned(), value)));
             }

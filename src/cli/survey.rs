@@ -14,7 +14,7 @@ use super::project::{Opened, Project, StoreAccess};
 use super::variant_files::{VariantFile, normalised_overrides, variant_files, warnings};
 use pipe_engine::plan::{Plan, Why};
 use pipe_engine::runner::{Options, Outlook, survey};
-use pipe_engine::spec::pipeline::{Instance, InstanceIndex, Source};
+use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
 
@@ -153,8 +153,8 @@ pub(super) fn manifest(outlook: &Outlook) -> Option<&Manifest> {
 fn missing_data_file<'m>(instance: &Instance, missing: &'m MissingDataFiles) -> Option<&'m String> {
     let sources = instance.inputs.iter().flat_map(|input| &input.sources);
     let mut files = sources.filter_map(|source| match source {
-        Source::File(path) => Some(path),
-        Source::Output { .. } => None,
+        InputSource::File(path) => Some(path),
+        InputSource::Output { .. } => None,
     });
     files.find_map(|path| missing.get(path))
 }

@@ -25,12 +25,12 @@ pub struct StageRef {
 pub enum Selector {
     /// Every instance: no brackets, or `[*]`.
     All,
-    Terms(Vec<Term>),
+    Terms(Vec<SelectorTerm>),
 }
 
 /// One condition in the brackets of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Term {
+pub struct SelectorTerm {
     /// The axis; `None` for any axis that has the value.
     pub axis: Option<String>,
     /// The value, in canonical form.
@@ -108,7 +108,7 @@ fn read_selector(inside: &str) -> Result<(Selector, &str), String> {
             }
         };
     }
-    let mut terms: Vec<Term> = Vec::new();
+    let mut terms: Vec<SelectorTerm> = Vec::new();
     let mut rest = inside;
     loop {
         let (word, quoted, after) = read_word(rest)?;
@@ -118,9 +118,9 @@ fn read_selector(inside: &str) -> Result<(Selector, &str), String> {
                 if terms.iter().any(|term| term.axis.as_deref() == Some(&word)) {
                     return Err(format!("the axis `{word}` is given twice"));
                 }
-                (Term { axis: Some(word), value: canonical(value, quoted)? }, after)
+                (SelectorTerm { axis: Some(word), value: canonical(value, quoted)? }, after)
             }
-            _ => (Term { axis: None, value: canonical(word, quoted)? }, after),
+            _ => (SelectorTerm { axis: None, value: canonical(word, quoted)? }, after),
         };
         terms.push(term);
         match after.chars().next() {
@@ -232,8 +232,8 @@ impl JsonSchema for StageRef {
 mod tests {
     use super::*;
 
-    fn term(axis: Option<&str>, value: &str) -> Term {
-        Term { axis: axis.map(str::to_owned), value: value.to_owned() }
+    fn term(axis: Option<&str>, value: &str) -> SelectorTerm {
+        SelectorTerm { axis: axis.map(str::to_owned), value: value.to_owned() }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::metric::audit::Audit;
 use crate::metric::curves::Curves;
 use crate::metric::decisions::Decisions;
 use crate::metric::label::LabelRecord;
-use crate::metric::record::Record;
+use crate::metric::record::EvaluationRecord;
 use crate::score::table::ScoreTable;
 use crate::signal::idf::Idf;
 use crate::threshold::cuts::Cuts;
@@ -89,7 +89,7 @@ impl JsonArtifact for EpochSeconds {
 }
 
 /// The result of an evaluation.
-impl JsonArtifact for Record {
+impl JsonArtifact for EvaluationRecord {
     const ARTIFACT: ArtifactType = "evaluation";
 }
 

@@ -18,7 +18,7 @@ use super::config::model::ModelConfig;
 use super::data::artifact::dataset::{read_names, write_json, write_names};
 use super::data::error::DataError;
 use super::fusion::Fusion;
-use super::score::Scale;
+use super::score::ScoreScale;
 use super::threshold::cuts::Cuts;
 use pipe_core::digest::Digest;
 
@@ -44,7 +44,7 @@ pub struct Composite {
     pub mark: String,
     pub features: usize,
     pub labels: usize,
-    pub parts: Vec<Part>,
+    pub parts: Vec<ModelPart>,
     /// `None` if there is one part, whose scores are those of the model.
     pub fusion: Option<Fusion>,
     pub cuts: Option<Cuts>,
@@ -53,7 +53,7 @@ pub struct Composite {
 /// A fitted model inside of a [`Composite`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct ModelPart {
     /// Relative to the directory of the model.
     pub directory: String,
     pub model: ModelConfig,
@@ -72,7 +72,7 @@ struct ModelHeader {
 
 impl Composite {
     /// Creates a model without fusion and cuts.
-    pub fn new(mark: String, features: usize, labels: usize, parts: Vec<Part>) -> Self {
+    pub fn new(mark: String, features: usize, labels: usize, parts: Vec<ModelPart>) -> Self {
         Self {
             format: FORMAT,
             kind: ModelDirectoryKind::Composite,
@@ -114,7 +114,8 @@ impl Composite {
 
     /// Returns what is inconsistent in the model, if anything is.
     fn inconsistency(&self) -> Option<&'static str> {
-        let is_inside = |part: &Part| part.directory.split('/').all(|name| !matches!(name, "" | "." | ".."));
+        let is_inside =
+            |part: &ModelPart| part.directory.split('/').all(|name| !matches!(name, "" | "." | ".."));
         let fusion_fits =
             |fusion: &Fusion| fusion.terms.len() == self.parts.len() && fusion.labels() == self.labels;
         if self.parts.is_empty() || !self.parts.iter().all(is_inside) {
@@ -133,10 +134,10 @@ impl Composite {
     }
 
     /// Returns what the scores of the model mean.
-    pub fn scale(&self) -> Scale {
+    pub fn scale(&self) -> ScoreScale {
         match (&self.fusion, self.parts.first()) {
             (None, Some(part)) => part.model.scale(),
-            _ => Scale::LogOdds,
+            _ => ScoreScale::LogOdds,
         }
     }
 
@@ -170,10 +171,10 @@ fn read_header(path: &Path) -> Result<(Vec<u8>, ModelHeader), DataError> {
 }
 
 /// Links one part of a model into the directory of another model.
-pub fn take_part(from: &Path, part: &Part, to: &Path, number: usize) -> Result<Part, DataError> {
+pub fn take_part(from: &Path, part: &ModelPart, to: &Path, number: usize) -> Result<ModelPart, DataError> {
     let directory = Composite::part_directory(number);
     link_tree(&from.join(&part.directory), &to.join(&directory))?;
-    Ok(Part { directory, ..part.clone() })
+    Ok(ModelPart { directory, ..part.clone() })
 }
 
 /// Links every file below a directory, or copies it if the file system does not support hard links. Sharing
@@ -205,9 +206,9 @@ pub fn link_tree(from: &Path, to: &Path) -> Result<(), DataError> {
 mod tests {
     use super::*;
 
-    fn part() -> Part {
+    fn part() -> ModelPart {
         let model = ModelConfig::Ridge { ridge: 1.0, constant: 0.3 };
-        Part { directory: Composite::part_directory(0), model, keep: None, rest: 0.0 }
+        ModelPart { directory: Composite::part_directory(0), model, keep: None, rest: 0.0 }
     }
 
     fn saved(model: &Composite) -> tempfile::TempDir {

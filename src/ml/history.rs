@@ -27,7 +27,7 @@ pub struct Epoch {
     pub epoch: u64,
     /// Mean over the rows of the epoch, computed while training on them.
     pub loss: LossValue,
-    pub validation: Option<Validation>,
+    pub validation: Option<EpochMetrics>,
     pub alpha: Spread,
     pub beta: Spread,
     /// The lambda of eq. 1.
@@ -41,7 +41,7 @@ pub struct Epoch {
 /// The metrics on the validation rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Validation {
+pub struct EpochMetrics {
     /// Over all labels; a label that does not occur counts 0.
     pub macro_f1: f64,
     pub macro_f1_present: f64,
@@ -66,7 +66,7 @@ pub struct Spread {
     pub std: f64,
 }
 
-impl Validation {
+impl EpochMetrics {
     /// Computes the metrics from the counts of all labels.
     pub fn of(rows: usize, labels: &[LabelCount]) -> Self {
         let tally = Tally::over(labels.iter().copied());
@@ -127,7 +127,7 @@ impl History {
     }
 
     /// Returns the validated epochs and their metrics.
-    pub fn validations(&self) -> Marked<Vec<(u64, Validation)>> {
+    pub fn validations(&self) -> Marked<Vec<(u64, EpochMetrics)>> {
         let validated = self.epochs.iter().filter_map(|epoch| Some((epoch.epoch, epoch.validation?)));
         Marked::new(self.protocol(), validated.collect())
     }
@@ -143,7 +143,7 @@ mod tests {
         let epoch = |(i, &macro_f1): (usize, &f64)| Epoch {
             epoch: i as u64 + 1,
             loss: LossValue::default(),
-            validation: Some(Validation {
+            validation: Some(EpochMetrics {
                 macro_f1,
                 macro_f1_present: 0.0,
                 micro_f1: 0.0,

@@ -5,7 +5,7 @@
 //!
 //! | module | input | output | main types |
 //! |---|---|---|---|
-//! | [`table`] | evaluation records | LaTeX, Markdown, CSV, JSON, macros | [`table::request::Request`], [`table::Table`], [`table::sheet::Sheet`], [`table::exporter::TableExporter`] |
+//! | [`table`] | evaluation records | LaTeX, Markdown, CSV, JSON, macros | [`table::request::TableRequest`], [`table::Table`], [`table::sheet::Sheet`], [`table::exporter::TableExporter`] |
 //! | [`figure`] | training histories, records, curves, label counts | SVG, PDF, CSV | [`figure::FigureInputs`], [`figure::kind::FigureKind`], [`figure::Figure`] |
 //! | [`page`] | anything of the above | one HTML file | [`page::Page`], [`page::Section`], [`page::grid::Grid`], [`page::html::Html`] |
 //! | [`diff`] | two states of a pipeline | their differences, and a page about them | [`diff::Snapshot`], [`diff::Difference`] |
@@ -20,8 +20,8 @@
 //! ```
 //! use pipe_core::digest::{BlobId, Digest};
 //! use pipe_report::table::build::build;
-//! use pipe_report::table::measured::Measured;
-//! use pipe_report::table::request::Request;
+//! use pipe_report::table::measured::MeasuredRecord;
+//! use pipe_report::table::request::TableRequest;
 //! use pipe_report::table::{latex, markdown, sheet};
 //! use serde_json::json;
 //!

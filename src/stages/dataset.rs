@@ -13,7 +13,7 @@ use pipe_core::kind::InputDecl;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::work::Work;
 use pipe_ml::data::csr::Features;
-use pipe_ml::data::source::{Source, SourcePart};
+use pipe_ml::data::source::{DataSource, SourcePart};
 use pipe_ml::data::source_path::SourcePath;
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::stats::{Stats, TAIL_BOUNDS};
@@ -111,7 +111,7 @@ impl Files {
 }
 
 /// Returns the files of a job that reads a data set.
-pub fn source(work: &Work) -> Source {
+pub fn source(work: &Work) -> DataSource {
     let file = |slot: Slot<PlainFile>| -> Option<PathBuf> {
         work.inputs(&slot).first().map(|input| input.path.clone())
     };
@@ -124,7 +124,7 @@ pub fn source(work: &Work) -> Source {
         part("all", Files::ROWS, Files::LABELS),
     ];
     let splits = [("train", Files::TRAIN_SPLIT), ("test", Files::TEST_SPLIT)];
-    Source {
+    DataSource {
         parts: parts.into_iter().flatten().collect(),
         label_xml: file(Files::LABEL_XML),
         label_names: file(Files::LABEL_NAMES),

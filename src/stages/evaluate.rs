@@ -18,7 +18,7 @@ use pipe_ml::metric::curves::Curves;
 use pipe_ml::metric::decisions::Decisions;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::propensity::Propensity;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 
 /// The parameters of `evaluate`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -57,7 +57,7 @@ impl Evaluate {
     /// The model that is judged.
     pub const MODEL: Slot<ModelDirectory> = Slot::new("model");
     /// The metrics, with their intervals.
-    pub const EVALUATION: Out<Record> = Out::new("evaluation", "evaluation.json");
+    pub const EVALUATION: Out<EvaluationRecord> = Out::new("evaluation", "evaluation.json");
     /// The counts and metrics of every label.
     pub const LABELS: Out<LabelRecords> = Out::new("labels", "labels.jsonl");
     /// The decisions, with the truth.

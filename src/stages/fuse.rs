@@ -14,9 +14,9 @@ use pipe_core::work::Work;
 use pipe_ml::composite::{Composite, mark, save_label_names, take_part};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::split_data::{PartName, SplitData};
-use pipe_ml::fusion::{Floors, Fusion, PairOptions, Term};
-use pipe_ml::score::table::{Purpose, ScoreTable, ScoreWriter};
-use pipe_ml::score::{Made, Scale};
+use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors, PairOptions};
+use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
+use pipe_ml::score::{ScoreOrigin, ScoreScale};
 
 /// The parameters of `fuse`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -122,9 +122,9 @@ impl RunStage for Fuse {
             parts.push((input.path.clone(), card));
             tables.push(table);
         }
-        let floors = Floors { response: stage.response_floor, share: stage.share_floor };
+        let floors = LogFloors { response: stage.response_floor, share: stage.share_floor };
         let configs = parts.iter().map(|(_, card)| &card.parts[0].model);
-        let terms = configs.map(|config| Term::new(config.name(), config.scale(), floors)).collect();
+        let terms = configs.map(|config| FusionTerm::new(config.name(), config.scale(), floors)).collect();
         let options = PairOptions { pairs: stage.pairs, seed: stage.seed };
         let fusion = Fusion::fit(terms, &tables, &labels, options)?;
         for (term, at) in fusion.terms.iter().zip(1..) {
@@ -184,7 +184,8 @@ fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: S
     let sparse = tables.iter().any(ScoreTable::is_sparse);
     // The union of the tables' candidates may be as large as all of them together.
     let keep = sparse.then(|| tables.iter().filter_map(|table| table.card().keep).sum());
-    let purpose = Purpose { mark, labels, scale: Scale::LogOdds, made: Made::Fused {}, keep };
+    let purpose =
+        ScoreTableSpec { mark, labels, scale: ScoreScale::LogOdds, made: ScoreOrigin::Fused {}, keep };
     let mut writer = ScoreWriter::create(work.output_path(Fuse::SCORES)?, purpose)?;
     for first in (0..rows).step_by(ROWS) {
         let block: Vec<usize> = (first..rows.min(first + ROWS)).collect();
@@ -292,7 +293,7 @@ mod tests {
         scored.add("a", ScoreFixture::ridge(), 0.6, None);
         let trial = StageTest::of::<Fuse>(body(), inputs(&scored, &["a"]));
         assert_eq!(fusion(&trial).terms.len(), 1);
-        assert_eq!(Composite::load(&trial.output("model")).unwrap().scale(), Scale::LogOdds);
+        assert_eq!(Composite::load(&trial.output("model")).unwrap().scale(), ScoreScale::LogOdds);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use pipe_core::work::Work;
 use pipe_ml::data::filter::Filter;
 use pipe_ml::data::prepare::{Preparation, prepare};
 use pipe_ml::data::read::read;
-use pipe_ml::data::registry::{self, Entry, Role};
-use pipe_ml::data::source::{Raw, ReadOptions};
+use pipe_ml::data::registry::{self, FileRole, KnownDataSet};
+use pipe_ml::data::source::{RawData, ReadOptions};
 use pipe_ml::data::split::{Split, Validation};
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::weight::Weight;
@@ -50,7 +50,7 @@ impl Load {
         self.split.is_given() || self.split.pool
     }
 
-    fn entry(&self) -> Option<&'static Entry> {
+    fn entry(&self) -> Option<&'static KnownDataSet> {
         self.dataset.as_deref().and_then(|name| registry::find(name).ok())
     }
 
@@ -68,15 +68,15 @@ impl Load {
     }
 }
 
-fn slot(role: Role) -> Slot<PlainFile> {
+fn slot(role: FileRole) -> Slot<PlainFile> {
     match role {
-        Role::Train => Files::TRAIN,
-        Role::Test => Files::TEST,
-        Role::All => Files::ROWS,
-        Role::Labels => Files::LABELS,
-        Role::LabelXml => Files::LABEL_XML,
-        Role::LabelNames => Files::LABEL_NAMES,
-        Role::FeatureNames => Files::FEATURE_NAMES,
+        FileRole::Train => Files::TRAIN,
+        FileRole::Test => Files::TEST,
+        FileRole::All => Files::ROWS,
+        FileRole::Labels => Files::LABELS,
+        FileRole::LabelXml => Files::LABEL_XML,
+        FileRole::LabelNames => Files::LABEL_NAMES,
+        FileRole::FeatureNames => Files::FEATURE_NAMES,
     }
 }
 
@@ -90,7 +90,7 @@ impl StageKind for Load {
         let Some(entry) = self.entry() else {
             return self.files.iter().flat_map(|files| files.inputs(self.reads_test())).collect();
         };
-        let read = entry.files.iter().filter(|file| file.role != Role::Test || self.reads_test());
+        let read = entry.files.iter().filter(|file| file.role != FileRole::Test || self.reads_test());
         let declare = |file: &registry::DataFile| {
             let from = SourceDecl::DataFile { dataset: entry.name.clone(), file: file.name.clone() };
             slot(file.role).from(from)
@@ -130,7 +130,7 @@ impl RunStage for Load {
         let threads = work.job().threads.max(1);
         work.progress(0, Some(2), "steps", "reading");
         let raw = on_threads(threads, || read(&source, &options, &scratch, threads))??;
-        let Raw::Set(raw) = raw else {
+        let RawData::Set(raw) = raw else {
             bail!("these files contain text, not features: use the stage `vectorise`");
         };
         work.progress(1, Some(2), "steps", "splitting");
@@ -145,7 +145,7 @@ impl RunStage for Load {
     }
 }
 
-fn compare_with_published(work: &mut Work, entry: &Entry, data: &SplitData, given_split: bool) {
+fn compare_with_published(work: &mut Work, entry: &KnownDataSet, data: &SplitData, given_split: bool) {
     let (meta, expected) = (data.meta(), entry.expected);
     let mut pairs = vec![
         ("features", meta.features_before, expected.features),

@@ -18,10 +18,10 @@ use pipe_ml::data::stats::column_counts;
 use pipe_ml::history::History;
 use pipe_ml::metric::curves::Curves;
 use pipe_ml::metric::marked::Protocol;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_report::artifacts::{Pdf, Svg};
-use pipe_report::figure::kind::{FigureKind, Source};
-use pipe_report::figure::naming::Axes;
+use pipe_report::figure::kind::{FigureKind, FigureSource};
+use pipe_report::figure::naming::RunAxes;
 use pipe_report::figure::{Figure, FigureInputs};
 
 /// The parameters of `plot`.
@@ -57,7 +57,7 @@ impl Plot {
     /// The histories of trainings.
     pub const HISTORY: Slot<History> = Slot::new("history");
     /// The results of evaluations.
-    pub const EVAL: Slot<Record> = Slot::new("eval");
+    pub const EVAL: Slot<EvaluationRecord> = Slot::new("eval");
     /// The curves of evaluations.
     pub const CURVES: Slot<Curves> = Slot::new("curves").written_in("eval");
     /// A data set.
@@ -79,25 +79,25 @@ impl Plot {
     }
 
     /// Returns the parameter that names the stages of a source.
-    fn parameter(source: Source) -> &'static str {
+    fn parameter(source: FigureSource) -> &'static str {
         match source {
-            Source::History => "history",
-            Source::Evaluation | Source::Curves => "eval",
-            Source::Data => "data",
+            FigureSource::History => "history",
+            FigureSource::Evaluation | FigureSource::Curves => "eval",
+            FigureSource::Data => "data",
         }
     }
 
     /// Returns whether a figure needs the source. A source that no figure needs is not an input, because it could only
     /// cause reruns.
-    fn asks_for(&self, source: Source) -> bool {
+    fn asks_for(&self, source: FigureSource) -> bool {
         self.figures.iter().any(|figure| figure.source() == source)
     }
 
-    fn references(&self, source: Source) -> Vec<StageRef> {
+    fn references(&self, source: FigureSource) -> Vec<StageRef> {
         match source {
-            Source::History => self.history.clone(),
-            Source::Evaluation | Source::Curves => self.eval.clone(),
-            Source::Data => self.data.iter().cloned().collect(),
+            FigureSource::History => self.history.clone(),
+            FigureSource::Evaluation | FigureSource::Curves => self.eval.clone(),
+            FigureSource::Data => self.data.iter().cloned().collect(),
         }
     }
 }
@@ -115,16 +115,16 @@ impl StageKind for Plot {
     fn inputs(&self) -> Vec<InputDecl> {
         let given = |source| self.asks_for(source) && !self.references(source).is_empty();
         let mut inputs = Vec::new();
-        if given(Source::History) {
+        if given(FigureSource::History) {
             inputs.push(Self::HISTORY.many(&self.history));
         }
-        if given(Source::Evaluation) {
+        if given(FigureSource::Evaluation) {
             inputs.push(Self::EVAL.many(&self.eval));
         }
-        if given(Source::Curves) {
+        if given(FigureSource::Curves) {
             inputs.push(Self::CURVES.many(&self.eval));
         }
-        if let Some(data) = self.data.as_ref().filter(|_| given(Source::Data)) {
+        if let Some(data) = self.data.as_ref().filter(|_| given(FigureSource::Data)) {
             inputs.push(Self::DATA.one(data));
         }
         inputs
@@ -151,9 +151,9 @@ impl StageKind for Plot {
                 let parameter = Self::parameter(figure.source());
                 let message = format!("`{}` needs the parameter `{parameter}`", figure.name());
                 let example = match figure.source() {
-                    Source::History => "history: [\"train[*]\"]",
-                    Source::Evaluation | Source::Curves => "eval: [\"eval[*]\"]",
-                    Source::Data => "data: data",
+                    FigureSource::History => "history: [\"train[*]\"]",
+                    FigureSource::Evaluation | FigureSource::Curves => "eval: [\"eval[*]\"]",
+                    FigureSource::Data => "data: data",
                 };
                 let hint = format!("for example `{example}`");
                 issues.push(Issue::new(field, message).hint(hint));
@@ -182,9 +182,9 @@ impl RunStage for Plot {
 
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let histories = work.open_all(Self::HISTORY)?;
-        let records = without_stage(work.open_all(Self::EVAL)?, Record::protocol);
+        let records = without_stage(work.open_all(Self::EVAL)?, EvaluationRecord::protocol);
         let curves = without_stage(work.open_all(Self::CURVES)?, |curves| curves.protocol);
-        let label_counts = if stage.asks_for(Source::Data) { label_counts(work)? } else { Vec::new() };
+        let label_counts = if stage.asks_for(FigureSource::Data) { label_counts(work)? } else { Vec::new() };
         let inputs = FigureInputs { histories, records, curves, label_counts };
         let naming = inputs.naming(&stage.mean_over, &stage.names);
         for name in naming.unused_names(&inputs.runs()) {
@@ -203,9 +203,10 @@ impl RunStage for Plot {
 
 /// Removes the axis of the stage if the other axes and the protocol still distinguish the results: a variant that two
 /// stages judge, each under its own protocol, is one variant.
-fn without_stage<T>(results: Vec<(Axes, T)>, protocol: impl Fn(&T) -> Protocol) -> Vec<(Axes, T)> {
-    let others = |axes: &Axes| axes.iter().filter(|(axis, _)| axis != STAGE_AXIS).cloned().collect::<Axes>();
-    let left: BTreeSet<(Axes, Protocol)> =
+fn without_stage<T>(results: Vec<(RunAxes, T)>, protocol: impl Fn(&T) -> Protocol) -> Vec<(RunAxes, T)> {
+    let others =
+        |axes: &RunAxes| axes.iter().filter(|(axis, _)| axis != STAGE_AXIS).cloned().collect::<RunAxes>();
+    let left: BTreeSet<(RunAxes, Protocol)> =
         results.iter().map(|(axes, result)| (others(axes), protocol(result))).collect();
     if left.len() == results.len() {
         results.into_iter().map(|(axes, result)| (others(&axes), result)).collect()
@@ -269,12 +270,12 @@ mod tests {
     #[test]
     fn a_variant_judged_by_two_stages_under_two_protocols_is_one_variant() {
         let axes =
-            |stage: &str| -> Axes { vec![("stage".into(), stage.into()), ("variant".into(), "a".into())] };
-        let told = |protocols: [Protocol; 2]| -> Vec<Axes> {
+            |stage: &str| -> RunAxes { vec![("stage".into(), stage.into()), ("variant".into(), "a".into())] };
+        let told = |protocols: [Protocol; 2]| -> Vec<RunAxes> {
             let results = ["x", "y"].map(axes).into_iter().zip(protocols).collect();
             without_stage(results, |protocol| *protocol).into_iter().map(|(axes, _)| axes).collect()
         };
-        let variant: Axes = vec![("variant".into(), "a".into())];
+        let variant: RunAxes = vec![("variant".into(), "a".into())];
         assert_eq!(told([Protocol::Honest, Protocol::Oracle]), [variant.clone(), variant]);
         assert_eq!(told([Protocol::Honest, Protocol::Honest]), [axes("x"), axes("y")]);
     }
@@ -309,7 +310,7 @@ mod tests {
     #[test]
     fn what_was_trained_and_evaluated_is_drawn() {
         let directory = tempfile::tempdir().unwrap();
-        let axes = |variant: &str, seed: &str| -> Axes {
+        let axes = |variant: &str, seed: &str| -> RunAxes {
             vec![("variant".to_owned(), variant.to_owned()), ("seed".to_owned(), seed.to_owned())]
         };
         let file = |name: &str, content: serde_json::Value| {

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::stage_test::StageTest;
 use crate::synthetic::SyntheticStage;
-use pipe_ml::composite::{Composite, Part};
+use pipe_ml::composite::{Composite, ModelPart};
 use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::random::Random;
 use pipe_ml::data::split_data::{PartName, SplitData};
-use pipe_ml::score::table::{Purpose, ScoreWriter};
-use pipe_ml::score::{Made, Scale};
+use pipe_ml::score::table::{ScoreTableSpec, ScoreWriter};
+use pipe_ml::score::{ScoreOrigin, ScoreScale};
 use pipe_ml::signal::sparse_rows::SparseRows;
 
 /// A data set, and models with scores of its training rows.
@@ -46,11 +46,11 @@ impl ScoreFixture {
         let data = SplitData::open(&self.data()).unwrap();
         let labels = data.labels(PartName::Train).unwrap();
         let mut random = Random::new(name, 1);
-        let purpose = Purpose {
+        let purpose = ScoreTableSpec {
             mark: name.to_owned(),
             labels: labels.cols,
             scale: model.scale(),
-            made: Made::LeaveOneOut {},
+            made: ScoreOrigin::LeaveOneOut {},
             keep,
         };
         let mut writer = ScoreWriter::create(&self.scores(name), purpose).unwrap();
@@ -58,7 +58,7 @@ impl ScoreFixture {
         for row in 0..labels.rows() {
             let mut scores: Vec<f32> = (0..labels.cols).map(|_| (blur * random.unit()) as f32).collect();
             truth.row(row).iter().for_each(|&(label, _)| scores[label as usize] += (1.0 - blur) as f32);
-            if model.scale() == Scale::LogOdds {
+            if model.scale() == ScoreScale::LogOdds {
                 scores.iter_mut().for_each(|score| *score = 8.0 * *score - 4.0);
             }
             writer.push(&scores).unwrap();
@@ -68,7 +68,7 @@ impl ScoreFixture {
         let part = directory.join(Composite::part_directory(0));
         std::fs::create_dir_all(&part).unwrap();
         std::fs::write(part.join("weights"), name).unwrap();
-        let part = Part { directory: Composite::part_directory(0), model, keep, rest };
+        let part = ModelPart { directory: Composite::part_directory(0), model, keep, rest };
         let features = data.meta().features as usize;
         Composite::new(name.to_owned(), features, labels.cols, vec![part]).save(&directory).unwrap();
     }

@@ -9,7 +9,7 @@ use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::slot::Slot;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
-use pipe_ml::data::synthetic::frequency::Curve;
+use pipe_ml::data::synthetic::frequency::FrequencyCurve;
 use pipe_ml::data::synthetic::{Synthetic, generate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ impl RunStage for SyntheticStage {
 
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let curve = match stage.0.counts {
-            Some(_) => Curve::read(work.input_path(Self::COUNTS)?)?,
+            Some(_) => FrequencyCurve::read(work.input_path(Self::COUNTS)?)?,
             None => stage.0.curve(),
         };
         let output = work.output_path(DATASET)?.to_owned();

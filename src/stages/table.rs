@@ -20,17 +20,17 @@ use pipe_ml::data::split_data::PartName;
 use pipe_ml::metric::bootstrap::Bootstrap;
 use pipe_ml::metric::decisions::Decisions;
 use pipe_ml::metric::marked::Protocol;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 use pipe_report::table::Table;
 use pipe_report::table::build::build;
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
-use pipe_report::table::measured::{Measured, PART, PROTOCOL, protocol_name};
+use pipe_report::table::measured::{MeasuredRecord, PART, PROTOCOL, protocol_name};
 use pipe_report::table::reference::{Reference, shipped_names};
-use pipe_report::table::request::{self, DEFAULT_DIGITS, Request};
+use pipe_report::table::request::{self, DEFAULT_DIGITS, TableRequest};
 use pipe_report::table::sheet;
 use pipe_report::table::significance::{self, Correction};
-use pipe_report::table::term::Term;
+use pipe_report::table::term::TableTerm;
 
 /// The parameters of `table`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,9 +39,9 @@ pub struct TableStage {
     /// `evaluate` stages. The axis `stage` distinguishes the records of several stages.
     pub from: OneOrMany<StageRef>,
     /// Axes of the matrix, `stage`, `protocol`, `part`; or metrics, if they are not in the columns.
-    pub rows: OneOrMany<Term>,
+    pub rows: OneOrMany<TableTerm>,
     /// Metrics; axes before them make groups of columns.
-    pub columns: OneOrMany<Term>,
+    pub columns: OneOrMany<TableTerm>,
     /// Axes whose values are averaged over.
     #[serde(default)]
     pub mean_over: OneOrMany<String>,
@@ -106,7 +106,7 @@ const MAX_DIGITS: u8 = 15;
 
 impl TableStage {
     /// The evaluation records.
-    pub const FROM: Slot<Record> = Slot::new("from");
+    pub const FROM: Slot<EvaluationRecord> = Slot::new("from");
     /// The decisions of the same evaluations, for tests of significance.
     pub const DECISIONS: Slot<Decisions> = Slot::new("decisions").written_in("from");
     /// The table with all that the other formats are made from.
@@ -204,8 +204,8 @@ impl StageKind for TableStage {
         let shown = [("rows", &self.rows), ("columns", &self.columns)];
         let terms = shown.into_iter().flat_map(|(field, terms)| {
             terms.0.iter().filter_map(move |term| match term {
-                Term::Axis(axis) => Some(AxisUse { or_other: true, ..named(field, axis) }),
-                Term::Metric(_) => None,
+                TableTerm::Axis(axis) => Some(AxisUse { or_other: true, ..named(field, axis) }),
+                TableTerm::Metric(_) => None,
             })
         });
         let averaged = self.mean_over.0.iter().map(|axis| named("mean_over", axis));
@@ -237,7 +237,7 @@ impl TableStage {
         })
     }
 
-    fn request(&self, work: &Work) -> Result<Request> {
+    fn request(&self, work: &Work) -> Result<TableRequest> {
         let values = |values: &OneOrMany<AxisValue>| values.0.iter().map(|value| value.0.clone()).collect();
         let mut references = Vec::new();
         for (position, reference) in self.reference.0.iter().enumerate() {
@@ -250,7 +250,7 @@ impl TableStage {
                 }
             });
         }
-        Ok(Request {
+        Ok(TableRequest {
             name: self.name.clone(),
             rows: self.rows.0.clone(),
             columns: self.columns.0.clone(),
@@ -284,16 +284,16 @@ impl RunStage for TableStage {
         let request = stage.request(work)?;
         let mut measured = Vec::new();
         for input in work.inputs(&Self::FROM) {
-            let record = Record::open(&input.path)?;
+            let record = EvaluationRecord::open(&input.path)?;
             let blob = input.blob.context("the job does not say which content its inputs have")?;
-            measured.push(Measured { axes: input.axes.clone(), blob, record });
+            measured.push(MeasuredRecord { axes: input.axes.clone(), blob, record });
         }
         let mut table = build(&request, &measured)?;
         for name in request.unused_names(&table) {
             work.warn(format!("`names` has `{name}`, but nothing has that name"));
         }
         if let Some(significance) = &stage.significance {
-            let settings = significance::Settings {
+            let settings = significance::SignificanceSettings {
                 baseline: significance.baseline.as_ref().map(|value| value.0.clone()),
                 bootstrap: significance.bootstrap,
                 correction: significance.correction,
@@ -470,7 +470,7 @@ mod tests {
         let mut evaluator = Evaluator::new(5, None);
         evaluator.add_counts(&Counts::of(&truth, &predicted).unwrap());
         let evaluation = evaluator.finish(Protocol::Honest);
-        let record = Record { part: PartName::Test, evaluation, intervals: None };
+        let record = EvaluationRecord { part: PartName::Test, evaluation, intervals: None };
         std::fs::create_dir_all(directory).unwrap();
         let file = directory.join("evaluation.json");
         std::fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();

@@ -14,7 +14,7 @@ use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::composite::{Composite, link_tree};
 use pipe_ml::data::split_data::{PartName, SplitData};
-use pipe_ml::score::Scale as ScoreScale;
+use pipe_ml::score::ScoreScale;
 use pipe_ml::score::table::ScoreTable;
 use pipe_ml::threshold::cuts::{Cuts, Decision};
 use pipe_ml::threshold::rule::{Objective, Rule, Scale};

@@ -12,12 +12,12 @@ use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::slot::Out;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
-use pipe_ml::data::artifact::{DataSetDir, Summary};
+use pipe_ml::data::artifact::{DataSetDir, DataSetSummary};
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::filter::Filter;
 use pipe_ml::data::prepare::{Preparation, PrepareError, prepare};
 use pipe_ml::data::read::read;
-use pipe_ml::data::source::{Raw, ReadOptions};
+use pipe_ml::data::source::{RawData, ReadOptions};
 use pipe_ml::data::split::{Split, Validation};
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::text::RawText;
@@ -66,7 +66,7 @@ impl Vectorise {
         let mut features = directory.sparse_features()?;
         vectoriser.transform_all(&text.texts, &mut features)?;
         let features = Features::Sparse(features.finish(vectoriser.words().len())?);
-        let summary = Summary {
+        let summary = DataSetSummary {
             label_names: Some(text.label_names),
             feature_names: Some(vectoriser.words().to_vec()),
             parts: text.parts,
@@ -119,7 +119,7 @@ impl RunStage for Vectorise {
         };
         work.progress(0, Some(2), "steps", "reading");
         let raw = on_threads(threads, || read(&source, &stage.read, &paths.scratch, threads))??;
-        let Raw::Text(text) = raw else {
+        let RawData::Text(text) = raw else {
             bail!("these files contain features, not text: use the stage `load`");
         };
         work.progress(1, Some(2), "steps", "counting words");

@@ -46,13 +46,13 @@ pub fn sparse(features: Features) -> Csr {
 
 #[cfg(test)]
 mod tests {
-    use pipe_ml::data::csr::Dense;
+    use pipe_ml::data::csr::DenseMatrix;
 
     use super::*;
 
     #[test]
     fn dense_features_lose_only_zeros() {
-        let dense = Dense { rows: 2, cols: 3, values: vec![0.0, 1.5, 0.0, 2.0, 0.0, -1.0].into() };
+        let dense = DenseMatrix { rows: 2, cols: 3, values: vec![0.0, 1.5, 0.0, 2.0, 0.0, -1.0].into() };
         let csr = sparse(Features::Dense(dense));
         assert_eq!((csr.row(0), csr.row_values(0)), (&[1][..], &[1.5][..]));
         assert_eq!((csr.row(1), csr.row_values(1)), (&[0, 2][..], &[2.0, -1.0][..]));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use pipe_ml::metric::label::{LabelCount, LabelRecord};
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_report::page::evaluation::{self, Evaluated};
 use pipe_report::page::html::el;
 use pipe_report::page::picture::Picture;
@@ -17,7 +17,7 @@ use crate::webdriver::Browser;
 
 const HOSTILE: &str = "<script>window.pwned = 1</script><img src=x onerror=\"window.pwned = 1\">";
 
-fn record(protocol: &str, macro_f1: f64) -> Record {
+fn record(protocol: &str, macro_f1: f64) -> EvaluationRecord {
     let interval = json!({
         "metric": "macro_f1", "estimate": macro_f1, "low": macro_f1 - 0.01, "high": macro_f1 + 0.01,
         "standard_error": 0.005, "bias": 0.0,

@@ -22,8 +22,8 @@ use pipe_core::paint::Paint;
 use pipe_engine::lock::difference::difference;
 use pipe_engine::lock::follow::follow;
 use pipe_engine::lock::junit::junit;
-use pipe_engine::lock::report::{Check, Outcome as CheckOutcome, Report};
-use pipe_engine::lock::{Lock, Record, path_of};
+use pipe_engine::lock::report::{Check, CheckOutcome, Report};
+use pipe_engine::lock::{Lock, LockRecord, path_of};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::local::worker_program;
 use pipe_engine::store::manifest::Stored;
@@ -160,11 +160,11 @@ fn worker_libtorch() -> Option<String> {
 
 /// Reads and hashes everything in the cache that the lock names.
 fn cache_checks(lock: &Lock, store: &Store) -> Vec<Check> {
-    let records: Vec<(&String, &Record)> = lock.stages.iter().collect();
+    let records: Vec<(&String, &LockRecord)> = lock.stages.iter().collect();
     records.par_iter().map(|(name, record)| check_cached(name, record, store)).collect()
 }
 
-fn check_cached(name: &str, record: &Record, store: &Store) -> Check {
+fn check_cached(name: &str, record: &LockRecord, store: &Store) -> Check {
     let (condition, manifest) = store.examine(record.key);
     match condition {
         Condition::Damaged(what) => Check::new("cache", name, CheckOutcome::Damage, what),

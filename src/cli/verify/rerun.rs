@@ -8,10 +8,10 @@ use crate::cli::exit::Failure;
 use crate::cli::lock::present;
 use crate::cli::project::{Project, select};
 use pipe_core::digest::Digest;
-use pipe_engine::lock::compare::{Verdict, class_difference};
+use pipe_engine::lock::compare::{CompareVerdict, class_difference};
 use pipe_engine::lock::follow::follow;
-use pipe_engine::lock::report::{Check, Outcome as CheckOutcome};
-use pipe_engine::lock::{Lock, Record};
+use pipe_engine::lock::report::{Check, CheckOutcome};
+use pipe_engine::lock::{Lock, LockRecord};
 use pipe_engine::plan::{Plan, Why};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::Store;
@@ -77,13 +77,13 @@ fn drifted_stages(plan: &Plan, wanted: &[bool], lock: &Lock, cache: &Store) -> V
 
 fn compare_with_lock(
     instance: &Instance,
-    record: &Record,
+    record: &LockRecord,
     manifest: &Manifest,
     cache: &Store,
     run: &SandboxRun,
 ) -> Check {
     let name = instance.id.to_string();
-    let new = Record::of(instance, manifest);
+    let new = LockRecord::of(instance, manifest);
     if new.key != record.key {
         return Check::drift("stage", &name, Why::between(&record.parts, &new.parts).to_string());
     }
@@ -94,7 +94,7 @@ fn compare_with_lock(
         let within: Vec<String> = verdicts
             .iter()
             .filter_map(|(output, verdict)| match verdict {
-                Verdict::WithinTolerance(how) => Some(format!("`{output}` within tolerance ({how})")),
+                CompareVerdict::WithinTolerance(how) => Some(format!("`{output}` within tolerance ({how})")),
                 _ => None,
             })
             .collect();

@@ -12,9 +12,9 @@ use crate::cli::pipeline_selection::PipelineSelection;
 use crate::cli::project::{Project, StoreAccess};
 use crate::cli::run::stop_on_signals;
 use pipe_core::digest::StageKey;
-use pipe_engine::lock::compare::{Verdict, compare};
+use pipe_engine::lock::compare::{CompareVerdict, compare};
 use pipe_engine::lock::difference::difference;
-use pipe_engine::lock::{LockedOutput, Record};
+use pipe_engine::lock::{LockRecord, LockedOutput};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::event::Event;
 use pipe_engine::runner::local::{LocalProcess, Programs};
@@ -55,10 +55,10 @@ impl SandboxRun {
     pub(super) fn compare(
         &self,
         instance: &Instance,
-        old: &Record,
+        old: &LockRecord,
         old_store: &Store,
-        new: &Record,
-    ) -> BTreeMap<String, Verdict> {
+        new: &LockRecord,
+    ) -> BTreeMap<String, CompareVerdict> {
         let read = |of_new: bool, output: &LockedOutput| {
             let store = if of_new { &self.store } else { old_store };
             store.read(&stored(output)).ok()
@@ -69,10 +69,10 @@ impl SandboxRun {
     /// Returns the paths of both versions of the outputs that differ, and a textual difference of small files.
     pub(super) fn describe_differences(
         &self,
-        verdicts: &BTreeMap<String, Verdict>,
-        old: &Record,
+        verdicts: &BTreeMap<String, CompareVerdict>,
+        old: &LockRecord,
         old_store: &Store,
-        new: &Record,
+        new: &LockRecord,
     ) -> String {
         let views = self.directory.join("views");
         let mut lines = String::new();
@@ -101,9 +101,11 @@ impl SandboxRun {
 }
 
 /// Returns the outputs that differ, each with a sentence about how.
-pub(super) fn different(verdicts: &BTreeMap<String, Verdict>) -> impl Iterator<Item = (&String, &String)> {
+pub(super) fn different(
+    verdicts: &BTreeMap<String, CompareVerdict>,
+) -> impl Iterator<Item = (&String, &String)> {
     verdicts.iter().filter_map(|(output, verdict)| match verdict {
-        Verdict::Different(how) => Some((output, how)),
+        CompareVerdict::Different(how) => Some((output, how)),
         _ => None,
     })
 }

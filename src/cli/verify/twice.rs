@@ -8,10 +8,10 @@ use crate::cli::exit::Failure;
 use crate::cli::lock::present;
 use crate::cli::project::{Project, select};
 use pipe_core::digest::StageKey;
-use pipe_engine::lock::compare::Verdict;
+use pipe_engine::lock::compare::CompareVerdict;
 use pipe_engine::lock::follow::follow;
-use pipe_engine::lock::report::{Check, Outcome as CheckOutcome};
-use pipe_engine::lock::{Lock, Record};
+use pipe_engine::lock::report::{Check, CheckOutcome};
+use pipe_engine::lock::{Lock, LockRecord};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::{Options, Outlook, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
@@ -101,10 +101,10 @@ fn keys_that_match(plan: &Plan, lock: &Lock, cache: &Store) -> BTreeMap<String, 
 type RunResult<'a> = (&'a Manifest, &'a SandboxRun);
 
 /// Returns the outputs whose bytes differ, unless the pipeline says to ignore them.
-fn differing(instance: &Instance, old: RunResult, new: RunResult) -> BTreeMap<String, Verdict> {
-    let records = (Record::of(instance, old.0), Record::of(instance, new.0));
+fn differing(instance: &Instance, old: RunResult, new: RunResult) -> BTreeMap<String, CompareVerdict> {
+    let records = (LockRecord::of(instance, old.0), LockRecord::of(instance, new.0));
     let mut verdicts = new.1.compare(instance, &records.0, &old.1.store, &records.1);
-    verdicts.retain(|_, verdict| !matches!(verdict, Verdict::Same | Verdict::Ignored));
+    verdicts.retain(|_, verdict| !matches!(verdict, CompareVerdict::Same | CompareVerdict::Ignored));
     verdicts
 }
 
@@ -124,14 +124,14 @@ fn explain(instance: &Instance, old: RunResult, new: RunResult, threads_differed
     let sentences: Vec<String> = verdicts
         .iter()
         .map(|(output, verdict)| match verdict {
-            Verdict::WithinTolerance(how) => format!("`{output}` within tolerance ({how})"),
-            Verdict::Different(how) => format!("`{output}` is unstable: {how}"),
-            Verdict::Same | Verdict::Ignored => format!("`{output}`"),
+            CompareVerdict::WithinTolerance(how) => format!("`{output}` within tolerance ({how})"),
+            CompareVerdict::Different(how) => format!("`{output}` is unstable: {how}"),
+            CompareVerdict::Same | CompareVerdict::Ignored => format!("`{output}`"),
         })
         .collect();
-    let is_unstable = verdicts.values().any(|verdict| matches!(verdict, Verdict::Different(_)));
+    let is_unstable = verdicts.values().any(|verdict| matches!(verdict, CompareVerdict::Different(_)));
     let outcome = if is_unstable { CheckOutcome::Drift } else { CheckOutcome::Same };
-    let records = (Record::of(instance, old.0), Record::of(instance, new.0));
+    let records = (LockRecord::of(instance, old.0), LockRecord::of(instance, new.0));
     let detail = new.1.describe_differences(&verdicts, &records.0, &old.1.store, &records.1);
     Check::new("stage", &name, outcome, sentences.join(", ")).with_detail(detail)
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::class::EnvironmentClass;
-use super::record::{LockedOutput, Record};
+use super::record::{LockRecord, LockedOutput};
 use crate::spec::compare::{Compare, Tolerance};
 use pipe_core::protocol::MetricValue;
 
 /// How an output or a metric of the second computation compares with the first.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum CompareVerdict {
     Same,
     /// The bytes differ, which the policy allows; says what allows it.
     WithinTolerance(String),
@@ -21,13 +21,13 @@ pub enum Verdict {
 
 /// The parts of a computation that are compared.
 #[derive(Debug, Clone, Copy)]
-pub struct Side<'a> {
+pub struct ComparedSide<'a> {
     pub outputs: &'a BTreeMap<String, LockedOutput>,
     pub metrics: &'a BTreeMap<String, MetricValue>,
 }
 
-impl<'a> From<&'a Record> for Side<'a> {
-    fn from(record: &'a Record) -> Self {
+impl<'a> From<&'a LockRecord> for ComparedSide<'a> {
+    fn from(record: &'a LockRecord) -> Self {
         Self { outputs: &record.outputs, metrics: &record.metrics }
     }
 }
@@ -36,19 +36,24 @@ impl<'a> From<&'a Record> for Side<'a> {
 pub type ReadOutput<'a> = &'a dyn Fn(bool, &LockedOutput) -> Option<Vec<u8>>;
 
 /// Returns one verdict per output, by name, and one per metric that differs (`metrics.f1`).
-pub fn compare(first: Side, second: Side, policy: &Compare, read: ReadOutput) -> BTreeMap<String, Verdict> {
+pub fn compare(
+    first: ComparedSide,
+    second: ComparedSide,
+    policy: &Compare,
+    read: ReadOutput,
+) -> BTreeMap<String, CompareVerdict> {
     let mut verdicts = BTreeMap::new();
     let allowed = compare_metrics(first, second, policy, &mut verdicts);
     for (name, old) in first.outputs {
         let verdict = match second.outputs.get(name) {
-            _ if old.volatile || policy.ignore.contains(name) => Verdict::Ignored,
-            None => Verdict::Different("it is missing".into()),
-            Some(new) if new.stored.blob == old.stored.blob => Verdict::Same,
+            _ if old.volatile || policy.ignore.contains(name) => CompareVerdict::Ignored,
+            None => CompareVerdict::Different("it is missing".into()),
+            Some(new) if new.stored.blob == old.stored.blob => CompareVerdict::Same,
             Some(new) => match policy.numbers.get(name) {
                 Some(&tolerance) => numbers(read(false, old), read(true, new), tolerance),
                 None => match &allowed {
-                    Some(allowed) => Verdict::WithinTolerance(allowed.clone()),
-                    None => Verdict::Different(format!(
+                    Some(allowed) => CompareVerdict::WithinTolerance(allowed.clone()),
+                    None => CompareVerdict::Different(format!(
                         "{} -> {}",
                         old.stored.blob.short(),
                         new.stored.blob.short()
@@ -59,24 +64,24 @@ pub fn compare(first: Side, second: Side, policy: &Compare, read: ReadOutput) ->
         verdicts.insert(name.clone(), verdict);
     }
     for name in second.outputs.keys().filter(|name| !first.outputs.contains_key(*name)) {
-        verdicts.insert(name.clone(), Verdict::Different("it is new".into()));
+        verdicts.insert(name.clone(), CompareVerdict::Different("it is new".into()));
     }
     verdicts
 }
 
 /// Compares the metrics. If all metrics that the policy names agree, returns the sentence that allows outputs to differ.
 fn compare_metrics(
-    first: Side,
-    second: Side,
+    first: ComparedSide,
+    second: ComparedSide,
     policy: &Compare,
-    verdicts: &mut BTreeMap<String, Verdict>,
+    verdicts: &mut BTreeMap<String, CompareVerdict>,
 ) -> Option<String> {
     let mut within = Vec::new();
     let mut named = 0;
     let names = first.metrics.keys().chain(second.metrics.keys()).chain(policy.metrics.keys());
     for name in names.collect::<std::collections::BTreeSet<_>>() {
         let tolerance = policy.metrics.get(name);
-        let different = |text: String| (format!("metrics.{name}"), Verdict::Different(text));
+        let different = |text: String| (format!("metrics.{name}"), CompareVerdict::Different(text));
         match (first.metrics.get(name), second.metrics.get(name)) {
             (Some(old), Some(new)) if old.protocol != new.protocol => {
                 verdicts.extend([different("it was measured under another protocol".into())]);
@@ -103,28 +108,30 @@ fn compare_metrics(
     all_agree.then(|| within.join(", "))
 }
 
-fn numbers(old: Option<Vec<u8>>, new: Option<Vec<u8>>, tolerance: Tolerance) -> Verdict {
+fn numbers(old: Option<Vec<u8>>, new: Option<Vec<u8>>, tolerance: Tolerance) -> CompareVerdict {
     let (Some(old), Some(new)) = (old, new) else {
-        return Verdict::Different(
+        return CompareVerdict::Different(
             "its bytes differ, and the first version is not here to compare numbers".into(),
         );
     };
     let (Ok(old), Ok(new)) = (String::from_utf8(old), String::from_utf8(new)) else {
-        return Verdict::Different("its bytes differ, and it is not text".into());
+        return CompareVerdict::Different("its bytes differ, and it is not text".into());
     };
     let (old, new) = (tokens(&old), tokens(&new));
     if old.len() != new.len() {
-        return Verdict::Different("the text around its numbers differs".into());
+        return CompareVerdict::Different("the text around its numbers differs".into());
     }
     for (old, new) in old.iter().zip(&new) {
         match (old, new) {
             (Token::Number(_, a), Token::Number(_, b)) if tolerance.allows(*a, *b) => {}
-            (Token::Number(a, _), Token::Number(b, _)) => return Verdict::Different(format!("{a} -> {b}")),
+            (Token::Number(a, _), Token::Number(b, _)) => {
+                return CompareVerdict::Different(format!("{a} -> {b}"));
+            }
             (old, new) if old == new => {}
-            _ => return Verdict::Different("the text around its numbers differs".into()),
+            _ => return CompareVerdict::Different("the text around its numbers differs".into()),
         }
     }
-    Verdict::WithinTolerance(format!("all numbers within {tolerance}"))
+    CompareVerdict::WithinTolerance(format!("all numbers within {tolerance}"))
 }
 
 #[derive(Debug, PartialEq)]
@@ -208,36 +215,41 @@ mod tests {
         BTreeMap::from([("f1".to_owned(), MetricValue::unmarked(f1))])
     }
 
-    fn judge(policy: &str, first: (&str, f64), second: (&str, f64)) -> BTreeMap<String, Verdict> {
+    fn judge(policy: &str, first: (&str, f64), second: (&str, f64)) -> BTreeMap<String, CompareVerdict> {
         let policy: Compare = serde_yaml::from_str(policy).unwrap();
         let (a, b) = (outputs(&[("t", first.0)]), outputs(&[("t", second.0)]));
         let (x, y) = (metrics(first.1), metrics(second.1));
         let read = |second_side: bool, _: &LockedOutput| {
             Some(if second_side { second.0 } else { first.0 }.as_bytes().to_vec())
         };
-        compare(Side { outputs: &a, metrics: &x }, Side { outputs: &b, metrics: &y }, &policy, &read)
+        compare(
+            ComparedSide { outputs: &a, metrics: &x },
+            ComparedSide { outputs: &b, metrics: &y },
+            &policy,
+            &read,
+        )
     }
 
     #[test]
     fn the_exact_policy_compares_bytes_and_metrics() {
-        assert_eq!(judge("exact", ("a", 0.5), ("a", 0.5))["t"], Verdict::Same);
-        assert!(matches!(judge("exact", ("a", 0.5), ("b", 0.5))["t"], Verdict::Different(_)));
+        assert_eq!(judge("exact", ("a", 0.5), ("a", 0.5))["t"], CompareVerdict::Same);
+        assert!(matches!(judge("exact", ("a", 0.5), ("b", 0.5))["t"], CompareVerdict::Different(_)));
         let verdicts = judge("exact", ("a", 0.5), ("a", 0.6));
-        assert_eq!(verdicts["metrics.f1"], Verdict::Different("0.5 -> 0.6".into()));
+        assert_eq!(verdicts["metrics.f1"], CompareVerdict::Different("0.5 -> 0.6".into()));
     }
 
     #[test]
     fn a_tolerance_for_a_metric_allows_other_bytes_as_long_as_the_metric_agrees() {
         let policy = "{ metrics: { f1: { abs: 0.01 } } }";
-        assert!(matches!(judge(policy, ("a", 0.5), ("b", 0.505))["t"], Verdict::WithinTolerance(_)));
+        assert!(matches!(judge(policy, ("a", 0.5), ("b", 0.505))["t"], CompareVerdict::WithinTolerance(_)));
         let far = judge(policy, ("a", 0.5), ("b", 0.6));
-        assert!(matches!(far["t"], Verdict::Different(_)) && far.contains_key("metrics.f1"));
+        assert!(matches!(far["t"], CompareVerdict::Different(_)) && far.contains_key("metrics.f1"));
         let misspelt = judge("{ metrics: { f2: { abs: 1 } } }", ("a", 0.5), ("b", 0.5));
         assert!(
-            matches!(misspelt["metrics.f2"], Verdict::Different(_)),
+            matches!(misspelt["metrics.f2"], CompareVerdict::Different(_)),
             "a metric that the stage does not report"
         );
-        assert!(matches!(misspelt["t"], Verdict::Different(_)));
+        assert!(matches!(misspelt["t"], CompareVerdict::Different(_)));
     }
 
     #[test]
@@ -247,30 +259,38 @@ mod tests {
             BTreeMap::from([("f1".to_owned(), MetricValue { value: 0.5, protocol: Some(protocol) })])
         };
         let (honest, oracle) = (marked(Protocol::Honest), marked(Protocol::Oracle));
-        let side = |metrics| Side { outputs: &outputs, metrics };
+        let side = |metrics| ComparedSide { outputs: &outputs, metrics };
         let loose: Compare = serde_yaml::from_str("{ metrics: { f1: { abs: 1 } } }").unwrap();
         let verdicts = compare(side(&honest), side(&oracle), &loose, &|_, _| None);
-        assert!(matches!(&verdicts["metrics.f1"], Verdict::Different(how) if how.contains("protocol")));
+        assert!(
+            matches!(&verdicts["metrics.f1"], CompareVerdict::Different(how) if how.contains("protocol"))
+        );
     }
 
     #[test]
     fn numbers_in_text_may_differ_and_the_text_may_not() {
         let policy = "{ numbers: { t: { abs: 0.01 } } }";
         let verdict = |a, b| judge(policy, (a, 0.0), (b, 0.0))["t"].clone();
-        assert!(matches!(verdict("f1,0.500\nx2 -3e-2", "f1,0.501\nx2 -3e-2"), Verdict::WithinTolerance(_)));
-        assert_eq!(verdict("f1,0.5", "f1,0.6"), Verdict::Different("0.5 -> 0.6".into()));
-        assert!(matches!(verdict("f1,0.5", "f2,0.5"), Verdict::Different(_)), "a digit in a word is text");
-        assert!(matches!(verdict("0.5,", "0.5;"), Verdict::Different(_)));
+        assert!(matches!(
+            verdict("f1,0.500\nx2 -3e-2", "f1,0.501\nx2 -3e-2"),
+            CompareVerdict::WithinTolerance(_)
+        ));
+        assert_eq!(verdict("f1,0.5", "f1,0.6"), CompareVerdict::Different("0.5 -> 0.6".into()));
+        assert!(
+            matches!(verdict("f1,0.5", "f2,0.5"), CompareVerdict::Different(_)),
+            "a digit in a word is text"
+        );
+        assert!(matches!(verdict("0.5,", "0.5;"), CompareVerdict::Different(_)));
     }
 
     #[test]
     fn volatile_and_ignored_outputs_are_not_compared() {
-        assert_eq!(judge("{ ignore: [t] }", ("a", 0.0), ("b", 0.0))["t"], Verdict::Ignored);
+        assert_eq!(judge("{ ignore: [t] }", ("a", 0.0), ("b", 0.0))["t"], CompareVerdict::Ignored);
         let mut volatile = outputs(&[("t", "a")]);
         volatile.get_mut("t").unwrap().volatile = true;
         let (other, none) = (outputs(&[("t", "b")]), BTreeMap::new());
-        let side = |outputs| Side { outputs, metrics: &none };
+        let side = |outputs| ComparedSide { outputs, metrics: &none };
         let verdicts = compare(side(&volatile), side(&other), &Compare::default(), &|_, _| None);
-        assert_eq!(verdicts["t"], Verdict::Ignored);
+        assert_eq!(verdicts["t"], CompareVerdict::Ignored);
     }
 }

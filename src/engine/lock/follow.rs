@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use super::record::{Lock, Record};
+use super::record::{Lock, LockRecord};
 use super::report::Check;
 use pipe_core::digest::BlobId;
 use pipe_core::key::KeyParts;
 
 use crate::plan::key;
 use crate::plan::{Change, Plan, Why};
-use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
+use crate::spec::pipeline::{Input, InputSource, Instance, InstanceIndex};
 
 /// Returns one check per instance, in topological order, then one per record that the pipeline no longer has, then those of
 /// the placed paths. `present` returns the content of a file of the user; if the file is missing, the content in the lock
@@ -56,7 +56,7 @@ impl Follower<'_> {
         }
     }
 
-    fn flaw(&self, instance: &Instance, record: &Record) -> Option<String> {
+    fn flaw(&self, instance: &Instance, record: &LockRecord) -> Option<String> {
         if record.parts.key() != record.key {
             return Some("in the lock, its key does not follow from its key parts".into());
         }
@@ -73,7 +73,7 @@ impl Follower<'_> {
             .then(|| format!("`compare` is `{policy}` in the pipeline and `{}` in the lock", record.compare))
     }
 
-    fn parts(&self, instance: &Instance, record: &Record) -> Result<KeyParts, String> {
+    fn parts(&self, instance: &Instance, record: &LockRecord) -> Result<KeyParts, String> {
         let mut found = Vec::with_capacity(instance.inputs.len());
         for input in &instance.inputs {
             let contents: Result<Vec<BlobId>, String> =
@@ -83,21 +83,21 @@ impl Follower<'_> {
         Ok(key::parts(instance, &key::contents(instance, &found)))
     }
 
-    fn content(&self, input: &Input, source: &Source, record: &Record) -> Result<BlobId, String> {
+    fn content(&self, input: &Input, source: &InputSource, record: &LockRecord) -> Result<BlobId, String> {
         let slot = &input.slot;
         let recorded = || {
             let content = record.parts.get(&format!("inputs.{slot}")).and_then(|digest| digest.parse().ok());
             content.ok_or_else(|| format!("the lock does not record the content of its input `{slot}`"))
         };
         match source {
-            Source::Output { producer, output, .. } => {
+            InputSource::Output { producer, output, .. } => {
                 let producer = self.plan.instance(*producer).id.to_string();
                 let locked = self.lock.stages.get(&producer).and_then(|record| record.outputs.get(output));
                 locked.map(|output| output.stored.blob).ok_or_else(|| {
                     format!("its input `{slot}` is `{output}` of `{producer}`, which the lock does not have")
                 })
             }
-            Source::File(path) => (self.present)(path).map_or_else(recorded, Ok),
+            InputSource::File(path) => (self.present)(path).map_or_else(recorded, Ok),
         }
     }
 
@@ -108,8 +108,8 @@ impl Follower<'_> {
             slot.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
         });
         match input.and_then(|input| input.sources.first()) {
-            Some(Source::File(path)) => format!("{change}: the file `{}` has changed", path.display()),
-            Some(Source::Output { producer, .. }) if change.new.is_some() && change.old.is_some() => {
+            Some(InputSource::File(path)) => format!("{change}: the file `{}` has changed", path.display()),
+            Some(InputSource::Output { producer, .. }) if change.new.is_some() && change.old.is_some() => {
                 let producer = &self.plan.instance(*producer).id.stage;
                 format!("{change}: it is not what the lock records of `{producer}`")
             }
@@ -151,7 +151,7 @@ impl Follower<'_> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::report::Outcome;
+    use super::super::report::CheckOutcome;
     use super::super::{EnvironmentClass, LockedOutput};
     use super::*;
     use crate::plan::sample;
@@ -177,7 +177,7 @@ mod tests {
                 stored: Stored { blob: blob(&instance.id.stage), bytes: 1, directory: false },
                 volatile: false,
             };
-            let record = Record {
+            let record = LockRecord {
                 key: parts.key(),
                 class: EnvironmentClass::from_text("x86_64"),
                 compare: instance.compare.to_string(),
@@ -192,7 +192,7 @@ mod tests {
 
     fn drifts(pipeline: Pipeline, lock: &Lock) -> Vec<(String, String)> {
         let checks = follow(&sample::plan(pipeline), lock, &|_| None);
-        let drifted = checks.into_iter().filter(|check| check.outcome != Outcome::Same);
+        let drifted = checks.into_iter().filter(|check| check.outcome != CheckOutcome::Same);
         drifted.map(|check| (check.name, check.message)).collect()
     }
 

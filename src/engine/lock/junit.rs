@@ -2,28 +2,28 @@
 
 use std::fmt::Write;
 
-use super::report::{Outcome, Report};
+use super::report::{CheckOutcome, Report};
 
 /// Returns the XML with one test case per check. Drift and damage are failures; a check without an answer is an error.
 pub fn junit(report: &Report, suite: &str) -> String {
     let count = |outcome| report.count(outcome);
-    let failures = count(Outcome::Drift) + count(Outcome::Damage);
+    let failures = count(CheckOutcome::Drift) + count(CheckOutcome::Damage);
     let totals = format!(
         "name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"{}\" skipped=\"{}\"",
         escape(suite),
         report.checks.len(),
-        count(Outcome::CannotTell),
-        count(Outcome::NotChecked),
+        count(CheckOutcome::CannotTell),
+        count(CheckOutcome::NotChecked),
     );
     let mut xml = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite {totals}>\n");
     for check in &report.checks {
         // Writing to a String cannot fail.
         let _ = write!(xml, "<testcase classname=\"{}\" name=\"{}\"", check.what, escape(&check.name));
         let element = match check.outcome {
-            Outcome::Same => "",
-            Outcome::NotChecked => "skipped",
-            Outcome::CannotTell => "error",
-            Outcome::Drift | Outcome::Damage => "failure",
+            CheckOutcome::Same => "",
+            CheckOutcome::NotChecked => "skipped",
+            CheckOutcome::CannotTell => "error",
+            CheckOutcome::Drift | CheckOutcome::Damage => "failure",
         };
         if element.is_empty() {
             xml.push_str("/>\n");

@@ -17,7 +17,7 @@ pub mod ro_crate;
 pub mod text;
 
 pub use class::EnvironmentClass;
-pub use record::{Lock, LockedOutput, Record};
+pub use record::{Lock, LockRecord, LockedOutput};
 pub use text::LockError;
 
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use pipe_core::protocol::MetricValue;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Lock {
     pub pipeline: String,
-    pub stages: BTreeMap<String, Record>,
+    pub stages: BTreeMap<String, LockRecord>,
     /// The content of generated files outside of the cache, by path relative to the project directory.
     pub placed: BTreeMap<String, BlobId>,
     /// The names of records that do not match their seal, because they were edited.
@@ -22,7 +22,7 @@ pub struct Lock {
 
 /// One stage instance: what went in, what came out, and how equal a second computation has to be.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Record {
+pub struct LockRecord {
     pub key: StageKey,
     /// The environments in which the same bytes are expected.
     pub class: EnvironmentClass,
@@ -42,7 +42,7 @@ pub struct LockedOutput {
     pub volatile: bool,
 }
 
-impl Record {
+impl LockRecord {
     /// Returns the record of an instance.
     pub fn of(instance: &Instance, manifest: &Manifest) -> Self {
         let volatile: BTreeSet<&str> = instance
@@ -69,11 +69,11 @@ impl Record {
 impl Lock {
     /// Returns the lock of a pipeline, given one manifest per instance in the order of the pipeline.
     pub fn of<'m>(pipeline: &Pipeline, manifests: impl IntoIterator<Item = &'m Manifest>) -> Self {
-        let stages: BTreeMap<String, Record> = pipeline
+        let stages: BTreeMap<String, LockRecord> = pipeline
             .instances
             .iter()
             .zip(manifests)
-            .map(|(instance, manifest)| (instance.id.to_string(), Record::of(instance, manifest)))
+            .map(|(instance, manifest)| (instance.id.to_string(), LockRecord::of(instance, manifest)))
             .collect();
         let placed = pipeline.placements.iter().filter_map(|placement| {
             let producer = pipeline.instances[placement.instance.0].id.to_string();

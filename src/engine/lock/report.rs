@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The result of a check, in order of severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum CheckOutcome {
     Same,
     /// There was nothing to check, and nothing depends on it.
     NotChecked,
@@ -21,7 +21,7 @@ pub struct Check {
     pub what: &'static str,
     /// The instance's name or the file's path.
     pub name: String,
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
     /// Says what is wrong; empty if nothing is.
     pub message: String,
     /// Further lines, such as the difference between two texts.
@@ -31,23 +31,23 @@ pub struct Check {
 
 impl Check {
     /// A check with any outcome.
-    pub fn new(what: &'static str, name: &str, outcome: Outcome, message: impl Into<String>) -> Self {
+    pub fn new(what: &'static str, name: &str, outcome: CheckOutcome, message: impl Into<String>) -> Self {
         Self { what, name: name.to_owned(), outcome, message: message.into(), detail: String::new() }
     }
 
     /// A check that found no difference.
     pub fn same(what: &'static str, name: &str) -> Self {
-        Self::new(what, name, Outcome::Same, "")
+        Self::new(what, name, CheckOutcome::Same, "")
     }
 
     /// A check that found a difference.
     pub fn drift(what: &'static str, name: &str, message: impl Into<String>) -> Self {
-        Self::new(what, name, Outcome::Drift, message)
+        Self::new(what, name, CheckOutcome::Drift, message)
     }
 
     /// A check without an answer.
     pub fn cannot_tell(what: &'static str, name: &str, message: impl Into<String>) -> Self {
-        Self::new(what, name, Outcome::CannotTell, message)
+        Self::new(what, name, CheckOutcome::CannotTell, message)
     }
 
     /// Adds further lines.
@@ -64,12 +64,12 @@ pub struct Report {
 
 impl Report {
     /// Returns the most severe outcome.
-    pub fn outcome(&self) -> Outcome {
-        self.checks.iter().map(|check| check.outcome).max().unwrap_or(Outcome::Same)
+    pub fn outcome(&self) -> CheckOutcome {
+        self.checks.iter().map(|check| check.outcome).max().unwrap_or(CheckOutcome::Same)
     }
 
     /// Returns the number of checks with an outcome.
-    pub fn count(&self, outcome: Outcome) -> usize {
+    pub fn count(&self, outcome: CheckOutcome) -> usize {
         self.checks.iter().filter(|check| check.outcome == outcome).count()
     }
 }

@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::record::{Lock, Record};
+use super::record::{Lock, LockRecord};
 use crate::plan::Plan;
-use crate::spec::pipeline::{Instance, InstanceIndex, Source, UnlocatedFile};
+use crate::spec::pipeline::{InputSource, Instance, InstanceIndex, UnlocatedFile};
 use crate::store::manifest::Manifest;
 use pipe_core::digest::BlobId;
 
@@ -55,12 +55,12 @@ pub struct Included {
     pub blob: BlobId,
     pub bytes: u64,
     pub directory: bool,
-    pub what: What,
+    pub what: IncludedAs,
 }
 
 /// The purpose of a file in the crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum IncludedAs {
     /// The pipeline, or a file that it extends.
     Pipeline,
     Lock,
@@ -218,10 +218,10 @@ impl Graph<'_> {
             "contentSize": file.bytes.to_string(),
         });
         match file.what {
-            What::Lock => entity["description"] = "the lock: keys and digests of every stage".into(),
-            What::Pipeline => entity["description"] = "a pipeline that the main one extends".into(),
-            What::Result => entity["exampleOfWork"] = reference(&self.result_parameter(path)),
-            What::Input => entity["exampleOfWork"] = reference(&self.input_parameter(path)),
+            IncludedAs::Lock => entity["description"] = "the lock: keys and digests of every stage".into(),
+            IncludedAs::Pipeline => entity["description"] = "a pipeline that the main one extends".into(),
+            IncludedAs::Result => entity["exampleOfWork"] = reference(&self.result_parameter(path)),
+            IncludedAs::Input => entity["exampleOfWork"] = reference(&self.input_parameter(path)),
         }
         if let Some(format) = media_type(path).filter(|_| !file.directory) {
             entity["encodingFormat"] = format.into();
@@ -246,8 +246,8 @@ impl Graph<'_> {
             for input in &instance.inputs {
                 for source in &input.sources {
                     let name = match source {
-                        Source::Output { .. } => continue,
-                        Source::File(file) => file_name(file),
+                        InputSource::Output { .. } => continue,
+                        InputSource::File(file) => file_name(file),
                     };
                     let Some(blob) = recorded(record, &input.slot) else { continue };
                     let parameter = self.input_parameter(&name);
@@ -317,7 +317,7 @@ impl Graph<'_> {
     fn action(
         &mut self,
         index: InstanceIndex,
-        record: &Record,
+        record: &LockRecord,
         tool: &str,
     ) -> (String, Option<String>, Option<String>) {
         let content = self.content;
@@ -328,7 +328,7 @@ impl Graph<'_> {
         for input in &instance.inputs {
             for source in &input.sources {
                 let artifact = match source {
-                    Source::Output { producer, output, .. } => {
+                    InputSource::Output { producer, output, .. } => {
                         let producer = content.plan.instance(*producer).id.to_string();
                         let locked =
                             content.lock.stages.get(&producer).and_then(|record| record.outputs.get(output));
@@ -336,7 +336,7 @@ impl Graph<'_> {
                             self.artifact(locked.stored.blob, &format!("{producer}.{output}"), None)
                         })
                     }
-                    Source::File(file) => {
+                    InputSource::File(file) => {
                         recorded(record, &input.slot).map(|blob| self.artifact(blob, &file_name(file), None))
                     }
                 };
@@ -508,7 +508,7 @@ fn file_name(file: &UnlocatedFile) -> String {
     }
 }
 
-fn recorded(record: &Record, slot: &str) -> Option<BlobId> {
+fn recorded(record: &LockRecord, slot: &str) -> Option<BlobId> {
     record.parts.get(&format!("inputs.{slot}"))?.parse().ok()
 }
 

@@ -29,7 +29,7 @@ use std::fmt::{self, Write};
 use std::str::FromStr;
 
 use super::class::EnvironmentClass;
-use super::record::{Lock, LockedOutput, Record};
+use super::record::{Lock, LockRecord, LockedOutput};
 use crate::store::manifest::Stored;
 use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_core::key::KeyParts;
@@ -70,9 +70,9 @@ impl fmt::Display for Lock {
 }
 
 /// Returns the lines of a record without the seal. Writing to a String cannot fail.
-fn body(name: &str, record: &Record) -> String {
+fn body(name: &str, record: &LockRecord) -> String {
     let mut text = String::new();
-    let Record { key, class, compare, parts, outputs, metrics } = record;
+    let LockRecord { key, class, compare, parts, outputs, metrics } = record;
     let _ = writeln!(text, "stage {}", word(name));
     let _ = writeln!(text, "key {key}\nclass {class}\ncompare {compare}");
     for (name, value) in parts.iter() {
@@ -266,8 +266,8 @@ impl RecordDraft {
         })
     }
 
-    fn finish(self) -> Option<Record> {
-        Some(Record {
+    fn finish(self) -> Option<LockRecord> {
+        Some(LockRecord {
             key: self.key?,
             class: self.class?,
             compare: self.compare?,
@@ -319,13 +319,13 @@ mod tests {
         BlobId::new(Digest::of(content.as_bytes()))
     }
 
-    fn record(pairs: &[(&str, &str)]) -> Record {
+    fn record(pairs: &[(&str, &str)]) -> LockRecord {
         let parts = KeyParts::new(pairs.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect());
         let stored = Stored { blob: blob("out"), bytes: 12, directory: true };
         let output = LockedOutput { stored, volatile: true };
         let oracle = MetricValue { value: 0.1 + 0.2, protocol: Some(Protocol::Oracle) };
         let honest = MetricValue { value: 0.5, protocol: Some(Protocol::Honest) };
-        Record {
+        LockRecord {
             key: parts.key(),
             class: EnvironmentClass::from_text("x86_64 threads=1"),
             compare: "exact".into(),
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    fn lock(stages: &[(&str, Record)]) -> Lock {
+    fn lock(stages: &[(&str, LockRecord)]) -> Lock {
         Lock {
             pipeline: "test".into(),
             stages: stages.iter().map(|(name, record)| (name.to_string(), record.clone())).collect(),

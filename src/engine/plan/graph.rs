@@ -8,7 +8,7 @@ use petgraph::Direction::{Incoming, Outgoing};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 
-use crate::spec::pipeline::{Input, Instance, InstanceIndex, Pipeline, Source};
+use crate::spec::pipeline::{Input, InputSource, Instance, InstanceIndex, Pipeline};
 
 /// An acyclic graph of instances with its topological order. An edge goes from a producer to a consumer.
 #[derive(Debug, Clone)]
@@ -53,8 +53,8 @@ impl DependencyGraph {
 /// Returns the indices of the instances that inputs read from.
 pub(crate) fn producers<F>(inputs: &[Input<F>]) -> impl Iterator<Item = usize> {
     inputs.iter().flat_map(|input| &input.sources).filter_map(|source| match source {
-        Source::Output { producer, .. } => Some(producer.0),
-        Source::File(_) => None,
+        InputSource::Output { producer, .. } => Some(producer.0),
+        InputSource::File(_) => None,
     })
 }
 

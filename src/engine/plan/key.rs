@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pipe_core::key::KeyParts;
 use serde_json::Value;
 
-use crate::spec::pipeline::{Instance, Source};
+use crate::spec::pipeline::{InputSource, Instance};
 use pipe_core::digest::BlobId;
 use pipe_core::job::Axes;
 
@@ -24,7 +24,7 @@ pub fn contents<'a>(instance: &'a Instance, found: &[Vec<BlobId>]) -> Vec<InputC
     for (input, found) in instance.inputs.iter().zip(found) {
         for (source, &blob) in input.sources.iter().zip(found) {
             let member = match source {
-                Source::Output { axes, .. } if input.many => Some(axes),
+                InputSource::Output { axes, .. } if input.many => Some(axes),
                 _ => None,
             };
             contents.push(InputContent { slot: &input.slot, member, blob });

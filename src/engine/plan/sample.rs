@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::graph::{DependencyGraph, Plan, producers};
-use crate::spec::pipeline::{Input, Instance, InstanceId, InstanceIndex, Pipeline, Resources, Source};
+use crate::spec::pipeline::{Input, InputSource, Instance, InstanceId, InstanceIndex, Pipeline, Resources};
 use pipe_core::kind::{FILE, OutputDecl, Program};
 
 /// Returns the plan of a pipeline that must have no cycle.
@@ -35,7 +35,7 @@ pub(crate) fn stage(name: &str, needs: &[usize]) -> Instance {
     let input = |&producer: &usize| Input {
         slot: format!("in{producer}"),
         many: false,
-        sources: vec![Source::Output {
+        sources: vec![InputSource::Output {
             producer: InstanceIndex(producer),
             output: "out".into(),
             artifact: FILE,

@@ -9,7 +9,7 @@ use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::inspect::{InputContent, Prepared};
 use super::outputs;
 use super::slot::{Slot, Slots};
-use crate::spec::pipeline::{Instance, Source};
+use crate::spec::pipeline::{InputSource, Instance};
 use crate::store::manifest::Manifest;
 use crate::store::{Draft, Store, WriteRight};
 use pipe_core::digest::StageKey;
@@ -194,8 +194,8 @@ impl Attempt<'_> {
             let mut artifacts = Vec::with_capacity(contents.len());
             for (source, content) in input.sources.iter().zip(contents) {
                 let (axes, artifact) = match source {
-                    Source::Output { axes, artifact, .. } => (axes.clone(), *artifact),
-                    Source::File(_) => (Vec::new(), FILE),
+                    InputSource::Output { axes, artifact, .. } => (axes.clone(), *artifact),
+                    InputSource::File(_) => (Vec::new(), FILE),
                 };
                 let path = self.locate(content, views)?;
                 artifacts.push(JobInput {

@@ -10,7 +10,7 @@ use pipe_core::key::KeyParts;
 
 use crate::plan::key;
 use crate::plan::{Plan, Why};
-use crate::spec::pipeline::{Input, Instance, InstanceIndex, Source};
+use crate::spec::pipeline::{Input, InputSource, Instance, InstanceIndex};
 use crate::store::manifest::{Manifest, Stored};
 use crate::store::{self, FailedAttempt, Lookup, PipelineState, Store};
 
@@ -95,9 +95,9 @@ impl<'a> Inspector<'a> {
         Ok(Prepared { key: parts.key(), parts, inputs })
     }
 
-    fn content(&mut self, input: &Input, source: &'a Source) -> Result<InputContent, String> {
+    fn content(&mut self, input: &Input, source: &'a InputSource) -> Result<InputContent, String> {
         match source {
-            Source::Output { producer, output, .. } => {
+            InputSource::Output { producer, output, .. } => {
                 let known = self.outputs[producer.0].as_ref().and_then(|outputs| outputs.get(output));
                 known.copied().map(InputContent::Stored).ok_or_else(|| {
                     let producer = self.name(*producer);
@@ -107,7 +107,7 @@ impl<'a> Inspector<'a> {
                     )
                 })
             }
-            Source::File(path) => {
+            InputSource::File(path) => {
                 let digest = || self.store.digest_source(&self.project.join(path));
                 let known =
                     self.sources.entry(path).or_insert_with(|| digest().map_err(|error| error.to_string()));

@@ -13,7 +13,7 @@ use super::executor::{AttemptError, Executor};
 use super::{Options, Outlook, RunError, Stop, Urgency, run, survey};
 use crate::plan::sample::{self, pipeline, stage};
 use crate::plan::{Plan, Why};
-use crate::spec::pipeline::{Input, Instance, InstanceIndex, Pipeline, Placement, Resources, Source};
+use crate::spec::pipeline::{Input, InputSource, Instance, InstanceIndex, Pipeline, Placement, Resources};
 use crate::store::{Claim, Draft, Store};
 use pipe_core::digest::StageKey;
 use pipe_core::event::{LogLevel, WorkerEvent};
@@ -140,7 +140,7 @@ fn three() -> Vec<Instance> {
 }
 
 fn needs_file(name: &str, file: &str) -> Instance {
-    let sources = vec![Source::File(file.into())];
+    let sources = vec![InputSource::File(file.into())];
     let mut instance = stage(name, &[]);
     instance.inputs.push(Input { slot: "file".into(), many: false, sources });
     instance

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::pipeline::InstanceId;
-use pipe_core::reference::{Selector, StageRef, Term};
+use pipe_core::reference::{Selector, SelectorTerm, StageRef};
 use pipe_core::suggest::{did_you_mean, listed};
 
 /// Why a reference selects nothing.
@@ -100,7 +100,7 @@ impl<'a> StageIndex<'a> {
 }
 
 impl IndexedStage<'_> {
-    fn select(&self, terms: &[Term]) -> Result<Vec<usize>, SelectError> {
+    fn select(&self, terms: &[SelectorTerm]) -> Result<Vec<usize>, SelectError> {
         let mut lists = Vec::with_capacity(terms.len());
         for term in terms {
             lists.push(self.holders(term, terms)?);
@@ -116,8 +116,8 @@ impl IndexedStage<'_> {
         Ok(found)
     }
 
-    fn holders(&self, term: &Term, terms: &[Term]) -> Result<&[usize], SelectError> {
-        let Term { axis, value } = term;
+    fn holders(&self, term: &SelectorTerm, terms: &[SelectorTerm]) -> Result<&[usize], SelectError> {
+        let SelectorTerm { axis, value } = term;
         if let Some(name) = axis {
             let Some(axis) = self.axes.iter().find(|axis| axis.name == name) else {
                 return Err(self.no_axis(name));

@@ -66,12 +66,12 @@ pub struct Input<F = PathBuf> {
     pub slot: String,
     /// True for a fan-in: the axes of each source are part of the key. Those of a single source are not.
     pub many: bool,
-    pub sources: Vec<Source<F>>,
+    pub sources: Vec<InputSource<F>>,
 }
 
 /// Where one artifact of an input comes from.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Source<F = PathBuf> {
+pub enum InputSource<F = PathBuf> {
     /// An output of another instance.
     Output {
         producer: InstanceIndex,
@@ -101,10 +101,10 @@ impl<F> Instance<F> {
             let mut mapped = Vec::with_capacity(sources.len());
             for source in sources {
                 mapped.push(match source {
-                    Source::Output { producer, output, artifact, axes } => {
-                        Source::Output { producer, output, artifact, axes }
+                    InputSource::Output { producer, output, artifact, axes } => {
+                        InputSource::Output { producer, output, artifact, axes }
                     }
-                    Source::File(file) => Source::File(map(file)?),
+                    InputSource::File(file) => InputSource::File(map(file)?),
                 });
             }
             inputs.push(Input { slot, many, sources: mapped });

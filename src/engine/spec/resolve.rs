@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::check::{CheckedInstance, Checker, place_of};
 use super::index::{SelectError, StageIndex, pick_one_hint};
-use super::pipeline::{Input, InstanceId, InstanceIndex, Source, UnlocatedFile};
+use super::pipeline::{Input, InputSource, InstanceId, InstanceIndex, UnlocatedFile};
 use super::source_text::Span;
 use super::spec_issue::{SpecIssue, SpecIssues};
 use super::stages::{InstanceDraft, StageDraft};
@@ -107,8 +107,9 @@ impl<'a> ReferenceResolver<'a> {
         let types: Vec<ArtifactType> = siblings.map(|other| other.accepts).collect();
         let needs = OutputConsumer::Parameter(&member.draft.id.stage, parameter, &types);
         let all = matches!(decl.source, SourceDecl::All(_));
-        let from_file =
-            |file| Some(Input { slot: decl.slot.clone(), many: false, sources: vec![Source::File(file)] });
+        let from_file = |file| {
+            Some(Input { slot: decl.slot.clone(), many: false, sources: vec![InputSource::File(file)] })
+        };
         let (references, many) = match &decl.source {
             SourceDecl::Path(path) => return from_file(UnlocatedFile::User(path.into())),
             SourceDecl::DataFile { dataset, file } => {
@@ -251,7 +252,7 @@ impl<'a> ReferenceResolver<'a> {
 
     /// Turns outputs into sources. In a fan-in the axes tell the sources apart, together with the stage and the output
     /// where needed.
-    fn sources(&self, found: MatchedOutputs, many: bool) -> Vec<Source<UnlocatedFile>> {
+    fn sources(&self, found: MatchedOutputs, many: bool) -> Vec<InputSource<UnlocatedFile>> {
         if let [(at, output)] = found.as_slice() {
             return vec![self.source(*at, output, Vec::new())];
         }
@@ -278,10 +279,10 @@ impl<'a> ReferenceResolver<'a> {
         sources
     }
 
-    fn source(&self, at: usize, output: &OutputDecl, mut axes: Axes) -> Source<UnlocatedFile> {
+    fn source(&self, at: usize, output: &OutputDecl, mut axes: Axes) -> InputSource<UnlocatedFile> {
         axes.extend(self.id(at).axes.iter().cloned());
         let (output, artifact) = (output.name.clone(), output.artifact);
-        Source::Output { producer: InstanceIndex(at), output, artifact, axes }
+        InputSource::Output { producer: InstanceIndex(at), output, artifact, axes }
     }
 
     pub(super) fn id(&self, at: usize) -> &'a InstanceId {

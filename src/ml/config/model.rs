@@ -13,7 +13,7 @@ use super::preset::Preset;
 use super::schedule::ScheduleKind;
 use super::signal::{LocalSignal, Weighting};
 use super::threshold::Variant;
-use crate::score::Scale;
+use crate::score::ScoreScale;
 
 /// A model as a user writes it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -185,11 +185,13 @@ impl ModelConfig {
     }
 
     /// Returns what the scores of the model mean.
-    pub fn scale(&self) -> Scale {
+    pub fn scale(&self) -> ScoreScale {
         match self {
-            Self::Ridge { .. } | Self::KernelRidge { .. } | Self::BlockKernelRidge { .. } => Scale::Response,
-            Self::Logistic { .. } | Self::Mlp { .. } => Scale::LogOdds,
-            Self::Neighbours { .. } => Scale::Share,
+            Self::Ridge { .. } | Self::KernelRidge { .. } | Self::BlockKernelRidge { .. } => {
+                ScoreScale::Response
+            }
+            Self::Logistic { .. } | Self::Mlp { .. } => ScoreScale::LogOdds,
+            Self::Neighbours { .. } => ScoreScale::Share,
         }
     }
 

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use super::artifact::{DataSet, DataSetDir, DataSetPart, RowBatch, Summary};
-use super::compress::Input;
+use super::artifact::{DataSet, DataSetDir, DataSetPart, DataSetSummary, RowBatch};
+use super::compress::InputFile;
 use super::csr::Features;
 use super::error::{DataError, Fault};
 use super::format::Format;
@@ -38,7 +38,7 @@ struct TaggedArticles {
 /// Reads `mult.dat` and `tag-item.dat` into a data set.
 pub(crate) fn read_citeulike(job: ReadJob) -> Result<DataSet, DataError> {
     let ReadJob { source, inputs, options, directory, threads } = job;
-    let ([part], Ok([input])) = (&source.parts[..], <[Input; 1]>::try_from(inputs)) else {
+    let ([part], Ok([input])) = (&source.parts[..], <[InputFile; 1]>::try_from(inputs)) else {
         return Err(DataError::Request(
             "a citeulike data set has one file of words and one file of tags".into(),
         ));
@@ -79,7 +79,7 @@ pub(crate) fn read_citeulike(job: ReadJob) -> Result<DataSet, DataError> {
     let mut report = ReadReport::new(Format::Citeulike);
     report.repairs = repairs;
     let parts = vec![DataSetPart::range(&part.name, 0..rows)];
-    target.complete(features, labels, Summary { label_names, feature_names, parts, report })
+    target.complete(features, labels, DataSetSummary { label_names, feature_names, parts, report })
 }
 
 /// Returns the number of tags and the tags of each article.
@@ -92,7 +92,7 @@ fn read_tags(
     let mut by_row: Vec<Vec<u32>> = vec![Vec::new(); rows];
     let mut count = 0_u32;
     let mut repeated = 0;
-    Lines::new(Input::open(path, threads)?)?.parse(
+    Lines::new(InputFile::open(path, threads)?)?.parse(
         threads,
         |chunk, tags: &mut TaggedArticles| parse_tags(chunk, rows, tags),
         |tags| {
@@ -235,18 +235,18 @@ mod tests {
 
     use super::*;
     use crate::data::read::read;
-    use crate::data::source::{Raw, ReadOptions, Source};
+    use crate::data::source::{DataSource, RawData, ReadOptions};
 
     fn read_pair(words: &[u8], tags: &[u8]) -> Result<DataSet, DataError> {
         let temp = tempfile::tempdir().unwrap();
-        let mut source = Source::file(temp.path().join("mult.dat"));
+        let mut source = DataSource::file(temp.path().join("mult.dat"));
         fs::write(&source.parts[0].data, words).unwrap();
         source.parts[0].labels = Some(temp.path().join("tag-item.dat"));
         fs::write(temp.path().join("tag-item.dat"), tags).unwrap();
         let options = ReadOptions { format: Some(Format::Citeulike), ..Default::default() };
         match read(&source, &options, &temp.path().join("set"), 1)? {
-            Raw::Set(set) => Ok(set),
-            Raw::Text(_) => panic!("numbers were expected"),
+            RawData::Set(set) => Ok(set),
+            RawData::Text(_) => panic!("numbers were expected"),
         }
     }
 

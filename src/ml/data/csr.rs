@@ -179,27 +179,27 @@ impl PartialEq for Csr {
 
 /// A dense matrix in rows.
 #[derive(Clone)]
-pub struct Dense {
+pub struct DenseMatrix {
     pub rows: usize,
     pub cols: usize,
     /// `rows * cols` numbers.
     pub values: Numbers<f32>,
 }
 
-impl Dense {
+impl DenseMatrix {
     /// Returns the values of a row.
     pub fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.cols..(row + 1) * self.cols]
     }
 }
 
-impl fmt::Debug for Dense {
+impl fmt::Debug for DenseMatrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dense({} x {})", self.rows, self.cols)
     }
 }
 
-impl PartialEq for Dense {
+impl PartialEq for DenseMatrix {
     fn eq(&self, other: &Self) -> bool {
         (self.rows, self.cols) == (other.rows, other.cols) && *self.values == *other.values
     }
@@ -209,7 +209,7 @@ impl PartialEq for Dense {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Features {
     Sparse(Csr),
-    Dense(Dense),
+    Dense(DenseMatrix),
 }
 
 impl Features {

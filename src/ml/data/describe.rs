@@ -9,15 +9,15 @@ use super::csr::Features;
 use super::error::DataError;
 use super::locate::Locator;
 use super::read::read;
-use super::registry::{self, Entry, Role};
-use super::source::{Raw, ReadOptions, Source, SourcePart};
+use super::registry::{self, FileRole, KnownDataSet};
+use super::source::{DataSource, RawData, ReadOptions, SourcePart};
 use super::split_data::{PartName, SplitData};
 use super::stats::{Stats, TAIL_BOUNDS};
 
 /// Returns a table of the known data sets, with their sizes and how many of their files exist.
 pub fn list(locator: &Locator) -> String {
     let header = ["name", "train rows", "test rows", "features", "labels", "here", ""].map(str::to_owned);
-    let table_row = |entry: &Entry| {
+    let table_row = |entry: &KnownDataSet| {
         let expected = entry.expected;
         let here = entry.files.iter().filter(|file| is_here(locator, entry, &file.name)).count();
         [
@@ -38,12 +38,12 @@ pub fn list(locator: &Locator) -> String {
     aligned(&rows, &[1, 2, 3, 4])
 }
 
-fn is_here(locator: &Locator, entry: &Entry, file: &str) -> bool {
+fn is_here(locator: &Locator, entry: &KnownDataSet, file: &str) -> bool {
     matches!(locator.find(&entry.name, file), Ok(Some(_)))
 }
 
 /// Returns the registry entry of a data set, with the paths of its files.
-pub fn info(entry: &Entry, locator: &Locator) -> String {
+pub fn info(entry: &KnownDataSet, locator: &Locator) -> String {
     let expected = entry.expected;
     let mut text = format!("{}: {}\n\n", entry.name, entry.title);
     let rows = match expected.test_rows {
@@ -72,7 +72,7 @@ pub fn info(entry: &Entry, locator: &Locator) -> String {
 
 /// Computes the statistics of a data set; `None` if one of its files is missing. Rows are streamed through `scratch`.
 pub fn measure(
-    entry: &Entry,
+    entry: &KnownDataSet,
     locator: &Locator,
     scratch: &Path,
     threads: usize,
@@ -82,21 +82,21 @@ pub fn measure(
         return Ok(None);
     }
     let part = |name: &str, role| {
-        let labels = if role == Role::All { file(Role::Labels) } else { None };
+        let labels = if role == FileRole::All { file(FileRole::Labels) } else { None };
         file(role).map(|data| SourcePart { name: name.to_owned(), data, labels })
     };
-    let parts = [part("train", Role::Train), part("test", Role::Test), part("all", Role::All)];
-    let source = Source {
+    let parts = [part("train", FileRole::Train), part("test", FileRole::Test), part("all", FileRole::All)];
+    let source = DataSource {
         parts: parts.into_iter().flatten().collect(),
-        label_xml: file(Role::LabelXml),
-        label_names: file(Role::LabelNames),
-        feature_names: file(Role::FeatureNames),
+        label_xml: file(FileRole::LabelXml),
+        label_names: file(FileRole::LabelNames),
+        feature_names: file(FileRole::FeatureNames),
         splits: Vec::new(),
     };
     let options = ReadOptions { format: Some(entry.format), ..ReadOptions::default() };
     match read(&source, &options, scratch, threads)? {
-        Raw::Set(data) => Ok(Some(part_stats(&data))),
-        Raw::Text(_) => Ok(None),
+        RawData::Set(data) => Ok(Some(part_stats(&data))),
+        RawData::Text(_) => Ok(None),
     }
 }
 

@@ -24,7 +24,7 @@ pub struct Duplicates {
 
 /// Some rows of a data set.
 #[derive(Clone, Copy)]
-pub struct Rows<'a> {
+pub struct LabelledRows<'a> {
     pub features: &'a Csr,
     pub labels: &'a Csr,
     pub rows: &'a [u32],
@@ -32,7 +32,7 @@ pub struct Rows<'a> {
 
 impl Duplicates {
     /// Counts the rows of `other` that are also in `train`.
-    pub fn between(train: Rows, other: Rows) -> Self {
+    pub fn between(train: LabelledRows, other: LabelledRows) -> Self {
         let train_digests = train.digests();
         let mut labels_of: HashMap<u64, Vec<u64>> = HashMap::with_capacity(train_digests.len());
         let mut found = Self::default();
@@ -51,7 +51,7 @@ impl Duplicates {
     }
 }
 
-impl Rows<'_> {
+impl LabelledRows<'_> {
     /// Returns the digests of (features, labels) of each row; `None` for a row without features.
     fn digests(self) -> Vec<Option<(u64, u64)>> {
         let row = |&row: &u32| {
@@ -85,8 +85,8 @@ mod tests {
         let test = weighted(3, &[vec![(0, 2.0)], vec![(1, 0.5)], vec![(0, 1.0)], vec![]]);
         let test_labels = ones(2, &[vec![0], vec![0, 1], vec![1], vec![0]]);
         let found = Duplicates::between(
-            Rows { features: &train, labels: &train_labels, rows: &[0, 1, 2, 3] },
-            Rows { features: &test, labels: &test_labels, rows: &[0, 1, 2, 3] },
+            LabelledRows { features: &train, labels: &train_labels, rows: &[0, 1, 2, 3] },
+            LabelledRows { features: &test, labels: &test_labels, rows: &[0, 1, 2, 3] },
         );
         assert_eq!(found, Duplicates { within_train: 1, in_train: 2, with_equal_labels: 1 });
     }

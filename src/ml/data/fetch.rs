@@ -15,7 +15,7 @@ use pipe_core::digest::BlobId;
 
 /// How many bytes of a download have arrived. `total` is what the server stated, if it did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct DownloadProgress {
     pub done: u64,
     pub total: Option<u64>,
 }
@@ -85,7 +85,7 @@ impl DownloadClient {
         &self,
         url: &str,
         target: &Path,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(DownloadProgress),
     ) -> Result<(), FetchError> {
         let directory = target.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(directory).map_err(FetchError::io("create", directory))?;
@@ -116,7 +116,7 @@ impl DownloadClient {
         &self,
         url: &str,
         part: &mut PartialDownload,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(DownloadProgress),
     ) -> Result<(), FetchError> {
         let resumable = part.resumable()?;
         let response = self.request(url, resumable.as_ref())?;
@@ -140,7 +140,7 @@ impl DownloadClient {
         let mut body = response.into_body().into_reader();
         let mut buffer = vec![0; 1 << 16];
         loop {
-            progress(Progress { done, total });
+            progress(DownloadProgress { done, total });
             match body.read(&mut buffer) {
                 Ok(0) if total.is_none_or(|total| done == total) => return Ok(()),
                 Ok(0) => {
@@ -351,7 +351,7 @@ pub(super) mod tests {
             .fetch(&format!("{}/file", server.address), &place, &mut |p| seen.push(p))
             .unwrap();
         assert_eq!(fs::read(&place).unwrap(), b"hello world");
-        assert_eq!(seen.last(), Some(&Progress { done: 11, total: Some(11) }));
+        assert_eq!(seen.last(), Some(&DownloadProgress { done: 11, total: Some(11) }));
         assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1, "no other file is left");
     }
 

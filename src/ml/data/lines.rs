@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::compress::Input;
+use super::compress::InputFile;
 use super::error::{BadText, DataError, Fault};
 
 const CHUNK: usize = 1 << 20;
@@ -27,7 +27,7 @@ pub(crate) struct TextChunk<'a> {
 
 /// A text file that is read chunk by chunk.
 pub(crate) struct Lines {
-    input: Input,
+    input: InputFile,
     /// The start of a line whose end has not been read yet.
     carry: Vec<u8>,
     at_end: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// Skips a byte-order mark. UTF-16 text is an error.
-    pub(crate) fn new(mut input: Input) -> Result<Self, DataError> {
+    pub(crate) fn new(mut input: InputFile) -> Result<Self, DataError> {
         let wide = [&[0xff, 0xfe][..], &[0xfe, 0xff]].iter().any(|mark| input.head().starts_with(mark));
         if wide {
             return Err(DataError::file(input.path(), "it is UTF-16 text; convert it to UTF-8 first"));
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     fn lines(text: &[u8]) -> Lines {
-        Lines::new(Input::from_reader(Path::new("x.txt"), Cursor::new(text.to_vec())).unwrap()).unwrap()
+        Lines::new(InputFile::from_reader(Path::new("x.txt"), Cursor::new(text.to_vec())).unwrap()).unwrap()
     }
 
     fn collect(text: &[u8], threads: usize) -> (u64, Vec<u8>) {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::fetch::{DownloadClient, FetchError, Progress, digest_file};
-use super::registry::{self, DataFile, Entry, UnknownDataSet};
+use super::fetch::{DownloadClient, DownloadProgress, FetchError, digest_file};
+use super::registry::{self, DataFile, KnownDataSet, UnknownDataSet};
 use pipe_core::digest::BlobId;
 
 /// Finds files in the data directory and, unless it is offline, downloads missing ones.
@@ -101,7 +101,7 @@ impl Locator {
         &self,
         dataset: &str,
         file: &str,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(DownloadProgress),
     ) -> Result<PathBuf, LocateError> {
         let (entry, file) = known(dataset, file)?;
         self.obtain_file(entry, file, progress)
@@ -109,9 +109,9 @@ impl Locator {
 
     fn obtain_file(
         &self,
-        entry: &Entry,
+        entry: &KnownDataSet,
         file: &DataFile,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(DownloadProgress),
     ) -> Result<PathBuf, LocateError> {
         if let Some(path) = self.search(entry, file) {
             return Ok(path);
@@ -149,7 +149,7 @@ impl Locator {
         self.check_file(registry::find(dataset)?, path, FileChecksum { bytes, blake3: digest })
     }
 
-    fn check_file(&self, entry: &Entry, path: &Path, seen: FileChecksum) -> Result<(), LocateError> {
+    fn check_file(&self, entry: &KnownDataSet, path: &Path, seen: FileChecksum) -> Result<(), LocateError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match entry.file_named(&name).and_then(|file| Some((file.bytes?, file.blake3.as_deref()?))) {
             Some((bytes, blake3)) => {
@@ -161,7 +161,7 @@ impl Locator {
 
     fn compare_with_first_use(
         &self,
-        entry: &Entry,
+        entry: &KnownDataSet,
         name: &str,
         path: &Path,
         seen: FileChecksum,
@@ -184,7 +184,7 @@ impl Locator {
         }
     }
 
-    fn search(&self, entry: &Entry, file: &DataFile) -> Option<PathBuf> {
+    fn search(&self, entry: &KnownDataSet, file: &DataFile) -> Option<PathBuf> {
         let plain = [".bz2", ".gz", ".zst"].iter().find_map(|end| file.name.strip_suffix(end));
         let names = [Some(file.name.as_str()), plain];
         let places = names
@@ -195,12 +195,12 @@ impl Locator {
     }
 
     /// Returns where a downloaded file is stored.
-    fn target(&self, entry: &Entry, file: &DataFile) -> PathBuf {
+    fn target(&self, entry: &KnownDataSet, file: &DataFile) -> PathBuf {
         self.directory.join(&entry.name).join(&file.name)
     }
 }
 
-fn known(dataset: &str, file: &str) -> Result<(&'static Entry, &'static DataFile), LocateError> {
+fn known(dataset: &str, file: &str) -> Result<(&'static KnownDataSet, &'static DataFile), LocateError> {
     let entry = registry::find(dataset)?;
     let unknown = || LocateError::UnknownFile { dataset: dataset.to_owned(), file: file.to_owned() };
     Ok((entry, entry.file_named(file).ok_or_else(unknown)?))
@@ -234,16 +234,16 @@ fn save(list: &Path, checksums: &Checksums) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::fetch::tests::{Server, answer};
-    use super::super::registry::Role;
+    use super::super::registry::FileRole;
     use super::*;
 
-    fn served(content: &'static [u8], blake3: Option<BlobId>) -> (Server, Entry) {
+    fn served(content: &'static [u8], blake3: Option<BlobId>) -> (Server, KnownDataSet) {
         let length = format!("Content-Length: {}\r\n", content.len());
         let server = Server::start(move |_, _| answer("200 OK", &length, content));
         let mut entry = registry::find("bibtex").unwrap().clone();
         entry.files = vec![DataFile {
             name: "rows.arff".to_owned(),
-            role: Role::All,
+            role: FileRole::All,
             url: format!("{}/rows.arff", server.address),
             bytes: blake3.map(|_| content.len() as u64),
             blake3: blake3.map(|digest| digest.to_string()),

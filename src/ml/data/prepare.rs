@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::artifact::{DataSet, DataSetPart};
-use super::csr::{Csr, Dense, Features};
-use super::duplicates::{Duplicates, Rows};
+use super::csr::{Csr, DenseMatrix, Features};
+use super::duplicates::{Duplicates, LabelledRows};
 use super::error::DataError;
 use super::filter::{Filter, FilterError, KeptColumns};
 use super::split::{Parts, Split, SplitError, Validation};
@@ -128,7 +128,7 @@ pub fn prepare(
         feature_names: raw.feature_names.as_ref().map(|names| fitted.select(names)),
     };
     if let Features::Sparse(features) = &raw.features {
-        let rows = |rows| Rows { features, labels: &raw.labels, rows };
+        let rows = |rows| LabelledRows { features, labels: &raw.labels, rows };
         origin.duplicates = Some(Duplicates::between(rows(&parts.train), rows(&parts.test)));
     }
     fitted.transform().write(directory)?;
@@ -138,7 +138,7 @@ pub fn prepare(
 /// Features with what was fitted on the rows outside the test part.
 enum FittedFeatures<'a> {
     Sparse { matrix: &'a Csr, columns: KeptColumns, weighting: Weighting },
-    Dense { matrix: &'a Dense, l2: bool },
+    Dense { matrix: &'a DenseMatrix, l2: bool },
 }
 
 impl<'a> FittedFeatures<'a> {

@@ -11,7 +11,7 @@ use super::format::Format;
 /// A known data set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct KnownDataSet {
     pub name: String,
     pub title: String,
     pub format: Format,
@@ -29,7 +29,7 @@ pub struct Entry {
 #[serde(deny_unknown_fields)]
 pub struct DataFile {
     pub name: String,
-    pub role: Role,
+    pub role: FileRole,
     pub url: String,
     /// The length, for files whose checksum is known. For other files, it is recorded at first use.
     #[serde(default)]
@@ -41,7 +41,7 @@ pub struct DataFile {
 /// What a file contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum FileRole {
     Train,
     Test,
     /// All rows, without a split.
@@ -65,13 +65,13 @@ pub struct Expected {
     pub labels: u64,
 }
 
-static ENTRIES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+static ENTRIES: LazyLock<Vec<KnownDataSet>> = LazyLock::new(|| {
     serde_yaml::from_str(include_str!("registry.yaml"))
         .unwrap_or_else(|error| unreachable!("the registry is invalid: {error}"))
 });
 
 /// Returns all known data sets.
-pub fn entries() -> &'static [Entry] {
+pub fn entries() -> &'static [KnownDataSet] {
     &ENTRIES
 }
 
@@ -92,16 +92,16 @@ fn known() -> String {
 }
 
 /// Returns the data set with a name.
-pub fn find(name: &str) -> Result<&'static Entry, UnknownDataSet> {
+pub fn find(name: &str) -> Result<&'static KnownDataSet, UnknownDataSet> {
     entries().iter().find(|entry| entry.name == name).ok_or_else(|| {
         let closest = suggest::closest(name, entries().iter().map(|entry| entry.name.as_str()));
         UnknownDataSet { name: name.to_owned(), closest }
     })
 }
 
-impl Entry {
+impl KnownDataSet {
     /// Returns the first file with a role.
-    pub fn file(&self, role: Role) -> Option<&DataFile> {
+    pub fn file(&self, role: FileRole) -> Option<&DataFile> {
         self.files.iter().find(|file| file.role == role)
     }
 
@@ -120,8 +120,12 @@ mod tests {
         assert_eq!(entries().len(), 8);
         for entry in entries() {
             let has = |role| entry.file(role).is_some();
-            assert!(has(Role::Train) && has(Role::Test) || has(Role::All), "{}: no rows", entry.name);
-            assert_eq!(has(Role::Test), entry.expected.test_rows > 0, "{}", entry.name);
+            assert!(
+                has(FileRole::Train) && has(FileRole::Test) || has(FileRole::All),
+                "{}: no rows",
+                entry.name
+            );
+            assert_eq!(has(FileRole::Test), entry.expected.test_rows > 0, "{}", entry.name);
             assert!(!entry.citation.is_empty() && !entry.licence.is_empty(), "{}", entry.name);
             for file in &entry.files {
                 assert!(file.url.starts_with("https://"), "{}", file.url);

@@ -11,7 +11,7 @@ use super::text::RawText;
 
 /// The files of a data set. Its rows are those of the parts, one part after the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Source {
+pub struct DataSource {
     pub parts: Vec<SourcePart>,
     /// The Mulan XML file that says which attributes of an ARFF file are labels.
     pub label_xml: Option<PathBuf>,
@@ -33,7 +33,7 @@ pub struct SourcePart {
     pub labels: Option<PathBuf>,
 }
 
-impl Source {
+impl DataSource {
     /// Creates a source of one file with all rows.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self::parts([("all", path.into())])
@@ -76,7 +76,7 @@ pub struct ReadOptions {
 
 /// What a reader returns.
 #[derive(Debug)]
-pub enum Raw {
+pub enum RawData {
     /// Numbers, already written to the directory of a data set.
     Set(DataSet),
     /// Text that has to be vectorised.

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use super::artifact::CsrWriter;
 use super::artifact::dataset::write_json;
-use super::compress::Input;
-use super::csr::{Csr, Dense, Features};
+use super::compress::InputFile;
+use super::csr::{Csr, DenseMatrix, Features};
 use super::detect::{detect, first_line};
 use super::error::DataError;
 use super::format::{Format, FormatContent};
 use super::read::read;
-use super::source::{Raw, ReadOptions, Source};
+use super::source::{DataSource, RawData, ReadOptions};
 use super::split_data::SplitData;
 use super::vectorise::Vectoriser;
 use super::weight::normalise;
@@ -104,7 +104,7 @@ pub fn read_new_rows(
     let has_base = meta.report.format.has_index_base();
     let vocabulary = dataset.join(VOCABULARY);
     let texts = vocabulary.is_file();
-    let opened = Input::open(file, 1)?;
+    let opened = InputFile::open(file, 1)?;
     let detected = detect(opened.head(), false);
     let expected = ExpectedRows { texts, dense: meta.dense, features: meta.features_before };
     if let Some(found) = expected.mismatch(detected, opened.head()) {
@@ -127,10 +127,10 @@ pub fn read_new_rows(
         unlabelled: true,
         ..ReadOptions::default()
     };
-    let raw = read(&Source::file(file), &options, &scratch.join("rows"), threads)?;
+    let raw = read(&DataSource::file(file), &options, &scratch.join("rows"), threads)?;
     let mut writer = CsrWriter::create(&scratch.join("features.csr"), true)?;
     match raw {
-        Raw::Text(text) if texts => {
+        RawData::Text(text) if texts => {
             let vectoriser = Vectoriser::load(&vocabulary)?;
             for text in &text.texts {
                 let (mut columns, mut values) = vectoriser.transform(text);
@@ -138,10 +138,10 @@ pub fn read_new_rows(
                 writer.push(&columns, &values)?;
             }
         }
-        Raw::Text(_) => {
+        RawData::Text(_) => {
             return Err(DataError::file(file, format!("it contains texts, but the model needs {expected}")));
         }
-        Raw::Set(set) => match &set.features {
+        RawData::Set(set) => match &set.features {
             Features::Sparse(features) if !meta.dense => write_sparse(features, &transform, &mut writer)?,
             Features::Dense(features) if features.cols as u64 == meta.features => {
                 write_dense(features, &transform, &mut writer)?;
@@ -221,7 +221,11 @@ fn write_sparse(features: &Csr, transform: &Transform, writer: &mut CsrWriter) -
     Ok(())
 }
 
-fn write_dense(features: &Dense, transform: &Transform, writer: &mut CsrWriter) -> Result<(), DataError> {
+fn write_dense(
+    features: &DenseMatrix,
+    transform: &Transform,
+    writer: &mut CsrWriter,
+) -> Result<(), DataError> {
     for row in 0..features.rows {
         let mut values = features.row(row).to_vec();
         if transform.l2 {
@@ -236,7 +240,7 @@ fn write_dense(features: &Dense, transform: &Transform, writer: &mut CsrWriter) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::artifact::{DataSetDir, DataSetPart, Summary};
+    use super::super::artifact::{DataSetDir, DataSetPart, DataSetSummary};
     use super::super::filter::Filter;
     use super::super::prepare::{Preparation, prepare};
     use super::super::read_report::ReadReport;
@@ -252,7 +256,8 @@ mod tests {
         let file = directory.join("rows.svm");
         std::fs::write(&file, ROWS).unwrap();
         let options = ReadOptions::default();
-        let Raw::Set(raw) = read(&Source::file(&file), &options, &directory.join("raw"), 1).unwrap() else {
+        let RawData::Set(raw) = read(&DataSource::file(&file), &options, &directory.join("raw"), 1).unwrap()
+        else {
             panic!("not numbers")
         };
         let target = DataSetDir::create(&directory.join("parted")).unwrap();
@@ -264,7 +269,7 @@ mod tests {
         let features = Features::Sparse(writer.finish(features.cols).unwrap());
         let parts = vec![DataSetPart::range("train", 0..3), DataSetPart::range("test", 3..4)];
         let report = ReadReport { feature_base: raw.report.feature_base, ..ReadReport::new(Format::Libsvm) };
-        let summary = Summary { label_names: None, feature_names: None, parts, report };
+        let summary = DataSetSummary { label_names: None, feature_names: None, parts, report };
         let labels =
             super::super::artifact::write_csr(&directory.join("parted/labels.csr"), &raw.labels).unwrap();
         let raw = target.complete(features, labels, summary).unwrap();

@@ -2,15 +2,15 @@
 //! 1.
 
 use super::artifact::DataSetPart;
-use super::compress::Input;
+use super::compress::InputFile;
 use super::error::{DataError, Fault};
 use super::read_report::{Repair, Repairs};
-use super::source::Source;
+use super::source::DataSource;
 
 /// Returns the parts that the split files of the source define, or `parts` if it has none. A file with several columns
 /// defines the parts `name`, `name.1`, `name.2`, ...
 pub(crate) fn read_splits(
-    source: &Source,
+    source: &DataSource,
     parts: Vec<DataSetPart>,
     rows: usize,
     repairs: &mut Repairs,
@@ -24,7 +24,7 @@ pub(crate) fn read_splits(
     }
     let mut all = Vec::new();
     for (name, path) in &source.splits {
-        let text = Input::open(path, 1)?.read_all()?;
+        let text = InputFile::open(path, 1)?.read_all()?;
         let columns = parse_split(&text, rows).map_err(|fault| fault.locate(path, &text, 0))?;
         if columns.is_empty() {
             return Err(DataError::file(path, "it contains no row numbers"));

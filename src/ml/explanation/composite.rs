@@ -1,10 +1,10 @@
 //! Explains the decisions of a [`Composite`]: its score term by term, its cut, and both in the form of eq. 1.
 
 use super::cut::{CutRule, cut_term};
-use super::{Input, LabelExplanation, PaperForm, Term};
+use super::{ExplanationTerm, LabelExplanation, PaperForm, TermInput};
 use crate::composite::Composite;
 use crate::fusion::{self, Fusion};
-use crate::score::Scale;
+use crate::score::ScoreScale;
 use crate::threshold::cuts::Decision;
 
 /// The decision about one label of a row.
@@ -22,7 +22,7 @@ pub struct Decided {
 pub fn model_words(card: &Composite, rule: Option<&CutRule>) -> String {
     let fused = if card.fusion.is_some() { ", fused" } else { "" };
     let cuts = match (&card.cuts, rule) {
-        (None, _) if card.scale() == Scale::LogOdds => "no cuts, log-odds above 0".to_owned(),
+        (None, _) if card.scale() == ScoreScale::LogOdds => "no cuts, log-odds above 0".to_owned(),
         (None, _) => "no cuts, scores above 0.5".to_owned(),
         (Some(_), Some(rule)) => rule.words(),
         (Some(_), None) => "cuts by a rule that a model's directory does not keep".to_owned(),
@@ -32,7 +32,7 @@ pub fn model_words(card: &Composite, rule: Option<&CutRule>) -> String {
 
 /// Describes the local signal of a model in words.
 pub fn signal_words(card: &Composite) -> &'static str {
-    let has_neighbours = card.parts.iter().any(|part| part.model.scale() == Scale::Share);
+    let has_neighbours = card.parts.iter().any(|part| part.model.scale() == ScoreScale::Share);
     if has_neighbours { "labels of the nearest training rows" } else { "none" }
 }
 
@@ -60,15 +60,15 @@ pub fn explain(
         Some(fusion) => score_terms(fusion, &names, decided.label, scores),
         None => {
             let score = f64::from(scores[0]);
-            let term = Term::new("r", &[("r", score)], score);
-            vec![Term { part: Some(names[0].clone()), ..term }]
+            let term = ExplanationTerm::new("r", &[("r", score)], score);
+            vec![ExplanationTerm { part: Some(names[0].clone()), ..term }]
         }
     };
     let threshold = decided.threshold.map(f64::from);
     let frequency = frequency.map(|frequency| frequency as f64);
     let threshold_terms = threshold.map(|cut| match &card.cuts {
         Some(_) => cut_term(rule, frequency, cut),
-        None => Term::new("no cut was fitted", &[], cut),
+        None => ExplanationTerm::new("no cut was fitted", &[], cut),
     });
     let paper_form = card
         .fusion
@@ -105,34 +105,34 @@ fn never_predicted(card: &Composite, label: u32) -> Option<String> {
 }
 
 /// Returns the terms of [`Fusion::score`], those of the parts first.
-fn score_terms(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) -> Vec<Term> {
-    let explained = |((term, name), &score): ((&fusion::Term, &String), &f32)| {
+fn score_terms(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) -> Vec<ExplanationTerm> {
+    let explained = |((term, name), &score): ((&fusion::FusionTerm, &String), &f32)| {
         let (transformed, floor) = (term.of(score), term.floor);
         let formula = match term.scale {
-            Scale::LogOdds => "w * r".to_owned(),
-            Scale::Response => format!("w * ln(max(r, 0) + {floor})"),
-            Scale::Share => format!("w * ln(r + {floor})"),
+            ScoreScale::LogOdds => "w * r".to_owned(),
+            ScoreScale::Response => format!("w * ln(max(r, 0) + {floor})"),
+            ScoreScale::Share => format!("w * ln(r + {floor})"),
         };
         let mut inputs = vec![("w", term.weight), ("r", score.into())];
-        if term.scale != Scale::LogOdds {
+        if term.scale != ScoreScale::LogOdds {
             inputs.push(("ln", transformed));
         }
         let value = term.weight * transformed;
-        Term { part: Some(name.clone()), ..Term::new(&formula, &inputs, value) }
+        ExplanationTerm { part: Some(name.clone()), ..ExplanationTerm::new(&formula, &inputs, value) }
     };
-    let mut terms: Vec<Term> = fusion.terms.iter().zip(names).zip(scores).map(explained).collect();
+    let mut terms: Vec<ExplanationTerm> = fusion.terms.iter().zip(names).zip(scores).map(explained).collect();
     let (idf, weight, count) = (fusion.idf(label), fusion.idf_weight, fusion.counts[label as usize]);
     let inputs = [("w", weight), ("N", fusion.rows as f64), ("f", count as f64), ("ln", idf)];
-    terms.push(Term::new("IDF: w * ln(N / max(f, 0.5))", &inputs, weight * idf));
-    terms.push(Term::new("constant", &[], fusion.constant));
+    terms.push(ExplanationTerm::new("IDF: w * ln(N / max(f, 0.5))", &inputs, weight * idf));
+    terms.push(ExplanationTerm::new("constant", &[], fusion.constant));
     terms
 }
 
 /// Returns the decision in the form z_l > theta_l(x) = tau_l - w_0 - w_idf IDF_l - w_near ln(KNN_l(x) + floor).
-fn paper_form(fusion: &Fusion, label: u32, terms: &[Term], cut: f64) -> PaperForm {
+fn paper_form(fusion: &Fusion, label: u32, terms: &[ExplanationTerm], cut: f64) -> PaperForm {
     let values = |local: bool| {
         let parts = fusion.terms.iter().zip(terms);
-        parts.filter(move |(term, _)| (term.scale == Scale::Share) == local).map(|(_, term)| term.value)
+        parts.filter(move |(term, _)| (term.scale == ScoreScale::Share) == local).map(|(_, term)| term.value)
     };
     let idf = fusion.idf_weight * fusion.idf(label);
     let mut sides = vec![("cut", cut), ("constant", -fusion.constant), ("IDF", -idf)];
@@ -140,7 +140,7 @@ fn paper_form(fusion: &Fusion, label: u32, terms: &[Term], cut: f64) -> PaperFor
         sides.push(("local", -values(true).sum::<f64>()));
     }
     let theta = sides.iter().map(|side| side.1).sum();
-    let theta_terms = sides.into_iter().map(|(name, value)| Input { name: name.into(), value }).collect();
+    let theta_terms = sides.into_iter().map(|(name, value)| TermInput { name: name.into(), value }).collect();
     PaperForm { z: values(false).sum(), theta_terms, theta }
 }
 
@@ -149,20 +149,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::composite::Part;
+    use crate::composite::ModelPart;
     use crate::config::model::ModelConfig;
     use crate::config::signal::Weighting;
-    use crate::fusion::Floors;
+    use crate::fusion::LogFloors;
 
     /// Two ridges and neighbours, fused, with cuts for two of three labels.
     fn card() -> Composite {
         let ridge = ModelConfig::Ridge { ridge: 1.0, constant: 0.3 };
         let near = ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::Uniform };
-        let part = |model| Part { directory: "parts/0".into(), model, keep: None, rest: 0.0 };
+        let part = |model| ModelPart { directory: "parts/0".into(), model, keep: None, rest: 0.0 };
         let parts = vec![part(ridge.clone()), part(near), part(ridge)];
-        let floors = Floors { response: 0.03, share: 0.005 };
-        let mut terms: Vec<fusion::Term> =
-            parts.iter().map(|part| fusion::Term::new("", part.model.scale(), floors)).collect();
+        let floors = LogFloors { response: 0.03, share: 0.005 };
+        let mut terms: Vec<fusion::FusionTerm> =
+            parts.iter().map(|part| fusion::FusionTerm::new("", part.model.scale(), floors)).collect();
         for (term, weight) in terms.iter_mut().zip([1.5, 0.5, 0.25]) {
             term.weight = weight;
         }

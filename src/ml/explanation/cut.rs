@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Term;
+use super::ExplanationTerm;
 use crate::threshold::rule::{Objective, Rule};
 
 /// The parameters of the stage `threshold`. A stored model has the cuts, but not the rule.
@@ -38,11 +38,11 @@ impl CutRule {
     }
 
     /// Returns the cut of a label that `frequency` training rows have.
-    fn term(&self, frequency: Option<f64>, cut: f64) -> Term {
+    fn term(&self, frequency: Option<f64>, cut: f64) -> ExplanationTerm {
         let mut inputs: Vec<(&str, f64)> = frequency.map(|f| ("f", f)).into_iter().collect();
         let formula = match self.rule {
-            Rule::Fixed { .. } => return Term::new("fixed cut", &[], cut),
-            Rule::Global {} => return Term::new("global cut", &[], cut),
+            Rule::Fixed { .. } => return ExplanationTerm::new("fixed cut", &[], cut),
+            Rule::Global {} => return ExplanationTerm::new("global cut", &[], cut),
             Rule::Scut {} => "SCut, best F1 of the label",
             Rule::ScutFbr { fbr, .. } => {
                 inputs.push(("fbr", fbr));
@@ -62,17 +62,17 @@ impl CutRule {
             Rule::Online { .. } => "online cut, a / b",
             Rule::Rcut { .. } | Rule::Pcut { .. } | Rule::Rtcut { .. } => "cut",
         };
-        Term::new(formula, &inputs, cut)
+        ExplanationTerm::new(formula, &inputs, cut)
     }
 }
 
 /// Returns the cut of a label as a single term.
-pub fn cut_term(rule: Option<&CutRule>, frequency: Option<f64>, cut: f64) -> Term {
+pub fn cut_term(rule: Option<&CutRule>, frequency: Option<f64>, cut: f64) -> ExplanationTerm {
     match rule {
         Some(rule) => rule.term(frequency, cut),
         None => {
             let inputs: Vec<(&str, f64)> = frequency.map(|f| ("f", f)).into_iter().collect();
-            Term::new("fitted cut", &inputs, cut)
+            ExplanationTerm::new("fitted cut", &inputs, cut)
         }
     }
 }

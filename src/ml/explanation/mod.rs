@@ -33,10 +33,10 @@ pub struct LabelExplanation {
     pub label: u32,
     pub name: Option<String>,
     /// The terms add up to the score.
-    pub score_terms: Vec<Term>,
+    pub score_terms: Vec<ExplanationTerm>,
     pub score: f64,
     /// The terms add up to the threshold.
-    pub threshold_terms: Vec<Term>,
+    pub threshold_terms: Vec<ExplanationTerm>,
     /// `None` if the rule has no threshold for this label.
     pub threshold: Option<f64>,
     /// Score minus threshold. The label is predicted if this is above zero, unless a note says otherwise.
@@ -52,11 +52,11 @@ pub struct LabelExplanation {
 /// A term of a sum: the formula computes `value` from the `inputs`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Term {
+pub struct ExplanationTerm {
     /// The kind of model that the term belongs to, if several are fused.
     pub part: Option<String>,
     pub formula: String,
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<TermInput>,
     pub value: f64,
     /// The causes of one of the inputs.
     pub evidence: Option<Evidence>,
@@ -65,7 +65,7 @@ pub struct Term {
 /// A named number in a formula.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Input {
+pub struct TermInput {
     pub name: String,
     pub value: f64,
 }
@@ -76,7 +76,7 @@ pub struct Input {
 pub struct PaperForm {
     pub z: f64,
     /// The terms add up to theta.
-    pub theta_terms: Vec<Input>,
+    pub theta_terms: Vec<TermInput>,
     pub theta: f64,
 }
 
@@ -100,8 +100,8 @@ pub struct Evidence {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cause {
-    pub what: Subject,
-    pub inputs: Vec<Input>,
+    pub what: CauseSubject,
+    pub inputs: Vec<TermInput>,
     /// Whether the training row has the label; `None` if this is unknown, or if the cause is not a training row.
     pub has_label: Option<bool>,
     /// The contribution to the number.
@@ -111,7 +111,7 @@ pub struct Cause {
 /// What a cause is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Subject {
+pub enum CauseSubject {
     /// A row of the training part, counted from 0.
     TrainingRow { row: u32 },
     /// A feature of the data set, counted from 0.
@@ -120,7 +120,7 @@ pub enum Subject {
     Constant { name: String },
 }
 
-impl Term {
+impl ExplanationTerm {
     /// Creates a term without evidence.
     pub fn new(formula: &str, inputs: &[(&str, f64)], value: f64) -> Self {
         Self { part: None, formula: formula.to_owned(), inputs: named(inputs), value, evidence: None }
@@ -161,14 +161,14 @@ impl Evidence {
 
 impl Cause {
     /// Creates a cause that says nothing about the label.
-    pub fn new(what: Subject, inputs: &[(&str, f64)], value: f64) -> Self {
+    pub fn new(what: CauseSubject, inputs: &[(&str, f64)], value: f64) -> Self {
         Self { what, inputs: named(inputs), has_label: None, value }
     }
 }
 
 /// Creates inputs from names and values.
-fn named(inputs: &[(&str, f64)]) -> Vec<Input> {
-    inputs.iter().map(|&(name, value)| Input { name: name.to_owned(), value }).collect()
+fn named(inputs: &[(&str, f64)]) -> Vec<TermInput> {
+    inputs.iter().map(|&(name, value)| TermInput { name: name.to_owned(), value }).collect()
 }
 
 #[cfg(test)]
@@ -178,10 +178,10 @@ mod tests {
     #[test]
     fn the_largest_causes_are_kept_and_the_others_summed() {
         let values = [0.1, -0.5, 0.2, 0.5, 0.05];
-        let cause = |at: usize| Cause::new(Subject::TrainingRow { row: at as u32 }, &[], values[at]);
+        let cause = |at: usize| Cause::new(CauseSubject::TrainingRow { row: at as u32 }, &[], values[at]);
         let evidence = Evidence::new("r", "a sum", &values, 2, cause);
         let rows: Vec<_> = evidence.causes.iter().map(|cause| cause.what.clone()).collect();
-        assert_eq!(rows, [1, 3].map(|row| Subject::TrainingRow { row }));
+        assert_eq!(rows, [1, 3].map(|row| CauseSubject::TrainingRow { row }));
         assert_eq!(evidence.others, 3);
         assert!((evidence.others_value - 0.35).abs() < 1e-12);
         assert!((evidence.total() - values.iter().sum::<f64>()).abs() < 1e-12);

@@ -1,6 +1,6 @@
 //! The evidence for the share of neighbours that have a label.
 
-use super::{Cause, Evidence, Subject};
+use super::{Cause, CauseSubject, Evidence};
 use crate::config::signal::Weighting;
 use crate::data::csr::Csr;
 use crate::signal::neighbours::weigh;
@@ -17,7 +17,10 @@ pub fn evidence(of: &str, near: &[(u32, f32)], weighting: Weighting, labels: &Cs
     Evidence::new(of, words, &values, count, |at| {
         let (row, cosine) = near[at];
         let inputs = [("cosine", cosine.into()), ("weight", weights[at].into())];
-        Cause { has_label: Some(has(at)), ..Cause::new(Subject::TrainingRow { row }, &inputs, values[at]) }
+        Cause {
+            has_label: Some(has(at)),
+            ..Cause::new(CauseSubject::TrainingRow { row }, &inputs, values[at])
+        }
     })
 }
 
@@ -32,7 +35,7 @@ mod tests {
         let evidence = evidence("r", &near, Weighting::CosineSquared, &labels, 2);
         let rows: Vec<_> =
             evidence.causes.iter().map(|cause| (cause.what.clone(), cause.has_label)).collect();
-        let row = |row, has| (Subject::TrainingRow { row }, Some(has));
+        let row = |row, has| (CauseSubject::TrainingRow { row }, Some(has));
         assert_eq!(rows, [row(2, true), row(1, true), row(0, false)]);
         assert!((evidence.total() - 0.36).abs() < 1e-6, "{}", evidence.total());
         assert!(evidence.words.ends_with("2 of 3"), "{}", evidence.words);

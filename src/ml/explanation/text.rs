@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Cause, Evidence, Explanation, Input, LabelExplanation, PaperForm, Subject, Term};
+use super::{
+    Cause, CauseSubject, Evidence, Explanation, ExplanationTerm, LabelExplanation, PaperForm, TermInput,
+};
 use crate::metric::marked::Protocol;
 
 /// The number of causes that are shown for a number.
@@ -58,7 +60,7 @@ fn write_label(out: &mut String, label: &LabelExplanation) {
 }
 
 /// Writes a value and the terms that add up to it.
-fn write_terms(out: &mut String, what: &str, value: f64, terms: &[Term]) {
+fn write_terms(out: &mut String, what: &str, value: f64, terms: &[ExplanationTerm]) {
     let _ = writeln!(out, "  {what} {value:+.4}");
     for term in terms {
         let part = term.part.as_ref().map(|part| format!("{part}: ")).unwrap_or_default();
@@ -76,7 +78,7 @@ fn write_paper_form(out: &mut String, form: &PaperForm, margin: f64) {
 }
 
 /// Writes the causes of one input of a term.
-fn write_evidence(out: &mut String, term: &Term, evidence: &Evidence) {
+fn write_evidence(out: &mut String, term: &ExplanationTerm, evidence: &Evidence) {
     let about = term.part.as_deref().unwrap_or(&evidence.of);
     let value = term.inputs.iter().find(|input| input.name == evidence.of);
     let value = value.map(|input| format!(" {}", format_number(input.value))).unwrap_or_default();
@@ -113,13 +115,13 @@ fn write_evidence(out: &mut String, term: &Term, evidence: &Evidence) {
 
 /// Formats a training row and its cosine.
 fn format_neighbour(cause: &Cause) -> Option<String> {
-    let Subject::TrainingRow { row } = cause.what else { return None };
+    let CauseSubject::TrainingRow { row } = cause.what else { return None };
     let cosine = cause.inputs.iter().find(|input| input.name == "cosine")?;
     Some(format!("{row} ({:.4})", cosine.value))
 }
 
 /// Formats the inputs of a formula in brackets.
-fn format_inputs(inputs: &[Input]) -> String {
+fn format_inputs(inputs: &[TermInput]) -> String {
     if inputs.is_empty() {
         return String::new();
     }
@@ -133,12 +135,14 @@ fn format_number(value: f64) -> String {
 }
 
 /// Formats what a cause is.
-fn format_subject(subject: &Subject) -> String {
+fn format_subject(subject: &CauseSubject) -> String {
     match subject {
-        Subject::TrainingRow { row } => format!("training row {row}"),
-        Subject::Feature { feature, name: None } => format!("feature {feature}"),
-        Subject::Feature { feature, name: Some(name) } => format!("feature {feature} `{}`", shorten(name)),
-        Subject::Constant { name } => name.clone(),
+        CauseSubject::TrainingRow { row } => format!("training row {row}"),
+        CauseSubject::Feature { feature, name: None } => format!("feature {feature}"),
+        CauseSubject::Feature { feature, name: Some(name) } => {
+            format!("feature {feature} `{}`", shorten(name))
+        }
+        CauseSubject::Constant { name } => name.clone(),
     }
 }
 
@@ -158,7 +162,7 @@ mod tests {
     fn neighbour(row: u32, weight: f64, has: bool) -> Cause {
         let inputs = [("cosine", weight), ("weight", weight)];
         let value = if has { weight } else { 0.0 };
-        Cause { has_label: Some(has), ..Cause::new(Subject::TrainingRow { row }, &inputs, value) }
+        Cause { has_label: Some(has), ..Cause::new(CauseSubject::TrainingRow { row }, &inputs, value) }
     }
 
     fn explained() -> Explanation {
@@ -166,19 +170,19 @@ mod tests {
         let causes = causes.map(|(row, weight, has)| neighbour(row, weight, has)).to_vec();
         let words = "the weights of 2 of 3 neighbours".to_owned();
         let evidence = Evidence { of: "r".into(), words, causes, others: 0, others_value: 0.0 };
-        let term = Term {
+        let term = ExplanationTerm {
             part: Some("neighbours".into()),
             evidence: Some(evidence),
-            ..Term::new("w * ln(r + 0.005)", &[("w", 0.5), ("r", 0.375)], -0.4838)
+            ..ExplanationTerm::new("w * ln(r + 0.005)", &[("w", 0.5), ("r", 0.375)], -0.4838)
         };
         let theta = [("cut", -1.0), ("local", 0.4838)];
-        let theta_terms = theta.map(|(name, value)| Input { name: name.into(), value }).to_vec();
+        let theta_terms = theta.map(|(name, value)| TermInput { name: name.into(), value }).to_vec();
         let label = LabelExplanation {
             label: 4,
             name: Some("chest".into()),
             score_terms: vec![term],
             score: -0.4838,
-            threshold_terms: vec![Term::new("soft", &[("prior", 50.0)], -1.0)],
+            threshold_terms: vec![ExplanationTerm::new("soft", &[("prior", 50.0)], -1.0)],
             threshold: Some(-1.0),
             margin: Some(0.5162),
             probability: Some(0.25),
@@ -228,7 +232,7 @@ mod tests {
     #[test]
     fn long_feature_names_are_shortened() {
         let name = Some("ä".repeat(40));
-        let text = format_subject(&Subject::Feature { feature: 1, name });
+        let text = format_subject(&CauseSubject::Feature { feature: 1, name });
         assert_eq!(text, format!("feature 1 `{}...`", "ä".repeat(27)));
     }
 }

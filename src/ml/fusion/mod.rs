@@ -13,7 +13,7 @@ mod regression;
 use serde::{Deserialize, Serialize};
 
 use super::data::csr::Csr;
-use super::score::Scale;
+use super::score::ScoreScale;
 use super::score::table::ScoreTable;
 pub use pairs::PairOptions;
 
@@ -31,10 +31,10 @@ pub enum FusionError {
 /// The term of one model in the sum.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Term {
+pub struct FusionTerm {
     /// The kind of model.
     pub model: String,
-    pub scale: Scale,
+    pub scale: ScoreScale,
     /// Added to responses and shares before the logarithm.
     pub floor: f64,
     pub weight: f64,
@@ -44,7 +44,7 @@ pub struct Term {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fusion {
-    pub terms: Vec<Term>,
+    pub terms: Vec<FusionTerm>,
     pub idf_weight: f64,
     pub constant: f64,
     /// Number of training rows, N.
@@ -55,18 +55,18 @@ pub struct Fusion {
 
 /// The numbers that are added before the logarithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Floors {
+pub struct LogFloors {
     pub response: f64,
     pub share: f64,
 }
 
-impl Term {
+impl FusionTerm {
     /// Creates a term with weight 0.
-    pub fn new(model: &str, scale: Scale, floors: Floors) -> Self {
+    pub fn new(model: &str, scale: ScoreScale, floors: LogFloors) -> Self {
         let floor = match scale {
-            Scale::Response => floors.response,
-            Scale::Share => floors.share,
-            Scale::LogOdds => 0.0,
+            ScoreScale::Response => floors.response,
+            ScoreScale::Share => floors.share,
+            ScoreScale::LogOdds => 0.0,
         };
         Self { model: model.to_owned(), scale, floor, weight: 0.0 }
     }
@@ -74,8 +74,8 @@ impl Term {
     /// Returns t(score), which is multiplied by the weight.
     pub fn of(&self, score: f32) -> f64 {
         match self.scale {
-            Scale::LogOdds => f64::from(score),
-            Scale::Response | Scale::Share => (f64::from(score).max(0.0) + self.floor).ln(),
+            ScoreScale::LogOdds => f64::from(score),
+            ScoreScale::Response | ScoreScale::Share => (f64::from(score).max(0.0) + self.floor).ln(),
         }
     }
 }
@@ -83,7 +83,7 @@ impl Term {
 impl Fusion {
     /// Finds the weights from scores of training rows, one table per term, and the labels of the same rows.
     pub fn fit(
-        terms: Vec<Term>,
+        terms: Vec<FusionTerm>,
         tables: &[ScoreTable],
         labels: &Csr,
         options: PairOptions,
@@ -126,24 +126,27 @@ impl Fusion {
 mod tests {
     use super::*;
     use crate::data::random::Random;
-    use crate::score::Made;
-    use crate::score::table::{Purpose, ScoreWriter};
+    use crate::score::ScoreOrigin;
+    use crate::score::table::{ScoreTableSpec, ScoreWriter};
 
-    const FLOORS: Floors = Floors { response: 0.03, share: 0.005 };
+    const FLOORS: LogFloors = LogFloors { response: 0.03, share: 0.005 };
     const LABELS: usize = 12;
 
     /// Draws the labels of rows with known weights of two scores.
-    fn drawn(rows: usize, keep: Option<usize>) -> (Vec<tempfile::TempDir>, Vec<ScoreTable>, Csr, Vec<Term>) {
+    fn drawn(
+        rows: usize,
+        keep: Option<usize>,
+    ) -> (Vec<tempfile::TempDir>, Vec<ScoreTable>, Csr, Vec<FusionTerm>) {
         let mut random = Random::new("fusion test", 5);
-        let scales = [Scale::Response, Scale::LogOdds];
-        let terms: Vec<Term> = scales.map(|scale| Term::new("x", scale, FLOORS)).into();
+        let scales = [ScoreScale::Response, ScoreScale::LogOdds];
+        let terms: Vec<FusionTerm> = scales.map(|scale| FusionTerm::new("x", scale, FLOORS)).into();
         let temps: Vec<_> = scales.iter().map(|_| tempfile::tempdir().unwrap()).collect();
         let mut writers: Vec<ScoreWriter> = temps
             .iter()
             .zip(scales)
             .map(|(temp, scale)| {
-                let made = Made::LeaveOneOut {};
-                let purpose = Purpose { mark: String::new(), labels: LABELS, scale, made, keep };
+                let made = ScoreOrigin::LeaveOneOut {};
+                let purpose = ScoreTableSpec { mark: String::new(), labels: LABELS, scale, made, keep };
                 ScoreWriter::create(temp.path(), purpose).unwrap()
             })
             .collect();

@@ -23,23 +23,23 @@ pub struct Audit {
     pub rows: u64,
     pub labels: u64,
     /// The metrics of the unchanged decisions.
-    pub as_is: Figures,
+    pub as_is: AuditValues,
     /// The same decisions made again with changed labels or features.
-    pub trials: Vec<Trial>,
+    pub trials: Vec<AuditTrial>,
     /// Evaluated rows that are also training rows, if they were looked for.
     pub duplicates: Option<Duplicates>,
     pub coverage: Coverage,
     /// Absent if thresholds are not part of the loss.
     pub loss: Option<LossFloor>,
-    pub selection: Selection,
+    pub selection: EpochSelection,
     /// In order of weight, each a sentence with its values.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AuditFinding>,
 }
 
 /// The metrics of one set of decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Figures {
+pub struct AuditValues {
     pub macro_f1: f64,
     pub micro_f1: f64,
     /// Number of (row, label) entries that are predicted.
@@ -49,7 +49,7 @@ pub struct Figures {
 /// What a trial changes before the decisions are made again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Change {
+pub enum AuditChange {
     /// Every evaluated row gets the labels of another one.
     LabelsPermuted,
     /// Every evaluated row loses all its labels.
@@ -58,7 +58,7 @@ pub enum Change {
     FeaturesBlanked,
 }
 
-impl Change {
+impl AuditChange {
     /// Returns whether labels are changed, rather than features.
     pub fn of_labels(self) -> bool {
         self != Self::FeaturesBlanked
@@ -77,13 +77,13 @@ impl Change {
 /// The decisions after one change, compared with the unchanged ones.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Trial {
-    pub change: Change,
+pub struct AuditTrial {
+    pub change: AuditChange,
     /// Number of the rows x labels decisions that differ.
     pub changed_decisions: u64,
     pub changed_rows: u64,
     /// The metrics against the true labels.
-    pub figures: Figures,
+    pub figures: AuditValues,
     /// Macro-F1 against the changed labels, if labels were changed.
     pub macro_f1_of_given: Option<f64>,
 }
@@ -156,7 +156,7 @@ impl LossSums {
 /// How the epoch of the model was chosen, according to its training history.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Selection {
+pub struct EpochSelection {
     /// False if no history was given.
     pub known: bool,
     /// The epoch with the best metric on the validation rows was chosen.
@@ -172,15 +172,15 @@ pub struct Selection {
 /// One sentence of an audit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Finding {
-    pub weight: Weight,
+pub struct AuditFinding {
+    pub weight: Severity,
     pub text: String,
 }
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Weight {
+pub enum Severity {
     /// The metrics are not valid.
     Leak,
     /// The metrics are too good, or bounded, to a stated degree.
@@ -188,17 +188,17 @@ pub enum Weight {
     Note,
 }
 
-/// Everything that an audit has observed. [`Observed::judge`] adds the findings.
-pub struct Observed {
+/// Everything that an audit has observed. [`AuditObservations::judge`] adds the findings.
+pub struct AuditObservations {
     pub protocol: Protocol,
     pub part: PartName,
     pub rows: u64,
-    pub as_is: Figures,
-    pub trials: Vec<Trial>,
+    pub as_is: AuditValues,
+    pub trials: Vec<AuditTrial>,
     pub duplicates: Option<Duplicates>,
     pub coverage: Coverage,
     pub loss: Option<LossFloor>,
-    pub selection: Selection,
+    pub selection: EpochSelection,
 }
 
 impl Coverage {
@@ -218,13 +218,13 @@ impl Coverage {
     }
 }
 
-impl Observed {
+impl AuditObservations {
     /// Draws the conclusions.
     pub fn judge(self) -> Audit {
         let mut findings = Vec::new();
         let leaks = self.leaks(&mut findings);
         self.cautions(&mut findings);
-        findings.sort_by_key(|finding: &Finding| finding.weight);
+        findings.sort_by_key(|finding: &AuditFinding| finding.weight);
         Audit {
             passed: !leaks && !self.selection.on_evaluated_rows,
             protocol: self.protocol,
@@ -242,8 +242,8 @@ impl Observed {
     }
 
     /// Returns whether any decision depends on the labels of the evaluated rows, and adds the findings about it.
-    fn leaks(&self, findings: &mut Vec<Finding>) -> bool {
-        let mut say = |text: String| findings.push(Finding { weight: Weight::Leak, text });
+    fn leaks(&self, findings: &mut Vec<AuditFinding>) -> bool {
+        let mut say = |text: String| findings.push(AuditFinding { weight: Severity::Leak, text });
         let mut leaks = false;
         for trial in self.trials.iter().filter(|trial| trial.change.of_labels()) {
             if trial.changed_decisions == 0 {
@@ -256,7 +256,9 @@ impl Observed {
                  rows that they are judged by",
                 trial.change.words()
             );
-            if let Some(given) = trial.macro_f1_of_given.filter(|_| trial.change == Change::LabelsPermuted) {
+            if let Some(given) =
+                trial.macro_f1_of_given.filter(|_| trial.change == AuditChange::LabelsPermuted)
+            {
                 let _ = write!(
                     text,
                     "; macro-F1 is {given:.3} against the wrong labels that were handed in, and {:.3} against the true ones",
@@ -265,7 +267,7 @@ impl Observed {
             }
             say(text);
         }
-        let blind = self.trials.iter().find(|trial| trial.change == Change::FeaturesBlanked);
+        let blind = self.trials.iter().find(|trial| trial.change == AuditChange::FeaturesBlanked);
         if let Some(trial) = blind.filter(|_| leaks) {
             let (blind, as_is) = (trial.figures.macro_f1, self.as_is.macro_f1);
             say(if blind >= 0.5 * as_is {
@@ -281,17 +283,17 @@ impl Observed {
     }
 
     /// Adds the findings that are not about decisions that depend on labels.
-    fn cautions(&self, findings: &mut Vec<Finding>) {
-        let mut say = |weight, text: String| findings.push(Finding { weight, text });
+    fn cautions(&self, findings: &mut Vec<AuditFinding>) {
+        let mut say = |weight, text: String| findings.push(AuditFinding { weight, text });
         if self.selection.on_evaluated_rows {
             say(
-                Weight::Leak,
+                Severity::Leak,
                 "the epoch was chosen by its figures on the rows that are evaluated here".into(),
             );
         }
         if self.selection.by_oracle {
             say(
-                Weight::Caution,
+                Severity::Caution,
                 "epochs were compared by figures that the true labels of the validation rows had entered"
                     .into(),
             );
@@ -299,11 +301,11 @@ impl Observed {
         if let Some(shared) = self.selection.evaluated_in_validation.filter(|shared| *shared > 0) {
             let text =
                 format!("{shared} of {} evaluated rows have the features of a validation row", self.rows);
-            say(Weight::Caution, text);
+            say(Severity::Caution, text);
         }
         if let Some(duplicates) = self.duplicates.filter(|duplicates| duplicates.in_train > 0) {
             say(
-                Weight::Caution,
+                Severity::Caution,
                 format!(
                     "{} of {} evaluated rows have the features of a training row, {} of them its labels too",
                     duplicates.in_train, self.rows, duplicates.with_equal_labels
@@ -313,7 +315,7 @@ impl Observed {
         let coverage = &self.coverage;
         if coverage.absent_from_evaluated > 0 || coverage.evaluated_but_unlearnt > 0 {
             say(
-                Weight::Caution,
+                Severity::Caution,
                 format!(
                     "{} of {} labels are in no evaluated row and {} more in no training row: macro-F1 over all labels can \
                      reach {:.3} at most, and {:.3} without luck",
@@ -329,7 +331,7 @@ impl Observed {
             |loss: &LossFloor| (loss.bce - loss.bce_without_scores).abs() <= 0.1 * loss.bce_without_scores;
         if let Some(LossFloor { bce, bce_without_scores, mean_threshold }) = self.loss.filter(near) {
             say(
-                Weight::Caution,
+                Severity::Caution,
                 format!(
                     "the cross-entropy is {bce:.4}, and would be {bce_without_scores:.4} if every score were 0: it tells where \
                      the thresholds lie ({mean_threshold:.3} on average), not how good the predictions are"
@@ -338,12 +340,12 @@ impl Observed {
         }
         if !self.selection.known {
             say(
-                Weight::Note,
+                Severity::Note,
                 "no training history was handed in: how the epoch was chosen is not known".into(),
             );
         } else if self.selection.by_validation && !self.selection.on_evaluated_rows {
             say(
-                Weight::Note,
+                Severity::Note,
                 "the epoch was chosen on validation rows, which are not the evaluated ones".into(),
             );
         }
@@ -352,7 +354,7 @@ impl Observed {
 
 impl Audit {
     /// Returns the trial with this change.
-    pub fn trial(&self, change: Change) -> Option<&Trial> {
+    pub fn trial(&self, change: AuditChange) -> Option<&AuditTrial> {
         self.trials.iter().find(|trial| trial.change == change)
     }
 
@@ -374,9 +376,9 @@ impl Audit {
         );
         for finding in &self.findings {
             let mark = match finding.weight {
-                Weight::Leak => "**Leak.** ",
-                Weight::Caution => "Caution: ",
-                Weight::Note => "",
+                Severity::Leak => "**Leak.** ",
+                Severity::Caution => "Caution: ",
+                Severity::Note => "",
             };
             let _ = writeln!(page, "- {mark}{}.", capitalised(&finding.text, mark.is_empty()));
         }
@@ -385,7 +387,7 @@ impl Audit {
             "\n| what was changed | decisions changed | rows changed | macro-F1 | micro-F1 | macro-F1 of the given labels |"
         );
         let _ = writeln!(page, "|---|--:|--:|--:|--:|--:|");
-        let both_f1 = |values: &Figures| format!("{:.4} | {:.4}", values.macro_f1, values.micro_f1);
+        let both_f1 = |values: &AuditValues| format!("{:.4} | {:.4}", values.macro_f1, values.micro_f1);
         let _ = writeln!(page, "| nothing | | | {} | |", both_f1(&self.as_is));
         for trial in &self.trials {
             let given = trial.macro_f1_of_given.map(|given| format!("{given:.4}")).unwrap_or_default();
@@ -418,13 +420,13 @@ fn capitalised(text: &str, wanted: bool) -> String {
 mod tests {
     use super::*;
 
-    fn values(macro_f1: f64) -> Figures {
-        Figures { macro_f1, micro_f1: 0.5, predicted: 10 }
+    fn values(macro_f1: f64) -> AuditValues {
+        AuditValues { macro_f1, micro_f1: 0.5, predicted: 10 }
     }
 
-    fn trial(change: Change, changed: u64, macro_f1: f64) -> Trial {
+    fn trial(change: AuditChange, changed: u64, macro_f1: f64) -> AuditTrial {
         let given = change.of_labels().then_some(0.6);
-        Trial {
+        AuditTrial {
             change,
             changed_decisions: changed,
             changed_rows: changed.min(4),
@@ -433,21 +435,21 @@ mod tests {
         }
     }
 
-    fn observed(changed: u64) -> Observed {
-        Observed {
+    fn observed(changed: u64) -> AuditObservations {
+        AuditObservations {
             protocol: if changed > 0 { Protocol::Oracle } else { Protocol::Honest },
             part: PartName::Test,
             rows: 4,
             as_is: values(0.61),
             trials: vec![
-                trial(Change::LabelsPermuted, changed, 0.01),
-                trial(Change::LabelsBlanked, changed, 0.0),
-                trial(Change::FeaturesBlanked, 9, 0.65),
+                trial(AuditChange::LabelsPermuted, changed, 0.01),
+                trial(AuditChange::LabelsBlanked, changed, 0.0),
+                trial(AuditChange::FeaturesBlanked, 9, 0.65),
             ],
             duplicates: None,
             coverage: Coverage::of(&[3, 0, 0, 8], [1, 2, 0, 1].into_iter()),
             loss: None,
-            selection: Selection::default(),
+            selection: EpochSelection::default(),
         }
     }
 
@@ -458,21 +460,25 @@ mod tests {
         let page = audit.page();
         assert!(page.contains("with every feature blanked, macro-F1 is still 0.65"), "{page}");
         assert!(page.contains("7 decisions in 4 of 4 rows change"), "{page}");
-        assert_eq!(audit.findings[0].weight, Weight::Leak);
+        assert_eq!(audit.findings[0].weight, Severity::Leak);
     }
 
     #[test]
     fn decisions_that_depend_on_features_only_are_no_leak() {
         let audit = observed(0).judge();
         assert!(audit.passed, "{audit:?}");
-        assert!(audit.findings.iter().all(|finding| finding.weight != Weight::Leak));
+        assert!(audit.findings.iter().all(|finding| finding.weight != Severity::Leak));
     }
 
     #[test]
     fn an_epoch_chosen_on_the_evaluated_rows_does_not_pass() {
-        let selection =
-            Selection { known: true, by_validation: true, on_evaluated_rows: true, ..Selection::default() };
-        let audit = Observed { selection, ..observed(0) }.judge();
+        let selection = EpochSelection {
+            known: true,
+            by_validation: true,
+            on_evaluated_rows: true,
+            ..EpochSelection::default()
+        };
+        let audit = AuditObservations { selection, ..observed(0) }.judge();
         assert!(!audit.passed);
     }
 
@@ -486,11 +492,14 @@ mod tests {
         assert!((loss.bce_without_scores - expected).abs() < 1e-12, "{loss:?}");
         let expected = (100.0 * softplus(-1.0) + softplus(0.9) + softplus(-1.1)) / 102.0;
         assert!((loss.bce - expected).abs() < 1e-7, "{loss:?}");
-        let page = Observed { loss: Some(loss), ..observed(0) }.judge().page();
+        let page = AuditObservations { loss: Some(loss), ..observed(0) }.judge().page();
         assert!(page.contains("would be 0.3231 if every score were 0"), "{page}");
         let learnt = LossFloor { bce: 0.1, ..loss };
         assert!(
-            !Observed { loss: Some(learnt), ..observed(0) }.judge().page().contains("every score were 0")
+            !AuditObservations { loss: Some(learnt), ..observed(0) }
+                .judge()
+                .page()
+                .contains("every score were 0")
         );
     }
 

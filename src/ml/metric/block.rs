@@ -1,10 +1,10 @@
-//! [`Block`]: decisions about consecutive rows, with the scores and thresholds behind them.
+//! [`DecisionBlock`]: decisions about consecutive rows, with the scores and thresholds behind them.
 
 use std::borrow::Cow;
 
 /// The decisions about consecutive rows. Matrices are row-major, with `labels` numbers per row.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Block {
+pub struct DecisionBlock {
     /// The index of the first row among all rows.
     pub first: usize,
     pub rows: usize,
@@ -28,7 +28,7 @@ pub enum Thresholds {
     PerEntry(Vec<f32>),
 }
 
-impl Block {
+impl DecisionBlock {
     /// Returns the scores of one row.
     pub fn row_scores(&self, row: usize) -> &[f32] {
         &self.scores[row * self.labels..][..self.labels]

@@ -12,7 +12,7 @@ pub struct Curves {
     /// By probability, ascending, without empty bins. Empty if the model gives no probabilities.
     pub reliability: Vec<ReliabilityBin>,
     /// The metrics when every threshold is shifted by the same amount; by shift, ascending.
-    pub tradeoff: Vec<Shifted>,
+    pub tradeoff: Vec<ShiftedMetrics>,
     /// The thresholds of the evaluated entries; absent if the rule has no thresholds.
     pub thresholds: Option<ThresholdHistogram>,
     pub by_frequency: Vec<FrequencyBin>,
@@ -30,7 +30,7 @@ pub struct ReliabilityBin {
 /// The metrics after a shift of all thresholds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Shifted {
+pub struct ShiftedMetrics {
     /// Added to every threshold.
     pub shift: f64,
     pub micro_precision: f64,

@@ -56,7 +56,7 @@ impl Evaluation {
 
 /// Label counts of the training rows, for the metrics by label frequency and the propensity-scored metrics.
 #[derive(Debug, Clone)]
-pub struct Training {
+pub struct TrainingCounts {
     pub rows: usize,
     /// Number of training rows with each label.
     pub positives: Vec<u32>,
@@ -96,7 +96,7 @@ struct Loss {
 
 impl Evaluator {
     /// Creates an evaluator that has seen no rows.
-    pub fn new(labels: usize, training: Option<Training>) -> Self {
+    pub fn new(labels: usize, training: Option<TrainingCounts>) -> Self {
         let inverse =
             training.as_ref().map(|training| training.propensity.inverse(training.rows, &training.positives));
         Self {

@@ -4,11 +4,11 @@
 
 use rayon::prelude::*;
 
-use super::block::Block;
+use super::block::DecisionBlock;
 use super::calibration::NotAProbability;
 use super::counts::Counts;
 use super::curves::Curves;
-use super::evaluation::{Evaluation, Evaluator, NotFinite, Training};
+use super::evaluation::{Evaluation, Evaluator, NotFinite, TrainingCounts};
 use super::label::LabelRecord;
 use super::marked::Protocol;
 use super::ranking::DEPTH;
@@ -48,7 +48,7 @@ struct MeasurePart {
 
 impl Measure {
     /// Creates a measure that has seen no rows.
-    pub fn new(labels: usize, training: Option<Training>) -> Self {
+    pub fn new(labels: usize, training: Option<TrainingCounts>) -> Self {
         let part = MeasurePart {
             evaluator: Evaluator::new(labels, training),
             top: Top::new(DEPTH),
@@ -61,7 +61,7 @@ impl Measure {
 
     /// Adds a block of decisions. `truth` has one ascending list of labels per row of the block. Blocks must
     /// be added in the order of the rows.
-    pub fn add(&mut self, block: &Block, truth: &[&[u32]]) -> Result<(), MeasureError> {
+    pub fn add(&mut self, block: &DecisionBlock, truth: &[&[u32]]) -> Result<(), MeasureError> {
         if !self.begun && block.rows > 0 {
             self.begun = true;
             let all = (0..block.rows).filter_map(|row| block.row_thresholds(row)).flatten();
@@ -83,17 +83,17 @@ impl Measure {
     }
 
     /// Combines what all threads have seen.
-    pub fn finish(mut self, protocol: Protocol) -> Measured {
+    pub fn finish(mut self, protocol: Protocol) -> Measurements {
         let mut whole = self.parts.swap_remove(0);
         for part in &self.parts {
             whole.merge(part);
         }
-        Measured { protocol, whole }
+        Measurements { protocol, whole }
     }
 }
 
 impl MeasurePart {
-    fn add(&mut self, block: &Block, row: usize, truth: &[u32]) -> Result<(), MeasureError> {
+    fn add(&mut self, block: &DecisionBlock, row: usize, truth: &[u32]) -> Result<(), MeasureError> {
         let number = block.first + row;
         self.evaluator.add_decisions(truth, &block.predicted[row]);
         let ranked = self.top.of_dense(&block.ranking(row));
@@ -129,12 +129,12 @@ impl MeasurePart {
 }
 
 /// The result of a [`Measure`], under one protocol.
-pub struct Measured {
+pub struct Measurements {
     protocol: Protocol,
     whole: MeasurePart,
 }
 
-impl Measured {
+impl Measurements {
     /// Returns the metrics.
     pub fn evaluation(&self) -> Evaluation {
         self.whole.evaluator.finish(self.protocol)
@@ -190,12 +190,12 @@ mod tests {
         (0..LABELS as u32).filter(|&label| row[label as usize].0).collect()
     }
 
-    fn block(first: usize, rows: &[Vec<(bool, f32, f32)>]) -> Block {
+    fn block(first: usize, rows: &[Vec<(bool, f32, f32)>]) -> DecisionBlock {
         let all = || rows.iter().flatten();
         let predicted = |row: &Vec<(bool, f32, f32)>| {
             (0..LABELS as u32).filter(|&l| row[l as usize].1 > row[l as usize].2).collect()
         };
-        Block {
+        DecisionBlock {
             first,
             rows: rows.len(),
             labels: LABELS,
@@ -206,11 +206,11 @@ mod tests {
         }
     }
 
-    fn measured(rows: &[Vec<(bool, f32, f32)>], size: usize, threads: usize) -> Measured {
+    fn measured(rows: &[Vec<(bool, f32, f32)>], size: usize, threads: usize) -> Measurements {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let positives = vec![3, 0, 7, 50, 500, 5000];
-            let training = Training { rows: 9000, positives, propensity: Propensity::default() };
+            let training = TrainingCounts { rows: 9000, positives, propensity: Propensity::default() };
             let mut measure = Measure::new(LABELS, Some(training));
             for (number, rows) in rows.chunks(size).enumerate() {
                 let truth: Vec<Vec<u32>> = rows.iter().map(|row| truth_of(row)).collect();

@@ -1,4 +1,4 @@
-//! [`Record`], the artifact `evaluation` that an `evaluate` stage writes as one JSON file.
+//! [`EvaluationRecord`], the artifact `evaluation` that an `evaluate` stage writes as one JSON file.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::data::split_data::PartName;
 /// The metrics of one model on one part of a data set, with confidence intervals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct EvaluationRecord {
     pub part: PartName,
     pub evaluation: Evaluation,
     /// Confidence intervals over the evaluated rows. They do not include the variation over seeds.
@@ -26,7 +26,7 @@ pub struct Intervals {
     pub values: Vec<Interval>,
 }
 
-impl Record {
+impl EvaluationRecord {
     /// Returns the protocol of all values.
     pub fn protocol(&self) -> Protocol {
         self.evaluation.protocol()

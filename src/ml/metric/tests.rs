@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::bootstrap::{Bootstrap, BootstrapError, Interval};
 use super::counts::Counts;
-use super::evaluation::{Evaluator, Training};
+use super::evaluation::{Evaluator, TrainingCounts};
 use super::label::Tally;
 use super::marked::Protocol;
 use super::outcomes::Outcomes;
@@ -228,7 +228,7 @@ proptest! {
     ) {
         let labels = truth[0].len();
         let training = &training[..labels];
-        let known = Training { rows: 500, positives: training.to_vec(), propensity: Propensity::default() };
+        let known = TrainingCounts { rows: 500, positives: training.to_vec(), propensity: Propensity::default() };
         let empty = Evaluator::new(labels, Some(known));
         let mut parts = [empty.clone(), empty.clone()];
         let mut top = Top::new(DEPTH);
@@ -370,7 +370,7 @@ fn losses_are_means_over_their_terms_and_must_be_finite() {
 fn a_full_evaluation_computes_every_registered_metric() {
     let positives = vec![1000, 500, 60, 8, 3];
     let labels = positives.len();
-    let training = Training { rows: 2000, positives, propensity: Propensity::default() };
+    let training = TrainingCounts { rows: 2000, positives, propensity: Propensity::default() };
     let mut evaluator = Evaluator::new(labels, Some(training));
     let every_label: Vec<u32> = (0..labels as u32).collect();
     evaluator.add_decisions(&every_label, &every_label);

@@ -3,7 +3,7 @@
 //! For each label, entries are counted by the largest shift at which they are still predicted, so that one
 //! pass over the entries is enough for all shifts.
 
-use super::curves::Shifted;
+use super::curves::ShiftedMetrics;
 use super::label::{LabelCount, Tally};
 
 /// The sizes of the shifts, which go in both directions: fine near zero and coarse far from it. No shift at
@@ -64,7 +64,7 @@ impl Tradeoff {
     }
 
     /// Returns the metrics by shift; empty if no row had thresholds.
-    pub(super) fn curve(&self) -> Vec<Shifted> {
+    pub(super) fn curve(&self) -> Vec<ShiftedMetrics> {
         let at = |place: usize| {
             let count = |(label, &actual): (usize, &u32)| {
                 let above = label * SHIFTS + place..(label + 1) * SHIFTS;
@@ -77,7 +77,7 @@ impl Tradeoff {
             let (tp, predicted, actual) = (sum(|c| c.tp), sum(|c| c.predicted), sum(|c| c.actual));
             let share = |whole: u64| if whole == 0 { 0.0 } else { tp as f64 / whole as f64 };
             let tally = Tally::over(counts.iter().copied());
-            Shifted {
+            ShiftedMetrics {
                 // By way of text, so that 0.1f32 becomes 0.1 and not 0.10000000149.
                 shift: self.shifts[place].to_string().parse().unwrap_or(f64::from(self.shifts[place])),
                 micro_precision: share(predicted),

@@ -1,6 +1,6 @@
 //! [`Candidates`]: which labels of a row are kept if a full table would be too large.
 
-use super::Scale;
+use super::ScoreScale;
 
 /// A table with at most this many entries is kept whole.
 const MAX_WHOLE: u64 = 40_000_000;
@@ -11,12 +11,12 @@ const DEFAULT_KEEP: usize = 200;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidates {
     pub keep: usize,
-    pub scale: Scale,
+    pub scale: ScoreScale,
 }
 
 impl Candidates {
     /// Decides how many labels to keep per row; `None` if all are kept.
-    pub fn choose(asked: Option<usize>, rows: usize, labels: usize, scale: Scale) -> Option<Self> {
+    pub fn choose(asked: Option<usize>, rows: usize, labels: usize, scale: ScoreScale) -> Option<Self> {
         let large = (rows as u64).saturating_mul(labels as u64) > MAX_WHOLE;
         let keep = asked.or(large.then_some(DEFAULT_KEEP))?;
         (keep < labels).then_some(Self { keep, scale })
@@ -25,7 +25,7 @@ impl Candidates {
     /// Finds the labels of a row to keep, ascending. Responses and shares of zero and below are never kept,
     /// because they count as zero anyway.
     pub fn of(&self, scores: &[f32], chosen: &mut Vec<u32>) {
-        let is_kept = |score: f32| self.scale == Scale::LogOdds || score > 0.0;
+        let is_kept = |score: f32| self.scale == ScoreScale::LogOdds || score > 0.0;
         chosen.clear();
         chosen.extend((0..scores.len() as u32).filter(|&label| is_kept(scores[label as usize])));
         if chosen.len() > self.keep {
@@ -45,15 +45,15 @@ mod tests {
     #[test]
     fn the_best_labels_are_kept_and_ties_go_to_the_lower_label() {
         let mut chosen = Vec::new();
-        Candidates { keep: 2, scale: Scale::LogOdds }.of(&[-3.0, -1.0, -2.0, -1.0, -1.0], &mut chosen);
+        Candidates { keep: 2, scale: ScoreScale::LogOdds }.of(&[-3.0, -1.0, -2.0, -1.0, -1.0], &mut chosen);
         assert_eq!(chosen, [1, 3]);
-        Candidates { keep: 3, scale: Scale::Response }.of(&[-3.0, 0.5, 0.0, 0.1], &mut chosen);
+        Candidates { keep: 3, scale: ScoreScale::Response }.of(&[-3.0, 0.5, 0.0, 0.1], &mut chosen);
         assert_eq!(chosen, [1, 3]);
     }
 
     #[test]
     fn small_tables_are_kept_whole_by_default() {
-        let choose = |asked, rows, labels| Candidates::choose(asked, rows, labels, Scale::Response);
+        let choose = |asked, rows, labels| Candidates::choose(asked, rows, labels, ScoreScale::Response);
         assert_eq!(choose(None, 12_920, 983), None);
         assert_eq!(choose(None, 1_186_239, 13_330).map(|c| c.keep), Some(DEFAULT_KEEP));
         assert_eq!(choose(Some(50), 12_920, 983).map(|c| c.keep), Some(50));

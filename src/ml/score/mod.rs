@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// What a score means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Scale {
+pub enum ScoreScale {
     /// A fit of 0 and 1 by least squares, which may lie outside of both.
     Response,
     /// A share of neighbours, from 0 to 1; most are 0.
@@ -23,7 +23,7 @@ pub enum Scale {
 /// How the scores were made without the labels of their own rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Made {
+pub enum ScoreOrigin {
     LeaveOneOut {},
     OutOfFold {
         folds: usize,

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::candidates::Candidates;
-use super::{Made, Scale};
+use super::{ScoreOrigin, ScoreScale};
 use crate::data::artifact::dataset::write_json;
 use crate::data::artifact::{Check, CsrWriter, DenseWriter, open_csr, open_dense};
-use crate::data::csr::{Csr, Dense};
+use crate::data::csr::{Csr, DenseMatrix};
 use crate::data::error::DataError;
-use crate::threshold::scores::{CandidateScores, DenseScores, Layout, Scores};
+use crate::threshold::scores::{CandidateScores, DenseScores, ScoreLayout, Scores};
 
 /// The version of the format. Increase it whenever an older program could not read, or would misread, a table.
 const FORMAT: u32 = 1;
@@ -28,14 +28,14 @@ const SPARSE: &str = "scores.csr";
 /// The content of `scores.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ScoreCard {
+pub struct ScoreTableInfo {
     format: u32,
     /// Equal to the mark of the model that made the scores.
     pub mark: String,
     pub rows: usize,
     pub labels: usize,
-    pub scale: Scale,
-    pub made: Made,
+    pub scale: ScoreScale,
+    pub made: ScoreOrigin,
     /// The number of labels kept per row, if not all are.
     pub keep: Option<usize>,
     /// The score of labels that were not kept: 0, or the mean of the log-odds that were left out.
@@ -46,13 +46,13 @@ pub struct ScoreCard {
 
 /// An open table of scores.
 pub struct ScoreTable {
-    card: ScoreCard,
+    card: ScoreTableInfo,
     store: ScoreStore,
 }
 
 /// The open file of scores.
 enum ScoreStore {
-    Dense(Dense),
+    Dense(DenseMatrix),
     Sparse(Csr),
 }
 
@@ -61,7 +61,7 @@ impl ScoreTable {
     pub fn open(directory: &Path) -> Result<Self, DataError> {
         let path = directory.join(INFO);
         let text = fs::read(&path).map_err(DataError::io("read", &path))?;
-        let card: ScoreCard =
+        let card: ScoreTableInfo =
             serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))?;
         if card.format != FORMAT {
             let reason = format!("it has format {}, this program reads {FORMAT}", card.format);
@@ -82,7 +82,7 @@ impl ScoreTable {
     }
 
     /// Returns the content of `scores.json`.
-    pub fn card(&self) -> &ScoreCard {
+    pub fn card(&self) -> &ScoreTableInfo {
         &self.card
     }
 
@@ -130,7 +130,7 @@ impl ScoreTable {
             ScoreStore::Sparse(csr) => Box::new(CandidateScores::new(csr.clone())),
             ScoreStore::Dense(dense) => {
                 let values = dense.values.clone();
-                let scores = DenseScores::new(dense.rows, dense.cols, Layout::RowMajor, values);
+                let scores = DenseScores::new(dense.rows, dense.cols, ScoreLayout::RowMajor, values);
                 Box::new(
                     scores
                         .ok_or_else(|| DataError::Request("the file of scores is incomplete".to_owned()))?,
@@ -143,7 +143,7 @@ impl ScoreTable {
 /// Writes a table row by row.
 pub struct ScoreWriter {
     directory: PathBuf,
-    card: ScoreCard,
+    card: ScoreTableInfo,
     store: ScoreStoreWriter,
     chosen: Vec<u32>,
     /// The sum of the log-odds that were left out.
@@ -158,26 +158,35 @@ enum ScoreStoreWriter {
 
 /// What a new table will contain.
 #[derive(Debug, Clone)]
-pub struct Purpose {
+pub struct ScoreTableSpec {
     pub mark: String,
     pub labels: usize,
-    pub scale: Scale,
-    pub made: Made,
+    pub scale: ScoreScale,
+    pub made: ScoreOrigin,
     /// The number of labels to keep per row; `None` for all.
     pub keep: Option<usize>,
 }
 
 impl ScoreWriter {
     /// Creates the files in a directory.
-    pub fn create(directory: &Path, purpose: Purpose) -> Result<Self, DataError> {
+    pub fn create(directory: &Path, purpose: ScoreTableSpec) -> Result<Self, DataError> {
         fs::create_dir_all(directory).map_err(DataError::io("create", directory))?;
-        let Purpose { mark, labels, scale, made, keep } = purpose;
+        let ScoreTableSpec { mark, labels, scale, made, keep } = purpose;
         let store = match keep {
             None => ScoreStoreWriter::Dense(DenseWriter::create(&directory.join(DENSE), labels)?),
             Some(_) => ScoreStoreWriter::Sparse(CsrWriter::create(&directory.join(SPARSE), true)?),
         };
-        let card =
-            ScoreCard { format: FORMAT, mark, rows: 0, labels, scale, made, keep, rest: 0.0, left_out: 0 };
+        let card = ScoreTableInfo {
+            format: FORMAT,
+            mark,
+            rows: 0,
+            labels,
+            scale,
+            made,
+            keep,
+            rest: 0.0,
+            left_out: 0,
+        };
         let directory = directory.to_owned();
         Ok(Self { directory, card, store, chosen: Vec::new(), sum: 0.0 })
     }
@@ -188,7 +197,7 @@ impl ScoreWriter {
         let mut chosen = std::mem::take(&mut self.chosen);
         Candidates { keep, scale: self.card.scale }.of(scores, &mut chosen);
         let values: Vec<f32> = chosen.iter().map(|&label| scores[label as usize]).collect();
-        if self.card.scale == Scale::LogOdds {
+        if self.card.scale == ScoreScale::LogOdds {
             let total: f64 = scores.iter().copied().map(f64::from).sum();
             self.sum += total - values.iter().copied().map(f64::from).sum::<f64>();
         }
@@ -223,14 +232,14 @@ impl ScoreWriter {
     }
 
     /// Includes the scores that another table has left out in the mean `rest`.
-    pub fn left_out_elsewhere(&mut self, other: &ScoreCard) {
+    pub fn left_out_elsewhere(&mut self, other: &ScoreTableInfo) {
         self.card.left_out += other.left_out;
         self.sum += f64::from(other.rest) * other.left_out as f64;
     }
 
     /// Completes the files and opens them.
     pub fn finish(mut self) -> Result<ScoreTable, DataError> {
-        if self.card.scale == Scale::LogOdds && self.card.left_out > 0 {
+        if self.card.scale == ScoreScale::LogOdds && self.card.left_out > 0 {
             self.card.rest = (self.sum / self.card.left_out as f64) as f32;
         }
         match self.store {
@@ -246,11 +255,11 @@ impl ScoreWriter {
 mod tests {
     use super::*;
 
-    fn purpose(scale: Scale, keep: Option<usize>) -> Purpose {
-        Purpose { mark: "m".into(), labels: 3, scale, made: Made::LeaveOneOut {}, keep }
+    fn purpose(scale: ScoreScale, keep: Option<usize>) -> ScoreTableSpec {
+        ScoreTableSpec { mark: "m".into(), labels: 3, scale, made: ScoreOrigin::LeaveOneOut {}, keep }
     }
 
-    fn written(scale: Scale, keep: Option<usize>) -> (tempfile::TempDir, ScoreTable) {
+    fn written(scale: ScoreScale, keep: Option<usize>) -> (tempfile::TempDir, ScoreTable) {
         let temp = tempfile::tempdir().unwrap();
         let mut writer = ScoreWriter::create(temp.path(), purpose(scale, keep)).unwrap();
         for row in [[0.5, -0.5, 0.25], [-1.0, -2.0, -3.0]] {
@@ -270,16 +279,16 @@ mod tests {
 
     #[test]
     fn a_whole_table_is_read_back_unchanged() {
-        let (_temp, table) = written(Scale::Response, None);
+        let (_temp, table) = written(ScoreScale::Response, None);
         assert_eq!(rows(&table), [[0.5, -0.5, 0.25], [-1.0, -2.0, -3.0]]);
         assert_eq!((table.score(0, 2), table.kept(0), table.card().rest), (0.25, None, 0.0));
     }
 
     #[test]
     fn scores_that_were_left_out_count_as_zero_or_as_their_mean() {
-        let (_temp, responses) = written(Scale::Response, Some(1));
+        let (_temp, responses) = written(ScoreScale::Response, Some(1));
         assert_eq!(rows(&responses), [[0.5, 0.0, 0.0], [0.0; 3]]);
-        let (_temp, odds) = written(Scale::LogOdds, Some(1));
+        let (_temp, odds) = written(ScoreScale::LogOdds, Some(1));
         let rest = (-0.5 + 0.25 - 2.0 - 3.0) / 4.0;
         assert_eq!(rows(&odds), [[0.5, rest, rest], [-1.0, rest, rest]]);
         assert_eq!((odds.kept(1), odds.score(1, 2)), (Some(&[0][..]), rest));
@@ -287,7 +296,7 @@ mod tests {
 
     #[test]
     fn labels_that_were_not_kept_are_minus_infinity_for_rules() {
-        let (_temp, table) = written(Scale::LogOdds, Some(2));
+        let (_temp, table) = written(ScoreScale::LogOdds, Some(2));
         let mut row = [0.0; 3];
         table.for_rules().unwrap().read_rows(1..2, &mut row);
         assert_eq!(row, [-1.0, -2.0, f32::NEG_INFINITY]);
@@ -295,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_damaged_table_is_an_error_with_a_reason() {
-        let (temp, _) = written(Scale::Response, None);
+        let (temp, _) = written(ScoreScale::Response, None);
         let card = fs::read_to_string(temp.path().join(INFO)).unwrap();
         let error = |text: String| {
             fs::write(temp.path().join(INFO), text).unwrap();
@@ -309,7 +318,7 @@ mod tests {
     #[test]
     fn a_score_that_is_not_finite_is_refused() {
         let temp = tempfile::tempdir().unwrap();
-        let mut writer = ScoreWriter::create(temp.path(), purpose(Scale::LogOdds, None)).unwrap();
+        let mut writer = ScoreWriter::create(temp.path(), purpose(ScoreScale::LogOdds, None)).unwrap();
         assert!(writer.push(&[0.0, f32::NAN, 0.0]).unwrap_err().to_string().contains("diverged"));
     }
 }

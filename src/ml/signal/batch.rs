@@ -7,7 +7,7 @@ use super::sparse_rows::SparseRows;
 
 /// An element of the batch that is a true label or has a local signal.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Entry {
+pub struct SignalEntry {
     pub row: u32,
     pub positive: bool,
     /// KNN_il.
@@ -20,7 +20,7 @@ pub struct Entry {
 #[derive(Debug, Clone, Default)]
 pub struct BatchSignals {
     ends: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<SignalEntry>,
 }
 
 impl BatchSignals {
@@ -28,7 +28,7 @@ impl BatchSignals {
     /// or none if it is unknown.
     pub fn new(labels: usize, targets: &SparseRows, local: &SparseRows, eps: f64) -> Self {
         let rows = targets.len().max(local.len());
-        let mut merged: Vec<(u32, Entry)> = Vec::with_capacity(targets.entries() + local.entries());
+        let mut merged: Vec<(u32, SignalEntry)> = Vec::with_capacity(targets.entries() + local.entries());
         for row in 0..rows {
             let own = if row < targets.len() { targets.row(row) } else { &[] };
             let near = if row < local.len() { local.row(row) } else { &[] };
@@ -42,7 +42,7 @@ impl BatchSignals {
             ends[label + 1] += ends[label];
         }
         let mut next = ends.clone();
-        let nothing = Entry { row: 0, positive: false, local: 0.0, own: 0.0 };
+        let nothing = SignalEntry { row: 0, positive: false, local: 0.0, own: 0.0 };
         let mut entries = vec![nothing; merged.len()];
         for (label, entry) in merged {
             let slot = &mut next[label as usize];
@@ -58,13 +58,19 @@ impl BatchSignals {
     }
 
     /// Returns the entries of one label.
-    pub fn of(&self, label: usize) -> &[Entry] {
+    pub fn of(&self, label: usize) -> &[SignalEntry] {
         &self.entries[self.ends[label] as usize..self.ends[label + 1] as usize]
     }
 }
 
 /// Merges the true labels and the local signal of one row. Both are ascending by label, and so is the result.
-fn merge_row(row: u32, own: &[(u32, f64)], near: &[(u32, f64)], eps: f64, merged: &mut Vec<(u32, Entry)>) {
+fn merge_row(
+    row: u32,
+    own: &[(u32, f64)],
+    near: &[(u32, f64)],
+    eps: f64,
+    merged: &mut Vec<(u32, SignalEntry)>,
+) {
     let share = own_label_share(own.len(), eps);
     let (mut a, mut b) = (0, 0);
     while a < own.len() || b < near.len() {
@@ -74,7 +80,7 @@ fn merge_row(row: u32, own: &[(u32, f64)], near: &[(u32, f64)], eps: f64, merged
         let positive = mine == label;
         let local = if theirs == label { near[b].1 } else { 0.0 };
         let own = if positive { share } else { 0.0 };
-        merged.push((label, Entry { row, positive, local, own }));
+        merged.push((label, SignalEntry { row, positive, local, own }));
         a += usize::from(positive);
         b += usize::from(theirs == label);
     }
@@ -97,7 +103,7 @@ mod tests {
         let targets = rows(&[&[(1, 1.0), (3, 1.0)], &[]]);
         let local = rows(&[&[(0, 0.5), (1, 2.0)], &[(3, 0.25)]]);
         let signals = BatchSignals::new(4, &targets, &local, 0.0);
-        let entry = |row, positive, local, own| Entry { row, positive, local, own };
+        let entry = |row, positive, local, own| SignalEntry { row, positive, local, own };
         assert_eq!(signals.of(0), [entry(0, false, 0.5, 0.0)]);
         assert_eq!(signals.of(1), [entry(0, true, 2.0, 0.5)]);
         assert_eq!(signals.of(2), []);
@@ -108,6 +114,6 @@ mod tests {
     fn without_true_labels_only_the_signal_is_stored() {
         let local = rows(&[&[(2, 0.5)]]);
         let signals = BatchSignals::new(3, &SparseRows::default(), &local, 1e-8);
-        assert_eq!(signals.of(2), [Entry { row: 0, positive: false, local: 0.5, own: 0.0 }]);
+        assert_eq!(signals.of(2), [SignalEntry { row: 0, positive: false, local: 0.5, own: 0.0 }]);
     }
 }

@@ -8,7 +8,7 @@ use crate::data::csr::Csr;
 use crate::data::examples::{Examples, Unlabelled};
 
 /// The local signal of a batch, or the instruction to compute it from the probabilities of the model.
-pub enum Local {
+pub enum LocalSignalBatch {
     Rows(SparseRows),
     Predicted,
 }
@@ -62,16 +62,16 @@ impl<'a> LocalSupply<'a> {
     }
 
     /// Returns the local signal of a batch, which has the rows at `positions` of the prepared rows.
-    pub fn of(&self, positions: &[u32], targets: &SparseRows, labels: usize) -> Local {
+    pub fn of(&self, positions: &[u32], targets: &SparseRows, labels: usize) -> LocalSignalBatch {
         match self {
-            Self::None => Local::Rows(SparseRows::empty(positions.len())),
-            Self::Predicted => Local::Predicted,
+            Self::None => LocalSignalBatch::Rows(SparseRows::empty(positions.len())),
+            Self::Predicted => LocalSignalBatch::Predicted,
             Self::BatchLabels(config) => {
-                Local::Rows(propagate(targets, labels, config.leave_self_out, config.eps))
+                LocalSignalBatch::Rows(propagate(targets, labels, config.leave_self_out, config.eps))
             }
-            Self::Neighbours { found, labels } => {
-                Local::Rows(found.signal(positions.iter().map(|&position| position as usize), labels))
-            }
+            Self::Neighbours { found, labels } => LocalSignalBatch::Rows(
+                found.signal(positions.iter().map(|&position| position as usize), labels),
+            ),
         }
     }
 }

@@ -23,13 +23,13 @@ pub trait Scores: Sync {
 pub struct DenseScores {
     rows: usize,
     labels: usize,
-    layout: Layout,
+    layout: ScoreLayout,
     values: Numbers<f32>,
 }
 
 /// The order of the scores of a [`DenseScores`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
+pub enum ScoreLayout {
     /// All labels of the first row, then of the second, as models write them.
     RowMajor,
     /// All rows for the first label, then for the second: the fastest order for rules that go label by label.
@@ -38,7 +38,7 @@ pub enum Layout {
 
 impl DenseScores {
     /// Creates a table; `None` if there are not `rows * labels` values.
-    pub fn new(rows: usize, labels: usize, layout: Layout, values: Numbers<f32>) -> Option<Self> {
+    pub fn new(rows: usize, labels: usize, layout: ScoreLayout, values: Numbers<f32>) -> Option<Self> {
         (rows.checked_mul(labels) == Some(values.len())).then_some(Self { rows, labels, layout, values })
     }
 }
@@ -67,8 +67,8 @@ impl Scores for DenseScores {
 
     fn read_labels(&self, labels: Range<usize>, into: &mut [f32]) {
         match self.layout {
-            Layout::RowMajor => read_columns(&self.values, self.labels, labels, into),
-            Layout::LabelMajor => {
+            ScoreLayout::RowMajor => read_columns(&self.values, self.labels, labels, into),
+            ScoreLayout::LabelMajor => {
                 into.copy_from_slice(&self.values[labels.start * self.rows..labels.end * self.rows]);
             }
         }
@@ -76,10 +76,10 @@ impl Scores for DenseScores {
 
     fn read_rows(&self, rows: Range<usize>, into: &mut [f32]) {
         match self.layout {
-            Layout::RowMajor => {
+            ScoreLayout::RowMajor => {
                 into.copy_from_slice(&self.values[rows.start * self.labels..rows.end * self.labels]);
             }
-            Layout::LabelMajor => read_columns(&self.values, self.rows, rows, into),
+            ScoreLayout::LabelMajor => read_columns(&self.values, self.rows, rows, into),
         }
     }
 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::cuts::{Cuts, Decision};
 use super::error::ThresholdError;
 use super::rule::{Objective, PoorLabel, Rule, Scale};
-use super::scores::{CandidateScores, DenseScores, Layout, Scores};
+use super::scores::{CandidateScores, DenseScores, ScoreLayout, Scores};
 use crate::data::csr::Csr;
 use crate::metric::counts::Counts;
 use crate::metric::label::Tally;
@@ -30,10 +30,10 @@ impl Case {
         self.scores[0].len()
     }
 
-    fn dense(&self, layout: Layout) -> DenseScores {
+    fn dense(&self, layout: ScoreLayout) -> DenseScores {
         let values = match layout {
-            Layout::RowMajor => self.scores.concat(),
-            Layout::LabelMajor => {
+            ScoreLayout::RowMajor => self.scores.concat(),
+            ScoreLayout::LabelMajor => {
                 (0..self.labels()).flat_map(|l| self.scores.iter().map(move |row| row[l])).collect()
             }
         };
@@ -49,11 +49,11 @@ impl Case {
     }
 
     fn fit(&self, rule: &Rule, objective: Objective) -> Cuts {
-        rule.fit(&self.dense(Layout::RowMajor), &self.truth(), objective).unwrap()
+        rule.fit(&self.dense(ScoreLayout::RowMajor), &self.truth(), objective).unwrap()
     }
 
     fn predict(&self, cuts: &Cuts) -> Vec<Vec<bool>> {
-        let predicted = cuts.predict(&self.dense(Layout::LabelMajor)).unwrap();
+        let predicted = cuts.predict(&self.dense(ScoreLayout::LabelMajor)).unwrap();
         let row = |row: usize| (0..self.labels() as u32).map(|l| predicted.row(row).contains(&l)).collect();
         (0..self.rows()).map(row).collect()
     }
@@ -390,7 +390,7 @@ proptest! {
             for objective in BOTH {
                 let cuts = case.fit(&rule, objective);
                 let of = |scores: &dyn Scores| rule.fit(scores, &case.truth(), objective).unwrap();
-                assert_eq!(&cuts, &of(&case.dense(Layout::LabelMajor)));
+                assert_eq!(&cuts, &of(&case.dense(ScoreLayout::LabelMajor)));
                 assert_eq!(&cuts, &of(&sparse));
                 assert_eq!(&cuts, &one_thread.install(|| case.fit(&rule, objective)));
                 let predicted = cuts.predict(&sparse).unwrap();
@@ -446,12 +446,16 @@ fn a_nan_score_is_an_error_with_its_row_and_label() {
     case.scores[1][0] = f32::NAN;
     let not_a_number = ThresholdError::NotANumber { row: 1, label: 0 };
     for rule in all_rules().into_iter().skip(1) {
-        let fit = rule.fit(&case.dense(Layout::RowMajor), &case.truth(), Objective::Micro);
+        let fit = rule.fit(&case.dense(ScoreLayout::RowMajor), &case.truth(), Objective::Micro);
         if !matches!(rule, Rule::Rcut { k: Some(_), .. } | Rule::Pcut { factor: Some(_) }) {
             assert_eq!(fit, Err(not_a_number.clone()), "{rule:?}");
         }
         let cuts = small().fit(&rule, Objective::Micro);
-        assert_eq!(cuts.predict(&case.dense(Layout::RowMajor)).err(), Some(not_a_number.clone()), "{rule:?}");
+        assert_eq!(
+            cuts.predict(&case.dense(ScoreLayout::RowMajor)).err(),
+            Some(not_a_number.clone()),
+            "{rule:?}"
+        );
     }
 }
 
@@ -460,17 +464,17 @@ fn scores_of_another_shape_are_refused() {
     let (case, mut other) = (small(), small());
     other.truth.pop();
     let error =
-        Rule::Scut {}.fit(&case.dense(Layout::RowMajor), &other.truth(), Objective::Macro).unwrap_err();
+        Rule::Scut {}.fit(&case.dense(ScoreLayout::RowMajor), &other.truth(), Objective::Macro).unwrap_err();
     assert!(error.to_string().contains("3 rows x 2 labels, but the labels are 2 x 2"), "{error}");
     let cuts = case.fit(&Rule::Scut {}, Objective::Macro);
     assert!(matches!(cuts.predict_row(&[1.0]), Err(ThresholdError::Shape { .. })));
-    assert!(DenseScores::new(2, 2, Layout::RowMajor, vec![0.0; 3].into()).is_none());
+    assert!(DenseScores::new(2, 2, ScoreLayout::RowMajor, vec![0.0; 3].into()).is_none());
 }
 
 #[test]
 fn logits_are_refused_as_probabilities() {
     let rule = Rule::PlugIn { scale: Scale::Probability };
-    let fit = rule.fit(&small().dense(Layout::RowMajor), &small().truth(), Objective::Macro);
+    let fit = rule.fit(&small().dense(ScoreLayout::RowMajor), &small().truth(), Objective::Macro);
     assert_eq!(fit.unwrap_err(), ThresholdError::NotAProbability { label: 0, value: -0.5 });
 }
 

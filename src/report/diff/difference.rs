@@ -49,13 +49,13 @@ pub struct MetricChange {
     pub new: Option<Marked<f64>>,
     /// New minus old; `None` if one is missing, or if the two have different protocols.
     pub change: Option<f64>,
-    pub verdict: Verdict,
+    pub verdict: MetricVerdict,
 }
 
 /// Whether a change is an improvement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum MetricVerdict {
     Better,
     Worse,
     /// Neither: the metric has no direction, or the values cannot be compared.
@@ -135,11 +135,11 @@ impl MetricChange {
         let change = both.map(|both| both.map(|values| values[1] - values[0]).reveal().1);
         let direction = name.parse::<Metric>().map_or(Direction::Neither, Metric::direction);
         let verdict = match (direction, change) {
-            (Direction::Higher, Some(change)) if change > 0.0 => Verdict::Better,
-            (Direction::Higher, Some(change)) if change < 0.0 => Verdict::Worse,
-            (Direction::Lower, Some(change)) if change < 0.0 => Verdict::Better,
-            (Direction::Lower, Some(change)) if change > 0.0 => Verdict::Worse,
-            _ => Verdict::Other,
+            (Direction::Higher, Some(change)) if change > 0.0 => MetricVerdict::Better,
+            (Direction::Higher, Some(change)) if change < 0.0 => MetricVerdict::Worse,
+            (Direction::Lower, Some(change)) if change < 0.0 => MetricVerdict::Better,
+            (Direction::Lower, Some(change)) if change > 0.0 => MetricVerdict::Worse,
+            _ => MetricVerdict::Other,
         };
         Self { name: name.to_owned(), old, new, change, verdict }
     }
@@ -154,7 +154,7 @@ impl MetricChange {
     }
 }
 
-impl Verdict {
+impl MetricVerdict {
     /// Returns the verdict as a word; empty for `Other`.
     pub fn word(self) -> &'static str {
         match self {
@@ -226,9 +226,9 @@ mod tests {
         assert_eq!(
             verdicts,
             [
-                ("bce", "▲", Verdict::Worse),
-                ("epochs", "▲", Verdict::Other),
-                ("macro_f1", "▲", Verdict::Better)
+                ("bce", "▲", MetricVerdict::Worse),
+                ("epochs", "▲", MetricVerdict::Other),
+                ("macro_f1", "▲", MetricVerdict::Better)
             ]
         );
         assert_eq!(train.outputs.len(), 1);
@@ -240,7 +240,7 @@ mod tests {
         let honest = snapshot(vec![("eval", stage("1", &[("macro_f1", Protocol::Honest, 0.4)], "a"))]);
         let oracle = snapshot(vec![("eval", stage("1", &[("macro_f1", Protocol::Oracle, 0.7)], "a"))]);
         let change = &Difference::between(&honest, &oracle).changed[0].metrics[0];
-        assert_eq!((change.change, change.verdict, change.arrow()), (None, Verdict::Other, ""));
+        assert_eq!((change.change, change.verdict, change.arrow()), (None, MetricVerdict::Other, ""));
         let json = serde_json::to_string(change).unwrap();
         assert!(json.contains(r#"{"protocol":"oracle","value":0.7}"#), "{json}");
     }

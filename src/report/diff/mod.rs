@@ -4,6 +4,6 @@ mod difference;
 mod page;
 mod snapshot;
 
-pub use difference::{Difference, MetricChange, OutputChange, ParamChange, StageDifference, Verdict};
+pub use difference::{Difference, MetricChange, MetricVerdict, OutputChange, ParamChange, StageDifference};
 pub use page::{FigurePair, page};
 pub use snapshot::{Snapshot, StageSnapshot};

@@ -1,7 +1,7 @@
 //! Shows a difference as a page, with the figures of both sides next to each other.
 
 use super::difference::{Difference, MetricChange, ParamChange};
-use crate::page::grid::{Cell, Column, Grid, Row};
+use crate::page::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use crate::page::html::{Html, el};
 use crate::page::number::decimal;
 use crate::page::picture::Picture;
@@ -41,7 +41,7 @@ pub fn page(difference: &Difference, figures: &[FigurePair]) -> Page {
 }
 
 /// Returns a section with a table; `None` if the table is empty.
-fn section(id: &'static str, title: &str, grid: Grid) -> Option<Section> {
+fn section(id: &'static str, title: &str, grid: PageGrid) -> Option<Section> {
     let mut section = Section::new(id, title);
     section.add(grid.html());
     (!grid.is_empty()).then_some(section)
@@ -51,12 +51,17 @@ fn parameters(difference: &Difference) -> Option<Section> {
     let mut rows = Vec::new();
     for stage in &difference.changed {
         for ParamChange { name, old, new } in &stage.params {
-            let code = |text: &Option<String>| text.as_ref().map_or_else(Cell::none, Cell::code);
-            rows.push(Row::plain(vec![Cell::text(&stage.stage), Cell::text(name), code(old), code(new)]));
+            let code = |text: &Option<String>| text.as_ref().map_or_else(GridCell::none, GridCell::code);
+            rows.push(GridRow::plain(vec![
+                GridCell::text(&stage.stage),
+                GridCell::text(name),
+                code(old),
+                code(new),
+            ]));
         }
     }
-    let columns = ["stage", "parameter", "old", "new"].map(Column::text).to_vec();
-    section("parameters", "Parameters", Grid { caption: "Parameters that differ".into(), columns, rows })
+    let columns = ["stage", "parameter", "old", "new"].map(GridColumn::text).to_vec();
+    section("parameters", "Parameters", PageGrid { caption: "Parameters that differ".into(), columns, rows })
 }
 
 fn metrics(difference: &Difference) -> Option<Section> {
@@ -64,32 +69,32 @@ fn metrics(difference: &Difference) -> Option<Section> {
     for stage in &difference.changed {
         rows.extend(stage.metrics.iter().map(|metric| metric_row(&stage.stage, metric)));
     }
-    let mut columns = vec![Column::text("stage"), Column::text("metric")];
-    columns.extend(["old", "new", "change"].map(Column::number));
-    columns.push(Column::text("verdict"));
-    section("metrics", "Metrics", Grid { caption: "Metrics that differ".into(), columns, rows })
+    let mut columns = vec![GridColumn::text("stage"), GridColumn::text("metric")];
+    columns.extend(["old", "new", "change"].map(GridColumn::number));
+    columns.push(GridColumn::text("verdict"));
+    section("metrics", "Metrics", PageGrid { caption: "Metrics that differ".into(), columns, rows })
 }
 
-fn metric_row(stage: &str, metric: &MetricChange) -> Row {
-    let measured = |value: Option<Marked<f64>>| value.map_or_else(Cell::none, Cell::measured);
+fn metric_row(stage: &str, metric: &MetricChange) -> GridRow {
+    let measured = |value: Option<Marked<f64>>| value.map_or_else(GridCell::none, GridCell::measured);
     let change = match metric.change {
-        Some(change) => Cell::number(format!("{} {}", signed(change), metric.arrow()), change),
-        None => Cell::none(),
+        Some(change) => GridCell::number(format!("{} {}", signed(change), metric.arrow()), change),
+        None => GridCell::none(),
     };
     let verdict = match metric.verdict.word() {
-        "better" => Cell::status("better", "computed"),
-        "worse" => Cell::status("worse", "failed"),
-        _ => Cell::text(""),
+        "better" => GridCell::status("better", "computed"),
+        "worse" => GridCell::status("worse", "failed"),
+        _ => GridCell::text(""),
     };
     let cells = vec![
-        Cell::text(stage),
-        Cell::text(&metric.name),
+        GridCell::text(stage),
+        GridCell::text(&metric.name),
         measured(metric.old),
         measured(metric.new),
         change,
         verdict,
     ];
-    Row::plain(cells)
+    GridRow::plain(cells)
 }
 
 /// Formats a difference with its sign.
@@ -102,22 +107,22 @@ fn outputs(difference: &Difference) -> Option<Section> {
     for stage in &difference.changed {
         for output in &stage.outputs {
             let digest = |blob: Option<pipe_core::digest::BlobId>| {
-                blob.map_or_else(Cell::none, |blob| Cell::code(blob.short()))
+                blob.map_or_else(GridCell::none, |blob| GridCell::code(blob.short()))
             };
             let cells = vec![
-                Cell::text(&stage.stage),
-                Cell::text(&output.name),
+                GridCell::text(&stage.stage),
+                GridCell::text(&output.name),
                 digest(output.old),
                 digest(output.new),
             ];
-            rows.push(Row::plain(cells));
+            rows.push(GridRow::plain(cells));
         }
     }
-    let columns = ["stage", "output", "old", "new"].map(Column::text).to_vec();
+    let columns = ["stage", "output", "old", "new"].map(GridColumn::text).to_vec();
     section(
         "outputs",
         "Outputs",
-        Grid { caption: "Outputs whose content changed, by digest".into(), columns, rows },
+        PageGrid { caption: "Outputs whose content changed, by digest".into(), columns, rows },
     )
 }
 

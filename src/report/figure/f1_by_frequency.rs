@@ -6,7 +6,7 @@ use super::Figure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Axes, Naming, SameAxesError, summary};
+use super::naming::{Naming, RunAxes, SameAxesError, summary};
 use pipe_ml::metric::curves::{Curves, FrequencyBin};
 use pipe_ml::metric::marked::Marked;
 
@@ -14,7 +14,7 @@ use pipe_ml::metric::marked::Marked;
 type FrequencyRange = (u32, Option<u32>);
 
 /// Draws macro-F1 by the frequency of labels.
-pub fn f1_by_frequency(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, SameAxesError> {
+pub fn f1_by_frequency(naming: &Naming, curves: &[(RunAxes, Curves)]) -> Result<Figure, SameAxesError> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.by_frequency.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
     let mut bins: Vec<FrequencyRange> =

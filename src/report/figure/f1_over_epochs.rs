@@ -6,8 +6,8 @@ use super::Figure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Axes, Naming, RunGroup, SameAxesError, summary};
-use pipe_ml::history::{History, Validation};
+use super::naming::{Naming, RunAxes, RunGroup, SameAxesError, summary};
+use pipe_ml::history::{EpochMetrics, History};
 use pipe_ml::metric::marked::Marked;
 use pipe_ml::metric::spread::SeedSpread;
 
@@ -23,9 +23,9 @@ struct EpochValues {
 }
 
 /// Draws macro-F1 on the validation rows, epoch by epoch.
-pub fn f1_over_epochs(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, SameAxesError> {
+pub fn f1_over_epochs(naming: &Naming, histories: &[(RunAxes, History)]) -> Result<Figure, SameAxesError> {
     let run = |history: &History| {
-        let macro_f1 = |(epoch, validation): &(u64, Validation)| (*epoch, validation.macro_f1);
+        let macro_f1 = |(epoch, validation): &(u64, EpochMetrics)| (*epoch, validation.macro_f1);
         history.validations().map(|epochs| epochs.iter().map(macro_f1).collect::<F1ByEpoch>())
     };
     let groups = naming.groups(histories.iter().map(|(axes, history)| (axes, run(history))).collect())?;

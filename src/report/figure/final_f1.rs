@@ -4,19 +4,22 @@ use super::Figure;
 use super::chart::bars::{Bar, BarChart, BarGroup};
 use super::chart::scale::Bounds;
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Axes, Naming, RunGroup, SameAxesError, summary};
+use super::naming::{Naming, RunAxes, RunGroup, SameAxesError, summary};
 use pipe_ml::metric::marked::{Marked, Protocol};
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 
 /// Draws macro-F1 on the evaluated rows.
-pub fn final_f1(naming: &Naming, records: &[(Axes, Record)]) -> Result<Figure, SameAxesError> {
+pub fn final_f1(naming: &Naming, records: &[(RunAxes, EvaluationRecord)]) -> Result<Figure, SameAxesError> {
     let title = format!("Macro-F1 on the {} rows", parts(records));
     Ok(bars(naming, &groups(naming, records)?, title, records))
 }
 
 /// Draws macro-F1 under both protocols, for the runs that were evaluated under both.
-pub fn oracle_versus_honest(naming: &Naming, records: &[(Axes, Record)]) -> Result<Figure, SameAxesError> {
+pub fn oracle_versus_honest(
+    naming: &Naming,
+    records: &[(RunAxes, EvaluationRecord)],
+) -> Result<Figure, SameAxesError> {
     let groups = groups(naming, records)?;
     let has = |index: usize, protocol: Protocol| {
         groups.iter().any(|group| group.index == index && group.runs.protocol() == protocol)
@@ -28,13 +31,16 @@ pub fn oracle_versus_honest(naming: &Naming, records: &[(Axes, Record)]) -> Resu
     Ok(bars(naming, &compared, title, records))
 }
 
-fn groups(naming: &Naming, records: &[(Axes, Record)]) -> Result<Vec<RunGroup<f64>>, SameAxesError> {
+fn groups(
+    naming: &Naming,
+    records: &[(RunAxes, EvaluationRecord)],
+) -> Result<Vec<RunGroup<f64>>, SameAxesError> {
     let values = records.iter().filter_map(|(axes, record)| Some((axes, record.get(Metric::MacroF1)?)));
     naming.groups(values.collect())
 }
 
 /// Returns the names of the evaluated parts: `test`, `validation`, or both.
-fn parts(records: &[(Axes, Record)]) -> String {
+fn parts(records: &[(RunAxes, EvaluationRecord)]) -> String {
     let mut parts: Vec<_> = records.iter().map(|(_, record)| record.part).collect();
     parts.sort_unstable();
     parts.dedup();
@@ -44,7 +50,12 @@ fn parts(records: &[(Axes, Record)]) -> String {
     }
 }
 
-fn bars(naming: &Naming, groups: &[RunGroup<f64>], title: String, records: &[(Axes, Record)]) -> Figure {
+fn bars(
+    naming: &Naming,
+    groups: &[RunGroup<f64>],
+    title: String,
+    records: &[(RunAxes, EvaluationRecord)],
+) -> Figure {
     let mut rows = Vec::new();
     let mut drawn: Vec<(usize, BarGroup)> = Vec::new();
     for group in groups {

@@ -3,28 +3,28 @@
 use std::collections::BTreeMap;
 
 use super::kind::FigureKind;
-use super::naming::{Axes, Naming, SameAxesError};
+use super::naming::{Naming, RunAxes, SameAxesError};
 use super::{
     Figure, f1_by_frequency, f1_over_epochs, final_f1, label_frequency, oracle_versus_honest,
     precision_recall, reliability, threshold_weights, thresholds,
 };
 use pipe_ml::history::History;
 use pipe_ml::metric::curves::Curves;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 
 /// The results of all runs, each with its axes. Kinds of results that no requested figure uses may be empty.
 #[derive(Debug, Clone, Default)]
 pub struct FigureInputs {
-    pub histories: Vec<(Axes, History)>,
-    pub records: Vec<(Axes, Record)>,
-    pub curves: Vec<(Axes, Curves)>,
+    pub histories: Vec<(RunAxes, History)>,
+    pub records: Vec<(RunAxes, EvaluationRecord)>,
+    pub curves: Vec<(RunAxes, Curves)>,
     /// The number of training rows of each label.
     pub label_counts: Vec<u64>,
 }
 
 impl FigureInputs {
     /// Returns the axes of all runs.
-    pub fn runs(&self) -> Vec<&Axes> {
+    pub fn runs(&self) -> Vec<&RunAxes> {
         let histories = self.histories.iter().map(|(axes, _)| axes);
         let records = self.records.iter().map(|(axes, _)| axes);
         histories.chain(records).chain(self.curves.iter().map(|(axes, _)| axes)).collect()

@@ -28,7 +28,7 @@ pub enum FigureKind {
 
 /// The kind of results that a figure is drawn from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum FigureSource {
     History,
     Evaluation,
     Curves,
@@ -50,17 +50,19 @@ impl FigureKind {
     ];
 
     /// Returns the name, the file stem and the source.
-    fn description(self) -> (&'static str, &'static str, Source) {
+    fn description(self) -> (&'static str, &'static str, FigureSource) {
         match self {
-            Self::F1OverEpochs => ("f1-over-epochs", "figure1", Source::History),
-            Self::FinalF1 => ("final-f1", "figure2", Source::Evaluation),
-            Self::ThresholdWeights => ("threshold-weights", "figure3", Source::History),
-            Self::LabelFrequency => ("label-frequency", "label-frequency", Source::Data),
-            Self::F1ByFrequency => ("f1-by-frequency", "f1-by-frequency", Source::Curves),
-            Self::Reliability => ("reliability", "reliability", Source::Curves),
-            Self::PrecisionRecall => ("precision-recall", "precision-recall", Source::Curves),
-            Self::Thresholds => ("thresholds", "thresholds", Source::Curves),
-            Self::OracleVersusHonest => ("oracle-versus-honest", "oracle-versus-honest", Source::Evaluation),
+            Self::F1OverEpochs => ("f1-over-epochs", "figure1", FigureSource::History),
+            Self::FinalF1 => ("final-f1", "figure2", FigureSource::Evaluation),
+            Self::ThresholdWeights => ("threshold-weights", "figure3", FigureSource::History),
+            Self::LabelFrequency => ("label-frequency", "label-frequency", FigureSource::Data),
+            Self::F1ByFrequency => ("f1-by-frequency", "f1-by-frequency", FigureSource::Curves),
+            Self::Reliability => ("reliability", "reliability", FigureSource::Curves),
+            Self::PrecisionRecall => ("precision-recall", "precision-recall", FigureSource::Curves),
+            Self::Thresholds => ("thresholds", "thresholds", FigureSource::Curves),
+            Self::OracleVersusHonest => {
+                ("oracle-versus-honest", "oracle-versus-honest", FigureSource::Evaluation)
+            }
         }
     }
 
@@ -75,7 +77,7 @@ impl FigureKind {
     }
 
     /// Returns the kind of results that the figure is drawn from.
-    pub fn source(self) -> Source {
+    pub fn source(self) -> FigureSource {
         self.description().2
     }
 }

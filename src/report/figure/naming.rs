@@ -7,7 +7,7 @@ use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::spread::SeedSpread;
 
 /// The axes of a run and their values.
-pub type Axes = Vec<(String, String)>;
+pub type RunAxes = Vec<(String, String)>;
 
 /// An axis of this name is left out of the names of groups: the mark of the oracle protocol says the same, and cannot be
 /// wrong.
@@ -47,7 +47,7 @@ pub struct SameAxesError {
 
 impl Naming {
     /// Creates the names for all runs that the figures of a stage show.
-    pub fn new(runs: &[&Axes], mean_over: &str, names: &BTreeMap<String, String>) -> Self {
+    pub fn new(runs: &[&RunAxes], mean_over: &str, names: &BTreeMap<String, String>) -> Self {
         let in_names = |axis: &str| axis != mean_over && axis != PROTOCOL_AXIS;
         let all: BTreeSet<&str> =
             runs.iter().flat_map(|run| run.iter()).map(|(axis, _)| axis.as_str()).collect();
@@ -70,11 +70,11 @@ impl Naming {
     }
 
     /// Returns the id of a run's group, written like a reference to instances: `adaptive, lr=0.1`.
-    fn id(&self, run: &Axes) -> String {
+    fn id(&self, run: &RunAxes) -> String {
         self.parts(run).join(", ")
     }
 
-    fn parts(&self, run: &Axes) -> Vec<String> {
+    fn parts(&self, run: &RunAxes) -> Vec<String> {
         let named = run.iter().filter(|(axis, _)| self.varying.contains(axis));
         let part = |(axis, value): &(String, String)| match value.parse::<f64>() {
             Ok(_) => format!("{axis}={value}"),
@@ -83,7 +83,7 @@ impl Naming {
         named.map(part).collect()
     }
 
-    fn name(&self, run: &Axes) -> String {
+    fn name(&self, run: &RunAxes) -> String {
         let mut parts = self.parts(run);
         if parts.is_empty() && self.ids.len() > 1 {
             parts.push(OTHER.to_owned());
@@ -96,7 +96,7 @@ impl Naming {
     }
 
     /// Returns the keys of `names` that match no run.
-    pub fn unused_names<'a>(&'a self, runs: &[&Axes]) -> Vec<&'a str> {
+    pub fn unused_names<'a>(&'a self, runs: &[&RunAxes]) -> Vec<&'a str> {
         let mut used: BTreeSet<String> = BTreeSet::from([OTHER.to_owned()]);
         for run in runs {
             used.insert(self.id(run));
@@ -106,7 +106,7 @@ impl Naming {
     }
 
     /// Groups runs by name and protocol. Results of two protocols are never in one group.
-    pub fn groups<T>(&self, runs: Vec<(&Axes, Marked<T>)>) -> Result<Vec<RunGroup<T>>, SameAxesError> {
+    pub fn groups<T>(&self, runs: Vec<(&RunAxes, Marked<T>)>) -> Result<Vec<RunGroup<T>>, SameAxesError> {
         let mut seen = BTreeSet::new();
         let mut groups: BTreeMap<(usize, Protocol), (String, Vec<T>)> = BTreeMap::new();
         for (axes, run) in runs {
@@ -154,7 +154,7 @@ impl<T> RunGroup<T> {
     }
 }
 
-fn value<'a>(run: &'a Axes, axis: &str) -> Option<&'a str> {
+fn value<'a>(run: &'a RunAxes, axis: &str) -> Option<&'a str> {
     run.iter().find(|(name, _)| name == axis).map(|(_, value)| value.as_str())
 }
 
@@ -169,13 +169,13 @@ pub fn summary(values: impl IntoIterator<Item = f64>) -> Option<SeedSpread> {
 mod tests {
     use super::*;
 
-    fn axes(pairs: &[(&str, &str)]) -> Axes {
+    fn axes(pairs: &[(&str, &str)]) -> RunAxes {
         pairs.iter().map(|(axis, value)| (axis.to_string(), value.to_string())).collect()
     }
 
-    fn names(runs: &[Axes], names: &[(&str, &str)]) -> Vec<(String, usize)> {
+    fn names(runs: &[RunAxes], names: &[(&str, &str)]) -> Vec<(String, usize)> {
         let names = names.iter().map(|(from, to)| (from.to_string(), to.to_string())).collect();
-        let runs: Vec<&Axes> = runs.iter().collect();
+        let runs: Vec<&RunAxes> = runs.iter().collect();
         let naming = Naming::new(&runs, "seed", &names);
         let marked = runs.into_iter().map(|run| (run, Marked::new(Protocol::Honest, ()))).collect();
         naming.groups(marked).unwrap().into_iter().map(|group| (group.name.clone(), group.len())).collect()

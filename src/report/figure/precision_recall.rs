@@ -6,12 +6,12 @@ use super::Figure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Axes, Naming, SameAxesError, summary};
-use pipe_ml::metric::curves::{Curves, Shifted};
+use super::naming::{Naming, RunAxes, SameAxesError, summary};
+use pipe_ml::metric::curves::{Curves, ShiftedMetrics};
 use pipe_ml::metric::marked::Marked;
 
 /// Draws precision against recall as all thresholds are moved.
-pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, SameAxesError> {
+pub fn precision_recall(naming: &Naming, curves: &[(RunAxes, Curves)]) -> Result<Figure, SameAxesError> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.tradeoff.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
     let (mut drawn, mut rows) = (Vec::new(), Vec::new());
@@ -30,9 +30,9 @@ pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Fi
             Marked::new(protocol, cells)
         }));
         // Precision is undefined where nothing is predicted any more.
-        let shown: Vec<&Shifted> =
+        let shown: Vec<&ShiftedMetrics> =
             points.iter().filter(|at| at.micro_precision > 0.0 || at.micro_recall > 0.0).collect();
-        let point = |at: &&Shifted| (at.micro_recall, at.micro_precision);
+        let point = |at: &&ShiftedMetrics| (at.micro_recall, at.micro_precision);
         let curve = Curve {
             lines: vec![CurveLine { points: shown.iter().map(point).collect(), thin: false }],
             markers: shown.iter().filter(|at| at.shift == 0.0).map(point).collect(),
@@ -63,15 +63,15 @@ pub fn precision_recall(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Fi
 }
 
 /// Returns the means over runs at the shifts that all runs have.
-fn means(runs: &[Vec<Shifted>]) -> Vec<Shifted> {
-    let mut by_shift: BTreeMap<i64, Vec<Shifted>> = BTreeMap::new();
+fn means(runs: &[Vec<ShiftedMetrics>]) -> Vec<ShiftedMetrics> {
+    let mut by_shift: BTreeMap<i64, Vec<ShiftedMetrics>> = BTreeMap::new();
     for at in runs.iter().flatten() {
         // As whole billionths, so that 0.1 + 0.2 and 0.3 are one shift.
         by_shift.entry((at.shift * 1e9).round() as i64).or_default().push(*at);
     }
-    let mean = |at: Vec<Shifted>| {
-        let mean = |of: fn(&Shifted) -> f64| summary(at.iter().map(of)).map(|spread| spread.mean);
-        Some(Shifted {
+    let mean = |at: Vec<ShiftedMetrics>| {
+        let mean = |of: fn(&ShiftedMetrics) -> f64| summary(at.iter().map(of)).map(|spread| spread.mean);
+        Some(ShiftedMetrics {
             shift: at[0].shift,
             micro_precision: mean(|at| at.micro_precision)?,
             micro_recall: mean(|at| at.micro_recall)?,

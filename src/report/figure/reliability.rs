@@ -4,13 +4,13 @@ use super::Figure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Axes, Naming, SameAxesError};
+use super::naming::{Naming, RunAxes, SameAxesError};
 use pipe_ml::metric::calibration::BINS;
 use pipe_ml::metric::curves::{Curves, ReliabilityBin};
 use pipe_ml::metric::marked::Marked;
 
 /// Draws the share of true labels against the predicted probability.
-pub fn reliability(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, SameAxesError> {
+pub fn reliability(naming: &Naming, curves: &[(RunAxes, Curves)]) -> Result<Figure, SameAxesError> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.reliability.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
     let (mut drawn, mut rows) = (Vec::new(), Vec::new());

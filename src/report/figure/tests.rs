@@ -9,12 +9,12 @@ use serde_json::json;
 
 use super::draw::Shape;
 use super::kind::FigureKind;
-use super::naming::Axes;
+use super::naming::RunAxes;
 use super::*;
-use pipe_ml::history::{Epoch, History, LossValue, Spread, Validation};
-use pipe_ml::metric::curves::{Curves, FrequencyBin, ReliabilityBin, Shifted, ThresholdHistogram};
+use pipe_ml::history::{Epoch, EpochMetrics, History, LossValue, Spread};
+use pipe_ml::metric::curves::{Curves, FrequencyBin, ReliabilityBin, ShiftedMetrics, ThresholdHistogram};
 use pipe_ml::metric::marked::Protocol;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 
 #[derive(Default, Clone)]
 struct Inputs {
@@ -34,7 +34,7 @@ impl From<FigureInputs> for Inputs {
     }
 }
 
-fn axes(variant: &str, seed: usize) -> Axes {
+fn axes(variant: &str, seed: usize) -> RunAxes {
     vec![("variant".to_owned(), variant.to_owned()), ("seed".to_owned(), seed.to_string())]
 }
 
@@ -44,7 +44,7 @@ fn history(macro_f1: &[f64], oracle: bool) -> History {
         Epoch {
             epoch: index as u64 + 1,
             loss: LossValue::default(),
-            validation: Some(Validation {
+            validation: Some(EpochMetrics {
                 macro_f1,
                 macro_f1_present: macro_f1,
                 micro_f1: macro_f1,
@@ -60,7 +60,7 @@ fn history(macro_f1: &[f64], oracle: bool) -> History {
     History { epochs: macro_f1.iter().enumerate().map(epoch).collect(), kept: 1, oracle }
 }
 
-fn record(protocol: Protocol, macro_f1: f64) -> Record {
+fn record(protocol: Protocol, macro_f1: f64) -> EvaluationRecord {
     let evaluation = json!({"protocol": protocol, "rows": 10, "labels": 3, "values": {"macro_f1": macro_f1}});
     serde_json::from_value(json!({"part": "test", "evaluation": evaluation, "intervals": null})).unwrap()
 }
@@ -76,7 +76,7 @@ fn curves(protocol: Protocol, level: f64) -> Curves {
         let (shift, x) = (f64::from(n) / 10.0, f64::from(n + 5) / 10.0);
         let (micro_precision, micro_recall) = (level * (0.4 + 0.6 * x), level * (1.0 - 0.8 * x));
         let micro_f1 = 2.0 * micro_precision * micro_recall / (micro_precision + micro_recall);
-        Shifted { shift, micro_precision, micro_recall, micro_f1, macro_f1: micro_f1 / 2.0 }
+        ShiftedMetrics { shift, micro_precision, micro_recall, micro_f1, macro_f1: micro_f1 / 2.0 }
     };
     let hump =
         |at: f64, scale: f64| move |n: u64| (scale * (-(n as f64 / 20.0 - at).powi(2) * 40.0).exp()) as u64;

@@ -7,7 +7,7 @@ use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
 use super::f1_over_epochs::some_of;
-use super::naming::{Axes, Naming, RunGroup, SameAxesError, summary};
+use super::naming::{Naming, RunAxes, RunGroup, SameAxesError, summary};
 use pipe_ml::history::{Epoch, History, Spread};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
@@ -25,7 +25,7 @@ const WEIGHTS: [SignalWeight; 3] = [
 ];
 
 /// Draws the weights of the two signals, epoch by epoch.
-pub fn threshold_weights(naming: &Naming, histories: &[(Axes, History)]) -> Result<Figure, SameAxesError> {
+pub fn threshold_weights(naming: &Naming, histories: &[(RunAxes, History)]) -> Result<Figure, SameAxesError> {
     // The learned weights do not depend on the protocol of the evaluation.
     let run = |history| Marked::new(Protocol::Honest, history);
     let groups = naming.groups(histories.iter().map(|(axes, history)| (axes, run(history))).collect())?;

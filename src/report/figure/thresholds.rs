@@ -5,7 +5,7 @@ use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::chart::style::SeriesStyle;
 use super::data_table::{DataCell, DataTable};
-use super::naming::{Axes, Naming, SameAxesError};
+use super::naming::{Naming, RunAxes, SameAxesError};
 use pipe_ml::metric::curves::{Curves, ThresholdHistogram};
 use pipe_ml::metric::marked::Marked;
 
@@ -13,7 +13,7 @@ use pipe_ml::metric::marked::Marked;
 const COMMON_BINS: usize = 50;
 
 /// Draws the histograms of the thresholds.
-pub fn thresholds(naming: &Naming, curves: &[(Axes, Curves)]) -> Result<Figure, SameAxesError> {
+pub fn thresholds(naming: &Naming, curves: &[(RunAxes, Curves)]) -> Result<Figure, SameAxesError> {
     let run = |curves: &'_ Curves| Some(Marked::new(curves.protocol, curves.thresholds.clone()?));
     let runs = curves.iter().filter_map(|(axes, curves)| Some((axes, run(curves)?)));
     let groups = naming.groups(runs.collect())?;

@@ -9,7 +9,7 @@ use super::status::Status;
 
 /// One instance of a stage.
 #[derive(Debug, Clone)]
-pub struct Node {
+pub struct DagNode {
     pub name: String,
     pub stage: String,
     pub kind: String,
@@ -35,12 +35,12 @@ const NAME: usize = 24;
 struct DagBox<'a> {
     name: &'a str,
     kind: &'a str,
-    members: Vec<&'a Node>,
+    members: Vec<&'a DagNode>,
     needs: BTreeSet<usize>,
 }
 
 /// Returns the graph as an SVG element.
-pub fn draw(nodes: &[Node]) -> Html {
+pub fn draw(nodes: &[DagNode]) -> Html {
     let boxes = boxes(nodes);
     let needs: Vec<Vec<usize>> = boxes.iter().map(|drawn| drawn.needs.iter().copied().collect()).collect();
     let layout = layout(&needs, SIZES);
@@ -65,11 +65,11 @@ pub fn draw(nodes: &[Node]) -> Html {
         .into()
 }
 
-fn stages(nodes: &[Node]) -> usize {
+fn stages(nodes: &[DagNode]) -> usize {
     nodes.iter().map(|node| &node.stage).collect::<BTreeSet<_>>().len()
 }
 
-fn boxes(nodes: &[Node]) -> Vec<DagBox<'_>> {
+fn boxes(nodes: &[DagNode]) -> Vec<DagBox<'_>> {
     let together = nodes.len() > BOXES;
     let mut boxes: Vec<DagBox> = Vec::new();
     let mut box_of = Vec::with_capacity(nodes.len());
@@ -125,7 +125,7 @@ fn node(drawn: &DagBox, (x, y): (f64, f64)) -> HtmlElement {
 }
 
 /// Draws the dot of an instance. If it is the only one in its box, its status stands beside it.
-fn dot(member: &Node, index: usize, many: usize, x: f64, y: f64) -> HtmlElement {
+fn dot(member: &DagNode, index: usize, many: usize, x: f64, y: f64) -> HtmlElement {
     let (line, column) = (index / DOTS_PER_LINE, index % DOTS_PER_LINE);
     let lift = if many > DOTS_PER_LINE { 3.0 } else { 0.0 };
     let (cx, cy) = (x + 17.5 + 9.5 * column as f64, y + 50.0 - lift + 8.0 * line as f64);
@@ -146,7 +146,7 @@ fn dot(member: &Node, index: usize, many: usize, x: f64, y: f64) -> HtmlElement 
 }
 
 /// Returns how many instances have each status: `3 fresh, 1 stale`.
-fn counted(members: &[&Node]) -> String {
+fn counted(members: &[&DagNode]) -> String {
     let count = |status: Status| members.iter().filter(|node| node.status == status).count();
     let words: Vec<String> = Status::ALL
         .into_iter()
@@ -201,8 +201,8 @@ mod tests {
     use super::super::html::tests::hostile;
     use super::*;
 
-    fn pipeline(instances: usize) -> Vec<Node> {
-        let node = |name: String, stage: &str, needs| Node {
+    fn pipeline(instances: usize) -> Vec<DagNode> {
+        let node = |name: String, stage: &str, needs| DagNode {
             name,
             stage: stage.into(),
             kind: "command".into(),

@@ -18,12 +18,12 @@ pub struct Page {
     pub lead: Html,
     pub sections: Vec<Section>,
     /// Whether the page follows a run.
-    pub live: Live,
+    pub live: LiveUpdates,
 }
 
 /// Whether a page follows a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Live {
+pub enum LiveUpdates {
     #[default]
     No,
     /// The page listens to `events` of its own server.
@@ -100,8 +100,8 @@ impl Page {
     pub fn policy(&self) -> String {
         let scripts: Vec<String> = self.scripts().iter().map(|script| source_of(script)).collect();
         let connect = match self.live {
-            Live::No => "",
-            Live::Yes => "connect-src 'self'; ",
+            LiveUpdates::No => "",
+            LiveUpdates::Yes => "connect-src 'self'; ",
         };
         format!(
             "default-src 'none'; style-src {}; script-src {}; img-src data:; {connect}base-uri 'none'; form-action 'none'",
@@ -112,8 +112,8 @@ impl Page {
 
     fn scripts(&self) -> &'static [&'static str] {
         match self.live {
-            Live::No => &[SCRIPT],
-            Live::Yes => &[SCRIPT, LIVE_SCRIPT],
+            LiveUpdates::No => &[SCRIPT],
+            LiveUpdates::Yes => &[SCRIPT, LIVE_SCRIPT],
         }
     }
 }
@@ -146,7 +146,12 @@ mod tests {
     fn page(title: &str) -> Page {
         let mut section = Section::new("results", title);
         section.add(facts([("name", title.to_owned())]));
-        Page { title: title.to_owned(), lead: Html::text(title), sections: vec![section], live: Live::No }
+        Page {
+            title: title.to_owned(),
+            lead: Html::text(title),
+            sections: vec![section],
+            live: LiveUpdates::No,
+        }
     }
 
     #[test]
@@ -159,7 +164,7 @@ mod tests {
         }
         assert_eq!(html.matches("<script>").count(), 1);
         assert!(!page("t").policy().contains("connect-src"));
-        assert!(Page { live: Live::Yes, ..page("t") }.policy().contains("connect-src 'self'"));
+        assert!(Page { live: LiveUpdates::Yes, ..page("t") }.policy().contains("connect-src 'self'"));
     }
 
     #[test]

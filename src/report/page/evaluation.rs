@@ -1,23 +1,27 @@
 //! Tables of evaluations side by side: the most important metrics, all metrics, and label by label.
 
-use super::grid::{Cell, Column, Grid, Row};
+use super::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use super::number::{decimal, grouped};
 use pipe_ml::metric::label::LabelRecord;
 use pipe_ml::metric::marked::{Marked, Protocol};
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::{Direction, Metric};
 
 /// One evaluation, with its axes.
 #[derive(Debug, Clone)]
 pub struct Evaluated {
     axes: Vec<(String, String)>,
-    record: Record,
+    record: EvaluationRecord,
     labels: Option<Marked<Vec<LabelRecord>>>,
 }
 
 impl Evaluated {
     /// Creates an evaluation. The records of the labels have the same protocol.
-    pub fn new(axes: Vec<(String, String)>, record: Record, labels: Option<Vec<LabelRecord>>) -> Self {
+    pub fn new(
+        axes: Vec<(String, String)>,
+        record: EvaluationRecord,
+        labels: Option<Vec<LabelRecord>>,
+    ) -> Self {
         let labels = labels.map(|labels| Marked::new(record.protocol(), labels));
         Self { axes, record, labels }
     }
@@ -31,45 +35,48 @@ impl Evaluated {
 }
 
 /// Returns a table of the most important metrics, with a row per evaluation.
-pub fn headline(evaluated: &[Evaluated]) -> Grid {
+pub fn headline(evaluated: &[Evaluated]) -> PageGrid {
     let axes = axes(evaluated);
     let has = |metric: &Metric| evaluated.iter().any(|one| one.record.get(*metric).is_some());
     let metrics: Vec<Metric> = Metric::HEADLINE.into_iter().filter(has).collect();
-    let mut columns: Vec<Column> = axes.iter().map(|axis| Column::text(*axis)).collect();
-    columns.push(Column::text("part").help("the rows that were evaluated"));
+    let mut columns: Vec<GridColumn> = axes.iter().map(|axis| GridColumn::text(*axis)).collect();
+    columns.push(GridColumn::text("part").help("the rows that were evaluated"));
     columns.extend(metrics.iter().map(|&metric| column(metric)));
     let best: Vec<Option<f64>> = metrics.iter().map(|&metric| best(evaluated, metric)).collect();
     let row = |one: &Evaluated| {
-        let mut cells: Vec<Cell> = axes.iter().map(|axis| Cell::text(value_of(&one.axes, axis))).collect();
-        cells.push(Cell::text(one.record.part.name()));
+        let mut cells: Vec<GridCell> =
+            axes.iter().map(|axis| GridCell::text(value_of(&one.axes, axis))).collect();
+        cells.push(GridCell::text(one.record.part.name()));
         for (&metric, &best) in metrics.iter().zip(&best) {
             cells.push(cell(&one.record, metric, best));
         }
-        Row::measured(Marked::new(one.record.protocol(), cells))
+        GridRow::measured(Marked::new(one.record.protocol(), cells))
     };
-    Grid { caption: "Evaluations".into(), columns, rows: evaluated.iter().map(row).collect() }
+    PageGrid { caption: "Evaluations".into(), columns, rows: evaluated.iter().map(row).collect() }
 }
 
 /// Returns a table of all metrics, with a row per metric and a column per evaluation.
-pub fn all(evaluated: &[Evaluated]) -> Grid {
-    let mut columns = vec![Column::text("metric"), Column::text("better").help("which way it improves")];
-    columns
-        .extend(evaluated.iter().map(|one| Column::measured(Marked::new(one.record.protocol(), one.name()))));
+pub fn all(evaluated: &[Evaluated]) -> PageGrid {
+    let mut columns =
+        vec![GridColumn::text("metric"), GridColumn::text("better").help("which way it improves")];
+    columns.extend(
+        evaluated.iter().map(|one| GridColumn::measured(Marked::new(one.record.protocol(), one.name()))),
+    );
     let present = |metric: &&Metric| evaluated.iter().any(|one| one.record.get(**metric).is_some());
     let row = |&metric: &Metric| {
         let about = metric.describe();
         let mut cells =
-            vec![Cell::text(about.name).below(about.definition), Cell::text(arrow(about.direction))];
+            vec![GridCell::text(about.name).below(about.definition), GridCell::text(arrow(about.direction))];
         let best = best(evaluated, metric);
         cells.extend(evaluated.iter().map(|one| cell(&one.record, metric, best)));
-        Row::plain(cells)
+        GridRow::plain(cells)
     };
     let rows = Metric::ALL.iter().filter(present).map(row).collect();
-    Grid { caption: "Every metric".into(), columns, rows }
+    PageGrid { caption: "Every metric".into(), columns, rows }
 }
 
 /// Returns a table with a row per label: all values of a single evaluation, or F1 of several side by side.
-pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<Grid> {
+pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<PageGrid> {
     let with: Vec<(&Evaluated, Marked<&Vec<LabelRecord>>)> =
         evaluated.iter().filter_map(|one| Some((one, one.labels.as_ref()?.as_ref()))).collect();
     let (_, first) = with.first()?;
@@ -79,16 +86,16 @@ pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<Grid>
     order.sort_by_key(|label| (std::cmp::Reverse(frequency(label)), *label));
     let name = |label: u32| names.and_then(|names| names.get(label as usize)).cloned().unwrap_or_default();
     let mut columns = vec![
-        Column::text("label"),
-        Column::number("no."),
-        Column::number("train").help("training rows that have it"),
-        Column::number("support").help("evaluated rows that have it"),
+        GridColumn::text("label"),
+        GridColumn::number("no."),
+        GridColumn::number("train").help("training rows that have it"),
+        GridColumn::number("support").help("evaluated rows that have it"),
     ];
     let head = |record: &LabelRecord| {
         let title = name(record.label);
         let title = if title.is_empty() { format!("label {}", record.label) } else { title };
         vec![
-            Cell::text(title),
+            GridCell::text(title),
             count(Some(record.label)),
             count(record.training_positives),
             count(Some(record.support)),
@@ -97,38 +104,40 @@ pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<Grid>
     let rows = match with.as_slice() {
         [(one, records)] => {
             let protocol = one.record.protocol();
-            let measured = |name: &str| Column::measured(Marked::new(protocol, name.to_owned()));
+            let measured = |name: &str| GridColumn::measured(Marked::new(protocol, name.to_owned()));
             columns.extend(["TP", "FP", "FN", "precision", "recall", "F1"].map(measured));
-            columns
-                .push(Column::number("threshold").help("the cut that decided, where there is one per label"));
+            columns.push(
+                GridColumn::number("threshold").help("the cut that decided, where there is one per label"),
+            );
             let (_, records) = records.reveal();
             let row = |&label: &usize| {
                 let record = &records[label];
                 let mut cells = head(record);
                 cells.extend([record.tp, record.fp, record.fn_].map(|n| count(Some(n))));
                 cells.extend([record.precision, record.recall, record.f1].map(value_cell));
-                cells.push(record.threshold.map_or_else(Cell::none, |cut| value_cell(f64::from(cut))));
-                Row::measured(Marked::new(protocol, cells))
+                cells.push(record.threshold.map_or_else(GridCell::none, |cut| value_cell(f64::from(cut))));
+                GridRow::measured(Marked::new(protocol, cells))
             };
             order.iter().map(row).collect()
         }
         several => {
             let heading = |(one, _): &(&Evaluated, _)| {
-                Column::measured(Marked::new(one.record.protocol(), format!("F1 {}", one.name())))
+                GridColumn::measured(Marked::new(one.record.protocol(), format!("F1 {}", one.name())))
             };
             columns.extend(several.iter().map(heading));
             let row = |&label: &usize| {
                 let mut cells = head(&first[label]);
                 for (_, records) in several {
                     let (_, records) = records.reveal();
-                    cells.push(records.get(label).map_or_else(Cell::none, |record| value_cell(record.f1)));
+                    cells
+                        .push(records.get(label).map_or_else(GridCell::none, |record| value_cell(record.f1)));
                 }
-                Row::plain(cells)
+                GridRow::plain(cells)
             };
             order.iter().map(row).collect()
         }
     };
-    Some(Grid { caption: "Label by label, the most frequent first".into(), columns, rows })
+    Some(PageGrid { caption: "Label by label, the most frequent first".into(), columns, rows })
 }
 
 /// Whether any of the evaluations is an oracle one.
@@ -136,17 +145,17 @@ pub fn any_oracle(evaluated: &[Evaluated]) -> bool {
     evaluated.iter().any(|one| one.record.protocol() == Protocol::Oracle)
 }
 
-fn count(n: Option<u32>) -> Cell {
-    n.map_or_else(Cell::none, |n| Cell::number(grouped(u64::from(n)), f64::from(n)))
+fn count(n: Option<u32>) -> GridCell {
+    n.map_or_else(GridCell::none, |n| GridCell::number(grouped(u64::from(n)), f64::from(n)))
 }
 
-fn value_cell(value: f64) -> Cell {
-    Cell::number(decimal(value), value)
+fn value_cell(value: f64) -> GridCell {
+    GridCell::number(decimal(value), value)
 }
 
-fn column(metric: Metric) -> Column {
+fn column(metric: Metric) -> GridColumn {
     let about = metric.describe();
-    Column::number(format!("{} {}", about.name, arrow(about.direction)).trim_end().to_owned())
+    GridColumn::number(format!("{} {}", about.name, arrow(about.direction)).trim_end().to_owned())
         .help(about.definition)
 }
 
@@ -159,8 +168,8 @@ fn arrow(direction: Direction) -> &'static str {
 }
 
 /// Returns the value and, if rows were resampled, the interval below it. The row or the column has the mark.
-fn cell(record: &Record, metric: Metric, best: Option<f64>) -> Cell {
-    let Some((protocol, value)) = record.get(metric).map(Marked::reveal) else { return Cell::none() };
+fn cell(record: &EvaluationRecord, metric: Metric, best: Option<f64>) -> GridCell {
+    let Some((protocol, value)) = record.get(metric).map(Marked::reveal) else { return GridCell::none() };
     let is_best = protocol == Protocol::Honest && best == Some(value);
     let cell = value_cell(value).best(is_best);
     match record.interval(metric).map(Marked::reveal) {

@@ -14,15 +14,15 @@ const SEARCHED: usize = 12;
 
 /// A table on a page.
 #[derive(Debug, Clone, Default)]
-pub struct Grid {
+pub struct PageGrid {
     pub caption: String,
-    pub columns: Vec<Column>,
-    pub rows: Vec<Row>,
+    pub columns: Vec<GridColumn>,
+    pub rows: Vec<GridRow>,
 }
 
 /// The head of a column.
 #[derive(Debug, Clone, Default)]
-pub struct Column {
+pub struct GridColumn {
     heading: String,
     help: Option<String>,
     number: bool,
@@ -31,8 +31,8 @@ pub struct Column {
 
 /// A row.
 #[derive(Debug, Clone)]
-pub struct Row {
-    cells: Vec<Cell>,
+pub struct GridRow {
+    cells: Vec<GridCell>,
     protocol: Protocol,
     /// The instance that the row describes, on a live page.
     instance: Option<String>,
@@ -40,7 +40,7 @@ pub struct Row {
 
 /// A cell.
 #[derive(Debug, Clone, Default)]
-pub struct Cell {
+pub struct GridCell {
     text: String,
     /// The number to sort by; `None` to sort by the text.
     key: Option<f64>,
@@ -51,7 +51,7 @@ pub struct Cell {
     status: Option<&'static str>,
 }
 
-impl Column {
+impl GridColumn {
     /// Creates a column of text.
     pub fn text(heading: impl Into<String>) -> Self {
         Self { heading: heading.into(), ..Self::default() }
@@ -74,14 +74,14 @@ impl Column {
     }
 }
 
-impl Row {
+impl GridRow {
     /// Creates a row without measured values.
-    pub fn plain(cells: Vec<Cell>) -> Self {
+    pub fn plain(cells: Vec<GridCell>) -> Self {
         Self { cells, protocol: Protocol::Honest, instance: None }
     }
 
     /// Creates a row of measured values, which is marked with their protocol.
-    pub fn measured(cells: Marked<Vec<Cell>>) -> Self {
+    pub fn measured(cells: Marked<Vec<GridCell>>) -> Self {
         let (protocol, cells) = cells.reveal();
         Self { cells, protocol, instance: None }
     }
@@ -92,7 +92,7 @@ impl Row {
     }
 }
 
-impl Cell {
+impl GridCell {
     /// Creates a cell with text.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
@@ -174,7 +174,7 @@ enum HiddenCell<'a> {
     },
 }
 
-impl Grid {
+impl PageGrid {
     /// Whether the table has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -186,7 +186,7 @@ impl Grid {
         let followed = self.rows.iter().any(|row| row.instance.is_some());
         let (shown, hidden) =
             self.rows.split_at(if followed { self.rows.len() } else { self.rows.len().min(SHOWN) });
-        let heading = el("tr").children(self.columns.iter().map(Column::html));
+        let heading = el("tr").children(self.columns.iter().map(GridColumn::html));
         let body = el("tbody").children(shown.iter().map(|row| self.row(row)));
         let caption = (!self.caption.is_empty()).then(|| el("caption").text(&self.caption));
         let table = el("table").maybe(caption).child(el("thead").child(heading)).child(body);
@@ -223,7 +223,7 @@ impl Grid {
         el("p").class("search js-only").child(el("label").text("Search ").child(field)).child(el("output"))
     }
 
-    fn row(&self, row: &Row) -> HtmlElement {
+    fn row(&self, row: &GridRow) -> HtmlElement {
         let mut tr = el("tr");
         if row.protocol == Protocol::Oracle {
             tr = tr.class("oracle");
@@ -247,7 +247,7 @@ impl Grid {
     }
 }
 
-impl Column {
+impl GridColumn {
     fn html(&self) -> HtmlElement {
         let mut th = el("th").attr("scope", "col");
         if self.number {
@@ -267,8 +267,8 @@ fn marked(element: HtmlElement, protocol: Protocol) -> HtmlElement {
     }
 }
 
-impl Row {
-    fn hidden(&self, columns: &[Column]) -> HiddenRow<'_> {
+impl GridRow {
+    fn hidden(&self, columns: &[GridColumn]) -> HiddenRow<'_> {
         let cells =
             self.cells.iter().zip(columns).map(|(cell, column)| HiddenCell::of(cell, column)).collect();
         HiddenRow { oracle: self.protocol == Protocol::Oracle, cells }
@@ -276,7 +276,7 @@ impl Row {
 }
 
 impl<'a> HiddenCell<'a> {
-    fn of(cell: &'a Cell, column: &Column) -> Self {
+    fn of(cell: &'a GridCell, column: &GridColumn) -> Self {
         // The script parses the text of a numeric column, so the key is left out if the text gives the same order.
         let parsed = || cell.text.replace('\u{202f}', "").parse::<f64>().ok();
         let text_suffices = match cell.key {
@@ -300,11 +300,13 @@ mod tests {
     use super::super::html::tests::hostile;
     use super::*;
 
-    fn grid(rows: usize) -> Grid {
-        let row = |n: usize| Row::plain(vec![Cell::text(format!("row {n}")), Cell::number("1", n as f64)]);
-        Grid {
+    fn grid(rows: usize) -> PageGrid {
+        let row = |n: usize| {
+            GridRow::plain(vec![GridCell::text(format!("row {n}")), GridCell::number("1", n as f64)])
+        };
+        PageGrid {
             caption: "Numbers".into(),
-            columns: vec![Column::text("name"), Column::number("n").help("counted")],
+            columns: vec![GridColumn::text("name"), GridColumn::number("n").help("counted")],
             rows: (0..rows).map(row).collect(),
         }
     }
@@ -347,12 +349,12 @@ mod tests {
     #[test]
     fn an_oracle_row_or_column_is_marked() {
         let mut grid = grid(0);
-        grid.columns.push(Column::measured(Marked::new(Protocol::Oracle, "f1".to_owned())));
+        grid.columns.push(GridColumn::measured(Marked::new(Protocol::Oracle, "f1".to_owned())));
         assert!(grid.html().into_string().contains("<span>f1</span> <abbr"));
-        let cells = || vec![Cell::text("a"), Cell::text("b")];
+        let cells = || vec![GridCell::text("a"), GridCell::text("b")];
         grid.columns.pop();
-        grid.rows.push(Row::measured(Marked::new(Protocol::Oracle, cells())));
-        grid.rows.push(Row::measured(Marked::new(Protocol::Honest, cells())));
+        grid.rows.push(GridRow::measured(Marked::new(Protocol::Oracle, cells())));
+        grid.rows.push(GridRow::measured(Marked::new(Protocol::Honest, cells())));
         let html = grid.html().into_string();
         assert_eq!((html.matches("<tr class=\"oracle\">").count(), html.matches("<abbr").count()), (1, 1));
     }
@@ -360,13 +362,13 @@ mod tests {
     proptest! {
         #[test]
         fn text_cannot_break_out_of_its_element(text in hostile()) {
-            let cells = || vec![Cell::text(&*text).below(&*text), Cell::code(&*text)];
-            let plain = || Row::plain(cells());
+            let cells = || vec![GridCell::text(&*text).below(&*text), GridCell::code(&*text)];
+            let plain = || GridRow::plain(cells());
             let live = || plain().about(&*text);
-            for (row, scripts) in [(&plain as &dyn Fn() -> Row, 1), (&live, 0)] {
-                let grid = Grid {
+            for (row, scripts) in [(&plain as &dyn Fn() -> GridRow, 1), (&live, 0)] {
+                let grid = PageGrid {
                     caption: text.clone(),
-                    columns: vec![Column::text(&*text).help(&*text), Column::text(&*text)],
+                    columns: vec![GridColumn::text(&*text).help(&*text), GridColumn::text(&*text)],
                     rows: (0..=SHOWN).map(|_| row()).collect(),
                 };
                 let html = grid.html().into_string();

@@ -1,10 +1,10 @@
 //! Shows a [`Table`] of results on a page, with the marks of the oracle protocol.
 
-use super::grid::{Cell, Column, Grid, Row};
+use super::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use super::html::{Html, el};
 use crate::table::Table;
 use crate::table::markdown::column_titles;
-use crate::table::sheet::{Piece, Sheet, SheetRow, Text, lay_out};
+use crate::table::sheet::{Sheet, SheetRow, SheetText, TextPiece, lay_out};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// Returns a table with its legend and notes as HTML.
@@ -17,44 +17,44 @@ pub fn html(table: &Table) -> Html {
     html
 }
 
-fn grid(sheet: &Sheet, name: &str) -> Grid {
-    let mut columns: Vec<Column> = sheet.stub.iter().map(Column::text).collect();
+fn grid(sheet: &Sheet, name: &str) -> PageGrid {
+    let mut columns: Vec<GridColumn> = sheet.stub.iter().map(GridColumn::text).collect();
     columns.extend(column_titles(sheet).into_iter().map(|path| {
         let protocol = protocol(path.iter().copied());
         let title: Vec<String> = path.iter().map(|part| plain(&without_mark(part))).collect();
-        Column::measured(Marked::new(protocol, title.join(" · ")))
+        GridColumn::measured(Marked::new(protocol, title.join(" · ")))
     }));
     let grid_row = |row: &SheetRow| {
-        let heads = row.heads.iter().map(|head| Cell::text(plain(&without_mark(head))));
+        let heads = row.heads.iter().map(|head| GridCell::text(plain(&without_mark(head))));
         let cells = heads.chain(row.cells.iter().map(cell)).collect();
-        Row::measured(Marked::new(protocol(row.heads.iter()), cells))
+        GridRow::measured(Marked::new(protocol(row.heads.iter()), cells))
     };
     let caption = sheet.caption.clone().unwrap_or_else(|| name.to_owned());
-    Grid { caption, columns, rows: sheet.rows.iter().map(grid_row).collect() }
+    PageGrid { caption, columns, rows: sheet.rows.iter().map(grid_row).collect() }
 }
 
 /// Returns the protocol that the marks in some texts name.
-fn protocol<'a>(texts: impl Iterator<Item = &'a Text>) -> Protocol {
-    let is_oracle = texts.flatten().any(|piece| *piece == Piece::Oracle);
+fn protocol<'a>(texts: impl Iterator<Item = &'a SheetText>) -> Protocol {
+    let is_oracle = texts.flatten().any(|piece| *piece == TextPiece::Oracle);
     if is_oracle { Protocol::Oracle } else { Protocol::Honest }
 }
 
 /// Returns a text without the mark, which a badge replaces.
-fn without_mark(text: &Text) -> Text {
-    text.iter().filter(|piece| **piece != Piece::Oracle).cloned().collect()
+fn without_mark(text: &SheetText) -> SheetText {
+    text.iter().filter(|piece| **piece != TextPiece::Oracle).cloned().collect()
 }
 
 /// Returns a cell. A mark in a cell applies only to that cell, and stays in its text.
-fn cell(text: &Text) -> Cell {
+fn cell(text: &SheetText) -> GridCell {
     let number = text.iter().find_map(|piece| match piece {
-        Piece::Number(number) | Piece::Best(number) | Piece::Second(number) => Some(number),
+        TextPiece::Number(number) | TextPiece::Best(number) | TextPiece::Second(number) => Some(number),
         _ => None,
     });
     let key = number.and_then(|number| number.replace('−', "-").parse().ok());
-    let best = text.iter().any(|piece| matches!(piece, Piece::Best(_)));
+    let best = text.iter().any(|piece| matches!(piece, TextPiece::Best(_)));
     let cell = match key {
-        Some(key) => Cell::number(plain(text), key),
-        None => Cell::text(plain(text)),
+        Some(key) => GridCell::number(plain(text), key),
+        None => GridCell::text(plain(text)),
     };
     match protocol([text].into_iter()) {
         Protocol::Honest => cell.best(best),
@@ -62,30 +62,34 @@ fn cell(text: &Text) -> Cell {
     }
 }
 
-fn plain(text: &Text) -> String {
-    text.iter().map(Piece::plain).collect()
+fn plain(text: &SheetText) -> String {
+    text.iter().map(TextPiece::plain).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::sheet::Head;
+    use crate::table::sheet::SheetHead;
 
     #[test]
     fn marks_of_rows_columns_and_cells_are_shown() {
-        let text = |text: &str| vec![Piece::Text(text.to_owned())];
-        let row = |head: Text, cells: Vec<Text>| SheetRow { ruled: false, heads: vec![head], cells };
+        let text = |text: &str| vec![TextPiece::Text(text.to_owned())];
+        let row =
+            |head: SheetText, cells: Vec<SheetText>| SheetRow { ruled: false, heads: vec![head], cells };
         let sheet = Sheet {
             stub: vec!["variant".to_owned()],
             heads: vec![vec![
-                Head { text: text("F1"), columns: 1 },
-                Head { text: vec![Piece::Text("paper".to_owned()), Piece::Oracle], columns: 1 },
+                SheetHead { text: text("F1"), columns: 1 },
+                SheetHead { text: vec![TextPiece::Text("paper".to_owned()), TextPiece::Oracle], columns: 1 },
             ]],
             rows: vec![
-                row(text("a"), vec![vec![Piece::Best("0.4".to_owned())], vec![Piece::Nothing]]),
+                row(text("a"), vec![vec![TextPiece::Best("0.4".to_owned())], vec![TextPiece::Nothing]]),
                 row(
-                    vec![Piece::Text("b".to_owned()), Piece::Oracle],
-                    vec![vec![Piece::Number("0.7".to_owned()), Piece::Oracle], vec![Piece::Nothing]],
+                    vec![TextPiece::Text("b".to_owned()), TextPiece::Oracle],
+                    vec![
+                        vec![TextPiece::Number("0.7".to_owned()), TextPiece::Oracle],
+                        vec![TextPiece::Nothing],
+                    ],
                 ),
             ],
             caption: Some("<b>".to_owned()),

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::grid::{Cell, Column, Grid, Row};
+use super::grid::{GridCell, GridColumn, GridRow, PageGrid};
 
 /// Reads the table in a text; `None` if there is none. `name` is the caption if the text has no heading.
-pub fn read(name: &str, text: &str) -> Option<Grid> {
+pub fn read(name: &str, text: &str) -> Option<PageGrid> {
     let text = text.trim_start_matches('\u{feff}');
     let start = text.trim_start();
     if start.starts_with(['{', '[']) {
@@ -24,7 +24,7 @@ fn is_rule(line: &str) -> bool {
     line.contains("--") && line.contains('|') && line.chars().all(|c| "|-: \t".contains(c))
 }
 
-fn markdown(name: &str, text: &str) -> Option<Grid> {
+fn markdown(name: &str, text: &str) -> Option<PageGrid> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let rule = lines.iter().position(|line| is_rule(line)).filter(|&rule| rule > 0)?;
     let before = lines[..rule - 1].iter().rev().find(|line| !line.is_empty());
@@ -72,7 +72,7 @@ fn separated(text: &str, separator: u8) -> Option<Vec<Vec<String>>> {
 
 /// Reads a table from JSON: a list of maps, a list of lists of which the first is the heading, or the first such list
 /// inside a map.
-pub fn rows(name: &str, value: &Value) -> Option<Grid> {
+pub fn rows(name: &str, value: &Value) -> Option<PageGrid> {
     let rows = match value {
         Value::Array(rows) => rows,
         Value::Object(fields) => {
@@ -116,7 +116,7 @@ fn plain(value: &Value) -> String {
 }
 
 /// Creates a grid. A column is numeric if all its cells start with a number. Rows of different lengths are no table.
-fn grid(caption: &str, mut records: Vec<Vec<String>>) -> Option<Grid> {
+fn grid(caption: &str, mut records: Vec<Vec<String>>) -> Option<PageGrid> {
     if records.len() < 2 || records.iter().any(|record| record.len() != records[0].len()) {
         return None;
     }
@@ -129,17 +129,17 @@ fn grid(caption: &str, mut records: Vec<Vec<String>>) -> Option<Grid> {
     let columns = records[0].iter().zip(&numbers);
     let columns = columns.map(
         |(heading, number)| {
-            if *number { Column::number(heading) } else { Column::text(heading) }
+            if *number { GridColumn::number(heading) } else { GridColumn::text(heading) }
         },
     );
     let grid_row = |record: Vec<String>| {
         let cells = record.into_iter().zip(&numbers).map(|(text, number)| match leading_number(&text) {
-            Some(key) if *number => Cell::number(text, key),
-            _ => Cell::text(text),
+            Some(key) if *number => GridCell::number(text, key),
+            _ => GridCell::text(text),
         });
-        Row::plain(cells.collect())
+        GridRow::plain(cells.collect())
     };
-    Some(Grid {
+    Some(PageGrid {
         caption: caption.to_owned(),
         columns: columns.collect(),
         rows: rows.into_iter().map(grid_row).collect(),

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::measured::{Measured, STAGE};
+use super::measured::{MeasuredRecord, STAGE};
 use super::rank;
 use super::reference::{self, Reference};
-use super::request::{Request, TableLevel};
-use super::term::Term;
+use super::request::{TableLevel, TableRequest};
+use super::term::TableTerm;
 use super::{AxisEntry, Comparison, METRIC, RecordId, Table, TableAxis, TableCell, TableLine};
 use pipe_ml::metric::marked::{Marked, MixedProtocols};
 use pipe_ml::metric::registry::Metric;
@@ -40,9 +40,10 @@ pub enum TableError {
 }
 
 /// Builds the table, with ranks. Significance is tested afterwards, if it is requested.
-pub fn build(request: &Request, measured: &[Measured]) -> Result<Table, TableError> {
+pub fn build(request: &TableRequest, measured: &[MeasuredRecord]) -> Result<Table, TableError> {
     check_axes(request, measured)?;
-    let mut kept: Vec<&Measured> = measured.iter().filter(|measured| passes(request, measured)).collect();
+    let mut kept: Vec<&MeasuredRecord> =
+        measured.iter().filter(|measured| passes(request, measured)).collect();
     if kept.is_empty() {
         return Err(TableError::NothingLeft(known_axes(measured)));
     }
@@ -58,13 +59,13 @@ pub fn build(request: &Request, measured: &[Measured]) -> Result<Table, TableErr
     Ok(table)
 }
 
-fn known_axes(measured: &[Measured]) -> String {
+fn known_axes(measured: &[MeasuredRecord]) -> String {
     let axes: BTreeSet<&str> = measured.iter().flat_map(|m| &m.axes).map(|(axis, _)| axis.as_str()).collect();
     let names: Vec<String> = axes.into_iter().chain(["protocol", "part"]).map(|a| format!("`{a}`")).collect();
     names.join(", ")
 }
 
-fn check_axes(request: &Request, measured: &[Measured]) -> Result<(), TableError> {
+fn check_axes(request: &TableRequest, measured: &[MeasuredRecord]) -> Result<(), TableError> {
     let asked = request.axes().chain(request.mean_over.iter().map(String::as_str));
     for axis in asked.chain(request.only.keys().map(String::as_str)) {
         let values: BTreeSet<&str> = measured.iter().filter_map(|measured| measured.on(axis)).collect();
@@ -80,7 +81,7 @@ fn check_axes(request: &Request, measured: &[Measured]) -> Result<(), TableError
     Ok(())
 }
 
-fn passes(request: &Request, measured: &Measured) -> bool {
+fn passes(request: &TableRequest, measured: &MeasuredRecord) -> bool {
     request.only.iter().all(|(axis, values)| {
         // The filter does not apply to a stage without the axis, such as a baseline beside a matrix.
         measured.on(axis).is_none_or(|value| values.iter().any(|wanted| wanted == value))
@@ -96,12 +97,12 @@ struct TableSide<'a> {
     lines: Vec<Vec<usize>>,
     /// Whether the table shows the stage as an axis.
     stage_shown: bool,
-    request: &'a Request,
+    request: &'a TableRequest,
 }
 
 impl<'a> TableSide<'a> {
-    fn new(request: &'a Request, terms: &[Term], kept: &[&Measured]) -> Self {
-        let levels = Request::levels(terms);
+    fn new(request: &'a TableRequest, terms: &[TableTerm], kept: &[&MeasuredRecord]) -> Self {
+        let levels = TableRequest::levels(terms);
         let stage_shown = request.axes().any(|axis| axis == STAGE);
         let mut side = Self { levels, order: Vec::new(), lines: Vec::new(), stage_shown, request };
         side.order = side.levels.iter().map(|level| side.values(level, kept)).collect();
@@ -110,7 +111,7 @@ impl<'a> TableSide<'a> {
         side
     }
 
-    fn values(&self, level: &TableLevel, kept: &[&Measured]) -> Vec<String> {
+    fn values(&self, level: &TableLevel, kept: &[&MeasuredRecord]) -> Vec<String> {
         match level {
             TableLevel::Metrics(metrics) => metrics.iter().map(|metric| metric.name().to_owned()).collect(),
             TableLevel::Axis(axis) => {
@@ -127,13 +128,13 @@ impl<'a> TableSide<'a> {
     }
 
     /// Returns the value of a record on an axis. A record without the axis is named after its stage.
-    fn on<'m>(&self, measured: &'m Measured, axis: &str) -> &'m str {
+    fn on<'m>(&self, measured: &'m MeasuredRecord, axis: &str) -> &'m str {
         let stage = || measured.on(STAGE).filter(|_| !self.stage_shown);
         measured.on(axis).or_else(stage).unwrap_or_default()
     }
 
     /// Returns the lines that a record contributes to: one per metric, if metrics are on this side.
-    fn lines_of(&self, measured: &Measured) -> Vec<Vec<usize>> {
+    fn lines_of(&self, measured: &MeasuredRecord) -> Vec<Vec<usize>> {
         let mut lines = vec![Vec::new()];
         for (level, order) in self.levels.iter().zip(&self.order) {
             let positions: Vec<usize> = match level {
@@ -182,8 +183,8 @@ impl<'a> TableSide<'a> {
 }
 
 struct TableBuilder<'a> {
-    request: &'a Request,
-    kept: &'a [&'a Measured],
+    request: &'a TableRequest,
+    kept: &'a [&'a MeasuredRecord],
     rows: TableSide<'a>,
     columns: TableSide<'a>,
 }
@@ -215,10 +216,10 @@ impl TableBuilder<'_> {
         }
         let compared = if self.rows.has_metrics() { &request.columns } else { &request.rows };
         let compared = compared.iter().rev().find_map(|term| match term {
-            Term::Axis(axis) => Some(axis.clone()),
-            Term::Metric(_) => None,
+            TableTerm::Axis(axis) => Some(axis.clone()),
+            TableTerm::Metric(_) => None,
         });
-        let record = |measured: &&Measured| RecordId {
+        let record = |measured: &&MeasuredRecord| RecordId {
             axes: measured.axes.clone(),
             protocol: measured.record.protocol(),
             blob: measured.blob,

@@ -6,7 +6,7 @@ use super::Table;
 use super::exporter::TableExporter;
 use super::latex_text::{self, escape};
 use super::macros;
-use super::sheet::{Head, Piece, Sheet, Text};
+use super::sheet::{Sheet, SheetHead, SheetText, TextPiece};
 
 /// Row heads with more characters than this are set in a column that breaks lines.
 const WRAPPED_NAME: usize = 36;
@@ -130,7 +130,7 @@ fn tabular(sheet: &Sheet) -> String {
     out
 }
 
-fn head_cell(head: &Head) -> String {
+fn head_cell(head: &SheetHead) -> String {
     match (head.text.is_empty(), head.columns) {
         (true, 1) => String::new(),
         (_, columns) => format!("\\multicolumn{{{columns}}}{{c}}{{{}}}", cell(&head.text)),
@@ -138,7 +138,7 @@ fn head_cell(head: &Head) -> String {
 }
 
 /// Returns a rule below each head of several columns.
-fn rules(stub: usize, heads: &[Head]) -> String {
+fn rules(stub: usize, heads: &[SheetHead]) -> String {
     let mut out = String::new();
     let mut first = stub + 1;
     for head in heads {
@@ -155,17 +155,17 @@ fn rules(stub: usize, heads: &[Head]) -> String {
 }
 
 /// Returns the content of a cell. Marks take no width, so that numbers stay aligned.
-fn cell(text: &Text) -> String {
+fn cell(text: &SheetText) -> String {
     let mut marks = String::new();
     let mut out = String::new();
     for piece in text {
         match piece {
-            Piece::Oracle => marks.push_str("\\dagger"),
-            Piece::Differs => marks.push('*'),
+            TextPiece::Oracle => marks.push_str("\\dagger"),
+            TextPiece::Differs => marks.push('*'),
             other => out.push_str(&piece_text(other)),
         }
     }
-    let numeric = text.iter().any(|piece| !matches!(piece, Piece::Text(_) | Piece::Oracle));
+    let numeric = text.iter().any(|piece| !matches!(piece, TextPiece::Text(_) | TextPiece::Oracle));
     match (marks.is_empty(), numeric) {
         (true, _) => out,
         (false, true) => format!("{out}\\rlap{{$^{{{marks}}}$}}"),
@@ -174,29 +174,29 @@ fn cell(text: &Text) -> String {
 }
 
 /// Returns a sentence.
-fn prose(text: &Text) -> String {
+fn prose(text: &SheetText) -> String {
     text.iter()
         .map(|piece| match piece {
-            Piece::Oracle => "$^{\\dagger}$".to_owned(),
-            Piece::Differs => "$^{*}$".to_owned(),
+            TextPiece::Oracle => "$^{\\dagger}$".to_owned(),
+            TextPiece::Differs => "$^{*}$".to_owned(),
             other => piece_text(other),
         })
         .collect()
 }
 
-fn piece_text(piece: &Piece) -> String {
+fn piece_text(piece: &TextPiece) -> String {
     match piece {
-        Piece::Text(text) => escape(text),
-        Piece::Number(number) => self::number(number),
-        Piece::Best(number) => format!("\\textbf{{{}}}", self::number(number)),
-        Piece::Second(number) => format!("\\underline{{{}}}", self::number(number)),
-        Piece::PlusMinus => " $\\pm$ ".to_owned(),
-        Piece::Oracle => "$^{\\dagger}$".to_owned(),
-        Piece::Differs => "$^{*}$".to_owned(),
-        Piece::Up => " $\\uparrow$".to_owned(),
-        Piece::Down => " $\\downarrow$".to_owned(),
-        Piece::Difference => "$\\Delta$".to_owned(),
-        Piece::Nothing => "\\textendash{}".to_owned(),
+        TextPiece::Text(text) => escape(text),
+        TextPiece::Number(number) => self::number(number),
+        TextPiece::Best(number) => format!("\\textbf{{{}}}", self::number(number)),
+        TextPiece::Second(number) => format!("\\underline{{{}}}", self::number(number)),
+        TextPiece::PlusMinus => " $\\pm$ ".to_owned(),
+        TextPiece::Oracle => "$^{\\dagger}$".to_owned(),
+        TextPiece::Differs => "$^{*}$".to_owned(),
+        TextPiece::Up => " $\\uparrow$".to_owned(),
+        TextPiece::Down => " $\\downarrow$".to_owned(),
+        TextPiece::Difference => "$\\Delta$".to_owned(),
+        TextPiece::Nothing => "\\textendash{}".to_owned(),
     }
 }
 
@@ -209,9 +209,9 @@ fn number(text: &str) -> String {
 }
 
 /// Returns about how many characters a text takes.
-fn length(text: &Text) -> usize {
-    let count = |piece: &Piece| match piece {
-        Piece::Text(text) | Piece::Number(text) | Piece::Best(text) | Piece::Second(text) => {
+fn length(text: &SheetText) -> usize {
+    let count = |piece: &TextPiece| match piece {
+        TextPiece::Text(text) | TextPiece::Number(text) | TextPiece::Best(text) | TextPiece::Second(text) => {
             text.chars().count()
         }
         _ => 2,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::exporter::TableExporter;
-use super::sheet::{Piece, Sheet, Text};
+use super::sheet::{Sheet, SheetText, TextPiece};
 
 /// The format for web pages and README files.
 pub const EXPORTER: TableExporter =
@@ -37,9 +37,9 @@ pub fn markdown(sheet: &Sheet) -> String {
 }
 
 /// Returns the heads above each column, from top to bottom, without the empty ones.
-pub fn column_titles(sheet: &Sheet) -> Vec<Vec<&Text>> {
+pub fn column_titles(sheet: &Sheet) -> Vec<Vec<&SheetText>> {
     let columns = sheet.heads.last().map_or(0, |heads| heads.iter().map(|head| head.columns).sum());
-    let mut titles: Vec<Vec<&Text>> = vec![Vec::new(); columns];
+    let mut titles: Vec<Vec<&SheetText>> = vec![Vec::new(); columns];
     for heads in &sheet.heads {
         let mut at = 0;
         for head in heads {
@@ -52,13 +52,13 @@ pub fn column_titles(sheet: &Sheet) -> Vec<Vec<&Text>> {
     titles
 }
 
-fn text(text: &Text) -> String {
+fn text(text: &SheetText) -> String {
     text.iter()
         .map(|piece| match piece {
-            Piece::Text(text) => escape(text),
-            Piece::Best(number) => format!("**{number}**"),
-            Piece::Second(number) => format!("<ins>{number}</ins>"),
-            Piece::Differs => "\\*".to_owned(),
+            TextPiece::Text(text) => escape(text),
+            TextPiece::Best(number) => format!("**{number}**"),
+            TextPiece::Second(number) => format!("<ins>{number}</ins>"),
+            TextPiece::Differs => "\\*".to_owned(),
             other => other.plain().to_owned(),
         })
         .collect()

@@ -2,7 +2,7 @@
 
 use pipe_core::digest::BlobId;
 use pipe_ml::metric::marked::Protocol;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 
 /// The axis of the protocol, which every record has beside the axes of the matrix.
 pub const PROTOCOL: &str = "protocol";
@@ -13,14 +13,14 @@ pub const STAGE: &str = "stage";
 
 /// An evaluation record with its axes.
 #[derive(Debug, Clone)]
-pub struct Measured {
+pub struct MeasuredRecord {
     /// Axes and their values, in the order of the axes.
     pub axes: Vec<(String, String)>,
     pub blob: BlobId,
-    pub record: Record,
+    pub record: EvaluationRecord,
 }
 
-impl Measured {
+impl MeasuredRecord {
     /// Returns the value on an axis. An axis of the matrix takes precedence over the record's own properties.
     pub fn on(&self, axis: &str) -> Option<&str> {
         let written = self.axes.iter().find(|(name, _)| name == axis).map(|(_, value)| value.as_str());

@@ -1,17 +1,17 @@
 //! The explanations that a reader needs: the legend in the caption, and the notes below the table.
 
-use super::sheet::{Piece, Text};
+use super::sheet::{SheetText, TextPiece};
 use super::title;
 use super::{Rank, Table};
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::registry::Metric;
 
-fn sentence(text: impl Into<String>) -> Text {
-    vec![Piece::Text(text.into())]
+fn sentence(text: impl Into<String>) -> SheetText {
+    vec![TextPiece::Text(text.into())]
 }
 
 /// Returns the sentences for the caption.
-pub(super) fn legend(table: &Table) -> Vec<Text> {
+pub(super) fn legend(table: &Table) -> Vec<SheetText> {
     let mut legend = Vec::new();
     legend.extend(spread(table));
     legend.extend(ranks(table));
@@ -19,7 +19,7 @@ pub(super) fn legend(table: &Table) -> Vec<Text> {
     legend
 }
 
-fn spread(table: &Table) -> Option<Text> {
+fn spread(table: &Table) -> Option<SheetText> {
     let counts = || table.cells().map(|(_, _, cell)| cell.value.reveal().1.seeds);
     let (least, most) = (counts().min()?, counts().max()?);
     if most < 2 {
@@ -28,12 +28,12 @@ fn spread(table: &Table) -> Option<Text> {
     let over = table.mean_over.join(" and ");
     let n = if least == most { format!("n = {most}") } else { "n in brackets".to_owned() };
     let mut text = sentence("Mean");
-    text.push(Piece::PlusMinus);
-    text.push(Piece::Text(format!("standard deviation over {over} ({n}).")));
+    text.push(TextPiece::PlusMinus);
+    text.push(TextPiece::Text(format!("standard deviation over {over} ({n}).")));
     Some(text)
 }
 
-fn ranks(table: &Table) -> Option<Text> {
+fn ranks(table: &Table) -> Option<SheetText> {
     let has = |rank| table.cells().any(|(_, _, cell)| cell.rank == Some(rank));
     if !has(Rank::Best) {
         return None;
@@ -49,7 +49,7 @@ fn ranks(table: &Table) -> Option<Text> {
     Some(sentence(text))
 }
 
-fn tests(table: &Table) -> Option<Text> {
+fn tests(table: &Table) -> Option<SheetText> {
     let tested = table.significance.as_ref()?;
     let against = match &tested.baseline {
         Some(baseline) => baseline.clone(),
@@ -57,7 +57,7 @@ fn tests(table: &Table) -> Option<Text> {
     };
     let percent = format!("{:.1}", tested.confidence * 100.0);
     let percent = percent.strip_suffix(".0").unwrap_or(&percent);
-    let mut text = vec![Piece::Differs];
+    let mut text = vec![TextPiece::Differs];
     let mut words = format!(
         " differs from {against} (paired bootstrap over the evaluated rows, {} replicates, {percent} % confidence{}).",
         tested.replicates,
@@ -67,7 +67,7 @@ fn tests(table: &Table) -> Option<Text> {
         let names: Vec<String> = tested.untested.iter().map(|metric| title_of(table, *metric)).collect();
         words.push_str(&format!(" Not tested: {}.", names.join(", ")));
     }
-    text.push(Piece::Text(words));
+    text.push(TextPiece::Text(words));
     Some(text)
 }
 
@@ -79,7 +79,7 @@ fn title_of(table: &Table, metric: Metric) -> String {
 }
 
 /// Returns the notes below the table.
-pub(super) fn notes(table: &Table) -> Vec<Text> {
+pub(super) fn notes(table: &Table) -> Vec<SheetText> {
     let mut notes = Vec::new();
     notes.extend(oracle(table));
     notes.extend(parts(table));
@@ -109,12 +109,12 @@ pub(super) fn notes(table: &Table) -> Vec<Text> {
         } else {
             ": ours minus theirs."
         };
-        notes.push(vec![Piece::Difference, Piece::Text(words.to_owned())]);
+        notes.push(vec![TextPiece::Difference, TextPiece::Text(words.to_owned())]);
     }
     notes
 }
 
-fn oracle(table: &Table) -> Option<Text> {
+fn oracle(table: &Table) -> Option<SheetText> {
     let cells = || table.cells();
     let published = cells().flat_map(|(_, _, cell)| cell.comparisons.iter().flatten());
     let published = published.map(|comparison| comparison.published.protocol());
@@ -123,8 +123,8 @@ fn oracle(table: &Table) -> Option<Text> {
     let any = ours.chain(published).chain(others).any(|protocol| protocol == Protocol::Oracle);
     any.then(|| {
         vec![
-            Piece::Oracle,
-            Piece::Text(
+            TextPiece::Oracle,
+            TextPiece::Text(
                 " Oracle protocol: the labels of the evaluated rows were used to decide on them. \
                  Such figures say nothing about rows whose labels are unknown."
                     .to_owned(),
@@ -133,7 +133,7 @@ fn oracle(table: &Table) -> Option<Text> {
     })
 }
 
-fn parts(table: &Table) -> Option<Text> {
+fn parts(table: &Table) -> Option<SheetText> {
     let mut parts: Vec<&str> = table.cells().map(|(_, _, cell)| cell.part.as_str()).collect();
     parts.sort_unstable();
     parts.dedup();

@@ -20,7 +20,7 @@ use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::build::TableError;
-use super::request::Request;
+use super::request::TableRequest;
 use super::{AxisEntry, CitedReference, METRIC, OtherRow, Published, TableLine};
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::registry::Metric;
@@ -121,7 +121,7 @@ impl ReferenceRow {
     }
 
     /// Whether the filter of the table excludes the row.
-    fn is_left_out(&self, request: &Request) -> bool {
+    fn is_left_out(&self, request: &TableRequest) -> bool {
         self.matches
             .iter()
             .any(|(axis, value)| request.only.get(axis).is_some_and(|only| !only.contains(&value.0)))
@@ -129,7 +129,7 @@ impl ReferenceRow {
 }
 
 /// Returns the published rows that match none of ours. A table with metrics in its rows has no place for them.
-pub(super) fn others(request: &Request, rows: &[TableLine], columns: &[TableLine]) -> Vec<OtherRow> {
+pub(super) fn others(request: &TableRequest, rows: &[TableLine], columns: &[TableLine]) -> Vec<OtherRow> {
     let mut others = Vec::new();
     for (at, reference) in request.references.iter().enumerate() {
         for row in &reference.rows {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::reference::Reference;
-use super::term::Term;
+use super::term::TableTerm;
 use super::title;
 use super::{Table, TableAxis};
 use pipe_core::issue::Issue;
@@ -14,11 +14,11 @@ pub const DEFAULT_DIGITS: u8 = 4;
 
 /// What a table shows.
 #[derive(Debug, Clone, Default)]
-pub struct Request {
+pub struct TableRequest {
     /// The base name of the files and macros.
     pub name: String,
-    pub rows: Vec<Term>,
-    pub columns: Vec<Term>,
+    pub rows: Vec<TableTerm>,
+    pub columns: Vec<TableTerm>,
     pub mean_over: Vec<String>,
     /// For an axis, the values that are shown, in that order.
     pub only: BTreeMap<String, Vec<String>>,
@@ -39,19 +39,19 @@ pub(super) enum TableLevel {
     Axis(String),
 }
 
-impl Request {
+impl TableRequest {
     /// Returns the levels of rows or columns. All metrics form one level, at the position of the first.
-    pub(super) fn levels(terms: &[Term]) -> Vec<TableLevel> {
+    pub(super) fn levels(terms: &[TableTerm]) -> Vec<TableLevel> {
         let mut levels: Vec<TableLevel> = Vec::new();
         let mut at = None;
         for term in terms {
             match (term, at) {
-                (Term::Axis(axis), _) => levels.push(TableLevel::Axis(axis.clone())),
-                (Term::Metric(metric), None) => {
+                (TableTerm::Axis(axis), _) => levels.push(TableLevel::Axis(axis.clone())),
+                (TableTerm::Metric(metric), None) => {
                     at = Some(levels.len());
                     levels.push(TableLevel::Metrics(vec![*metric]));
                 }
-                (Term::Metric(metric), Some(at)) => {
+                (TableTerm::Metric(metric), Some(at)) => {
                     if let TableLevel::Metrics(metrics) = &mut levels[at] {
                         metrics.push(*metric);
                     }
@@ -63,15 +63,15 @@ impl Request {
 
     pub(super) fn metrics(&self) -> impl Iterator<Item = Metric> {
         self.rows.iter().chain(&self.columns).filter_map(|term| match term {
-            Term::Metric(metric) => Some(*metric),
-            Term::Axis(_) => None,
+            TableTerm::Metric(metric) => Some(*metric),
+            TableTerm::Axis(_) => None,
         })
     }
 
     pub(super) fn axes(&self) -> impl Iterator<Item = &str> {
         self.rows.iter().chain(&self.columns).filter_map(|term| match term {
-            Term::Axis(axis) => Some(axis.as_str()),
-            Term::Metric(_) => None,
+            TableTerm::Axis(axis) => Some(axis.as_str()),
+            TableTerm::Metric(_) => None,
         })
     }
 
@@ -106,7 +106,7 @@ impl Request {
 }
 
 /// Returns the fields that cannot be used together.
-pub fn issues(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<Issue> {
+pub fn issues(rows: &[TableTerm], columns: &[TableTerm], mean_over: &[String]) -> Vec<Issue> {
     let mut issues = Vec::new();
     for (field, terms) in [("rows", rows), ("columns", columns)] {
         if terms.is_empty() {
@@ -114,8 +114,8 @@ pub fn issues(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<Issu
         }
         for (at, term) in terms.iter().enumerate() {
             let name = match term {
-                Term::Metric(metric) => metric.name(),
-                Term::Axis(axis) => axis.as_str(),
+                TableTerm::Metric(metric) => metric.name(),
+                TableTerm::Axis(axis) => axis.as_str(),
             };
             let mut add = |message: String| issues.push(Issue::new(field_of(field, terms, at), message));
             if name == "metric" {
@@ -129,13 +129,13 @@ pub fn issues(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<Issu
             }
         }
     }
-    let has_metrics = |terms: &[Term]| terms.iter().any(|term| matches!(term, Term::Metric(_)));
+    let has_metrics = |terms: &[TableTerm]| terms.iter().any(|term| matches!(term, TableTerm::Metric(_)));
     match (has_metrics(rows), has_metrics(columns)) {
         (false, false) => issues.push(no_metric(rows, columns)),
         (true, true) => issues.push(Issue::new("columns", "the metrics are in the rows already")),
         (in_rows, _) => {
             let (field, terms) = if in_rows { ("columns", columns) } else { ("rows", rows) };
-            if !terms.iter().any(|term| matches!(term, Term::Axis(_))) && !terms.is_empty() {
+            if !terms.iter().any(|term| matches!(term, TableTerm::Axis(_))) && !terms.is_empty() {
                 issues.push(Issue::new(field, "name at least one axis"));
             }
         }
@@ -144,15 +144,15 @@ pub fn issues(rows: &[Term], columns: &[Term], mean_over: &[String]) -> Vec<Issu
 }
 
 /// Returns the path of the field that a term is written in.
-fn field_of(field: &str, terms: &[Term], at: usize) -> String {
+fn field_of(field: &str, terms: &[TableTerm], at: usize) -> String {
     if terms.len() == 1 { field.to_owned() } else { format!("{field}[{at}]") }
 }
 
 /// Returns the issue of a table without metrics; a misspelt metric was read as an axis.
-fn no_metric(rows: &[Term], columns: &[Term]) -> Issue {
+fn no_metric(rows: &[TableTerm], columns: &[TableTerm]) -> Issue {
     for (field, terms) in [("columns", columns), ("rows", rows)] {
         for (at, term) in terms.iter().enumerate() {
-            if let (Some(metric), Term::Axis(name)) = (term.misspelt(), term) {
+            if let (Some(metric), TableTerm::Axis(name)) = (term.misspelt(), term) {
                 let message = format!("there is no metric `{name}`; did you mean `{metric}`?");
                 return Issue::new(field_of(field, terms, at), message);
             }

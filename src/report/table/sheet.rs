@@ -9,7 +9,7 @@ use pipe_ml::metric::registry::{Direction, Metric};
 
 /// A piece of a text in a sheet; each format has its own way to write it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum TextPiece {
     Text(String),
     Number(String),
     /// A number that is the best among its competitors.
@@ -31,7 +31,7 @@ pub enum Piece {
     Nothing,
 }
 
-impl Piece {
+impl TextPiece {
     /// Returns the piece as plain text, without bold print and underlines.
     pub fn plain(&self) -> &str {
         match self {
@@ -48,7 +48,7 @@ impl Piece {
 }
 
 /// A text with marks.
-pub type Text = Vec<Piece>;
+pub type SheetText = Vec<TextPiece>;
 
 /// A table as it is printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,20 +56,20 @@ pub struct Sheet {
     /// The titles of the axes of the rows.
     pub stub: Vec<String>,
     /// The rows of heads, from top to bottom; each covers all columns.
-    pub heads: Vec<Vec<Head>>,
+    pub heads: Vec<Vec<SheetHead>>,
     pub rows: Vec<SheetRow>,
     /// The caption that the user wrote.
     pub caption: Option<String>,
     /// Sentences for the caption that explain how to read the table.
-    pub legend: Vec<Text>,
+    pub legend: Vec<SheetText>,
     /// Notes below the table.
-    pub notes: Vec<Text>,
+    pub notes: Vec<SheetText>,
 }
 
 /// A head above one or several columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
-    pub text: Text,
+pub struct SheetHead {
+    pub text: SheetText,
     /// The number of columns that it spans.
     pub columns: usize,
 }
@@ -79,8 +79,8 @@ pub struct Head {
 pub struct SheetRow {
     /// Whether a rule separates it from the row above.
     pub ruled: bool,
-    pub heads: Vec<Text>,
-    pub cells: Vec<Text>,
+    pub heads: Vec<SheetText>,
+    pub cells: Vec<SheetText>,
 }
 
 /// A printed column, by the position of the table's column and of the reference.
@@ -193,12 +193,12 @@ impl<'a> SheetLayout<'a> {
         if sets.any(|set| set == reference) { Some(reference) } else { first }
     }
 
-    fn heads(&self) -> Vec<Vec<Head>> {
+    fn heads(&self) -> Vec<Vec<SheetHead>> {
         let with_references = self.columns.iter().any(|printed| !matches!(printed, SheetColumn::Ours(_)));
-        let paths: Vec<Vec<Text>> =
+        let paths: Vec<Vec<SheetText>> =
             (0..self.columns.len()).map(|at| self.head_path(at, with_references)).collect();
         let levels = paths.first().map_or(0, Vec::len);
-        let mut heads: Vec<Vec<Head>> = vec![Vec::new(); levels];
+        let mut heads: Vec<Vec<SheetHead>> = vec![Vec::new(); levels];
         for (at, path) in paths.iter().enumerate() {
             for (level, text) in path.iter().enumerate() {
                 let last = level + 1 == levels;
@@ -206,7 +206,7 @@ impl<'a> SheetLayout<'a> {
                 let empty = text.is_empty();
                 match heads[level].last_mut() {
                     Some(head) if same && !empty => head.columns += 1,
-                    _ => heads[level].push(Head { text: text.clone(), columns: 1 }),
+                    _ => heads[level].push(SheetHead { text: text.clone(), columns: 1 }),
                 }
             }
         }
@@ -214,33 +214,35 @@ impl<'a> SheetLayout<'a> {
     }
 
     /// Returns the heads above a printed column, from top to bottom.
-    fn head_path(&self, at: usize, with_references: bool) -> Vec<Text> {
+    fn head_path(&self, at: usize, with_references: bool) -> Vec<SheetText> {
         let printed = self.columns[at];
         let (SheetColumn::Ours(column)
         | SheetColumn::Published(column, _)
         | SheetColumn::Difference(column, _)) = printed;
         let values = &self.table.columns[column].values;
-        let mut path: Vec<Text> = values.iter().map(value_head).collect();
+        let mut path: Vec<SheetText> = values.iter().map(value_head).collect();
         let compared = self
             .columns
             .iter()
             .any(|printed| matches!(printed, SheetColumn::Published(c, _) if *c == column));
         let last = match printed {
-            SheetColumn::Ours(_) if compared => vec![Piece::Text("ours".to_owned())],
-            SheetColumn::Ours(_) => Text::new(),
-            SheetColumn::Published(_, set) => vec![Piece::Text(self.table.references[set].heading.clone())],
-            SheetColumn::Difference(..) => vec![Piece::Difference],
+            SheetColumn::Ours(_) if compared => vec![TextPiece::Text("ours".to_owned())],
+            SheetColumn::Ours(_) => SheetText::new(),
+            SheetColumn::Published(_, set) => {
+                vec![TextPiece::Text(self.table.references[set].heading.clone())]
+            }
+            SheetColumn::Difference(..) => vec![TextPiece::Difference],
         };
         if with_references && last.is_empty() && path.len() == 1 {
             // A single title stands directly above its values.
-            path.insert(0, Text::new());
+            path.insert(0, SheetText::new());
         } else if with_references {
             path.push(last);
         }
         if self.oracle_columns[at]
             && let Some(text) = path.iter_mut().rev().find(|text| !text.is_empty())
         {
-            text.push(Piece::Oracle);
+            text.push(TextPiece::Oracle);
         }
         path
     }
@@ -249,15 +251,15 @@ impl<'a> SheetLayout<'a> {
         let values = &self.table.rows[row].values;
         let before = row.checked_sub(1).map(|before| &self.table.rows[before].values);
         let repeats = |level: usize| before.is_some_and(|before| before[..=level] == values[..=level]);
-        let mut heads: Vec<Text> = Vec::with_capacity(values.len());
+        let mut heads: Vec<SheetText> = Vec::with_capacity(values.len());
         for (level, value) in values.iter().enumerate() {
             let last = level + 1 == values.len();
-            heads.push(if repeats(level) && !last { Text::new() } else { value_head(value) });
+            heads.push(if repeats(level) && !last { SheetText::new() } else { value_head(value) });
         }
         if self.oracle_rows[row]
             && let Some(head) = heads.last_mut()
         {
-            head.push(Piece::Oracle);
+            head.push(TextPiece::Oracle);
         }
         let cell = |(at, printed): (usize, &SheetColumn)| self.cell(row, at, *printed);
         SheetRow {
@@ -267,11 +269,11 @@ impl<'a> SheetLayout<'a> {
         }
     }
 
-    fn cell(&self, row: usize, at: usize, printed: SheetColumn) -> Text {
+    fn cell(&self, row: usize, at: usize, printed: SheetColumn) -> SheetText {
         let column_marked = self.oracle_columns[at];
         let row_marked = column_marked || self.oracle_rows[row];
         let cells = &self.table.cells[row];
-        let nothing = || vec![Piece::Nothing];
+        let nothing = || vec![TextPiece::Nothing];
         match printed {
             SheetColumn::Ours(column) => {
                 cells[column].as_ref().map_or_else(nothing, |cell| self.value(cell, row_marked))
@@ -283,57 +285,57 @@ impl<'a> SheetLayout<'a> {
                 let difference = comparison(Some(cell), set).and_then(|comparison| comparison.difference);
                 difference.map_or_else(nothing, |difference| {
                     let (protocol, difference) = difference.reveal();
-                    let text = vec![Piece::Number(signed(difference, cell.digits))];
+                    let text = vec![TextPiece::Number(signed(difference, cell.digits))];
                     marked(text, protocol, row_marked)
                 })
             }
         }
     }
 
-    fn value(&self, cell: &TableCell, is_marked: bool) -> Text {
+    fn value(&self, cell: &TableCell, is_marked: bool) -> SheetText {
         let (protocol, spread) = cell.value.reveal();
         let mean = fixed(spread.mean, cell.digits);
         let mut text = vec![match cell.rank {
-            Some(Rank::Best) => Piece::Best(mean),
-            Some(Rank::Second) => Piece::Second(mean),
-            None => Piece::Number(mean),
+            Some(Rank::Best) => TextPiece::Best(mean),
+            Some(Rank::Second) => TextPiece::Second(mean),
+            None => TextPiece::Number(mean),
         }];
         if let Some(deviation) = spread.standard_deviation {
-            text.extend([Piece::PlusMinus, Piece::Number(fixed(deviation, cell.digits))]);
+            text.extend([TextPiece::PlusMinus, TextPiece::Number(fixed(deviation, cell.digits))]);
         }
         if self.counts_differ {
-            text.push(Piece::Text(format!(" (n={})", spread.seeds)));
+            text.push(TextPiece::Text(format!(" (n={})", spread.seeds)));
         }
         let mut text = marked(text, protocol, is_marked);
         if cell.test.as_ref().is_some_and(|test| test.as_ref().reveal().1.differs) {
-            text.push(Piece::Differs);
+            text.push(TextPiece::Differs);
         }
         text
     }
 
     fn other(&self, at: usize, other: &OtherRow) -> SheetRow {
         let stub = self.table.row_axes.len();
-        let mut heads = vec![Text::new(); stub];
+        let mut heads = vec![SheetText::new(); stub];
         let oracle = is_oracle(other);
         if let Some(head) = heads.last_mut() {
-            head.push(Piece::Text(other.name.clone()));
+            head.push(TextPiece::Text(other.name.clone()));
             if oracle {
-                head.push(Piece::Oracle);
+                head.push(TextPiece::Oracle);
             }
         }
         let cell = |(at, printed): (usize, &SheetColumn)| {
             let (column, set) = match *printed {
                 SheetColumn::Ours(column) => (column, None),
                 SheetColumn::Published(column, set) => (column, Some(set)),
-                SheetColumn::Difference(..) => return Text::new(),
+                SheetColumn::Difference(..) => return SheetText::new(),
             };
             if self.column_of_published(column, other.reference) != set {
-                return Text::new();
+                return SheetText::new();
             }
             let is_marked = oracle || self.oracle_columns[at];
             other.values[column]
                 .as_ref()
-                .map_or_else(|| vec![Piece::Nothing], |value| published(value, is_marked))
+                .map_or_else(|| vec![TextPiece::Nothing], |value| published(value, is_marked))
         };
         SheetRow { ruled: at == 0, heads, cells: self.columns.iter().enumerate().map(cell).collect() }
     }
@@ -349,31 +351,31 @@ fn comparison(cell: Option<&TableCell>, set: usize) -> Option<&Comparison> {
 }
 
 /// Appends the mark of the oracle protocol, unless the head of the row or column is marked already.
-fn marked(mut text: Text, protocol: Protocol, is_marked: bool) -> Text {
+fn marked(mut text: SheetText, protocol: Protocol, is_marked: bool) -> SheetText {
     if protocol == Protocol::Oracle && !is_marked {
-        text.push(Piece::Oracle);
+        text.push(TextPiece::Oracle);
     }
     text
 }
 
-fn published(value: &Marked<Published>, is_marked: bool) -> Text {
+fn published(value: &Marked<Published>, is_marked: bool) -> SheetText {
     let (protocol, published) = value.as_ref().reveal();
     let text = match published.text.rsplit_once(char::is_whitespace) {
         Some((words, number)) => {
-            vec![Piece::Text(format!("{words} ")), Piece::Number(number.to_owned())]
+            vec![TextPiece::Text(format!("{words} ")), TextPiece::Number(number.to_owned())]
         }
-        None => vec![Piece::Number(published.text.clone())],
+        None => vec![TextPiece::Number(published.text.clone())],
     };
     marked(text, protocol, is_marked)
 }
 
 /// Returns a title, with an arrow behind metrics that shows whether higher or lower values are better.
-fn value_head(value: &AxisEntry) -> Text {
-    let mut text = vec![Piece::Text(value.title.clone())];
+fn value_head(value: &AxisEntry) -> SheetText {
+    let mut text = vec![TextPiece::Text(value.title.clone())];
     if value.axis == METRIC {
         match value.value.parse::<Metric>().map(Metric::direction) {
-            Ok(Direction::Higher) => text.push(Piece::Up),
-            Ok(Direction::Lower) => text.push(Piece::Down),
+            Ok(Direction::Higher) => text.push(TextPiece::Up),
+            Ok(Direction::Lower) => text.push(TextPiece::Down),
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ use pipe_ml::metric::registry::{Direction, Metric};
 
 /// How differences are tested.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Settings {
+pub struct SignificanceSettings {
     /// The value of the compared axis to test against; `None` for the best of each contest.
     pub baseline: Option<String>,
     pub bootstrap: Bootstrap,
@@ -52,7 +52,7 @@ type TestedPair = (Vec<usize>, Vec<usize>, usize);
 /// Tests every contest of the table. `load` returns the decisions behind one of the table's records.
 pub fn test<E: std::error::Error>(
     table: &mut Table,
-    settings: &Settings,
+    settings: &SignificanceSettings,
     mut load: impl FnMut(usize) -> Result<Marked<Outcomes>, E>,
 ) -> Result<(), SignificanceError<E>> {
     let baseline = settings.baseline.as_deref().map(|value| find_baseline(table, value)).transpose()?;
@@ -116,7 +116,7 @@ fn find_baseline<E: std::error::Error>(table: &Table, value: &str) -> Result<Str
 /// first one is taken.
 fn tested_cells(
     table: &Table,
-    settings: &Settings,
+    settings: &SignificanceSettings,
     contest: &[CellPosition],
 ) -> Option<(CellPosition, Vec<CellPosition>)> {
     let cell = |&(row, column): &CellPosition| table.cells[row][column].as_ref();
@@ -136,7 +136,7 @@ fn tested_cells(
 
 /// Returns the intervals of the differences between two cells, by metric.
 fn compare<E: std::error::Error>(
-    settings: &Settings,
+    settings: &SignificanceSettings,
     (ours, theirs, family): &TestedPair,
     [row, against]: &[String; 2],
     load: &mut impl FnMut(usize) -> Result<Marked<Outcomes>, E>,
@@ -159,7 +159,7 @@ fn compare<E: std::error::Error>(
 }
 
 /// Returns the confidence of a single test.
-fn confidence(settings: &Settings, family: usize) -> f64 {
+fn confidence(settings: &SignificanceSettings, family: usize) -> f64 {
     match settings.correction {
         Correction::Bonferroni => 1.0 - (1.0 - settings.bootstrap.confidence) / family as f64,
         Correction::None => settings.bootstrap.confidence,

@@ -9,12 +9,12 @@ use pipe_ml::metric::registry::Metric;
 
 /// A metric or an axis, as it is written in `rows` or `columns`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Term {
+pub enum TableTerm {
     Metric(Metric),
     Axis(String),
 }
 
-impl Term {
+impl TableTerm {
     /// Returns the metric that was probably meant, if this is read as an axis but nearly the name of a metric.
     pub fn misspelt(&self) -> Option<Metric> {
         let Self::Axis(axis) = self else { return None };
@@ -22,13 +22,13 @@ impl Term {
     }
 }
 
-impl From<String> for Term {
+impl From<String> for TableTerm {
     fn from(word: String) -> Self {
         word.parse().map_or(Self::Axis(word), Self::Metric)
     }
 }
 
-impl Serialize for Term {
+impl Serialize for TableTerm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Metric(metric) => metric.serialize(serializer),
@@ -37,13 +37,13 @@ impl Serialize for Term {
     }
 }
 
-impl<'de> Deserialize<'de> for Term {
+impl<'de> Deserialize<'de> for TableTerm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::from)
     }
 }
 
-impl JsonSchema for Term {
+impl JsonSchema for TableTerm {
     fn schema_name() -> Cow<'static, str> {
         "TableTerm".into()
     }
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn a_word_that_is_not_a_metric_is_an_axis_and_may_be_a_misspelt_metric() {
-        let term = |word: &str| Term::from(word.to_owned());
-        assert_eq!(term("bce"), Term::Metric(Metric::Bce));
+        let term = |word: &str| TableTerm::from(word.to_owned());
+        assert_eq!(term("bce"), TableTerm::Metric(Metric::Bce));
         assert_eq!(term("seed").misspelt(), None);
         assert_eq!(term("lr").misspelt(), None);
         assert_eq!(term("macro_fi").misspelt(), Some(Metric::MacroF1));

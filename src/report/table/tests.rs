@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::build::{TableError, build};
-use super::measured::Measured;
+use super::measured::MeasuredRecord;
 use super::reference::Reference;
-use super::request::Request;
-use super::sheet::{Piece, Sheet, lay_out};
-use super::significance::{self, Correction, Settings};
+use super::request::TableRequest;
+use super::sheet::{Sheet, TextPiece, lay_out};
+use super::significance::{self, Correction, SignificanceSettings};
 use super::{Rank, Table};
 use super::{csv, latex, latex_text, macros, markdown};
 use pipe_core::digest::{BlobId, Digest};
@@ -18,30 +18,30 @@ use pipe_ml::data::split_data::PartName;
 use pipe_ml::metric::bootstrap::Bootstrap;
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::outcomes::Outcomes;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::{Direction, Metric};
 
 const AWKWARD: &str = "A&B_%$#~^\\{}|<>\"'`--";
 
 /// Returns a record with these values. An evaluation can only be created from JSON, which names its protocol.
-fn record(axes: &[(&str, &str)], protocol: Protocol, values: &[(Metric, f64)]) -> Measured {
+fn record(axes: &[(&str, &str)], protocol: Protocol, values: &[(Metric, f64)]) -> MeasuredRecord {
     let values: BTreeMap<Metric, f64> = values.iter().copied().collect();
     let evaluation = serde_json::json!({ "protocol": protocol, "rows": 100, "labels": 10, "values": values });
     let evaluation = serde_json::from_value(evaluation).unwrap();
-    let record = Record { part: PartName::Test, evaluation, intervals: None };
+    let record = EvaluationRecord { part: PartName::Test, evaluation, intervals: None };
     let axes: Vec<_> = axes.iter().map(|(axis, value)| (axis.to_string(), value.to_string())).collect();
     let blob = BlobId::new(Digest::of(serde_json::to_string(&(&axes, &record)).unwrap().as_bytes()));
-    Measured { axes, blob, record }
+    MeasuredRecord { axes, blob, record }
 }
 
 /// Returns a record with macro F1, BCE and the ratio of positives for a variant and a seed.
-fn run(variant: &str, seed: &str, protocol: Protocol, f1: f64, bce: f64, ratio: f64) -> Measured {
+fn run(variant: &str, seed: &str, protocol: Protocol, f1: f64, bce: f64, ratio: f64) -> MeasuredRecord {
     let values = [(Metric::MacroF1, f1), (Metric::Bce, bce), (Metric::PositiveRatio, ratio)];
     record(&[("variant", variant), ("seed", seed)], protocol, &values)
 }
 
 /// Returns records of four variants with two seeds.
-fn grid(protocol: Protocol) -> Vec<Measured> {
+fn grid(protocol: Protocol) -> Vec<MeasuredRecord> {
     let variants = [
         ("adaptive", 0.3821, 0.3125, 0.0102),
         ("knn-only", 0.3456, 0.3171, 0.0131),
@@ -57,27 +57,27 @@ fn grid(protocol: Protocol) -> Vec<Measured> {
     variants.into_iter().flat_map(pair).collect()
 }
 
-fn terms(words: &[&str]) -> Vec<super::term::Term> {
+fn terms(words: &[&str]) -> Vec<super::term::TableTerm> {
     words.iter().map(|word| word.to_string().into()).collect()
 }
 
-fn request() -> Request {
-    Request {
+fn request() -> TableRequest {
+    TableRequest {
         name: "table1".to_owned(),
         rows: terms(&["variant"]),
         columns: terms(&["macro_f1", "bce", "positive_ratio"]),
         mean_over: vec!["seed".to_owned()],
         digits: 4,
         caption: Some("The four variants on synthetic data.".to_owned()),
-        ..Request::default()
+        ..TableRequest::default()
     }
 }
 
-fn reference(request: &mut Request, names: &[&str]) {
+fn reference(request: &mut TableRequest, names: &[&str]) {
     request.references = names.iter().map(|name| Reference::shipped(name).unwrap()).collect();
 }
 
-fn made(request: &Request, measured: &[Measured]) -> (Table, Sheet) {
+fn made(request: &TableRequest, measured: &[MeasuredRecord]) -> (Table, Sheet) {
     let table = build(request, measured).unwrap();
     let sheet = lay_out(&table);
     (table, sheet)
@@ -136,7 +136,7 @@ fn axes_may_be_in_the_columns_and_metrics_in_the_rows() {
             measured.push(record(&[("data", data), ("variant", variant)], Protocol::Honest, &values));
         }
     }
-    let across = Request {
+    let across = TableRequest {
         columns: terms(&["data", "macro_f1", "bce"]),
         mean_over: Vec::new(),
         digits: 3,
@@ -145,7 +145,7 @@ fn axes_may_be_in_the_columns_and_metrics_in_the_rows() {
     let (table, sheet) = made(&across, &measured);
     insta::assert_snapshot!("across.tex", latex::table(&table, &sheet));
     let turned =
-        Request { rows: terms(&["macro_f1", "bce"]), columns: terms(&["data", "variant"]), ..across };
+        TableRequest { rows: terms(&["macro_f1", "bce"]), columns: terms(&["data", "variant"]), ..across };
     let (table, sheet) = made(&turned, &measured);
     insta::assert_snapshot!("turned.md", markdown::markdown(&sheet));
     let best =
@@ -158,7 +158,7 @@ fn a_record_without_the_axis_is_named_after_its_stage() {
     let mut measured = vec![record(&[("stage", "logistic")], Protocol::Honest, &[(Metric::MacroF1, 0.2)])];
     let axes = [("stage", "eval"), ("variant", "adaptive")];
     measured.push(record(&axes, Protocol::Honest, &[(Metric::MacroF1, 0.3)]));
-    let request = Request { columns: terms(&["macro_f1"]), mean_over: Vec::new(), ..request() };
+    let request = TableRequest { columns: terms(&["macro_f1"]), mean_over: Vec::new(), ..request() };
     let (table, _) = made(&request, &measured);
     let names: Vec<&str> = table.rows.iter().map(|row| row.values[0].value.as_str()).collect();
     assert_eq!(names, ["logistic", "adaptive"]);
@@ -167,7 +167,7 @@ fn a_record_without_the_axis_is_named_after_its_stage() {
 #[test]
 fn errors_say_which_field_to_change() {
     let both = || grid(Protocol::Honest);
-    let fail = |change: &dyn Fn(&mut Request), measured: Vec<Measured>| {
+    let fail = |change: &dyn Fn(&mut TableRequest), measured: Vec<MeasuredRecord>| {
         let mut request = request();
         change(&mut request);
         build(&request, &measured).unwrap_err().to_string()
@@ -184,7 +184,7 @@ fn errors_say_which_field_to_change() {
     mixed[1] = run("adaptive", "1", Protocol::Oracle, 0.4, 0.3, 0.01);
     let mixed = build(&request(), &mixed).unwrap_err();
     assert!(matches!(mixed, TableError::Mixed { .. }), "{mixed}");
-    let same_axes: Vec<Measured> = both().into_iter().chain(both()).collect();
+    let same_axes: Vec<MeasuredRecord> = both().into_iter().chain(both()).collect();
     assert!(matches!(build(&request(), &same_axes), Err(TableError::SameAxes(_))));
 }
 
@@ -211,7 +211,7 @@ fn where_applies_to_published_rows_too() {
     assert_eq!(table.others.len(), 3, "published rows without a row of ours are shown");
     let last = sheet.rows.last().unwrap();
     assert_eq!(last.cells[0], [], "not under `ours`");
-    assert_eq!(last.cells[1], [Piece::Number("0.0035".into())]);
+    assert_eq!(last.cells[1], [TextPiece::Number("0.0035".into())]);
 }
 
 #[test]
@@ -241,13 +241,13 @@ fn only_a_significant_difference_gets_a_star() {
         predicted.iter().map(|p| Outcomes::new(&csr(&truth, 5), &csr(p, 5)).unwrap()).collect();
     let names = ["good", "as good", "bad"];
     let macro_f1: Vec<f64> = outcomes.iter().map(|o| o.measure(&[[1]; 200])[0][0]).collect();
-    let measured: Vec<Measured> = (0..3)
+    let measured: Vec<MeasuredRecord> = (0..3)
         .map(|at| {
             let values = [(Metric::MacroF1, macro_f1[at]), (Metric::Bce, 0.1 * at as f64)];
             record(&[("variant", names[at])], Protocol::Honest, &values)
         })
         .collect();
-    let request = Request { columns: terms(&["macro_f1", "bce"]), mean_over: Vec::new(), ..request() };
+    let request = TableRequest { columns: terms(&["macro_f1", "bce"]), mean_over: Vec::new(), ..request() };
     let load = |at: usize| -> Result<_, std::convert::Infallible> {
         // The table keeps its records in the order of their axes: `as good`, `bad`, `good`.
         let predicted = &predicted[[1, 2, 0][at]];
@@ -258,7 +258,7 @@ fn only_a_significant_difference_gets_a_star() {
     let tested = |baseline: Option<&str>| {
         let mut table = build(&request, &measured).unwrap();
         let baseline = baseline.map(str::to_owned);
-        let settings = Settings { baseline, bootstrap, correction: Correction::Bonferroni };
+        let settings = SignificanceSettings { baseline, bootstrap, correction: Correction::Bonferroni };
         significance::test(&mut table, &settings, load).map(|()| table)
     };
     let differs = |table: &Table| -> Vec<Option<bool>> {
@@ -286,14 +286,14 @@ fn special_characters_are_escaped_in_every_format() {
     let long = "x".repeat(300);
     let names =
         [AWKWARD, "=cmd|' /C calc'!A0", "Zoë Łukasz", "中文 and more", "שלום עולם", &long, "a\nb\u{202e}c"];
-    let measured: Vec<Measured> = names
+    let measured: Vec<MeasuredRecord> = names
         .iter()
         .enumerate()
         .map(|(at, name)| {
             record(&[("variant", name)], Protocol::Honest, &[(Metric::MacroF1, 0.1 * at as f64)])
         })
         .collect();
-    let request = Request {
+    let request = TableRequest {
         columns: terms(&["macro_f1"]),
         mean_over: Vec::new(),
         caption: Some(format!("A caption with {AWKWARD} and [brackets].")),
@@ -310,11 +310,11 @@ fn special_characters_are_escaped_in_every_format() {
 #[test]
 fn names_of_macros_have_letters_only_and_are_unique() {
     let names = ["a-b", "a b", "日本", "中国", "v2", "v 2"];
-    let measured: Vec<Measured> = names
+    let measured: Vec<MeasuredRecord> = names
         .iter()
         .map(|name| record(&[("variant", name)], Protocol::Honest, &[(Metric::MacroF1, 0.1)]))
         .collect();
-    let request = Request { columns: terms(&["macro_f1"]), mean_over: Vec::new(), ..request() };
+    let request = TableRequest { columns: terms(&["macro_f1"]), mean_over: Vec::new(), ..request() };
     let (table, _) = made(&request, &measured);
     let text = macros::macros(&table);
     let mut macros: Vec<&str> = text
@@ -414,7 +414,7 @@ fn name() -> impl Strategy<Value = String> {
 }
 
 /// Generates variants with two seeds, a protocol each, and values from a small set, so that some are equal.
-fn variants() -> impl Strategy<Value = Vec<Measured>> {
+fn variants() -> impl Strategy<Value = Vec<MeasuredRecord>> {
     let value = (0u32..8).prop_map(|n| f64::from(n) / 8.0);
     let variant = (any::<bool>(), value.clone(), value);
     prop::collection::vec(variant, 1..7).prop_map(|variants| {
@@ -438,7 +438,7 @@ proptest! {
     #[test]
     fn csv_can_be_read_back(text in any::<String>().prop_filter("empty", |text| !text.is_empty())) {
         let measured = [record(&[("variant", &text)], Protocol::Honest, &[(Metric::MacroF1, 0.5)])];
-        let request = Request { columns: terms(&["macro_f1"]), mean_over: Vec::new(), ..request() };
+        let request = TableRequest { columns: terms(&["macro_f1"]), mean_over: Vec::new(), ..request() };
         let lines = read_csv(&csv::csv(&build(&request, &measured).unwrap()));
         prop_assert_eq!(lines.len(), 2);
         prop_assert_eq!(lines[0].len(), lines[1].len());
@@ -451,7 +451,7 @@ proptest! {
     fn names_do_not_change_the_number_of_cells_in_a_markdown_row(text in name()) {
         let measured = [record(&[("variant", &text)], Protocol::Honest, &[(Metric::MacroF1, 0.5)])];
         let request =
-            Request { columns: terms(&["macro_f1"]), mean_over: Vec::new(), caption: None, ..request() };
+            TableRequest { columns: terms(&["macro_f1"]), mean_over: Vec::new(), caption: None, ..request() };
         let (_, sheet) = made(&request, &measured);
         let text = markdown::markdown(&sheet);
         prop_assert_eq!(text.lines().count(), 3, "{}", text);
@@ -483,7 +483,7 @@ proptest! {
     #[test]
     fn every_oracle_value_is_marked_in_every_format(measured in variants()) {
         let (table, sheet) = made(&request(), &measured);
-        let marked = |text: &super::sheet::Text| text.contains(&Piece::Oracle);
+        let marked = |text: &super::sheet::SheetText| text.contains(&TextPiece::Oracle);
         for (row, column, cell) in table.cells() {
             let shown = &sheet.rows[row];
             let is_marked = marked(&shown.heads[0]) || marked(&shown.cells[column]);
@@ -508,7 +508,7 @@ proptest! {
         rotation in 0usize..14,
     ) {
         let mut request = request();
-        let mut measured: Vec<Measured> = measured
+        let mut measured: Vec<MeasuredRecord> = measured
             .into_iter()
             .zip(values)
             .map(|(m, f1)| {
@@ -567,14 +567,14 @@ fn latex_compiles_by_itself_and_with_input() {
         super::latex_char::COMMANDS.iter().map(|(character, _)| *character).collect();
     let accents: String = super::latex_char::ACCENTS.iter().map(|(_, _, pairs)| *pairs).collect();
     let rare = format!("e\u{301} q\u{308} 中文 שלום \u{202e} 😀 \u{0} ą [x] {}", "long".repeat(75));
-    let awkward = Request {
+    let awkward = TableRequest {
         columns: terms(&["macro_f1"]),
         mean_over: Vec::new(),
         caption: Some(format!("{every_character} {rare}")),
         ..request()
     };
     let names = [AWKWARD, &every_character, &accents, &rare, "]", "\\input{/etc/passwd}", "-1", "[2ex]"];
-    let named: Vec<Measured> = names
+    let named: Vec<MeasuredRecord> = names
         .iter()
         .map(|name| record(&[("variant", name)], Protocol::Oracle, &[(Metric::MacroF1, 0.25)]))
         .collect();

@@ -13,10 +13,10 @@ use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::stats::{Stats, TAIL_BOUNDS};
 use pipe_ml::fusion::Fusion;
 use pipe_ml::metric::audit::Audit;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_report::artifacts::Svg;
 use pipe_report::page::evaluation::{self, Evaluated};
-use pipe_report::page::grid::{Cell, Column, Grid, Row};
+use pipe_report::page::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use pipe_report::page::html::{Html, el};
 use pipe_report::page::number::{decimal, grouped};
 use pipe_report::page::picture::Picture;
@@ -51,7 +51,7 @@ struct ShownType {
 
 /// What a page can show. The stage `report` and the command `pipe report` both use this table.
 const SHOWN: &[ShownType] = &[
-    ShownType { artifact: Record::TYPE, has_file_forms: false, add: add::<Record> },
+    ShownType { artifact: EvaluationRecord::TYPE, has_file_forms: false, add: add::<EvaluationRecord> },
     ShownType { artifact: SplitData::TYPE, has_file_forms: false, add: add::<SplitData> },
     ShownType { artifact: Fusion::TYPE, has_file_forms: false, add: add::<Fusion> },
     ShownType { artifact: Table::TYPE, has_file_forms: true, add: add::<Table> },
@@ -88,7 +88,7 @@ fn add_file(content: &mut Content, shown: &ShownArtifact) -> Result<()> {
     content.add_file(shown.file_title, shown.path)
 }
 
-impl ShowOnPage for Record {
+impl ShowOnPage for EvaluationRecord {
     fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
         let labels = shown.labels.map(LabelRecords::open).transpose()?;
         let labels = labels.map(|LabelRecords(records)| records);
@@ -270,25 +270,25 @@ impl Content {
                 models.push(&term.model);
             }
         }
-        let weight = |weight: f64| Cell::number(decimal(weight), weight);
+        let weight = |weight: f64| GridCell::number(decimal(weight), weight);
         let row = |(name, fusion): &(String, Fusion)| {
             let of = |model: &&str| fusion.terms.iter().find(|term| term.model == *model);
-            let mut cells = vec![Cell::text(name)];
+            let mut cells = vec![GridCell::text(name)];
             cells.extend(
-                models.iter().map(|model| of(model).map_or_else(Cell::none, |term| weight(term.weight))),
+                models.iter().map(|model| of(model).map_or_else(GridCell::none, |term| weight(term.weight))),
             );
             cells.extend([weight(fusion.idf_weight), weight(fusion.constant)]);
-            Row::plain(cells)
+            GridRow::plain(cells)
         };
-        let mut columns = vec![Column::text("fusion")];
-        columns.extend(models.iter().map(|model| Column::number(*model)));
-        columns.extend([Column::number("IDF"), Column::number("constant")]);
+        let mut columns = vec![GridColumn::text("fusion")];
+        columns.extend(models.iter().map(|model| GridColumn::number(*model)));
+        columns.extend([GridColumn::number("IDF"), GridColumn::number("constant")]);
         let rows = self.fusions.iter().map(row).collect();
         let mut section = Section::new("fusions", "Fusion");
         section.add(el("p").text(
             "What each part of a fused score weighs. Beside another that says nearly the same, a weight may be negative.",
         ));
-        section.add(Grid { caption: "Weights of the pooled regression".into(), columns, rows }.html());
+        section.add(PageGrid { caption: "Weights of the pooled regression".into(), columns, rows }.html());
         (!self.fusions.is_empty()).then_some(section)
     }
 
@@ -328,34 +328,34 @@ impl DescribedData {
         html
     }
 
-    fn statistics(&self) -> Grid {
-        type Statistic = fn(&Stats) -> Cell;
-        let count = |n: u64| Cell::number(grouped(n), n as f64);
+    fn statistics(&self) -> PageGrid {
+        type Statistic = fn(&Stats) -> GridCell;
+        let count = |n: u64| GridCell::number(grouped(n), n as f64);
         let rows: [(&str, Statistic); 6] = [
-            ("rows", |s| Cell::number(grouped(s.rows), s.rows as f64)),
-            ("labels per row", |s| Cell::number(decimal(s.labels_per_row()), s.labels_per_row())),
-            ("features per row", |s| Cell::number(decimal(s.features_per_row()), s.features_per_row())),
-            ("rows per label", |s| Cell::number(decimal(s.rows_per_label()), s.rows_per_label())),
+            ("rows", |s| GridCell::number(grouped(s.rows), s.rows as f64)),
+            ("labels per row", |s| GridCell::number(decimal(s.labels_per_row()), s.labels_per_row())),
+            ("features per row", |s| GridCell::number(decimal(s.features_per_row()), s.features_per_row())),
+            ("rows per label", |s| GridCell::number(decimal(s.rows_per_label()), s.rows_per_label())),
             ("rows without labels", |s| {
-                Cell::number(grouped(s.rows_without_labels), s.rows_without_labels as f64)
+                GridCell::number(grouped(s.rows_without_labels), s.rows_without_labels as f64)
             }),
-            ("highest possible macro-F1", |s| Cell::number(decimal(s.macro_f1_cap()), s.macro_f1_cap())),
+            ("highest possible macro-F1", |s| GridCell::number(decimal(s.macro_f1_cap()), s.macro_f1_cap())),
         ];
-        let row = |name: &str, statistic: &dyn Fn(&Stats) -> Cell| {
-            let cells =
-                std::iter::once(Cell::text(name)).chain(self.parts.iter().map(|(_, stats)| statistic(stats)));
-            Row::plain(cells.collect())
+        let row = |name: &str, statistic: &dyn Fn(&Stats) -> GridCell| {
+            let cells = std::iter::once(GridCell::text(name))
+                .chain(self.parts.iter().map(|(_, stats)| statistic(stats)));
+            GridRow::plain(cells.collect())
         };
-        let mut rows: Vec<Row> = rows.iter().map(|(name, statistic)| row(name, statistic)).collect();
+        let mut rows: Vec<GridRow> = rows.iter().map(|(name, statistic)| row(name, statistic)).collect();
         for bound in TAIL_BOUNDS {
             let under = |stats: &Stats| {
                 count(stats.labels_under(bound)).below(format!("{:.1} %", 100.0 * stats.share_under(bound)))
             };
             rows.push(row(&format!("labels on fewer than {bound} rows"), &under));
         }
-        let mut columns = vec![Column::text("statistic")];
-        columns.extend(self.parts.iter().map(|(part, _)| Column::number(part)));
-        Grid { caption: format!("The parts of {}", self.name), columns, rows }
+        let mut columns = vec![GridColumn::text("statistic")];
+        columns.extend(self.parts.iter().map(|(part, _)| GridColumn::number(part)));
+        PageGrid { caption: format!("The parts of {}", self.name), columns, rows }
     }
 }
 

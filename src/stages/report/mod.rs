@@ -23,9 +23,9 @@ use pipe_ml::artifacts::LabelRecords;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::fusion::Fusion;
 use pipe_ml::metric::audit::Audit;
-use pipe_ml::metric::record::Record;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_report::artifacts::{HtmlPage, Svg};
-use pipe_report::page::grid::{Cell, Column, Grid, Row};
+use pipe_report::page::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use pipe_report::page::html::{Html, el};
 use pipe_report::page::{Page, Section};
 use pipe_report::table::Table;
@@ -66,7 +66,7 @@ fn default_title() -> String {
 
 impl Report {
     /// The results of evaluations.
-    pub const EVALUATIONS: Slot<Record> = Slot::new("evaluations");
+    pub const EVALUATIONS: Slot<EvaluationRecord> = Slot::new("evaluations");
     /// The records of the labels of those evaluations that are given as whole stages.
     pub const LABELS: Slot<LabelRecords> = Slot::new("labels").written_in("evaluations");
     /// Tables, or files.
@@ -126,7 +126,7 @@ impl RunStage for Report {
 
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let mut content = Content::default();
-        show(&mut content, work, &Self::EVALUATIONS, "Evaluation", Record::TYPE)?;
+        show(&mut content, work, &Self::EVALUATIONS, "Evaluation", EvaluationRecord::TYPE)?;
         // These two slots also take plain files, whose content decides how they are shown.
         show(&mut content, work, &Self::TABLES, "Table", FILE)?;
         show(&mut content, work, &Self::FIGURES, "Figure", FILE)?;
@@ -191,22 +191,26 @@ fn provenance(work: &Work) -> Section {
     let mut rows = Vec::new();
     for (slot, inputs) in &work.job().inputs {
         for (position, input) in inputs.iter().enumerate() {
-            rows.push(Row::plain(vec![
-                Cell::text(input_name(slot, position, input)),
-                Cell::text(slot),
-                Cell::text(&input.artifact),
-                Cell::code(input.blob.map(|blob| blob.to_string()).unwrap_or_default()),
+            rows.push(GridRow::plain(vec![
+                GridCell::text(input_name(slot, position, input)),
+                GridCell::text(slot),
+                GridCell::text(&input.artifact),
+                GridCell::code(input.blob.map(|blob| blob.to_string()).unwrap_or_default()),
             ]));
         }
     }
-    let columns =
-        vec![Column::text("input"), Column::text("slot"), Column::text("type"), Column::text("blake3")];
+    let columns = vec![
+        GridColumn::text("input"),
+        GridColumn::text("slot"),
+        GridColumn::text("type"),
+        GridColumn::text("blake3"),
+    ];
     let mut section = Section::new("provenance", "Made from");
     section.add(el("p").text(
         "The page follows from these inputs and nothing else: equal digests give an equal page. \
          `pipe report` and the pipeline's file make one with the graph, timings, environment and keys.",
     ));
-    section.add(Grid { caption: "Inputs, by content".into(), columns, rows }.html());
+    section.add(PageGrid { caption: "Inputs, by content".into(), columns, rows }.html());
     section
 }
 

@@ -19,7 +19,7 @@ use pipe_ml::config::method::Method;
 use pipe_ml::signal::batch::BatchSignals;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::sparse_rows::SparseRows;
-use pipe_ml::signal::supply::Local;
+use pipe_ml::signal::supply::LocalSignalBatch;
 
 /// The engine of the CPU. It runs in the thread pool of its caller, which must come from [`super::pool::pool`].
 pub struct CpuEngine {
@@ -55,8 +55,8 @@ impl CpuEngine {
         let (net, weights, workspace) = (&self.method.net, &self.state.weights, &mut self.workspace);
         let mut forward = || workspace.forward(net, weights, inputs, dropout);
         match &batch.local {
-            Local::Rows(local) => rayon::join(forward, || signals_with(local)).1,
-            Local::Predicted => {
+            LocalSignalBatch::Rows(local) => rayon::join(forward, || signals_with(local)).1,
+            LocalSignalBatch::Predicted => {
                 forward();
                 signals_with(&self.predicted_local(inputs.rows()))
             }

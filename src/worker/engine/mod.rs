@@ -15,7 +15,7 @@ use pipe_ml::config::optimiser::OptimiserKind;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::signal::sparse_rows::SparseRows;
-use pipe_ml::signal::supply::{Local, LocalSupply};
+use pipe_ml::signal::supply::{LocalSignalBatch, LocalSupply};
 
 pub mod cpu;
 pub mod device;
@@ -79,7 +79,7 @@ pub struct Batch {
     /// The true labels of each row, or no rows at all if the labels must not be known.
     pub targets: SparseRows,
     /// The local signal.
-    pub local: Local,
+    pub local: LocalSignalBatch,
 }
 
 impl Batch {

@@ -25,7 +25,7 @@ use pipe_ml::config::optimiser::OptimiserKind;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::sparse_rows::SparseRows;
-use pipe_ml::signal::supply::Local;
+use pipe_ml::signal::supply::LocalSignalBatch;
 
 /// The number of threshold parameters, which are the last ones of [`Weights::named`].
 const THRESHOLDS: usize = 4;
@@ -188,8 +188,8 @@ impl TorchEngine {
             reference::thresholds(self.method.variant, &self.method.threshold, &self.thresholds(), signals)
         };
         signals.local = match &batch.local {
-            Local::Rows(rows) => Some(self.dense(rows, batch.inputs.rows())?),
-            Local::Predicted => {
+            LocalSignalBatch::Rows(rows) => Some(self.dense(rows, batch.inputs.rows())?),
+            LocalSignalBatch::Predicted => {
                 let _guard = tch::no_grad_guard();
                 let own = signals.own.replace(y.f_zeros_like()?);
                 let likely = hat.f_sub(&thresholds_with(&signals)?)?.f_sigmoid()?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::random::Random;
-use pipe_ml::score::table::{Purpose, ScoreTable, ScoreWriter};
+use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
 
 use super::{FitContext, Scorer, TrainingData, fit, select_rows};
 
@@ -37,7 +37,7 @@ pub fn cross_fit(
     model: &ModelConfig,
     data: &TrainingData,
     folds_wanted: usize,
-    purpose: &Purpose,
+    purpose: &ScoreTableSpec,
     keep: &Path,
     output: &Path,
     context: &mut FitContext,
@@ -89,7 +89,7 @@ fn one_fold(
     data: &TrainingData,
     inside: &[u32],
     outside: &[u32],
-    purpose: &Purpose,
+    purpose: &ScoreTableSpec,
     directory: &Path,
     context: &mut FitContext,
 ) -> Result<ScoreTable> {

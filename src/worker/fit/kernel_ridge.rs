@@ -7,9 +7,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use pipe_ml::data::artifact::{Check, DenseWriter, open_csr, open_dense, write_csr};
-use pipe_ml::data::csr::{Csr, Dense};
+use pipe_ml::data::csr::{Csr, DenseMatrix};
 use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::explanation::{Cause, Evidence, Subject};
+use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
 use pipe_ml::signal::dot_index::{DotIndex, Product};
 use rayon::prelude::*;
 
@@ -33,7 +33,7 @@ pub struct KernelRidge {
     gamma: f32,
     labels: usize,
     features: Csr,
-    centres: Dense,
+    centres: DenseMatrix,
     blocks: Vec<KernelBlock>,
     /// The data for leave-one-out scores; `None` in a loaded model.
     fitted: Option<KernelTrainingRows>,
@@ -45,7 +45,7 @@ struct KernelBlock {
     /// The labels that occur in the block; the score of all others is 0.
     labels: Vec<u32>,
     /// A, rows x labels.
-    dual: Dense,
+    dual: DenseMatrix,
     index: DotIndex,
 }
 
@@ -105,7 +105,7 @@ impl KernelBlock {
             },
         )?;
         let diagonal = inverse.diagonal()?;
-        let dual = Dense { rows: rows.len(), cols: width, values: dual.into() };
+        let dual = DenseMatrix { rows: rows.len(), cols: width, values: dual.into() };
         Ok((Self { rows, labels, dual, index }, diagonal))
     }
 
@@ -265,7 +265,7 @@ impl Scorer for KernelRidge {
         Evidence::new(SCORE, words, &values, CAUSES, |at| {
             let inputs =
                 [("cosine", cosines[at].into()), ("k", similarity(at)), ("coefficient", coefficient(at))];
-            Cause::new(Subject::TrainingRow { row: block.rows[at] }, &inputs, values[at])
+            Cause::new(CauseSubject::TrainingRow { row: block.rows[at] }, &inputs, values[at])
         })
     }
 
@@ -309,7 +309,7 @@ impl LeaveOneOut for KernelRidge {
 }
 
 /// Writes a dense matrix of a model; values that are not finite are an error.
-pub fn write_dense(path: &Path, matrix: &Dense) -> Result<()> {
+pub fn write_dense(path: &Path, matrix: &DenseMatrix) -> Result<()> {
     let mut writer = DenseWriter::create(path, matrix.cols)?;
     writer.append(&matrix.values)?;
     writer.finish().context("the model has parameters that are not finite")?;

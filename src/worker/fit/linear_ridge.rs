@@ -8,9 +8,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use pipe_ml::data::artifact::{Check, open_dense};
-use pipe_ml::data::csr::{Csr, Dense};
+use pipe_ml::data::csr::{Csr, DenseMatrix};
 use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::explanation::{Cause, Evidence, Subject};
+use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
 use pipe_ml::signal::dot_index::{DotIndex, Product, entries};
 use pipe_ml::threshold::scores::by_column;
 use rayon::prelude::*;
@@ -25,7 +25,7 @@ const WEIGHTS: &str = "weights.dense";
 pub struct LinearRidge {
     constant: f32,
     /// W, (features + 1) x labels; the last row belongs to the constant.
-    weights: Dense,
+    weights: DenseMatrix,
     /// The data for leave-one-out scores; `None` in a loaded model.
     fitted: Option<RidgeTrainingRows>,
 }
@@ -79,7 +79,8 @@ impl LinearRidge {
             RidgeForm::Dual => dual(data, ridge, constant, device),
         }
         .context("cannot solve the equations of the ridge regression")?;
-        let weights = Dense { rows: data.features.cols + 1, cols: data.labels.cols, values: weights.into() };
+        let weights =
+            DenseMatrix { rows: data.features.cols + 1, cols: data.labels.cols, values: weights.into() };
         Ok(Self { constant, weights, fitted: Some(RidgeTrainingRows { data: data.clone(), leverage }) })
     }
 
@@ -249,9 +250,9 @@ impl Scorer for LinearRidge {
         Evidence::new(SCORE, "x * weight, over the features of the row", &values, CAUSES, |at| {
             let (feature, x) = entries[at];
             let what = if (feature as usize) < features.cols {
-                Subject::Feature { feature, name: None }
+                CauseSubject::Feature { feature, name: None }
             } else {
-                Subject::Constant { name: "constant".to_owned() }
+                CauseSubject::Constant { name: "constant".to_owned() }
             };
             Cause::new(what, &[("x", x.into()), ("weight", weight(feature).into())], values[at])
         })

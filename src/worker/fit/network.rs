@@ -8,7 +8,7 @@ use pipe_ml::config::device::Device;
 use pipe_ml::config::method::Method;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
-use pipe_ml::explanation::{Cause, Evidence, Subject};
+use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
 use pipe_ml::signal::dot_index::entries;
 use pipe_ml::signal::idf::Idf;
 
@@ -104,11 +104,11 @@ impl Scorer for NetworkScorer {
             match known.get(at) {
                 Some(&(feature, x, weight)) => {
                     let inputs = [("x", x.into()), ("weight", weight.into())];
-                    Cause::new(Subject::Feature { feature, name: None }, &inputs, values[at])
+                    Cause::new(CauseSubject::Feature { feature, name: None }, &inputs, values[at])
                 }
                 None => {
                     let name = if at == known.len() { "bias" } else { "static threshold" };
-                    Cause::new(Subject::Constant { name: name.to_owned() }, &[], values[at])
+                    Cause::new(CauseSubject::Constant { name: name.to_owned() }, &[], values[at])
                 }
             }
         })

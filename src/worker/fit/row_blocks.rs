@@ -4,14 +4,14 @@
 
 use rayon::prelude::*;
 
-use pipe_ml::data::csr::{Csr, Dense};
+use pipe_ml::data::csr::{Csr, DenseMatrix};
 use pipe_ml::data::random::Random;
 use pipe_ml::signal::dot_index::{entries, inverse_norm};
 
 /// A partition of the rows into blocks, and the centre of each block.
 pub struct RowBlocks {
     /// The centres, scaled to length one; one row per block.
-    pub centres: Dense,
+    pub centres: DenseMatrix,
     /// The rows of each block, ascending. No block is empty.
     pub rows: Vec<Vec<u32>>,
 }
@@ -34,7 +34,7 @@ impl RowBlocks {
     pub fn one(features: &Csr) -> Self {
         let rows: Vec<u32> = (0..features.rows() as u32).collect();
         Self {
-            centres: Dense { rows: 1, cols: features.cols, values: centre(features, &rows).into() },
+            centres: DenseMatrix { rows: 1, cols: features.cols, values: centre(features, &rows).into() },
             rows: vec![rows],
         }
     }
@@ -68,12 +68,12 @@ impl RowBlocks {
         let values: Vec<f32> =
             kept.iter().flat_map(|&number| centres[number * cols..][..cols].to_vec()).collect();
         let rows = kept.iter().map(|&number| std::mem::take(&mut members[number])).collect();
-        Self { centres: Dense { rows: kept.len(), cols, values: values.into() }, rows }
+        Self { centres: DenseMatrix { rows: kept.len(), cols, values: values.into() }, rows }
     }
 }
 
 /// Returns the centre that is nearest to a row; of equally near ones, the first.
-pub fn nearest(features: &Csr, row: usize, centres: &Dense) -> usize {
+pub fn nearest(features: &Csr, row: usize, centres: &DenseMatrix) -> usize {
     let mut best = (0, f32::NEG_INFINITY);
     for (number, similarity) in
         similarities(features, row, &centres.values, centres.rows).into_iter().enumerate()

@@ -5,8 +5,8 @@ use std::path::Path;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::model::{ModelBody, ModelConfig};
 use pipe_ml::data::random::Random;
-use pipe_ml::score::Made;
-use pipe_ml::score::table::{Purpose, ScoreTable};
+use pipe_ml::score::ScoreOrigin;
+use pipe_ml::score::table::{ScoreTable, ScoreTableSpec};
 
 use super::cross_fit::{cross_fit, folds};
 use super::*;
@@ -117,11 +117,11 @@ fn crossed(model: &ModelConfig, data: &TrainingData, keep: &Path, output: &Path)
     let mut host = SilentHost;
     let mut context =
         FitContext { seed: 4, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
-    let purpose = Purpose {
+    let purpose = ScoreTableSpec {
         mark: "m".into(),
         labels: data.labels.cols,
         scale: model.scale(),
-        made: Made::OutOfFold { folds: 3 },
+        made: ScoreOrigin::OutOfFold { folds: 3 },
         keep: None,
     };
     let pool = crate::engine::pool::pool(1).unwrap();

@@ -11,7 +11,7 @@ use super::multiversion::multiversion;
 use super::real::Real;
 use super::terms::{LossTerms, STATIC_THRESHOLD, ThresholdParameters, ThresholdTerms};
 use pipe_ml::config::threshold::{GlobalSignal, Squash};
-use pipe_ml::signal::batch::{BatchSignals, Entry};
+use pipe_ml::signal::batch::{BatchSignals, SignalEntry};
 
 /// How many values are computed side by side. Sums over rows have as many partial sums.
 pub const LANES: usize = 8;
@@ -377,7 +377,7 @@ impl<T: Real> LabelElements<T> {
 multiversion! {
     /// Fills in the elements of one label.
     fn fill_elements<T: Real>(
-        elements: &mut LabelElements<T>, input: &BlockInput<T>, label: usize, base: Theta<T>, entries: &[Entry],
+        elements: &mut LabelElements<T>, input: &BlockInput<T>, label: usize, base: Theta<T>, entries: &[SignalEntry],
     ) {
         elements.theta.fill(base.value);
         elements.slope.fill(base.slope);
@@ -416,7 +416,7 @@ struct ThetaGradient<'a, T> {
     offset: usize,
     /// The sum over all rows.
     total: T,
-    entries: &'a [Entry],
+    entries: &'a [SignalEntry],
     g: &'a [T],
     slopes: &'a [T],
 }

@@ -7,12 +7,13 @@ use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::artifact::CsrWriter;
 use pipe_ml::data::csr::Csr;
-use pipe_ml::data::duplicates::{Duplicates, Rows};
+use pipe_ml::data::duplicates::{Duplicates, LabelledRows};
 use pipe_ml::data::examples::Examples;
 use pipe_ml::data::random::Random;
 use pipe_ml::data::split_data::PartName;
 use pipe_ml::metric::audit::{
-    Audit, Change, Coverage, Figures, LossFloor, LossSums, Observed, Selection, Trial, Weight,
+    Audit, AuditChange, AuditObservations, AuditTrial, AuditValues, Coverage, EpochSelection, LossFloor,
+    LossSums, Severity,
 };
 use pipe_ml::metric::block::Thresholds;
 use pipe_ml::metric::counts::Counts;
@@ -22,7 +23,7 @@ use pipe_stages::audit::{AuditStage, Require};
 
 use super::judged_model::{JudgedModel, decide};
 use crate::dataset_part::DatasetPart;
-use crate::system::Block;
+use crate::system::DecisionBlock;
 
 /// Runs the stage `audit`.
 pub(super) struct RunAudit;
@@ -36,7 +37,7 @@ impl RunStage for RunAudit {
         let scratch = work.job().scratch.join("decisions.csr");
         let mut auditor = Auditor { work, judged: &mut judged, protocol: stage.protocol };
         let (as_is, loss, decisions) = auditor.as_is(&scratch)?;
-        let trials = [Change::LabelsPermuted, Change::LabelsBlanked, Change::FeaturesBlanked];
+        let trials = [AuditChange::LabelsPermuted, AuditChange::LabelsBlanked, AuditChange::FeaturesBlanked];
         let trials = trials
             .into_iter()
             .map(|change| auditor.trial(change, stage.seed, &decisions))
@@ -48,7 +49,7 @@ impl RunStage for RunAudit {
         for row in 0..judged.evaluated.rows.len() {
             counts.add(judged.evaluated.labels.row(row), &[]);
         }
-        let audit = Observed {
+        let audit = AuditObservations {
             protocol: stage.protocol,
             part: judged.part,
             rows: judged.evaluated.rows.len() as u64,
@@ -62,7 +63,7 @@ impl RunStage for RunAudit {
         .judge();
         announce(work, &audit);
         if stage.require == Require::Pass && !audit.passed {
-            let leaks = audit.findings.iter().filter(|finding| finding.weight == Weight::Leak);
+            let leaks = audit.findings.iter().filter(|finding| finding.weight == Severity::Leak);
             let leaks: Vec<_> = leaks.map(|finding| finding.text.as_str()).collect();
             bail!("the audit failed, and `require: pass` is set: {}", leaks.join("; "));
         }
@@ -79,7 +80,7 @@ struct Auditor<'a, 'b> {
 
 impl Auditor<'_, '_> {
     /// Makes the decisions that an evaluation makes, and maps them from a file.
-    fn as_is(&mut self, path: &Path) -> Result<(Figures, Option<LossFloor>, Csr)> {
+    fn as_is(&mut self, path: &Path) -> Result<(AuditValues, Option<LossFloor>, Csr)> {
         let JudgedModel { evaluated, system, .. } = &mut *self.judged;
         let mut counts = Counts::new(evaluated.labels.cols);
         let mut loss = LossSums::default();
@@ -101,23 +102,23 @@ impl Auditor<'_, '_> {
         Ok((figures(&counts), loss.floor(), writer.finish(evaluated.labels.cols)?))
     }
 
-    fn trial(&mut self, change: Change, seed: u64, as_is: &Csr) -> Result<Trial> {
+    fn trial(&mut self, change: AuditChange, seed: u64, as_is: &Csr) -> Result<AuditTrial> {
         let JudgedModel { evaluated, system, .. } = &mut *self.judged;
         self.work.info(format!("the same rows with {}", words(change)));
         let labels = match change {
-            Change::LabelsPermuted => permuted(&evaluated.labels, seed),
-            Change::LabelsBlanked => blank(&evaluated.labels),
-            Change::FeaturesBlanked => evaluated.labels.clone(),
+            AuditChange::LabelsPermuted => permuted(&evaluated.labels, seed),
+            AuditChange::LabelsBlanked => blank(&evaluated.labels),
+            AuditChange::FeaturesBlanked => evaluated.labels.clone(),
         };
         let features = match change {
-            Change::FeaturesBlanked => blank(&evaluated.features),
+            AuditChange::FeaturesBlanked => blank(&evaluated.features),
             _ => evaluated.features.clone(),
         };
         let changed = Examples { features: &features, labels: &labels, rows: &evaluated.rows };
         let mut counts = Counts::new(labels.cols);
         let mut of_given = Counts::new(labels.cols);
         let (mut changed_decisions, mut changed_rows) = (0, 0);
-        let mut take = |block: &Block| {
+        let mut take = |block: &DecisionBlock| {
             for (row, predicted) in block.predicted.iter().enumerate() {
                 let row = block.first + row;
                 counts.add(evaluated.labels.row(row), predicted);
@@ -129,17 +130,17 @@ impl Auditor<'_, '_> {
             pause(self.work)
         };
         decide(&mut **system, self.protocol, changed, &mut take)?;
-        let given = (change == Change::LabelsPermuted).then(|| Tally::over(of_given.iter()).macro_f1());
+        let given = (change == AuditChange::LabelsPermuted).then(|| Tally::over(of_given.iter()).macro_f1());
         let figures = figures(&counts);
-        Ok(Trial { change, changed_decisions, changed_rows, figures, macro_f1_of_given: given })
+        Ok(AuditTrial { change, changed_decisions, changed_rows, figures, macro_f1_of_given: given })
     }
 }
 
-fn words(change: Change) -> &'static str {
+fn words(change: AuditChange) -> &'static str {
     match change {
-        Change::LabelsPermuted => "each other's labels",
-        Change::LabelsBlanked => "no labels",
-        Change::FeaturesBlanked => "no features",
+        AuditChange::LabelsPermuted => "each other's labels",
+        AuditChange::LabelsBlanked => "no labels",
+        AuditChange::FeaturesBlanked => "no features",
     }
 }
 
@@ -147,10 +148,10 @@ fn pause(work: &Work) -> Result<()> {
     if work.should_stop() { Err(Stopped.into()) } else { Ok(()) }
 }
 
-fn figures(counts: &Counts) -> Figures {
+fn figures(counts: &Counts) -> AuditValues {
     let tally = Tally::over(counts.iter());
     let predicted = counts.iter().map(|count| u64::from(count.predicted)).sum();
-    Figures { macro_f1: tally.macro_f1(), micro_f1: tally.micro_f1(), predicted }
+    AuditValues { macro_f1: tally.macro_f1(), micro_f1: tally.micro_f1(), predicted }
 }
 
 /// Returns how many labels are in only one of two ascending lists.
@@ -170,14 +171,14 @@ fn blank(matrix: &Csr) -> Csr {
     Csr { cols: matrix.cols, indptr: indptr.into(), indices: vec![].into(), values: vec![].into() }
 }
 
-fn rows(part: &DatasetPart) -> Rows<'_> {
-    Rows { features: &part.features, labels: &part.labels, rows: &part.rows }
+fn rows(part: &DatasetPart) -> LabelledRows<'_> {
+    LabelledRows { features: &part.features, labels: &part.labels, rows: &part.rows }
 }
 
 /// Returns how the epoch was chosen, according to the training history.
-fn selection(work: &Work, judged: &JudgedModel) -> Result<Selection> {
+fn selection(work: &Work, judged: &JudgedModel) -> Result<EpochSelection> {
     let Some(history) = work.open_optional(AuditStage::HISTORY)? else {
-        return Ok(Selection::default());
+        return Ok(EpochSelection::default());
     };
     let compared = history.epochs.iter().any(|epoch| epoch.validation.is_some());
     let by_validation = compared && judged.system.origin().epoch_by_validation;
@@ -185,7 +186,7 @@ fn selection(work: &Work, judged: &JudgedModel) -> Result<Selection> {
         .then(|| DatasetPart::open(&judged.data, PartName::Validation))
         .transpose()?;
     let shared = validation.map(|part| Duplicates::between(rows(&part), rows(&judged.evaluated)).in_train);
-    Ok(Selection {
+    Ok(EpochSelection {
         known: true,
         by_validation,
         by_oracle: by_validation && history.oracle,
@@ -199,17 +200,17 @@ fn announce(work: &mut Work, audit: &Audit) {
     work.marked_metric("macro_f1", (audit.protocol, audit.as_is.macro_f1));
     for trial in &audit.trials {
         let what = match trial.change {
-            Change::LabelsPermuted => "labels_permuted",
-            Change::LabelsBlanked => "labels_blanked",
-            Change::FeaturesBlanked => "features_blanked",
+            AuditChange::LabelsPermuted => "labels_permuted",
+            AuditChange::LabelsBlanked => "labels_blanked",
+            AuditChange::FeaturesBlanked => "features_blanked",
         };
         work.marked_metric(&format!("macro_f1_{what}"), (audit.protocol, trial.figures.macro_f1));
         work.metric(&format!("changed_by_{what}"), trial.changed_decisions as f64);
     }
     for finding in &audit.findings {
         match finding.weight {
-            Weight::Leak => work.warn(finding.text.clone()),
-            Weight::Caution | Weight::Note => work.info(finding.text.clone()),
+            Severity::Leak => work.warn(finding.text.clone()),
+            Severity::Caution | Severity::Note => work.info(finding.text.clone()),
         }
     }
 }

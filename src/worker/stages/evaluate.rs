@@ -8,16 +8,16 @@ use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::artifacts::LabelRecords;
 use pipe_ml::metric::decisions::{Decisions, DecisionsWriter};
-use pipe_ml::metric::evaluation::{Evaluation, Training};
+use pipe_ml::metric::evaluation::{Evaluation, TrainingCounts};
 use pipe_ml::metric::marked::Protocol;
-use pipe_ml::metric::measure::{Measure, Measured};
-use pipe_ml::metric::record::{Intervals, Record};
+use pipe_ml::metric::measure::{Measure, Measurements};
+use pipe_ml::metric::record::{EvaluationRecord, Intervals};
 use pipe_ml::metric::registry::Metric;
 use pipe_stages::evaluate::Evaluate;
 
 use super::judged_model::{JudgedModel, decide};
 use crate::engine::pool::pool;
-use crate::system::Block;
+use crate::system::DecisionBlock;
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ impl RunStage for RunEvaluate {
             );
         }
         let (rows, positives) = judged.training_positives()?;
-        let training = Training { rows, positives, propensity: stage.propensity };
+        let training = TrainingCounts { rows, positives, propensity: stage.propensity };
         let threads = pool(work.job().threads)?;
         let (measured, decisions) = measure(work, &mut judged, stage, training, &threads)?;
         let evaluation = measured.evaluation();
@@ -59,7 +59,7 @@ impl RunStage for RunEvaluate {
                 Some(Intervals { bootstrap: stage.bootstrap, values })
             }
         };
-        work.save(Evaluate::EVALUATION, &Record { part: judged.part, evaluation, intervals })?;
+        work.save(Evaluate::EVALUATION, &EvaluationRecord { part: judged.part, evaluation, intervals })?;
         work.save(Evaluate::LABELS, &LabelRecords(measured.label_records()))?;
         work.save(Evaluate::CURVES, &measured.curves())
     }
@@ -69,16 +69,16 @@ fn measure(
     work: &mut Work,
     judged: &mut JudgedModel,
     stage: &Evaluate,
-    training: Training,
+    training: TrainingCounts,
     threads: &rayon::ThreadPool,
-) -> Result<(Measured, Decisions)> {
+) -> Result<(Measurements, Decisions)> {
     let JudgedModel { evaluated, system, .. } = judged;
     let (labels, total) = (evaluated.labels.cols, evaluated.rows.len() as u64);
     let mut measure = threads.install(|| Measure::new(labels, Some(training)));
     let mut writer = DecisionsWriter::create(work.output_path(Evaluate::DECISIONS)?)?;
     let mut reported = Instant::now();
     let cost = system.losses();
-    let mut take = |block: &Block| {
+    let mut take = |block: &DecisionBlock| {
         let truth: Vec<&[u32]> = (0..block.rows).map(|row| evaluated.labels.row(block.first + row)).collect();
         let losses = threads.install(|| measure.add(block, &truth).map(|()| cost(block, &truth)))?;
         if let Some(sum) = losses.bce {

@@ -5,7 +5,7 @@ use pipe_core::stage::RunStage;
 use pipe_core::work::Work;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::transform::read_new_rows;
-use pipe_ml::explanation::{LabelExplanation, Subject};
+use pipe_ml::explanation::{CauseSubject, LabelExplanation};
 use pipe_stages::predict::{DATA, Explain, MODEL, ROWS};
 
 use super::judged_model::open_system;
@@ -57,7 +57,7 @@ impl RunStage for RunExplain {
 fn name_features(label: &mut LabelExplanation, names: &[String]) {
     let evidence = label.score_terms.iter_mut().filter_map(|term| term.evidence.as_mut());
     for cause in evidence.flat_map(|evidence| &mut evidence.causes) {
-        if let Subject::Feature { feature, name } = &mut cause.what {
+        if let CauseSubject::Feature { feature, name } = &mut cause.what {
             *name = Some(names[*feature as usize].clone());
         }
     }

@@ -4,11 +4,11 @@ use anyhow::{Result, ensure};
 use pipe_core::protocol::Protocol;
 use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
-use pipe_ml::composite::{Composite, Part as ModelPart, mark, save_label_names};
+use pipe_ml::composite::{Composite, ModelPart, mark, save_label_names};
 use pipe_ml::data::split_data::PartName;
-use pipe_ml::score::Made;
+use pipe_ml::score::ScoreOrigin;
 use pipe_ml::score::candidates::Candidates;
-use pipe_ml::score::table::{Purpose, ScoreTable, ScoreWriter};
+use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
 use pipe_stages::fit::Fit;
 use rayon::prelude::*;
 
@@ -40,12 +40,12 @@ impl RunStage for RunFit {
         let keep =
             Candidates::choose(stage.keep, rows, labels, stage.model.scale()).map(|chosen| chosen.keep);
         let made = match stage.folds {
-            Some(folds) => Made::OutOfFold { folds },
-            None => Made::LeaveOneOut {},
+            Some(folds) => ScoreOrigin::OutOfFold { folds },
+            None => ScoreOrigin::LeaveOneOut {},
         };
         let counts = (rows, features, labels, lesson.labels.entries());
         let mark = mark(&(&stage.model, stage.seed, stage.folds, keep, counts));
-        let purpose = Purpose { mark: mark.clone(), labels, scale: stage.model.scale(), made, keep };
+        let purpose = ScoreTableSpec { mark: mark.clone(), labels, scale: stage.model.scale(), made, keep };
         let (checkpoints, threads) = (work.job().checkpoints.clone(), work.job().threads);
         let (output, scores) =
             (work.output_path(Fit::MODEL)?.to_owned(), work.output_path(Fit::SCORES)?.to_owned());
@@ -91,7 +91,7 @@ impl RunStage for RunFit {
 fn leave_one_out(
     fitted: &dyn Scorer,
     rows: usize,
-    purpose: Purpose,
+    purpose: ScoreTableSpec,
     output: &std::path::Path,
     host: &mut dyn TrainingHost,
 ) -> Result<ScoreTable> {

@@ -12,7 +12,7 @@ use pipe_stages::predict::{DATA, MODEL, Predict, PredictionFormat, ROWS};
 use serde::Serialize;
 
 use super::judged_model::open_system;
-use crate::system::Block;
+use crate::system::DecisionBlock;
 
 /// Runs the job of `pipe predict`.
 pub(super) struct RunPredict;
@@ -100,7 +100,7 @@ impl<W: Write> PredictionWriter<W> {
         }
     }
 
-    fn row(&mut self, block: &Block, row: usize) -> Result<()> {
+    fn row(&mut self, block: &DecisionBlock, row: usize) -> Result<()> {
         let number = block.first + row;
         let labels = match self.top {
             None => block.predicted[row].clone(),
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use crate::system::Thresholds;
 
-    fn block() -> Block {
-        Block {
+    fn block() -> DecisionBlock {
+        DecisionBlock {
             first: 7,
             rows: 1,
             labels: 3,

@@ -8,12 +8,12 @@ use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::explanation::Explanation;
 use pipe_ml::score::candidates::Candidates;
-use pipe_ml::score::table::{Purpose, ScoreTable, ScoreWriter};
-use pipe_ml::score::{Made, Scale};
+use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
+use pipe_ml::score::{ScoreOrigin, ScoreScale};
 use pipe_ml::threshold::cuts::{Cuts, Decision};
 use rayon::prelude::*;
 
-use super::{Block, BlockSink, ExplainRequest, System, SystemSettings, Thresholds};
+use super::{BlockSink, DecisionBlock, ExplainRequest, System, SystemSettings, Thresholds};
 use crate::engine::pool::pool;
 use crate::fit::cross_fit::rows_at_once;
 use crate::fit::{self, Scorer};
@@ -47,7 +47,7 @@ impl CompositeSystem {
     /// Opens a composite model and all of its parts.
     pub(super) fn open(directory: &Path, settings: SystemSettings) -> Result<Self> {
         let card = Composite::load(directory)?;
-        let load_part = |part: &pipe_ml::composite::Part| {
+        let load_part = |part: &pipe_ml::composite::ModelPart| {
             let path = directory.join(&part.directory);
             let scorer = fit::load(&part.model, &path, settings.device, settings.threads)?;
             let size = (scorer.features(), scorer.labels());
@@ -124,11 +124,11 @@ impl CompositeSystem {
     }
 
     /// Returns a block with scores, probabilities and thresholds, and no predictions yet.
-    pub(super) fn block(&self, first: usize, scores: Vec<f32>) -> Block {
+    pub(super) fn block(&self, first: usize, scores: Vec<f32>) -> DecisionBlock {
         let labels = self.card.labels;
         let probabilities = match self.card.scale() {
-            Scale::LogOdds => scores.iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect(),
-            Scale::Response | Scale::Share => Vec::new(),
+            ScoreScale::LogOdds => scores.iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect(),
+            ScoreScale::Response | ScoreScale::Share => Vec::new(),
         };
         let thresholds = match self.card.cuts.as_ref().map(Cuts::decision) {
             None => Thresholds::PerLabel(vec![self.default_cut(); labels]),
@@ -138,12 +138,12 @@ impl CompositeSystem {
             Some(Decision::Ranks { .. } | Decision::Shares { .. }) => Thresholds::None,
         };
         let rows = scores.len() / labels;
-        Block { first, rows, labels, scores, probabilities, predicted: Vec::new(), thresholds }
+        DecisionBlock { first, rows, labels, scores, probabilities, predicted: Vec::new(), thresholds }
     }
 
     /// Returns the cut of a model that has no fitted cuts.
     fn default_cut(&self) -> f32 {
-        if self.card.scale() == Scale::LogOdds { 0.0 } else { 0.5 }
+        if self.card.scale() == ScoreScale::LogOdds { 0.0 } else { 0.5 }
     }
 
     /// Returns the predicted labels of each row.
@@ -166,8 +166,13 @@ impl CompositeSystem {
     fn decide_together(&mut self, cuts: &Cuts, rows: Unlabelled, take: BlockSink) -> Result<()> {
         let labels = self.card.labels;
         let (waiting, whole) = (tempfile::tempdir()?, tempfile::tempdir()?);
-        let purpose =
-            |keep| Purpose { mark: String::new(), labels, scale: Scale::LogOdds, made: Made::Fused {}, keep };
+        let purpose = |keep| ScoreTableSpec {
+            mark: String::new(),
+            labels,
+            scale: ScoreScale::LogOdds,
+            made: ScoreOrigin::Fused {},
+            keep,
+        };
         let sparse = self.card.parts.iter().any(|part| part.keep.is_some());
         let mut writer = ScoreWriter::create(waiting.path(), purpose(sparse.then_some(labels)))?;
         let mut all = ScoreWriter::create(whole.path(), purpose(None))?;
@@ -253,7 +258,7 @@ impl System for CompositeSystem {
         for (number, chunk) in rows.rows.chunks(size).enumerate() {
             let scored = self.score(Unlabelled { features: rows.features, rows: chunk })?;
             let predicted = self.predicted(&scored)?;
-            let block = Block { predicted, ..self.block(number * size, scored.scores) };
+            let block = DecisionBlock { predicted, ..self.block(number * size, scored.scores) };
             take(&block)?;
         }
         Ok(())

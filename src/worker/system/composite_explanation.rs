@@ -6,13 +6,13 @@
 use anyhow::Result;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::explanation::composite::{self, Decided, model_words, signal_words};
-use pipe_ml::explanation::{Evidence, Explanation, LabelExplanation, Subject};
+use pipe_ml::explanation::{CauseSubject, Evidence, Explanation, LabelExplanation};
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::threshold::cuts::{Cuts, Decision};
 
 use super::composite::{CompositeSystem, FusedScores};
 use super::explained_labels::labels_to_explain;
-use super::{Block, ExplainRequest, System};
+use super::{DecisionBlock, ExplainRequest, System};
 use crate::fit::cross_fit::rows_at_once;
 
 /// The scores of one row by each part, and the labels that may be predicted for it.
@@ -69,7 +69,7 @@ impl CompositeSystem {
         chunk: &[u32],
         at: usize,
         number: usize,
-    ) -> Result<(ExplainedRow, Block)> {
+    ) -> Result<(ExplainedRow, DecisionBlock)> {
         let labels = self.card.labels;
         let parts = self.part_scores(Unlabelled { features: rows.features, rows: chunk })?;
         let span = at * labels..(at + 1) * labels;
@@ -85,7 +85,7 @@ impl CompositeSystem {
                 self.predicted(&FusedScores { scores: scores.clone(), candidates })?.concat()
             }
         };
-        let block = Block { predicted: vec![predicted], ..self.block(number, scores) };
+        let block = DecisionBlock { predicted: vec![predicted], ..self.block(number, scores) };
         Ok((ExplainedRow { scores: own_scores, kept, candidates, rows_together: rows.rows.len() }, block))
     }
 
@@ -103,7 +103,7 @@ impl CompositeSystem {
 
     /// Returns by how much each label exceeds its cut, or its score if the rule has no cuts. A label that cannot be
     /// predicted gets minus infinity.
-    fn ranking(&self, row: &ExplainedRow, block: &Block) -> Vec<f32> {
+    fn ranking(&self, row: &ExplainedRow, block: &DecisionBlock) -> Vec<f32> {
         let mut ranking: Vec<f32> = match block.margins(0) {
             Some(margins) => margins.collect(),
             None => block.row_scores(0).to_vec(),
@@ -125,7 +125,7 @@ impl CompositeSystem {
     fn explained_label(
         &self,
         row: &ExplainedRow,
-        block: &Block,
+        block: &DecisionBlock,
         label: u32,
         request: &ExplainRequest,
     ) -> LabelExplanation {
@@ -160,7 +160,7 @@ impl CompositeSystem {
     }
 
     /// Describes how a label fares under a rule that is not a cut per label.
-    fn rule_note(&self, row: &ExplainedRow, block: &Block, label: u32) -> Option<String> {
+    fn rule_note(&self, row: &ExplainedRow, block: &DecisionBlock, label: u32) -> Option<String> {
         match self.card.cuts.as_ref()?.decision() {
             Decision::PerLabel { .. } => None,
             Decision::Ranks { sure, cut, unseen } => {
@@ -213,7 +213,7 @@ impl CompositeSystem {
     fn mark_labelled_rows(&self, mut evidence: Evidence, label: u32) -> Evidence {
         let Some(labels) = &self.train_labels else { return evidence };
         for cause in &mut evidence.causes {
-            if let Subject::TrainingRow { row } = cause.what
+            if let CauseSubject::TrainingRow { row } = cause.what
                 && cause.has_label.is_none()
                 && (row as usize) < labels.rows()
             {

@@ -1,13 +1,13 @@
 //! Tests of composite models as systems, compared with their parts.
 
-use pipe_ml::composite::{Composite, Part as ModelPart};
+use pipe_ml::composite::{Composite, ModelPart};
 use pipe_ml::config::model::{ModelBody, ModelConfig};
 use pipe_ml::config::signal::Weighting;
-use pipe_ml::explanation::{Explanation, Subject};
-use pipe_ml::fusion::{Floors, Fusion, Term};
-use pipe_ml::score::Scale;
+use pipe_ml::explanation::{CauseSubject, Explanation};
+use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors};
+use pipe_ml::score::ScoreScale;
 use pipe_ml::threshold::cuts::Cuts;
-use pipe_ml::threshold::scores::{DenseScores, Layout};
+use pipe_ml::threshold::scores::{DenseScores, ScoreLayout};
 use serde_json::json;
 
 use super::*;
@@ -57,8 +57,11 @@ fn saved_of(
 }
 
 fn fusion() -> Fusion {
-    let floors = Floors { response: 0.03, share: 0.005 };
-    let mut terms = vec![Term::new("a", Scale::Response, floors), Term::new("b", Scale::Share, floors)];
+    let floors = LogFloors { response: 0.03, share: 0.005 };
+    let mut terms = vec![
+        FusionTerm::new("a", ScoreScale::Response, floors),
+        FusionTerm::new("b", ScoreScale::Share, floors),
+    ];
     (terms[0].weight, terms[1].weight) = (1.5, 0.5);
     Fusion { terms, idf_weight: 0.2, constant: 1.0, rows: ROWS as u64, counts: vec![9, 8, 7, 6, 0] }
 }
@@ -68,12 +71,12 @@ fn cuts(decision: serde_json::Value) -> Option<Cuts> {
 }
 
 /// Returns all decisions as one block.
-fn decided(directory: &Path, threads: usize) -> Block {
+fn decided(directory: &Path, threads: usize) -> DecisionBlock {
     let features = training_data(ROWS, 12, LABELS).features;
     let rows: Vec<u32> = (0..ROWS as u32).collect();
     let mut system = open(directory, settings(threads)).unwrap();
     assert_eq!((system.features(), system.labels()), (12, LABELS));
-    let mut whole = Block::default();
+    let mut whole = DecisionBlock::default();
     let take: BlockSink = &mut |block| {
         assert_eq!(block.first, whole.rows);
         whole.rows += block.rows;
@@ -122,7 +125,7 @@ fn a_rule_over_all_rows_decides_the_same_as_on_the_whole_table() {
     let shares = json!({"kind": "shares", "shares": [0.5, 0.25, 0.1, 0.0, 1.0]});
     let temp = saved(None, |card| card.cuts = cuts(shares.clone()));
     let block = decided(temp.path(), 2);
-    let scores = DenseScores::new(ROWS, LABELS, Layout::RowMajor, block.scores.clone().into()).unwrap();
+    let scores = DenseScores::new(ROWS, LABELS, ScoreLayout::RowMajor, block.scores.clone().into()).unwrap();
     let expected = cuts(shares).unwrap().predict(&scores).unwrap();
     for row in 0..ROWS {
         assert_eq!(block.predicted[row], expected.row(row), "row {row}");
@@ -237,7 +240,7 @@ fn the_training_rows_of_a_kernel_are_marked_with_whether_they_have_the_label() {
     let evidence = explanation.labels[0].score_terms[0].evidence.as_ref().unwrap();
     assert_eq!((evidence.causes.len(), evidence.others), (10, ROWS - 10));
     for cause in &evidence.causes {
-        let Subject::TrainingRow { row } = cause.what else { panic!("{cause:?}") };
+        let CauseSubject::TrainingRow { row } = cause.what else { panic!("{cause:?}") };
         assert_eq!(cause.has_label, Some(labels.row(row as usize).contains(&1)));
     }
 }

@@ -18,16 +18,16 @@ use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::explanation::Explanation;
 use pipe_ml::explanation::cut::CutRule;
-pub use pipe_ml::metric::block::{Block, Thresholds};
+pub use pipe_ml::metric::block::{DecisionBlock, Thresholds};
 use serde::Deserialize;
 
 use crate::dataset_part::DatasetPart;
 
 /// Receives blocks in order; an error ends the work.
-pub type BlockSink<'a> = &'a mut dyn FnMut(&Block) -> Result<()>;
+pub type BlockSink<'a> = &'a mut dyn FnMut(&DecisionBlock) -> Result<()>;
 
 /// Computes the losses of a block from the true labels of its rows.
-pub type LossFunction = Box<dyn Fn(&Block, &[&[u32]]) -> Losses + Send + Sync>;
+pub type LossFunction = Box<dyn Fn(&DecisionBlock, &[&[u32]]) -> Losses + Send + Sync>;
 
 /// A model that decides which labels its rows have.
 pub trait System: Send {
@@ -132,7 +132,7 @@ pub fn open(directory: &Path, settings: SystemSettings) -> Result<Box<dyn System
 
 /// Returns the sum of -ln p, where p is the probability that the model gave to the true value of an entry.
 /// Probabilities are kept one f32 step away from 0 and 1, the values they may have been rounded to.
-fn cross_entropy(block: &Block, truth: &[&[u32]]) -> f64 {
+fn cross_entropy(block: &DecisionBlock, truth: &[&[u32]]) -> f64 {
     let bounded = |p: f32| f64::from(p.clamp(f32::EPSILON, 1.0 - f32::EPSILON));
     let row_sum = |row: usize| {
         let probabilities = block.row_probabilities(row);

@@ -49,7 +49,7 @@ fn system(model: &Model, signal: Option<LocalSignal>) -> Box<dyn System> {
     open(directory.path(), settings).unwrap()
 }
 
-fn blocks(run: impl FnOnce(BlockSink) -> Result<()>) -> Vec<Block> {
+fn blocks(run: impl FnOnce(BlockSink) -> Result<()>) -> Vec<DecisionBlock> {
     let mut blocks = Vec::new();
     run(&mut |block| {
         blocks.push(block.clone());
@@ -185,7 +185,7 @@ fn the_terms_of_an_explanation_add_up_to_the_decision() {
                 let predicted: Vec<_> = explanation.labels.iter().filter(|label| label.predicted).collect();
                 assert_eq!(predicted.len(), block.predicted[row % 20].len());
                 for label in &explanation.labels {
-                    let sum = |terms: &[pipe_ml::explanation::Term]| {
+                    let sum = |terms: &[pipe_ml::explanation::ExplanationTerm]| {
                         terms.iter().map(|term| term.value).sum::<f64>()
                     };
                     let at = label.label as usize;

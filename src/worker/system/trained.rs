@@ -8,18 +8,19 @@ use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::config::threshold::{GlobalSignal, Squash, Variant};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
-use pipe_ml::explanation::{Explanation, LabelExplanation, Term, share};
+use pipe_ml::explanation::{Explanation, ExplanationTerm, LabelExplanation, share};
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::neighbours::NeighbourIndex;
 use pipe_ml::signal::sparse_rows::SparseRows;
-use pipe_ml::signal::supply::{Local, LocalSupply};
+use pipe_ml::signal::supply::{LocalSignalBatch, LocalSupply};
 use pipe_ml::softplus::softplus;
 use rayon::prelude::*;
 
 use super::explained_labels::labels_to_explain;
 use super::{
-    Block, BlockSink, ExplainRequest, LossFunction, Losses, ModelOrigin, System, SystemSettings, Thresholds,
+    BlockSink, DecisionBlock, ExplainRequest, LossFunction, Losses, ModelOrigin, System, SystemSettings,
+    Thresholds,
 };
 use crate::engine::predicted_signal::predicted_signal;
 use crate::engine::{Batch, BatchFeatures, BatchScores, ScoreParts};
@@ -62,7 +63,7 @@ impl TrainedSystem {
     }
 
     /// Computes the local signal of rows whose labels are not known.
-    fn local(&self, rows: Unlabelled) -> Result<Local, PredictError> {
+    fn local(&self, rows: Unlabelled) -> Result<LocalSignalBatch, PredictError> {
         let config = &self.predictor.method.signal;
         match (self.signal, &self.neighbours) {
             (LocalSignal::BatchLabels, _) => Err(PredictError::NeedsLabels),
@@ -70,15 +71,15 @@ impl TrainedSystem {
             (LocalSignal::TrainNeighbours, Some((index, labels))) => {
                 let search = || index.of(rows.features, rows.rows, config.neighbours, config.weighting);
                 let found = self.predictor.pool.install(search);
-                Ok(Local::Rows(found.signal(0..rows.rows.len(), labels)))
+                Ok(LocalSignalBatch::Rows(found.signal(0..rows.rows.len(), labels)))
             }
-            (LocalSignal::Predicted, _) => Ok(Local::Predicted),
-            (LocalSignal::None, _) => Ok(Local::Rows(SparseRows::empty(rows.rows.len()))),
+            (LocalSignal::Predicted, _) => Ok(LocalSignalBatch::Predicted),
+            (LocalSignal::None, _) => Ok(LocalSignalBatch::Rows(SparseRows::empty(rows.rows.len()))),
         }
     }
 
     /// Runs the engine on a batch and returns its decisions.
-    fn block(&mut self, first: usize, batch: &Batch) -> Result<Block> {
+    fn block(&mut self, first: usize, batch: &Batch) -> Result<DecisionBlock> {
         let (engine, parts) = (&mut self.predictor.engine, &mut self.parts);
         self.predictor.pool.install(|| {
             engine.score_parts(batch, parts)?;
@@ -150,14 +151,16 @@ impl System for TrainedSystem {
         let local = self.local(some)?;
         let inputs = BatchFeatures::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
         let mut batch = Batch { inputs, targets: SparseRows::default(), local };
-        if let Local::Predicted = batch.local {
+        if let LocalSignalBatch::Predicted = batch.local {
             let mut scores = BatchScores::default();
-            batch.local = Local::Rows(SparseRows::empty(chunk.len()));
+            batch.local = LocalSignalBatch::Rows(SparseRows::empty(chunk.len()));
             self.predictor.engine.scores(&batch, &mut scores)?;
-            batch.local = Local::Rows(predicted_signal(&scores, &self.predictor.method.signal));
+            batch.local = LocalSignalBatch::Rows(predicted_signal(&scores, &self.predictor.method.signal));
         }
         let block = self.block(first, &batch)?;
-        let Local::Rows(local) = &batch.local else { unreachable!("the signal is computed above") };
+        let LocalSignalBatch::Rows(local) = &batch.local else {
+            unreachable!("the signal is computed above")
+        };
         let count = self.predictor.method.signal.neighbours;
         let near = match &self.neighbours {
             Some((index, _)) => index.nearest(rows.features, chunk[row] as usize, count),
@@ -211,7 +214,7 @@ impl TrainedSystem {
     /// Explains eq. 1 for one entry, term by term.
     fn explained_label(
         &self,
-        block: &Block,
+        block: &DecisionBlock,
         row: usize,
         label: u32,
         local: &SparseRows,
@@ -226,7 +229,7 @@ impl TrainedSystem {
         let knn = local.row(row).iter().find(|entry| entry.0 == label).map_or(0.0, |entry| entry.1);
         let mut terms = Vec::new();
         if !method.variant.learns() {
-            terms.push(Term::new("static", &[], STATIC_THRESHOLD));
+            terms.push(ExplanationTerm::new("static", &[], STATIC_THRESHOLD));
         } else {
             if method.variant.uses_global() {
                 let (name, signal) = match method.threshold.global {
@@ -234,30 +237,39 @@ impl TrainedSystem {
                     GlobalSignal::OwnLabels => ("own labels, unknown", 0.0),
                 };
                 let inputs = [("lambda", lambda), ("alpha", alpha), (name, signal)];
-                terms.push(Term::new("lambda * alpha * global", &inputs, lambda * alpha * signal));
+                terms.push(ExplanationTerm::new("lambda * alpha * global", &inputs, lambda * alpha * signal));
             }
             if method.variant.uses_local() {
                 let inputs = [("lambda", lambda), ("beta", beta), ("KNN", knn)];
-                let term = Term::new("(1 - lambda) * beta * local", &inputs, (1.0 - lambda) * beta * knn);
+                let term =
+                    ExplanationTerm::new("(1 - lambda) * beta * local", &inputs, (1.0 - lambda) * beta * knn);
                 let evidence = self
                     .neighbours
                     .as_ref()
                     .map(|(_, labels)| share::evidence("KNN", near, method.signal.weighting, labels, label));
-                terms.push(Term { evidence, ..term });
+                terms.push(ExplanationTerm { evidence, ..term });
             }
-            terms.push(Term::new("bias", &[], weights.bias[at].into()));
+            terms.push(ExplanationTerm::new("bias", &[], weights.bias[at].into()));
             if method.threshold.squash == Squash::Sigmoid {
                 let inside: f64 = terms.iter().map(|term| term.value).sum();
                 let inputs = [("sum of the above", inside)];
-                terms.push(Term::new("sigmoid(sum) in place of the sum", &inputs, inside.sigmoid() - inside));
+                terms.push(ExplanationTerm::new(
+                    "sigmoid(sum) in place of the sum",
+                    &inputs,
+                    inside.sigmoid() - inside,
+                ));
             }
         }
         let logit = f64::from(self.parts.logits[at * self.parts.stride + row]);
         let score = f64::from(block.row_scores(row)[at]);
-        let mut score_terms = vec![Term::new("logit", &[], logit)];
+        let mut score_terms = vec![ExplanationTerm::new("logit", &[], logit)];
         if method.loss.standardise {
             let inputs = [("standardised", score)];
-            score_terms.push(Term::new("standardised over the labels of the row", &inputs, score - logit));
+            score_terms.push(ExplanationTerm::new(
+                "standardised over the labels of the row",
+                &inputs,
+                score - logit,
+            ));
         }
         let threshold = block.row_thresholds(row).map(|cuts| f64::from(cuts[at]));
         Ok(LabelExplanation {
@@ -278,7 +290,7 @@ impl TrainedSystem {
 
 /// Converts the engine's label-major result into a block. The scores are the standardised logits (eq. 2), and a
 /// label is predicted if its score is above its threshold.
-fn decided_block(first: usize, labels: usize, parts: &ScoreParts) -> Block {
+fn decided_block(first: usize, labels: usize, parts: &ScoreParts) -> DecisionBlock {
     let rows = parts.rows;
     let row_major = |values: &[f32]| {
         let mut transposed = vec![0.0; rows * labels];
@@ -304,12 +316,17 @@ fn decided_block(first: usize, labels: usize, parts: &ScoreParts) -> Block {
     };
     let predicted = (0..rows).into_par_iter().map(labels_above).collect();
     let thresholds = Thresholds::PerEntry(thresholds);
-    Block { first, rows, labels, scores, probabilities, predicted, thresholds }
+    DecisionBlock { first, rows, labels, scores, probabilities, predicted, thresholds }
 }
 
 /// Returns the cross-entropy without weights, summed over the entries, and the loss of eqs. 3 and 7, reduced as in
 /// training.
-fn losses(block: &Block, truth: &[&[u32]], config: &LossConfig, positive_weights: &[f64]) -> (f64, f64) {
+fn losses(
+    block: &DecisionBlock,
+    truth: &[&[u32]],
+    config: &LossConfig,
+    positive_weights: &[f64],
+) -> (f64, f64) {
     let row_losses = |row: usize| {
         let Some(thresholds) = block.row_thresholds(row) else { return [0.0; 3] };
         let margin = |label: usize| f64::from(block.row_scores(row)[label]) - f64::from(thresholds[label]);

@@ -5,14 +5,14 @@ use crate::loss::terms::STATIC_THRESHOLD;
 use crate::net::weights::Weights;
 use pipe_ml::config::method::Method;
 use pipe_ml::config::threshold::{GlobalSignal, Squash};
-use pipe_ml::history::{Epoch, LossValue, Spread, Validation};
+use pipe_ml::history::{Epoch, EpochMetrics, LossValue, Spread};
 use pipe_ml::signal::idf::Idf;
 
 /// Returns the record of one epoch: loss, validation metrics, and the spread of the threshold parameters.
 pub fn epoch_record(
     epoch: u64,
     loss: LossValue,
-    validation: Option<Validation>,
+    validation: Option<EpochMetrics>,
     method: &Method,
     weights: &Weights,
     idf: &Idf,

@@ -24,7 +24,7 @@ use pipe_ml::config::threshold::Variant;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::data::random::Random;
-use pipe_ml::history::{History, Validation};
+use pipe_ml::history::{EpochMetrics, History};
 use pipe_ml::metric::counts::Counts;
 use pipe_ml::metric::label::LabelCount;
 use pipe_ml::signal::idf::Idf;
@@ -465,7 +465,7 @@ fn a_loaded_model_has_the_validation_metrics_of_its_training() {
     }
     let kept = &loaded.history.epochs[loaded.history.kept as usize - 1];
     let labels: Vec<LabelCount> = counts.iter().collect();
-    assert_eq!(Some(Validation::of(data.validation.len(), &labels)), kept.validation);
+    assert_eq!(Some(EpochMetrics::of(data.validation.len(), &labels)), kept.validation);
 }
 
 #[test]
@@ -486,7 +486,7 @@ fn only_the_oracle_protocol_uses_the_labels_of_the_rows_being_predicted() {
     })
     .unwrap();
     let kept = &done.history.epochs[done.history.kept as usize - 1];
-    assert_eq!(Some(Validation::of(data.validation.len(), &counts)), kept.validation);
+    assert_eq!(Some(EpochMetrics::of(data.validation.len(), &counts)), kept.validation);
 }
 
 #[test]

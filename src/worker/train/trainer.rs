@@ -16,7 +16,7 @@ use crate::net::weights::Weights;
 use pipe_ml::config::method::Method;
 use pipe_ml::data::examples::Examples;
 use pipe_ml::data::random::Streams;
-use pipe_ml::history::{History, Validation};
+use pipe_ml::history::{EpochMetrics, History};
 use pipe_ml::metric::label::LabelCount;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::supply::LocalSupply;
@@ -251,7 +251,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Computes the metrics on the validation rows, if there are any.
-    fn validate(&mut self) -> Result<Option<Validation>, TrainError> {
+    fn validate(&mut self) -> Result<Option<EpochMetrics>, TrainError> {
         let (Some(examples), Some(supply)) = (self.run.validation, &self.validation_supply) else {
             return Ok(None);
         };
@@ -266,7 +266,7 @@ impl<'a> Trainer<'a> {
                 count(&mut counts, scores, examples, first);
             })?;
         }
-        Ok(Some(Validation::of(examples.rows.len(), &counts)))
+        Ok(Some(EpochMetrics::of(examples.rows.len(), &counts)))
     }
 
     /// Stops if the host asks for it, and writes a checkpoint if one is due.

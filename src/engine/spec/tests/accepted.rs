@@ -5,7 +5,9 @@ use std::path::Path;
 use serde_json::json;
 
 use super::ABLATION;
-use crate::spec::pipeline::{Input, Instance, InstanceIndex, Pipeline, Resources, Source, UnlocatedFile};
+use crate::spec::pipeline::{
+    Input, InputSource, Instance, InstanceIndex, Pipeline, Resources, UnlocatedFile,
+};
 use crate::spec::select;
 use crate::spec::test_kinds::{Project, loaded, names};
 
@@ -15,10 +17,12 @@ fn instance<'p>(pipeline: &'p Pipeline<UnlocatedFile>, name: &str) -> &'p Instan
 
 /// Returns `train[adaptive,seed=0].model` for each source of an input.
 fn sources(pipeline: &Pipeline<UnlocatedFile>, input: &Input<UnlocatedFile>) -> Vec<String> {
-    let shown = |source: &Source<UnlocatedFile>| match source {
-        Source::Output { producer, output, .. } => format!("{}.{output}", pipeline.instances[producer.0].id),
-        Source::File(UnlocatedFile::User(path)) => path.display().to_string(),
-        Source::File(UnlocatedFile::DataSet { dataset, file }) => format!("{dataset}/{file}"),
+    let shown = |source: &InputSource<UnlocatedFile>| match source {
+        InputSource::Output { producer, output, .. } => {
+            format!("{}.{output}", pipeline.instances[producer.0].id)
+        }
+        InputSource::File(UnlocatedFile::User(path)) => path.display().to_string(),
+        InputSource::File(UnlocatedFile::DataSet { dataset, file }) => format!("{dataset}/{file}"),
     };
     input.sources.iter().map(shown).collect()
 }
@@ -65,7 +69,7 @@ fn an_ablation_expands_in_file_and_matrix_order() {
     assert_eq!(table.params["title"], json!("after 150 epochs"));
     assert_eq!(table.inputs[0].sources.len(), 4);
     assert!(table.inputs[0].many);
-    let Source::Output { axes, .. } = &table.inputs[0].sources[1] else { panic!() };
+    let InputSource::Output { axes, .. } = &table.inputs[0].sources[1] else { panic!() };
     assert_eq!(axes, &[("variant".into(), "adaptive".into()), ("seed".into(), "1".into())]);
     assert_eq!(
         placed(&pipeline),
@@ -162,9 +166,11 @@ stages:
   all: { command: { run: c, all: [a, "b[*]", "b[x=1]"] } }
 "#,
     );
-    let axes = |source: &Source<UnlocatedFile>| match source {
-        Source::Output { axes, .. } => axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect(),
-        Source::File(_) => Vec::new(),
+    let axes = |source: &InputSource<UnlocatedFile>| match source {
+        InputSource::Output { axes, .. } => {
+            axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect()
+        }
+        InputSource::File(_) => Vec::new(),
     };
     let all: Vec<Vec<String>> = pipeline.instances[3].inputs[0].sources.iter().map(axes).collect();
     assert_eq!(all, [vec!["stage=a"], vec!["stage=b", "x=1"], vec!["stage=b", "x=2"]]);
@@ -331,7 +337,8 @@ outputs:
 #[test]
 fn files_of_the_user_become_inputs() {
     let pipeline = loaded("name: m\nstages:\n  d: { load: { dataset: x, file: data/x.csv } }\n");
-    let [Source::File(UnlocatedFile::User(path))] = pipeline.instances[0].inputs[0].sources.as_slice() else {
+    let [InputSource::File(UnlocatedFile::User(path))] = pipeline.instances[0].inputs[0].sources.as_slice()
+    else {
         panic!()
     };
     assert_eq!(path, Path::new("data/x.csv"));

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use self::header::{ArffAttribute, ArffHeader, AttributeType, ValueList, read_header};
-use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, RowBatch, Summary};
-use super::compress::Input;
+use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, DataSetSummary, RowBatch};
+use super::compress::InputFile;
 use super::csr::Features;
 use super::error::{DataError, Fault};
 use super::format::Format;
@@ -81,7 +81,7 @@ pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
     let mut report = ReadReport::new(Format::Arff);
     report.repairs = repairs;
     let summary =
-        Summary { label_names: Some(label_names), feature_names: Some(feature_names), parts, report };
+        DataSetSummary { label_names: Some(label_names), feature_names: Some(feature_names), parts, report };
     target.complete(features, labels, summary)
 }
 
@@ -163,7 +163,7 @@ impl ArffSchema {
 
 /// Returns for each attribute whether the XML file lists it as a label. Each label must be exactly one attribute.
 fn labels_by_name(header: &ArffHeader, xml: &Path, path: &Path) -> Result<Vec<bool>, DataError> {
-    let text = Input::open(xml, 1)?.read_all()?;
+    let text = InputFile::open(xml, 1)?.read_all()?;
     let names = mulan::label_names(&text).map_err(|fault| fault.locate(xml, &text, 0))?;
     let mut positions: HashMap<&str, Vec<usize>> = HashMap::new();
     for (position, attribute) in header.attributes.iter().enumerate() {

@@ -5,11 +5,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::csr::Csr;
 use crate::data::read::read;
-use crate::data::source::{Raw, ReadOptions, Source};
+use crate::data::source::{DataSource, RawData, ReadOptions};
 
 fn read_with(text: &[u8], xml: Option<&str>) -> Result<DataSet, DataError> {
     let temp = tempfile::tempdir().unwrap();
-    let mut source = Source::file(temp.path().join("x.arff"));
+    let mut source = DataSource::file(temp.path().join("x.arff"));
     fs::write(&source.parts[0].data, text).unwrap();
     if let Some(xml) = xml {
         let path = temp.path().join("x.xml");
@@ -18,8 +18,8 @@ fn read_with(text: &[u8], xml: Option<&str>) -> Result<DataSet, DataError> {
     }
     let options = ReadOptions { format: Some(Format::Arff), ..Default::default() };
     match read(&source, &options, &temp.path().join("set"), 1)? {
-        Raw::Set(set) => Ok(set),
-        Raw::Text(_) => panic!("numbers were expected"),
+        RawData::Set(set) => Ok(set),
+        RawData::Text(_) => panic!("numbers were expected"),
     }
 }
 

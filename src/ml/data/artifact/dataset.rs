@@ -137,7 +137,7 @@ impl StoredPart {
 
 /// Metadata that is known once all rows are written.
 #[derive(Debug, Clone)]
-pub struct Summary {
+pub struct DataSetSummary {
     pub label_names: Option<Vec<String>>,
     pub feature_names: Option<Vec<String>>,
     pub parts: Vec<DataSetPart>,
@@ -179,8 +179,13 @@ impl DataSetDir {
     }
 
     /// Writes the names and, last, `meta.json`. Counts the rows without labels and without features.
-    pub fn complete(self, features: Features, labels: Csr, summary: Summary) -> Result<DataSet, DataError> {
-        let Summary { label_names, feature_names, parts, mut report } = summary;
+    pub fn complete(
+        self,
+        features: Features,
+        labels: Csr,
+        summary: DataSetSummary,
+    ) -> Result<DataSet, DataError> {
+        let DataSetSummary { label_names, feature_names, parts, mut report } = summary;
         if features.rows() != labels.rows() {
             let (f, l) = (features.rows(), labels.rows());
             return Err(DataError::Request(format!(
@@ -277,7 +282,7 @@ mod tests {
         labels.push(&[1], &[]).unwrap();
         labels.push(&[0, 1], &[]).unwrap();
         labels.push(&[], &[]).unwrap();
-        let summary = Summary {
+        let summary = DataSetSummary {
             label_names: Some(vec!["a\nb".into(), "ü\\\"".into()]),
             feature_names: None,
             parts: vec![

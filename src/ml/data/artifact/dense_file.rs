@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Check;
 use super::header::{LENGTH, MatrixHeader, MatrixKind};
-use crate::data::csr::{Dense, Numbers, bytes_of};
+use crate::data::csr::{DenseMatrix, Numbers, bytes_of};
 use crate::data::error::DataError;
 
 /// Writes a dense matrix row by row. The number of rows need not be known in advance.
@@ -37,7 +37,7 @@ impl DenseWriter {
     }
 
     /// Completes the file and opens it, checked in full.
-    pub fn finish(self) -> Result<Dense, DataError> {
+    pub fn finish(self) -> Result<DenseMatrix, DataError> {
         let path = self.path.clone();
         let cols = self.cols as u64;
         if self.numbers.checked_rem(cols).unwrap_or(self.numbers) != 0 {
@@ -57,7 +57,7 @@ impl DenseWriter {
 }
 
 /// Opens a dense matrix through a memory map.
-pub fn open_dense(path: &Path, check: Check) -> Result<Dense, DataError> {
+pub fn open_dense(path: &Path, check: Check) -> Result<DenseMatrix, DataError> {
     let map = super::map(path)?;
     let (header, sections) = MatrixHeader::read(&map, MatrixKind::Dense, path)?;
     let invalid = |reason: &str| DataError::artifact(path, reason);
@@ -66,7 +66,7 @@ pub fn open_dense(path: &Path, check: Check) -> Result<Dense, DataError> {
     }
     let values = Numbers::mapped(&map, sections.values as usize, header.entries as usize)
         .ok_or_else(|| invalid("its sections are outside the file"))?;
-    let dense = Dense { rows: header.rows as usize, cols: header.cols as usize, values };
+    let dense = DenseMatrix { rows: header.rows as usize, cols: header.cols as usize, values };
     if let Check::Deep = check
         && let Some(at) = dense.values.iter().position(|v| !v.is_finite())
     {

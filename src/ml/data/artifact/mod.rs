@@ -15,7 +15,7 @@ use std::sync::Arc;
 use memmap2::Mmap;
 
 pub use csr_file::{CsrWriter, RowBatch, open_csr, write_csr};
-pub use dataset::{DataSet, DataSetDir, DataSetPart, Summary};
+pub use dataset::{DataSet, DataSetDir, DataSetPart, DataSetSummary};
 pub use dense_file::{DenseWriter, open_dense};
 
 use super::error::DataError;

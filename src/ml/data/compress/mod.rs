@@ -41,7 +41,7 @@ impl Compression {
 }
 
 /// The decompressed content of a file, whose start can be inspected before it is read.
-pub struct Input {
+pub struct InputFile {
     path: PathBuf,
     compression: Compression,
     head: Vec<u8>,
@@ -50,7 +50,7 @@ pub struct Input {
     rest: Box<dyn Read + Send>,
 }
 
-impl Input {
+impl InputFile {
     const HEAD: usize = 1 << 16;
 
     /// Opens a file. bzip2 is decompressed on `threads` threads, other formats on the thread that reads.
@@ -164,7 +164,7 @@ pub(crate) mod tests {
     }
 
     fn unpack(packed: Vec<u8>) -> Result<Vec<u8>, DataError> {
-        Input::from_reader(Path::new("x"), io::Cursor::new(packed))?.read_all()
+        InputFile::from_reader(Path::new("x"), io::Cursor::new(packed))?.read_all()
     }
 
     /// Returns about 400 KB of text that compresses moderately.
@@ -210,7 +210,7 @@ pub(crate) mod tests {
     #[test]
     fn the_start_of_the_content_can_be_inspected_before_it_is_read() {
         let text = sample();
-        let mut input = Input::from_reader(Path::new("x"), io::Cursor::new(gzip(&text))).unwrap();
+        let mut input = InputFile::from_reader(Path::new("x"), io::Cursor::new(gzip(&text))).unwrap();
         assert_eq!(input.head(), &text[..1 << 16]);
         let mut start = [0; 100_000];
         assert_eq!(input.fill(&mut start).unwrap(), 100_000);

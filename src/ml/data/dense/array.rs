@@ -1,6 +1,6 @@
 //! A two-dimensional array that is read from a stream of bytes.
 
-use super::super::compress::Input;
+use super::super::compress::InputFile;
 use super::super::error::DataError;
 use super::element::ElementType;
 
@@ -50,7 +50,7 @@ impl ArrayLayout {
     /// really contains, so that a header with a false size costs no memory.
     pub(super) fn stream(
         &self,
-        input: &mut Input,
+        input: &mut InputFile,
         order: ArrayOrder,
         mut take: impl FnMut(ArrayPosition, &[f32]) -> Result<(), DataError>,
     ) -> Result<(), DataError> {

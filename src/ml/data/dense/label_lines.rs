@@ -1,7 +1,7 @@
 //! Label indices as text, one line per row.
 
 use super::super::artifact::{CsrWriter, RowBatch};
-use super::super::compress::Input;
+use super::super::compress::InputFile;
 use super::super::error::{DataError, Fault};
 use super::super::libsvm::LARGEST_INDEX;
 use super::super::lines::{Lines, TextChunk};
@@ -18,7 +18,7 @@ struct LabelLines {
 
 /// Appends at most `rows` rows. Returns the largest index, counted from 0.
 pub(super) fn read(
-    input: Input,
+    input: InputFile,
     base: u32,
     rows: u64,
     threads: usize,

@@ -13,8 +13,8 @@ mod safetensors;
 use std::path::Path;
 
 use self::array::{ArrayLayout, ArrayPosition};
-use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, DenseWriter, Summary};
-use super::compress::Input;
+use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, DataSetSummary, DenseWriter};
+use super::compress::InputFile;
 use super::csr::Features;
 use super::error::DataError;
 use super::format::Format;
@@ -51,7 +51,7 @@ pub(crate) fn read_safetensors(job: ReadJob) -> Result<DataSet, DataError> {
 fn read_dense(
     job: ReadJob,
     format: Format,
-    read_part: impl Fn(&mut Input, &SourcePart, &ReadOptions, &mut DenseCollector) -> Result<u64, DataError>,
+    read_part: impl Fn(&mut InputFile, &SourcePart, &ReadOptions, &mut DenseCollector) -> Result<u64, DataError>,
 ) -> Result<DataSet, DataError> {
     let ReadJob { source, inputs, options, directory, threads } = job;
     let target = DataSetDir::create(directory)?;
@@ -101,7 +101,7 @@ enum LabelCount {
 impl DenseCollector {
     fn features(
         &mut self,
-        input: &mut Input,
+        input: &mut InputFile,
         layout: &ArrayLayout,
         order: array::ArrayOrder,
     ) -> Result<(), DataError> {
@@ -130,7 +130,7 @@ impl DenseCollector {
     /// Reads labels from an array of zeros and ones.
     fn label_array(
         &mut self,
-        input: &mut Input,
+        input: &mut InputFile,
         layout: &ArrayLayout,
         order: array::ArrayOrder,
     ) -> Result<(), DataError> {
@@ -177,7 +177,7 @@ impl DenseCollector {
         options: &ReadOptions,
         threads: usize,
     ) -> Result<(), DataError> {
-        let mut input = Input::open(path, threads)?;
+        let mut input = InputFile::open(path, threads)?;
         if input.head().starts_with(b"\x93NUMPY") {
             let (layout, order) = npy::read_header(&mut input)?;
             return self.label_array(&mut input, &layout, order);
@@ -224,7 +224,7 @@ impl DenseCollector {
         if let Some(first) = options.label_base {
             report.label_base = Base { first, because: BaseReason::Given };
         }
-        self.target.complete(features, labels, Summary { label_names, feature_names, parts, report })
+        self.target.complete(features, labels, DataSetSummary { label_names, feature_names, parts, report })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The header of a `.npy` file: a magic number and a Python dictionary as text.
 
-use super::super::compress::Input;
+use super::super::compress::InputFile;
 use super::super::error::DataError;
 use super::array::{ArrayLayout, ArrayOrder};
 use super::element::ElementType;
@@ -8,7 +8,7 @@ use super::element::ElementType;
 const MAX_HEADER: usize = 1 << 16;
 
 /// Reads the header, so that the numbers follow in `input`.
-pub(super) fn read_header(input: &mut Input) -> Result<(ArrayLayout, ArrayOrder), DataError> {
+pub(super) fn read_header(input: &mut InputFile) -> Result<(ArrayLayout, ArrayOrder), DataError> {
     let mut start = [0; 8];
     if input.fill(&mut start)? < start.len() || !start.starts_with(b"\x93NUMPY") {
         return Err(DataError::file(input.path(), "it is not a NumPy array"));

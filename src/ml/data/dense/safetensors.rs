@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::compress::Input;
+use super::super::compress::InputFile;
 use super::super::error::DataError;
 use super::super::source::ReadOptions;
 use super::DenseCollector;
@@ -27,7 +27,7 @@ struct TensorHeader {
 
 /// Reads the features and, with `with_labels`, the labels. Returns the number of rows of the features.
 pub(super) fn read(
-    input: &mut Input,
+    input: &mut InputFile,
     options: &ReadOptions,
     with_labels: bool,
     collector: &mut DenseCollector,
@@ -63,9 +63,9 @@ pub(super) fn read(
     Ok(rows)
 }
 
-fn read_header(input: &mut Input) -> Result<BTreeMap<String, TensorHeader>, DataError> {
+fn read_header(input: &mut InputFile) -> Result<BTreeMap<String, TensorHeader>, DataError> {
     let mut length = [0; 8];
-    let short = |input: &Input| DataError::file(input.path(), "its header is cut off or too long");
+    let short = |input: &InputFile| DataError::file(input.path(), "its header is cut off or too long");
     if input.fill(&mut length)? < length.len() {
         return Err(short(input));
     }
@@ -122,11 +122,11 @@ impl TensorHeader {
     }
 }
 
-fn overlap(input: &Input) -> DataError {
+fn overlap(input: &InputFile) -> DataError {
     DataError::file(input.path(), "its header is inconsistent: tensors overlap")
 }
 
-fn skip(input: &mut Input, mut count: u64) -> Result<(), DataError> {
+fn skip(input: &mut InputFile, mut count: u64) -> Result<(), DataError> {
     let mut skipped = vec![0; count.min(1 << 20) as usize];
     while count > 0 {
         let now = count.min(skipped.len() as u64) as usize;

@@ -3,21 +3,21 @@ use std::fs;
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::csr::Dense;
+use crate::data::csr::DenseMatrix;
 use crate::data::read::read;
-use crate::data::source::{Raw, Source};
+use crate::data::source::{DataSource, RawData};
 
 fn read_pair(data: &[u8], labels: Option<&[u8]>, options: &ReadOptions) -> Result<DataSet, DataError> {
     let temp = tempfile::tempdir().unwrap();
-    let mut source = Source::file(temp.path().join("x"));
+    let mut source = DataSource::file(temp.path().join("x"));
     fs::write(&source.parts[0].data, data).unwrap();
     if let Some(labels) = labels {
         fs::write(temp.path().join("y"), labels).unwrap();
         source.parts[0].labels = Some(temp.path().join("y"));
     }
     match read(&source, options, &temp.path().join("set"), 1)? {
-        Raw::Set(set) => Ok(set),
-        Raw::Text(_) => panic!("numbers were expected"),
+        RawData::Set(set) => Ok(set),
+        RawData::Text(_) => panic!("numbers were expected"),
     }
 }
 
@@ -31,7 +31,7 @@ fn floats(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-fn dense(set: &DataSet) -> &Dense {
+fn dense(set: &DataSet) -> &DenseMatrix {
     let Features::Dense(dense) = &set.features else { panic!("sparse") };
     dense
 }

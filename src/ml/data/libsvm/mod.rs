@@ -6,7 +6,7 @@
 //!
 //! `docs/data.md` lists what is repaired and what is refused.
 
-use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, RowBatch, Summary};
+use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, DataSetSummary, RowBatch};
 use super::csr::Features;
 use super::error::{DataError, Fault};
 use super::format::Format;
@@ -409,7 +409,7 @@ pub(crate) fn read_libsvm(job: ReadJob) -> Result<DataSet, DataError> {
         features: size("feature", report.feature_base, collector.seen_features, feature_count)?,
     };
     parts = read_splits(source, parts, collector.labels.rows(), &mut collector.repairs)?;
-    let summary = Summary { label_names, feature_names, parts, report };
+    let summary = DataSetSummary { label_names, feature_names, parts, report };
     collector.complete(target, &rules, sizes, summary)
 }
 
@@ -449,7 +449,7 @@ impl LibsvmCollector {
         target: DataSetDir,
         rules: &LibsvmRules,
         sizes: MatrixSizes,
-        mut summary: Summary,
+        mut summary: DataSetSummary,
     ) -> Result<DataSet, DataError> {
         summary.report.repairs = self.repairs;
         let shift =
@@ -543,7 +543,7 @@ pub(crate) fn read_xmc(job: ReadJob) -> Result<DataSet, DataError> {
     };
     (report.label_base, report.feature_base) = (base(options.label_base), base(options.feature_base));
     parts = read_splits(source, parts, collector.labels.rows(), &mut collector.repairs)?;
-    let summary = Summary {
+    let summary = DataSetSummary {
         label_names: read_name_list(source.label_names.as_deref())?,
         feature_names: read_name_list(source.feature_names.as_deref())?,
         parts,

@@ -5,15 +5,15 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::csr::Csr;
 use crate::data::read::read;
-use crate::data::source::{Raw, ReadOptions, Source};
+use crate::data::source::{DataSource, RawData, ReadOptions};
 
 fn read_with(text: &[u8], options: &ReadOptions, threads: usize) -> Result<DataSet, DataError> {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("x.svm");
     fs::write(&path, text).unwrap();
-    match read(&Source::file(&path), options, &temp.path().join("set"), threads)? {
-        Raw::Set(set) => Ok(set),
-        Raw::Text(_) => panic!("numbers were expected"),
+    match read(&DataSource::file(&path), options, &temp.path().join("set"), threads)? {
+        RawData::Set(set) => Ok(set),
+        RawData::Text(_) => panic!("numbers were expected"),
     }
 }
 
@@ -155,8 +155,9 @@ fn train_and_test_share_base_and_sizes() {
     let (train, test) = (temp.path().join("train"), temp.path().join("test"));
     fs::write(&train, "1 2:1\n2 3:1\n").unwrap();
     fs::write(&test, "0 9:1\n").unwrap();
-    let source = Source::parts([("train", train), ("test", test)]);
-    let Raw::Set(set) = read(&source, &ReadOptions::default(), &temp.path().join("out"), 2).unwrap() else {
+    let source = DataSource::parts([("train", train), ("test", test)]);
+    let RawData::Set(set) = read(&source, &ReadOptions::default(), &temp.path().join("out"), 2).unwrap()
+    else {
         panic!()
     };
     assert_eq!((set.rows(), set.labels.cols, set.features.cols()), (3, 3, 9));
@@ -189,9 +190,11 @@ fn split_index_files_define_the_parts() {
     fs::write(path("all.txt"), "3 2 2\n0 0:1\n1 1:1\n0,1 0:1\n").unwrap();
     fs::write(path("tr.txt"), "3 1\n1 2\n").unwrap();
     fs::write(path("te.txt"), "2 3\n").unwrap();
-    let mut source = Source::file(path("all.txt"));
+    let mut source = DataSource::file(path("all.txt"));
     source.splits = vec![("train".into(), path("tr.txt")), ("test".into(), path("te.txt"))];
-    let Raw::Set(set) = read(&source, &ReadOptions::default(), &path("out"), 1).unwrap() else { panic!() };
+    let RawData::Set(set) = read(&source, &ReadOptions::default(), &path("out"), 1).unwrap() else {
+        panic!()
+    };
     let parts: Vec<_> = set.parts.iter().map(|p| (p.name.as_str(), p.rows.as_slice())).collect();
     assert_eq!(parts, [("train", &[0, 2][..]), ("train.1", &[0, 1]), ("test", &[1]), ("test.1", &[2])]);
 }

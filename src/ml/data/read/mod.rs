@@ -4,20 +4,20 @@ use std::path::Path;
 
 use super::arff::read_arff;
 use super::citeulike::read_citeulike;
-use super::compress::Input;
+use super::compress::InputFile;
 use super::dense::{read_npy, read_safetensors};
 use super::detect::{detect, first_line};
 use super::error::DataError;
 use super::format::Format;
 use super::libsvm::{read_libsvm, read_xmc};
-use super::source::{Raw, ReadOptions, Source};
+use super::source::{DataSource, RawData, ReadOptions};
 use super::table::{read_csv, read_jsonl};
 
 /// Everything that the reader of a format needs to know.
 pub(crate) struct ReadJob<'a> {
-    pub source: &'a Source,
+    pub source: &'a DataSource,
     /// The opened files of `source.parts`, in the same order.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<InputFile>,
     pub options: &'a ReadOptions,
     /// Where the data set is written.
     pub directory: &'a Path,
@@ -29,12 +29,12 @@ pub(crate) struct ReadJob<'a> {
 /// Numbers are written to `directory` as the artifact that [`super::artifact`] describes; raw text is returned in memory.
 /// The result does not depend on where the files are, how they are compressed, or on `threads`.
 pub fn read(
-    source: &Source,
+    source: &DataSource,
     options: &ReadOptions,
     directory: &Path,
     threads: usize,
-) -> Result<Raw, DataError> {
-    let inputs = source.parts.iter().map(|part| Input::open(&part.data, threads));
+) -> Result<RawData, DataError> {
+    let inputs = source.parts.iter().map(|part| InputFile::open(&part.data, threads));
     let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
     let format = match options.format {
         Some(format) => format,
@@ -42,14 +42,14 @@ pub fn read(
     };
     let job = ReadJob { source, inputs, options, directory, threads };
     match format {
-        Format::Libsvm => read_libsvm(job).map(Raw::Set),
-        Format::Xmc => read_xmc(job).map(Raw::Set),
-        Format::Arff => read_arff(job).map(Raw::Set),
-        Format::Citeulike => read_citeulike(job).map(Raw::Set),
-        Format::Npy => read_npy(job).map(Raw::Set),
-        Format::Safetensors => read_safetensors(job).map(Raw::Set),
-        Format::Csv => read_csv(job).map(Raw::Text),
-        Format::Jsonl => read_jsonl(job).map(Raw::Text),
+        Format::Libsvm => read_libsvm(job).map(RawData::Set),
+        Format::Xmc => read_xmc(job).map(RawData::Set),
+        Format::Arff => read_arff(job).map(RawData::Set),
+        Format::Citeulike => read_citeulike(job).map(RawData::Set),
+        Format::Npy => read_npy(job).map(RawData::Set),
+        Format::Safetensors => read_safetensors(job).map(RawData::Set),
+        Format::Csv => read_csv(job).map(RawData::Text),
+        Format::Jsonl => read_jsonl(job).map(RawData::Text),
         Format::Generated => {
             Err(DataError::Request("`format: generated` is not a format that files can have".into()))
         }
@@ -57,7 +57,7 @@ pub fn read(
 }
 
 /// Detects the format of every part, which must be the same.
-fn common_format(source: &Source, inputs: &[Input]) -> Result<Format, DataError> {
+fn common_format(source: &DataSource, inputs: &[InputFile]) -> Result<Format, DataError> {
     let mut common: Option<(Format, &Path)> = None;
     for (part, input) in source.parts.iter().zip(inputs) {
         if input.head().is_empty() {

@@ -23,12 +23,12 @@ fn real(set: &str, file: &str) -> Option<PathBuf> {
 
 fn read_mulan(set: &str) -> Option<(DataSet, tempfile::TempDir)> {
     let part = |name: &str| Some((name.to_owned(), real(set, &format!("{set}-{name}.arff"))?));
-    let mut source = Source::parts([part("train")?, part("test")?]);
+    let mut source = DataSource::parts([part("train")?, part("test")?]);
     source.label_xml = Some(real(set, &format!("{set}.xml"))?);
     let temp = tempfile::tempdir().unwrap();
     match read(&source, &ReadOptions::default(), temp.path(), 2).unwrap() {
-        Raw::Set(data) => Some((data, temp)),
-        Raw::Text(_) => panic!("numbers were expected"),
+        RawData::Set(data) => Some((data, temp)),
+        RawData::Text(_) => panic!("numbers were expected"),
     }
 }
 
@@ -74,14 +74,14 @@ fn citeulike_has_its_published_counts() {
     else {
         return;
     };
-    let source = Source {
+    let source = DataSource {
         parts: vec![SourcePart { name: "all".into(), data, labels: Some(labels) }],
         label_names: Some(tags),
         feature_names: Some(words),
-        ..Source::default()
+        ..DataSource::default()
     };
     let temp = tempfile::tempdir().unwrap();
-    let Raw::Set(set) = read(&source, &ReadOptions::default(), temp.path(), 2).unwrap() else { panic!() };
+    let RawData::Set(set) = read(&source, &ReadOptions::default(), temp.path(), 2).unwrap() else { panic!() };
     assert_eq!((set.rows(), set.features.cols(), set.labels.cols), (25_975, 20_000, 52_946));
     let mut uses = vec![0; set.labels.cols];
     for &label in set.labels.indices.iter() {
@@ -109,7 +109,7 @@ fn path_compression_and_thread_count_do_not_change_the_artifact() {
         let path = temp.path().join(name);
         let out = temp.path().join(format!("{name}.out"));
         fs::write(&path, content).unwrap();
-        read(&Source::file(path), &ReadOptions::default(), &out, threads).unwrap();
+        read(&DataSource::file(path), &ReadOptions::default(), &out, threads).unwrap();
         bytes(&out)
     };
     let plain = artifact("plain.svm", &text, 1);
@@ -125,14 +125,14 @@ fn missing_files_and_parts_in_different_formats_are_errors() {
     let path = |name: &str| temp.path().join(name);
     fs::write(path("a"), "1 1:1\n").unwrap();
     fs::write(path("b"), "@relation x\n").unwrap();
-    let message = |source: &Source| {
+    let message = |source: &DataSource| {
         let out = path("out");
         read(source, &ReadOptions::default(), &out, 1).unwrap_err().to_string()
     };
-    assert!(message(&Source::file(path("none"))).contains("cannot open"));
-    assert!(message(&Source::file(temp.path())).contains("directory"));
-    assert!(message(&Source::default()).contains("at least one file"));
-    let unlike = message(&Source::parts([("train", path("a")), ("test", path("b"))]));
+    assert!(message(&DataSource::file(path("none"))).contains("cannot open"));
+    assert!(message(&DataSource::file(temp.path())).contains("directory"));
+    assert!(message(&DataSource::default()).contains("at least one file"));
+    let unlike = message(&DataSource::parts([("train", path("a")), ("test", path("b"))]));
     assert!(unlike.contains("looks like LIBSVM, but") && unlike.contains("looks like ARFF"), "{unlike}");
 }
 
@@ -141,7 +141,8 @@ fn a_data_set_that_was_read_can_be_opened() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("a"), "1,2 1:0.5\n2 7:1\n").unwrap();
     let out = temp.path().join("out");
-    let Raw::Set(set) = read(&Source::file(temp.path().join("a")), &ReadOptions::default(), &out, 1).unwrap()
+    let RawData::Set(set) =
+        read(&DataSource::file(temp.path().join("a")), &ReadOptions::default(), &out, 1).unwrap()
     else {
         panic!()
     };

@@ -11,14 +11,14 @@ const LARGEST_SHARE: f64 = 0.2995;
 
 /// The shape of a label-frequency curve, which is fitted to a number of rows and labels.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Curve {
+pub enum FrequencyCurve {
     /// The count of the label with rank r is proportional to r^-exponent.
     PowerLaw { exponent: f64 },
     /// Counts at some ranks, with straight lines between them on logarithmic axes.
     Knots(Vec<(f64, f64)>),
 }
 
-impl Curve {
+impl FrequencyCurve {
     /// Returns the estimated curve of AmazonCat-13K.
     pub fn amazoncat() -> Self {
         Self::parse(AMAZONCAT)
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn at_full_size_the_curve_is_that_of_amazoncat() {
-        let counts = Curve::amazoncat().counts(13_330, 1_186_239, 5.04);
+        let counts = FrequencyCurve::amazoncat().counts(13_330, 1_186_239, 5.04);
         let total = counts.iter().sum::<u64>() as f64;
         assert!((total / 1_186_239.0 - 5.04).abs() < 0.005, "{total}");
         for (count, published) in counts.iter().zip([355_211, 194_561, 128_026, 120_090, 97_803]) {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_smaller_data_set_keeps_the_labels_per_row_and_the_tail() {
-        let counts = Curve::amazoncat().counts(133, 11_862, 5.04);
+        let counts = FrequencyCurve::amazoncat().counts(133, 11_862, 5.04);
         let per_row = counts.iter().sum::<u64>() as f64 / 11_862.0;
         assert!((per_row - 5.04).abs() < 0.01, "{per_row}");
         assert!((share_under(&counts, 10) - 0.28).abs() < 0.08, "{}", share_under(&counts, 10));
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_power_law_falls_with_its_exponent() {
-        let counts = Curve::PowerLaw { exponent: 1.0 }.counts(1000, 100_000, 2.0);
+        let counts = FrequencyCurve::PowerLaw { exponent: 1.0 }.counts(1000, 100_000, 2.0);
         assert!((counts.iter().sum::<u64>() as f64 / 200_000.0 - 1.0).abs() < 0.01);
         let ratio = counts[9] as f64 / counts[99] as f64;
         assert!((ratio - 10.0).abs() < 0.1, "{ratio}");
@@ -147,12 +147,12 @@ mod tests {
     #[test]
     fn an_invalid_table_is_refused_with_its_line() {
         for bad in ["", "2,5", "1,5\n1,4", "1,5\n2,6", "1,0", "1,x", "1,5\nrank,count"] {
-            assert!(Curve::parse(bad).is_err(), "{bad:?}");
+            assert!(FrequencyCurve::parse(bad).is_err(), "{bad:?}");
         }
-        assert!(Curve::parse("1,5\n2,x").unwrap_err().contains("line 2"));
+        assert!(FrequencyCurve::parse("1,5\n2,x").unwrap_err().contains("line 2"));
         assert_eq!(
-            Curve::parse("# x\nrank,count\n1, 5\n\n3,2"),
-            Ok(Curve::Knots(vec![(1.0, 5.0), (3.0, 2.0)]))
+            FrequencyCurve::parse("# x\nrank,count\n1, 5\n\n3,2"),
+            Ok(FrequencyCurve::Knots(vec![(1.0, 5.0), (3.0, 2.0)]))
         );
     }
 }

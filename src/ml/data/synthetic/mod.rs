@@ -27,7 +27,7 @@ use super::split::{Parts, SplitError, Validation};
 use super::split_data::{PartName, SplitData, SplitDataDir, SplitDataOrigin};
 use super::transform::Transform;
 use super::weight::Weight;
-use frequency::Curve;
+use frequency::FrequencyCurve;
 use placement::{LabelPlacement, place};
 use words::WordModel;
 
@@ -167,10 +167,10 @@ impl Synthetic {
     }
 
     /// Returns the curve of label frequencies, for the case that there is no file `counts`.
-    pub fn curve(&self) -> Curve {
+    pub fn curve(&self) -> FrequencyCurve {
         match self.frequencies {
-            Frequencies::Amazoncat13k => Curve::amazoncat(),
-            Frequencies::PowerLaw => Curve::PowerLaw { exponent: self.exponent },
+            Frequencies::Amazoncat13k => FrequencyCurve::amazoncat(),
+            Frequencies::PowerLaw => FrequencyCurve::PowerLaw { exponent: self.exponent },
         }
     }
 }
@@ -193,7 +193,7 @@ struct Generator {
 }
 
 impl Generator {
-    fn new(what: &Synthetic, curve: &Curve) -> Self {
+    fn new(what: &Synthetic, curve: &FrequencyCurve) -> Self {
         let sizes = what.sizes();
         let mut counts = curve.counts(sizes.labels, sizes.rows, what.labels_per_row);
         // The number of a label is independent of its rank.
@@ -241,7 +241,7 @@ const BLOCK: usize = 2048;
 /// Generates a data set in `directory`. `progress` is called with the number of generated rows and of all rows.
 pub fn generate(
     what: &Synthetic,
-    curve: &Curve,
+    curve: &FrequencyCurve,
     directory: &Path,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<SplitData, GenerateError> {

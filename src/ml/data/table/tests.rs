@@ -4,15 +4,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::data::read::read;
-use crate::data::source::{Raw, ReadOptions, Source};
+use crate::data::source::{DataSource, RawData, ReadOptions};
 
 fn read_with(content: &[u8], options: &ReadOptions) -> Result<RawText, DataError> {
     let temp = tempfile::tempdir().unwrap();
     let path = temp.path().join("x");
     fs::write(&path, content).unwrap();
-    match read(&Source::file(path), options, &temp.path().join("set"), 1)? {
-        Raw::Text(text) => Ok(text),
-        Raw::Set(_) => panic!("text was expected"),
+    match read(&DataSource::file(path), options, &temp.path().join("set"), 1)? {
+        RawData::Text(text) => Ok(text),
+        RawData::Set(_) => panic!("text was expected"),
     }
 }
 
