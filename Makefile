@@ -1,14 +1,14 @@
-# `make help` lists what there is. Every call does only what is not done yet.
+# `make help` lists the targets. Each call does only the work that has not been done yet.
 
-# cpu or cuda: which libtorch is fetched and built against. LIBTORCH=/path names one of your own.
+# cpu or cuda: which libtorch to fetch and to build against. LIBTORCH=/path uses one that you already have.
 TORCH ?= cpu
 CARGO ?= cargo
 
-# One profile for everything, so that libtorch's C++ binding is compiled once.
+# Everything uses one profile, so that the C++ binding of libtorch is compiled only once.
 PROFILE := --release --locked --target-dir target
 
 ifeq ($(filter cpu cuda,$(TORCH)),)
-$(error TORCH=$(TORCH) is not known: use TORCH=cpu or TORCH=cuda)
+$(error TORCH=$(TORCH) is unknown: use TORCH=cpu or TORCH=cuda)
 endif
 
 ifneq ($(LIBTORCH),)
@@ -19,47 +19,47 @@ else
 ifeq ($(TORCH),cuda)
 export LIBTORCH := $(CURDIR)/.libtorch/cuda
 else
-unexport LIBTORCH # .cargo/config.toml names .libtorch/cpu
+unexport LIBTORCH # .cargo/config.toml sets it to .libtorch/cpu
 endif
 GET_LIBTORCH := python3 scripts/libtorch.py fetch $(TORCH)
 endif
 
 .PHONY: help run build test lint verify relock libtorch tools clean
 
-help: ## this list
+help: ## print this list
 	@sed -n 's/^\([a-z<>%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | expand -t 16
 	@echo
 	@echo "TORCH=cuda make build       builds against libtorch for NVIDIA GPUs"
-	@echo "LIBTORCH=/path make build   builds against a libtorch that you have"
+	@echo "LIBTORCH=/path make build   builds against a libtorch that you already have"
 
 run: build ## build, then run the quickstart pipeline
 	target/release/pipe run pipelines/quickstart.yaml
 
-build: libtorch ## leave pipe and pipe-worker in target/release
+build: libtorch ## build pipe and pipe-worker into target/release
 	$(CARGO) build $(PROFILE)
 
 test: build ## run all tests
 	$(CARGO) test $(PROFILE)
 
-lint: libtorch ## check formatting and lints, warnings are errors
+lint: libtorch ## check formatting and lints; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PROFILE) --all-targets -- -D warnings
 
-verify: build ## hold the pipelines to their locks, and run the quickstart twice
+verify: build ## check the pipelines against their locks, and compute the quickstart twice
 	docs/ci/verify.sh pull-request
 
-relock: build ## compute $PIPELINES, or all that have locks, and write their locks anew
+relock: build ## run $PIPELINES, or all pipelines with a lock, and rewrite their locks
 	docs/ci/verify.sh relock $(PIPELINES)
 
-bench-%: build ## run benches/<name>, which prints its figures last, as `name value unit`
-	@test -x benches/$* || { echo "there is no benchmark '$*': see benches/" >&2; exit 1; }
+bench-%: build ## run benches/<name>, which prints its values last, as `name value unit`
+	@test -x benches/$* || { echo "there is no benchmark '$*'; the benchmarks are in benches/" >&2; exit 1; }
 	@benches/$* $(ARGS)
 
-libtorch: tools ## fetch libtorch into .libtorch, once
+libtorch: tools ## fetch libtorch into .libtorch, if it is not there
 	@$(GET_LIBTORCH)
 
 tools:
 	@scripts/check-tools
 
-clean: ## remove what was built; keeps .libtorch and the cache
+clean: ## remove the build; keep .libtorch and the cache
 	$(CARGO) clean --target-dir target

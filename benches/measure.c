@@ -1,9 +1,9 @@
-/* Runs a program and writes what it and all its children used to a file:
+/* Runs a program and writes to a file which resources it and all its children used:
  *     measure FILE PROGRAM ARGUMENT...
  * FILE gets `status user+sys-seconds peak-RSS-bytes wall-seconds`.
  *
- * A program of its own, because Linux counts the memory of the process that forks into the peak
- * of the child: measured from Python, nothing would ever use less than Python does. */
+ * This is a separate program because Linux includes the memory of the forking process in the peak
+ * of the child: measured from Python, no program would ever use less memory than Python. */
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Cuts the font of the figures out of Liberation Sans 2.1.5: scripts/figure-font.py LiberationSans-Regular.ttf OUT.ttf
+"""Makes the font of the figures, a subset of Liberation Sans 2.1.5: scripts/figure-font.py LiberationSans-Regular.ttf OUT.ttf
 
-Needs fonttools. The result is a modified version under the SIL Open Font License, which
-reserves the name of the original: hence another name. Kept are the scripts that are set from
-left to right without shaping; hinting, kerning and alternates go.
+Needs fonttools. The result is a modified version under the SIL Open Font License, which reserves
+the name of the original, so it gets another name. It keeps the scripts that are written from left
+to right and need no shaping; hinting, kerning and alternates are removed.
 """
 
 import sys

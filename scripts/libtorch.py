@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Gets libtorch out of the PyPI wheels of PyTorch, or checks one that is already there.
+"""Extracts libtorch from the PyPI wheels of PyTorch, or checks an existing libtorch.
 
-    libtorch.py fetch cpu|cuda [--into DIR]        downloads into DIR/<flavour>, once (DIR: .libtorch)
-    libtorch.py unpack cpu|cuda DEST WHEEL...      the same from wheels that were downloaded by hand
-    libtorch.py check DIR                          is the libtorch in DIR the version that we build for?
+    libtorch.py fetch cpu|cuda [--into DIR]        downloads into DIR/<flavour> if it is not there (DIR: .libtorch)
+    libtorch.py unpack cpu|cuda DEST WHEEL...      extracts it from wheels that were downloaded by hand
+    libtorch.py check DIR                          checks that the libtorch in DIR has the version that we build for
 
-A libtorch is a folder with `lib`, `include` and `build-version`. That last file is what torch-sys
-looks at too. The folder gets its name only when it is complete, so an interrupted fetch is simply
-done again.
+A libtorch is a folder with `lib`, `include` and `build-version`. torch-sys reads `build-version`
+too. The folder gets its name only when it is complete, so an interrupted fetch can simply be
+repeated.
 """
 
 import argparse
@@ -26,14 +26,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# What the `tch` in Cargo.toml is made for; it accepts no other.
+# The version that the `tch` in Cargo.toml requires; it accepts no other.
 VERSION = "2.13.0"
 
-# One wheel exists per version of CPython. We name one, so that every machine gets the same libtorch
-# whichever python3 it has.
+# There is one wheel per version of CPython. We fix the version, so that every machine gets the same
+# libtorch, whatever its python3.
 WHEEL_PYTHON = "3.12"
 
-# PyPI's libtorch_cpu.so is linked to these two small libraries of CUDA, even where no GPU is.
+# PyPI's libtorch_cpu.so is linked to these two small libraries of CUDA, even on machines without a GPU.
 CPU_REQUIREMENTS = ["nvidia-cuda-runtime==13.0.*", "nvidia-cuda-cupti==13.0.*"]
 CPU_NVIDIA_LIBRARIES = ["libcudart.so*", "libcupti.so*"]
 
@@ -65,7 +65,7 @@ def main():
     except OSError as error:
         sys.exit(f"libtorch: {error}")
     except KeyboardInterrupt:
-        sys.exit("libtorch: interrupted; the next call starts the download again")
+        sys.exit("libtorch: interrupted; the next call repeats the download")
 
 
 def fetch(flavour, into):
@@ -81,7 +81,7 @@ def fetch(flavour, into):
         with tempfile.TemporaryDirectory(prefix="unfinished-", dir=into) as scratch:
             scratch = Path(scratch)
             size = {"cpu": "540 MB", "cuda": "several GB"}[flavour]
-            say(f"libtorch {VERSION} ({flavour}) is fetched once, into {dest}: {size} to download")
+            say(f"libtorch {VERSION} ({flavour}) is being fetched into {dest}, once: {size} to download")
             wheels = download(flavour, scratch)
             unpack(flavour, wheels, scratch / "new")
             shutil.rmtree(dest, ignore_errors=True)
@@ -97,7 +97,7 @@ def is_complete(dest):
 
 @contextlib.contextmanager
 def only_one(lock):
-    """Two calls at once fetch once: the second waits, then finds the work done."""
+    """Makes concurrent calls fetch only once: the second call waits, then finds the work done."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -108,8 +108,8 @@ def download(flavour, scratch):
     machine = platform.machine()
     if platform.system() != "Linux" or machine not in ("x86_64", "aarch64"):
         sys.exit(
-            f"libtorch: there is no wheel to take it from for {platform.system()} on {machine}; "
-            f"get libtorch {VERSION} yourself and name its folder: LIBTORCH=/path/to/libtorch make build"
+            f"libtorch: PyPI has no wheel for {platform.system()} on {machine}; "
+            f"install libtorch {VERSION} yourself and name its folder: LIBTORCH=/path/to/libtorch make build"
         )
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(28, 16, -1)] + [f"manylinux2014_{machine}"]
     command = [*pip(scratch), "download", "--no-cache-dir", "--disable-pip-version-check"]
@@ -120,22 +120,22 @@ def download(flavour, scratch):
         command += ["--no-deps", *CPU_REQUIREMENTS]
     if subprocess.call(command, stdout=sys.stderr) != 0:
         sys.exit(
-            f"libtorch: pip could not download torch {VERSION} (see above). With a network that reaches PyPI or a "
-            "mirror that pip knows, call make again; it starts afresh. Or name a libtorch that you have: "
+            f"libtorch: pip could not download torch {VERSION} (see above). Call make again when pip can reach PyPI or a "
+            "mirror; it repeats the download. Or name a libtorch that you already have: "
             "LIBTORCH=/path/to/libtorch make build"
         )
     return sorted(wheels.glob("*.whl"))
 
 
 def pip(scratch):
-    """The machine's own pip; where there is none, one in a throw-away environment."""
+    """Returns the command of the installed pip, or of one in a temporary environment if there is none."""
     own = [sys.executable, "-m", "pip"]
     if subprocess.call([*own, "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0:
         return own
     environment = scratch / "pip"
     made = subprocess.run([sys.executable, "-m", "venv", str(environment)], capture_output=True, text=True)
     if made.returncode != 0:
-        sys.exit("libtorch: this python3 has neither pip nor venv: apt install python3-venv")
+        sys.exit("libtorch: this python3 has neither pip nor venv; run `apt install python3-venv`")
     return [str(environment / "bin" / "python"), "-m", "pip"]
 
 
@@ -160,12 +160,12 @@ def unpack(flavour, wheels, dest):
             sys.exit(f"libtorch: no {needed} in {', '.join(wheel.name for wheel in wheels)}")
     found = version_in_headers(dest)
     if found != VERSION:
-        sys.exit(f"libtorch: the wheels hold version {found}, and {VERSION} is needed")
+        sys.exit(f"libtorch: the wheels contain version {found}, and {VERSION} is needed")
     (dest / "build-version").write_text(f"{VERSION}+{flavour}\n")
 
 
 def placed(flavour, member):
-    """Where a file of a wheel goes, relative to the new libtorch, or None if it is not needed."""
+    """Returns the path of a file of a wheel in the new libtorch, or None if the file is not needed."""
     parts = Path(member).parts
     if ".." in parts or os.path.isabs(member):
         return None
@@ -186,7 +186,7 @@ def placed(flavour, member):
 def check(libtorch):
     if not (libtorch / "lib" / "libtorch_cpu.so").exists() or not (libtorch / "include").is_dir():
         sys.exit(
-            f"libtorch: LIBTORCH={libtorch} is no libtorch: it has no lib/libtorch_cpu.so or no include/. "
+            f"libtorch: LIBTORCH={libtorch} is no libtorch: it lacks lib/libtorch_cpu.so or include/. "
             f"Name a folder with libtorch {VERSION}, or unset LIBTORCH and let `make libtorch` fetch it"
         )
     found = version_in_headers(libtorch)
@@ -198,7 +198,7 @@ def check(libtorch):
 
 
 def version_in_headers(libtorch):
-    """The headers are what our C++ is compiled against, wherever the libtorch came from."""
+    """Returns the version in the headers, which our C++ is compiled against wherever the libtorch came from."""
     for header in ["torch/headeronly/version.h", "torch/csrc/api/include/torch/version.h"]:
         with contextlib.suppress(FileNotFoundError):
             text = (libtorch / "include" / header).read_text()

@@ -1,9 +1,9 @@
-"""What a user would pick instead, on the same rows: python peers.py DATASET-DIRECTORY [NAME...]
+"""Runs the alternatives to the recipe on the same rows: python peers.py DATASET-DIRECTORY [NAME...]
 
-DATASET-DIRECTORY is a `dataset` artifact of `pipe` (docs/data.md). Every peer gets the same treatment: scores
-of the training rows by 3-fold cross-fitting, a cut per label on those for macro-F1 (SCut), one cut for all
-labels for micro-F1; then it is trained on all training rows and judged on the test rows, once. ML-kNN keeps its own rule.
-Prints one JSON object per peer: name, macro_f1, micro_f1, seconds (wall), cpu_seconds.
+DATASET-DIRECTORY is a `dataset` artifact of `pipe` (docs/data.md). Every alternative is treated the same way: it scores
+the training rows by 3-fold cross-fitting; these scores determine a cut per label for macro-F1 (SCut) and one cut for all
+labels for micro-F1; then it is trained on all training rows and evaluated once on the test rows. ML-kNN keeps its own rule.
+Prints one JSON object per alternative: name, macro_f1, micro_f1, seconds (wall), cpu_seconds.
 """
 
 import json
@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 FOLDS = 3
-# Scores of labels that a peer does not list.
+# The score of a label for which an alternative gives no score.
 UNLISTED = -1e30
 
 
@@ -40,7 +40,7 @@ def f1(tp, predicted, actual):
 
 
 def cut_per_label(scores, y):
-    """SCut: for each label the cut between two scores that has the best F1."""
+    """Returns for each label the cut between two scores that has the best F1 (SCut)."""
     cuts = np.full(y.shape[1], np.inf)
     for label in range(y.shape[1]):
         order = np.argsort(-scores[:, label], kind="stable")
@@ -69,7 +69,7 @@ def quality(predicted, y):
 
 
 def cross_fitted(fit, x, y, test):
-    """Scores of the training rows, each by a model that has not seen it, and of the test rows."""
+    """Returns the scores of the training rows, each from a model fitted without that row, and those of the test rows."""
     fold = np.random.RandomState(0).permutation(x.shape[0]) % FOLDS
     held_out = np.full(y.shape, UNLISTED, np.float32)
     for part in range(FOLDS):
@@ -133,7 +133,7 @@ def pecos_xlinear(x, y):
 
 
 def ml_knn(x, y, test, k=10, smooth=1.0):
-    """Zhang and Zhou 2007, neighbours by cosine."""
+    """Predicts with ML-kNN (Zhang and Zhou 2007), with neighbours by cosine."""
     from sklearn.neighbors import NearestNeighbors
     from sklearn.preprocessing import normalize
 

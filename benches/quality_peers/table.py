@@ -1,12 +1,12 @@
-"""Results as JSON lines on standard input: a table for people, then `name value unit` lines.
+"""Reads results as JSON lines from standard input and prints a table, then `name value unit` lines.
 
-`table.py ours RESULTS SECONDS` writes our line; the peers write theirs; `table.py mark SET` says which data set lines
-are of."""
+`table.py ours RESULTS SECONDS` prints the JSON line of `pipe`; peers.py prints those of the alternatives; `table.py mark SET`
+adds the name of the data set to each line."""
 
 import json
 import sys
 
-HEADS = ("data", "", "macro-F1", "micro-F1", "seconds", "pipe's macro-F1 less this")
+HEADS = ("data", "", "macro-F1", "micro-F1", "seconds", "pipe's macro-F1 minus this")
 
 
 def ours(directory, seconds):

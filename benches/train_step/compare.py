@@ -1,10 +1,10 @@
-"""Our training step beside PyTorch's, in one run on the same number of threads.
+"""Compares our training step with PyTorch's, in one run with the same number of threads.
 
     python compare.py PATH-TO-OUR-BENCH THREADS STEPS
 
-Prints `name value unit` lines, medians over rounds in which each takes its turn; ratios last. PyTorch gets the released model with an EmbeddingBag
-in place of its dense first layer: eager with the default AdamW, eager with the fused one, and with the
-loss compiled. `gemms` is the bare time of the output layer's three matrix products.
+Prints `name value unit` lines: medians over rounds in which all implementations take turns, then ratios. PyTorch runs the
+released model, with an EmbeddingBag in place of its dense first layer, in three ways: eager with the default AdamW, eager
+with the fused AdamW, and with a compiled loss. `gemms` is the time of the three matrix products of the output layer alone.
 """
 
 import resource
@@ -114,7 +114,7 @@ def gemms():
 found = {}
 eager, fused, compiled = training(None, loss), training(True, loss), training(True, torch.compile(loss))
 multiply = torch.no_grad()(gemms())
-# In rounds, so that what else the machine does falls on all of them alike; a figure is the median of its rounds.
+# Alternating rounds spread other load of the machine evenly; each value is the median over the rounds.
 per_round = max(5, steps // ROUNDS)
 for _ in range(ROUNDS):
     measure("gemms", multiply, per_round)

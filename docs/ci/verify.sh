@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Checks that what is published still follows from code, parameters and data:
-#     docs/ci/verify.sh pull-request      seconds: every lock, and the quickstart twice
-#     docs/ci/verify.sh nightly           what the locks name in the cache, and a sample computed again
-#     docs/ci/verify.sh relock [FILE...]  computes these pipelines, or those that have a lock, and writes their locks anew
-# PIPE is the program, JUNIT a directory for reports, TWICE the pipeline to run twice.
+# Checks that the published results still follow from code, parameters and data:
+#     docs/ci/verify.sh pull-request      takes seconds: checks every lock, and computes the quickstart twice
+#     docs/ci/verify.sh nightly           checks what the locks name in the cache, and computes a sample again
+#     docs/ci/verify.sh relock [FILE...]  runs these pipelines, or all that have a lock, and rewrites their locks
+# PIPE is the program, JUNIT a directory for reports, TWICE the pipeline to compute twice.
 set -euo pipefail
-level=${1:?pull-request, nightly or relock?}
+level=${1:?name a level: pull-request, nightly or relock}
 shift
 pipe=${PIPE:-target/release/pipe}
 reports=${JUNIT:-}
@@ -30,7 +30,7 @@ verify() {
         set -- "$@" --junit "$reports/$name.xml"
     fi
     "$pipe" verify "$@" || code=$?
-    # Everything is looked at, and the first thing that is wrong decides.
+    # Everything is checked; the first failure determines the exit code.
     if [[ $worst -eq 0 ]]; then worst=$code; fi
 }
 
@@ -41,7 +41,7 @@ for lock in "${locks[@]}"; do
         pull-request) verify "$name" "$pipeline" --lock ;;
         nightly) verify "$name" "$pipeline" --cache --rerun "sample=${SAMPLE:-3}" "budget=${BUDGET:-20m}" ;;
         relock) "$pipe" run "$pipeline" --no-progress && "$pipe" lock "$pipeline" --rebuild ;;
-        *) echo "there is no level \`$level\`" >&2; exit 2 ;;
+        *) echo "there is no level \`$level\`; use pull-request, nightly or relock" >&2; exit 2 ;;
     esac
 done
 if [[ $level == pull-request && -f $twice ]]; then

@@ -108,7 +108,7 @@ fn figure_output<T>(figure: FigureKind, ending: &str) -> Out<T> {
 
 impl StageKind for Plot {
     const NAME: &'static str = "plot";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 1;
     const SUMMARY: &'static str = "Draws figures for a paper: SVG, PDF, and CSV with their data";
     const PROGRAM: Program = Program::Pipe;
 
@@ -351,7 +351,7 @@ mod tests {
         assert!(read("f1-over-epochs.svg").contains(">Ours 中†<"));
         assert!(std::fs::read(trial.output("final-f1.pdf")).unwrap().starts_with(b"%PDF-1.4"));
         let warnings = trial.warnings();
-        assert_eq!(warnings[0], "`names` has `c`, but nothing is called so");
+        assert_eq!(warnings[0], "`names` has `c`, but nothing has that name");
         assert!(warnings[1].starts_with("figure1.pdf shows empty boxes for `中`"), "{warnings:?}");
     }
 }
