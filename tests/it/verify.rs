@@ -406,3 +406,30 @@ fn locks_of_two_branches_are_merged_record_by_record() {
     assert_eq!(test.read("ours"), ours);
     test.pipe(&["lock", "--merge", "base", "ours", "theirs"]).exits_with(1).says("table");
 }
+
+#[test]
+fn published_copies_must_be_the_files_that_the_lock_records() {
+    let yaml = "
+name: paper
+published: docs/results
+stages:
+  table: { command: { run: echo 1 > table.tex, outputs: [table.tex] } }
+outputs: [table]
+";
+    let test = PipelineTest::new(yaml);
+    test.run().ok();
+    test.pipe(&["lock", "pipeline.yaml"]).ok();
+    verify(&test, &[]).exits_with(2).says("docs/results: there is no such directory");
+    test.write("docs/results/table.tex", "1\n");
+    verify(&test, &[]).ok();
+    test.write("docs/results/table.tex", "0.9999\n");
+    verify(&test, &[]).exits_with(1).says("docs/results/table.tex");
+    verify(&test, &["--cache"]).exits_with(1).says("docs/results/table.tex");
+    test.write("docs/results/table.tex", "1\n");
+    test.write("docs/results/older.tex", "1\n");
+    verify(&test, &[]).exits_with(1).says("docs/results/older.tex");
+    PipelineTest::new(&yaml.replace("docs/results", "../elsewhere"))
+        .run()
+        .exits_with(2)
+        .says("`../elsewhere`");
+}

@@ -1,5 +1,6 @@
 //! `pipe verify`: checks whether published results still follow from code, parameters and data.
 
+mod published;
 mod rerun;
 mod sandbox;
 mod twice;
@@ -42,6 +43,7 @@ pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
                 if wants_lock {
                     report.checks.extend(static_checks(&plan, &lock, &store));
                 }
+                report.checks.extend(published::check_published_files(&plan, &lock, &store));
                 if args.cache {
                     report.checks.extend(cache_checks(&lock, &store));
                 }

@@ -27,6 +27,7 @@ pub(crate) fn pipeline(instances: Vec<Instance>) -> Pipeline {
         instances,
         placements: Vec::new(),
         user_files: Vec::new(),
+        published: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Map, Value};
 
@@ -123,6 +123,7 @@ fn build(
         let mut placer = Placer { pipeline, resolver: &resolver, scope: &scope, budget: &budget, issues };
         placements = placer.place(outputs, interpolated, node);
     }
+    let published = header.as_ref().and_then(|header| published(header, tree, issues));
     if !issues.is_empty() {
         return None;
     }
@@ -133,7 +134,19 @@ fn build(
         instances.push(instance(member, inputs, request.environment)?);
     }
     let file = request.file.clone();
-    Some(Plan::new(Pipeline { name, file, files, instances, placements, user_files }, graph))
+    Some(Plan::new(Pipeline { name, file, files, instances, placements, user_files, published }, graph))
+}
+
+/// Returns the directory of published copies, which has to be inside the project.
+fn published(header: &Header, tree: &YamlNode, issues: &mut SpecIssues) -> Option<PathBuf> {
+    let path = PathBuf::from(header.file.published.as_ref()?);
+    let is_inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_inside || path.as_os_str().is_empty() {
+        let span = tree.get("published").map_or(tree.span, |node| node.span);
+        let issue = SpecIssue::new(span, format!("`{}` is not a directory of the project", path.display()));
+        issues.push(issue.hint("write it relative to the project directory, without `..`"));
+    }
+    Some(path)
 }
 
 /// The top level of a pipeline file.

@@ -26,6 +26,8 @@ pub struct Pipeline<F = PathBuf> {
     pub instances: Vec<Instance<F>>,
     pub placements: Vec<Placement>,
     pub user_files: Vec<UserFileReference>,
+    /// A directory with published copies of the placed files, relative to the project directory.
+    pub published: Option<PathBuf>,
 }
 
 /// The name of one stage instance: `train[adaptive,seed=1]`.

@@ -30,6 +30,9 @@ pub struct PipelineFile {
     pub stages: AnyMap,
     /// What to place outside the cache: a list of stages, or a map from path to reference.
     pub outputs: Option<Outputs>,
+    /// A directory with published copies of the placed files, relative to the project directory. `pipe verify` compares
+    /// every file in it with the lock.
+    pub published: Option<String>,
 }
 
 /// One stage: exactly one kind with its parameters, and these keys beside it.
