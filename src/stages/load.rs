@@ -352,11 +352,11 @@ mod tests {
             ("delicious", 12_920, 3185, 500, 983),
             ("medical", 333, 645, 1449, 45),
         ] {
-            let Some(test) = real(name, json!({"dataset": name})) else { continue };
-            let data = test.dataset();
+            let Some(loaded) = real(name, json!({"dataset": name})) else { continue };
+            let data = loaded.dataset();
             assert_eq!(PartName::ALL.map(|part| data.rows(part)), [train, 0, test], "{name}");
             assert_eq!((data.meta().features, data.meta().labels), (features, labels), "{name}");
-            assert!(test.warnings().iter().all(|warning| !warning.contains("published")), "{name}");
+            assert!(loaded.warnings().iter().all(|warning| !warning.contains("published")), "{name}");
         }
     }
 
