@@ -154,12 +154,12 @@ mod tests {
         let train = write("train.csv", "text,labels\nred apple,fruit;food\nblue sky,weather\n");
         let test = write("test.csv", "text,labels\ngreen apple,fruit\n");
         let body = json!({"files": {"train": "a", "test": "b"}});
-        let test = StageTest::of::<Vectorise>(body, [("train", train), ("test", test)]);
-        let data = test.dataset();
+        let stage = StageTest::of::<Vectorise>(body, [("train", train), ("test", test)]);
+        let data = stage.dataset();
         assert_eq!(data.feature_names().unwrap().unwrap(), ["apple", "blue", "red", "sky"]);
         assert_eq!((data.rows(PartName::Train), data.rows(PartName::Test)), (2, 1));
         let Features::Sparse(features) = data.features(PartName::Test).unwrap() else { panic!("dense") };
         assert_eq!((features.row(0), features.row_values(0)), (&[0][..], &[1.0][..]));
-        assert!(fs::read_to_string(test.output("vocabulary")).unwrap().contains("apple"));
+        assert!(fs::read_to_string(stage.output("vocabulary")).unwrap().contains("apple"));
     }
 }
