@@ -60,7 +60,7 @@ pub(super) fn obtain(
         }
         UnlocatedFile::DataSet { dataset, file } => {
             let path = fetch(&locator, &dataset, &file)?;
-            let content = store.digest_source(&path)?;
+            let content = store.digest_user_file(&path)?;
             let checked = locator.check(&dataset, &path, content.blob, content.bytes);
             checked.map_err(|error| Failure::bad_input(error.to_string()))?;
             Ok(path)

@@ -82,7 +82,7 @@ fn destination(to: &Path, output: &OutputDecl) -> PathBuf {
 fn copy(project: &Project, stored: &Stored, to: &Path, overwrite: bool) -> Outcome {
     let store = project.store()?;
     if to.symlink_metadata().is_ok() {
-        let present = store.digest_source(to).ok().map(|source| (source.blob, source.directory));
+        let present = store.digest_user_file(to).ok().map(|source| (source.blob, source.directory));
         let same = present == Some((stored.blob, stored.directory));
         if !same && !overwrite {
             let message = format!("{} exists and differs; `--overwrite` replaces it", to.display());

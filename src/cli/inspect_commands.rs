@@ -23,7 +23,7 @@ pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &selection.stages)?;
     let selected: Vec<bool> =
-        survey.outlooks.iter().map(|outlook| !matches!(outlook, Outlook::NotAsked)).collect();
+        survey.outlooks.iter().map(|outlook| !matches!(outlook, Outlook::NotSelected)).collect();
     user_files::require(project, &survey.plan, &selected)?;
     let stale: Vec<InstanceIndex> =
         survey.instances().filter(|(_, _, outlook)| !outlook.is_fresh()).map(|(index, ..)| index).collect();

@@ -17,9 +17,9 @@ use pipe_engine::lock::merge::merge;
 use pipe_engine::lock::report::{Check, CheckOutcome};
 use pipe_engine::lock::{Lock, LockError, LockRecord, LockedOutput, follow, path_of};
 use pipe_engine::plan::Plan;
-use pipe_engine::runner::{Judge, Options, Outlook, survey};
+use pipe_engine::runner::{Options, Outlook, ResultGate, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
-use pipe_engine::store::manifest::{Manifest, Stored};
+use pipe_engine::store::manifest::Manifest;
 use pipe_engine::store::{Origin, Store};
 
 /// Writes the lock of the results in the cache. Runs nothing.
@@ -186,7 +186,7 @@ fn keep_edited_lock(project: &Project, path: &Path, lock: &Lock) -> Result<(), F
 }
 
 /// Checks before `pipe run --locked` that the pipeline matches the lock; returns the check of each result.
-pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Judge, Failure> {
+pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<ResultGate, Failure> {
     let path = path_of(&plan.pipeline().file);
     let Some(lock) = read(&path)? else {
         let sentence = format!("there is no {}; `pipe lock` writes it", path.display());
@@ -208,7 +208,7 @@ pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Ju
     }
     let instances: Vec<Instance> = plan.pipeline().instances.clone();
     let cache_dir: PathBuf = cache_dir.to_owned();
-    Ok(Judge::new(move |InstanceIndex(index), manifest| {
+    Ok(ResultGate::new(move |InstanceIndex(index), manifest| {
         let instance = &instances[index];
         let record = lock.stages.get(&instance.id.to_string()).ok_or("it is not in the lock")?;
         check_against_lock(instance, record, manifest, &cache_dir)
@@ -232,7 +232,7 @@ fn check_against_lock(
     }
     // The store is only opened for policies that compare the content of outputs.
     let read =
-        |_: bool, output: &LockedOutput| Store::open_read_only(cache_dir).ok()?.read(&stored(output)).ok();
+        |_: bool, output: &LockedOutput| Store::open_read_only(cache_dir).ok()?.read(&output.stored).ok();
     let verdicts = compare(record.into(), (&now).into(), &instance.compare, &read);
     for (name, verdict) in verdicts {
         if let CompareVerdict::Different(how) = verdict {
@@ -244,14 +244,9 @@ fn check_against_lock(
     Ok(())
 }
 
-/// Returns the stored artifact of a locked output.
-pub(super) fn stored(output: &LockedOutput) -> Stored {
-    output.stored
-}
-
 /// Returns the digest of a file, if it exists.
 pub(super) fn present(store: &Store, path: &Path) -> Option<BlobId> {
-    store.digest_source(path).ok().map(|source| source.blob)
+    store.digest_user_file(path).ok().map(|source| source.blob)
 }
 
 /// Merges locks as git calls a merge driver: the result is written to the second file, and the exit code tells whether

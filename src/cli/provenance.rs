@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::args::ProvenanceArgs;
 use super::exit::{Exit, Failure, Outcome};
-use super::lock::{read, stored};
+use super::lock::read;
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project, StoreAccess};
 use super::text;
@@ -84,7 +84,7 @@ impl CrateFiles<'_> {
         let inside = path.is_relative() && !name.split('/').any(|part| part == "..");
         let name = name.trim_start_matches("./").to_owned();
         if inside && !self.content.contains_key(&name) {
-            let source = self.store.digest_source(from)?;
+            let source = self.store.digest_user_file(from)?;
             let included =
                 Included { blob: source.blob, bytes: source.bytes, directory: source.directory, what };
             self.content.insert(name.clone(), included);
@@ -97,13 +97,17 @@ impl CrateFiles<'_> {
     fn add_results(&mut self, project: &Project, lock: &Lock, views: &Path) -> Result<(), Failure> {
         for (path, &blob) in &lock.placed {
             let path = Path::new(path);
-            let here = self.store.digest_source(path).is_ok_and(|source| source.blob == blob);
+            let here = self.store.digest_user_file(path).is_ok_and(|source| source.blob == blob);
             let outputs = lock.stages.values().flat_map(|record| record.outputs.values());
             let cached = |stored: Stored| self.store.artifact(&stored, views).ok();
             let from = if here {
                 Some(path.to_owned())
             } else {
-                outputs.into_iter().find(|output| output.stored.blob == blob).map(stored).and_then(cached)
+                outputs
+                    .into_iter()
+                    .find(|output| output.stored.blob == blob)
+                    .map(|output| output.stored)
+                    .and_then(cached)
             };
             match from {
                 Some(from) => self.add(path, &from, IncludedAs::Result)?,

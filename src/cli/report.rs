@@ -120,7 +120,7 @@ impl PipelineReport<'_> {
             past.instances().into_iter().find(|end| end.instance == name && end.outcome == "failed")
         });
         match (outlook, failed) {
-            (Outlook::Fresh(_) | Outlook::NotAsked, _) => (Status::Fresh, String::new()),
+            (Outlook::Fresh(_) | Outlook::NotSelected, _) => (Status::Fresh, String::new()),
             (_, Some(end)) => (Status::Failed, end.note),
             (Outlook::CannotRun(problem), None) => (Status::Failed, problem.clone()),
             (

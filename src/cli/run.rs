@@ -43,7 +43,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     }
     let Opened { plan, store, .. } = opened.fetch_data(project, &selected, args.offline)?;
     if args.locked {
-        options.judge = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
+        options.gate = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
     }
     let pipe = std::env::current_exe()?;
     let executor = LocalProcess::new(Programs { pipe, command: command::argv });

@@ -89,7 +89,7 @@ impl Survey {
                 None => ("may run", format!("depends on the result of {}", self.names(waits_for))),
             },
             Outlook::CannotRun(reason) => ("cannot run", reason.clone()),
-            Outlook::NotAsked => ("not asked", String::new()),
+            Outlook::NotSelected => ("not asked", String::new()),
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) fn variant_files(
         let same_content = current.is_some_and(|current| state.placed.get(&file) == Some(&current.blob));
         if origin.set == set
             || same_content
-            || matches!(outlook, Outlook::NotAsked)
+            || matches!(outlook, Outlook::NotSelected)
             || placement.path.metadata().is_err()
         {
             continue;

@@ -197,7 +197,10 @@ mod tests {
         Numbers(vec![1, 2]).save(&path).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "[1,2]");
         let error = format!("{:#}", Point::open(&path).unwrap_err());
-        assert!(error.contains("artifact does not have the expected content: invalid"), "{error}");
+        assert!(
+            error.contains("artifact does not have the expected content: trailing characters"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_survives_its_text() {
+    fn a_digest_can_be_read_back_from_its_text() {
         let digest = Digest::of(b"abc");
         assert_eq!(digest.to_hex().parse(), Ok(digest));
         assert_eq!(digest.to_hex(), blake3::hash(b"abc").to_hex().as_str());

@@ -1,4 +1,4 @@
-//! What a worker process tells the runner while it computes a [job](crate::job).
+//! The events that a worker process sends to the runner while it runs a [job](crate::job).
 //!
 //! The worker writes one [`WorkerEvent`] per line to standard output, as JSON. It exits with 0 after
 //! [`WorkerEvent::Done`] and with another code after [`WorkerEvent::Failed`]. Standard error is free text, which the
@@ -12,37 +12,27 @@ use crate::protocol::Protocol;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum WorkerEvent {
-    /// Sent every few seconds by a separate thread: the process is alive.
+    /// The process is alive. A separate thread sends this every few seconds.
     Alive,
     /// `done` of `total` `unit`s are done; the message is for people (`epoch 3, macro-F1 0.38`).
-    Progress {
-        done: u64,
-        total: Option<u64>,
-        unit: String,
-        message: String,
-    },
+    Progress { done: u64, total: Option<u64>, unit: String, message: String },
     /// A value to keep in the manifest; the last one of a name wins.
     Metric {
         name: String,
         #[serde(with = "crate::float")]
         value: f64,
-        /// The protocol under which it was measured; none for a value that no protocol applies to (`train_rows`).
+        /// The protocol under which it was measured; `None` for a value that no protocol applies to (`train_rows`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         protocol: Option<Protocol>,
     },
     /// What the result was computed with (`libtorch`, `device`). Kept in the manifest, never part of a key.
-    Fact {
-        name: String,
-        value: String,
-    },
-    Log {
-        level: LogLevel,
-        message: String,
-    },
+    Fact { name: String, value: String },
+    /// A message for the user.
+    Log { level: LogLevel, message: String },
+    /// The stage succeeded.
     Done,
-    Failed {
-        message: String,
-    },
+    /// The stage failed; says why.
+    Failed { message: String },
 }
 
 /// How important a log line is.
@@ -59,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_that_json_has_no_number_for_survive() {
+    fn infinities_and_nan_can_be_written_and_read_back() {
         let metric = |value| WorkerEvent::Metric { name: "loss".into(), value, protocol: None };
         for value in [0.1, f64::INFINITY, f64::NEG_INFINITY] {
             let event = metric(value);
@@ -70,8 +60,9 @@ mod tests {
         let back = serde_json::from_str(&nan).unwrap();
         assert!(matches!(back, WorkerEvent::Metric { value, .. } if value.is_nan()), "{nan}");
     }
+
     #[test]
-    fn the_protocol_of_a_value_crosses_the_process_boundary() {
+    fn the_protocol_of_a_value_is_written_and_read_back() {
         let event =
             WorkerEvent::Metric { name: "macro_f1".into(), value: 0.5, protocol: Some(Protocol::Oracle) };
         let text = serde_json::to_string(&event).unwrap();

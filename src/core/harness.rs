@@ -34,7 +34,7 @@ pub enum Exit {
 }
 
 /// How often the process reports that it is alive.
-const BEAT: Duration = Duration::from_secs(5);
+const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs one job. `runners` are the kinds that this program can run; `facts` are recorded in the manifest, such as the
 /// version of libtorch.
@@ -52,18 +52,19 @@ pub fn run(job: &Path, runners: &[&[Runner]], facts: &[(&str, &str)]) -> Exit {
             work(job, runners, wire)
         }
         Err(error) => {
-            let complaint = format!("standard output cannot be used to talk to the runner: {error}\n");
-            let _ = io::stderr().write_all(complaint.as_bytes());
+            let message = format!("standard output cannot be used to talk to the runner: {error}\n");
+            let _ = io::stderr().write_all(message.as_bytes());
             Exit::BadJob
         }
     }
 }
 
+/// Reads a job and runs it.
 fn work(job: &Path, runners: &[&[Runner]], mut wire: Wire) -> Exit {
     let stop = Arc::new(AtomicBool::new(false));
     // If this fails, SIGTERM still ends the process, only without a checkpoint.
     let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&stop));
-    wire.beat();
+    wire.start_alive_thread();
     match prepare(job, runners) {
         Ok((job, runner)) => perform(job, runner, &mut wire, stop),
         Err(message) => {
@@ -73,6 +74,7 @@ fn work(job: &Path, runners: &[&[Runner]], mut wire: Wire) -> Exit {
     }
 }
 
+/// Reads a job, finds its runner, and sets the number of threads.
 fn prepare<'r>(path: &Path, runners: &[&'r [Runner]]) -> Result<(Job, &'r Runner), String> {
     let job =
         Job::read(path).map_err(|error| format!("the job `{}` cannot be read: {error}", path.display()))?;
@@ -125,8 +127,8 @@ fn remember_panics() -> Arc<Mutex<Option<String>>> {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
         let message = text.unwrap_or("no message");
-        let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
-        let sentence = format!("it panicked{}: {message}", place.unwrap_or_default());
+        let location = panic.location().map(|at| format!(" at {}:{}", at.file(), at.line()));
+        let sentence = format!("it panicked{}: {message}", location.unwrap_or_default());
         *memory.lock().unwrap_or_else(PoisonError::into_inner) = Some(sentence);
         print(panic);
     }));
@@ -138,7 +140,8 @@ fn remember_panics() -> Arc<Mutex<Option<String>>> {
 struct Wire(Arc<Mutex<File>>);
 
 impl Wire {
-    /// Redirects descriptor 1 to standard error, so that a C++ library or a stray `println` cannot corrupt the protocol.
+    /// Redirects descriptor 1 to standard error, so that output of a C++ library or a stray `println` cannot be mistaken for
+    /// events.
     fn take_over_stdout() -> io::Result<Self> {
         let ours = io::stdout().as_fd().try_clone_to_owned()?;
         rustix::stdio::dup2_stdout(io::stderr())?;
@@ -146,12 +149,12 @@ impl Wire {
     }
 
     /// Starts a thread that reports regularly that the process is alive, and ends the process if the runner is gone.
-    fn beat(&self) {
+    fn start_alive_thread(&self) {
         let mut wire = self.clone();
         let runner = getppid();
         std::thread::spawn(move || {
             loop {
-                std::thread::sleep(BEAT);
+                std::thread::sleep(ALIVE_INTERVAL);
                 if getppid() != runner {
                     std::process::exit(Exit::Failed as i32);
                 }
@@ -185,9 +188,9 @@ mod tests {
     use crate::stage::{JobBody, RunStage};
 
     #[derive(Default)]
-    struct Heard(Vec<WorkerEvent>);
+    struct CollectedEvents(Vec<WorkerEvent>);
 
-    impl EventSink for Heard {
+    impl EventSink for CollectedEvents {
         fn send(&mut self, event: WorkerEvent) {
             self.0.push(event);
         }
@@ -217,7 +220,7 @@ mod tests {
             match act {
                 Self::Write => work.save(OUT, &PlainFile(b"x".to_vec()))?,
                 Self::Nothing => {}
-                Self::Error => return Err(anyhow::anyhow!("the disk is on fire").context("reading the data")),
+                Self::Error => return Err(anyhow::anyhow!("the disk is full").context("reading the data")),
                 Self::Panic => panic!("index 7 of 3"),
                 Self::Stop => {
                     assert!(work.should_stop());
@@ -246,10 +249,10 @@ mod tests {
 
     fn perform_act(act: &str) -> (Exit, Vec<WorkerEvent>) {
         let directory = tempfile::tempdir().unwrap();
-        let mut heard = Heard::default();
+        let mut events = CollectedEvents::default();
         let stop = Arc::new(AtomicBool::new(true));
-        let exit = perform(job(directory.path(), act), &RUNNERS[0], &mut heard, stop);
-        (exit, heard.0)
+        let exit = perform(job(directory.path(), act), &RUNNERS[0], &mut events, stop);
+        (exit, events.0)
     }
 
     fn failed_with(message: &str) -> Vec<WorkerEvent> {
@@ -257,11 +260,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_event_says_how_it_ended() {
+    fn the_last_event_says_how_the_stage_ended() {
         assert_eq!(perform_act("write"), (Exit::Done, vec![WorkerEvent::Done]));
         let missing = failed_with("the stage did not write its output `out`");
         assert_eq!(perform_act("nothing"), (Exit::Failed, missing));
-        let chain = failed_with("reading the data: the disk is on fire");
+        let chain = failed_with("reading the data: the disk is full");
         assert_eq!(perform_act("error"), (Exit::Failed, chain));
         let (exit, events) = perform_act("stop");
         assert_eq!((exit, events.last()), (Exit::Stopped, failed_with("stopped on request").last()));

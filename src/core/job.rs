@@ -17,10 +17,11 @@ pub type Axes = Vec<(String, String)>;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The key of the computation; none for a job outside of any pipeline, such as `pipe predict`.
+    /// The key of the computation; `None` for a job outside of any pipeline, such as `pipe predict`.
     pub key: Option<StageKey>,
     /// The name of the instance, for messages only.
     pub instance: String,
+    /// The stage kind.
     pub kind: String,
     /// The typed parameters of the stage as the pipeline states them, after interpolation.
     pub body: serde_json::Value,
@@ -42,10 +43,10 @@ pub struct Job {
 pub struct JobInput {
     /// The axes that distinguish this artifact from the others in the same slot.
     pub axes: Axes,
-    /// The type of the artifact; `file` for a file of the user's.
+    /// The type of the artifact; `file` for a file of the user.
     pub artifact: String,
     pub path: PathBuf,
-    /// The content; none where nobody has to know it, as in a job outside of any pipeline.
+    /// The digest of the content; `None` in a job outside of any pipeline.
     pub blob: Option<BlobId>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | part | in the key | why |
 //! |---|---|---|
-//! | kind and its VERSION | yes | other code may give other bytes |
+//! | kind and its VERSION | yes | different code may give different bytes |
 //! | typed parameters, with defaults | yes | the code depends on them; as types, so that `1e-4` = `0.0001` |
 //! | content of each input | yes | by digest, so that a rerun of its producer with equal bytes changes nothing |
 //! | axes of a fan-in's members, and their order | yes | a table prints them, in that order |
@@ -27,7 +27,7 @@ pub struct KeyParts(BTreeMap<String, String>);
 const FORMAT: &str = "pipe stage key 1";
 
 impl KeyParts {
-    /// Makes key parts from names and values.
+    /// Creates key parts from names and values.
     pub fn new(parts: BTreeMap<String, String>) -> Self {
         Self(parts)
     }

@@ -72,7 +72,7 @@ pub enum SourceDecl {
     /// Every output of the accepted type, of all instances that the references match. If a stage has no output of that
     /// type, its only plain file, whose content tells the reader what it is.
     All(Vec<StageRef>),
-    /// A file or directory of the user's, relative to the project directory.
+    /// A file or directory of the user, relative to the project directory.
     Path(String),
     /// A file of a registered data set. It is found in the data directory, or fetched into it, before the stage's key
     /// is computed from its content.
@@ -96,7 +96,7 @@ impl OutputDecl {
         Self { name: name.to_owned(), artifact, file_name: file_name.to_owned() }
     }
 
-    /// Returns whether equal inputs may give other bytes, as is the case for measured times.
+    /// Returns whether equal inputs may give different bytes, as for measured times.
     pub fn is_volatile(&self) -> bool {
         self.artifact == TIMINGS
     }
@@ -107,7 +107,7 @@ impl OutputDecl {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AxisUses {
     /// The slots whose artifacts have the axes. It is enough if the artifacts of one of these slots have an axis.
-    pub slots: Vec<&'static str>,
+    pub slots: Vec<String>,
     /// Further axes that every such artifact has, with their possible values.
     pub given: Vec<(&'static str, Vec<&'static str>)>,
     /// Words that are allowed in place of an axis where [`AxisUse::or_other`] is set.
@@ -148,6 +148,7 @@ pub struct CheckedBody {
     pub inputs: Vec<InputDecl>,
     /// The declared outputs.
     pub outputs: Vec<OutputDecl>,
+    /// The fields whose values cannot be used.
     pub issues: Vec<Issue>,
     /// Names of the environment variables that the stage sees. Their values are part of its key.
     pub environment: Vec<String>,

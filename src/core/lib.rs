@@ -9,8 +9,8 @@
 //!   leaves a stage.
 //! - [`work`]: a job while it runs. A stage opens its inputs, saves its outputs and reports progress through
 //!   [`Work`](work::Work).
-//! - [`job`], [`event`] and [`harness`]: what the runner tells a worker process, what the process answers, and its main
-//!   function.
+//! - [`job`], [`event`] and [`harness`]: the job file that the runner writes, the events that the worker process sends, and its
+//!   main function.
 //! - [`protocol`]: whether a value was measured by the honest or the oracle protocol.
 //! - [`issue`]: what is wrong with a field, and what to do about it.
 //! - [`kind`]: stage kinds as the pipeline language sees them, without their Rust types.

@@ -1,6 +1,6 @@
 //! Terminal colours.
 //!
-//! Written by hand because it is six escape codes; `anstyle`, which clap brings, does the same in as many lines.
+//! Written by hand because it is only six escape codes; `anstyle`, which clap depends on, would take as many lines.
 
 /// Colours text for a terminal, or leaves it alone if the field is false.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,7 @@ pub enum Protocol {
     /// Predictions do not depend on the labels of the evaluated rows.
     #[default]
     Honest,
-    /// They do: the paper's protocol, and the released code's.
+    /// Predictions depend on the labels of the evaluated rows, as in the paper and its released code.
     Oracle,
 }
 
@@ -47,13 +47,13 @@ impl fmt::Display for Protocol {
 pub struct MetricValue {
     #[serde(with = "crate::float")]
     pub value: f64,
-    /// None for a value that no protocol applies to, such as the number of rows.
+    /// `None` for a value that no protocol applies to, such as the number of rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
 }
 
 impl MetricValue {
-    /// A value that no protocol applies to.
+    /// Creates a value that no protocol applies to.
     pub fn unmarked(value: f64) -> Self {
         Self { value, protocol: None }
     }

@@ -86,10 +86,10 @@ impl FromStr for StageRef {
             (selector, rest) = read_selector(inside).map_err(bad)?;
         }
         let output = match rest.strip_prefix('.') {
-            Some("") => return Err(bad("the name of an output is missing behind the `.`".to_owned())),
+            Some("") => return Err(bad("the name of an output is missing after the `.`".to_owned())),
             Some(output) => Some(output.to_owned()),
             None if rest.is_empty() => None,
-            None => return Err(bad(format!("`{rest}` is too much; only `.output` may follow the brackets"))),
+            None => return Err(bad(format!("unexpected `{rest}`; only `.output` may follow the brackets"))),
         };
         Ok(Self { text: text.to_owned(), stage: stage.to_owned(), selector, output })
     }
@@ -265,8 +265,8 @@ mod tests {
             ("train[*,a]", "`*` stands alone in its brackets; leave out the axes that may have any value"),
             ("train[a=*]", "an axis that may have any value is left out of the brackets"),
             ("train[a=1,a=2]", "the axis `a` is given twice"),
-            ("train[a]b", "`b` is too much; only `.output` may follow the brackets"),
-            ("train.", "the name of an output is missing behind the `.`"),
+            ("train[a]b", "unexpected `b`; only `.output` may follow the brackets"),
+            ("train.", "the name of an output is missing after the `.`"),
             ("train[\"a]", "a closing quote is missing"),
             ("train[a[b]]", "unexpected `[` in the brackets; quote such values"),
         ] {

@@ -143,7 +143,8 @@ pub fn canonical_text(value: &Value) -> Option<String> {
     }
 }
 
-fn float_text(number: f64) -> String {
+/// Returns the canonical text of a number: `1e-4` and `0.0001` are both `0.0001`, and `1.0` is `1`.
+pub fn float_text(number: f64) -> String {
     let size = number.abs();
     if size == 0.0 || (1e-5..1e15).contains(&size) { format!("{number}") } else { format!("{number:e}") }
 }

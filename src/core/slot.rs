@@ -118,7 +118,7 @@ impl<T: Artifact> Slot<T> {
         self.from(SourceDecl::All(references.to_vec()))
     }
 
-    /// Declares an input: a file or directory of the user's, relative to the project directory.
+    /// Declares an input: a file or directory of the user, relative to the project directory.
     pub fn file(&self, path: &str) -> InputDecl {
         self.from(SourceDecl::Path(path.to_owned()))
     }

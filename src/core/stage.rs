@@ -24,7 +24,7 @@ use crate::work::Work;
 pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// The name under which a pipeline uses the kind.
     const NAME: &'static str;
-    /// The version of the computation. Increase it whenever the same parameters and inputs give other bytes than before.
+    /// The version of the computation. Increase it whenever the same parameters and inputs give different bytes than before.
     const VERSION: u32;
     /// One line for the list of kinds.
     const SUMMARY: &'static str;

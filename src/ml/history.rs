@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::config::schedule::{StoppingConfig, Watched};
+use super::config::schedule::{StoppingConfig, WatchedMetric};
 use super::metric::label::{LabelCount, Tally};
 use super::metric::marked::{Marked, Protocol};
 
@@ -28,12 +28,12 @@ pub struct Epoch {
     /// Mean over the rows of the epoch, computed while training on them.
     pub loss: LossValue,
     pub validation: Option<EpochMetrics>,
-    pub alpha: Spread,
-    pub beta: Spread,
+    pub alpha: LabelSpread,
+    pub beta: LabelSpread,
     /// The lambda of eq. 1.
-    pub lambda: Spread,
+    pub lambda: LabelSpread,
     /// The threshold of an element that has no local signal and is not a true label.
-    pub theta: Spread,
+    pub theta: LabelSpread,
     /// The learning rate of the last step.
     pub lr: f64,
 }
@@ -61,7 +61,7 @@ pub struct LossValue {
 /// Mean and standard deviation over the labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Spread {
+pub struct LabelSpread {
     pub mean: f64,
     pub std: f64,
 }
@@ -79,15 +79,15 @@ impl EpochMetrics {
     }
 
     /// Returns the metric that decides which epoch is best.
-    pub fn watched(&self, metric: Watched) -> f64 {
+    pub fn watched(&self, metric: WatchedMetric) -> f64 {
         match metric {
-            Watched::MacroF1 => self.macro_f1,
-            Watched::MicroF1 => self.micro_f1,
+            WatchedMetric::MacroF1 => self.macro_f1,
+            WatchedMetric::MicroF1 => self.micro_f1,
         }
     }
 }
 
-impl Spread {
+impl LabelSpread {
     /// Computes mean and standard deviation.
     pub fn of(values: &[f64]) -> Self {
         let count = values.len().max(1) as f64;
@@ -139,7 +139,7 @@ mod tests {
     use crate::config::number_or_word::Limit;
 
     fn history(scores: &[f64]) -> History {
-        let spread = Spread { mean: 0.0, std: 0.0 };
+        let spread = LabelSpread { mean: 0.0, std: 0.0 };
         let epoch = |(i, &macro_f1): (usize, &f64)| Epoch {
             epoch: i as u64 + 1,
             loss: LossValue::default(),
@@ -160,7 +160,7 @@ mod tests {
 
     fn patience(epochs: f64, min_epochs: u64) -> StoppingConfig {
         StoppingConfig {
-            metric: Watched::MacroF1,
+            metric: WatchedMetric::MacroF1,
             patience: Limit::At(epochs),
             min_epochs,
             restore_best: true,

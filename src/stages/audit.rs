@@ -25,20 +25,20 @@ use pipe_ml::metric::marked::Protocol;
 pub struct AuditStage {
     pub data: StageRef,
     pub model: StageRef,
-    /// The `train` stage whose history says how the epoch was chosen; usually the model's.
+    /// The `train` stage whose history shows how the epoch was chosen; usually the one that made the model.
     pub history: Option<StageRef>,
     #[serde(default)]
     pub protocol: Protocol,
     #[serde(default)]
     pub part: EvaluatedPart,
-    /// As in `evaluate`.
+    /// The local signal, as in `evaluate`.
     pub signal: Option<LocalSignal>,
-    /// Decides which row gets whose labels.
+    /// The seed of the permutations of labels.
     #[serde(default)]
     pub seed: u64,
     #[serde(default)]
     pub device: Device,
-    /// `pass` makes a failed audit a failed stage; otherwise it is a finding.
+    /// With `pass`, the stage fails if the audit fails. By default a failed audit is only reported.
     #[serde(default)]
     pub require: Require,
 }
@@ -53,9 +53,9 @@ pub enum Require {
 }
 
 impl AuditStage {
-    /// The data set of the judged rows.
+    /// The data set of the audited rows.
     pub const DATA: Slot<SplitData> = Slot::new("data");
-    /// The model that is judged.
+    /// The audited model.
     pub const MODEL: Slot<ModelDirectory> = Slot::new("model");
     /// The history of the training, if one is given.
     pub const HISTORY: Slot<History> = Slot::new("history");

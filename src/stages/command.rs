@@ -5,21 +5,22 @@
 //!   command:
 //!     run: python3 in/script --data in/table > scores.csv
 //!     inputs:
-//!       table: load                        # what another stage gives
+//!       table: load                        # an output of another stage
 //!       folds: ["split[*]"]                # a list is a fan-in: in/folds/<axes>
 //!       script: { file: scripts/fit.py }   # a file or directory of yours
-//!     outputs: { scores: scores.csv }      # or a list: [scores.csv], named by the file's stem
+//!     outputs: { scores: scores.csv }      # or a list, [scores.csv], named after the stem of the file
 //!     env: [CUDA_HOME]
 //! ```
 //!
-//! It runs in a directory that holds nothing but `in/`, and writes its outputs there. Inputs are
-//! found at `in/<name>` and, as absolute paths, in `$PIPE_IN_<NAME>`; outputs go to the declared
-//! paths, also in `$PIPE_OUT_<NAME>`. Text is run by `sh -e -c`, so that the first failing line
-//! fails the stage; a list is a program and its arguments, without a shell. The environment is
-//! clean: `PATH`, `HOME` and `TMPDIR` (an empty directory beside the working one, removed with
-//! it), `LANG=C.UTF-8`, `TZ=UTC`, `PIPE_THREADS`, and the names listed under `env`, whose values are part of the key. `PATH`
-//! passes through but is not hashed, unless it is listed: the same tools live in different places
-//! on different machines.
+//! The program runs in a directory that contains only `in/`, and writes its outputs there. Inputs are at `in/<name>` and,
+//! as absolute paths, in `$PIPE_IN_<NAME>`; outputs go to the declared paths, which are also in `$PIPE_OUT_<NAME>`. Text
+//! is run by `sh -e -c`, so that the first failing command fails the stage; a list is a program and its arguments,
+//! without a shell.
+//!
+//! The environment contains only `PATH`, `HOME`, `TMPDIR` (an empty directory next to the working directory, removed with
+//! it), `LANG=C.UTF-8`, `TZ=UTC`, `PIPE_THREADS`, and the variables listed under `env`, whose values are part of the key.
+//! The value of `PATH` is part of the key only if it is listed, because the same tools are in different places on
+//! different machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -39,15 +40,16 @@ use pipe_core::stage::StageKind;
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Command {
+    /// The command line, or a list with a program and its arguments.
     run: Run,
-    /// What the program reads, by the name under `in/`.
+    /// The inputs of the program, by their names under `in/`.
     #[serde(default)]
     inputs: BTreeMap<String, CommandInput>,
     outputs: CommandOutputs,
     /// Environment variables that the program may see. Their values are part of the key.
     #[serde(default)]
     env: BTreeSet<String>,
-    /// The shell that runs `run` when it is text.
+    /// The shell that runs `run` if it is text.
     #[serde(default = "default_shell")]
     shell: String,
 }
@@ -65,6 +67,7 @@ enum Run {
     Program(Vec<String>),
 }
 
+/// An input of the program.
 #[derive(Debug, PartialEq)]
 enum CommandInput {
     One(StageRef),
@@ -80,7 +83,7 @@ struct CommandOutputs(BTreeMap<String, String>);
 impl StageKind for Command {
     const NAME: &'static str = "command";
     const VERSION: u32 = 1;
-    const SUMMARY: &'static str = "runs any program in a clean directory and environment";
+    const SUMMARY: &'static str = "Runs any program in a clean directory and environment";
     const PROGRAM: Program = Program::Command;
 
     fn inputs(&self) -> Vec<InputDecl> {
@@ -106,19 +109,19 @@ impl StageKind for Command {
 
     fn issues(&self) -> Vec<Issue> {
         let mut issues = Vec::new();
-        let mut complain = |field: String, message: String, hint: &str| {
+        let mut report = |field: String, message: String, hint: &str| {
             issues.push(Issue::new(field, message).hint(hint));
         };
         match &self.run {
             Run::Shell(text) if text.trim().is_empty() => {
-                complain("run".into(), "there is nothing to run".into(), "write the command line here");
+                report("run".into(), "there is nothing to run".into(), "write the command line here");
             }
             Run::Program(words) if words.first().is_none_or(String::is_empty) => {
-                complain("run".into(), "there is no program to run".into(), "the first word is the program");
+                report("run".into(), "there is no program to run".into(), "the first word is the program");
             }
             Run::Program(_) if self.shell != DEFAULT_SHELL => {
                 let message = "a list is run without a shell".to_owned();
-                complain("shell".into(), message, "leave `shell` out, or write `run` as text");
+                report("shell".into(), message, "leave `shell` out, or write `run` as text");
             }
             _ => {}
         }
@@ -126,31 +129,31 @@ impl StageKind for Command {
         for name in self.inputs.keys() {
             let field = format!("inputs.{name}");
             if !is_name(name) {
-                complain(field, format!("`{name}` cannot name a file under `in/`"), NAME_HINT);
+                report(field, format!("`{name}` cannot name a file under `in/`"), NAME_HINT);
             } else if let Some(other) = variables.insert(variable(name), name) {
                 let message =
                     format!("`{name}` and `{other}` would share the variable PIPE_IN_{}", variable(name));
-                complain(field, message, "rename one of them");
+                report(field, message, "rename one of them");
             }
         }
         if self.outputs.0.is_empty() {
             let hint = "name at least one file that the command writes, such as `outputs: [table.csv]`";
-            complain("outputs".into(), "a command without outputs leaves nothing to keep".into(), hint);
+            report("outputs".into(), "the command has no outputs, so nothing would be kept".into(), hint);
         }
         let mut taken: Vec<(&String, &Path)> = Vec::new();
         for (name, path) in &self.outputs.0 {
             let (field, path) = (format!("outputs.{name}"), Path::new(path));
             if !is_name(name) {
-                complain(field.clone(), format!("`{name}` cannot name an output"), NAME_HINT);
+                report(field.clone(), format!("`{name}` cannot name an output"), NAME_HINT);
             }
             if !stays_inside(path) {
                 let message = format!("`{}` is not a path inside the working directory", path.display());
-                complain(field, message, "use a relative path without `..`, outside `in/`");
+                report(field, message, "use a relative path without `..`, outside `in/`");
             } else if let Some((other, _)) =
                 taken.iter().find(|(_, taken)| path.starts_with(taken) || taken.starts_with(path))
             {
                 let message = format!("`{}` is also (part of) the output `{other}`", path.display());
-                complain(field, message, "give each output a path of its own");
+                report(field, message, "give each output a path of its own");
             } else {
                 taken.push((name, path));
             }
@@ -158,9 +161,9 @@ impl StageKind for Command {
         for name in &self.env {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
             if name.is_empty() || !name.bytes().all(plain) || name.as_bytes()[0].is_ascii_digit() {
-                complain("env".into(), format!("`{name}` cannot name an environment variable"), ENV_HINT);
+                report("env".into(), format!("`{name}` cannot name an environment variable"), ENV_HINT);
             } else if name.starts_with("PIPE_") {
-                complain("env".into(), format!("`{name}` is set by pipe itself"), "leave it out");
+                report("env".into(), format!("`{name}` is set by pipe itself"), "leave it out");
             }
         }
         issues
@@ -183,15 +186,18 @@ pub fn argv(body: &serde_json::Value) -> Result<Vec<String>, serde_json::Error> 
     })
 }
 
+/// Returns whether a text can name an input or an output.
 fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
+/// Returns the name as the end of an environment variable: `my-table` becomes `MY_TABLE`.
 fn variable(name: &str) -> String {
     name.to_ascii_uppercase().replace('-', "_")
 }
 
+/// Returns whether a path is relative, has no `..`, and is outside of `in/`.
 fn stays_inside(path: &Path) -> bool {
     let mut components = path.components();
     let first = components.next();
@@ -269,7 +275,7 @@ impl JsonSchema for CommandInput {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let reference = generator.subschema_for::<StageRef>();
         json_schema!({
-            "description": "What another stage gives, a list of such (found under in/<name>/<axes>), or a file of yours.",
+            "description": "An output of another stage, a list of such outputs (at `in/<name>/<axes>`), or a file of yours.",
             "anyOf": [
                 reference,
                 { "type": "array", "items": reference, "minItems": 1 },
@@ -345,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn references_lists_and_files_are_told_apart() {
+    fn references_lists_and_files_are_distinguished() {
         let body = check(
             "{ run: x, outputs: [a.csv], inputs: { one: load, many: ['eval[*]', other], mine: { file: s/fit.py } } }",
         )
@@ -363,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listed_output_is_named_by_its_stem() {
+    fn a_listed_output_is_named_after_the_stem_of_its_file() {
         let body = check("{ run: x, outputs: [./deep/table.csv, models/] }").unwrap();
         let outputs: Vec<_> = body.outputs.iter().map(|o| (o.name.as_str(), o.file_name.as_str())).collect();
         assert_eq!(outputs, [("models", "models"), ("table", "deep/table.csv")]);
@@ -392,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_work_is_said_before_anything_runs() {
+    fn unusable_parameters_are_reported_before_anything_runs() {
         assert_eq!(issues("{ run: ' ', outputs: [a] }"), ["run: there is nothing to run"]);
         assert_eq!(issues("{ run: [], outputs: [a] }"), ["run: there is no program to run"]);
         assert_eq!(
@@ -401,7 +407,7 @@ mod tests {
         );
         assert_eq!(
             issues("{ run: x, outputs: {} }"),
-            ["outputs: a command without outputs leaves nothing to keep"]
+            ["outputs: the command has no outputs, so nothing would be kept"]
         );
         for path in ["/etc/passwd", "../up", "in/data", "a/../../b", ""] {
             let issues = issues(&format!("{{ run: x, outputs: {{ a: '{path}' }} }}"));

@@ -21,26 +21,31 @@ use pipe_ml::data::stats::{Stats, TAIL_BOUNDS};
 /// The output of every stage that makes a data set.
 pub const DATASET: Out<SplitData> = Out::new("dataset", "dataset");
 
-/// Files of the user's. Either `train` and perhaps `test`, or `rows` with all rows together.
+/// Files of the user: either `train` and, optionally, `test`, or `rows` with all rows in one file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Files {
+    /// Training rows.
     pub train: Option<SourcePath>,
+    /// Test rows.
     pub test: Option<SourcePath>,
-    /// All rows together.
+    /// All rows in one file.
     pub rows: Option<SourcePath>,
-    /// The labels of `train`, where they are not in the same file.
+    /// The labels of `train`, if they are not in the same file.
     pub train_labels: Option<SourcePath>,
+    /// The labels of `test`, if they are not in the same file.
     pub test_labels: Option<SourcePath>,
     /// The labels of `rows`.
     pub labels: Option<SourcePath>,
-    /// The numbers of the training rows of `rows`, as the XMC repository gives them.
+    /// The numbers of the training rows within `rows`, in the format of the XMC repository.
     pub train_split: Option<SourcePath>,
+    /// The numbers of the test rows within `rows`.
     pub test_split: Option<SourcePath>,
     /// Mulan's list of the attributes that are labels.
     pub label_xml: Option<SourcePath>,
-    /// One name per line.
+    /// The names of the labels, one per line.
     pub label_names: Option<SourcePath>,
+    /// The names of the features, one per line.
     pub feature_names: Option<SourcePath>,
 }
 
@@ -49,7 +54,7 @@ impl Files {
     pub const TRAIN: Slot<PlainFile> = Slot::new("train");
     /// Test rows.
     pub const TEST: Slot<PlainFile> = Slot::new("test");
-    /// All rows together.
+    /// All rows in one file.
     pub const ROWS: Slot<PlainFile> = Slot::new("rows");
     /// The labels of [`Files::TRAIN`].
     pub const TRAIN_LABELS: Slot<PlainFile> = Slot::new("train_labels");
@@ -68,8 +73,8 @@ impl Files {
     /// The names of the features.
     pub const FEATURE_NAMES: Slot<PlainFile> = Slot::new("feature_names");
 
-    /// Returns the declared files. Files of test rows are left out unless `with_test`, because a split of our own that
-    /// ignores them must not depend on them.
+    /// Returns the declared files. Files of test rows are left out unless `with_test` is set, because a split that
+    /// ignores the test rows must not depend on them.
     pub fn inputs(&self, with_test: bool) -> Vec<InputDecl> {
         let of_test = |path: &Option<SourcePath>| path.clone().filter(|_| with_test);
         let slots = [
@@ -92,7 +97,7 @@ impl Files {
     pub fn issues(&self) -> Vec<Issue> {
         let mut issues = Vec::new();
         if self.train.is_some() == self.rows.is_some() {
-            issues.push(Issue::new("files", "exactly one of `train` and `rows` is needed"));
+            issues.push(Issue::new("files", "give exactly one of `train` and `rows`"));
         }
         for (field, path, needs, needed) in [
             ("test", &self.test, "train", &self.train),
@@ -161,7 +166,9 @@ pub fn announce(work: &mut Work, data: &SplitData) -> Result<()> {
         dropped(meta.labels_before, meta.labels, "labels"),
         dropped(meta.features_before, meta.features, "features"),
     ];
-    filtered.into_iter().flatten().for_each(|message| work.info(message));
+    for message in filtered.into_iter().flatten() {
+        work.info(message);
+    }
     for (repair, count) in meta.report.repairs.iter() {
         work.warn(format!("{count} {}", repair.describe()));
     }

@@ -28,11 +28,11 @@ pub struct Evaluate {
     pub model: StageRef,
     #[serde(default)]
     pub protocol: Protocol,
-    /// The rows to judge.
+    /// The part of the data set that is evaluated.
     #[serde(default)]
     pub part: EvaluatedPart,
-    /// What takes the place of the true labels in the local signal of a trained model; its own
-    /// choice unless stated. The oracle protocol knows only `batch-labels`.
+    /// The local signal that a trained model uses here; the default is the model's own choice. Under the oracle
+    /// protocol only `batch-labels` is possible.
     pub signal: Option<LocalSignal>,
     #[serde(default)]
     pub bootstrap: Bootstrap,
@@ -42,7 +42,7 @@ pub struct Evaluate {
     pub device: Device,
 }
 
-/// The part of the data set whose rows are judged.
+/// The part of the data set whose rows are evaluated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EvaluatedPart {
@@ -52,9 +52,9 @@ pub enum EvaluatedPart {
 }
 
 impl Evaluate {
-    /// The data set of the judged rows.
+    /// The data set of the evaluated rows.
     pub const DATA: Slot<SplitData> = Slot::new("data");
-    /// The model that is judged.
+    /// The model that is evaluated.
     pub const MODEL: Slot<ModelDirectory> = Slot::new("model");
     /// The metrics, with their intervals.
     pub const EVALUATION: Out<EvaluationRecord> = Out::new("evaluation", "evaluation.json");
@@ -91,7 +91,9 @@ impl StageKind for Evaluate {
 pub(super) fn signal_issue(protocol: Protocol, signal: Option<LocalSignal>) -> Option<Issue> {
     let message = match (protocol, signal?) {
         (Protocol::Oracle, LocalSignal::BatchLabels) => return None,
-        (Protocol::Oracle, _) => "the oracle protocol's local signal is the true labels: leave it out",
+        (Protocol::Oracle, _) => {
+            "the local signal of the oracle protocol is the true labels: leave `signal` out"
+        }
         (Protocol::Honest, LocalSignal::BatchLabels) => {
             "`batch-labels` are the true labels of the evaluated rows: only the oracle protocol reads them"
         }
@@ -105,11 +107,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_oracle_may_read_the_labels_of_the_batch() {
-        let fine = |protocol, signal| signal_issue(protocol, signal).is_none();
-        assert!(fine(Protocol::Oracle, None) && fine(Protocol::Oracle, Some(LocalSignal::BatchLabels)));
-        assert!(fine(Protocol::Honest, None) && fine(Protocol::Honest, Some(LocalSignal::None)));
-        assert!(!fine(Protocol::Oracle, Some(LocalSignal::None)));
-        assert!(!fine(Protocol::Honest, Some(LocalSignal::BatchLabels)));
+    fn only_the_oracle_protocol_may_read_the_labels_of_the_batch() {
+        let is_allowed = |protocol, signal| signal_issue(protocol, signal).is_none();
+        assert!(
+            is_allowed(Protocol::Oracle, None)
+                && is_allowed(Protocol::Oracle, Some(LocalSignal::BatchLabels))
+        );
+        assert!(is_allowed(Protocol::Honest, None) && is_allowed(Protocol::Honest, Some(LocalSignal::None)));
+        assert!(!is_allowed(Protocol::Oracle, Some(LocalSignal::None)));
+        assert!(!is_allowed(Protocol::Honest, Some(LocalSignal::BatchLabels)));
     }
 }

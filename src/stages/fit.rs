@@ -29,6 +29,7 @@ pub struct Fit {
     /// The number of folds; `None` leaves out one row at a time.
     pub folds: Option<usize>,
     pub seed: u64,
+    /// The number of labels per training row whose scores are kept; `None` for the default.
     pub keep: Option<usize>,
     pub device: Device,
 }
@@ -37,16 +38,20 @@ pub struct Fit {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct FitBody {
+    /// The data set.
     data: StageRef,
+    /// The model.
     model: ModelBody,
-    /// Make the scores of training rows by so many folds. Unless stated, models with a closed form leave out one
-    /// row at a time, and the others use 5.
+    /// The number of folds for the scores of the training rows. By default, models with a closed form leave out one row
+    /// at a time, and the others use 5 folds.
     folds: Option<usize>,
+    /// The seed of the folds and of the model.
     #[serde(default)]
     seed: u64,
-    /// Keep the scores of so many labels per training row. Unless stated, all of a table of up to 40 million
+    /// The number of labels per training row whose scores are kept. By default all if the table has at most 40 million
     /// entries, else 200.
     keep: Option<usize>,
+    /// The device on which the model is fitted.
     #[serde(default)]
     device: Device,
 }
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_cannot_be_used_are_named() {
+    fn values_that_cannot_be_used_are_issues() {
         let yaml = "{ data: a, folds: 1, keep: 0, model: { kind: kernel_ridge, gamma: 0 } }";
         let fields: Vec<_> = checked(yaml).issues.into_iter().map(|issue| issue.field).collect();
         assert_eq!(fields, ["model.gamma", "folds", "keep"]);

@@ -23,15 +23,15 @@ use pipe_ml::score::{ScoreOrigin, ScoreScale};
 #[serde(deny_unknown_fields)]
 pub struct Fuse {
     pub data: StageRef,
-    /// Stages of the kind `fit`, on the same data.
+    /// `fit` stages on the same data.
     pub models: Vec<StageRef>,
-    /// Added to a model's response before the logarithm.
+    /// The number that is added to the response of a model before the logarithm.
     #[serde(default = "default_response_floor")]
     pub response_floor: f64,
-    /// Added to a share of neighbours before the logarithm.
+    /// The number that is added to a share of neighbours before the logarithm.
     #[serde(default = "default_share_floor")]
     pub share_floor: f64,
-    /// How many pairs of row and label to draw, beside all true ones, to fit the weights on.
+    /// The number of pairs of a row and a label that are drawn to fit the weights, in addition to all true pairs.
     #[serde(default = "default_pairs")]
     pub pairs: usize,
     #[serde(default)]
@@ -102,17 +102,17 @@ impl RunStage for Fuse {
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let data = work.open(Self::DATA)?;
         let labels = data.labels(PartName::Train)?;
-        let (cards, scores) = (work.open_all(Self::MODELS)?, work.open_all(Self::MODEL_SCORES)?);
+        let (models, scores) = (work.open_all(Self::MODELS)?, work.open_all(Self::MODEL_SCORES)?);
         ensure!(
-            cards.len() == scores.len(),
+            models.len() == scores.len(),
             "there are {} models and {} tables of scores: every model needs its own",
-            cards.len(),
+            models.len(),
             scores.len()
         );
         let mut parts = Vec::new();
         let mut tables = Vec::new();
         for (input, ((_, card), (_, table))) in
-            work.inputs(&Self::MODELS).iter().zip(cards.into_iter().zip(scores))
+            work.inputs(&Self::MODELS).iter().zip(models.into_iter().zip(scores))
         {
             check_same_origin(&card, &table, &data, &labels)?;
             ensure!(
@@ -127,8 +127,8 @@ impl RunStage for Fuse {
         let terms = configs.map(|config| FusionTerm::new(config.name(), config.scale(), floors)).collect();
         let options = PairOptions { pairs: stage.pairs, seed: stage.seed };
         let fusion = Fusion::fit(terms, &tables, &labels, options)?;
-        for (term, at) in fusion.terms.iter().zip(1..) {
-            work.metric(&format!("weight_{at}_{}", term.model), term.weight);
+        for (term, number) in fusion.terms.iter().zip(1..) {
+            work.metric(&format!("weight_{number}_{}", term.model), term.weight);
         }
         work.metric("weight_idf", fusion.idf_weight);
 
@@ -177,18 +177,18 @@ pub(crate) fn check_same_origin(
 }
 
 /// The number of rows that are fused at a time.
-const ROWS: usize = 256;
+const BLOCK_ROWS: usize = 256;
 
+/// Writes the fused scores of the training rows.
 fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: String) -> Result<()> {
     let (rows, labels) = (tables[0].card().rows, fusion.labels());
     let sparse = tables.iter().any(ScoreTable::is_sparse);
     // The union of the tables' candidates may be as large as all of them together.
     let keep = sparse.then(|| tables.iter().filter_map(|table| table.card().keep).sum());
-    let purpose =
-        ScoreTableSpec { mark, labels, scale: ScoreScale::LogOdds, made: ScoreOrigin::Fused {}, keep };
-    let mut writer = ScoreWriter::create(work.output_path(Fuse::SCORES)?, purpose)?;
-    for first in (0..rows).step_by(ROWS) {
-        let block: Vec<usize> = (first..rows.min(first + ROWS)).collect();
+    let spec = ScoreTableSpec { mark, labels, scale: ScoreScale::LogOdds, made: ScoreOrigin::Fused {}, keep };
+    let mut writer = ScoreWriter::create(work.output_path(Fuse::SCORES)?, spec)?;
+    for first in (0..rows).step_by(BLOCK_ROWS) {
+        let block: Vec<usize> = (first..rows.min(first + BLOCK_ROWS)).collect();
         let fused: Vec<(Vec<u32>, Vec<f32>)> =
             block.par_iter().map(|&row| fused_row(fusion, tables, row, sparse)).collect();
         for (labels, scores) in fused {
@@ -200,6 +200,7 @@ fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: S
     Ok(())
 }
 
+/// Returns the candidate labels of a row, and their fused scores.
 fn fused_row(fusion: &Fusion, tables: &[ScoreTable], row: usize, sparse: bool) -> (Vec<u32>, Vec<f32>) {
     let labels: Vec<u32> = if sparse {
         let mut kept: Vec<u32> =
@@ -243,8 +244,8 @@ mod tests {
         json!({"data": "data", "models": ["a", "b"], "pairs": 2000})
     }
 
-    fn fusion(trial: &StageTest) -> Fusion {
-        Fusion::open(&trial.output("fusion")).unwrap()
+    fn fusion(test: &StageTest) -> Fusion {
+        Fusion::open(&test.output("fusion")).unwrap()
     }
 
     #[test]
@@ -252,17 +253,17 @@ mod tests {
         let scored = ScoreFixture::new();
         scored.add("sharp", ScoreFixture::ridge(), 0.5, None);
         scored.add("dull", NEIGHBOURS, 0.95, None);
-        let trial = StageTest::of::<Fuse>(body(), inputs(&scored, &["sharp", "dull"]));
-        let fusion = fusion(&trial);
+        let test = StageTest::of::<Fuse>(body(), inputs(&scored, &["sharp", "dull"]));
+        let fusion = fusion(&test);
         assert!(fusion.terms[0].weight > fusion.terms[1].weight.abs(), "{fusion:?}");
         assert_eq!((fusion.terms[0].floor, fusion.terms[1].floor), (0.03, 0.005));
-        let model = Composite::load(&trial.output("model")).unwrap();
+        let model = Composite::load(&test.output("model")).unwrap();
         assert_eq!((model.parts.len(), model.fusion.as_ref()), (2, Some(&fusion)));
         for (part, name) in model.parts.iter().zip(["sharp", "dull"]) {
-            let file = trial.output("model").join(&part.directory).join("weights");
+            let file = test.output("model").join(&part.directory).join("weights");
             assert_eq!(std::fs::read_to_string(file).unwrap(), name);
         }
-        let table = ScoreTable::open(&trial.output("scores")).unwrap();
+        let table = ScoreTable::open(&test.output("scores")).unwrap();
         assert_eq!((table.card().rows, &table.card().mark, table.is_sparse()), (200, &model.mark, false));
         let parts =
             [scored.scores("sharp"), scored.scores("dull")].map(|path| ScoreTable::open(&path).unwrap());
@@ -271,12 +272,12 @@ mod tests {
     }
 
     #[test]
-    fn candidates_of_any_part_are_candidates_of_the_whole() {
+    fn the_candidates_of_all_parts_are_candidates_of_the_fused_model() {
         let scored = ScoreFixture::new();
         scored.add("a", ScoreFixture::ridge(), 0.6, Some(2));
         scored.add("b", ScoreFixture::ridge(), 0.6, Some(3));
-        let trial = StageTest::of::<Fuse>(body(), inputs(&scored, &["a", "b"]));
-        let table = ScoreTable::open(&trial.output("scores")).unwrap();
+        let test = StageTest::of::<Fuse>(body(), inputs(&scored, &["a", "b"]));
+        let table = ScoreTable::open(&test.output("scores")).unwrap();
         let parts = ["a", "b"].map(|name| ScoreTable::open(&scored.scores(name)).unwrap());
         for row in 0..200 {
             let mut union: Vec<u32> =
@@ -288,16 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn one_model_alone_is_calibrated() {
+    fn a_single_model_is_calibrated() {
         let scored = ScoreFixture::new();
         scored.add("a", ScoreFixture::ridge(), 0.6, None);
-        let trial = StageTest::of::<Fuse>(body(), inputs(&scored, &["a"]));
-        assert_eq!(fusion(&trial).terms.len(), 1);
-        assert_eq!(Composite::load(&trial.output("model")).unwrap().scale(), ScoreScale::LogOdds);
+        let test = StageTest::of::<Fuse>(body(), inputs(&scored, &["a"]));
+        assert_eq!(fusion(&test).terms.len(), 1);
+        assert_eq!(Composite::load(&test.output("model")).unwrap().scale(), ScoreScale::LogOdds);
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn models_that_are_already_fused_and_scores_of_another_model_are_refused() {
         let scored = ScoreFixture::new();
         scored.add("a", ScoreFixture::ridge(), 0.6, None);
         scored.add("b", ScoreFixture::ridge(), 0.6, None);

@@ -18,8 +18,8 @@ use pipe_ml::signal::idf::Idf;
 #[serde(deny_unknown_fields)]
 pub struct IdfStage {
     pub data: StageRef,
-    /// Added to each label's count; the paper leaves it open. With 1, a label without training rows is as rare as a label
-    /// with a single one would be with 0.
+    /// The number that is added to the count of each label; the paper does not give it. With 1, a label without
+    /// training rows is as rare as a label with one training row would be with 0.
     #[serde(default = "one")]
     pub eps: f64,
 }

@@ -4,7 +4,7 @@
 //! implements [`StageKind`](pipe_core::stage::StageKind), and has a typed constant for each of its slots and outputs. The
 //! kinds that need no libtorch also implement [`RunStage`](pipe_core::stage::RunStage) here; the others
 //! ([`train`], [`fit`], [`evaluate`], [`audit`]) are run by `pipe-worker`, in `src/worker/stages`. [`command`] runs a
-//! program of the user's, and [`predict`] has the jobs of `pipe predict` and `pipe explain`, which are not stages.
+//! program of the user, and [`predict`] has the jobs of `pipe predict` and `pipe explain`, which are not stages.
 //!
 //! To add a kind, write one module and add the struct to the lists in [`registry`].
 //!

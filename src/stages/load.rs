@@ -26,12 +26,17 @@ use pipe_ml::data::weight::Weight;
 pub struct Load {
     /// A data set that `pipe data list` names.
     pub dataset: Option<String>,
+    /// Your own files.
     pub files: Option<Files>,
-    /// What is not to be guessed from the files.
+    /// Options for reading. What is not given is determined from the files.
     pub read: ReadOptions,
+    /// How the test rows are chosen.
     pub split: Split,
+    /// Whether some training rows become a validation part.
     pub validation: Option<Validation>,
+    /// The labels and features that are kept.
     pub filter: Filter,
+    /// How features are weighted.
     pub weight: Weight,
 }
 
@@ -45,16 +50,17 @@ impl Load {
         }
     }
 
-    /// The given test rows are left alone by a split that has no use for them.
+    /// Returns whether the test rows of the source are read. A split of the training rows ignores them.
     fn reads_test(&self) -> bool {
         self.split.is_given() || self.split.pool
     }
 
+    /// Returns the registered data set that is loaded, if the name is known.
     fn entry(&self) -> Option<&'static KnownDataSet> {
         self.dataset.as_deref().and_then(|name| registry::find(name).ok())
     }
 
-    /// The registry knows more than the files say; what the user says wins.
+    /// Returns the options for reading: those of the user, completed by what the registry knows about the data set.
     fn read_options(&self) -> ReadOptions {
         let mut options = self.read.clone();
         if let Some(entry) = self.entry() {
@@ -68,6 +74,7 @@ impl Load {
     }
 }
 
+/// Returns the slot of a registered file.
 fn slot(role: FileRole) -> Slot<PlainFile> {
     match role {
         FileRole::Train => Files::TRAIN,
@@ -110,12 +117,12 @@ impl StageKind for Load {
                     issues.push(Issue::new("dataset", unknown.to_string()));
                 }
                 if self.entry().is_some_and(|entry| entry.expected.test_rows == 0) && self.split.is_given() {
-                    let issue = Issue::new("split", format!("{name} comes without a split of its own"));
+                    let issue = Issue::new("split", format!("`{name}` has no test part of its own"));
                     issues.push(issue.hint("for example `split: { holdout: 0.2, seed: 0 }`"));
                 }
             }
             (None, Some(files)) => issues.extend(files.issues()),
-            _ => issues.push(Issue::new("", "exactly one of `dataset` and `files` says what is loaded")),
+            _ => issues.push(Issue::new("", "give exactly one of `dataset` and `files`")),
         }
         issues
     }
@@ -145,6 +152,7 @@ impl RunStage for Load {
     }
 }
 
+/// Warns if the sizes of a registered data set differ from the published ones.
 fn compare_with_published(work: &mut Work, entry: &KnownDataSet, data: &SplitData, given_split: bool) {
     let (meta, expected) = (data.meta(), entry.expected);
     let mut pairs = vec![
@@ -155,8 +163,8 @@ fn compare_with_published(work: &mut Work, entry: &KnownDataSet, data: &SplitDat
         pairs.push(("training rows", data.rows(PartName::Train) as u64, expected.rows));
         pairs.push(("test rows", data.rows(PartName::Test) as u64, expected.test_rows));
     }
-    for (what, is, published) in pairs.into_iter().filter(|(_, is, published)| is != published) {
-        work.warn(format!("{} has {is} {what} here, published are {published}", entry.name));
+    for (noun, count, published) in pairs.into_iter().filter(|(_, count, published)| count != published) {
+        work.warn(format!("`{}` has {count} {noun}, but the published number is {published}", entry.name));
     }
 }
 
@@ -197,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn test_files_are_not_even_fetched_for_a_split_that_leaves_them_out() {
+    fn test_files_are_not_fetched_for_a_split_that_ignores_them() {
         assert_eq!(slots("{dataset: amazoncat-13k, split: {first: 50000, holdout: 0.2}}"), ["train"]);
         assert_eq!(slots("{dataset: amazoncat-13k, split: {holdout: 0.2, pool: true}}"), ["train", "test"]);
         assert_eq!(slots("{files: {train: a, test: b}, split: {folds: 5}}"), ["train"]);
@@ -215,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_file_lies_is_not_part_of_the_parameters() {
+    fn paths_of_files_are_not_part_of_the_parameters() {
         let params = |yaml| serde_json::to_string(&checked(yaml).0).unwrap();
         assert_eq!(params("{files: {train: a.svm, test: b.svm}}"), params("{files: {train: x/c, test: d}}"));
     }
@@ -244,9 +252,9 @@ mod tests {
     }
 
     #[test]
-    fn rows_reach_their_parts_as_they_were() {
-        let trial = small(json!({"files": {"train": "t", "test": "u"}}));
-        let data = trial.dataset();
+    fn rows_keep_their_values_in_their_parts() {
+        let test = small(json!({"files": {"train": "t", "test": "u"}}));
+        let data = test.dataset();
         assert_eq!(PartName::ALL.map(|part| data.rows(part)), [4, 0, 2]);
         let (train, labels) = (sparse(&data, PartName::Train), data.labels(PartName::Train).unwrap());
         assert_eq!(
@@ -258,26 +266,26 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_and_sizes_are_told() {
-        let trial = small(json!({"files": {"train": "t", "test": "u"}}));
-        assert_eq!(trial.metric("train_rows"), Some(4.0));
-        assert_eq!(trial.metric("labels_per_row"), Some(1.0));
-        assert_eq!(trial.metric("test_rows_in_train"), Some(1.0));
+    fn sizes_and_duplicates_are_reported() {
+        let test = small(json!({"files": {"train": "t", "test": "u"}}));
+        assert_eq!(test.metric("train_rows"), Some(4.0));
+        assert_eq!(test.metric("labels_per_row"), Some(1.0));
+        assert_eq!(test.metric("test_rows_in_train"), Some(1.0));
         assert_eq!(
-            trial.warnings(),
+            test.warnings(),
             ["1 of 2 test rows have the features of a training row, 0 of them its labels too"]
         );
     }
 
     #[test]
     fn filters_and_weights_are_fitted_on_training_rows() {
-        let trial = small(json!({
+        let test = small(json!({
             "files": {"train": "t", "test": "u"},
             "filter": {"min_label_count": 2, "max_features": 2},
             "weight": {"tf_idf": true},
         }));
-        let data = trial.dataset();
-        // Label 0 occurs twice in training. Features 0 and 3 do too; 4 does only with the test rows.
+        let data = test.dataset();
+        // Label 0 occurs twice in the training rows, and so do features 0 and 3. Feature 4 occurs twice only with the test rows.
         assert_eq!((data.meta().labels_before, data.meta().labels, data.meta().features), (3, 1, 2));
         assert_eq!(data.labels(PartName::Test).unwrap().row(1), [0]);
         let train = sparse(&data, PartName::Train);
@@ -287,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn cutting_off_validation_rows_changes_neither_labels_nor_features() {
+    fn taking_validation_rows_changes_neither_labels_nor_features() {
         let sizes = |validation: serde_json::Value| {
-            let trial = small(json!({
+            let test = small(json!({
                 "files": {"train": "t", "test": "u"},
                 "filter": {"min_label_count": 2, "max_features": 2},
                 "validation": validation,
             }));
-            (trial.dataset().meta().labels, trial.dataset().meta().features)
+            (test.dataset().meta().labels, test.dataset().meta().features)
         };
         for seed in 0..8 {
             assert_eq!(sizes(json!({"fraction": 0.25, "seed": seed})), sizes(json!(null)));
@@ -302,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_text_is_sent_to_the_stage_for_it() {
+    fn the_error_for_raw_text_names_the_stage_vectorise() {
         let temp = tempfile::tempdir().unwrap();
         let file = write(temp.path(), "a.jsonl", "{\"text\": \"a b\", \"labels\": [\"x\"]}\n");
         let error = StageTest::failure::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
@@ -310,14 +318,14 @@ mod tests {
     }
 
     #[test]
-    fn one_file_without_a_split_asks_for_one() {
+    fn the_error_for_one_file_without_a_split_suggests_a_split() {
         let temp = tempfile::tempdir().unwrap();
         let file = write(temp.path(), "a", TRAIN);
         let error = StageTest::failure::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
         assert!(error.contains("holdout"), "{error}");
     }
 
-    /// A data set out of the data directory; `None`, with a sentence, where it is not at hand.
+    /// Loads a data set from the data directory. Prints a message and returns `None` if it is not there.
     fn real(name: &str, body: serde_json::Value) -> Option<StageTest> {
         let fallback = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
         let directory = std::env::var_os("PIPE_DATA_DIR").map_or_else(fallback, PathBuf::from);
@@ -338,25 +346,25 @@ mod tests {
     }
 
     #[test]
-    fn real_sets_have_their_published_counts() {
+    fn real_data_sets_have_their_published_sizes() {
         for (name, train, test, features, labels) in [
             ("bibtex", 4880, 2515, 1836, 159),
             ("delicious", 12_920, 3185, 500, 983),
             ("medical", 333, 645, 1449, 45),
         ] {
-            let Some(trial) = real(name, json!({"dataset": name})) else { continue };
-            let data = trial.dataset();
+            let Some(loaded) = real(name, json!({"dataset": name})) else { continue };
+            let data = loaded.dataset();
             assert_eq!(PartName::ALL.map(|part| data.rows(part)), [train, 0, test], "{name}");
             assert_eq!((data.meta().features, data.meta().labels), (features, labels), "{name}");
-            assert!(trial.warnings().iter().all(|warning| !warning.contains("published")), "{name}");
+            assert!(loaded.warnings().iter().all(|warning| !warning.contains("published")), "{name}");
         }
     }
 
     #[test]
-    fn citeulike_has_its_published_counts_and_its_long_tail() {
+    fn citeulike_has_its_published_sizes() {
         let body = json!({"dataset": "citeulike-t", "split": {"holdout": 0.2}});
-        let Some(trial) = real("citeulike-t", body) else { return };
-        let meta = trial.dataset().meta().clone();
+        let Some(test) = real("citeulike-t", body) else { return };
+        let meta = test.dataset().meta().clone();
         assert_eq!(meta.rows.values().sum::<u64>(), 25_975);
         assert_eq!((meta.features, meta.labels), (20_000, 52_946));
     }

@@ -7,6 +7,8 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_untagged::UntaggedEnumVisitor;
 
+use pipe_core::scalar::float_text;
+
 /// One value or a list of values: `rows: variant`, `rows: [dataset, variant]`. A single value and a list of one value
 /// give the same key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -59,23 +61,17 @@ impl<'de> Deserialize<'de> for AxisValue {
             .bool(|value| Ok(value.to_string()))
             .i64(|value| Ok(value.to_string()))
             .u64(|value| Ok(value.to_string()))
-            .f64(|value| Ok(number_text(value)))
+            .f64(|value| Ok(float_text(value)))
             .deserialize(deserializer)?;
         Ok(Self(text))
     }
 }
 
-/// A file or directory of the user's, written as `{ file: PATH }`.
+/// A file or directory of the user, written as `{ file: PATH }`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UserFile {
     pub(crate) file: String,
-}
-
-/// Returns the text that an axis has for a number: `1e-4` and `0.0001` are one value, `1.0` is `1`.
-fn number_text(number: f64) -> String {
-    let size = number.abs();
-    if size == 0.0 || (1e-5..1e15).contains(&size) { format!("{number}") } else { format!("{number:e}") }
 }
 
 impl JsonSchema for AxisValue {

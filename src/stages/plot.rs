@@ -28,10 +28,10 @@ use pipe_report::figure::{Figure, FigureInputs};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
-    /// Trainings: `["train[*]"]`.
+    /// `train` stages: `["train[*]"]`.
     #[serde(default)]
     pub history: Vec<StageRef>,
-    /// Evaluations: `["eval[*]"]`.
+    /// `evaluate` stages: `["eval[*]"]`.
     #[serde(default)]
     pub eval: Vec<StageRef>,
     /// A data set.
@@ -89,7 +89,7 @@ impl Plot {
 
     /// Returns whether a figure needs the source. A source that no figure needs is not an input, because it could only
     /// cause reruns.
-    fn asks_for(&self, source: FigureSource) -> bool {
+    fn needs(&self, source: FigureSource) -> bool {
         self.figures.iter().any(|figure| figure.source() == source)
     }
 
@@ -113,7 +113,7 @@ impl StageKind for Plot {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let given = |source| self.asks_for(source) && !self.references(source).is_empty();
+        let given = |source| self.needs(source) && !self.references(source).is_empty();
         let mut inputs = Vec::new();
         if given(FigureSource::History) {
             inputs.push(Self::HISTORY.many(&self.history));
@@ -140,13 +140,13 @@ impl StageKind for Plot {
         let mut issues = Vec::new();
         if self.figures.is_empty() {
             let known: Vec<&str> = FigureKind::ALL.iter().map(|figure| figure.name()).collect();
-            let hint = format!("there are {}", known.join(", "));
-            issues.push(Issue::new("figures", "no figure is asked for").hint(hint));
+            let hint = format!("the figures are {}", known.join(", "));
+            issues.push(Issue::new("figures", "name at least one figure").hint(hint));
         }
         for (place, figure) in self.figures.iter().enumerate() {
             let field = format!("figures[{place}]");
             if self.figures[..place].contains(figure) {
-                issues.push(Issue::new(field, format!("`{}` is asked for twice", figure.name())));
+                issues.push(Issue::new(field, format!("`{}` is listed twice", figure.name())));
             } else if self.references(figure.source()).is_empty() {
                 let parameter = Self::parameter(figure.source());
                 let message = format!("`{}` needs the parameter `{parameter}`", figure.name());
@@ -170,7 +170,7 @@ impl StageKind for Plot {
             ..AxisUse::default()
         });
         AxisUses {
-            slots: vec!["history", "eval", "curves"],
+            slots: [Self::HISTORY.name(), Self::EVAL.name(), Self::CURVES.name()].map(str::to_owned).to_vec(),
             uses: stated.into_iter().collect(),
             ..AxisUses::default()
         }
@@ -184,7 +184,7 @@ impl RunStage for Plot {
         let histories = work.open_all(Self::HISTORY)?;
         let records = without_stage(work.open_all(Self::EVAL)?, EvaluationRecord::protocol);
         let curves = without_stage(work.open_all(Self::CURVES)?, |curves| curves.protocol);
-        let label_counts = if stage.asks_for(FigureSource::Data) { label_counts(work)? } else { Vec::new() };
+        let label_counts = if stage.needs(FigureSource::Data) { label_counts(work)? } else { Vec::new() };
         let inputs = FigureInputs { histories, records, curves, label_counts };
         let naming = inputs.naming(&stage.mean_over, &stage.names);
         for name in naming.unused_names(&inputs.runs()) {
@@ -202,7 +202,7 @@ impl RunStage for Plot {
 }
 
 /// Removes the axis of the stage if the other axes and the protocol still distinguish the results: a variant that two
-/// stages judge, each under its own protocol, is one variant.
+/// stages evaluate, each under its own protocol, is one variant.
 fn without_stage<T>(results: Vec<(RunAxes, T)>, protocol: impl Fn(&T) -> Protocol) -> Vec<(RunAxes, T)> {
     let others =
         |axes: &RunAxes| axes.iter().filter(|(axis, _)| axis != STAGE_AXIS).cloned().collect::<RunAxes>();
@@ -262,33 +262,33 @@ mod tests {
                 "figures[2]: `label-frequency` needs the parameter `data`"
             ]
         );
-        assert_eq!(issues("{ figures: [] }"), ["figures: no figure is asked for"]);
+        assert_eq!(issues("{ figures: [] }"), ["figures: name at least one figure"]);
         let twice = "{ data: d, figures: [label-frequency, label-frequency] }";
-        assert_eq!(issues(twice), ["figures[1]: `label-frequency` is asked for twice"]);
+        assert_eq!(issues(twice), ["figures[1]: `label-frequency` is listed twice"]);
     }
 
     #[test]
-    fn a_variant_judged_by_two_stages_under_two_protocols_is_one_variant() {
+    fn a_variant_evaluated_by_two_stages_under_two_protocols_is_one_variant() {
         let axes =
             |stage: &str| -> RunAxes { vec![("stage".into(), stage.into()), ("variant".into(), "a".into())] };
-        let told = |protocols: [Protocol; 2]| -> Vec<RunAxes> {
+        let axes_left = |protocols: [Protocol; 2]| -> Vec<RunAxes> {
             let results = ["x", "y"].map(axes).into_iter().zip(protocols).collect();
             without_stage(results, |protocol| *protocol).into_iter().map(|(axes, _)| axes).collect()
         };
         let variant: RunAxes = vec![("variant".into(), "a".into())];
-        assert_eq!(told([Protocol::Honest, Protocol::Oracle]), [variant.clone(), variant]);
-        assert_eq!(told([Protocol::Honest, Protocol::Honest]), [axes("x"), axes("y")]);
+        assert_eq!(axes_left([Protocol::Honest, Protocol::Oracle]), [variant.clone(), variant]);
+        assert_eq!(axes_left([Protocol::Honest, Protocol::Honest]), [axes("x"), axes("y")]);
     }
 
     #[test]
-    fn the_axis_of_the_means_has_to_be_there_if_it_is_stated() {
+    fn a_stated_mean_over_must_be_an_axis_and_the_default_need_not_be() {
         let uses =
             |over: &str| checked(&format!("{{ eval: [e], figures: [final-f1]{over} }}")).axes.uses.len();
         assert_eq!((uses(""), uses(", mean_over: fold")), (0, 1));
     }
 
     #[test]
-    fn only_what_a_figure_asks_for_is_an_input() {
+    fn only_the_sources_that_a_figure_needs_are_inputs() {
         let slots = |figures: &str| -> Vec<String> {
             let yaml = format!("{{ history: [train], eval: [eval], data: data, figures: {figures} }}");
             checked(&yaml).inputs.into_iter().map(|input| input.slot).collect()
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_figures_have_numbers_and_the_others_names() {
+    fn files_of_the_papers_figures_are_numbered_and_the_others_named() {
         let yaml = "{ history: [t], eval: [e], figures: [f1-over-epochs, thresholds] }";
         let outputs = checked(yaml).outputs.into_iter().map(|output| (output.name, output.file_name));
         let (names, files): (Vec<String>, Vec<String>) = outputs.unzip();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_trained_and_evaluated_is_drawn() {
+    fn figures_are_drawn_from_histories_and_evaluations() {
         let directory = tempfile::tempdir().unwrap();
         let axes = |variant: &str, seed: &str| -> RunAxes {
             vec![("variant".to_owned(), variant.to_owned()), ("seed".to_owned(), seed.to_owned())]
@@ -330,7 +330,7 @@ mod tests {
             "alpha": spread, "beta": spread, "lambda": spread, "theta": spread, "lr": 0.1,
         });
         let history = json!({"epochs": [epoch], "kept": 1, "oracle": true});
-        let trial = StageTest::of_many::<Plot>(
+        let test = StageTest::of_many::<Plot>(
             json!({
                 "history": ["t"], "eval": ["e"], "figures": ["f1-over-epochs", "final-f1"],
                 "names": {"a": "Ours 中", "c": "nobody"},
@@ -342,15 +342,15 @@ mod tests {
                 ("eval", axes("b", "0"), file("b0", evaluation(0.125))),
             ],
         );
-        let read = |name: &str| std::fs::read_to_string(trial.output(name)).unwrap();
+        let read = |name: &str| std::fs::read_to_string(test.output(name)).unwrap();
         insta::assert_snapshot!(read("final-f1.csv"), @r"
         protocol,name,macro_f1,standard_deviation,runs,min,max
         honest,Ours 中,0.5,0.3535533905932738,2,0.25,0.75
         honest,b,0.125,,1,0.125,0.125
         ");
         assert!(read("f1-over-epochs.svg").contains(">Ours 中†<"));
-        assert!(std::fs::read(trial.output("final-f1.pdf")).unwrap().starts_with(b"%PDF-1.4"));
-        let warnings = trial.warnings();
+        assert!(std::fs::read(test.output("final-f1.pdf")).unwrap().starts_with(b"%PDF-1.4"));
+        let warnings = test.warnings();
         assert_eq!(warnings[0], "`names` has `c`, but nothing has that name");
         assert!(warnings[1].starts_with("figure1.pdf shows empty boxes for `中`"), "{warnings:?}");
     }

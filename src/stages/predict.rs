@@ -16,7 +16,7 @@ use pipe_ml::explanation::cut::CutRule;
 
 /// The model of a job, of any kind.
 pub const MODEL: Slot<ModelDirectory> = Slot::new("model");
-/// The data set that the model was made from.
+/// The data set that the model was fitted on.
 pub const DATA: Slot<SplitData> = Slot::new("data");
 /// A file of new rows.
 pub const ROWS: Slot<PlainFile> = Slot::new("rows");

@@ -21,6 +21,7 @@ pub(crate) struct ScoreFixture {
 }
 
 impl ScoreFixture {
+    /// Generates the data set.
     pub(crate) fn new() -> Self {
         let body = json!({
             "rows": 200, "test_rows": 20, "features": 60, "labels": 12, "labels_per_row": 2.0, "features_per_row": 8,
@@ -29,14 +30,17 @@ impl ScoreFixture {
         Self { data: StageTest::of::<SyntheticStage>(body, none), temp: tempfile::tempdir().unwrap() }
     }
 
+    /// Returns the path of the data set.
     pub(crate) fn data(&self) -> PathBuf {
         self.data.output("dataset")
     }
 
+    /// Returns the path of a model.
     pub(crate) fn model(&self, name: &str) -> PathBuf {
         self.temp.path().join(name).join("model")
     }
 
+    /// Returns the path of the scores of a model.
     pub(crate) fn scores(&self, name: &str) -> PathBuf {
         self.temp.path().join(name).join("scores")
     }
@@ -46,20 +50,24 @@ impl ScoreFixture {
         let data = SplitData::open(&self.data()).unwrap();
         let labels = data.labels(PartName::Train).unwrap();
         let mut random = Random::new(name, 1);
-        let purpose = ScoreTableSpec {
+        let spec = ScoreTableSpec {
             mark: name.to_owned(),
             labels: labels.cols,
             scale: model.scale(),
             made: ScoreOrigin::LeaveOneOut {},
             keep,
         };
-        let mut writer = ScoreWriter::create(&self.scores(name), purpose).unwrap();
+        let mut writer = ScoreWriter::create(&self.scores(name), spec).unwrap();
         let truth = SparseRows::ones((0..labels.rows()).map(|row| labels.row(row)));
         for row in 0..labels.rows() {
             let mut scores: Vec<f32> = (0..labels.cols).map(|_| (blur * random.unit()) as f32).collect();
-            truth.row(row).iter().for_each(|&(label, _)| scores[label as usize] += (1.0 - blur) as f32);
+            for &(label, _) in truth.row(row) {
+                scores[label as usize] += (1.0 - blur) as f32;
+            }
             if model.scale() == ScoreScale::LogOdds {
-                scores.iter_mut().for_each(|score| *score = 8.0 * *score - 4.0);
+                for score in &mut scores {
+                    *score = 8.0 * *score - 4.0;
+                }
             }
             writer.push(&scores).unwrap();
         }
@@ -73,12 +81,13 @@ impl ScoreFixture {
         Composite::new(name.to_owned(), features, labels.cols, vec![part]).save(&directory).unwrap();
     }
 
+    /// Returns a ridge regression, whose scores are responses.
     pub(crate) fn ridge() -> ModelConfig {
         ModelConfig::Ridge { ridge: 1.0, constant: 0.3 }
     }
 }
 
-/// The inputs of a stage that reads one model.
+/// Returns the inputs of a stage that reads one model.
 pub(crate) fn one(scored: &ScoreFixture, model: &Path, scores: &Path) -> [(&'static str, PathBuf); 3] {
     [("data", scored.data()), ("model", model.to_owned()), ("scores", scores.to_owned())]
 }

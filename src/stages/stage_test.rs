@@ -102,14 +102,17 @@ impl StageTest {
         Ok(Self { directory, events: events.0 })
     }
 
+    /// Returns the path of an output.
     pub(crate) fn output(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
+    /// Opens the output `dataset`.
     pub(crate) fn dataset(&self) -> SplitData {
         SplitData::open(&self.output("dataset")).unwrap()
     }
 
+    /// Returns the last value that the stage reported under a name.
     pub(crate) fn metric(&self, wanted: &str) -> Option<f64> {
         self.events.iter().rev().find_map(|event| match event {
             WorkerEvent::Metric { name, value, .. } if name == wanted => Some(*value),
@@ -117,6 +120,7 @@ impl StageTest {
         })
     }
 
+    /// Returns the warnings of the stage.
     pub(crate) fn warnings(&self) -> Vec<&str> {
         let warning = |event| match event {
             &WorkerEvent::Log { level: LogLevel::Warning, ref message } => Some(message.as_str()),

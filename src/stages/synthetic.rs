@@ -14,13 +14,13 @@ use pipe_ml::data::synthetic::{Synthetic, generate};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The parameters of the generator, as a stage.
+/// The parameters of `synthetic`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct SyntheticStage(Synthetic);
 
 impl SyntheticStage {
-    /// How many rows each label has.
+    /// A file with the number of rows of each label.
     pub const COUNTS: Slot<PlainFile> = Slot::new("counts");
 }
 
@@ -89,25 +89,25 @@ mod tests {
             "rows": 1000, "test_rows": 100, "features": 400, "labels": 4, "labels_per_row": 0.6,
             "features_per_row": 10, "counts": "counts.csv",
         });
-        let trial = StageTest::of::<SyntheticStage>(body, [("counts", file)]);
-        let labels = trial.dataset().labels(PartName::Train).unwrap();
+        let test = StageTest::of::<SyntheticStage>(body, [("counts", file)]);
+        let labels = test.dataset().labels(PartName::Train).unwrap();
         let mut counts = column_counts(&labels, 0..1000);
         counts.sort_unstable();
         let wanted = [60, 90, 150, 300];
-        assert!(counts.iter().zip(wanted).all(|(is, wanted)| is.abs_diff(wanted) <= 3), "{counts:?}");
-        assert_eq!(trial.metric("train_rows"), Some(1000.0));
-        assert!(trial.progress() > 0);
+        assert!(counts.iter().zip(wanted).all(|(count, wanted)| count.abs_diff(wanted) <= 3), "{counts:?}");
+        assert_eq!(test.metric("train_rows"), Some(1000.0));
+        assert!(test.progress() > 0);
     }
 
     #[test]
-    fn the_quickstart_generates_its_long_tail() {
+    fn the_quickstart_pipeline_generates_a_long_tail_of_labels() {
         let text = include_str!("../../pipelines/quickstart.yaml");
         let pipeline: serde_json::Value = serde_yaml::from_str(text).unwrap();
         let body = pipeline["stages"]["data"]["synthetic"].clone();
-        let trial = StageTest::of::<SyntheticStage>(body, [] as [(&str, std::path::PathBuf); 0]);
-        let data = trial.dataset();
+        let test = StageTest::of::<SyntheticStage>(body, [] as [(&str, std::path::PathBuf); 0]);
+        let data = test.dataset();
         assert_eq!(PartName::ALL.map(|part| data.rows(part)), [3600, 400, 1000]);
-        assert!(trial.metric("labels_under_10").unwrap() > 0.2);
+        assert!(test.metric("labels_under_10").unwrap() > 0.2);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use pipe_ml::metric::registry::Metric;
 use pipe_report::table::Table;
 use pipe_report::table::build::build;
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
-use pipe_report::table::measured::{MeasuredRecord, PART, PROTOCOL, protocol_name};
+use pipe_report::table::measured::{MeasuredRecord, PART, PROTOCOL};
 use pipe_report::table::reference::{Reference, shipped_names};
 use pipe_report::table::request::{self, DEFAULT_DIGITS, TableRequest};
 use pipe_report::table::sheet;
@@ -40,7 +40,7 @@ pub struct TableStage {
     pub from: OneOrMany<StageRef>,
     /// Axes of the matrix, `stage`, `protocol`, `part`; or metrics, if they are not in the columns.
     pub rows: OneOrMany<TableTerm>,
-    /// Metrics; axes before them make groups of columns.
+    /// Metrics. Axes in front of them form groups of columns.
     pub columns: OneOrMany<TableTerm>,
     /// Axes whose values are averaged over.
     #[serde(default)]
@@ -51,20 +51,20 @@ pub struct TableStage {
     /// Names for axes, values (`adaptive`, or `variant=adaptive` if two axes have it) and metrics.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
-    /// Decimals.
+    /// The number of decimals.
     #[serde(default = "default_digits")]
     pub digits: u8,
-    /// Decimals of single metrics.
+    /// The number of decimals of individual metrics.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, u8>")]
     pub digits_of: BTreeMap<Metric, u8>,
     pub caption: Option<String>,
-    /// For `\ref`; `tab:` and the name, unless stated.
+    /// The label for `\ref`; the default is `tab:` and the name.
     pub label: Option<String>,
-    /// Files are called `NAME.tex`, `NAME.md` and so on; macros start with it.
+    /// The name of the table: files are called `NAME.tex`, `NAME.md` and so on, and macros start with it.
     #[serde(default = "default_name")]
     pub name: String,
-    /// Across both columns of the page (`table*`).
+    /// Whether the table spans both columns of the page (`table*`).
     #[serde(default)]
     pub wide: bool,
     pub significance: Option<Significance>,
@@ -77,7 +77,7 @@ pub struct TableStage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Significance {
-    /// The value of the compared axis to test against; the best one unless stated.
+    /// The value of the compared axis to test against; the default is the best one.
     pub baseline: Option<AxisValue>,
     #[serde(default)]
     pub bootstrap: Bootstrap,
@@ -90,7 +90,7 @@ pub struct Significance {
 pub enum ReferenceSource {
     /// A set that comes with `pipe`.
     Shipped(String),
-    /// A file of the user's.
+    /// A file of the user.
     File(String),
 }
 
@@ -109,7 +109,7 @@ impl TableStage {
     pub const FROM: Slot<EvaluationRecord> = Slot::new("from");
     /// The decisions of the same evaluations, for tests of significance.
     pub const DECISIONS: Slot<Decisions> = Slot::new("decisions").written_in("from");
-    /// The table with all that the other formats are made from.
+    /// The table with everything that the other formats are made from.
     pub const JSON: Out<Table> = Out::new("json", "table.json");
 
     /// Returns the output for the table in a file format.
@@ -215,9 +215,9 @@ impl StageKind for TableStage {
             std::iter::once(named("where", axis)).chain(values.0.iter().map(value))
         });
         AxisUses {
-            slots: vec!["from"],
+            slots: vec![Self::FROM.name().to_owned()],
             given: vec![
-                (PROTOCOL, [Protocol::Honest, Protocol::Oracle].map(protocol_name).to_vec()),
+                (PROTOCOL, [Protocol::Honest, Protocol::Oracle].map(Protocol::name).to_vec()),
                 (PART, [PartName::Test, PartName::Validation].map(PartName::name).to_vec()),
             ],
             others: Some(Vocabulary {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_and_a_list_of_one_are_the_same_key() {
+    fn one_value_and_a_list_of_one_value_give_the_same_key() {
         let params = |yaml: &str| {
             let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
             serde_json::to_value(&stage).unwrap()
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn every_axis_that_is_named_has_to_be_one_of_the_records() {
+    fn every_mentioned_axis_is_declared_so_that_it_can_be_checked() {
         let yaml = "{ from: e, rows: [v, part], columns: bce, mean_over: seed, where: { protocol: honest, lr: [0.1] } }";
         let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
         let shown = |named: &AxisUse| format!("{} {} {:?}", named.field, named.axis, named.value);
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn decisions_are_asked_for_only_where_they_are_needed() {
+    fn decisions_are_inputs_only_if_significance_is_tested() {
         let slots = |yaml: &str| -> Vec<String> {
             let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
             stage.inputs().into_iter().map(|input| format!("{}: {:?}", input.slot, input.source)).collect()
@@ -461,7 +461,7 @@ mod tests {
         assert!(!decisions.contains(".evaluation"), "{decisions}");
     }
 
-    /// Writes what an `evaluate` stage leaves: rows of five labels of which every n-th is wrong.
+    /// Writes the outputs of an `evaluate` stage with five labels, where every n-th row is predicted wrongly.
     fn evaluate(directory: &Path, wrong_every: usize) -> (PathBuf, PathBuf) {
         let truth: Vec<Vec<u32>> = (0..150).map(|row| vec![row % 5]).collect();
         let guess = |(at, row): (usize, &Vec<u32>)| vec![(row[0] + u32::from(at % wrong_every == 0)) % 5];

@@ -24,9 +24,10 @@ use pipe_ml::threshold::rule::{Objective, Rule, Scale};
 #[serde(deny_unknown_fields)]
 pub struct Threshold {
     pub data: StageRef,
-    /// A stage of the kind `fit` or `fuse`, on the same data.
+    /// A `fit` or `fuse` stage on the same data.
     pub model: StageRef,
-    /// Soft cuts with a prior of 50 for the macro objective, one global cut for the micro objective, unless stated.
+    /// The rule that sets the cuts. The default is `soft` with a prior of 50 for the macro objective and `global` for
+    /// the micro objective.
     pub rule: Option<Rule>,
     #[serde(default)]
     pub objective: Objective,
@@ -129,38 +130,42 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_leaves_the_cuts_that_it_fits() {
+    fn every_rule_writes_the_cuts_that_it_fits() {
         let scored = scored(logits());
         let data = SplitData::open(&scored.data()).unwrap();
         let labels = data.labels(PartName::Train).unwrap();
         let table = ScoreTable::open(&scored.scores("m")).unwrap();
         for kind in Rule::kinds() {
             for (objective, name) in [(Objective::Macro, "macro"), (Objective::Micro, "micro")] {
-                let trial = run(&scored, json!({"kind": kind}), name);
+                let test = run(&scored, json!({"kind": kind}), name);
                 let cuts: Cuts =
-                    serde_json::from_slice(&std::fs::read(trial.output("cuts")).unwrap()).unwrap();
+                    serde_json::from_slice(&std::fs::read(test.output("cuts")).unwrap()).unwrap();
                 let rule: Rule = serde_json::from_value(json!({"kind": kind})).unwrap();
                 let expected = rule.fit(&*table.for_rules().unwrap(), &labels, objective).unwrap();
                 assert_eq!(cuts, expected, "{kind} {name}");
-                let model = Composite::load(&trial.output("model")).unwrap();
+                let model = Composite::load(&test.output("model")).unwrap();
                 assert_eq!(model.cuts, Some(cuts));
-                assert!(trial.output("model").join("parts/0/weights").is_file());
+                assert!(test.output("model").join("parts/0/weights").is_file());
             }
         }
-        assert_eq!(Composite::load(&scored.model("m")).unwrap().cuts, None, "the input is as it was");
+        assert_eq!(
+            Composite::load(&scored.model("m")).unwrap().cuts,
+            None,
+            "the input model must not change"
+        );
     }
 
     #[test]
-    fn without_a_rule_the_objective_chooses() {
+    fn without_a_rule_the_objective_determines_the_rule() {
         let scored = scored(logits());
-        let cuts = |trial: StageTest| std::fs::read(trial.output("cuts")).unwrap();
+        let cuts = |test: StageTest| std::fs::read(test.output("cuts")).unwrap();
         let chosen = |objective| cuts(run(&scored, serde_json::Value::Null, objective));
         assert_eq!(chosen("macro"), cuts(run(&scored, json!({"kind": "soft", "prior": 50}), "macro")));
         assert_eq!(chosen("micro"), cuts(run(&scored, json!({"kind": "global"}), "micro")));
     }
 
     #[test]
-    fn responses_have_to_be_fused_before_a_rule_may_take_them_for_log_odds() {
+    fn a_rule_that_needs_log_odds_refuses_responses() {
         let scored = scored(ScoreFixture::ridge());
         let inputs = one(&scored, &scored.model("m"), &scored.scores("m"));
         let error = StageTest::failure::<Threshold>(json!({"data": "d", "model": "m"}), inputs);
@@ -169,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_of_other_data_is_refused() {
+    fn a_model_that_was_fitted_on_other_data_is_refused() {
         let scored = scored(logits());
         let path = scored.model("m").join("model.json");
         let card = std::fs::read_to_string(&path).unwrap();

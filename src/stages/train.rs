@@ -38,14 +38,20 @@ pub struct Train {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TrainBody {
+    /// The data set.
     data: StageRef,
+    /// The rarity of the labels: an `idf` stage on the same data.
     idf: StageRef,
+    /// The preset, which sets all parameters that are not given here.
     #[serde(default)]
     preset: Preset,
+    /// The signals that the thresholds use.
     variant: Option<Variant>,
+    /// The seed of all random draws.
     seed: Option<u64>,
+    /// The largest number of epochs.
     epochs: Option<u64>,
-    /// Rows per step.
+    /// The number of rows per step.
     batch: Option<usize>,
     device: Option<Device>,
     precision: Option<Precision>,

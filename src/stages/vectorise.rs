@@ -30,7 +30,8 @@ use pipe_ml::data::weight::Weight;
 #[serde(deny_unknown_fields)]
 pub struct Vectorise {
     pub files: Files,
-    /// Which columns hold the text and the labels, and what else is not to be guessed.
+    /// Options for reading, such as the columns of the text and the labels. What is not given is determined from the
+    /// files.
     #[serde(default)]
     pub read: ReadOptions,
     #[serde(default)]
@@ -57,6 +58,7 @@ impl Vectorise {
         }
     }
 
+    /// Counts the words, and writes the data set and the vocabulary.
     fn vectorised(&self, text: RawText, paths: &Paths) -> Result<SplitData, PrepareError> {
         let preparation = self.preparation();
         let parts = preparation.divide(&text.parts, &text.labels)?;
@@ -79,6 +81,7 @@ impl Vectorise {
     }
 }
 
+/// The paths that the stage writes to.
 struct Paths {
     scratch: std::path::PathBuf,
     dataset: std::path::PathBuf,
@@ -151,12 +154,12 @@ mod tests {
         let train = write("train.csv", "text,labels\nred apple,fruit;food\nblue sky,weather\n");
         let test = write("test.csv", "text,labels\ngreen apple,fruit\n");
         let body = json!({"files": {"train": "a", "test": "b"}});
-        let trial = StageTest::of::<Vectorise>(body, [("train", train), ("test", test)]);
-        let data = trial.dataset();
+        let stage = StageTest::of::<Vectorise>(body, [("train", train), ("test", test)]);
+        let data = stage.dataset();
         assert_eq!(data.feature_names().unwrap().unwrap(), ["apple", "blue", "red", "sky"]);
         assert_eq!((data.rows(PartName::Train), data.rows(PartName::Test)), (2, 1));
         let Features::Sparse(features) = data.features(PartName::Test).unwrap() else { panic!("dense") };
         assert_eq!((features.row(0), features.row_values(0)), (&[0][..], &[1.0][..]));
-        assert!(fs::read_to_string(trial.output("vocabulary")).unwrap().contains("apple"));
+        assert!(fs::read_to_string(stage.output("vocabulary")).unwrap().contains("apple"));
     }
 }

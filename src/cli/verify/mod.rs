@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::args::VerifyArgs;
 use super::exit::{Exit, Failure, Outcome};
-use super::lock::{parsed, present, stored};
+use super::lock::{parsed, present};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project, StoreAccess};
 use super::{print_json, print_text, text};
@@ -105,7 +105,7 @@ fn check_placed_file(path: &str, blob: BlobId, lock: &Lock, store: &Store) -> Ch
     if file.symlink_metadata().is_err() {
         return Check::new("file", path, CheckOutcome::NotChecked, "there is no such file");
     }
-    let found = match store.digest_source(file) {
+    let found = match store.digest_user_file(file) {
         Ok(source) if source.blob == blob => return Check::same("file", path),
         Ok(source) => source,
         Err(error) => return Check::cannot_tell("file", path, error.to_string()),
@@ -175,7 +175,7 @@ fn check_cached(name: &str, record: &LockRecord, store: &Store) -> Check {
             let cached =
                 |output: &String| manifest.as_ref().and_then(|manifest| manifest.outputs.get(output));
             let differing =
-                record.outputs.iter().find(|(output, locked)| cached(output) != Some(&stored(locked)));
+                record.outputs.iter().find(|(output, locked)| cached(output) != Some(&locked.stored));
             match differing {
                 None => Check::same("cache", name),
                 Some((output, _)) => Check::drift(

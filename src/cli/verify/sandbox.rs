@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use crate::cli::args::VerifyArgs;
 use crate::cli::console::{Console, Style};
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::lock::stored;
 use crate::cli::pipeline_selection::PipelineSelection;
 use crate::cli::project::{Project, StoreAccess};
 use crate::cli::run::stop_on_signals;
@@ -61,7 +60,7 @@ impl SandboxRun {
     ) -> BTreeMap<String, CompareVerdict> {
         let read = |of_new: bool, output: &LockedOutput| {
             let store = if of_new { &self.store } else { old_store };
-            store.read(&stored(output)).ok()
+            store.read(&output.stored).ok()
         };
         compare(old.into(), new.into(), &instance.compare, &read)
     }
@@ -80,8 +79,8 @@ impl SandboxRun {
             let (Some(old), Some(new)) = (old.outputs.get(output), new.outputs.get(output)) else {
                 continue;
             };
-            let old_path = old_store.artifact(&stored(old), &views.join("locked"));
-            let new_path = self.store.artifact(&stored(new), &views.join("again"));
+            let old_path = old_store.artifact(&old.stored, &views.join("locked"));
+            let new_path = self.store.artifact(&new.stored, &views.join("again"));
             let shown = |path: Result<PathBuf, _>| match path {
                 Ok(path) => path.display().to_string(),
                 Err(_) => "no longer in the cache".to_owned(),
@@ -91,7 +90,7 @@ impl SandboxRun {
             let is_small = |output: &LockedOutput| !output.stored.directory && output.stored.bytes < 1 << 20;
             if is_small(old)
                 && is_small(new)
-                && let (Ok(old), Ok(new)) = (old_store.read(&stored(old)), self.store.read(&stored(new)))
+                && let (Ok(old), Ok(new)) = (old_store.read(&old.stored), self.store.read(&new.stored))
             {
                 lines.push_str(&difference(&old, &new).unwrap_or_default());
             }

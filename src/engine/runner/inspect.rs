@@ -108,7 +108,7 @@ impl<'a> Inspector<'a> {
                 })
             }
             InputSource::File(path) => {
-                let digest = || self.store.digest_source(&self.project.join(path));
+                let digest = || self.store.digest_user_file(&self.project.join(path));
                 let known =
                     self.sources.entry(path).or_insert_with(|| digest().map_err(|error| error.to_string()));
                 match known {

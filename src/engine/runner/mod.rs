@@ -27,7 +27,7 @@ mod tests;
 #[cfg(test)]
 mod worker_tests;
 
-pub use options::{Judge, Options};
+pub use options::{Options, ResultGate};
 pub use run::{RunError, run};
 pub use stop::{Stop, Urgency};
 pub use survey::{Outlook, survey};

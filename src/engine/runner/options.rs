@@ -40,32 +40,32 @@ pub struct Options {
     /// Whether to begin with the stages that come last in the file where the order is free.
     pub last_first: bool,
     /// Decides whether a result may be used, before anything is computed from it.
-    pub judge: Option<Judge>,
+    pub gate: Option<ResultGate>,
 }
 
-/// A check of results. If it returns a sentence, the stage fails.
+/// A check that every result must pass. If it returns an error, the stage fails with that message.
 #[derive(Clone)]
-pub struct Judge(Arc<ResultCheck>);
+pub struct ResultGate(Arc<ResultCheck>);
 
 type ResultCheck = dyn Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync;
 
-impl Judge {
-    /// A check from a function.
+impl ResultGate {
+    /// Creates a gate from a function.
     pub fn new(
-        judge: impl Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync + 'static,
+        check: impl Fn(InstanceIndex, &Manifest) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(judge))
+        Self(Arc::new(check))
     }
 
-    /// Checks the result of an instance.
-    pub fn judge(&self, instance: InstanceIndex, result: &Manifest) -> Result<(), String> {
+    /// Checks the result of an instance. The error says why it may not be used.
+    pub fn check(&self, instance: InstanceIndex, result: &Manifest) -> Result<(), String> {
         (self.0)(instance, result)
     }
 }
 
-impl fmt::Debug for Judge {
+impl fmt::Debug for ResultGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Judge")
+        f.write_str("ResultGate")
     }
 }
 
@@ -85,7 +85,7 @@ impl Default for Options {
             gpus: None,
             threads: None,
             last_first: false,
-            judge: None,
+            gate: None,
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn place(
 ) -> Result<PlaceOutcome, StoreError> {
     if path.symlink_metadata().is_ok() {
         // A broken link or an unreadable file was not placed by us either.
-        let present = store.digest_source(path).ok().map(|source| (source.blob, source.directory));
+        let present = store.digest_user_file(path).ok().map(|source| (source.blob, source.directory));
         if present == Some((stored.blob, stored.directory)) {
             return Ok(PlaceOutcome::Unchanged);
         }

@@ -435,8 +435,8 @@ impl<'a> Coordinator<'a> {
 
     /// Checks a result. If it may not be used, its stage fails, so that nothing is computed from it or placed.
     fn check_result(&self, stage: InstanceIndex, manifest: &Manifest) -> Result<(), String> {
-        match &self.context.options.judge {
-            Some(judge) => judge.judge(stage, manifest),
+        match &self.context.options.gate {
+            Some(gate) => gate.check(stage, manifest),
             None => Ok(()),
         }
     }

@@ -22,13 +22,13 @@ pub enum Outlook {
     /// One of its inputs cannot be read; says why.
     CannotRun(String),
     /// Not among the targets.
-    NotAsked,
+    NotSelected,
 }
 
 impl Outlook {
     /// Returns whether the run would not compute the instance.
     pub fn is_fresh(&self) -> bool {
-        matches!(self, Self::Fresh(_) | Self::NotAsked)
+        matches!(self, Self::Fresh(_) | Self::NotSelected)
     }
 }
 
@@ -36,7 +36,7 @@ impl Outlook {
 pub fn survey(plan: &Plan, store: &Store, options: &Options) -> Vec<Outlook> {
     let selected = options.selection(plan);
     let mut inspector = Inspector::new(plan, store, &options.project);
-    let mut outlooks = vec![Outlook::NotAsked; plan.len()];
+    let mut outlooks = vec![Outlook::NotSelected; plan.len()];
     for &index in plan.topological() {
         if selected[index.0] {
             outlooks[index.0] = outlook(plan, store, options, &mut inspector, &outlooks, index);

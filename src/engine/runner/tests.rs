@@ -499,7 +499,7 @@ fn a_survey_predicts_what_a_run_would_do() {
     let Outlook::MayRun { known: Some(why), .. } = &lab.survey()[2] else { panic!() };
     assert_eq!(why.to_string(), "params.name \"train\" -> \"T\"");
     lab.options.targets = Some(vec![InstanceIndex(0)]);
-    assert_eq!(lab.survey()[1..], [Outlook::NotAsked, Outlook::NotAsked]);
+    assert_eq!(lab.survey()[1..], [Outlook::NotSelected, Outlook::NotSelected]);
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl<'a> ReferenceResolver<'a> {
     fn known_axes(&self, inputs: &[InputDecl], wanted: &'a AxisUses) -> Option<KnownAxes<'a>> {
         let mut known = KnownAxes::default();
         let mut found = false;
-        for input in inputs.iter().filter(|input| wanted.slots.contains(&input.slot.as_str())) {
+        for input in inputs.iter().filter(|input| wanted.slots.contains(&input.slot)) {
             let references = match &input.source {
                 SourceDecl::One(reference) => std::slice::from_ref(reference),
                 SourceDecl::Many(references) | SourceDecl::All(references) => references.as_slice(),

@@ -19,37 +19,36 @@ use pipe_core::reference::StageRef;
 pub struct PipelineFile {
     /// The name of the pipeline; its results go to `results/<name>/`.
     pub name: String,
-    /// A file, or a list of files, that this one builds on. Relative to this file.
+    /// A pipeline file, or a list of them, that this one extends. Paths are relative to this file.
     pub extends: Option<OneOrMany>,
     /// Values to use as `${vars.name}`; `--set vars.name=value` overrides them.
     pub vars: Option<AnyMap>,
-    /// Environment variables to use as `${env.NAME}`, each with its default. One without a
-    /// default must be set.
+    /// Environment variables to use as `${env.NAME}`, each with its default. A variable without a default must be set.
     pub env: Option<BTreeMap<String, Option<PlainValue>>>,
     /// The stages by name.
     pub stages: AnyMap,
-    /// What to place outside the cache: a list of stages, or a map from path to reference.
+    /// The results to place outside the cache: a list of references, or a map from paths to references.
     pub outputs: Option<Outputs>,
     /// A directory with published copies of the placed files, relative to the project directory. `pipe verify` compares
     /// every file in it with the lock.
     pub published: Option<String>,
 }
 
-/// One stage: exactly one kind with its parameters, and these keys beside it.
+/// One stage: exactly one kind with its parameters, and any of these settings.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageSettings {
-    /// One instance per combination of the axes' values.
+    /// The axes of the stage, which has one instance per combination of their values.
     pub matrix: Option<Matrix>,
-    /// One instance per instance of another stage, which is `${each}`.
+    /// Another stage: there is one instance per instance of that stage, to which `${each}` refers.
     pub each: Option<StageRef>,
-    /// What an instance occupies while it runs.
+    /// The resources that an instance needs while it runs.
     pub resources: Option<ResourceRequest>,
-    /// How often to try again after a failure.
+    /// How often a failed instance is tried again.
     pub retries: Option<u32>,
-    /// How equal a second computation has to be; `exact` unless stated.
+    /// How closely a second computation has to agree with the first; the default is `exact`.
     pub compare: Option<Compare>,
-    /// For people.
+    /// A description for readers of the pipeline.
     pub description: Option<String>,
 }
 
@@ -57,15 +56,15 @@ pub struct StageSettings {
 pub(super) const STAGE_SETTINGS: [&str; 6] =
     ["matrix", "each", "resources", "retries", "compare", "description"];
 
-/// What an instance occupies while it runs.
+/// The resources that an instance needs while it runs.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceRequest {
-    /// Threads. 1 unless stated.
+    /// The number of threads; the default is 1.
     pub cpu: Option<NonZero<usize>>,
-    /// Memory, such as `500MB` or `4GB`.
+    /// The amount of memory, such as `500MB` or `4GB`.
     pub mem: Option<Memory>,
-    /// Graphics cards. 0 unless stated.
+    /// The number of GPUs; the default is 0.
     pub gpu: Option<usize>,
 }
 

@@ -196,7 +196,7 @@ impl StageKind for Table {
             [named(None), named(Some(text))]
         };
         AxisUses {
-            slots: vec!["from"],
+            slots: vec!["from".to_owned()],
             given: vec![("part", vec!["test", "validation"])],
             others: Some(Vocabulary { noun: "metric", words: vec!["f1", "recall"] }),
             uses: rows.map(row).chain(self.only.iter().flat_map(only)).collect(),

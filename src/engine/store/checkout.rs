@@ -192,11 +192,11 @@ mod tests {
         let original = dir.path().join("original");
         make_tree(&original);
         assert!(stored.directory);
-        assert_eq!(store.digest_source(&original).unwrap().blob, stored.blob);
+        assert_eq!(store.digest_user_file(&original).unwrap().blob, stored.blob);
 
         let placed = dir.path().join("results/placed");
         store.place(&stored, &placed).unwrap();
-        let source = store.digest_source(&placed).unwrap();
+        let source = store.digest_user_file(&placed).unwrap();
         assert_eq!((source.blob, source.bytes), (stored.blob, stored.bytes));
         assert!(placed.join("empty/inside").is_dir());
         let mode = placed.join("plain").metadata().unwrap().permissions().mode();
@@ -227,7 +227,7 @@ mod tests {
         store.place(&text, &file).unwrap();
         store.place(&tree, &directory).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
-        assert_eq!(store.digest_source(&directory).unwrap().blob, tree.blob);
+        assert_eq!(store.digest_user_file(&directory).unwrap().blob, tree.blob);
         assert_eq!(store.usage().unwrap().temporary.items, 1, "only the owner's lock is left");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "the store and what was placed");
     }
@@ -242,7 +242,7 @@ mod tests {
             store.place(&tree, &disk.path().join("directory")).unwrap();
         }
         assert_eq!(fs::read_to_string(disk.path().join("file")).unwrap(), "new");
-        assert_eq!(store.digest_source(&disk.path().join("directory")).unwrap().blob, tree.blob);
+        assert_eq!(store.digest_user_file(&disk.path().join("directory")).unwrap().blob, tree.blob);
         assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 2);
     }
 

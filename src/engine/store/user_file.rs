@@ -36,7 +36,7 @@ const ATTEMPTS: usize = 3;
 impl Store {
     /// Returns the digest of the content of a file or of the listing of a directory, which equals the blob id of the
     /// same file or directory as an output. Symbolic links that lead out of a directory are followed.
-    pub fn digest_source(&self, path: &Path) -> Result<UserFile, StoreError> {
+    pub fn digest_user_file(&self, path: &Path) -> Result<UserFile, StoreError> {
         let metadata = path.metadata().map_err(|e| StoreError::reading(path, e))?;
         let mut writes = blake3::Hasher::new();
         if metadata.is_dir() {
@@ -57,7 +57,7 @@ impl Store {
     /// Returns whether the file was not written to since. Called after a stage has run: if it was, the stage may have
     /// read something else than its key says.
     pub fn still_the_same(&self, source: &UserFile) -> bool {
-        self.digest_source(&source.path).is_ok_and(|now| now == *source)
+        self.digest_user_file(&source.path).is_ok_and(|now| now == *source)
     }
 
     fn digest_tree(&self, root: &Path, writes: &mut blake3::Hasher) -> Result<Tree, StoreError> {
@@ -153,18 +153,18 @@ mod tests {
     fn a_source_has_the_digest_of_its_content() {
         let (_dir, store, path) = setting();
         fs::write(&path, "content").unwrap();
-        let source = store.digest_source(&path).unwrap();
+        let source = store.digest_user_file(&path).unwrap();
         assert_eq!(source.blob.digest(), Digest::of(b"content"));
         assert_eq!((source.bytes, source.directory), (7, false));
         assert_eq!(commit_text(&store, "a", "content").outputs["out"].blob, source.blob);
-        assert!(store.digest_source(&path.with_extension("none")).is_err());
+        assert!(store.digest_user_file(&path.with_extension("none")).is_err());
     }
 
     #[test]
     fn every_change_of_a_directory_changes_its_digest() {
         let (_dir, store, path) = setting();
         make_tree(&path);
-        let mut seen = vec![store.digest_source(&path).unwrap().blob];
+        let mut seen = vec![store.digest_user_file(&path).unwrap().blob];
         let changes: [&dyn Fn(); 5] = [
             &|| fs::write(path.join("plain"), "PLAIN").unwrap(),
             &|| fs::rename(path.join("plain"), path.join("renamed")).unwrap(),
@@ -175,7 +175,7 @@ mod tests {
         fs::remove_file(path.join("deep/link")).unwrap();
         for change in changes {
             change();
-            let blob = store.digest_source(&path).unwrap().blob;
+            let blob = store.digest_user_file(&path).unwrap().blob;
             assert!(!seen.contains(&blob));
             seen.push(blob);
         }
@@ -186,7 +186,7 @@ mod tests {
         let (_dir, store, path) = setting();
         make_tree(&path);
         for edited in [path.clone(), path.join("plain")] {
-            let source = store.digest_source(&edited).unwrap();
+            let source = store.digest_user_file(&edited).unwrap();
             assert!(store.still_the_same(&source));
             std::thread::sleep(Duration::from_millis(20));
             fs::write(path.join("plain"), "edited").unwrap();
@@ -194,7 +194,7 @@ mod tests {
             fs::write(path.join("plain"), "plain").unwrap();
             assert!(!store.still_the_same(&source), "a stage may have read the edit");
         }
-        let source = store.digest_source(&path).unwrap();
+        let source = store.digest_user_file(&path).unwrap();
         fs::remove_dir_all(&path).unwrap();
         assert!(!store.still_the_same(&source));
     }
@@ -205,7 +205,7 @@ mod tests {
         for round in 0..300_u32 {
             let content = format!("{round:08}");
             fs::write(&path, &content).unwrap();
-            assert_eq!(store.digest_source(&path).unwrap().blob.digest(), Digest::of(content.as_bytes()));
+            assert_eq!(store.digest_user_file(&path).unwrap().blob.digest(), Digest::of(content.as_bytes()));
         }
     }
 
@@ -216,7 +216,7 @@ mod tests {
         let hour_ago = SystemTime::now() - Duration::from_secs(3600);
         fs::File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        store.digest_source(&path).unwrap();
+        store.digest_user_file(&path).unwrap();
         drop(store);
         let store = Store::open(&dir.path().join("cache")).unwrap();
         let stamp = Stamp::of(&path.metadata().unwrap());
@@ -230,13 +230,13 @@ mod tests {
         for i in 0..3 * MANY {
             fs::write(path.join(format!("{i}")), format!("{i}")).unwrap();
         }
-        let many = store.digest_source(&path).unwrap();
+        let many = store.digest_user_file(&path).unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(store.digest_source(&path).unwrap(), many);
-        assert_eq!(store.digest_source(&path).unwrap(), many, "from the stat cache");
+        assert_eq!(store.digest_user_file(&path).unwrap(), many);
+        assert_eq!(store.digest_user_file(&path).unwrap(), many, "from the stat cache");
         let placed = dir.path().join("placed");
         let stored = commit(&store, "a", |out| fs::rename(&path, out).unwrap()).outputs["out"];
         store.place(&stored, &placed).unwrap();
-        assert_eq!(store.digest_source(&placed).unwrap().blob, many.blob);
+        assert_eq!(store.digest_user_file(&placed).unwrap().blob, many.blob);
     }
 }

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 
 use super::number_or_word::PosWeight;
 
-/// How the terms of the B x L elements become one number.
+/// How the B x L terms of the loss (rows of the batch times labels) become one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reduction {
     Sum,
-    /// Over all B x L elements.
+    /// The mean over all B x L terms.
     Mean,
-    /// Eq. 3: the sum over labels, averaged over the rows of the batch.
+    /// The sum over the labels, averaged over the rows of the batch, as in eq. 3.
     SumLabelsMeanBatch,
 }
 
@@ -28,17 +28,18 @@ impl Reduction {
 }
 
 settings! {
-    /// The loss.
+    /// The parameters of the loss.
     LossConfig / LossChanges {
-        /// Standardise the logits of each row first, eq. 2.
+        /// Whether the logits of each row are standardised first, as in eq. 2.
         standardise: bool,
-        /// The small number added to the standard deviation in eq. 2.
+        /// The small number that is added to the standard deviation in eq. 2.
         standardise_eps: f64,
-        /// lambda_m, the weight of the margin loss.
+        /// The weight of the margin loss, lambda_m.
         margin_weight: f64,
-        /// Delta of eq. 7.
+        /// The margin, Delta in eq. 7.
         margin: f64,
-        /// A number, `sqrt` or `log` of the class ratio per label, or `none`.
+        /// How much more a positive counts than a negative: a number; `sqrt` or `log` of the ratio of negatives to
+        /// positives of each label; or `none`.
         pos_weight: PosWeight,
         reduction: Reduction,
     }

@@ -26,7 +26,7 @@ pub struct Method {
     pub variant: Variant,
     pub seed: u64,
     pub epochs: u64,
-    /// Rows per step.
+    /// The number of rows per step.
     pub batch: usize,
     pub device: Device,
     pub precision: Precision,
@@ -41,7 +41,7 @@ pub struct Method {
     pub checkpoint: CheckpointConfig,
 }
 
-/// The method as a user writes it: a preset and what is to be different.
+/// The parameters of training as a user writes them: a preset, and changes to it.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MethodChanges {

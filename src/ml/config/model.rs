@@ -19,7 +19,7 @@ use crate::score::ScoreScale;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ModelBody {
-    /// Least squares on the features and a constant, with closed-form leave-one-out scores.
+    /// Ridge regression on the features and a constant, with leave-one-out scores in closed form.
     Ridge {
         #[serde(default = "one")]
         ridge: f64,
@@ -27,34 +27,35 @@ pub enum ModelBody {
         #[serde(default = "default_constant")]
         constant: f64,
     },
-    /// Least squares with the kernel exp(gamma (cos - 1)) over all training rows: 4 N^2 bytes, N^3 time.
+    /// Ridge regression with the kernel exp(gamma (cos - 1)) over all N training rows. It needs 4 N^2 bytes of memory
+    /// and time proportional to N^3.
     KernelRidge {
         #[serde(default = "default_gamma")]
         gamma: f64,
         #[serde(default = "default_kernel_ridge")]
         ridge: f64,
     },
-    /// Kernel ridge inside blocks of similar rows; a new row asks the block with the nearest centre.
+    /// Kernel ridge regression within blocks of similar rows. A new row is scored by the block with the nearest centre.
     BlockKernelRidge {
         #[serde(default = "default_gamma")]
         gamma: f64,
         #[serde(default = "default_kernel_ridge")]
         ridge: f64,
-        /// About so many rows make a block.
+        /// The approximate number of rows per block.
         #[serde(default = "default_rows_per_block")]
         rows_per_block: usize,
-        /// No block has more rows.
+        /// The largest allowed number of rows in a block.
         #[serde(default = "default_largest_block")]
         largest_block: usize,
-        /// Rounds of spherical k-means.
+        /// The number of rounds of spherical k-means that form the blocks.
         #[serde(default = "default_rounds")]
         rounds: usize,
     },
-    /// One logistic regression per label, by gradient descent.
+    /// One logistic regression per label, fitted by gradient descent.
     Logistic(LogisticBody),
-    /// A network: a preset, and what is to be different.
+    /// A neural network: a preset, and changes to it.
     Mlp(Box<MethodChanges>),
-    /// The labels of the nearest training rows, by cosine.
+    /// The labels of the nearest training rows by cosine similarity.
     Neighbours {
         #[serde(default = "default_neighbours")]
         neighbours: usize,
@@ -63,13 +64,13 @@ pub enum ModelBody {
     },
 }
 
-/// Plain gradient descent; `docs/honest.md` has what AdamW gave in its place.
+/// The parameters of `logistic`, which is fitted by plain gradient descent. `docs/honest.md` compares it with AdamW.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogisticBody {
     pub epochs: u64,
     pub batch: usize,
-    /// Right for rows of length one.
+    /// The learning rate. The default suits rows of length one.
     pub lr: f64,
     pub weight_decay: f64,
 }

@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 use super::number_or_word::BiasInit;
 
 settings! {
-    /// The network.
+    /// The parameters of the network.
     NetConfig / NetChanges {
-        /// Widths of the hidden layers; empty for a linear model.
+        /// The widths of the hidden layers; empty for a linear model.
         hidden: Vec<usize>,
         activation: Activation,
-        /// Share of hidden activations set to zero in training.
+        /// The share of hidden activations that are set to zero in training.
         dropout: f64,
-        /// Which features reach the input layer.
+        /// The features that reach the input layer.
         features: Features,
-        /// How many inputs `cut` and `hash` leave. A data set with fewer features keeps them all.
+        /// The number of inputs with `cut` and `hash`. A data set with fewer features keeps them all.
         feature_count: usize,
-        /// Where the bias of the output layer starts: a number, or `layer` for draws as in the weights.
+        /// The initial bias of the output layer: a number, or `layer` to draw it like the weights of the layer.
         output_bias: BiasInit,
     }
 }
@@ -34,11 +34,11 @@ pub enum Activation {
 pub enum Features {
     /// Every feature has its own input.
     All,
-    /// Only the features that occur in most training rows.
+    /// Only the features that occur in the most training rows.
     Cut,
-    /// Features share inputs by a signed hash of their number.
+    /// Features share inputs, by a signed hash of the feature number.
     Hash,
-    /// No feature at all: to see what thresholds do without a network that knows anything.
+    /// No features, to measure what the thresholds alone achieve.
     None,
 }
 

@@ -95,11 +95,11 @@ impl Visitor<'_> for NumberOrWord {
 }
 
 number_or_word! {
-    /// How much more a positive weighs than a negative in the cross-entropy.
+    /// How much more a positive counts than a negative in the cross-entropy.
     PosWeight {
         /// The same for every label.
         Number(f64);
-        /// As much as a negative.
+        /// The same as a negative.
         None = "none",
         /// Per label, the square root of negatives per positive.
         Sqrt = "sqrt",
@@ -109,7 +109,7 @@ number_or_word! {
 }
 
 number_or_word! {
-    /// Where a vector of threshold parameters starts.
+    /// The initial value of a vector of threshold parameters.
     Init {
         /// Every entry the same.
         Constant(f64);
@@ -119,7 +119,7 @@ number_or_word! {
 }
 
 number_or_word! {
-    /// Where the bias of the output layer starts.
+    /// The initial value of the bias of the output layer.
     BiasInit {
         /// Every entry the same.
         Constant(f64);

@@ -10,23 +10,23 @@ use super::number_or_word::Limit;
 pub enum OptimiserKind {
     /// AdamW exactly as PyTorch computes it.
     Adamw,
-    /// AdamW, but a row of the input layer is touched only by batches that have its feature: no
-    /// decay and no momentum in between. Much faster with many features; not the same algorithm.
+    /// AdamW that updates a row of the input layer only for batches that contain its feature, without decay or momentum
+    /// in between. It is much faster with many features, but not the same algorithm.
     LazyAdamw,
     Sgd,
 }
 
 settings! {
-    /// The optimiser.
+    /// The parameters of the optimiser.
     OptimiserConfig / OptimiserChanges {
         kind: OptimiserKind,
         lr: f64,
         beta1: f64,
         beta2: f64,
         eps: f64,
-        /// Decoupled weight decay, on every parameter, thresholds included.
+        /// Decoupled weight decay of all parameters, including the thresholds.
         weight_decay: f64,
-        /// The largest norm of all gradients together, or `none`.
+        /// The norm to which the gradient of all parameters together is clipped, or `none`.
         clip: Limit,
     }
 }

@@ -11,18 +11,19 @@ use super::method::Method;
 use super::net::{Activation, Features, NetConfig};
 use super::number_or_word::{BiasInit, Init, Limit, PosWeight};
 use super::optimiser::{OptimiserConfig, OptimiserKind};
-use super::schedule::{CheckpointConfig, ScheduleConfig, ScheduleKind, StoppingConfig, Watched};
+use super::schedule::{CheckpointConfig, ScheduleConfig, ScheduleKind, StoppingConfig, WatchedMetric};
 use super::signal::{LocalSignal, SignalConfig, Weighting};
 use super::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
-    /// The equations as printed.
+    /// The equations as printed in the paper.
     Paper,
-    /// What the public toolkit really computes.
+    /// What the released code of the paper computes.
     Released,
-    /// Free of leaks: what prediction sees is what training saw, and neither sees the answer.
+    /// Without leakage: prediction uses the same signals as training, and neither uses the true labels of a row for
+    /// that row.
     #[default]
     Honest,
 }
@@ -92,7 +93,7 @@ fn paper() -> Method {
         },
         schedule: ScheduleConfig { kind: ScheduleKind::Constant, warmup: 0.0, floor: 0.0 },
         stopping: StoppingConfig {
-            metric: Watched::MacroF1,
+            metric: WatchedMetric::MacroF1,
             patience: Limit::None,
             min_epochs: 1,
             restore_best: false,

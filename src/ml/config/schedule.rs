@@ -14,12 +14,12 @@ pub enum ScheduleKind {
 }
 
 settings! {
-    /// The learning rate over time.
+    /// The parameters of the learning rate schedule.
     ScheduleConfig / ScheduleChanges {
         kind: ScheduleKind,
-        /// Epochs over which the rate rises linearly from nothing; fractions are allowed.
+        /// The number of epochs in which the rate rises linearly from 0; may be a fraction.
         warmup: f64,
-        /// What share of the rate `cosine` ends at.
+        /// The share of the full rate at which `cosine` ends.
         floor: f64,
     }
 }
@@ -43,33 +43,34 @@ impl ScheduleConfig {
     }
 }
 
-/// The figure on the validation rows that decides which epoch is best.
+/// The metric on the validation rows that decides which epoch is best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Watched {
+#[schemars(rename = "Watched")]
+pub enum WatchedMetric {
     MacroF1,
     MicroF1,
 }
 
 settings! {
-    /// When to stop.
+    /// When training stops, and which epoch is kept.
     StoppingConfig / StoppingChanges {
-        metric: Watched,
-        /// Epochs without a better value before training stops, or `none`.
+        metric: WatchedMetric,
+        /// The number of epochs without a better value after which training stops, or `none`.
         patience: Limit,
-        /// Never stop before this many epochs.
+        /// The number of epochs before which training never stops.
         min_epochs: u64,
-        /// Hand out the weights of the best epoch instead of the last one's.
+        /// Whether to keep the weights of the best epoch instead of those of the last one.
         restore_best: bool,
     }
 }
 
 settings! {
-    /// When to keep a checkpoint. It changes no result and is in no key.
+    /// When a checkpoint is written. This changes no result and is not part of the key.
     CheckpointConfig / CheckpointChanges {
-        /// Every so many epochs, or `none`.
+        /// The number of epochs between checkpoints, or `none`.
         epochs: Limit,
-        /// Every so many minutes, or `none`.
+        /// The number of minutes between checkpoints, or `none`.
         minutes: Limit,
     }
 }

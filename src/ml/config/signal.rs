@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LocalSignal {
-    /// Eqs. 4-6 over the true labels of the batch: the paper's. In prediction this needs the
-    /// labels of the rows that are to be predicted, and is refused outside the oracle path.
+    /// Eqs. 4-6 over the true labels of the batch, as in the paper. In prediction this needs the labels of the
+    /// predicted rows, so only the oracle protocol allows it.
     BatchLabels,
-    /// The labels of the nearest training rows by cosine of the features.
+    /// The labels of the nearest training rows by cosine similarity of the features.
     TrainNeighbours,
     /// Eqs. 4-6 with the model's own probabilities in place of the labels.
     Predicted,
@@ -22,23 +22,23 @@ pub enum LocalSignal {
 #[serde(rename_all = "kebab-case")]
 pub enum Weighting {
     Uniform,
-    /// By the square of the cosine.
+    /// Weighted by the square of the cosine.
     CosineSquared,
 }
 
 settings! {
-    /// The local signal.
+    /// The parameters of the local signal.
     SignalConfig / SignalChanges {
         train: LocalSignal,
         predict: LocalSignal,
-        /// Leave a row's own labels out of eqs. 4-6; the paper has them in.
+        /// Whether the labels of a row itself are left out of eqs. 4-6; the paper includes them.
         leave_self_out: bool,
-        /// How many neighbours `train-neighbours` looks for.
+        /// The number of neighbours that `train-neighbours` uses.
         neighbours: usize,
         weighting: Weighting,
-        /// How many of a row's largest probabilities `predicted` keeps.
+        /// The number of a row's largest probabilities that `predicted` keeps.
         predicted_labels: usize,
-        /// The small number below the line of eq. 5.
+        /// The small number that is added to the denominator of eq. 5.
         eps: f64,
     }
 }

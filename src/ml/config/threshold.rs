@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::number_or_word::Init;
 
-/// Which signals take part. A signal that is left out counts as zero; the factors lambda and
-/// (1 - lambda) stay, as in the released code.
+/// The signals that the thresholds use. A signal that is not used counts as zero, and the factors lambda and (1 -
+/// lambda) remain, as in the released code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
     Adaptive,
     KnnOnly,
     IdfOnly,
-    /// No learned threshold: theta = 0.5 everywhere.
+    /// No learned thresholds: theta is 0.5 for all labels.
     Static,
 }
 
@@ -35,14 +35,14 @@ impl Variant {
     }
 }
 
-/// The global signal.
+/// The source of the global signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum GlobalSignal {
-    /// Rarity of the label in the training rows, eq. 8.
+    /// The rarity of the label in the training rows, eq. 8.
     Idf,
-    /// What the released code calls tf-idf: each true label of the row itself gets one over their
-    /// number. It knows the answer, so that in prediction it is zero except on the oracle path.
+    /// What the released code calls tf-idf: one over the number of the row's true labels for each of these labels, and
+    /// 0 for the others. It depends on the true labels, so in prediction it is 0 except under the oracle protocol.
     OwnLabels,
 }
 
@@ -54,17 +54,17 @@ pub enum Squash {
 }
 
 settings! {
-    /// The thresholds.
+    /// The parameters of the thresholds.
     ThresholdConfig / ThresholdChanges {
         global: GlobalSignal,
         squash: Squash,
-        /// Where the effective lambda starts.
+        /// The initial value of the effective lambda.
         lambda_init: f64,
-        /// One lambda for each label instead of one for all.
+        /// Whether each label has its own lambda.
         lambda_per_label: bool,
-        /// Learn lambda through a sigmoid, so that it stays between 0 and 1.
+        /// Whether lambda is learned through a sigmoid, so that it stays between 0 and 1.
         lambda_sigmoid: bool,
-        /// A number, or `normal` for draws from N(0, 1).
+        /// The initial value of alpha: a number, or `normal` for draws from N(0, 1).
         alpha_init: Init,
         beta_init: Init,
         bias_init: Init,

@@ -22,9 +22,11 @@ use crate::data::random::Random;
 /// The number of replicates that are counted in one pass.
 const LANES: usize = 16;
 
+/// The parameters of the bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bootstrap {
+    /// The number of replicates.
     pub replicates: u32,
     pub seed: u64,
     /// The share of replicates that an interval covers.

@@ -12,34 +12,34 @@ use super::sweep::BestCut;
 use super::{global, online, per_label, plug_in, proportion, rank};
 use crate::data::csr::Csr;
 
-/// The F1 that a rule is fitted for.
+/// The F1 that a rule maximises on the fitting rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// The mean of the labels' F1: every label counts the same.
+    /// The mean of the F1 of all labels: every label counts the same.
     #[default]
     Macro,
-    /// F1 of all decisions pooled: every decision counts the same.
+    /// The F1 of all decisions pooled: every decision counts the same.
     Micro,
 }
 
-/// What scores are, for the rules that need probabilities.
+/// What the scores mean, for rules that need probabilities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// Log-odds: the probability is their sigmoid.
+    /// Log-odds: the sigmoid of a score is a probability.
     #[default]
     Logit,
     Probability,
 }
 
-/// What becomes of a label without a cut that can be trusted.
+/// What happens with a label whose fitted cut is not reliable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PoorLabel {
     /// It is never predicted (SCutFBR.0).
     Never,
-    /// It is predicted above the highest score of the fitting rows (SCutFBR.1).
+    /// It is predicted for scores above the highest one of the fitting rows (SCutFBR.1).
     #[default]
     AboveHighest,
 }
@@ -48,66 +48,68 @@ pub enum PoorLabel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Rule {
-    /// The same given cut for every label.
+    /// One given cut for all labels.
     Fixed {
         #[serde(default)]
         cut: f32,
     },
-    /// The same cut for every label, fitted.
+    /// One fitted cut for all labels.
     Global {},
-    /// A cut for every label, each fitted alone.
+    /// One cut per label, each fitted on its own (SCut).
     Scut {},
-    /// SCut, except for labels whose F1 on the fitting rows is below `fbr`.
+    /// SCut, except for labels whose F1 on the fitting rows is below `fbr`; `poor` decides about these.
     ScutFbr {
         #[serde(default = "default_fbr")]
         fbr: f64,
         #[serde(default)]
         poor: PoorLabel,
     },
-    /// SCut on targets that mix a row's label with its probability; the rarer the label, the more of it.
+    /// SCut with soft targets, which mix the true label of a row with its predicted probability. The rarer the label,
+    /// the more the probability counts.
     Soft {
-        /// A label with so many positives is half label, half probability. 0 is SCut.
+        /// The number of positives at which true label and probability count the same. 0 gives SCut.
         #[serde(default = "default_prior")]
         prior: f64,
         #[serde(default)]
         scale: Scale,
     },
-    /// SCut drawn towards the global cut; the rarer the label, the closer.
+    /// SCut shrunk towards the global cut. The rarer the label, the closer its cut is to the global one.
     Shrunk {
-        /// A label with so many positives gets the mean of both cuts.
+        /// The number of positives at which a label gets the mean of both cuts.
         #[serde(default = "default_kappa")]
         kappa: f64,
     },
-    /// The first `k` labels of every row.
+    /// The `k` labels with the highest scores in each row.
     Rcut {
-        /// Fitted if not given.
+        /// The number of labels per row; fitted if not given.
         k: Option<usize>,
         #[serde(default = "default_max_k")]
         max_k: usize,
     },
-    /// The best-scored rows of every label, in proportion to its frequency in training. It decides about
-    /// all evaluated rows together.
+    /// For each label the rows with the highest scores, in proportion to its frequency in training. All evaluated rows
+    /// are decided together.
     Pcut {
-        /// A label is predicted this many times as often as it occurs in training. Fitted if not given.
+        /// How many times as often as in training each label is predicted; fitted if not given.
         factor: Option<f64>,
     },
-    /// The first labels of every row, the last of them only if it scores above a cut.
+    /// The labels with the highest scores in each row, the last of them only if its score is above a cut.
     Rtcut {
         #[serde(default = "default_max_k")]
         max_k: usize,
     },
-    /// Probabilities above half of the F1 that they promise.
+    /// Labels whose probability is above half of the highest F1 that can be expected.
     PlugIn {
         #[serde(default)]
         scale: Scale,
     },
-    /// Online F-measure optimisation: tau = a / b, followed through the rows (Busa-Fekete et al. 2015).
+    /// Online F-measure optimisation: the cut tau = a / b is updated row by row (Busa-Fekete et al. 2015).
     Online {
         #[serde(default = "default_epochs")]
         epochs: u32,
-        /// What a and b start from.
+        /// The initial value of `a`.
         #[serde(default = "default_a")]
         a: f64,
+        /// The initial value of `b`.
         #[serde(default = "default_b")]
         b: f64,
         #[serde(default)]

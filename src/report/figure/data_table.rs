@@ -3,8 +3,6 @@
 use csv::{Terminator, WriterBuilder};
 use pipe_ml::metric::marked::Marked;
 
-use crate::table::measured::protocol_name;
-
 /// The values that a figure shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataTable {
@@ -50,7 +48,7 @@ impl DataTable {
     pub fn of_results(columns: &[&str], rows: impl IntoIterator<Item = Marked<Vec<DataCell>>>) -> Self {
         let with_protocol = |row: Marked<Vec<DataCell>>| {
             let (protocol, cells) = row.reveal();
-            [DataCell::from(protocol_name(protocol))].into_iter().chain(cells).collect()
+            [DataCell::from(protocol.name())].into_iter().chain(cells).collect()
         };
         Self {
             columns: ["protocol"].iter().chain(columns).map(|&name| name.to_owned()).collect(),

@@ -3,24 +3,25 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// A figure that can be drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FigureKind {
-    /// Figure 1: macro-F1 on the validation rows, epoch by epoch.
+    /// Figure 1 of the paper: macro-F1 on the validation rows, per epoch.
     F1OverEpochs,
-    /// Figure 2: macro-F1 on the evaluated rows.
+    /// Figure 2 of the paper: macro-F1 on the evaluated rows.
     FinalF1,
-    /// Figure 3: the learned weights of the two signals, epoch by epoch.
+    /// Figure 3 of the paper: the learned weights of the two signals, per epoch.
     ThresholdWeights,
     /// How often each label occurs in the training rows.
     LabelFrequency,
     /// Macro-F1 of rare and of frequent labels.
     F1ByFrequency,
-    /// What became of predicted probabilities.
+    /// The share of true labels by predicted probability (reliability diagram).
     Reliability,
-    /// Precision and recall as all thresholds are moved.
+    /// Precision and recall when all thresholds are moved together.
     PrecisionRecall,
-    /// Where the thresholds of true and of false labels lie.
+    /// The distribution of the thresholds of true and of false labels.
     Thresholds,
     /// Macro-F1 under both protocols.
     OracleVersusHonest,

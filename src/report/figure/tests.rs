@@ -11,7 +11,7 @@ use super::draw::Shape;
 use super::kind::FigureKind;
 use super::naming::RunAxes;
 use super::*;
-use pipe_ml::history::{Epoch, EpochMetrics, History, LossValue, Spread};
+use pipe_ml::history::{Epoch, EpochMetrics, History, LabelSpread, LossValue};
 use pipe_ml::metric::curves::{Curves, FrequencyBin, ReliabilityBin, ShiftedMetrics, ThresholdHistogram};
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::EvaluationRecord;
@@ -50,10 +50,10 @@ fn history(macro_f1: &[f64], oracle: bool) -> History {
                 micro_f1: macro_f1,
                 positive_ratio: 0.1,
             }),
-            alpha: Spread { mean: 1.0 + t * macro_f1, std: 0.1 + t / 10.0 },
-            beta: Spread { mean: 1.0 - t * macro_f1, std: 0.2 },
-            lambda: Spread { mean: 0.5 + t / 10.0, std: 0.0 },
-            theta: Spread { mean: 0.5, std: 0.1 },
+            alpha: LabelSpread { mean: 1.0 + t * macro_f1, std: 0.1 + t / 10.0 },
+            beta: LabelSpread { mean: 1.0 - t * macro_f1, std: 0.2 },
+            lambda: LabelSpread { mean: 0.5 + t / 10.0, std: 0.0 },
+            theta: LabelSpread { mean: 0.5, std: 0.1 },
             lr: 1e-3,
         }
     };

@@ -8,14 +8,14 @@ use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
 use super::f1_over_epochs::some_of;
 use super::naming::{Naming, RunAxes, RunGroup, SameAxesError, summary};
-use pipe_ml::history::{Epoch, History, Spread};
+use pipe_ml::history::{Epoch, History, LabelSpread};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// One of the weights.
 struct SignalWeight {
     name: &'static str,
     heading: &'static str,
-    of: fn(&Epoch) -> Spread,
+    of: fn(&Epoch) -> LabelSpread,
 }
 
 const WEIGHTS: [SignalWeight; 3] = [
@@ -69,24 +69,24 @@ pub fn threshold_weights(naming: &Naming, histories: &[(RunAxes, History)]) -> R
 }
 
 /// Returns, for each epoch, the mean of the means and of the deviations over runs, and the number of runs.
-fn by_epoch(group: &RunGroup<&History>, of: fn(&Epoch) -> Spread) -> Vec<(u64, Spread, u64)> {
-    let mut spreads: BTreeMap<u64, Vec<Spread>> = BTreeMap::new();
+fn by_epoch(group: &RunGroup<&History>, of: fn(&Epoch) -> LabelSpread) -> Vec<(u64, LabelSpread, u64)> {
+    let mut spreads: BTreeMap<u64, Vec<LabelSpread>> = BTreeMap::new();
     for history in group.runs.as_ref().reveal().1 {
         for epoch in &history.epochs {
             spreads.entry(epoch.epoch).or_default().push(of(epoch));
         }
     }
-    let mean = |(epoch, spreads): (u64, Vec<Spread>)| {
+    let mean = |(epoch, spreads): (u64, Vec<LabelSpread>)| {
         let mean = summary(spreads.iter().map(|spread| spread.mean))?;
         let std = summary(spreads.iter().map(|spread| spread.std))?.mean;
-        Some((epoch, Spread { mean: mean.mean, std }, u64::from(mean.seeds)))
+        Some((epoch, LabelSpread { mean: mean.mean, std }, u64::from(mean.seeds)))
     };
     spreads.into_iter().filter_map(mean).collect()
 }
 
-fn curve(group: &RunGroup<&History>, epochs: &[(u64, Spread, u64)]) -> Curve {
-    let point = |(epoch, spread, _): &(u64, Spread, u64)| (*epoch as f64, spread.mean);
-    let band = |(epoch, spread, _): &(u64, Spread, u64)| {
+fn curve(group: &RunGroup<&History>, epochs: &[(u64, LabelSpread, u64)]) -> Curve {
+    let point = |(epoch, spread, _): &(u64, LabelSpread, u64)| (*epoch as f64, spread.mean);
+    let band = |(epoch, spread, _): &(u64, LabelSpread, u64)| {
         (*epoch as f64, spread.mean - spread.std, spread.mean + spread.std)
     };
     Curve {

@@ -6,7 +6,6 @@
 use ::csv::{Terminator, WriterBuilder};
 
 use super::exporter::TableExporter;
-use super::measured::protocol_name;
 use super::{AxisEntry, METRIC, Rank, Table, TableCell};
 
 /// The format for programs that do not read JSON.
@@ -48,11 +47,7 @@ pub fn csv(table: &Table) -> String {
                     let (protocol, published) = comparison.published.as_ref().reveal();
                     let difference =
                         comparison.difference.map(|difference| difference.reveal().1.to_string());
-                    [
-                        published.value.to_string(),
-                        protocol_name(protocol).to_owned(),
-                        difference.unwrap_or_default(),
-                    ]
+                    [published.value.to_string(), protocol.name().to_owned(), difference.unwrap_or_default()]
                 }
             });
         }
@@ -73,7 +68,7 @@ fn cell_fields(cell: &TableCell) -> Vec<String> {
     let differs = cell.test.as_ref().map(|test| test.as_ref().reveal().1.differs.to_string());
     vec![
         cell.metric.name().to_owned(),
-        protocol_name(protocol).to_owned(),
+        protocol.name().to_owned(),
         cell.part.clone(),
         spread.seeds.to_string(),
         spread.mean.to_string(),
@@ -99,7 +94,7 @@ fn published_lines(table: &Table, axes: usize, fixed: usize) -> Vec<Vec<String>>
             let (protocol, published) = value.as_ref().reveal();
             let at = axes + fixed + 3 * other.reference;
             fields[at] = published.value.to_string();
-            fields[at + 1] = protocol_name(protocol).to_owned();
+            fields[at + 1] = protocol.name().to_owned();
             lines.push(fields);
         }
     }

@@ -57,7 +57,7 @@ pub(super) fn provenance(table: &Table) -> String {
     );
     for record in &table.records {
         let axes: Vec<String> = record.axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
-        let protocol = super::measured::protocol_name(record.protocol);
+        let protocol = record.protocol.name();
         let _ =
             writeln!(out, "% evaluation {} {protocol} {}", record.blob, latex_text::comment(&axes.join(",")));
     }

@@ -64,7 +64,7 @@ fn cell_macros(table: &Table, row: usize, column: usize) -> Vec<Macro> {
     let Some(cell) = &table.cells[row][column] else { return Vec::new() };
     let (protocol, spread) = cell.value.reveal();
     let mut name = prefix(&table.name);
-    let mut origin = super::measured::protocol_name(protocol).to_owned();
+    let mut origin = protocol.name().to_owned();
     if protocol == Protocol::Oracle {
         name.push_str("Oracle");
     }

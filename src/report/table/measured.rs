@@ -1,7 +1,6 @@
 //! An evaluation record with its position in the experiment.
 
 use pipe_core::digest::BlobId;
-use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::EvaluationRecord;
 
 /// The axis of the protocol, which every record has beside the axes of the matrix.
@@ -25,17 +24,9 @@ impl MeasuredRecord {
     pub fn on(&self, axis: &str) -> Option<&str> {
         let written = self.axes.iter().find(|(name, _)| name == axis).map(|(_, value)| value.as_str());
         written.or(match axis {
-            PROTOCOL => Some(protocol_name(self.record.protocol())),
+            PROTOCOL => Some(self.record.protocol().name()),
             PART => Some(self.record.part.name()),
             _ => None,
         })
-    }
-}
-
-/// Returns the name of a protocol in files and pipelines.
-pub fn protocol_name(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Honest => "honest",
-        Protocol::Oracle => "oracle",
     }
 }

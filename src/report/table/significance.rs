@@ -22,10 +22,11 @@ pub struct SignificanceSettings {
     pub correction: Correction,
 }
 
+/// How several tests against the same row are corrected for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Correction {
-    /// The allowed error is shared out among the rows that are tested against the same one.
+    /// The allowed error is divided among the rows that are tested against the same row.
     #[default]
     Bonferroni,
     None,

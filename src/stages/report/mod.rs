@@ -112,8 +112,7 @@ impl StageKind for Report {
     fn issues(&self) -> Vec<Issue> {
         let all = [&self.evaluations, &self.tables, &self.figures, &self.data, &self.audits, &self.fusions];
         if all.iter().all(|references| references.is_empty()) {
-            let message =
-                "it shows nothing: give it `evaluations`, `tables`, `figures`, `data`, `audits` or `fusions`";
+            let message = "the report shows nothing: give it `evaluations`, `tables`, `figures`, `data`, `audits` or `fusions`";
             vec![Issue::new("", message)]
         } else {
             Vec::new()
@@ -244,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn the_page_shows_what_it_is_given_and_is_the_same_bytes_every_time() {
+    fn the_page_shows_its_inputs_and_has_the_same_bytes_every_time() {
         let page = || {
             let temp = tempfile::tempdir().unwrap();
-            let trial = StageTest::of::<Report>(body(), inputs(temp.path()));
-            std::fs::read_to_string(trial.output("page")).unwrap()
+            let test = StageTest::of::<Report>(body(), inputs(temp.path()));
+            std::fs::read_to_string(test.output("page")).unwrap()
         };
         let html = page();
-        assert_eq!(html, page(), "whatever the paths");
+        assert_eq!(html, page(), "paths must not change the page");
         for part in ["data-key=\"0.25\"", "data:image/svg+xml;base64,", "nothing leaks", ">passed</span>"] {
             assert!(html.contains(part), "{part}: {html}");
         }
@@ -259,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_shown_is_named() {
+    fn a_file_that_cannot_be_shown_is_named_on_the_page() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("x");
         std::fs::write(&path, "\\begin{tabular}").unwrap();
-        let trial = StageTest::of::<Report>(json!({ "tables": ["t"] }), [("tables", path)]);
-        let html = std::fs::read_to_string(trial.output("page")).unwrap();
+        let test = StageTest::of::<Report>(json!({ "tables": ["t"] }), [("tables", path)]);
+        let html = std::fs::read_to_string(test.output("page")).unwrap();
         assert!(html.contains("Not shown: Table 1 is neither a table"), "{html}");
     }
 
@@ -276,8 +275,8 @@ mod tests {
         let fusion =
             json!({ "terms": [term], "idf_weight": 0.5, "constant": 2.25, "rows": 9, "counts": [1] });
         std::fs::write(&path, fusion.to_string()).unwrap();
-        let trial = StageTest::of::<Report>(json!({ "fusions": ["f"] }), [("fusions", path)]);
-        let html = std::fs::read_to_string(trial.output("page")).unwrap();
+        let test = StageTest::of::<Report>(json!({ "fusions": ["f"] }), [("fusions", path)]);
+        let html = std::fs::read_to_string(test.output("page")).unwrap();
         for part in ["ridge", "-1.5570", "0.5000", "2.2500"] {
             assert!(html.contains(part), "{part}: {html}");
         }
@@ -286,11 +285,11 @@ mod tests {
     #[test]
     fn a_report_of_nothing_is_refused() {
         let report: Report = serde_json::from_value(json!({})).unwrap();
-        assert!(report.issues()[0].message.contains("it shows nothing"));
+        assert!(report.issues()[0].message.contains("the report shows nothing"));
     }
 
     #[test]
-    fn evaluations_bring_their_labels_unless_one_output_is_meant() {
+    fn whole_evaluations_include_the_records_of_their_labels() {
         let slots = |reference: &str| {
             let report: Report = serde_json::from_value(json!({ "evaluations": [reference] })).unwrap();
             report.inputs().into_iter().map(|input| input.slot).collect::<Vec<_>>()

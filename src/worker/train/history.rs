@@ -5,7 +5,7 @@ use crate::loss::terms::STATIC_THRESHOLD;
 use crate::net::weights::Weights;
 use pipe_ml::config::method::Method;
 use pipe_ml::config::threshold::{GlobalSignal, Squash};
-use pipe_ml::history::{Epoch, EpochMetrics, LossValue, Spread};
+use pipe_ml::history::{Epoch, EpochMetrics, LabelSpread, LossValue};
 use pipe_ml::signal::idf::Idf;
 
 /// Returns the record of one epoch: loss, validation metrics, and the spread of the threshold parameters.
@@ -18,7 +18,7 @@ pub fn epoch_record(
     idf: &Idf,
     lr: f64,
 ) -> Epoch {
-    let spread = |values: &[f32]| Spread::of(&values.iter().map(|&v| v.into()).collect::<Vec<f64>>());
+    let spread = |values: &[f32]| LabelSpread::of(&values.iter().map(|&v| v.into()).collect::<Vec<f64>>());
     let lambda = effective_lambda(method, weights);
     Epoch {
         epoch,
@@ -26,8 +26,8 @@ pub fn epoch_record(
         validation,
         alpha: spread(&weights.alpha),
         beta: spread(&weights.beta),
-        theta: Spread::of(&base_thresholds(method, weights, idf)),
-        lambda: Spread::of(&lambda),
+        theta: LabelSpread::of(&base_thresholds(method, weights, idf)),
+        lambda: LabelSpread::of(&lambda),
         lr,
     }
 }
