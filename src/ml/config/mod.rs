@@ -5,6 +5,8 @@
 //! [`preset::Preset`] is a complete [`method::Method`]; changes are applied to it.
 //!
 //! The doc comments of types that users write are the descriptions in `pipeline.schema.json`.
+//! `#[schemars(description = "")]` keeps the doc comment of a type out of the schema, where the fields of that type have
+//! their own descriptions.
 
 /// Defines a group of parameters, and the same group with every field optional.
 macro_rules! settings {

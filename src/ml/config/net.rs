@@ -22,15 +22,19 @@ settings! {
     }
 }
 
+/// The activation function of hidden layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(description = "")]
 pub enum Activation {
     Relu,
     Gelu,
 }
 
+/// Which features of the data set reach the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(description = "")]
 pub enum Features {
     /// Every feature has its own input.
     All,

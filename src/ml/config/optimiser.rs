@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::number_or_word::Limit;
 
+/// An optimisation algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(description = "")]
 pub enum OptimiserKind {
     /// AdamW exactly as PyTorch computes it.
     Adamw,

@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::number_or_word::Limit;
 
+/// How the learning rate changes over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(description = "")]
 pub enum ScheduleKind {
     Constant,
     /// Half a cosine from the full rate down to `floor`.

@@ -46,8 +46,10 @@ pub enum GlobalSignal {
     OwnLabels,
 }
 
+/// The function that limits the range of thresholds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(description = "")]
 pub enum Squash {
     None,
     Sigmoid,

@@ -22,8 +22,10 @@ use crate::data::random::Random;
 /// The number of replicates that are counted in one pass.
 const LANES: usize = 16;
 
+/// The settings of a bootstrap over rows.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(description = "")]
 pub struct Bootstrap {
     pub replicates: u32,
     pub seed: u64,

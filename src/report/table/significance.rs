@@ -22,8 +22,10 @@ pub struct SignificanceSettings {
     pub correction: Correction,
 }
 
+/// How the confidence is corrected if several rows are tested against the same one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(description = "")]
 pub enum Correction {
     /// The allowed error is shared out among the rows that are tested against the same one.
     #[default]
