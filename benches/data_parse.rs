@@ -1,6 +1,8 @@
 //! The program that `benches/data` measures: generates a LIBSVM file, reads it, decompresses bzip2. Each command prints one
 //! line `wall cpu bytes peak_rss` (seconds, seconds, bytes, bytes).
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its measurements")]
+
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;

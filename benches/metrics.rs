@@ -1,6 +1,8 @@
-//! What `benches/metrics` measures: makes true and predicted labels of the size of AmazonCat's test rows, leaves
-//! them in a directory for the other programs, and prints `name value` lines: CPU seconds per call, and
-//! the figures themselves, so that the script can tell that all programs computed the same.
+//! The program that `benches/metrics` measures: generates true and predicted labels of the size of AmazonCat's test
+//! rows, writes them to a directory for the other programs, and prints `name value` lines: CPU seconds per call, and
+//! the computed values, so that the script can check that all programs computed the same.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its measurements")]
 
 use std::path::Path;
 

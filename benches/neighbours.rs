@@ -1,6 +1,8 @@
 //! The program that `benches/neighbours` measures: generates rows like those of AmazonCat-13K, finds the nearest training rows
 //! of a sample of them, writes both to a directory for the other program, and prints `name value` lines.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its measurements")]
+
 use std::fs;
 use std::path::Path;
 

@@ -249,7 +249,7 @@ impl Bars {
         let all = MultiProgress::new();
         let overall = all.add(ProgressBar::new(total));
         overall.set_style(style("{bar:30} {pos}/{len} stages, {elapsed}"));
-        // Otherwise the elapsed time stands still while a stage runs.
+        // Without this, the elapsed time would not advance while a stage runs.
         overall.enable_steady_tick(Duration::from_secs(1));
         Self { all, overall, running: HashMap::new() }
     }

@@ -17,7 +17,7 @@ use pipe_ml::data::locate::Locator;
 /// The data files that are not in the data directory: a sentence for each path where one is expected.
 pub(super) type MissingDataFiles = BTreeMap<PathBuf, String>;
 
-/// Locates data files without downloading any. A missing one is given the path where it is expected.
+/// Locates data files without downloading any. For a missing one, returns the path where it is expected.
 pub(super) fn find(plan: Plan<UnlocatedFile>, data_dir: &Path) -> (Plan, MissingDataFiles) {
     let locator = Locator::new(data_dir, true);
     let mut missing = MissingDataFiles::new();

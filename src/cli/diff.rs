@@ -107,7 +107,7 @@ fn render(difference: &Difference, paint: Paint) -> String {
             let _ = writeln!(out, "  {:<width$}  {line}", metric.name);
         }
         for output in &stage.outputs {
-            let short = |blob: Option<BlobId>| blob.map_or(NONE.to_owned(), |blob| blob.short());
+            let short = |blob: Option<BlobId>| blob.map_or(NONE.to_owned(), BlobId::short);
             let _ =
                 writeln!(out, "  {:<width$}  {} -> {}", output.name, short(output.old), short(output.new));
         }

@@ -51,7 +51,7 @@ fn resolve<'s>(survey: &'s Survey, what: &str) -> Result<(InstanceIndex, &'s Out
         let names: Vec<String> = found.iter().take(5).map(|&index| survey.name(index)).collect();
         let (count, names) = (found.len(), names.join(", "));
         return Err(Failure::bad_input(format!(
-            "`{what}` stands for {count} instances: {names}; name one of them"
+            "`{what}` selects {count} instances: {names}; name one of them"
         )));
     };
     let outputs = &survey.plan.instance(index).outputs;

@@ -10,7 +10,7 @@ use super::print_text;
 use super::project::{Project, StoreAccess};
 use pipe_engine::spec::pipeline::{InputSource, Pipeline};
 
-/// Prints the graph in the format that was asked for.
+/// Prints the graph in the requested format.
 pub(super) fn graph(project: &Project, args: &GraphArgs) -> Outcome {
     let selection = PipelineSelection::file(&args.pipeline, args.file.as_ref())?;
     let opened = project.open(&selection, &args.pipeline.set, StoreAccess::Read)?;
@@ -60,7 +60,7 @@ impl GraphDrawing {
         Self { nodes }
     }
 
-    /// Draws a tree with each node under its deepest dependency; the other dependencies are listed beside it.
+    /// Draws a tree with each node under its deepest dependency; the other dependencies are listed next to it.
     fn tree(&self) -> String {
         let depths = self.depths();
         let parents: Vec<Option<usize>> = self

@@ -249,7 +249,7 @@ pub(super) fn present(store: &Store, path: &Path) -> Option<BlobId> {
     store.digest_user_file(path).ok().map(|source| source.blob)
 }
 
-/// Merges locks as git calls a merge driver: the result is written to the second file, and the exit code tells whether
+/// Merges locks as git calls a merge driver: the result is written to the second file, and the exit code says whether
 /// the merge succeeded.
 fn merge_files(files: &[PathBuf]) -> Outcome {
     let [base, ours, theirs] = files else {

@@ -1,4 +1,4 @@
-//! Interprets the words of a command: `[FILE] [STAGE]...`, where both may be left out, and `-f FILE` may stand anywhere.
+//! Interprets the words of a command: `[FILE] [STAGE]...`, where both may be left out, and `-f FILE` may appear anywhere.
 
 use std::path::{Path, PathBuf};
 

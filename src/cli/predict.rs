@@ -126,7 +126,7 @@ impl ModelArgs {
 struct ModelPlace {
     model: PathBuf,
     data: PathBuf,
-    /// The rule that fitted the model's cuts, where its stage is known.
+    /// The rule that fitted the model's cuts, if its stage is known.
     cut: Option<CutRule>,
 }
 
@@ -136,8 +136,8 @@ impl ModelPlace {
         if directory.join("model.json").is_file() {
             let data = args.data.clone().ok_or_else(|| {
                 Failure::bad_input(
-                    "a model's directory does not say what was done to the features: name the data set that it was \
-                     trained on by `--data DIR`, or name the model by its stage",
+                    "a model's directory does not say how the features were transformed: name the data set that it was \
+                     trained on with `--data DIR`, or name the model by its stage",
                 )
             })?;
             return Ok(Self { model: directory.to_owned(), data, cut: None });
@@ -165,7 +165,7 @@ impl ModelPlace {
                 });
                 let (producer, output) = sets.next().ok_or_else(|| {
                     let name = survey.name(index);
-                    Failure::bad_input(format!("{name} reads no data set: name it by `--data DIR`"))
+                    Failure::bad_input(format!("{name} reads no data set: name it with `--data DIR`"))
                 })?;
                 artifact(&survey, producer, output, &view)?
             }
@@ -189,7 +189,7 @@ fn not_one_model(survey: &Survey, word: &str, makers: &[InstanceIndex]) -> Failu
     let names: Vec<String> = makers.iter().take(5).map(|&index| survey.name(index)).collect();
     if !names.is_empty() {
         let (count, names) = (makers.len(), names.join(", "));
-        return Failure::bad_input(format!("`{word}` means {count} models: {names}; name one of them"));
+        return Failure::bad_input(format!("`{word}` selects {count} models: {names}; name one of them"));
     }
     let mut stages: Vec<&str> = Vec::new();
     for (_, instance, _) in survey.instances().filter(|(_, instance, _)| model_output(instance).is_some()) {
@@ -198,18 +198,18 @@ fn not_one_model(survey: &Survey, word: &str, makers: &[InstanceIndex]) -> Failu
         }
     }
     let others = if stages.is_empty() {
-        "no stage of this pipeline makes one".to_owned()
+        "no stage of this pipeline trains a model".to_owned()
     } else {
-        format!("these stages make one: {}", stages.join(", "))
+        format!("these stages train models: {}", stages.join(", "))
     };
-    Failure::bad_input(format!("`{word}` makes no model; {others}"))
+    Failure::bad_input(format!("`{word}` does not train a model; {others}"))
 }
 
 fn artifact(survey: &Survey, index: InstanceIndex, output: &str, view: &Path) -> Result<PathBuf, Failure> {
     let stored = survey.fresh(index).and_then(|manifest| manifest.outputs.get(output));
     let stored = stored.ok_or_else(|| {
         let name = survey.name(index);
-        Failure::bad_input(format!("{name} is not up to date: `pipe run FILE '{name}'` first"))
+        Failure::bad_input(format!("{name} is not up to date; run `pipe run FILE '{name}'` first"))
     })?;
     let path = survey.store.artifact(stored, view)?;
     Ok(std::path::absolute(path)?)
@@ -220,7 +220,7 @@ fn readable(path: &Path) -> Result<&Path, Failure> {
     opened.map(|_| path).map_err(|error| Failure::bad_input(format!("{}: {error}", path.display())))
 }
 
-/// Has `pipe-worker` do one job outside of any pipeline, and passes on its warnings.
+/// Runs one job in `pipe-worker`, outside of any pipeline, and prints its warnings.
 ///
 /// The reason that a worker gives for a failure is about the model or the rows, so it counts as bad input.
 fn run(

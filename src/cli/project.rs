@@ -10,7 +10,7 @@ use super::pipeline_selection::PipelineSelection;
 use pipe_core::paint::Paint;
 use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline, UnlocatedFile};
-use pipe_engine::spec::{self, Diagnostics, Request};
+use pipe_engine::spec::{self, Diagnostics, LoadRequest};
 use pipe_engine::store::Store;
 use pipe_stages::registry;
 
@@ -144,7 +144,7 @@ impl Project {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| Failure::bad_input(format!("--set: {error}")))?;
         let environment = |name: &str| std::env::var(name).ok();
-        let request = Request { file: file.to_owned(), overrides, environment: &environment };
+        let request = LoadRequest { file: file.to_owned(), overrides, environment: &environment };
         spec::load(&request, registry::kinds()).map_err(|diagnostics| self.rendered(&diagnostics))
     }
 

@@ -112,7 +112,7 @@ impl CrateFiles<'_> {
             match from {
                 Some(from) => self.add(path, &from, IncludedAs::Result)?,
                 None => {
-                    project.status(&format!("`{}` is left out: neither the project nor the cache has the content that the lock records", path.display()))
+                    project.status(&format!("`{}` is left out: neither the project nor the cache has the content that the lock records", path.display()));
                 }
             }
         }

@@ -246,7 +246,7 @@ impl PipelineReport<'_> {
         let placed = placements.iter().any(|place| place.instance == index && place.output == output);
         let ending = Path::new(file_name).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let instance = self.survey.plan.instance(index);
-        // Of these the typed artifact is shown, and the files say the same.
+        // The page shows the typed artifact of such a stage, which has the same content as its files.
         let twice = instance.outputs.iter().any(|output| has_file_forms(output.artifact));
         placed && !twice && ["csv", "tsv", "md", "svg", "png"].contains(&ending)
     }

@@ -132,7 +132,7 @@ fn text(text: &SheetText) -> String {
         .collect()
 }
 
-/// Replaces control characters, and isolates right-to-left text so that it does not reorder what is beside it.
+/// Replaces control characters, and isolates right-to-left text so that it does not reorder the text next to it.
 fn plain(text: &str) -> String {
     let is_control =
         |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

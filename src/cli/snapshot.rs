@@ -1,4 +1,4 @@
-//! A run or a lock as one side of a comparison. For a run: the keys in its log, and what the cache knows of them.
+//! A run or a lock as one side of a comparison. For a run: the keys in its log, and what the cache knows about them.
 
 use std::collections::BTreeMap;
 

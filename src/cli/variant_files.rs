@@ -86,7 +86,7 @@ pub(super) fn set_arguments(set: &[String]) -> String {
     set.iter().map(|word| format!(" --set {}", quote::shell(word))).collect()
 }
 
-/// Returns the values that `--set` gives in the end: sorted by variable, the last value of each.
+/// Returns the values that result from `--set`: sorted by variable, the last value of each.
 pub(super) fn normalised_overrides(set: &[String]) -> Vec<String> {
     let pairs = set.iter().map(|word| word.split_once('=').unwrap_or((word, "")));
     let last: BTreeMap<&str, &str> = pairs.map(|(name, value)| (name.trim(), value.trim())).collect();

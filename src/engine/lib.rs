@@ -1,7 +1,7 @@
 //! The engine of `pipe`: reads, plans, runs, stores and locks pipelines. It knows no stage kind by name; the program
 //! passes the registered kinds to it.
 //!
-//! The way of a pipeline through the modules:
+//! How a pipeline passes through the modules:
 //! 1. [`spec`] loads a YAML file into a plan, or reports everything that is wrong with it.
 //! 2. [`plan`] holds the acyclic graph of stage instances, their keys, and the reasons why they have to run.
 //! 3. [`store`] keeps results by key and content by digest, on disk.
@@ -16,7 +16,7 @@
 //! use pipe_core::kind::{FILE, InputDecl, OutputDecl, Program};
 //! use pipe_core::reference::StageRef;
 //! use pipe_core::stage::{KindOf, StageKind};
-//! use pipe_engine::spec::{self, Request};
+//! use pipe_engine::spec::{self, LoadRequest};
 //!
 //! /// Concatenates the outputs of other stages.
 //! #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
@@ -49,7 +49,7 @@
 //!   both: { concatenate: { from: [\"part[*]\"] } }
 //!   part: { matrix: { number: [1, 2] }, concatenate: {} }
 //! ")?;
-//! let request = Request { file, overrides: Vec::new(), environment: &|_| None };
+//! let request = LoadRequest { file, overrides: Vec::new(), environment: &|_| None };
 //! let plan = spec::load(&request, &[&KindOf::<Concatenate>::new()])?;
 //! let order: Vec<String> = plan.topological().iter().map(|&at| plan.instance(at).id.to_string()).collect();
 //! assert_eq!(order, ["part[number=1]", "part[number=2]", "both"]);

@@ -25,11 +25,11 @@
 //! use pipe_ml::metric::counts::Counts;
 //! use pipe_ml::metric::label::Tally;
 //! use pipe_ml::threshold::rule::{Objective, Rule};
-//! use pipe_ml::threshold::scores::{DenseScores, Layout};
+//! use pipe_ml::threshold::scores::{DenseScores, ScoreLayout};
 //!
 //! let truth = Csr::from_rows(2, &[vec![0], vec![1], vec![0, 1]]);
 //! let values = vec![0.5, 1.0, -0.5, 2.0, 1.5, 0.0];
-//! let scores = DenseScores::new(3, 2, Layout::RowMajor, values.into()).expect("3 x 2 scores");
+//! let scores = DenseScores::new(3, 2, ScoreLayout::RowMajor, values.into()).expect("3 x 2 scores");
 //!
 //! let cuts = Rule::Scut {}.fit(&scores, &truth, Objective::Macro)?;
 //! let predicted = cuts.predict(&scores)?;

@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | [`table`] | evaluation records | LaTeX, Markdown, CSV, JSON, macros | [`table::request::TableRequest`], [`table::Table`], [`table::sheet::Sheet`], [`table::exporter::TableExporter`] |
 //! | [`figure`] | training histories, records, curves, label counts | SVG, PDF, CSV | [`figure::FigureInputs`], [`figure::kind::FigureKind`], [`figure::Figure`] |
-//! | [`page`] | anything of the above | one HTML file | [`page::Page`], [`page::Section`], [`page::grid::Grid`], [`page::html::Html`] |
+//! | [`page`] | anything of the above | one HTML file | [`page::Page`], [`page::Section`], [`page::grid::PageGrid`], [`page::html::Html`] |
 //! | [`diff`] | two states of a pipeline | their differences, and a page about them | [`diff::Snapshot`], [`diff::Difference`] |
 //!
 //! Measured values are [`Marked`](pipe_ml::metric::marked::Marked) with the protocol of their evaluation, and stay so in a
@@ -34,18 +34,18 @@
 //!         },
 //!         "intervals": null,
 //!     });
-//!     Measured {
+//!     MeasuredRecord {
 //!         axes: vec![("variant".to_owned(), variant.to_owned())],
 //!         blob: BlobId::new(Digest::of(variant.as_bytes())),
 //!         record: serde_json::from_value(record).unwrap(),
 //!     }
 //! };
-//! let request = Request {
+//! let request = TableRequest {
 //!     name: "results".to_owned(),
 //!     rows: vec!["variant".to_owned().into()],
 //!     columns: vec!["macro_f1".to_owned().into()],
 //!     digits: 3,
-//!     ..Request::default()
+//!     ..TableRequest::default()
 //! };
 //!
 //! let table = build(&request, &[measured("static", 0.25), measured("adaptive", 0.5)])?;

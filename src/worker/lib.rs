@@ -71,7 +71,3 @@ pub mod optim;
 pub mod stages;
 pub mod system;
 pub mod train;
-
-// Old name, until `src/worker/stages` uses the new one.
-#[doc(hidden)]
-pub use dataset_part as part;

@@ -1,5 +1,11 @@
 //! `pipe-worker JOB` runs one stage that may need libtorch. `pipe` starts it; see `docs/worker.md`.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the version and the usage are printed before any job runs"
+)]
+
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};

@@ -1,4 +1,4 @@
-//! What cargo cannot check of the architecture: that `pipe` starts without libtorch.
+//! The part of the architecture that cargo cannot check: `pipe` starts without libtorch.
 
 use std::process::Command;
 

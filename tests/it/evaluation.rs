@@ -173,8 +173,8 @@ fn predictions_for_a_file_are_the_decisions_of_its_evaluation() {
         .says("(1 - lambda) * beta * local")
         .says("label 2");
 
-    test.pipe(&["predict", "train", "test.svm"]).exits_with(2).says("means 2 models").says("train[seed=1]");
-    test.pipe(&["predict", "idf", "test.svm"]).exits_with(2).says("makes no model");
+    test.pipe(&["predict", "train", "test.svm"]).exits_with(2).says("selects 2 models").says("train[seed=1]");
+    test.pipe(&["predict", "idf", "test.svm"]).exits_with(2).says("does not train a model");
     test.pipe(&["predict", "train[seed=0]", "missing.svm"]).exits_with(2).says("missing.svm");
     test.pipe(&["predict", "train[seed=0]", "test.svm", "--signal", "x"])
         .exits_with(2)

@@ -1,4 +1,4 @@
-//! A script in place of `pipe-worker`, to test what comes after training without training.
+//! A script that replaces `pipe-worker`, to test the stages after training without training.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;

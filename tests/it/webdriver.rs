@@ -120,7 +120,7 @@ impl Browser {
         while self.run(script) != Value::Bool(true) {
             assert!(
                 Instant::now() < deadline,
-                "this never came true: {script}\n{}",
+                "this did not become true: {script}\n{}",
                 self.run("return document.body.innerText")
             );
             std::thread::sleep(Duration::from_millis(50));

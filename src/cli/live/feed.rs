@@ -141,7 +141,7 @@ mod tests {
 
     fn lines(reader: &mut FeedReader) -> Vec<String> {
         match reader.next(Duration::ZERO) {
-            Received::Events(lines) => lines.iter().map(|line| line.to_string()).collect(),
+            Received::Events(lines) => lines.iter().map(ToString::to_string).collect(),
             _ => Vec::new(),
         }
     }

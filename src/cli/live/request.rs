@@ -1,8 +1,8 @@
-//! Parses an HTTP request and decides what it may have.
+//! Parses an HTTP request and decides how to answer it.
 
 /// The parts of a request's head that matter here.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Request<'a> {
+pub(super) struct HttpRequest<'a> {
     method: &'a str,
     target: &'a str,
     host: &'a str,
@@ -10,14 +10,14 @@ pub(super) struct Request<'a> {
 
 /// The response to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Response {
+pub(super) enum HttpResponse {
     Page,
     Events,
     /// An error, with this status line.
     Refused(&'static str),
 }
 
-impl<'a> Request<'a> {
+impl<'a> HttpRequest<'a> {
     /// Parses the head of a request. Returns `None` if it is malformed or does not have exactly one host.
     pub(super) fn parse(head: &'a str) -> Option<Self> {
         let mut lines = head.split("\r\n");
@@ -37,19 +37,19 @@ impl<'a> Request<'a> {
 
     /// Decides on the response. The host is checked first, against DNS rebinding: a foreign page whose name was
     /// pointed at this machine sends its own host.
-    pub(super) fn response(&self, token: &str, port: u16) -> Response {
+    pub(super) fn response(&self, token: &str, port: u16) -> HttpResponse {
         let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
         if !ours.iter().any(|host| host == self.host) {
-            return Response::Refused("421 Misdirected Request");
+            return HttpResponse::Refused("421 Misdirected Request");
         }
         if self.method != "GET" {
-            return Response::Refused("405 Method Not Allowed");
+            return HttpResponse::Refused("405 Method Not Allowed");
         }
         let path = self.target.strip_prefix('/').and_then(|path| path.split_once('/'));
         match path {
-            Some((given, "")) if is_equal(given, token) => Response::Page,
-            Some((given, "events")) if is_equal(given, token) => Response::Events,
-            _ => Response::Refused("404 Not Found"),
+            Some((given, "")) if is_equal(given, token) => HttpResponse::Page,
+            Some((given, "events")) if is_equal(given, token) => HttpResponse::Events,
+            _ => HttpResponse::Refused("404 Not Found"),
         }
     }
 }
@@ -66,21 +66,21 @@ mod tests {
 
     use super::*;
 
-    fn response(method: &str, target: &str, host: &str) -> Response {
+    fn response(method: &str, target: &str, host: &str) -> HttpResponse {
         let head = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\n\r\n");
-        Request::parse(&head).unwrap().response("c0ffee", 8080)
+        HttpRequest::parse(&head).unwrap().response("c0ffee", 8080)
     }
 
     #[test]
     fn only_the_page_and_its_events_are_served_and_only_with_the_token() {
-        assert_eq!(response("GET", "/c0ffee/", "127.0.0.1:8080"), Response::Page);
-        assert_eq!(response("GET", "/c0ffee/events", "localhost:8080"), Response::Events);
+        assert_eq!(response("GET", "/c0ffee/", "127.0.0.1:8080"), HttpResponse::Page);
+        assert_eq!(response("GET", "/c0ffee/events", "localhost:8080"), HttpResponse::Events);
         for target in
             ["/", "/c0ffe/", "/c0ffef/", "/c0ffee", "/c0ffee/../", "/c0ffee/x", "/c0ffee/?", "c0ffee/", "//"]
         {
             assert_eq!(
                 response("GET", target, "127.0.0.1:8080"),
-                Response::Refused("404 Not Found"),
+                HttpResponse::Refused("404 Not Found"),
                 "{target}"
             );
         }
@@ -98,13 +98,13 @@ mod tests {
         ] {
             assert_eq!(
                 response("GET", "/c0ffee/", host),
-                Response::Refused("421 Misdirected Request"),
+                HttpResponse::Refused("421 Misdirected Request"),
                 "{host}"
             );
         }
         assert_eq!(
             response("POST", "/c0ffee/", "localhost:8080"),
-            Response::Refused("405 Method Not Allowed")
+            HttpResponse::Refused("405 Method Not Allowed")
         );
     }
 
@@ -119,7 +119,7 @@ mod tests {
             "GET / HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n",
             "GET / / HTTP/1.1\r\nHost: a\r\n\r\n",
         ] {
-            assert_eq!(Request::parse(head), None, "{head}");
+            assert_eq!(HttpRequest::parse(head), None, "{head}");
         }
     }
 
@@ -127,7 +127,7 @@ mod tests {
         #[test]
         fn no_other_path_is_served(target in "[ -~]{0,40}") {
             prop_assume!(!target.contains("c0ffee") && !target.contains(' ') && !target.is_empty());
-            prop_assert_eq!(response("GET", &target, "127.0.0.1:8080"), Response::Refused("404 Not Found"));
+            prop_assert_eq!(response("GET", &target, "127.0.0.1:8080"), HttpResponse::Refused("404 Not Found"));
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::feed::{Feed, Received};
-use super::request::{Request, Response};
+use super::request::{HttpRequest, HttpResponse};
 
 /// How many connections may be open at once; a browser needs two.
 const MOST_CONNECTIONS: usize = 32;
@@ -62,20 +62,20 @@ impl Server {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         let head = read_head(&mut stream)?;
-        let request = std::str::from_utf8(&head).ok().and_then(Request::parse);
-        match request
-            .map_or(Response::Refused("400 Bad Request"), |request| request.response(&self.token, self.port))
-        {
-            Response::Page => {
+        let request = std::str::from_utf8(&head).ok().and_then(HttpRequest::parse);
+        match request.map_or(HttpResponse::Refused("400 Bad Request"), |request| {
+            request.response(&self.token, self.port)
+        }) {
+            HttpResponse::Page => {
                 let head = self.head("200 OK", "text/html; charset=utf-8", Some(self.html.len()));
                 stream.write_all(head.as_bytes())?;
                 stream.write_all(self.html.as_bytes())
             }
-            Response::Events => {
+            HttpResponse::Events => {
                 stream.write_all(self.head("200 OK", "text/event-stream", None).as_bytes())?;
                 self.stream(&mut stream)
             }
-            Response::Refused(status) => {
+            HttpResponse::Refused(status) => {
                 stream.write_all(self.head(status, "text/plain; charset=utf-8", Some(0)).as_bytes())
             }
         }

@@ -23,7 +23,7 @@ use pipe_core::paint::Paint;
 use pipe_engine::lock::difference::difference;
 use pipe_engine::lock::follow::follow;
 use pipe_engine::lock::junit::junit;
-use pipe_engine::lock::report::{Check, CheckOutcome, Report};
+use pipe_engine::lock::report::{Check, CheckOutcome, VerifyReport};
 use pipe_engine::lock::{Lock, LockRecord, path_of};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::local::worker_program;
@@ -34,7 +34,7 @@ use pipe_engine::store::{Condition, Store};
 pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
     let selection = PipelineSelection::of_file(&args.file);
     let Opened { plan, store, .. } = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
-    let mut report = Report::default();
+    let mut report = VerifyReport::default();
     let wants_lock = args.lock || (!args.cache && args.rerun.is_none() && args.twice.is_none());
     if wants_lock || args.cache || args.rerun.is_some() {
         match read_lock(&plan) {
@@ -188,8 +188,8 @@ fn check_cached(name: &str, record: &LockRecord, store: &Store) -> Check {
     }
 }
 
-/// Returns the report for the terminal: one line per check that is worth one, and a summary.
-fn render(report: &Report, file: &Path, verbose: bool, paint: Paint) -> String {
+/// Returns the report for the terminal: one line per check that found something, and a summary.
+fn render(report: &VerifyReport, file: &Path, verbose: bool, paint: Paint) -> String {
     let mut out = String::new();
     for check in &report.checks {
         let word = match check.outcome {
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_summary_counts_every_outcome_and_lists_what_is_not_the_same() {
-        let report = Report {
+        let report = VerifyReport {
             checks: vec![
                 Check::same("stage", "data"),
                 Check::drift("stage", "fit", "params.lr changed").with_detail("-1\n+2".to_owned()),

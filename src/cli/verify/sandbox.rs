@@ -124,7 +124,7 @@ impl<'a> Sandbox<'a> {
     /// Reads the pipeline and creates the temporary directory.
     pub(super) fn new(project: &'a Project, args: &VerifyArgs, cache: &'a Store) -> Result<Self, Failure> {
         let selection = PipelineSelection::of_file(&args.file);
-        // If data is missing, cached results may do; a stage that needs the data fails.
+        // If data is missing, cached results may be enough; a stage that needs the data fails.
         let opened = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
         // Results for comparison are never placed.
         let plan = opened.plan.without_placements();

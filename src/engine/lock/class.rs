@@ -9,8 +9,8 @@ use std::fmt;
 pub struct EnvironmentClass(String);
 
 impl EnvironmentClass {
-    /// Returns the class of the environment that a manifest records. Without libtorch only the architecture and the
-    /// threads count: what else a program of the user depends on is not known.
+    /// Returns the class of the environment that a manifest records. Without libtorch, only the architecture and
+    /// the threads count, because it is not known what else a program of the user depends on.
     pub fn of(environment: &BTreeMap<String, String>) -> Self {
         let fact = |name: &str| environment.get(name).map(String::as_str);
         let architecture = fact("os").and_then(|os| os.split_whitespace().last()).unwrap_or("unknown");

@@ -94,7 +94,7 @@ fn compare_metrics(
                         within.push(format!("{name} {old} -> {new} within {tolerance}"));
                     }
                     None if allowed => {}
-                    // With a policy for some metrics, the others are free, as the bytes are.
+                    // If the policy names some metrics, the other metrics and the bytes may differ.
                     None if !policy.metrics.is_empty() => {}
                     _ => verdicts.extend([different(format!("{old} -> {new}"))]),
                 }
@@ -192,7 +192,7 @@ fn number_length(bytes: &[u8]) -> usize {
 
 /// Returns a sentence if two environment classes differ.
 pub fn class_difference(then: &EnvironmentClass, now: &EnvironmentClass) -> Option<String> {
-    (then != now).then(|| format!("it was computed on `{then}`, and here it is `{now}`"))
+    (then != now).then(|| format!("it was computed on `{then}`, but this machine is `{now}`"))
 }
 
 #[cfg(test)]

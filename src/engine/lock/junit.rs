@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::report::{CheckOutcome, Report};
+use super::report::{CheckOutcome, VerifyReport};
 
 /// Returns the XML with one test case per check. Drift and damage are failures; a check without an answer is an error.
-pub fn junit(report: &Report, suite: &str) -> String {
+pub fn junit(report: &VerifyReport, suite: &str) -> String {
     let count = |outcome| report.count(outcome);
     let failures = count(CheckOutcome::Drift) + count(CheckOutcome::Damage);
     let totals = format!(
@@ -54,7 +54,7 @@ mod tests {
             Check::drift("stage", "train[\"a<b\"]", "lr 1 -> 2 & more").with_detail("-a\n+b\u{1}".into()),
             Check::cannot_tell("stage", "eval", "not in the cache"),
         ];
-        let xml = junit(&Report { checks }, "x.yaml");
+        let xml = junit(&VerifyReport { checks }, "x.yaml");
         assert!(xml.contains("tests=\"3\" failures=\"1\" errors=\"1\" skipped=\"0\""), "{xml}");
         assert!(
             xml.contains("name=\"train[&quot;a&lt;b&quot;]\"><failure message=\"lr 1 -&gt; 2 &amp; more\">"),

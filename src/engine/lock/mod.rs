@@ -2,7 +2,7 @@
 //! here reads or writes files.
 //!
 //! A [`Lock`] is read from and written as [`text`]. [`follow`] compares it with a pipeline, [`compare`] compares a second
-//! computation with it, and a [`report::Report`] collects what was found. [`ro_crate`] exports the same information in the
+//! computation with it, and a [`report::VerifyReport`] collects what was found. [`ro_crate`] exports the same information in the
 //! vocabulary of other tools.
 
 pub mod class;

@@ -58,11 +58,11 @@ impl Check {
 
 /// All checks of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     pub checks: Vec<Check>,
 }
 
-impl Report {
+impl VerifyReport {
     /// Returns the most severe outcome.
     pub fn outcome(&self) -> CheckOutcome {
         self.checks.iter().map(|check| check.outcome).max().unwrap_or(CheckOutcome::Same)

@@ -43,7 +43,7 @@ const SEAL_DIGITS: usize = 16;
 const OLD_FORMAT: &str = "this lock was written by an older version of `pipe` (format 1, which does not record the \
     protocol of metrics). Remove it, run the pipeline, and write a new one with `pipe lock FILE`";
 
-/// Where a lock cannot be read, and why.
+/// Why a lock cannot be read, and at which line.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{}{problem}", if *line > 0 { format!("line {line}: ") } else { String::new() })]
 pub struct LockError {
@@ -182,7 +182,7 @@ struct LockReader {
     open: Option<RecordDraft>,
 }
 
-/// A record of which not all lines have been read.
+/// A record whose lines have not all been read yet.
 #[derive(Default)]
 struct RecordDraft {
     name: String,
@@ -362,7 +362,10 @@ mod tests {
         assert!(text.contains(
             "\nmetric f1 0.30000000000000004 oracle\nmetric p_at_1 0.5 honest\nmetric worst -inf\n"
         ));
-        assert!(text.contains("\nin params.run \"a\\nb\"\n"), "what can be is written as it is: {text}");
+        assert!(
+            text.contains("\nin params.run \"a\\nb\"\n"),
+            "text that needs no escape is written as it is: {text}"
+        );
     }
 
     #[test]

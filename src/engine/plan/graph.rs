@@ -79,9 +79,9 @@ impl<F> Plan<F> {
         &self.pipeline
     }
 
-    /// Replaces every file that a stage reads by its path. The function is also told which instance reads it.
+    /// Replaces every file that a stage reads by its path. The function also gets the instance that reads it.
     ///
-    /// Files are no edges of the graph, so the order stays valid.
+    /// Files are not edges of the graph, so the order stays valid.
     pub fn locate_files<E>(
         self,
         mut locate: impl FnMut(InstanceIndex, F) -> Result<PathBuf, E>,

@@ -6,9 +6,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use super::executor::{AttemptError, Executor, ResourceUsage, Task};
-use super::inspect::{InputContent, Prepared};
+use super::inspect::{Prepared, ResolvedInput};
 use super::outputs;
-use super::slot::{Slot, Slots};
+use super::work_area::{WorkArea, WorkAreas};
 use crate::spec::pipeline::{InputSource, Instance};
 use crate::store::manifest::Manifest;
 use crate::store::{Draft, Store, WriteRight};
@@ -24,7 +24,7 @@ pub(super) struct Attempt<'a> {
     pub name: &'a str,
     pub store: &'a Store,
     pub executor: &'a dyn Executor,
-    pub slots: &'a Slots<'a>,
+    pub work_areas: &'a WorkAreas<'a>,
     /// The id of the run, with which the output of failed stages is kept.
     pub run: &'a str,
     pub prepared: Prepared,
@@ -52,27 +52,27 @@ const TAIL_LINES: usize = 20;
 const TAIL_BYTES: u64 = 16 << 10;
 
 impl Attempt<'_> {
-    /// Tries as often as the stage allows. The right is consumed by the commit of a success.
+    /// Runs the stage, and again after a failure if the stage allows it. The commit of a success consumes the right.
     pub(super) fn perform(
         self,
         right: WriteRight<'_>,
-        tell: &mut dyn FnMut(AttemptNote),
+        report: &mut dyn FnMut(AttemptNote),
     ) -> Result<Manifest, AttemptError> {
         let mut attempt = 1;
         loop {
-            let slot = self.slots.take().map_err(AttemptError::permanent)?;
-            match self.try_once(&right, &slot, tell) {
+            let area = self.work_areas.take().map_err(AttemptError::permanent)?;
+            match self.try_once(&right, &area, report) {
                 Ok(draft) => {
                     let committed =
                         right.commit(draft).map_err(|error| AttemptError::permanent(error.to_string()));
-                    self.slots.put_back(slot);
+                    self.work_areas.put_back(area);
                     return committed;
                 }
                 Err(AttemptError::Failed { error, stderr_tail, retry: true })
                     if attempt <= self.instance.retries =>
                 {
                     attempt += 1;
-                    tell(AttemptNote::Retry { error, stderr_tail, key: right.key(), attempt });
+                    report(AttemptNote::Retry { error, stderr_tail, key: right.key(), attempt });
                 }
                 Err(error) => return Err(error),
             }
@@ -82,10 +82,10 @@ impl Attempt<'_> {
     fn try_once(
         &self,
         right: &WriteRight<'_>,
-        slot: &Slot,
-        tell: &mut dyn FnMut(AttemptNote),
+        area: &WorkArea,
+        report: &mut dyn FnMut(AttemptNote),
     ) -> Result<Draft, AttemptError> {
-        let task = self.task(right, slot)?;
+        let task = self.task(right, area)?;
         let (mut metrics, mut facts) = (BTreeMap::<String, MetricValue>::new(), BTreeMap::new());
         let mut mixed = None;
         let executed = self.executor.execute(&task, &mut |event| {
@@ -102,7 +102,7 @@ impl Attempt<'_> {
                 }
                 _ => {}
             }
-            tell(AttemptNote::Worker(event));
+            report(AttemptNote::Worker(event));
         });
         let checked = executed.and_then(|usage| {
             if let Some(name) = mixed {
@@ -141,8 +141,8 @@ impl Attempt<'_> {
         }
     }
 
-    fn task(&self, right: &WriteRight<'_>, slot: &Slot) -> Result<Task<'_>, AttemptError> {
-        let (directory, scratch) = (slot.path().to_owned(), slot.work());
+    fn task(&self, right: &WriteRight<'_>, area: &WorkArea) -> Result<Task<'_>, AttemptError> {
+        let (directory, scratch) = (area.path().to_owned(), area.work());
         let is_command = self.instance.program == Program::Command;
         let mut outputs = BTreeMap::new();
         for output in &self.instance.outputs {
@@ -210,12 +210,12 @@ impl Attempt<'_> {
         Ok(inputs)
     }
 
-    fn locate(&self, content: &InputContent, views: &Path) -> Result<PathBuf, AttemptError> {
+    fn locate(&self, content: &ResolvedInput, views: &Path) -> Result<PathBuf, AttemptError> {
         match content {
-            InputContent::Stored(stored) => {
+            ResolvedInput::Stored(stored) => {
                 self.store.artifact(stored, views).map_err(|error| AttemptError::permanent(error.to_string()))
             }
-            InputContent::Source(source) => std::path::absolute(&source.path).map_err(|error| {
+            ResolvedInput::Source(source) => std::path::absolute(&source.path).map_err(|error| {
                 AttemptError::permanent(format!("`{}` cannot be found: {error}", source.path.display()))
             }),
         }
@@ -226,16 +226,16 @@ impl Attempt<'_> {
         for (input, contents) in self.instance.inputs.iter().zip(&self.prepared.inputs) {
             for content in contents {
                 match content {
-                    InputContent::Source(source) if !self.store.still_the_same(source) => {
+                    ResolvedInput::Source(source) if !self.store.still_the_same(source) => {
                         return Err(AttemptError::permanent(format!(
                             "its input `{}` (`{}`) was changed while it ran, so its result was not kept; run again",
                             input.slot,
                             source.path.display()
                         )));
                     }
-                    InputContent::Source(_) => {}
-                    // Asking for it again checks it again, and removes what is damaged.
-                    InputContent::Stored(stored) => {
+                    ResolvedInput::Source(_) => {}
+                    // This checks the artifact again, and removes it if it is damaged.
+                    ResolvedInput::Stored(stored) => {
                         let again = self.store.artifact(stored, &task.directory.join("views"));
                         again.map_err(|error| {
                             AttemptError::permanent(format!(

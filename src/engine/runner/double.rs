@@ -8,12 +8,12 @@ use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::stop::Urgency;
 use pipe_core::event::WorkerEvent;
 
-type Act = Box<dyn Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), AttemptError> + Sync>;
+type StageFunction = Box<dyn Fn(&Task, &mut dyn FnMut(WorkerEvent)) -> Result<(), AttemptError> + Sync>;
 
 /// An executor whose stages are functions.
 #[derive(Default)]
 pub(super) struct Double {
-    acts: BTreeMap<String, Act>,
+    acts: BTreeMap<String, StageFunction>,
     ran: Mutex<Vec<String>>,
     pub stopped: Arc<Mutex<Option<Urgency>>>,
 }

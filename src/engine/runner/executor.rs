@@ -1,5 +1,5 @@
-//! The interface between the coordinator and whatever runs a stage: a process on this machine, one day the queue of a
-//! cluster, in tests a function.
+//! The interface between the coordinator and the code that runs a stage: a process on this machine, or a function in
+//! tests.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use pipe_core::kind::Program;
 
 /// One attempt at one job.
 pub struct Task<'a> {
-    /// Its paths exist, are absolute, and belong to this attempt alone.
+    /// Its paths exist, are absolute, and belong only to this attempt.
     pub job: Job,
     pub program: Program,
     /// The inputs as the stage declares them, from which a command's `in/` is made.
@@ -46,7 +46,7 @@ pub enum AttemptError {
         /// Whether another try might succeed.
         retry: bool,
     },
-    /// It ended because we asked it to.
+    /// Whether it ended because it was asked to stop.
     Stopped {
         /// Whether it left a checkpoint to continue from.
         checkpoint: bool,
@@ -67,7 +67,7 @@ impl AttemptError {
 
 /// Runs tasks. Called from one thread per running stage.
 pub trait Executor: Sync {
-    /// Runs the task to its end and reports what it says meanwhile.
+    /// Runs the task to its end and reports its events.
     fn execute(
         &self,
         task: &Task,

@@ -26,7 +26,7 @@ impl ProcessExit {
     }
 
     /// Says why the process failed. `out_of_memory` is whether the kernel counted an out-of-memory kill meanwhile; `None`
-    /// where it does not tell.
+    /// if it does not report this.
     pub(super) fn explain(self, usage: ResourceUsage, out_of_memory: Option<bool>) -> String {
         match self {
             Self::Code(127) => "it ended with exit code 127: the shell did not find a program".to_owned(),
@@ -57,7 +57,7 @@ impl ProcessExit {
 
 fn killed(usage: ResourceUsage, out_of_memory: Option<bool>) -> String {
     let peak = usage.max_rss_bytes as f64 / (1u64 << 20) as f64;
-    let advice = "let it hold less at once, run fewer stages at a time (`--jobs`), \
+    let advice = "let it use less memory, run fewer stages at a time (`--jobs`), \
                   or state its `resources: { mem: ... }` so that it waits for free memory";
     match out_of_memory {
         Some(true) => format!(

@@ -31,17 +31,17 @@ pub(super) struct Prepared {
     pub parts: KeyParts,
     pub key: StageKey,
     /// By input and by source, in the order of the instance.
-    pub inputs: Vec<Vec<InputContent>>,
+    pub inputs: Vec<Vec<ResolvedInput>>,
 }
 
 /// The content of one input.
 #[derive(Debug, Clone)]
-pub(super) enum InputContent {
+pub(super) enum ResolvedInput {
     Stored(Stored),
     Source(store::UserFile),
 }
 
-impl InputContent {
+impl ResolvedInput {
     pub(super) fn blob(&self) -> BlobId {
         match self {
             Self::Stored(stored) => stored.blob,
@@ -87,7 +87,7 @@ impl<'a> Inspector<'a> {
         let instance = self.plan.instance(index);
         let mut inputs = Vec::with_capacity(instance.inputs.len());
         for input in &instance.inputs {
-            let contents: Result<Vec<InputContent>, String> =
+            let contents: Result<Vec<ResolvedInput>, String> =
                 input.sources.iter().map(|source| self.content(input, source)).collect();
             inputs.push(contents?);
         }
@@ -95,11 +95,11 @@ impl<'a> Inspector<'a> {
         Ok(Prepared { key: parts.key(), parts, inputs })
     }
 
-    fn content(&mut self, input: &Input, source: &'a InputSource) -> Result<InputContent, String> {
+    fn content(&mut self, input: &Input, source: &'a InputSource) -> Result<ResolvedInput, String> {
         match source {
             InputSource::Output { producer, output, .. } => {
                 let known = self.outputs[producer.0].as_ref().and_then(|outputs| outputs.get(output));
-                known.copied().map(InputContent::Stored).ok_or_else(|| {
+                known.copied().map(ResolvedInput::Stored).ok_or_else(|| {
                     let producer = self.name(*producer);
                     format!(
                         "`{producer}` has no output `{output}`, which the input `{}` asks for",
@@ -112,7 +112,7 @@ impl<'a> Inspector<'a> {
                 let known =
                     self.sources.entry(path).or_insert_with(|| digest().map_err(|error| error.to_string()));
                 match known {
-                    Ok(source) => Ok(InputContent::Source(source.clone())),
+                    Ok(source) => Ok(ResolvedInput::Source(source.clone())),
                     Err(problem) => Err(format!("the input `{}` cannot be used: {problem}", input.slot)),
                 }
             }
@@ -182,8 +182,8 @@ pub(super) fn known(store: &Store, options: &Options, index: InstanceIndex) -> O
     }
 }
 
-fn parts(instance: &Instance, inputs: &[Vec<InputContent>]) -> KeyParts {
+fn parts(instance: &Instance, inputs: &[Vec<ResolvedInput>]) -> KeyParts {
     let blobs: Vec<Vec<BlobId>> =
-        inputs.iter().map(|contents| contents.iter().map(InputContent::blob).collect()).collect();
+        inputs.iter().map(|contents| contents.iter().map(ResolvedInput::blob).collect()).collect();
     key::parts(instance, &key::contents(instance, &blobs))
 }

@@ -16,7 +16,7 @@ use pipe_core::event::{LogLevel, WorkerEvent};
 pub(super) trait StreamSink {
     fn on_bytes(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Called when nothing has been read for so long.
+    /// Called when nothing has been read for a while, with the length of the silence.
     fn on_silence(&mut self, _silence: Duration) {}
 }
 
@@ -173,7 +173,7 @@ impl StreamSink for Events<'_> {
         if self.tolerated.is_some_and(|tolerated| silence >= tolerated) {
             self.tolerated = None;
             let message = format!(
-                "its worker has been silent for {:.0} s and does not even say that it is alive; \
+                "its worker has sent no event for {:.0} s, not even a sign of life; \
                  the machine may be out of memory, or the process stopped",
                 silence.as_secs_f64()
             );

@@ -56,7 +56,7 @@ impl LocalProcess {
         Self { programs, silence: SILENCE, children, memory_kills, perturbed: false }
     }
 
-    /// Changes what no result may depend on: workers get another time zone and locale, and the members of a fan-in are
+    /// Changes conditions that no result may depend on: workers get another time zone and locale, and the members of a fan-in are
     /// linked in reverse order. What `pipe` promises to a command stays the same.
     pub fn perturbed(self) -> Self {
         Self { perturbed: true, ..self }
@@ -190,7 +190,7 @@ impl LocalProcess {
         self.failure(exit.explain(usage, self.ran_out_of_memory()))
     }
 
-    /// A process that fails while we stop everything was stopped.
+    /// A process that fails during a stop counts as stopped.
     fn failure(&self, message: String) -> AttemptError {
         if self.children.is_stopping() {
             AttemptError::Stopped { checkpoint: false }
@@ -210,7 +210,7 @@ impl LocalProcess {
         let pipe = &self.programs.pipe;
         worker_program(pipe).ok_or_else(|| {
             AttemptError::retryable(format!(
-                "this stage needs `pipe-worker`, which is neither beside `{}` nor on PATH; `make build` makes both",
+                "this stage needs `pipe-worker`, which is neither beside `{}` nor on PATH; `make build` builds both",
                 pipe.display()
             ))
         })
@@ -470,7 +470,7 @@ mod tests {
         let mut bench = Bench::new();
         bench.instance.program = Program::Worker;
         let message = failed(bench.worker("").0);
-        assert!(message.contains("`make build` makes both"), "{message}");
+        assert!(message.contains("`make build` builds both"), "{message}");
         fs::write(bench.path("pipe-worker"), "#!/bin/sh\necho '{\"event\":\"done\"}'\n").unwrap();
         fs::set_permissions(bench.path("pipe-worker"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::remove_dir(bench.path("work")).unwrap();

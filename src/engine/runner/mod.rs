@@ -1,4 +1,4 @@
-//! Runs a plan: the ready queue, resources, executors, events. Knows nothing of machine learning or the terminal.
+//! Runs a plan: the ready queue, resources, executors, events. Knows nothing about machine learning or the terminal.
 
 mod attempt;
 mod child;
@@ -19,11 +19,11 @@ mod outputs;
 mod place;
 pub mod queue;
 mod run;
-mod slot;
 mod stop;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod work_area;
 #[cfg(test)]
 mod worker_tests;
 

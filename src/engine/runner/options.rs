@@ -23,7 +23,7 @@ pub struct Options {
     pub set: Vec<String>,
     /// Only these and what they need; everything if `None`.
     pub targets: Option<Vec<InstanceIndex>>,
-    /// Nothing that comes after these.
+    /// Instances whose dependents do not run.
     pub until: Vec<InstanceIndex>,
     /// Instances to compute even if the cache has them.
     pub force: Vec<InstanceIndex>,

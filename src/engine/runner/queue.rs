@@ -56,7 +56,7 @@ pub struct TooManyGpus {
 }
 
 impl Queue {
-    /// Makes a queue from the dependencies of each stage, without duplicates. With a stage, its dependencies have to be
+    /// Creates a queue from the dependencies of each stage, without duplicates. The dependencies of a `selected` stage must be
     /// `selected`. Demands for more processors or memory than there are are reduced, so that such a stage runs alone.
     pub fn new(
         dependencies: &[Vec<InstanceIndex>],

@@ -20,8 +20,8 @@ use super::machine;
 use super::options::Options;
 use super::place::place;
 use super::queue::Queue;
-use super::slot::Slots;
 use super::stop::{Stop, Urgency};
+use super::work_area::WorkAreas;
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{InstanceIndex, Resources};
 use crate::store::manifest::Manifest;
@@ -88,8 +88,8 @@ pub fn run(
         jobs: capacity.cpu.max(1),
         set: options.set.clone(),
     });
-    let slots = Slots::new(store);
-    let context = Context { plan, store, executor, options, slots, run, environment: OnceLock::new() };
+    let work_areas = WorkAreas::new(store);
+    let context = Context { plan, store, executor, options, work_areas, run, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
         inspector: Inspector::new(plan, store, &options.project),
@@ -115,12 +115,12 @@ struct Context<'a> {
     store: &'a Store,
     executor: &'a dyn Executor,
     options: &'a Options,
-    slots: Slots<'a>,
+    work_areas: WorkAreas<'a>,
     run: String,
     environment: OnceLock<BTreeMap<String, String>>,
 }
 
-/// What a thread tells the coordinator.
+/// A message from a thread to the coordinator.
 enum Message {
     AttemptNote {
         stage: InstanceIndex,
@@ -188,7 +188,7 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Waits for messages from the threads, and now and then checks for a stop and for other processes.
+    /// Waits for messages from the threads, and checks regularly for a stop and for other processes.
     fn listen(&mut self, receiver: &Receiver<Message>) {
         self.journal.flush();
         let patience = if self.busy.is_empty() { CHECK_STOP } else { LOOK_AGAIN };
@@ -328,7 +328,7 @@ impl<'a> Coordinator<'a> {
                 name: &name,
                 store: context.store,
                 executor: context.executor,
-                slots: &context.slots,
+                work_areas: &context.work_areas,
                 run: &context.run,
                 prepared,
                 gpus: gpus.clone(),
@@ -340,8 +340,8 @@ impl<'a> Coordinator<'a> {
                 threads: context.options.threads,
             };
             // The coordinator outlives its threads, so sending cannot fail.
-            let mut tell = |note| drop(sender.send(Message::AttemptNote { stage, note }));
-            let perform = AssertUnwindSafe(|| attempt.perform(right, &mut tell).map(Box::new));
+            let mut report = |note| drop(sender.send(Message::AttemptNote { stage, note }));
+            let perform = AssertUnwindSafe(|| attempt.perform(right, &mut report).map(Box::new));
             let result = catch_unwind(perform)
                 .unwrap_or_else(|_| Err(AttemptError::permanent("pipe itself failed (a bug in pipe)")));
             drop(sender.send(Message::Ended { stage, key, result, gpus }));

@@ -369,7 +369,7 @@ fn a_run_waits_for_a_key_that_another_process_computes() {
     let mut right = Some(right);
     run(&plan, &lab.store, &double, &lab.options, &Stop::new(), &mut |event| {
         if matches!(event, Event::Waiting { .. }) {
-            let right = right.take().expect("waiting is told once");
+            let right = right.take().expect("waiting is reported once");
             // The other process finishes only after we have begun to wait.
             let scratch = other.scratch().unwrap();
             let out = scratch.join("out");

@@ -24,18 +24,18 @@ use super::local::{LocalProcess, Programs};
 /// A job whose body says how it behaves.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Act {
+enum WorkerAct {
     Chatter,
     Wait,
 }
 
 const OUT: Out<PlainFile> = Out::new("out", "out.txt");
 
-impl JobBody for Act {
+impl JobBody for WorkerAct {
     const KIND: &'static str = "act";
 }
 
-impl RunStage for Act {
+impl RunStage for WorkerAct {
     type Stage = Self;
 
     fn run(act: &Self, work: &mut Work) -> anyhow::Result<()> {
@@ -64,7 +64,7 @@ impl RunStage for Act {
 #[ignore = "started by other tests as a worker process"]
 fn as_a_process() {
     let Some(job) = std::env::var_os("PIPE_TEST_JOB") else { return };
-    let runners: &[Runner] = &[Runner::of::<Act>()];
+    let runners: &[Runner] = &[Runner::of::<WorkerAct>()];
     let exit = harness::run(Path::new(&job), &[runners], &[]);
     std::process::exit(exit as i32);
 }

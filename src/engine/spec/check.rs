@@ -153,8 +153,7 @@ fn required_parameters(kind: &dyn Kind) -> Vec<String> {
     names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// Returns the place where a parameter is given a text; if the parameter does not contain it, the place of the first
-/// other one that does.
+/// Returns the place of a text in a parameter, or else in the first other parameter that contains it.
 pub(super) fn place_of(
     text: &str,
     parameter: &str,

@@ -18,7 +18,7 @@ use pipe_core::suggest::did_you_mean;
 
 pub(super) type PathError = serde_path_to_error::Error<serde_json::Error>;
 
-/// Where a value was written, and how messages call it.
+/// Where a value was written, and what messages call it.
 pub(super) struct ValueContext<'a> {
     /// With its quotes: "`train`" in "`train` has no parameter `epoch`".
     pub name: String,

@@ -16,14 +16,14 @@ use super::source_text::{SourceText, SourceTexts, Span};
 /// How bad a diagnostic is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Severity {
+pub enum DiagnosticSeverity {
     Error,
 }
 
 /// One issue of a pipeline file: what is wrong, where, and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
-    pub severity: Severity,
+    pub severity: DiagnosticSeverity,
     pub message: String,
     pub file: PathBuf,
     /// Counted from 1; 0 for the file as a whole.
@@ -35,7 +35,7 @@ pub struct Diagnostic {
     pub notes: Vec<String>,
     pub hint: Option<String>,
     #[serde(skip)]
-    excerpt: Excerpt,
+    excerpt: SourceExcerpt,
 }
 
 fn null_for_zero<S: Serializer>(number: &usize, serializer: S) -> Result<S::Ok, S::Error> {
@@ -59,7 +59,7 @@ impl SpecLocation {
 
 /// A line of the source, ready for a terminal, and the part of it to mark.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Excerpt {
+struct SourceExcerpt {
     text: String,
     /// In terminal columns.
     indent: usize,
@@ -75,7 +75,7 @@ const TAB: &str = "    ";
 /// Longer lines are cut on both sides of the marked part.
 const LONGEST_EXCERPT: usize = 120;
 
-impl Excerpt {
+impl SourceExcerpt {
     /// Marks the characters `from..to` of a line, both counted from 0.
     fn new(line: &str, from: usize, to: usize) -> Self {
         let fits = line.chars().nth(LONGEST_EXCERPT).is_none();
@@ -114,7 +114,7 @@ impl Excerpt {
 
 impl Diagnostic {
     pub(super) fn new(source: &SourceText, span: Span, message: String) -> Self {
-        let mut excerpt = Excerpt::default();
+        let mut excerpt = SourceExcerpt::default();
         if span.start.line > 0 {
             let line = source.line(span.start.line);
             let to = if span.end.line == span.start.line {
@@ -125,10 +125,10 @@ impl Diagnostic {
             let from = span.start.column - 1;
             // The parser counts the blanks behind a closing bracket as part of it.
             let marked: String = line.chars().take(to).skip(from).collect();
-            excerpt = Excerpt::new(line, from, from + marked.trim_end().chars().count());
+            excerpt = SourceExcerpt::new(line, from, from + marked.trim_end().chars().count());
         }
         Self {
-            severity: Severity::Error,
+            severity: DiagnosticSeverity::Error,
             message,
             file: source.path.clone(),
             line: span.start.line,

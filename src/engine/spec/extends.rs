@@ -55,7 +55,7 @@ impl FileReader<'_> {
                     merged = Some(match merged {
                         Some(below) => overlay(below, base, MergeLevel::File),
                         None => base,
-                    })
+                    });
                 }
                 None => complete = false,
             }
@@ -79,7 +79,7 @@ impl FileReader<'_> {
             match (self.read)(&path) {
                 Ok(bytes) => return self.read_bytes(&path, bytes, chain),
                 Err(error) => SpecIssue::new(span, format!("cannot read `{}`: {error}", path.display()))
-                    .hint("`extends` is relative to the file that it stands in"),
+                    .hint("`extends` is relative to the file that contains it"),
             }
         };
         self.issues.push(issue);

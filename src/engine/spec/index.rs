@@ -167,7 +167,7 @@ impl IndexedStage<'_> {
 
 /// Returns the hint for a reference that selects several instances where one is needed.
 pub(super) fn pick_one_hint(reference: &StageRef, ids: &[&InstanceId]) -> Option<String> {
-    let names: Vec<_> = ids.iter().map(|id| id.to_string()).collect();
+    let names: Vec<_> = ids.iter().map(ToString::to_string).collect();
     let list = listed(names.iter().map(String::as_str))?;
     let stage = reference.stage();
     Some(format!("pick one of {list}, or process all of them with `each: {stage}` and `${{each}}`"))

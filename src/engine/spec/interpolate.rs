@@ -113,7 +113,7 @@ pub(super) fn interpolate_text(
             return None;
         }
     };
-    if let [TextPiece::Placeholder(written)] = pieces.as_slice() {
+    if let [TemplatePiece::Placeholder(written)] = pieces.as_slice() {
         let placeholder = read_placeholder(written, span, issues)?;
         let value = names.lookup(&placeholder, span, issues)?.into_owned();
         budget.spend(size(&value), span, issues)?;
@@ -123,11 +123,11 @@ pub(super) fn interpolate_text(
     let mut complete = true;
     for piece in pieces {
         let written = match piece {
-            TextPiece::Text(text) => {
+            TemplatePiece::Text(text) => {
                 result.push_str(text);
                 continue;
             }
-            TextPiece::Placeholder(written) => written,
+            TemplatePiece::Placeholder(written) => written,
         };
         match placeholder_text(written, span, names, issues) {
             Some(text) => {
@@ -150,8 +150,8 @@ fn placeholder_text(
     let value = names.lookup(&placeholder, span, issues)?;
     let text = value.as_scalar().and_then(Scalar::canonical_text);
     if text.is_none() {
-        let message = format!("`{written}` is {} and cannot stand inside a text", describe(&value.to_json()));
-        issues.push(SpecIssue::new(span, message).hint(format!("let `${{{written}}}` be the whole value")));
+        let message = format!("`{written}` is {} and cannot be part of a text", describe(&value.to_json()));
+        issues.push(SpecIssue::new(span, message).hint(format!("make `${{{written}}}` the whole value")));
     }
     text
 }
@@ -188,32 +188,32 @@ fn size(value: &YamlNode) -> usize {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum TextPiece<'t> {
+enum TemplatePiece<'t> {
     Text(&'t str),
     /// What is written between `${` and `}`.
     Placeholder(&'t str),
 }
 
-fn pieces(text: &str) -> Result<Vec<TextPiece<'_>>, String> {
+fn pieces(text: &str) -> Result<Vec<TemplatePiece<'_>>, String> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         if rest[..at].ends_with('$') {
-            pieces.push(TextPiece::Text(&rest[..at - 1]));
-            pieces.push(TextPiece::Text("${"));
+            pieces.push(TemplatePiece::Text(&rest[..at - 1]));
+            pieces.push(TemplatePiece::Text("${"));
             rest = &rest[at + 2..];
             continue;
         }
         if at > 0 {
-            pieces.push(TextPiece::Text(&rest[..at]));
+            pieces.push(TemplatePiece::Text(&rest[..at]));
         }
         let inside = &rest[at + 2..];
         let end = inside.find('}').ok_or("the closing `}` of `${` is missing")?;
-        pieces.push(TextPiece::Placeholder(inside[..end].trim()));
+        pieces.push(TemplatePiece::Placeholder(inside[..end].trim()));
         rest = &inside[end + 1..];
     }
     if !rest.is_empty() {
-        pieces.push(TextPiece::Text(rest));
+        pieces.push(TemplatePiece::Text(rest));
     }
     Ok(pieces)
 }
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_text_is_split_at_its_placeholders() {
-        use TextPiece::{Placeholder, Text};
+        use TemplatePiece::{Placeholder, Text};
         let split = |text| pieces(text).unwrap();
         assert_eq!(split("${ vars.x }"), [Placeholder("vars.x")]);
         assert_eq!(

@@ -30,7 +30,7 @@ use pipe_core::kind::Kinds;
 use pipe_core::name::is_dotted_name;
 
 /// Which pipeline to load, and with which variables.
-pub struct Request<'a> {
+pub struct LoadRequest<'a> {
     pub file: PathBuf,
     /// New values of variables, from `--set`.
     pub overrides: Vec<Override>,
@@ -41,7 +41,7 @@ pub struct Request<'a> {
 /// Reads, checks and expands a pipeline file.
 ///
 /// The resulting plan is acyclic. The files of registered data sets still have to be located before it can run.
-pub fn load(request: &Request, kinds: Kinds) -> Result<Plan<UnlocatedFile>, Diagnostics> {
+pub fn load(request: &LoadRequest, kinds: Kinds) -> Result<Plan<UnlocatedFile>, Diagnostics> {
     load_with(request, kinds, &read_file)
 }
 
@@ -54,7 +54,7 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Loads a pipeline with another way to read files.
 pub(super) fn load_with(
-    request: &Request,
+    request: &LoadRequest,
     kinds: Kinds,
     read: ReadFile,
 ) -> Result<Plan<UnlocatedFile>, Diagnostics> {
@@ -70,7 +70,7 @@ pub(super) fn load_with(
 }
 
 fn read_tree(
-    request: &Request,
+    request: &LoadRequest,
     read: ReadFile,
     sources: &mut SourceTexts,
     issues: &mut SpecIssues,
@@ -84,7 +84,7 @@ fn read_tree(
 }
 
 fn build(
-    request: &Request,
+    request: &LoadRequest,
     kinds: Kinds,
     tree: &YamlNode,
     files: Vec<PathBuf>,

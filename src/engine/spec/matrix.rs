@@ -18,12 +18,12 @@ pub(super) const MOST_INSTANCES: usize = 100_000;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Expansion {
     pub axes: Vec<String>,
-    pub combinations: Vec<Vec<AxisValue>>,
+    pub combinations: Vec<Vec<MatrixValue>>,
 }
 
 /// One value of an axis.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct AxisValue {
+pub(super) struct MatrixValue {
     pub value: Scalar,
     /// Canonical: equal values have equal texts.
     pub text: String,
@@ -80,7 +80,7 @@ pub(super) fn expand(matrix: &YamlNode, written: &YamlNode, issues: &mut SpecIss
 }
 
 /// One entry of `include` or `exclude`.
-type NamedValues = Vec<(String, AxisValue)>;
+type NamedValues = Vec<(String, MatrixValue)>;
 
 struct MatrixReader<'a> {
     written: &'a YamlNode,
@@ -98,7 +98,7 @@ impl MatrixReader<'_> {
         self.written.locate(path)
     }
 
-    fn axis(&mut self, name: &str, value: &YamlNode) -> Vec<AxisValue> {
+    fn axis(&mut self, name: &str, value: &YamlNode) -> Vec<MatrixValue> {
         let path = [PathStep::Key(name.to_owned())];
         self.check_axis_name(name, &path);
         let YamlData::List(items) = &value.data else {
@@ -134,7 +134,7 @@ impl MatrixReader<'_> {
         }
     }
 
-    fn value(&mut self, axis: &str, value: &YamlNode, path: &[PathStep]) -> Option<AxisValue> {
+    fn value(&mut self, axis: &str, value: &YamlNode, path: &[PathStep]) -> Option<MatrixValue> {
         let scalar = value.as_scalar().and_then(|scalar| Some((scalar, scalar.canonical_text()?)));
         if scalar.is_none() {
             let found = describe(&value.to_json());
@@ -142,7 +142,7 @@ impl MatrixReader<'_> {
                 format!("a value of the axis `{axis}` is text, a number, true or false, but this is {found}");
             self.report(SpecIssue::new(self.span(path), message));
         }
-        scalar.map(|(scalar, text)| AxisValue { value: scalar.clone(), text })
+        scalar.map(|(scalar, text)| MatrixValue { value: scalar.clone(), text })
     }
 
     /// Reads the entries of `include` or `exclude`.
@@ -177,7 +177,7 @@ impl MatrixReader<'_> {
     }
 
     /// Returns all combinations of the values; the last axis changes fastest.
-    fn product(&mut self, lists: &[Vec<AxisValue>]) -> Option<Vec<Vec<AxisValue>>> {
+    fn product(&mut self, lists: &[Vec<MatrixValue>]) -> Option<Vec<Vec<MatrixValue>>> {
         let count = lists.iter().try_fold(1usize, |count, list| count.checked_mul(list.len()));
         let Some(count) = count.filter(|&count| count <= MOST_INSTANCES) else {
             let message = format!("this matrix has more than {MOST_INSTANCES} combinations");
@@ -219,7 +219,7 @@ impl MatrixReader<'_> {
     fn exclude(
         &mut self,
         axes: &[String],
-        combinations: &mut Vec<Vec<AxisValue>>,
+        combinations: &mut Vec<Vec<MatrixValue>>,
         pattern: &NamedValues,
         position: usize,
     ) {
@@ -240,8 +240,13 @@ impl MatrixReader<'_> {
         }
     }
 
-    fn include(&mut self, axes: &[String], combinations: &mut Vec<Vec<AxisValue>>, include: &[NamedValues]) {
-        let texts = |combination: &[AxisValue]| -> Vec<String> {
+    fn include(
+        &mut self,
+        axes: &[String],
+        combinations: &mut Vec<Vec<MatrixValue>>,
+        include: &[NamedValues],
+    ) {
+        let texts = |combination: &[MatrixValue]| -> Vec<String> {
             combination.iter().map(|value| value.text.clone()).collect()
         };
         let mut seen: HashSet<Vec<String>> =

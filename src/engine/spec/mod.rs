@@ -42,9 +42,9 @@ mod tests;
 mod user_files;
 mod yaml_node;
 
-pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use index::SelectError;
-pub use load::{Request, load};
+pub use load::{LoadRequest, load};
 pub use overrides::{BadOverride, Override};
 pub use schema::schema;
 pub use select::select;

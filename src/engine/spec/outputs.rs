@@ -75,7 +75,7 @@ impl Placer<'_> {
         } else if path.contains(|c: char| c.is_control()) {
             rejected("contains a control character")
         } else if parts.first().is_some_and(|first| first == "cache") {
-            rejected("lies in the cache").hint("outputs are placed outside of `cache/`")
+            rejected("is in the cache").hint("outputs are placed outside of `cache/`")
         } else if parts.is_empty() {
             rejected("is not the path of a file")
         } else if path.contains('/') {
@@ -149,7 +149,7 @@ impl Placer<'_> {
             let inside = (1..new.parts.len()).find_map(|length| taken.get(&new.parts[..length]));
             if let Some(outer) = inside {
                 let message = format!(
-                    "`{}` would lie inside the output `{}`",
+                    "`{}` would be inside the output `{}`",
                     new.parts.join("/"),
                     outer.parts.join("/")
                 );

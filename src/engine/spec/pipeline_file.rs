@@ -20,7 +20,7 @@ pub struct PipelineFile {
     /// The name of the pipeline; its results go to `results/<name>/`.
     pub name: String,
     /// A pipeline file, or a list of them, that this one extends. Paths are relative to this file.
-    pub extends: Option<OneOrMany>,
+    pub extends: Option<PathList>,
     /// Values to use as `${vars.name}`; `--set vars.name=value` overrides them.
     pub vars: Option<AnyMap>,
     /// Environment variables to use as `${env.NAME}`, each with its default. A variable without a default must be set.
@@ -234,21 +234,21 @@ impl JsonSchema for PlainValue {
 
 /// A text or a list of texts.
 #[derive(Debug)]
-pub struct OneOrMany(pub Vec<String>);
+pub struct PathList(pub Vec<String>);
 
-impl<'de> Deserialize<'de> for OneOrMany {
+impl<'de> Deserialize<'de> for PathList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         UntaggedEnumVisitor::new()
             .expecting("the path of a file, or a list of them")
-            .string(|text| Ok(OneOrMany(vec![text.to_owned()])))
-            .seq(|list| list.deserialize().map(OneOrMany))
+            .string(|text| Ok(PathList(vec![text.to_owned()])))
+            .seq(|list| list.deserialize().map(PathList))
             .deserialize(deserializer)
     }
 }
 
-impl JsonSchema for OneOrMany {
+impl JsonSchema for PathList {
     fn schema_name() -> Cow<'static, str> {
-        "OneOrMany".into()
+        "PathList".into()
     }
 
     fn inline_schema() -> bool {

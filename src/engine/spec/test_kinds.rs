@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::diagnostic::Diagnostics;
-use super::load::{Request, load_with};
+use super::load::{LoadRequest, load_with};
 use super::pipeline::{Pipeline, UnlocatedFile};
 use pipe_core::issue::Issue;
 use pipe_core::kind::{
@@ -46,8 +46,8 @@ impl StageKind for Load {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let path = |path: &String| InputDecl::new("file", SourceDecl::Path(path.clone()), FILE);
-        self.file.iter().map(path).collect()
+        let input_of = |path: &String| InputDecl::new("file", SourceDecl::Path(path.clone()), FILE);
+        self.file.iter().map(input_of).collect()
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
@@ -268,7 +268,7 @@ impl Project<'_> {
                 .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not found"))
         };
         let overrides = self.set.iter().map(|text| text.parse().unwrap()).collect();
-        let request = Request { file: self.files[0].0.into(), overrides, environment: &environment };
+        let request = LoadRequest { file: self.files[0].0.into(), overrides, environment: &environment };
         load_with(&request, KINDS, &read).map(|plan| plan.pipeline().clone())
     }
 }

@@ -98,7 +98,7 @@ impl YamlNode {
         }
     }
 
-    /// Follows a path as far as this tree goes. What lies beyond was interpolated.
+    /// Follows a path as far as this tree goes. The rest of the path is inside an interpolated value.
     fn follow(&self, path: &[PathStep]) -> &YamlNode {
         let mut node = self;
         for step in path {

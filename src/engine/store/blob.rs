@@ -149,7 +149,7 @@ impl Store {
         let there = self.layout.blob(stored.blob);
         let is_new = self.enter(path, &stored, &there)?;
         if durability == Durability::Now {
-            // Also a blob that was there already: a short stage may have left flushing it to the kernel.
+            // A blob that existed before is flushed, too: the short stage that wrote it may not have flushed it.
             File::open(&there)
                 .and_then(|blob| blob.sync_all())
                 .map_err(|e| StoreError::writing(&there, e))?;

@@ -34,7 +34,7 @@ impl Store {
         let tree = self.read_tree(stored.blob).map_err(|what| self.lost(what))?;
         let made = self.build(&tree, &directory, |blob, executable, to| {
             if executable {
-                // Blobs are not executable, so a link will not do.
+                // Blobs are not executable, so a link is not enough.
                 self.copy(blob, to)?;
                 fs::set_permissions(to, Permissions::from_mode(0o555)).map_err(|e| StoreError::writing(to, e))
             } else {
@@ -50,8 +50,8 @@ impl Store {
         self.read_blob(stored.blob).map_err(|what| self.lost(what))
     }
 
-    /// Copies the artifact to `to`, replacing what is there, atomically. The copy is hashed, so that it is what the
-    /// manifest says whatever the disk did meanwhile.
+    /// Copies the artifact to `to`, replacing what is there, atomically. The copy is hashed, so that it
+    /// matches the manifest even if the disk is damaged.
     pub fn place(&self, stored: &Stored, to: &Path) -> Result<(), StoreError> {
         let writing = |e| StoreError::writing(to, e);
         let parent = match to.parent() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::Store;
 use pipe_core::digest::StageKey;
 
-/// Why the store could not do what it was asked to.
+/// Why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("cannot write to `{path}`: {source}; use --cache-dir or PIPE_CACHE to keep the cache elsewhere")]
@@ -29,7 +29,7 @@ pub enum StoreError {
     Busy { root: PathBuf },
 
     /// The damaged files have been moved to the trash, so the caller may compute the result again.
-    #[error("the cache is damaged: {what}; run the pipeline again to compute it anew")]
+    #[error("the cache is damaged: {what}; run the pipeline again to compute it again")]
     Damaged { what: String },
 
     /// Imported content is not what it claims to be.

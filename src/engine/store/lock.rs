@@ -44,7 +44,7 @@ impl FileLock {
     pub(super) fn become_file(&mut self, to: &Path, content: &[u8], flush: bool) -> io::Result<()> {
         self.file.write_all_at(content, 0)?;
         if self.file.metadata()?.len() > content.len() as u64 {
-            // A process was killed here before. Only then, because ext4 flushes truncated files.
+            // A killed process left a longer file. Otherwise it is not truncated, because ext4 flushes truncated files.
             self.file.set_len(content.len() as u64)?;
         }
         if flush {

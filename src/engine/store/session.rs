@@ -1,4 +1,4 @@
-//! What a process that may write to a store holds of it: a share of the store-wide lock, a directory for temporary
+//! What a process holds while it may write to a store: a share of the store-wide lock, a directory for temporary
 //! files, and a directory in the trash.
 
 use std::fs::{self, File, TryLockError};

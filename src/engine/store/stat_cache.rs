@@ -31,7 +31,7 @@ const MINUTE: i64 = 60 * 1_000_000_000;
 /// Entries that were not used for this many days are left out when the file is written.
 const FORGET_AFTER_DAYS: u32 = 90;
 
-type FileId = (u64, u64);
+type InodeId = (u64, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct StatEntry {
@@ -45,7 +45,7 @@ struct StatEntry {
 pub(super) struct StatCache {
     path: PathBuf,
     saved: OnceLock<Saved>,
-    fresh: Mutex<BTreeMap<FileId, StatEntry>>,
+    fresh: Mutex<BTreeMap<InodeId, StatEntry>>,
 }
 
 impl StatCache {
@@ -88,7 +88,7 @@ impl StatCache {
     /// Merges the new entries into the file through `temp`, which must be on the same file system.
     pub(super) fn save(&self, temp: &Path) -> io::Result<()> {
         let mut fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut entries: BTreeMap<FileId, StatEntry> = Saved::load(&self.path)
+        let mut entries: BTreeMap<InodeId, StatEntry> = Saved::load(&self.path)
             .entries()
             .filter(|entry| entry.seen + FORGET_AFTER_DAYS >= today())
             .map(|entry| ((entry.stamp.device, entry.stamp.inode), entry))
@@ -129,7 +129,7 @@ impl Saved {
         self.bytes.get(HEADER + PRELUDE..).unwrap_or_default().as_chunks().0
     }
 
-    fn get(&self, id: FileId) -> Option<StatEntry> {
+    fn get(&self, id: InodeId) -> Option<StatEntry> {
         let records = self.records();
         let position = records.binary_search_by_key(&id, |r| (u64_at(r, 0), u64_at(r, 8))).ok()?;
         Some(decode_record(&records[position])).filter(|entry| entry.stamp.changed <= self.horizon)

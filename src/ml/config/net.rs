@@ -22,6 +22,7 @@ settings! {
     }
 }
 
+/// The activation function of hidden layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Activation {
@@ -29,6 +30,7 @@ pub enum Activation {
     Gelu,
 }
 
+/// Which features of the data set reach the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Features {

@@ -15,6 +15,7 @@ use super::schedule::{CheckpointConfig, ScheduleConfig, ScheduleKind, StoppingCo
 use super::signal::{LocalSignal, SignalConfig, Weighting};
 use super::threshold::{GlobalSignal, Squash, ThresholdConfig, Variant};
 
+/// A complete set of training parameters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::number_or_word::Limit;
 
+/// How the learning rate changes over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScheduleKind {

@@ -46,6 +46,7 @@ pub enum GlobalSignal {
     OwnLabels,
 }
 
+/// The function that limits the range of thresholds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Squash {

@@ -11,9 +11,9 @@ use super::csr::Features;
 use super::error::{DataError, Fault};
 use super::format::Format;
 use super::libsvm::LARGEST_INDEX;
-use super::lines::{Lines, TextChunk};
+use super::lines::{TextChunk, TextLines};
 use super::name_list::read_name_list;
-use super::number::{NotANumber, float, integer};
+use super::number::{NumberFault, float, integer};
 use super::read::ReadJob;
 use super::read_report::{ReadReport, Repair, Repairs};
 
@@ -51,7 +51,7 @@ pub(crate) fn read_citeulike(job: ReadJob) -> Result<DataSet, DataError> {
     let mut features = target.sparse_features()?;
     let mut repairs = Repairs::default();
     let mut largest = None;
-    Lines::new(input)?.parse(threads, parse_bags, |bags: &mut WordCounts| {
+    TextLines::new(input)?.parse(threads, parse_bags, |bags: &mut WordCounts| {
         features.append(&bags.rows)?;
         repairs.add(Repair::FeatureRowsSorted, bags.sorted);
         repairs.add(Repair::ZerosDropped, bags.zeros);
@@ -92,7 +92,7 @@ fn read_tags(
     let mut by_row: Vec<Vec<u32>> = vec![Vec::new(); rows];
     let mut count = 0_u32;
     let mut repeated = 0;
-    Lines::new(InputFile::open(path, threads)?)?.parse(
+    TextLines::new(InputFile::open(path, threads)?)?.parse(
         threads,
         |chunk, tags: &mut TaggedArticles| parse_tags(chunk, rows, tags),
         |tags| {
@@ -170,8 +170,8 @@ fn parse_bags(chunk: TextChunk, bags: &mut WordCounts) -> Result<u64, Fault> {
                 Fault::new(
                     end + 1,
                     match why {
-                        NotANumber::Syntax => "a count is expected here",
-                        NotANumber::NotFinite => "this count is not a finite number",
+                        NumberFault::Syntax => "a count is expected here",
+                        NumberFault::NotFinite => "this count is not a finite number",
                     },
                 )
             })?;

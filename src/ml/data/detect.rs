@@ -1,6 +1,6 @@
 //! Detects the format of a file from its first bytes.
 
-use super::error::Excerpt;
+use super::error::LineExcerpt;
 use super::format::Format;
 use super::libsvm::XmcHeader;
 use super::number::integer;
@@ -49,7 +49,7 @@ fn matches(format: Format, head: &[u8], text: &TextHead, labels_beside: bool) ->
 /// Returns a readable excerpt of the first line, for messages.
 pub(crate) fn first_line(head: &[u8]) -> String {
     let line = head.split(|&b| b == b'\n').next().unwrap_or_default();
-    Excerpt::of(line, 0).text
+    LineExcerpt::of(line, 0).text
 }
 
 fn is_safetensors(head: &[u8]) -> bool {
@@ -66,14 +66,14 @@ fn is_arff(lines: &[&[u8]]) -> bool {
 
 /// Returns whether a line has as many pairs as its first number says: `3 17:1 4:2 9:1`.
 fn is_counted_line(line: &[u8]) -> bool {
-    let mut fields = line.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty());
+    let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     let count = fields.next().and_then(|field| std::str::from_utf8(field).ok()?.parse::<usize>().ok());
     count == Some(fields.clone().count()) && fields.all(|field| field.contains(&b':'))
 }
 
 /// Returns whether a line starts with labels or a pair and, if it has more than one field, contains a pair.
 fn is_libsvm(line: &[u8]) -> bool {
-    let mut fields = line.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty());
+    let mut fields = line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     let Some(first) = fields.next() else { return false };
     let is_pair = |field: &[u8]| {
         let (index, end) = integer(field, 0);

@@ -54,13 +54,13 @@ impl Duplicates {
 impl LabelledRows<'_> {
     /// Returns the digests of (features, labels) of each row; `None` for a row without features.
     fn digests(self) -> Vec<Option<(u64, u64)>> {
-        let row = |&row: &u32| {
+        let digests_of = |&row: &u32| {
             let row = row as usize;
             let columns = self.features.row(row);
             let pair = || (digest(columns, self.features.row_values(row)), digest(self.labels.row(row), &[]));
             (!columns.is_empty()).then(pair)
         };
-        self.rows.par_iter().map(row).collect()
+        self.rows.par_iter().map(digests_of).collect()
     }
 }
 

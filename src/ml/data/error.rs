@@ -52,7 +52,7 @@ pub struct BadText {
     /// In bytes, counted from 1.
     pub column: u64,
     /// The part of the line around the column.
-    pub excerpt: Excerpt,
+    pub excerpt: LineExcerpt,
     pub reason: String,
 }
 
@@ -75,13 +75,13 @@ impl From<BadText> for DataError {
 
 /// A printable part of a line, with the position of the fault in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Excerpt {
+pub struct LineExcerpt {
     pub text: String,
     /// The position in characters from the start of `text`.
     pub caret: usize,
 }
 
-impl Excerpt {
+impl LineExcerpt {
     const BEFORE: usize = 40;
     const AFTER: usize = 36;
 
@@ -137,7 +137,7 @@ impl Fault {
             path: path.to_owned(),
             line: lines_before + line + 1,
             column: (at - start) as u64 + 1,
-            excerpt: Excerpt::of(&text[start..end], at - start),
+            excerpt: LineExcerpt::of(&text[start..end], at - start),
             reason: self.reason,
         }
     }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_long_line_is_shortened_on_both_sides() {
         let line = [b'7'; 1000];
-        let excerpt = Excerpt::of(&line, 500);
+        let excerpt = LineExcerpt::of(&line, 500);
         assert_eq!(excerpt.caret, 43);
         assert_eq!(excerpt.text.len(), 3 + 40 + 36 + 3);
     }

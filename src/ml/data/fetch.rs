@@ -402,12 +402,13 @@ pub(super) mod tests {
     #[test]
     fn redirects_are_followed_unless_they_leave_https() {
         let server = Server::start(|_, head| {
-            let to = |to: &str| answer("302 Found", &format!("Location: {to}\r\nContent-Length: 0\r\n"), b"");
+            let redirect =
+                |to: &str| answer("302 Found", &format!("Location: {to}\r\nContent-Length: 0\r\n"), b"");
             match head.split_whitespace().nth(1) {
-                Some("/file") => to("/real"),
+                Some("/file") => redirect("/real"),
                 Some("/real") => answer("200 OK", "Content-Length: 2\r\n", b"ok"),
-                Some("/loop") => to("/loop"),
-                _ => to("http://example.org/file"),
+                Some("/loop") => redirect("/loop"),
+                _ => redirect("http://example.org/file"),
             }
         });
         let temp = tempfile::tempdir().unwrap();

@@ -26,17 +26,17 @@ pub(crate) struct TextChunk<'a> {
 }
 
 /// A text file that is read chunk by chunk.
-pub(crate) struct Lines {
+pub(crate) struct TextLines {
     input: InputFile,
     /// The start of a line whose end has not been read yet.
     carry: Vec<u8>,
     at_end: bool,
-    /// The number of lines that [`Lines::next_line`] has taken.
+    /// The number of lines that [`TextLines::next_line`] has taken.
     first_line: u64,
     pub byte_order_mark: bool,
 }
 
-impl Lines {
+impl TextLines {
     /// Skips a byte-order mark. UTF-16 text is an error.
     pub(crate) fn new(mut input: InputFile) -> Result<Self, DataError> {
         let wide = [&[0xff, 0xfe][..], &[0xfe, 0xff]].iter().any(|mark| input.head().starts_with(mark));
@@ -162,7 +162,7 @@ impl Lines {
 struct ParseJob<P, F> {
     path: PathBuf,
     /// The file and the number of chunks taken from it.
-    source: Mutex<(Lines, u64)>,
+    source: Mutex<(TextLines, u64)>,
     sink: Mutex<ParseSink<F>>,
     turn: Condvar,
     parse: P,
@@ -251,8 +251,9 @@ mod tests {
 
     use super::*;
 
-    fn lines(text: &[u8]) -> Lines {
-        Lines::new(InputFile::from_reader(Path::new("x.txt"), Cursor::new(text.to_vec())).unwrap()).unwrap()
+    fn lines(text: &[u8]) -> TextLines {
+        TextLines::new(InputFile::from_reader(Path::new("x.txt"), Cursor::new(text.to_vec())).unwrap())
+            .unwrap()
     }
 
     fn collect(text: &[u8], threads: usize) -> (u64, Vec<u8>) {

@@ -58,7 +58,7 @@ fn long_integer(text: &[u8], start: usize) -> (Option<u32>, usize) {
 
 /// Why a token is not a finite number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotANumber {
+pub(crate) enum NumberFault {
     /// It is not a number or it is empty.
     Syntax,
     /// It is `nan`, `inf` or a number beyond the range of f32.
@@ -71,7 +71,7 @@ pub(crate) fn float(
     text: &[u8],
     at: usize,
     end_of_token: impl Fn(u8) -> bool + Copy,
-) -> Result<(f32, usize), NotANumber> {
+) -> Result<(f32, usize), NumberFault> {
     match simple_float(text, at) {
         Some((value, end)) if end_of_token(text.get(end).copied().unwrap_or(b'\n')) => Ok((value, end)),
         _ => any_float(text, at, end_of_token),
@@ -134,14 +134,14 @@ fn simple_float(text: &[u8], start: usize) -> Option<(f32, usize)> {
 }
 
 #[cold]
-fn any_float(text: &[u8], at: usize, end_of_token: impl Fn(u8) -> bool) -> Result<(f32, usize), NotANumber> {
+fn any_float(text: &[u8], at: usize, end_of_token: impl Fn(u8) -> bool) -> Result<(f32, usize), NumberFault> {
     let token = text.get(at..).unwrap_or_default();
     let length = token.iter().position(|&b| end_of_token(b)).unwrap_or(token.len());
-    let token = std::str::from_utf8(&token[..length]).map_err(|_| NotANumber::Syntax)?;
+    let token = std::str::from_utf8(&token[..length]).map_err(|_| NumberFault::Syntax)?;
     match token.parse::<f32>() {
         Ok(value) if value.is_finite() => Ok((value, at + length)),
-        Ok(_) => Err(NotANumber::NotFinite),
-        Err(_) => Err(NotANumber::Syntax),
+        Ok(_) => Err(NumberFault::NotFinite),
+        Err(_) => Err(NumberFault::Syntax),
     }
 }
 
@@ -176,14 +176,14 @@ mod tests {
     #[test]
     fn tokens_that_are_not_finite_numbers_are_refused() {
         for (text, why) in [
-            ("", NotANumber::Syntax),
-            ("1.2.3", NotANumber::Syntax),
-            ("0x1", NotANumber::Syntax),
-            ("--1", NotANumber::Syntax),
-            ("1e", NotANumber::Syntax),
-            ("nan", NotANumber::NotFinite),
-            ("-inf", NotANumber::NotFinite),
-            ("1e39", NotANumber::NotFinite),
+            ("", NumberFault::Syntax),
+            ("1.2.3", NumberFault::Syntax),
+            ("0x1", NumberFault::Syntax),
+            ("--1", NumberFault::Syntax),
+            ("1e", NumberFault::Syntax),
+            ("nan", NumberFault::NotFinite),
+            ("-inf", NumberFault::NotFinite),
+            ("1e39", NumberFault::NotFinite),
         ] {
             assert_eq!(float(text.as_bytes(), 0, space), Err(why), "{text}");
         }

@@ -16,7 +16,7 @@ use super::filter::{Filter, FilterError, KeptColumns};
 use super::split::{Parts, Split, SplitError, Validation};
 use super::split_data::{PartName, SplitData, SplitDataDir, SplitDataOrigin};
 use super::transform::Transform;
-use super::weight::{Weight, Weighting, normalise};
+use super::weight::{FittedWeight, Weight, normalise};
 
 /// What is done with rows that were read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -128,8 +128,8 @@ pub fn prepare(
         feature_names: raw.feature_names.as_ref().map(|names| fitted.select(names)),
     };
     if let Features::Sparse(features) = &raw.features {
-        let rows = |rows| LabelledRows { features, labels: &raw.labels, rows };
-        origin.duplicates = Some(Duplicates::between(rows(&parts.train), rows(&parts.test)));
+        let labelled = |rows| LabelledRows { features, labels: &raw.labels, rows };
+        origin.duplicates = Some(Duplicates::between(labelled(&parts.train), labelled(&parts.test)));
     }
     fitted.transform().write(directory)?;
     Ok(target.complete(origin)?)
@@ -137,7 +137,7 @@ pub fn prepare(
 
 /// Features with what was fitted on the rows outside the test part.
 enum FittedFeatures<'a> {
-    Sparse { matrix: &'a Csr, columns: KeptColumns, weighting: Weighting },
+    Sparse { matrix: &'a Csr, columns: KeptColumns, weighting: FittedWeight },
     Dense { matrix: &'a DenseMatrix, l2: bool },
 }
 

@@ -25,7 +25,7 @@ use super::artifact::dataset::{read_names, write_json, write_names};
 use super::artifact::layout::{
     DENSE_FEATURES, FEATURE_NAMES, LABEL_NAMES, LABELS, META, SPARSE_FEATURES, open_features, read_meta,
 };
-use super::artifact::{Check, CsrWriter, DenseWriter, open_csr};
+use super::artifact::{ArtifactCheck, CsrWriter, DenseWriter, open_csr};
 use super::csr::{Csr, Features};
 use super::duplicates::Duplicates;
 use super::error::DataError;
@@ -111,14 +111,14 @@ impl SplitData {
 
     /// Opens the features of a part.
     pub fn features(&self, part: PartName) -> Result<Features, DataError> {
-        let features = open_features(&self.part(part)?, self.meta.dense, Check::Header)?;
+        let features = open_features(&self.part(part)?, self.meta.dense, ArtifactCheck::Header)?;
         self.check_size(part, (features.rows(), features.cols()), self.meta.features)?;
         Ok(features)
     }
 
     /// Opens the labels of a part.
     pub fn labels(&self, part: PartName) -> Result<Csr, DataError> {
-        let labels = open_csr(&self.part(part)?.join(LABELS), Check::Header)?;
+        let labels = open_csr(&self.part(part)?.join(LABELS), ArtifactCheck::Header)?;
         self.check_size(part, (labels.rows(), labels.cols), self.meta.labels)?;
         Ok(labels)
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::artifact::dataset::{StoredPart, read_names, write_json, write_names};
 use super::artifact::layout::{LABEL_NAMES, LABELS, META, TEXTS, read_meta};
-use super::artifact::{Check, DataSetPart, open_csr, write_csr};
+use super::artifact::{ArtifactCheck, DataSetPart, open_csr, write_csr};
 use super::csr::Csr;
 use super::error::DataError;
 use super::read_report::ReadReport;
@@ -55,7 +55,7 @@ impl RawText {
     /// Opens what [`RawText::save`] wrote.
     pub fn open(directory: &Path) -> Result<Self, DataError> {
         let meta: RawTextMeta = read_meta(directory, VERSION)?;
-        let labels = open_csr(&directory.join(LABELS), Check::Deep)?;
+        let labels = open_csr(&directory.join(LABELS), ArtifactCheck::Deep)?;
         let rows = labels.rows();
         let lines = |name: &str, count: usize| {
             let path = directory.join(name);

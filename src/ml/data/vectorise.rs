@@ -41,7 +41,7 @@ impl Default for VectoriseOptions {
 /// A fitted vocabulary, as it is stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Vocabulary {
+struct StoredVocabulary {
     version: u32,
     options: VectoriseOptions,
     /// The number of rows that it was fitted on.
@@ -57,7 +57,7 @@ const VERSION: u32 = 1;
 /// Turns texts into features with a fitted vocabulary.
 #[derive(Debug, Clone)]
 pub struct Vectoriser {
-    vocabulary: Vocabulary,
+    vocabulary: StoredVocabulary,
     features_by_word: HashMap<String, u32>,
 }
 
@@ -89,10 +89,10 @@ impl Vectoriser {
         words.sort_unstable();
         let (words, row_counts) = words.into_iter().unzip();
         let rows = rows.len() as u64;
-        Self::new(Vocabulary { version: VERSION, options: options.clone(), rows, words, row_counts })
+        Self::new(StoredVocabulary { version: VERSION, options: options.clone(), rows, words, row_counts })
     }
 
-    fn new(vocabulary: Vocabulary) -> Self {
+    fn new(vocabulary: StoredVocabulary) -> Self {
         let features_by_word =
             vocabulary.words.iter().zip(0..).map(|(word, feature)| (word.clone(), feature)).collect();
         Self { vocabulary, features_by_word }
@@ -156,7 +156,7 @@ impl Vectoriser {
     /// Reads what [`Vectoriser::save`] wrote.
     pub fn load(path: &Path) -> Result<Self, DataError> {
         let text = std::fs::read(path).map_err(DataError::io("read", path))?;
-        let vocabulary: Vocabulary =
+        let vocabulary: StoredVocabulary =
             serde_json::from_slice(&text).map_err(|e| DataError::artifact(path, e.to_string()))?;
         let sorted = vocabulary.words.is_sorted_by(|a, b| a < b);
         if vocabulary.version != VERSION || vocabulary.words.len() != vocabulary.row_counts.len() || !sorted {

@@ -18,17 +18,17 @@ pub struct Weight {
 }
 
 /// A [`Weight`] with the factors that were fitted on training rows.
-pub struct Weighting {
+pub struct FittedWeight {
     idf: Option<Vec<f32>>,
     l2: bool,
 }
 
 impl Weight {
     /// Fits the factors on training rows.
-    pub fn fit(self, features: &Csr, train: &[u32]) -> Weighting {
+    pub fn fit(self, features: &Csr, train: &[u32]) -> FittedWeight {
         let idf =
             self.tf_idf.then(|| idf(&column_counts(features, train.iter().copied()), train.len() as u64));
-        Weighting { idf, l2: self.l2 }
+        FittedWeight { idf, l2: self.l2 }
     }
 }
 
@@ -37,7 +37,7 @@ pub fn idf(document_frequencies: &[u64], rows: u64) -> Vec<f32> {
     document_frequencies.iter().map(|&df| (((1 + rows) as f64 / (1 + df) as f64).ln() + 1.0) as f32).collect()
 }
 
-impl Weighting {
+impl FittedWeight {
     /// Returns the factor of each feature; `None` without TF-IDF.
     pub fn idf(&self) -> Option<&[f32]> {
         self.idf.as_deref()

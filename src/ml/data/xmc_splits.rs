@@ -46,7 +46,7 @@ fn parse_split(text: &[u8], rows: usize) -> Result<Vec<Vec<u32>>, Fault> {
     let mut start = 0;
     for line in text.split(|&b| b == b'\n') {
         let fields: Vec<&[u8]> =
-            line.split(|b| b.is_ascii_whitespace()).filter(|field| !field.is_empty()).collect();
+            line.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty()).collect();
         if columns.is_empty() {
             columns = vec![Vec::new(); fields.len()];
         }

@@ -35,8 +35,8 @@ mod tests {
         let evidence = evidence("r", &near, Weighting::CosineSquared, &labels, 2);
         let rows: Vec<_> =
             evidence.causes.iter().map(|cause| (cause.what.clone(), cause.has_label)).collect();
-        let row = |row, has| (CauseSubject::TrainingRow { row }, Some(has));
-        assert_eq!(rows, [row(2, true), row(1, true), row(0, false)]);
+        let cause = |row, has| (CauseSubject::TrainingRow { row }, Some(has));
+        assert_eq!(rows, [cause(2, true), cause(1, true), cause(0, false)]);
         assert!((evidence.total() - 0.36).abs() < 1e-6, "{}", evidence.total());
         assert!(evidence.words.ends_with("2 of 3"), "{}", evidence.words);
     }

@@ -24,7 +24,7 @@ pub enum FusionError {
     NoPositives,
     #[error("every label is in every training row: there is nothing to fit the fusion on")]
     NoNegatives,
-    #[error("the fusion's regression cannot be solved: the scores hold numbers that are not finite")]
+    #[error("the fusion's regression cannot be solved: the scores contain numbers that are not finite")]
     Unsolvable,
 }
 

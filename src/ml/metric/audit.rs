@@ -173,14 +173,14 @@ pub struct EpochSelection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditFinding {
-    pub weight: Severity,
+    pub weight: FindingSeverity,
     pub text: String,
 }
 
 /// How serious a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Severity {
+pub enum FindingSeverity {
     /// The metrics are not valid.
     Leak,
     /// The metrics are too good, or bounded, to a stated degree.
@@ -243,7 +243,7 @@ impl AuditObservations {
 
     /// Returns whether any decision depends on the labels of the evaluated rows, and adds the findings about it.
     fn leaks(&self, findings: &mut Vec<AuditFinding>) -> bool {
-        let mut say = |text: String| findings.push(AuditFinding { weight: Severity::Leak, text });
+        let mut say = |text: String| findings.push(AuditFinding { weight: FindingSeverity::Leak, text });
         let mut leaks = false;
         for trial in self.trials.iter().filter(|trial| trial.change.of_labels()) {
             if trial.changed_decisions == 0 {
@@ -287,13 +287,13 @@ impl AuditObservations {
         let mut say = |weight, text: String| findings.push(AuditFinding { weight, text });
         if self.selection.on_evaluated_rows {
             say(
-                Severity::Leak,
+                FindingSeverity::Leak,
                 "the epoch was chosen by its figures on the rows that are evaluated here".into(),
             );
         }
         if self.selection.by_oracle {
             say(
-                Severity::Caution,
+                FindingSeverity::Caution,
                 "epochs were compared by figures that the true labels of the validation rows had entered"
                     .into(),
             );
@@ -301,11 +301,11 @@ impl AuditObservations {
         if let Some(shared) = self.selection.evaluated_in_validation.filter(|shared| *shared > 0) {
             let text =
                 format!("{shared} of {} evaluated rows have the features of a validation row", self.rows);
-            say(Severity::Caution, text);
+            say(FindingSeverity::Caution, text);
         }
         if let Some(duplicates) = self.duplicates.filter(|duplicates| duplicates.in_train > 0) {
             say(
-                Severity::Caution,
+                FindingSeverity::Caution,
                 format!(
                     "{} of {} evaluated rows have the features of a training row, {} of them its labels too",
                     duplicates.in_train, self.rows, duplicates.with_equal_labels
@@ -315,7 +315,7 @@ impl AuditObservations {
         let coverage = &self.coverage;
         if coverage.absent_from_evaluated > 0 || coverage.evaluated_but_unlearnt > 0 {
             say(
-                Severity::Caution,
+                FindingSeverity::Caution,
                 format!(
                     "{} of {} labels are in no evaluated row and {} more in no training row: macro-F1 over all labels can \
                      reach {:.3} at most, and {:.3} without luck",
@@ -331,7 +331,7 @@ impl AuditObservations {
             |loss: &LossFloor| (loss.bce - loss.bce_without_scores).abs() <= 0.1 * loss.bce_without_scores;
         if let Some(LossFloor { bce, bce_without_scores, mean_threshold }) = self.loss.filter(near) {
             say(
-                Severity::Caution,
+                FindingSeverity::Caution,
                 format!(
                     "the cross-entropy is {bce:.4}, and would be {bce_without_scores:.4} if every score were 0: it tells where \
                      the thresholds lie ({mean_threshold:.3} on average), not how good the predictions are"
@@ -340,12 +340,12 @@ impl AuditObservations {
         }
         if !self.selection.known {
             say(
-                Severity::Note,
+                FindingSeverity::Note,
                 "no training history was handed in: how the epoch was chosen is not known".into(),
             );
         } else if self.selection.by_validation && !self.selection.on_evaluated_rows {
             say(
-                Severity::Note,
+                FindingSeverity::Note,
                 "the epoch was chosen on validation rows, which are not the evaluated ones".into(),
             );
         }
@@ -376,9 +376,9 @@ impl Audit {
         );
         for finding in &self.findings {
             let mark = match finding.weight {
-                Severity::Leak => "**Leak.** ",
-                Severity::Caution => "Caution: ",
-                Severity::Note => "",
+                FindingSeverity::Leak => "**Leak.** ",
+                FindingSeverity::Caution => "Caution: ",
+                FindingSeverity::Note => "",
             };
             let _ = writeln!(page, "- {mark}{}.", capitalised(&finding.text, mark.is_empty()));
         }
@@ -460,14 +460,14 @@ mod tests {
         let page = audit.page();
         assert!(page.contains("with every feature blanked, macro-F1 is still 0.65"), "{page}");
         assert!(page.contains("7 decisions in 4 of 4 rows change"), "{page}");
-        assert_eq!(audit.findings[0].weight, Severity::Leak);
+        assert_eq!(audit.findings[0].weight, FindingSeverity::Leak);
     }
 
     #[test]
     fn decisions_that_depend_on_features_only_are_no_leak() {
         let audit = observed(0).judge();
         assert!(audit.passed, "{audit:?}");
-        assert!(audit.findings.iter().all(|finding| finding.weight != Severity::Leak));
+        assert!(audit.findings.iter().all(|finding| finding.weight != FindingSeverity::Leak));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::marked::{Marked, Protocol};
 use super::outcomes::Outcomes;
 use crate::data::artifact::dataset::write_json;
-use crate::data::artifact::{Check, CsrWriter, open_csr, write_csr};
+use crate::data::artifact::{ArtifactCheck, CsrWriter, open_csr, write_csr};
 use crate::data::csr::Csr;
 use crate::data::error::DataError;
 
@@ -83,7 +83,7 @@ impl Decisions {
         let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
         let info: DecisionsInfo =
             serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))?;
-        let open = |name: &str| open_csr(&directory.join(name), Check::Header);
+        let open = |name: &str| open_csr(&directory.join(name), ArtifactCheck::Header);
         Ok(Self { protocol: info.protocol, truth: open(TRUTH)?, predicted: open(PREDICTED)? })
     }
 

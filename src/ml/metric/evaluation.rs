@@ -8,7 +8,7 @@ use super::calibration::{Calibration, NotAProbability};
 use super::counts::Counts;
 use super::curves::{FrequencyBin, ReliabilityBin};
 use super::exact::ExactSum;
-use super::frequency::Frequencies;
+use super::frequency::LabelFrequencies;
 use super::label::{LabelRecord, Tally};
 use super::marked::{Marked, Protocol};
 use super::propensity::Propensity;
@@ -84,7 +84,7 @@ pub struct Evaluator {
     calibration: Calibration,
     calibrated: bool,
     losses: BTreeMap<Metric, Loss>,
-    frequencies: Option<Frequencies>,
+    frequencies: Option<LabelFrequencies>,
 }
 
 /// A loss, summed over its terms.
@@ -105,7 +105,7 @@ impl Evaluator {
             calibration: Calibration::default(),
             calibrated: false,
             losses: BTreeMap::new(),
-            frequencies: training.map(|training| Frequencies::new(training.positives)),
+            frequencies: training.map(|training| LabelFrequencies::new(training.positives)),
         }
     }
 

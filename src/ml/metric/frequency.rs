@@ -18,7 +18,7 @@ pub enum Band {
     Tail,
 }
 
-/// The smallest number of training positives of each bin of [`Frequencies::bins`].
+/// The smallest number of training positives of each bin of [`LabelFrequencies::bins`].
 pub const BINS: [u32; 5] = [1, 5, 10, 100, 1000];
 
 const HEAD_ENDS: f64 = 0.5;
@@ -26,7 +26,7 @@ const TORSO_ENDS: f64 = 0.9;
 
 /// The number of training positives of each label, and the groups that follow from it.
 #[derive(Debug, Clone)]
-pub struct Frequencies {
+pub struct LabelFrequencies {
     positives: Vec<u32>,
     /// Labels with at least this many positives are head.
     head: u32,
@@ -34,7 +34,7 @@ pub struct Frequencies {
     torso: u32,
 }
 
-impl Frequencies {
+impl LabelFrequencies {
     /// Groups labels by their number of training positives.
     pub fn new(positives: Vec<u32>) -> Self {
         let mut sorted = positives.clone();
@@ -116,21 +116,21 @@ mod tests {
     #[test]
     fn head_holds_half_of_the_positives_and_tail_the_last_tenth() {
         use Band::{Head, Tail, Torso};
-        let frequencies = Frequencies::new(vec![1, 50, 30, 10, 9, 0]);
+        let frequencies = LabelFrequencies::new(vec![1, 50, 30, 10, 9, 0]);
         let bands: Vec<_> = (0..6).map(|label| frequencies.band(label)).collect();
         assert_eq!(bands, [Some(Tail), Some(Head), Some(Torso), Some(Torso), Some(Tail), None]);
     }
 
     #[test]
     fn labels_of_equal_frequency_are_in_the_same_group() {
-        let frequencies = Frequencies::new(vec![7; 4]);
+        let frequencies = LabelFrequencies::new(vec![7; 4]);
         assert!((0..4).all(|label| frequencies.band(label) == Some(Band::Head)));
-        assert_eq!(Frequencies::new(vec![0, 0]).band(1), None);
+        assert_eq!(LabelFrequencies::new(vec![0, 0]).band(1), None);
     }
 
     #[test]
     fn absent_labels_do_not_count_and_empty_groups_are_left_out() {
-        let frequencies = Frequencies::new(vec![200, 4, 3, 0]);
+        let frequencies = LabelFrequencies::new(vec![200, 4, 3, 0]);
         let counts = [(2, 4, 4), (1, 1, 1), (0, 3, 0), (0, 0, 5)].map(|(tp, predicted, actual)| LabelCount {
             tp,
             predicted,

@@ -3,7 +3,7 @@
 //!
 //! To add a metric, add a row to the table and compute it in the accumulator that has its inputs:
 //! [`super::label::Tally`], [`super::ranking::Ranking`], [`super::calibration::Calibration`],
-//! [`super::frequency::Frequencies`] or [`super::evaluation::Evaluator::finish`]. A test fails if a
+//! [`super::frequency::LabelFrequencies`] or [`super::evaluation::Evaluator::finish`]. A test fails if a
 //! registered metric is not computed.
 
 use std::borrow::Cow;

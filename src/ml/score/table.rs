@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::candidates::Candidates;
 use super::{ScoreOrigin, ScoreScale};
 use crate::data::artifact::dataset::write_json;
-use crate::data::artifact::{Check, CsrWriter, DenseWriter, open_csr, open_dense};
+use crate::data::artifact::{ArtifactCheck, CsrWriter, DenseWriter, open_csr, open_dense};
 use crate::data::csr::{Csr, DenseMatrix};
 use crate::data::error::DataError;
 use crate::threshold::scores::{CandidateScores, DenseScores, ScoreLayout, Scores};
@@ -68,8 +68,8 @@ impl ScoreTable {
             return Err(DataError::artifact(&path, reason));
         }
         let store = match card.keep {
-            None => ScoreStore::Dense(open_dense(&directory.join(DENSE), Check::Header)?),
-            Some(_) => ScoreStore::Sparse(open_csr(&directory.join(SPARSE), Check::Header)?),
+            None => ScoreStore::Dense(open_dense(&directory.join(DENSE), ArtifactCheck::Header)?),
+            Some(_) => ScoreStore::Sparse(open_csr(&directory.join(SPARSE), ArtifactCheck::Header)?),
         };
         let size = match &store {
             ScoreStore::Dense(dense) => (dense.rows, dense.cols),

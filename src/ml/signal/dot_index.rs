@@ -38,7 +38,7 @@ struct IndexBlock {
 }
 
 /// Memory that queries reuse.
-pub struct Scratch {
+pub struct DotScratch {
     sums: Vec<f32>,
 }
 
@@ -56,8 +56,8 @@ impl DotIndex {
     }
 
     /// Returns memory for queries.
-    pub fn scratch(&self) -> Scratch {
-        Scratch { sums: vec![0.0; self.rows.min(BLOCK_ROWS)] }
+    pub fn scratch(&self) -> DotScratch {
+        DotScratch { sums: vec![0.0; self.rows.min(BLOCK_ROWS)] }
     }
 
     /// Adds the products of a row of `queries` with every indexed row to `sums`.
@@ -76,7 +76,7 @@ impl DotIndex {
         row: usize,
         k: usize,
         itself: Option<u32>,
-        scratch: &mut Scratch,
+        scratch: &mut DotScratch,
     ) -> Vec<(u32, f32)> {
         let scale = self.product.scale(queries, row);
         let mut best = LargestProducts::new(k.min(self.rows));

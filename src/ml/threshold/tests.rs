@@ -54,8 +54,9 @@ impl Case {
 
     fn predict(&self, cuts: &Cuts) -> Vec<Vec<bool>> {
         let predicted = cuts.predict(&self.dense(ScoreLayout::LabelMajor)).unwrap();
-        let row = |row: usize| (0..self.labels() as u32).map(|l| predicted.row(row).contains(&l)).collect();
-        (0..self.rows()).map(row).collect()
+        let decisions =
+            |row: usize| (0..self.labels() as u32).map(|l| predicted.row(row).contains(&l)).collect();
+        (0..self.rows()).map(decisions).collect()
     }
 
     /// Returns the objective of some predictions.

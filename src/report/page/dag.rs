@@ -124,7 +124,7 @@ fn node(drawn: &DagBox, (x, y): (f64, f64)) -> HtmlElement {
         )
 }
 
-/// Draws the dot of an instance. If it is the only one in its box, its status stands beside it.
+/// Draws the dot of an instance. If it is the only one in its box, its status is written beside it.
 fn dot(member: &DagNode, index: usize, many: usize, x: f64, y: f64) -> HtmlElement {
     let (line, column) = (index / DOTS_PER_LINE, index % DOTS_PER_LINE);
     let lift = if many > DOTS_PER_LINE { 3.0 } else { 0.0 };

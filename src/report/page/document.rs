@@ -14,7 +14,7 @@ const LIVE_SCRIPT: &str = include_str!("live.js");
 #[derive(Debug, Clone, Default)]
 pub struct Page {
     pub title: String,
-    /// What stands below the title.
+    /// The content below the title.
     pub lead: Html,
     pub sections: Vec<Section>,
     /// Whether the page follows a run.

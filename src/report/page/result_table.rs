@@ -73,17 +73,17 @@ mod tests {
 
     #[test]
     fn marks_of_rows_columns_and_cells_are_shown() {
-        let text = |text: &str| vec![TextPiece::Text(text.to_owned())];
+        let plain = |text: &str| vec![TextPiece::Text(text.to_owned())];
         let row =
             |head: SheetText, cells: Vec<SheetText>| SheetRow { ruled: false, heads: vec![head], cells };
         let sheet = Sheet {
             stub: vec!["variant".to_owned()],
             heads: vec![vec![
-                SheetHead { text: text("F1"), columns: 1 },
+                SheetHead { text: plain("F1"), columns: 1 },
                 SheetHead { text: vec![TextPiece::Text("paper".to_owned()), TextPiece::Oracle], columns: 1 },
             ]],
             rows: vec![
-                row(text("a"), vec![vec![TextPiece::Best("0.4".to_owned())], vec![TextPiece::Nothing]]),
+                row(plain("a"), vec![vec![TextPiece::Best("0.4".to_owned())], vec![TextPiece::Nothing]]),
                 row(
                     vec![TextPiece::Text("b".to_owned()), TextPiece::Oracle],
                     vec![

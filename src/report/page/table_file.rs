@@ -41,7 +41,7 @@ fn markdown_cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
-        let escaped = c == '\\' && chars.peek().is_some_and(|next| next.is_ascii_punctuation());
+        let escaped = c == '\\' && chars.peek().is_some_and(char::is_ascii_punctuation);
         match (c, cells.last_mut()) {
             (_, Some(cell)) if escaped => cell.extend(chars.next()),
             ('|', _) => cells.push(String::new()),

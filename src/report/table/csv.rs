@@ -80,7 +80,7 @@ fn cell_fields(cell: &TableCell) -> Vec<String> {
     ]
 }
 
-/// Returns the lines of published rows: the name stands on the first axis, and only the reference's fields have values.
+/// Returns the lines of published rows: the name is the value of the first axis, and only the reference's fields have values.
 fn published_lines(table: &Table, axes: usize, fixed: usize) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
     for other in &table.others {

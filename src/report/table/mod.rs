@@ -2,10 +2,10 @@
 //! functions return strings.
 //!
 //! ```text
-//! Measured records + Request -> build         -> Table     values with their protocol, ranks, comparisons
-//! Decisions                  -> significance  -> Table     which differences are significant
-//! Table                      -> sheet         -> Sheet     heads, marks and notes, laid out once for all formats
-//! Table and Sheet            -> exporter      -> LaTeX, Markdown, CSV, JSON, macros
+//! MeasuredRecords, TableRequest -> build        -> Table     values with their protocol, ranks, comparisons
+//! Decisions                     -> significance -> Table     which differences are significant
+//! Table                         -> sheet        -> Sheet     heads, marks and notes, laid out once for all formats
+//! Table and Sheet               -> exporter     -> LaTeX, Markdown, CSV, JSON, macros
 //! ```
 //!
 //! This module has the [`Table`] itself: values with their protocol, their ranks, how they compare with published
@@ -96,7 +96,7 @@ pub struct AxisEntry {
     pub title: String,
 }
 
-/// What stands where a row and a column meet.
+/// The content at one row and one column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableCell {

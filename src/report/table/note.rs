@@ -3,7 +3,7 @@
 use super::sheet::{SheetText, TextPiece};
 use super::title;
 use super::{Rank, Table};
-use pipe_ml::metric::marked::Protocol;
+use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::registry::Metric;
 
 fn sentence(text: impl Into<String>) -> SheetText {
@@ -118,7 +118,7 @@ fn oracle(table: &Table) -> Option<SheetText> {
     let cells = || table.cells();
     let published = cells().flat_map(|(_, _, cell)| cell.comparisons.iter().flatten());
     let published = published.map(|comparison| comparison.published.protocol());
-    let others = table.others.iter().flat_map(|other| &other.values).flatten().map(|value| value.protocol());
+    let others = table.others.iter().flat_map(|other| &other.values).flatten().map(Marked::protocol);
     let ours = cells().map(|(_, _, cell)| cell.value.protocol());
     let any = ours.chain(published).chain(others).any(|protocol| protocol == Protocol::Oracle);
     any.then(|| {

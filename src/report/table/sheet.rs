@@ -234,7 +234,7 @@ impl<'a> SheetLayout<'a> {
             SheetColumn::Difference(..) => vec![TextPiece::Difference],
         };
         if with_references && last.is_empty() && path.len() == 1 {
-            // A single title stands directly above its values.
+            // A single title is directly above its values.
             path.insert(0, SheetText::new());
         } else if with_references {
             path.push(last);

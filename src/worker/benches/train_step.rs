@@ -3,6 +3,8 @@
 //!
 //! Usage: `train_step THREADS STEPS`. It prints lines of `name value unit`.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its measurements")]
+
 use std::time::Instant;
 
 use pipe_ml::config::method::Method;

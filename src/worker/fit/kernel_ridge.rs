@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use pipe_ml::data::artifact::{Check, DenseWriter, open_csr, open_dense, write_csr};
+use pipe_ml::data::artifact::{ArtifactCheck, DenseWriter, open_csr, open_dense, write_csr};
 use pipe_ml::data::csr::{Csr, DenseMatrix};
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
@@ -163,10 +163,10 @@ impl KernelRidge {
     /// Opens a saved model.
     pub fn load(directory: &Path, gamma: f64) -> Result<Self> {
         let at = |name: &str| directory.join(name);
-        let features = open_csr(&at(FEATURES), Check::Header)?;
-        let centres = open_dense(&at(CENTRES), Check::Header)?;
-        let rows = open_csr(&at(BLOCK_ROWS), Check::Header)?;
-        let labels = open_csr(&at(BLOCK_LABELS), Check::Header)?;
+        let features = open_csr(&at(FEATURES), ArtifactCheck::Header)?;
+        let centres = open_dense(&at(CENTRES), ArtifactCheck::Header)?;
+        let rows = open_csr(&at(BLOCK_ROWS), ArtifactCheck::Header)?;
+        let labels = open_csr(&at(BLOCK_LABELS), ArtifactCheck::Header)?;
         ensure!(
             centres.cols == features.cols
                 && rows.cols == features.rows()
@@ -178,7 +178,7 @@ impl KernelRidge {
         );
         let load_block = |number: usize| -> Result<KernelBlock> {
             let path = at(&dual_name(number));
-            let dual = open_dense(&path, Check::Header)?;
+            let dual = open_dense(&path, ArtifactCheck::Header)?;
             let (rows, labels) = (rows.row(number).to_vec(), labels.row(number).to_vec());
             let fits = labels.is_empty() || (dual.rows, dual.cols) == (rows.len(), labels.len());
             ensure!(fits, "{}: the size does not match its block; the model is damaged", path.display());

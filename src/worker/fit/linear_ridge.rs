@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use pipe_ml::data::artifact::{Check, open_dense};
+use pipe_ml::data::artifact::{ArtifactCheck, open_dense};
 use pipe_ml::data::csr::{Csr, DenseMatrix};
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
@@ -86,7 +86,7 @@ impl LinearRidge {
 
     /// Opens a saved model.
     pub fn load(directory: &Path, constant: f64) -> Result<Self> {
-        let weights = open_dense(&directory.join(WEIGHTS), Check::Header)?;
+        let weights = open_dense(&directory.join(WEIGHTS), ArtifactCheck::Header)?;
         Ok(Self { constant: constant as f32, weights, fitted: None })
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use pipe_ml::config::signal::Weighting;
-use pipe_ml::data::artifact::{Check, open_csr, write_csr};
+use pipe_ml::data::artifact::{ArtifactCheck, open_csr, write_csr};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::explanation::{Evidence, share};
@@ -36,8 +36,8 @@ impl NearestLabels {
 
     /// Opens a saved model.
     pub fn load(directory: &Path, neighbours: usize, weighting: Weighting) -> Result<Self> {
-        let features = open_csr(&directory.join(FEATURES), Check::Header)?;
-        let labels = open_csr(&directory.join(LABELS), Check::Header)?;
+        let features = open_csr(&directory.join(FEATURES), ArtifactCheck::Header)?;
+        let labels = open_csr(&directory.join(LABELS), ArtifactCheck::Header)?;
         let same_rows = features.rows() == labels.rows();
         ensure!(
             same_rows,

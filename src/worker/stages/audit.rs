@@ -12,8 +12,8 @@ use pipe_ml::data::examples::Examples;
 use pipe_ml::data::random::Random;
 use pipe_ml::data::split_data::PartName;
 use pipe_ml::metric::audit::{
-    Audit, AuditChange, AuditObservations, AuditTrial, AuditValues, Coverage, EpochSelection, LossFloor,
-    LossSums, Severity,
+    Audit, AuditChange, AuditObservations, AuditTrial, AuditValues, Coverage, EpochSelection,
+    FindingSeverity, LossFloor, LossSums,
 };
 use pipe_ml::metric::block::Thresholds;
 use pipe_ml::metric::counts::Counts;
@@ -63,7 +63,7 @@ impl RunStage for RunAudit {
         .judge();
         announce(work, &audit);
         if stage.require == Require::Pass && !audit.passed {
-            let leaks = audit.findings.iter().filter(|finding| finding.weight == Severity::Leak);
+            let leaks = audit.findings.iter().filter(|finding| finding.weight == FindingSeverity::Leak);
             let leaks: Vec<_> = leaks.map(|finding| finding.text.as_str()).collect();
             bail!("the audit failed, and `require: pass` is set: {}", leaks.join("; "));
         }
@@ -209,8 +209,8 @@ fn announce(work: &mut Work, audit: &Audit) {
     }
     for finding in &audit.findings {
         match finding.weight {
-            Severity::Leak => work.warn(finding.text.clone()),
-            Severity::Caution | Severity::Note => work.info(finding.text.clone()),
+            FindingSeverity::Leak => work.warn(finding.text.clone()),
+            FindingSeverity::Caution | FindingSeverity::Note => work.info(finding.text.clone()),
         }
     }
 }

@@ -46,12 +46,12 @@ impl RunStage for RunPredict {
 const COLUMNS: [&str; 7] = ["row", "label", "name", "score", "threshold", "probability", "predicted"];
 
 struct PredictionWriter<W: Write> {
-    lines: Lines<W>,
+    lines: PredictionLines<W>,
     names: Option<Vec<String>>,
     top: Option<usize>,
 }
 
-enum Lines<W: Write> {
+enum PredictionLines<W: Write> {
     Jsonl(W),
     Csv(csv::Writer<W>),
 }
@@ -80,11 +80,11 @@ struct PredictedLabel<'a> {
 impl<W: Write> PredictionWriter<W> {
     fn new(out: W, format: PredictionFormat, names: Option<Vec<String>>, top: Option<usize>) -> Result<Self> {
         let lines = match format {
-            PredictionFormat::Jsonl => Lines::Jsonl(out),
+            PredictionFormat::Jsonl => PredictionLines::Jsonl(out),
             PredictionFormat::Csv => {
                 let mut csv = csv::Writer::from_writer(out);
                 csv.write_record(COLUMNS)?;
-                Lines::Csv(csv)
+                PredictionLines::Csv(csv)
             }
         };
         Ok(Self { lines, names, top })
@@ -92,11 +92,11 @@ impl<W: Write> PredictionWriter<W> {
 
     fn finish(self) -> Result<W> {
         match self.lines {
-            Lines::Jsonl(mut out) => {
+            PredictionLines::Jsonl(mut out) => {
                 out.flush()?;
                 Ok(out)
             }
-            Lines::Csv(csv) => csv.into_inner().map_err(|error| anyhow::anyhow!("{error}")),
+            PredictionLines::Csv(csv) => csv.into_inner().map_err(|error| anyhow::anyhow!("{error}")),
         }
     }
 
@@ -127,7 +127,7 @@ impl<W: Write> PredictionWriter<W> {
     }
 }
 
-impl<W: Write> Lines<W> {
+impl<W: Write> PredictionLines<W> {
     fn write(&mut self, predicted: &PredictedRow) -> Result<()> {
         match self {
             Self::Jsonl(out) => {

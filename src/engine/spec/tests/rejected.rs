@@ -133,12 +133,12 @@ stages:
 
 #[test]
 fn axes_must_be_those_of_the_inputs() {
-    let rows = |rows: &str| ABLATION.replace("title: \"after ${vars.epochs} epochs\"", rows);
-    load_text(&rows("rows: [variant, part, f1], only: { seed: 1, part: test }")).unwrap();
-    assert_shown!(issues(&rows(
+    let with_rows = |rows: &str| ABLATION.replace("title: \"after ${vars.epochs} epochs\"", rows);
+    load_text(&with_rows("rows: [variant, part, f1], only: { seed: 1, part: test }")).unwrap();
+    assert_shown!(issues(&with_rows(
         "rows: [varient, \"${vars.epochs}\", recal, stage], only: { sead: 1, seed: 7, part: tst }"
     )));
-    let unknown = rows("rows: [varient]").replace("eval[*]", "evl[*]");
+    let unknown = with_rows("rows: [varient]").replace("eval[*]", "evl[*]");
     assert!(!issues(&unknown).contains("has the axis"), "what flows in cannot be known");
 }
 

@@ -60,7 +60,7 @@ fn a_file_that_is_not_utf8_is_rejected() {
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let environment = |_: &str| None;
-    let request = crate::spec::Request {
+    let request = crate::spec::LoadRequest {
         file: "no/such/file.yaml".into(),
         overrides: Vec::new(),
         environment: &environment,

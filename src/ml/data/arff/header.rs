@@ -1,7 +1,7 @@
 //! The header of an ARFF file: everything before `@data`.
 
 use crate::data::error::{DataError, Fault};
-use crate::data::lines::Lines;
+use crate::data::lines::TextLines;
 
 /// The relation and its attributes.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +32,7 @@ pub(super) enum AttributeType {
 }
 
 /// Reads up to and including the line `@data`.
-pub(super) fn read_header(lines: &mut Lines) -> Result<ArffHeader, DataError> {
+pub(super) fn read_header(lines: &mut TextLines) -> Result<ArffHeader, DataError> {
     let mut header = ArffHeader { relation: String::new(), attributes: Vec::new() };
     let mut number = 0;
     while let Some(line) = lines.next_line()? {

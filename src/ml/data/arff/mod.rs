@@ -15,7 +15,7 @@ use super::compress::InputFile;
 use super::csr::Features;
 use super::error::{DataError, Fault};
 use super::format::Format;
-use super::lines::{Lines, TextChunk};
+use super::lines::{TextChunk, TextLines};
 use super::read::{ReadJob, no_files};
 use super::read_report::{ReadReport, Repair, Repairs};
 
@@ -54,7 +54,7 @@ pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
     let mut parts = Vec::new();
     let mut known: Option<ArffSchema> = None;
     for (part, input) in source.parts.iter().zip(inputs) {
-        let mut lines = Lines::new(input)?;
+        let mut lines = TextLines::new(input)?;
         repairs.add(Repair::ByteOrderMarks, u64::from(lines.byte_order_mark));
         let path = lines.path().to_owned();
         let header = read_header(&mut lines)?;

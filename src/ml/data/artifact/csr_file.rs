@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use memmap2::{Mmap, MmapMut};
 
-use super::Check;
+use super::ArtifactCheck;
 use super::header::{LENGTH, MatrixHeader, MatrixKind, aligned};
 use crate::data::csr::{Csr, Numbers, bytes_of};
 use crate::data::error::DataError;
@@ -161,7 +161,7 @@ impl CsrWriter {
     pub fn finish_shifted(self, cols: usize, shift: u32) -> Result<Csr, DataError> {
         let path = self.path.clone();
         self.complete(cols as u64, shift).map_err(DataError::io("write", &path))?;
-        open_csr(&path, Check::Deep)
+        open_csr(&path, ArtifactCheck::Deep)
     }
 
     fn complete(self, cols: u64, shift: u32) -> io::Result<()> {
@@ -209,12 +209,12 @@ fn add_to_all(file: &File, entries: usize, shift: u32) -> io::Result<()> {
 }
 
 /// Opens a sparse matrix through a memory map.
-pub fn open_csr(path: &Path, check: Check) -> Result<Csr, DataError> {
+pub fn open_csr(path: &Path, check: ArtifactCheck) -> Result<Csr, DataError> {
     let map = super::map(path)?;
     let (header, sections) = MatrixHeader::read(&map, MatrixKind::Csr, path)?;
     let csr = csr_of(&map, &header, sections.indices, sections.values, sections.indptr)
         .ok_or_else(|| DataError::artifact(path, "its sections are outside the file"))?;
-    if let Check::Deep = check {
+    if let ArtifactCheck::Deep = check {
         csr.check().map_err(|reason| DataError::artifact(path, reason))?;
     }
     Ok(csr)

@@ -20,7 +20,7 @@ use super::dense_file::DenseWriter;
 use super::layout::{
     DENSE_FEATURES, FEATURE_NAMES, LABEL_NAMES, LABELS, META, SPARSE_FEATURES, open_features, read_meta,
 };
-use super::{Check, DataError};
+use super::{ArtifactCheck, DataError};
 use crate::data::csr::{Csr, Features};
 use crate::data::read_report::ReadReport;
 
@@ -68,7 +68,7 @@ const VERSION: u32 = 1;
 
 impl DataSet {
     /// Opens the data set in a directory.
-    pub fn open(directory: &Path, check: Check) -> Result<Self, DataError> {
+    pub fn open(directory: &Path, check: ArtifactCheck) -> Result<Self, DataError> {
         let meta: DataSetMeta = read_meta(directory, VERSION)?;
         let invalid = |reason: &str| DataError::artifact(&directory.join(META), reason);
         let features = open_features(directory, meta.dense, check)?;
@@ -301,7 +301,7 @@ mod tests {
         let written = small(temp.path());
         assert_eq!(written.report.rows_without_labels, 1);
         assert_eq!(written.report.rows_without_features, 1);
-        assert_eq!(DataSet::open(temp.path(), Check::Deep).unwrap(), written);
+        assert_eq!(DataSet::open(temp.path(), ArtifactCheck::Deep).unwrap(), written);
     }
 
     #[test]
@@ -328,11 +328,11 @@ mod tests {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             fs::write(&path, &bad).unwrap();
-            assert!(open_csr(&path, Check::Header).is_err(), "bit {bit}");
+            assert!(open_csr(&path, ArtifactCheck::Header).is_err(), "bit {bit}");
         }
         for length in 0..good.len() {
             fs::write(&path, &good[..length]).unwrap();
-            assert!(open_csr(&path, Check::Header).is_err(), "{length} bytes");
+            assert!(open_csr(&path, ArtifactCheck::Header).is_err(), "{length} bytes");
         }
     }
 
@@ -343,7 +343,7 @@ mod tests {
         let meta = fs::read_to_string(temp.path().join(META)).unwrap();
         for (from, to) in [("[1,2]", "[1,9]"), ("[1,2]", "[0,4294967295]"), ("[1,2]", "[2,1]")] {
             fs::write(temp.path().join(META), meta.replace(from, to)).unwrap();
-            assert!(DataSet::open(temp.path(), Check::Header).is_err(), "{to}");
+            assert!(DataSet::open(temp.path(), ArtifactCheck::Header).is_err(), "{to}");
         }
     }
 

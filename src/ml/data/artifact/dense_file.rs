@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use super::Check;
+use super::ArtifactCheck;
 use super::header::{LENGTH, MatrixHeader, MatrixKind};
 use crate::data::csr::{DenseMatrix, Numbers, bytes_of};
 use crate::data::error::DataError;
@@ -52,12 +52,12 @@ impl DenseWriter {
             file.write_all(&header.to_bytes())
         };
         complete().map_err(DataError::io("write", &path))?;
-        open_dense(&path, Check::Deep)
+        open_dense(&path, ArtifactCheck::Deep)
     }
 }
 
 /// Opens a dense matrix through a memory map.
-pub fn open_dense(path: &Path, check: Check) -> Result<DenseMatrix, DataError> {
+pub fn open_dense(path: &Path, check: ArtifactCheck) -> Result<DenseMatrix, DataError> {
     let map = super::map(path)?;
     let (header, sections) = MatrixHeader::read(&map, MatrixKind::Dense, path)?;
     let invalid = |reason: &str| DataError::artifact(path, reason);
@@ -67,7 +67,7 @@ pub fn open_dense(path: &Path, check: Check) -> Result<DenseMatrix, DataError> {
     let values = Numbers::mapped(&map, sections.values as usize, header.entries as usize)
         .ok_or_else(|| invalid("its sections are outside the file"))?;
     let dense = DenseMatrix { rows: header.rows as usize, cols: header.cols as usize, values };
-    if let Check::Deep = check
+    if let ArtifactCheck::Deep = check
         && let Some(at) = dense.values.iter().position(|v| !v.is_finite())
     {
         return Err(invalid(&format!("row {} has a value that is not finite", at / dense.cols)));

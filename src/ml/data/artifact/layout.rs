@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{Check, open_csr, open_dense};
+use super::{ArtifactCheck, open_csr, open_dense};
 use crate::data::csr::Features;
 use crate::data::error::DataError;
 
@@ -44,7 +44,11 @@ pub(crate) fn read_meta<T: DeserializeOwned>(directory: &Path, version: u32) -> 
 }
 
 /// Opens the feature matrix of a directory.
-pub(crate) fn open_features(directory: &Path, dense: bool, check: Check) -> Result<Features, DataError> {
+pub(crate) fn open_features(
+    directory: &Path,
+    dense: bool,
+    check: ArtifactCheck,
+) -> Result<Features, DataError> {
     if dense {
         open_dense(&directory.join(DENSE_FEATURES), check).map(Features::Dense)
     } else {

@@ -22,7 +22,7 @@ use super::error::DataError;
 
 /// How much of an artifact is checked when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Check {
+pub enum ArtifactCheck {
     /// The header and the lengths. This is enough for content that the store has verified.
     Header,
     /// Every index and every value, on all cores.

@@ -4,7 +4,7 @@ use super::super::artifact::{CsrWriter, RowBatch};
 use super::super::compress::InputFile;
 use super::super::error::{DataError, Fault};
 use super::super::libsvm::LARGEST_INDEX;
-use super::super::lines::{Lines, TextChunk};
+use super::super::lines::{TextChunk, TextLines};
 use super::super::number::integer;
 use super::super::read_report::{Repair, Repairs};
 
@@ -28,7 +28,7 @@ pub(super) fn read(
     let path = input.path().to_owned();
     let mut largest = None;
     let mut left = rows;
-    Lines::new(input)?.parse(
+    TextLines::new(input)?.parse(
         threads,
         |chunk, block: &mut LabelLines| parse_chunk(chunk, base, block),
         |block| {

@@ -85,13 +85,13 @@ struct DenseCollector {
     target: DataSetDir,
     features: Option<DenseWriter>,
     labels: CsrWriter,
-    label_count: Option<LabelCount>,
+    label_count: Option<KnownLabels>,
     repairs: Repairs,
 }
 
 /// What is known about the number of labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LabelCount {
+enum KnownLabels {
     /// An array has this many columns.
     Exactly(u64),
     /// Lines of indices need this many.
@@ -135,8 +135,8 @@ impl DenseCollector {
         order: array::ArrayOrder,
     ) -> Result<(), DataError> {
         let path = input.path().to_owned();
-        let before = self.label_count.replace(LabelCount::Exactly(layout.cols));
-        if before.is_some_and(|before| before != LabelCount::Exactly(layout.cols)) {
+        let before = self.label_count.replace(KnownLabels::Exactly(layout.cols));
+        if before.is_some_and(|before| before != KnownLabels::Exactly(layout.cols)) {
             let reason =
                 format!("it has {} labels, but the previous part has a different number", layout.cols);
             return Err(DataError::file(&path, reason));
@@ -186,13 +186,13 @@ impl DenseCollector {
         let largest = label_lines::read(input, base, rows, threads, &mut self.labels, &mut self.repairs)?;
         let needed = largest.map_or(0, |largest| u64::from(largest) + 1);
         self.label_count = match self.label_count {
-            Some(LabelCount::Exactly(count)) if count < needed => {
+            Some(KnownLabels::Exactly(count)) if count < needed => {
                 let reason = format!("it needs {needed} labels, but the previous part has {count}");
                 return Err(DataError::file(path, reason));
             }
-            Some(LabelCount::Exactly(count)) => Some(LabelCount::Exactly(count)),
-            Some(LabelCount::AtLeast(count)) => Some(LabelCount::AtLeast(count.max(needed))),
-            None => Some(LabelCount::AtLeast(needed)),
+            Some(KnownLabels::Exactly(count)) => Some(KnownLabels::Exactly(count)),
+            Some(KnownLabels::AtLeast(count)) => Some(KnownLabels::AtLeast(count.max(needed))),
+            None => Some(KnownLabels::AtLeast(needed)),
         };
         Ok(())
     }
@@ -207,13 +207,13 @@ impl DenseCollector {
     ) -> Result<DataSet, DataError> {
         let known = options.labels.map(u64::from).or(label_names.as_ref().map(|names| names.len() as u64));
         let labels = match (self.label_count, known) {
-            (Some(LabelCount::Exactly(count)), _) => count,
-            (Some(LabelCount::AtLeast(needed)), Some(known)) if needed > known => {
+            (Some(KnownLabels::Exactly(count)), _) => count,
+            (Some(KnownLabels::AtLeast(needed)), Some(known)) if needed > known => {
                 return Err(DataError::Request(format!(
                     "the label indices need {needed} labels, but only {known} are expected"
                 )));
             }
-            (Some(LabelCount::AtLeast(needed)), known) => known.unwrap_or(needed),
+            (Some(KnownLabels::AtLeast(needed)), known) => known.unwrap_or(needed),
             (None, _) => 0,
         };
         let features = self.features.ok_or_else(no_files)?;

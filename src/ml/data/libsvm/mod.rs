@@ -10,9 +10,9 @@ use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, DataSetSummar
 use super::csr::Features;
 use super::error::{DataError, Fault};
 use super::format::Format;
-use super::lines::{Lines, TextChunk};
+use super::lines::{TextChunk, TextLines};
 use super::name_list::read_name_list;
-use super::number::{NotANumber, float, integer};
+use super::number::{NumberFault, float, integer};
 use super::read::{ReadJob, no_files};
 use super::read_report::{Base, BaseReason, ReadReport, Repair, Repairs};
 use super::xmc_splits::read_splits;
@@ -290,14 +290,14 @@ fn token(text: &[u8], at: usize) -> String {
 }
 
 #[cold]
-fn value_fault(text: &[u8], at: usize, why: NotANumber) -> Fault {
+fn value_fault(text: &[u8], at: usize, why: NumberFault) -> Fault {
     let token = token(text, at);
     Fault::new(
         at,
         match why {
-            NotANumber::Syntax if token.is_empty() => "a value is missing here".to_owned(),
-            NotANumber::Syntax => format!("`{token}` is not a number"),
-            NotANumber::NotFinite => format!("`{token}` is not a finite 32-bit number"),
+            NumberFault::Syntax if token.is_empty() => "a value is missing here".to_owned(),
+            NumberFault::Syntax => format!("`{token}` is not a number"),
+            NumberFault::NotFinite => format!("`{token}` is not a finite 32-bit number"),
         },
     )
 }
@@ -333,7 +333,7 @@ struct LibsvmCollector {
 }
 
 impl LibsvmCollector {
-    fn read(&mut self, lines: Lines, rules: &LibsvmRules, threads: usize) -> Result<(), DataError> {
+    fn read(&mut self, lines: TextLines, rules: &LibsvmRules, threads: usize) -> Result<(), DataError> {
         self.repairs.add(Repair::ByteOrderMarks, u64::from(lines.byte_order_mark));
         lines.parse(
             threads,
@@ -395,7 +395,7 @@ pub(crate) fn read_libsvm(job: ReadJob) -> Result<DataSet, DataError> {
     for (part, input) in source.parts.iter().zip(inputs) {
         let start = collector.labels.rows();
         let path = input.path().to_owned();
-        collector.read(Lines::new(input)?, &rules, threads)?;
+        collector.read(TextLines::new(input)?, &rules, threads)?;
         if collector.labels.rows() == start {
             return Err(DataError::file(&path, "it contains no rows"));
         }
@@ -494,7 +494,7 @@ pub(crate) fn read_xmc(job: ReadJob) -> Result<DataSet, DataError> {
     let mut parts = Vec::new();
     let mut known: Option<(XmcHeader, LibsvmRules)> = None;
     for (part, input) in source.parts.iter().zip(inputs) {
-        let mut lines = Lines::new(input)?;
+        let mut lines = TextLines::new(input)?;
         let path = lines.path().to_owned();
         let first = lines.next_line()?.unwrap_or_default();
         let header = XmcHeader::parse(&first).ok_or_else(|| {

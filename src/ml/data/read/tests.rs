@@ -147,6 +147,6 @@ fn a_data_set_that_was_read_can_be_opened() {
         panic!()
     };
     assert!(matches!(set.features, Features::Sparse(_)));
-    let opened = DataSet::open(&out, crate::data::artifact::Check::Deep).unwrap();
+    let opened = DataSet::open(&out, crate::data::artifact::ArtifactCheck::Deep).unwrap();
     assert_eq!(opened, set);
 }

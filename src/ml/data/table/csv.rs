@@ -24,7 +24,7 @@ pub(super) fn rows(text: &str, columns: &TextColumns) -> Result<Vec<TextRow>, Fa
     let mut rows = Vec::new();
     while reader.read_record(&mut record).map_err(|error| Fault::new(0, error.to_string()))? {
         let start = start_of(&record, text);
-        let last_field = record.iter().last().unwrap_or_default();
+        let last_field = record.iter().next_back().unwrap_or_default();
         if last_field == END_OF_TEXT.trim() {
             break;
         }
@@ -37,7 +37,7 @@ pub(super) fn rows(text: &str, columns: &TextColumns) -> Result<Vec<TextRow>, Fa
         match &header {
             None => header = Some(CsvHeader::find(&record, columns)?),
             Some(header) => {
-                rows.push(header.row(&record, columns).map_err(|reason| Fault::new(start, reason))?)
+                rows.push(header.row(&record, columns).map_err(|reason| Fault::new(start, reason))?);
             }
         }
     }

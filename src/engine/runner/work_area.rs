@@ -1,7 +1,7 @@
 //! The directories in which stages run, one after another: a working directory and a temporary directory.
 //!
-//! A slot is emptied and used again instead of creating one for each stage, because creating and deleting directories is
-//! expensive: on some file systems more than starting a small program. A slot in which a stage failed, or that cannot be
+//! A work area is emptied and used again instead of creating one for each stage, because creating and deleting directories is
+//! expensive: on some file systems more than starting a small program. A work area in which a stage failed, or that cannot be
 //! emptied, is replaced.
 
 use std::fs;
@@ -12,46 +12,46 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::store::{Scratch, Store};
 
-/// The slots that are free at the moment.
-pub(super) struct Slots<'a> {
+/// The work areas that are free at the moment.
+pub(super) struct WorkAreas<'a> {
     store: &'a Store,
-    free: Mutex<Vec<Slot>>,
+    free: Mutex<Vec<WorkArea>>,
 }
 
 /// The directories of one running stage.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct WorkArea {
     scratch: Scratch,
     mode: u32,
 }
 
-/// The directories of a slot. `work/in` is created for the first stage that has inputs.
+/// The directories of a work area. `work/in` is created for the first stage that has inputs.
 const KEPT: [&str; 2] = ["work", "tmp"];
 const INPUTS: &str = "in";
 
-impl<'a> Slots<'a> {
+impl<'a> WorkAreas<'a> {
     pub(super) fn new(store: &'a Store) -> Self {
         Self { store, free: Mutex::default() }
     }
 
-    /// Returns an empty slot, or a sentence if none can be created.
-    pub(super) fn take(&self) -> Result<Slot, String> {
+    /// Returns an empty work area, or a sentence if none can be created.
+    pub(super) fn take(&self) -> Result<WorkArea, String> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         match free {
-            Some(slot) => Ok(slot),
-            None => Slot::new(self.store),
+            Some(area) => Ok(area),
+            None => WorkArea::new(self.store),
         }
     }
 
-    /// Takes back a slot whose stage succeeded.
-    pub(super) fn put_back(&self, slot: Slot) {
-        if slot.empty().unwrap_or(false) {
-            self.free.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+    /// Takes back a work area whose stage succeeded.
+    pub(super) fn put_back(&self, area: WorkArea) {
+        if area.empty().unwrap_or(false) {
+            self.free.lock().unwrap_or_else(PoisonError::into_inner).push(area);
         }
     }
 }
 
-impl Slot {
+impl WorkArea {
     fn new(store: &Store) -> Result<Self, String> {
         let scratch = store.scratch().map_err(|error| error.to_string())?;
         let make = || {
@@ -73,7 +73,7 @@ impl Slot {
         self.scratch.join("work")
     }
 
-    /// Empties the slot; returns false if it is not as it was when new.
+    /// Empties the work area; returns false if it is not as it was when new.
     fn empty(&self) -> io::Result<bool> {
         let kept: Vec<PathBuf> = KEPT.iter().map(|name| self.scratch.join(name)).collect();
         let inputs = kept[0].join(INPUTS);
@@ -122,19 +122,19 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_comes_back_empty() {
+    fn a_work_area_comes_back_empty() {
         let (_directory, store) = bench();
-        let slots = Slots::new(&store);
-        let slot = slots.take().unwrap();
-        let path = slot.path().to_owned();
+        let areas = WorkAreas::new(&store);
+        let area = areas.take().unwrap();
+        let path = area.path().to_owned();
         fs::create_dir_all(path.join("work/in/folds")).unwrap();
         fs::create_dir_all(path.join("work/deep/er")).unwrap();
         fs::create_dir_all(path.join("out")).unwrap();
         for file in ["work/in/folds/a", "work/deep/er/b", "work/c", "tmp/.cache", "stdout", "out/model"] {
             fs::write(path.join(file), "x").unwrap();
         }
-        slots.put_back(slot);
-        let again = slots.take().unwrap();
+        areas.put_back(area);
+        let again = areas.take().unwrap();
         assert_eq!(again.path(), path);
         let names = |directory: &str| -> Vec<String> {
             let entries = fs::read_dir(path.join(directory)).unwrap();
@@ -148,21 +148,21 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_a_stage_changed_is_replaced() {
+    fn a_work_area_that_a_stage_changed_is_replaced() {
         let (_directory, store) = bench();
-        let slots = Slots::new(&store);
+        let areas = WorkAreas::new(&store);
         let changes: [fn(&Path); 3] = [
             |path| fs::set_permissions(path.join("work"), fs::Permissions::from_mode(0o700)).unwrap(),
             |path| fs::write(path.join("work/in"), "a file").unwrap(),
             |path| fs::remove_dir(path.join("tmp")).unwrap(),
         ];
         for change in changes {
-            let slot = slots.take().unwrap();
-            let path = slot.path().to_owned();
+            let area = areas.take().unwrap();
+            let path = area.path().to_owned();
             change(&path);
-            slots.put_back(slot);
+            areas.put_back(area);
             assert!(!path.exists());
-            assert_ne!(slots.take().unwrap().path(), path);
+            assert_ne!(areas.take().unwrap().path(), path);
         }
     }
 }
