@@ -65,7 +65,8 @@ impl Follower<'_> {
             Err(flaw) => return Some(flaw),
         };
         if let Why::Changed { changes } = Why::between(&record.parts, &now) {
-            let described: Vec<String> = changes.iter().map(|change| self.describe(instance, change)).collect();
+            let described: Vec<String> =
+                changes.iter().map(|change| self.describe(instance, change)).collect();
             return Some(described.join(", "));
         }
         let policy = instance.compare.to_string();

@@ -5,7 +5,6 @@
 //! [`preset::Preset`] is a complete [`method::Method`]; changes are applied to it.
 //!
 //! The doc comments of types that users write are the descriptions in `pipeline.schema.json`.
-//! their own descriptions.
 
 /// Defines a group of parameters, and the same group with every field optional.
 macro_rules! settings {
