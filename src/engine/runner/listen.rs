@@ -173,7 +173,7 @@ impl StreamSink for Events<'_> {
         if self.tolerated.is_some_and(|tolerated| silence >= tolerated) {
             self.tolerated = None;
             let message = format!(
-                "its worker has sent no event for {:.0} s, not even a sign of life; \
+                "its worker has been silent for {:.0} s and sends no sign of life; \
                  the machine may be out of memory, or the process stopped",
                 silence.as_secs_f64()
             );
