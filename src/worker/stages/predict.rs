@@ -53,7 +53,7 @@ struct PredictionWriter<W: Write> {
 
 enum PredictionLines<W: Write> {
     Jsonl(W),
-    Csv(csv::Writer<W>),
+    Csv(Box<csv::Writer<W>>),
 }
 
 #[derive(Serialize)]
@@ -84,7 +84,7 @@ impl<W: Write> PredictionWriter<W> {
             PredictionFormat::Csv => {
                 let mut csv = csv::Writer::from_writer(out);
                 csv.write_record(COLUMNS)?;
-                PredictionLines::Csv(csv)
+                PredictionLines::Csv(Box::new(csv))
             }
         };
         Ok(Self { lines, names, top })
