@@ -214,9 +214,9 @@ mod tests {
                 let scratch = store.scratch().unwrap();
                 let [out, stdout] = ["out", "stdout"].map(|file| scratch.join(file));
                 if name == "tree" {
-                    make_tree(&out)
+                    make_tree(&out);
                 } else {
-                    fs::write(&out, "some content").unwrap()
+                    fs::write(&out, "some content").unwrap();
                 }
                 fs::write(&stdout, format!("{name} was made")).unwrap();
                 let outputs = [("out".to_owned(), out)].into();
