@@ -22,7 +22,7 @@ use super::args::{ExportArgs, ImportArgs};
 use super::exit::{Exit, Failure, Outcome};
 use super::lock::read;
 use super::pipeline_selection::PipelineSelection;
-use super::project::{Opened, Project, StoreAccess, select};
+use super::project::{Opened, Project, select};
 use super::text;
 use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_engine::lock::path_of;
@@ -74,8 +74,7 @@ impl ProjectFile {
 
 /// Runs `pipe export`.
 pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
-    let Opened { plan, store, .. } =
-        project.open(&PipelineSelection::of_file(&args.file), &[], StoreAccess::Read)?;
+    let Opened { plan, store, .. } = project.open(&PipelineSelection::of_file(&args.file), &[])?;
     let pipeline = plan.pipeline();
     let path = path_of(&args.file);
     let lock = read(&path)?.ok_or_else(|| {

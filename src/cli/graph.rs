@@ -7,13 +7,13 @@ use super::args::{GraphArgs, GraphFormat};
 use super::exit::Outcome;
 use super::pipeline_selection::PipelineSelection;
 use super::print_text;
-use super::project::{Project, StoreAccess};
+use super::project::Project;
 use pipe_engine::spec::pipeline::{InputSource, Pipeline};
 
 /// Prints the graph in the requested format.
 pub(super) fn graph(project: &Project, args: &GraphArgs) -> Outcome {
     let selection = PipelineSelection::file(&args.pipeline, args.file.as_ref())?;
-    let opened = project.open(&selection, &args.pipeline.set, StoreAccess::Read)?;
+    let opened = project.open(&selection, &args.pipeline.set)?;
     let pipeline = opened.plan.pipeline();
     let drawing = GraphDrawing::of(pipeline, args.instances);
     print_text(&match args.format {

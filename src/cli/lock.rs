@@ -8,7 +8,7 @@ use super::args::LockArgs;
 use super::cache::warn_of_damage;
 use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
-use super::project::{Opened, Project, StoreAccess};
+use super::project::{Opened, Project};
 use super::text;
 use super::variant_files::set_arguments;
 use pipe_core::digest::BlobId;
@@ -31,7 +31,7 @@ pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
         return Err(Failure::bad_input("which pipeline? `pipe lock FILE`"));
     };
     let selection = PipelineSelection::of_file(file);
-    let Opened { plan, store, .. } = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
+    let Opened { plan, store, .. } = project.open(&selection, &[])?.find_data(project);
     let new = of_cache(&plan, &store)?;
     warn_of_damage(project, &store);
     require_matching_files(&plan, &store, &new)?;

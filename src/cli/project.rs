@@ -25,15 +25,7 @@ pub(super) struct Project {
     pub paint_out: Paint,
 }
 
-/// How a command uses the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StoreAccess {
-    /// Works on a store that is read-only or does not exist.
-    Read,
-    Write,
-}
-
-/// A pipeline that a command has opened, and the store.
+/// A pipeline that a command has opened, and the store, which may be read-only or not exist yet.
 ///
 /// `F` is as in [`Pipeline`]: [`Opened::find_data`] and [`Opened::fetch_data`] locate the data files, which most commands
 /// need.
@@ -116,7 +108,6 @@ impl Project {
         &self,
         selection: &PipelineSelection,
         set: &[String],
-        access: StoreAccess,
     ) -> Result<Opened<UnlocatedFile>, Failure> {
         let mut store = None;
         let file = match &selection.file {
@@ -129,11 +120,7 @@ impl Project {
         } else {
             Some(select(plan.pipeline(), &selection.stages)?)
         };
-        let store = match (access, store) {
-            (StoreAccess::Read, Some(store)) => store,
-            (StoreAccess::Read, None) => self.store_to_read()?,
-            (StoreAccess::Write, _) => self.store()?,
-        };
+        let store = store.map_or_else(|| self.store_to_read(), Ok)?;
         Ok(Opened { plan, store, targets, missing_data: MissingDataFiles::new() })
     }
 

@@ -9,7 +9,7 @@ use super::args::ProvenanceArgs;
 use super::exit::{Exit, Failure, Outcome};
 use super::lock::read;
 use super::pipeline_selection::PipelineSelection;
-use super::project::{Opened, Project, StoreAccess};
+use super::project::{Opened, Project};
 use super::text;
 use pipe_engine::lock::ro_crate::{Agent, Crate, Included, IncludedAs, METADATA, metadata};
 use pipe_engine::lock::{Lock, path_of};
@@ -26,7 +26,7 @@ pub(super) fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
         return Err(Failure::bad_input(sentence));
     }
     let selection = PipelineSelection::of_file(&args.file);
-    let Opened { plan, store, .. } = project.open(&selection, &[], StoreAccess::Read)?;
+    let Opened { plan, store, .. } = project.open(&selection, &[])?;
     let path = path_of(&args.file);
     let lock = read(&path)?.ok_or_else(|| {
         let file = args.file.display();

@@ -10,7 +10,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::live::{self, LiveServer};
 use super::lock;
 use super::pipeline_selection::PipelineSelection;
-use super::project::{Opened, Project, StoreAccess, select};
+use super::project::{Opened, Project, select};
 use super::user_files;
 use super::variant_files::normalised_overrides;
 use pipe_core::harness;
@@ -22,7 +22,7 @@ use pipe_stages::{command, registry};
 /// Runs the selected stages that are not in the cache, and updates the lock.
 pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
-    let opened = project.open(&selection, &args.pipeline.set, StoreAccess::Write)?;
+    let opened = project.open(&selection, &args.pipeline.set)?;
     let pipeline = opened.plan.pipeline();
     let mut options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
@@ -41,7 +41,9 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     if updates_lock {
         lock::require_readable(&pipeline.file)?;
     }
-    let Opened { plan, store, .. } = opened.fetch_data(project, &selected, args.offline)?;
+    let Opened { plan, .. } = opened.fetch_data(project, &selected, args.offline)?;
+    // Opened for writing only now: a run that is refused leaves no cache behind.
+    let store = project.store()?;
     if args.locked {
         options.gate = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
     }

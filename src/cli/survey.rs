@@ -10,7 +10,7 @@ use super::cache::warn_of_damage;
 use super::data_files::MissingDataFiles;
 use super::exit::Failure;
 use super::pipeline_selection::PipelineSelection;
-use super::project::{Opened, Project, StoreAccess};
+use super::project::{Opened, Project};
 use super::variant_files::{VariantFile, normalised_overrides, variant_files, warnings};
 use pipe_engine::plan::{Plan, Why};
 use pipe_engine::runner::{Options, Outlook, survey};
@@ -36,7 +36,7 @@ impl Survey {
         targets: &[String],
     ) -> Result<Self, Failure> {
         let selection = PipelineSelection { file: file.cloned(), stages: targets.to_vec() };
-        let opened = project.open(&selection, set, StoreAccess::Read)?.find_data(project);
+        let opened = project.open(&selection, set)?.find_data(project);
         let Opened { plan, store, targets, missing_data } = opened;
         let options = Options { targets, ..Options::default() };
         let mut outlooks = survey(&plan, &store, &options);

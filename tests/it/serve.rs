@@ -114,7 +114,7 @@ fn the_stream_has_every_event_and_the_server_ends_with_the_run() {
     release(&test);
     let received = get(port, &format!("/{token}/events"), &format!("localhost:{port}"));
     for event in ["run_started", "started", "done", "failed", "run_finished"] {
-        assert!(received.contains(&format!("data: {{\"event\":\"{event}\"")), "{event}: {received}");
+        assert!(received.contains(&format!("\"event\":\"{event}\"")), "{event}: {received}");
     }
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(TcpStream::connect(("127.0.0.1", port)).is_err());

@@ -16,7 +16,7 @@ use super::args::VerifyArgs;
 use super::exit::{Exit, Failure, Outcome};
 use super::lock::{parsed, present};
 use super::pipeline_selection::PipelineSelection;
-use super::project::{Opened, Project, StoreAccess};
+use super::project::{Opened, Project};
 use super::{print_json, print_text, text};
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
@@ -33,7 +33,7 @@ use pipe_engine::store::{Condition, Store};
 /// Runs `pipe verify`.
 pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
     let selection = PipelineSelection::of_file(&args.file);
-    let Opened { plan, store, .. } = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
+    let Opened { plan, store, .. } = project.open(&selection, &[])?.find_data(project);
     let mut report = VerifyReport::default();
     let wants_lock = args.lock || (!args.cache && args.rerun.is_none() && args.twice.is_none());
     if wants_lock || args.cache || args.rerun.is_some() {

@@ -8,7 +8,7 @@ use crate::cli::args::VerifyArgs;
 use crate::cli::console::{Console, Style};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::pipeline_selection::PipelineSelection;
-use crate::cli::project::{Project, StoreAccess};
+use crate::cli::project::Project;
 use crate::cli::run::stop_on_signals;
 use pipe_core::digest::StageKey;
 use pipe_engine::lock::compare::{CompareVerdict, compare};
@@ -125,7 +125,7 @@ impl<'a> Sandbox<'a> {
     pub(super) fn new(project: &'a Project, args: &VerifyArgs, cache: &'a Store) -> Result<Self, Failure> {
         let selection = PipelineSelection::of_file(&args.file);
         // If data is missing, cached results may be enough; a stage that needs the data fails.
-        let opened = project.open(&selection, &[], StoreAccess::Read)?.find_data(project);
+        let opened = project.open(&selection, &[])?.find_data(project);
         // Results for comparison are never placed.
         let plan = opened.plan.without_placements();
         let parent = args.scratch.clone().unwrap_or_else(|| project.cache_dir.clone());

@@ -75,8 +75,10 @@ impl DownloadClient {
     /// Creates a client for tests: it sends https requests to the server of the test without encryption.
     #[cfg(test)]
     pub(super) fn without_encryption() -> Self {
-        use ureq::unversioned::{resolver::DefaultResolver, transport::TcpConnector};
-        let agent = ureq::Agent::with_parts(config(), TcpConnector::default(), DefaultResolver::default());
+        use ureq::unversioned::resolver::DefaultResolver;
+        use ureq::unversioned::transport::{Connector, TcpConnector};
+        let connector = Connector::<()>::chain(TcpConnector::default(), tests::PlainTlsConnector);
+        let agent = ureq::Agent::with_parts(config(), connector, DefaultResolver::default());
         Self { agent, pause: Duration::ZERO }
     }
 
@@ -292,7 +294,50 @@ pub(super) mod tests {
     use std::net::TcpListener;
     use std::sync::{Arc, Mutex};
 
+    use ureq::unversioned::transport::{Buffers, ConnectionDetails, Connector, NextTimeout, Transport};
+
     use super::*;
+
+    /// Makes plain connections pass as encrypted ones.
+    #[derive(Debug)]
+    pub(super) struct PlainTlsConnector;
+
+    impl<In: Transport> Connector<In> for PlainTlsConnector {
+        type Out = PlainTls<In>;
+
+        fn connect(
+            &self,
+            _: &ConnectionDetails,
+            chained: Option<In>,
+        ) -> Result<Option<PlainTls<In>>, ureq::Error> {
+            Ok(chained.map(PlainTls))
+        }
+    }
+
+    #[derive(Debug)]
+    pub(super) struct PlainTls<T>(T);
+
+    impl<T: Transport> Transport for PlainTls<T> {
+        fn buffers(&mut self) -> &mut dyn Buffers {
+            self.0.buffers()
+        }
+
+        fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), ureq::Error> {
+            self.0.transmit_output(amount, timeout)
+        }
+
+        fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, ureq::Error> {
+            self.0.await_input(timeout)
+        }
+
+        fn is_open(&mut self) -> bool {
+            self.0.is_open()
+        }
+
+        fn is_tls(&self) -> bool {
+            true
+        }
+    }
 
     /// A server that answers each request with `answer(number of the request, its head)` and closes the connection.
     pub(crate) struct Server {
