@@ -1,7 +1,7 @@
 //! The file formats of a table.
 //!
-//! To add a format, write its module with an `EXPORTER` and add that to [`EXPORTERS`]. The `table` stage and `pipe
-//! table --format` go through this list.
+//! To add a format, write its module with an `EXPORTER` and add that to [`EXPORTERS`], which the `table` stage goes
+//! through. `pipe table --format` has a list of its own: the formats that are readable in a terminal or a script.
 
 use super::sheet::Sheet;
 use super::{Table, csv, latex, macros, markdown};
