@@ -20,6 +20,12 @@ pub fn glyph(character: char) -> Option<u16> {
     FACE.glyph_index(character).map(|glyph| glyph.0)
 }
 
+/// Returns the number of glyphs in the font.
+#[cfg(test)]
+pub(super) fn glyph_count() -> u16 {
+    FACE.number_of_glyphs()
+}
+
 /// Returns the width of a glyph in thousandths of the font's size.
 pub fn advance(glyph: u16) -> f64 {
     let units = FACE.glyph_hor_advance(GlyphId(glyph)).unwrap_or(0);

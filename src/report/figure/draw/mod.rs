@@ -3,7 +3,6 @@
 
 pub mod font;
 pub mod pdf;
-mod subset;
 pub mod svg;
 
 /// A drawing, in the order in which its shapes are painted.
