@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
+use super::pipeline_selection::is_file;
+
 /// Declarative, content-hashed experiment pipelines for multi-label classification.
 ///
 /// A YAML file describes a graph of stages. `pipe run` computes only the stages whose code, parameters or inputs changed.
@@ -26,7 +28,8 @@ const EVERYWHERE: &str = "Options of every command";
 // `Project` reads the environment variables: clap would show their values in usage lines as if they had been typed.
 #[derive(Debug, Args)]
 pub(super) struct Global {
-    /// Work as if started in this directory (the project directory).
+    /// Work as if started in this directory, which is then the project directory [default: the nearest directory, from the
+    /// current one upwards, that has pipelines].
     #[arg(short = 'C', long, global = true, help_heading = EVERYWHERE, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: Option<PathBuf>,
     /// Directory of the cache [default: cache] [env: PIPE_CACHE].
@@ -123,6 +126,93 @@ pub(super) enum Command {
     Worker { job: PathBuf },
 }
 
+impl Command {
+    /// Returns every path that the user may have typed. A word that can also be a stage, such as `FILE` in
+    /// `[FILE] [STAGE]`, is a path if it looks like one or exists.
+    pub(super) fn typed_paths(&mut self) -> Vec<&mut PathBuf> {
+        let mut paths = Vec::new();
+        match self {
+            Self::Run(RunArgs { file, pipeline, .. })
+            | Self::Plan(PlanArgs { file, pipeline, .. })
+            | Self::Why(StageArgs { file, pipeline, .. })
+            | Self::Show(StageArgs { file, pipeline, .. })
+            | Self::Status(StatusArgs { file, pipeline, .. })
+            | Self::Table(TableArgs { file, pipeline, .. })
+            | Self::Logs(LogsArgs { file, pipeline, .. })
+            | Self::Graph(GraphArgs { file, pipeline, .. }) => {
+                paths.extend(file.as_mut().filter(|file| is_file(file)));
+                paths.extend(&mut pipeline.named);
+            }
+            Self::Get(GetArgs { file, pipeline, to: output, .. })
+            | Self::Report(ReportArgs { file, pipeline, output, .. }) => {
+                paths.extend(file.as_mut().filter(|file| is_file(file)));
+                paths.extend(&mut pipeline.named);
+                paths.extend(output);
+            }
+            Self::Lock(LockArgs { file, named, merge, .. }) => {
+                paths.extend(file.as_mut().filter(|file| is_file(file)));
+                paths.extend(named);
+                paths.extend(merge.iter_mut().flatten());
+            }
+            Self::Verify(VerifyArgs { file, scratch, junit, .. }) => {
+                paths.extend(file.typed());
+                paths.extend(scratch.iter_mut().chain(junit));
+            }
+            Self::Export(ExportArgs { file, output, .. }) => paths.extend(file.typed().chain([output])),
+            Self::Provenance(ProvenanceArgs { file, ro_crate, .. }) => {
+                paths.extend(file.typed().chain([ro_crate]));
+            }
+            Self::Import(ImportArgs { bundle, .. }) => paths.push(bundle),
+            Self::Predict(PredictArgs { model, input, output, .. }) => {
+                paths.extend(model.typed_paths());
+                paths.push(input);
+                paths.extend(output);
+            }
+            Self::Explain(ExplainArgs { model, input, .. }) => {
+                paths.extend(model.typed_paths());
+                paths.extend(input);
+            }
+            Self::Diff(DiffArgs { html, .. }) => paths.extend(html),
+            Self::Init(InitArgs { file }) => paths.push(file),
+            Self::Cache(_)
+            | Self::Data(_)
+            | Self::Runs(_)
+            | Self::Metrics { .. }
+            | Self::Schema
+            | Self::Completions { .. }
+            | Self::Worker { .. } => {}
+        }
+        paths
+    }
+
+    /// Returns the words that may be a path or a name: a model, a data set, a side of a comparison.
+    pub(super) fn typed_words(&mut self) -> Vec<&mut String> {
+        match self {
+            Self::Predict(PredictArgs { model, .. }) | Self::Explain(ExplainArgs { model, .. }) => {
+                vec![&mut model.model]
+            }
+            Self::Data(DataCommand::Info { dataset, .. }) => vec![dataset],
+            Self::Diff(DiffArgs { old, new, .. }) => vec![old, new],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns where to put the default if this command needs a pipeline file and none was typed.
+    pub(super) fn default_file(&mut self) -> Option<&mut Option<PathBuf>> {
+        match self {
+            Self::Verify(VerifyArgs { file, .. })
+            | Self::Export(ExportArgs { file, .. })
+            | Self::Provenance(ProvenanceArgs { file, .. }) => {
+                (file.file.is_none() && file.named.is_none()).then_some(&mut file.file)
+            }
+            Self::Lock(LockArgs { file, named, merge, .. }) => {
+                (file.is_none() && named.is_none() && merge.is_none()).then_some(file)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The options that choose a pipeline and set its variables.
 #[derive(Debug, Args)]
 pub(super) struct PipelineArgs {
@@ -134,15 +224,21 @@ pub(super) struct PipelineArgs {
     pub set: Vec<String>,
 }
 
-/// A pipeline file that has to be named: as an argument, or with `--file`.
+/// The pipeline file of a command that concerns a whole pipeline: an argument, or `--file`.
 #[derive(Debug, Args)]
 pub(super) struct TheFile {
-    /// The pipeline file.
-    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "named")]
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
     /// The pipeline file, at any position.
     #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "file")]
     named: Option<PathBuf>,
+}
+
+impl TheFile {
+    fn typed(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        self.file.iter_mut().chain(&mut self.named)
+    }
 }
 
 impl Deref for TheFile {
@@ -150,7 +246,7 @@ impl Deref for TheFile {
 
     fn deref(&self) -> &Path {
         let file = self.file.as_deref().or(self.named.as_deref());
-        file.unwrap_or_else(|| unreachable!("clap requires one of the two"))
+        file.unwrap_or_else(|| unreachable!("`Command::default_file` has set it"))
     }
 }
 
@@ -200,8 +296,8 @@ pub(super) struct RunArgs {
 // The arguments of `pipe lock`.
 #[derive(Debug, Args)]
 pub(super) struct LockArgs {
-    /// The pipeline file.
-    #[arg(value_hint = ValueHint::FilePath, required_unless_present_any = ["merge", "named"])]
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// The pipeline file, at any position.
     #[arg(short = 'f', long = "file", value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "file")]
@@ -394,6 +490,12 @@ pub(super) struct ModelArgs {
     /// The device: auto, cpu, cuda or cuda:1.
     #[arg(long, default_value = "auto")]
     pub device: String,
+}
+
+impl ModelArgs {
+    fn typed_paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        self.pipeline.named.iter_mut().chain(&mut self.data)
+    }
 }
 
 // The arguments of `pipe predict`.

@@ -1,7 +1,7 @@
 //! Shows the events of a run to a person or a script.
 
-use std::collections::HashMap;
-use std::io::Write;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -39,7 +39,14 @@ pub(super) struct Console {
     bars: Option<Bars>,
     total: usize,
     finished: usize,
+    /// The messages of stages that were shown: one that every instance sends is shown once.
+    shown: HashSet<String>,
+    /// The files that were placed, if standard output is a terminal; otherwise each is printed at once.
+    placed: Option<Vec<String>>,
 }
+
+/// More placed files than this are shown as a number of files per directory on a terminal.
+const LISTED_FILES: usize = 5;
 
 /// Progress bars. They are created when the first stage starts, so that a fully cached run draws none.
 struct Bars {
@@ -51,7 +58,8 @@ struct Bars {
 impl Console {
     /// Creates a console that has shown nothing yet.
     pub(super) fn new(style: Style, verbosity: Verbosity, paint: Paint) -> Self {
-        Self { style, verbosity, paint, bars: None, total: 0, finished: 0 }
+        let placed = std::io::stdout().is_terminal().then(Vec::new);
+        Self { style, verbosity, paint, bars: None, total: 0, finished: 0, shown: HashSet::new(), placed }
     }
 
     /// Shows one event.
@@ -116,6 +124,9 @@ impl Console {
             Event::RunFinished { summary } => {
                 self.clear();
                 if self.verbosity != Verbosity::Quiet {
+                    for line in placed_lines(self.placed.as_deref().unwrap_or_default()) {
+                        let _ = writeln!(std::io::stdout(), "{line}");
+                    }
                     self.line(&summary_line(summary, self.paint));
                 }
                 self.warn_of_kept_files(&summary.kept);
@@ -193,18 +204,27 @@ impl Console {
             (LogLevel::Warning, _) => {
                 self.line(&format!("{} {prefix}{message}", self.paint.yellow("warning:")));
             }
-            (LogLevel::Info, Verbosity::Normal | Verbosity::Verbose)
-            | (LogLevel::Debug, Verbosity::Verbose) => {
+            (LogLevel::Info, Verbosity::Normal) => {
+                if self.shown.insert(message.to_owned()) {
+                    self.line(&format!("         {prefix}{message}"));
+                }
+            }
+            (LogLevel::Info | LogLevel::Debug, Verbosity::Verbose) => {
                 self.line(&format!("         {prefix}{message}"));
             }
             _ => {}
         }
     }
 
-    /// Prints the path of a placed file to standard output, because it is a result. A file that was not replaced is
+    /// Prints the path of a placed file to standard output, because it is a result; on a terminal, at the end. A file that was not replaced is
     /// reported by [`Self::warn_of_kept_files`].
     fn placed(&mut self, path: &str, outcome: PlaceOutcome) {
-        if outcome != PlaceOutcome::KeptEdited && self.verbosity != Verbosity::Quiet {
+        if outcome == PlaceOutcome::KeptEdited || self.verbosity == Verbosity::Quiet {
+            return;
+        }
+        if let Some(placed) = &mut self.placed {
+            placed.push(path.to_owned());
+        } else {
             self.clear();
             let _ = writeln!(std::io::stdout(), "{path}");
         }
@@ -248,7 +268,7 @@ impl Bars {
     fn new(total: u64) -> Self {
         let all = MultiProgress::new();
         let overall = all.add(ProgressBar::new(total));
-        overall.set_style(style("{bar:30} {pos}/{len} stages, {elapsed}"));
+        overall.set_style(style("{bar:30} {pos}/{len} stages, {elapsed}, {eta} left"));
         // Without this, the elapsed time would not advance while a stage runs.
         overall.enable_steady_tick(Duration::from_secs(1));
         Self { all, overall, running: HashMap::new() }
@@ -271,6 +291,21 @@ fn print_json(event: &Event) {
     if let Ok(line) = serde_json::to_string(event) {
         let _ = writeln!(std::io::stdout(), "{line}");
     }
+}
+
+/// Returns the lines about placed files for a terminal: all of them if they are few, and otherwise one per directory.
+fn placed_lines(paths: &[String]) -> Vec<String> {
+    if paths.len() <= LISTED_FILES {
+        return paths.to_vec();
+    }
+    let mut files: BTreeMap<&str, usize> = BTreeMap::new();
+    for path in paths {
+        *files.entry(path.rsplit_once('/').map_or(".", |(directory, _)| directory)).or_default() += 1;
+    }
+    files
+        .into_iter()
+        .map(|(directory, count)| format!("{directory}/ ({})", text::count(count, "file")))
+        .collect()
 }
 
 fn summary_line(summary: &Summary, paint: Paint) -> String {
@@ -301,6 +336,15 @@ fn summary_line(summary: &Summary, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_placed_files_are_shown_by_directory() {
+        let paths = |count: usize| (0..count).map(|n| format!("results/a/{n}.svg")).collect::<Vec<_>>();
+        assert_eq!(placed_lines(&paths(2)), ["results/a/0.svg", "results/a/1.svg"]);
+        let mut many = paths(7);
+        many.push("README.txt".to_owned());
+        assert_eq!(placed_lines(&many), ["./ (1 file)", "results/a/ (7 files)"]);
+    }
 
     #[test]
     fn the_summary_counts_cached_and_computed_stages() {

@@ -109,6 +109,8 @@ fn example_lines(examples: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::{FromArgMatches, ValueHint};
+
     use super::*;
 
     /// Returns every command that a user sees, with its full name: `runs show`.
@@ -144,6 +146,40 @@ mod tests {
             let typed = example.split(" > ").next().unwrap_or_default().replace('\'', "");
             let read = command.clone().try_get_matches_from(typed.split(' '));
             assert!(read.is_ok(), "{example}: {}", read.unwrap_err());
+        }
+    }
+
+    /// Adds each option that takes a path to the first example of its command.
+    #[test]
+    fn every_path_option_is_among_the_typed_paths() {
+        for (name, examples) in GROUPS.iter().flat_map(|(_, members)| *members) {
+            let all = command();
+            for option in all.find_subcommand(name).unwrap().get_arguments() {
+                let hint = option.get_value_hint();
+                let is_path = matches!(hint, ValueHint::FilePath | ValueHint::DirPath | ValueHint::AnyPath);
+                let Some(long) = option.get_long().filter(|_| is_path && !option.is_global_set()) else {
+                    continue;
+                };
+                let example = examples[0].split(" > ").next().unwrap().replace('\'', "");
+                let mut words: Vec<String> = example.split(' ').map(str::to_owned).collect();
+                let (long, short) =
+                    (format!("--{long}"), option.get_short().map(|short| format!("-{short}")));
+                if let Some(at) = words.iter().position(|word| *word == long || Some(word) == short.as_ref())
+                {
+                    words.drain(at..at + 2);
+                }
+                if long == "--file" || long == "--merge" {
+                    words.retain(|word| !word.ends_with(".yaml"));
+                }
+                words.push(long);
+                let values = option.get_num_args().map_or(1, |range| range.min_values().max(1));
+                words.extend(vec!["a/b".to_owned(); values]);
+                let matches =
+                    all.clone().try_get_matches_from(&words).unwrap_or_else(|error| panic!("{error}"));
+                let mut read = Cli::from_arg_matches(&matches).unwrap().command.unwrap();
+                let paths = read.typed_paths();
+                assert!(paths.iter().any(|path| path.ends_with("a/b")), "{words:?}: {paths:?}");
+            }
         }
     }
 

@@ -96,6 +96,10 @@ pub(super) fn why(project: &Project, args: &StageArgs) -> Outcome {
                 let _ = writeln!(out, "{name}: {state}: {reason}");
             }
         }
+        for cause in survey.root_causes(index) {
+            let (state, reason) = survey.words(&survey.outlooks[cause.0]);
+            let _ = writeln!(out, "  caused by {} ({state}): {reason}", survey.name(cause));
+        }
     }
     print_text(&out)
 }

@@ -24,6 +24,7 @@ mod metrics;
 mod pipeline_selection;
 mod predict;
 mod project;
+mod project_dir;
 mod provenance;
 mod report;
 mod run;
@@ -43,10 +44,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use args::{Cli, Command};
 use exit::{Exit, Failure, Outcome};
+use pipe_core::suggest;
 use project::Project;
 
 /// Runs the program: reads the command line, runs one command, prints its error.
@@ -54,12 +56,12 @@ pub(crate) fn main() -> ExitCode {
     let read = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) => return report_usage_error(&error),
+        Err(error) => return report_usage_error(error),
     };
     if let Some(Command::Worker { job }) = &cli.command {
         return run::worker(job);
     }
-    match dispatch(&cli) {
+    match dispatch(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             if wants_json() {
@@ -73,7 +75,8 @@ pub(crate) fn main() -> ExitCode {
 }
 
 /// Reports a command-line error; `--help` exits with 0.
-fn report_usage_error(error: &clap::Error) -> ExitCode {
+fn report_usage_error(mut error: clap::Error) -> ExitCode {
+    suggest_command(&mut error);
     let _ = error.print();
     if !error.use_stderr() {
         return Exit::Done.into();
@@ -89,21 +92,35 @@ fn report_usage_error(error: &clap::Error) -> ExitCode {
     Exit::BadInput.into()
 }
 
+/// Replaces clap's suggestion for a mistyped command by ours, which knows swapped letters: `rnu` is `run`, not `runs`.
+fn suggest_command(error: &mut clap::Error) {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
+        return;
+    };
+    let command = help::command();
+    let names =
+        command.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
+    if let Some(name) = suggest::closest(typed, names) {
+        let name = ContextValue::Strings(vec![name.to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, name);
+    }
+}
+
 /// Returns whether `--json` was given. Reads the raw arguments, because clap may have refused them.
 fn wants_json() -> bool {
     std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 /// Runs the command that was given.
-fn dispatch(cli: &Cli) -> Outcome {
+fn dispatch(cli: Cli) -> Outcome {
     if cli.version {
         return version::version();
     }
-    let Some(command) = &cli.command else {
+    let Some(mut command) = cli.command else {
         return Err(Failure::bad_input("no command was given; `pipe --help` lists the commands"));
     };
-    let project = Project::enter(&cli.global)?;
-    match command {
+    let project = Project::enter(cli.global, &mut command)?;
+    match &command {
         Command::Run(args) => run::run(&project, args),
         Command::Lock(args) => lock::lock(&project, args),
         Command::Verify(args) => verify::verify(&project, args),

@@ -73,7 +73,7 @@ fn named_twice(named: &Path, file: &Path) -> Failure {
 }
 
 /// Returns true for a file that exists, and for a word that can only be a file.
-fn is_file(word: &Path) -> bool {
+pub(super) fn is_file(word: &Path) -> bool {
     word.is_file() || looks_like_a_file(word)
 }
 

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::args::{ColorChoice, Global};
+use super::args::{ColorChoice, Command, Global};
 use super::console::Verbosity;
 use super::data_files::{self, MissingDataFiles};
 use super::exit::Failure;
 use super::pipeline_selection::PipelineSelection;
+use super::project_dir;
 use pipe_core::paint::Paint;
 use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline, UnlocatedFile};
@@ -59,14 +60,24 @@ impl Opened<UnlocatedFile> {
 }
 
 impl Project {
-    /// Changes to the project directory: all paths are relative to it from here on.
-    pub(super) fn enter(global: &Global) -> Result<Self, Failure> {
+    /// Changes to the project directory. All paths are relative to it from here on, also those that the user typed.
+    pub(super) fn enter(mut global: Global, command: &mut Command) -> Result<Self, Failure> {
+        // `pipe init` makes a new project where it is called, and a git merge driver runs where git calls it.
+        let makes_a_project = matches!(command, Command::Init(_));
+        let mut found = None;
         if let Some(directory) = &global.directory {
-            std::env::set_current_dir(directory).map_err(|error| {
-                Failure::bad_input(format!("cannot work in {}: {error}", directory.display()))
-            })?;
+            change_directory(directory)?;
+        } else if let Ok(start) = std::env::current_dir().and_then(|start| start.canonicalize())
+            && !makes_a_project
+        {
+            let root = project_dir::find(&start, std::env::home_dir().as_deref());
+            if root != start {
+                see_paths_from(&root, &start, &mut global, command);
+                change_directory(&root)?;
+                found = Some(root);
+            }
         }
-        Ok(Self {
+        let project = Self {
             cache_dir: directory(global.cache_dir.as_ref(), "PIPE_CACHE", "cache"),
             data_dir: directory(global.data_dir.as_ref(), "PIPE_DATA_DIR", "data"),
             verbosity: match (global.quiet, global.verbose) {
@@ -76,7 +87,14 @@ impl Project {
             },
             paint: Paint(uses_color(global.color, &std::io::stderr())),
             paint_out: Paint(uses_color(global.color, &std::io::stdout())),
-        })
+        };
+        if let Some(root) = found {
+            project.status(&format!("working in the project {}", root.display()));
+        }
+        if let Some(file) = command.default_file() {
+            *file = Some(project.usual_pipeline_file(&project.store_to_read()?)?);
+        }
+        Ok(project)
     }
 
     /// Prints a status line to standard error, unless `--quiet` is given.
@@ -159,6 +177,24 @@ impl Project {
     /// Renders diagnostics of a pipeline file for the terminal.
     pub(super) fn rendered(&self, diagnostics: &Diagnostics) -> Failure {
         Failure::in_pipeline(diagnostics, self.paint.0)
+    }
+}
+
+fn change_directory(directory: &Path) -> Result<(), Failure> {
+    std::env::set_current_dir(directory)
+        .map_err(|error| Failure::bad_input(format!("cannot work in {}: {error}", directory.display())))
+}
+
+/// Rewrites the paths that were typed in `start`, so that they mean the same in `root`.
+fn see_paths_from(root: &Path, start: &Path, global: &mut Global, command: &mut Command) {
+    let directories = global.cache_dir.iter_mut().chain(&mut global.data_dir);
+    for path in command.typed_paths().into_iter().chain(directories) {
+        *path = project_dir::seen_from(root, start, path);
+    }
+    for word in command.typed_words() {
+        if Path::new(word).exists() {
+            *word = project_dir::seen_from(root, start, Path::new(word)).to_string_lossy().into_owned();
+        }
     }
 }
 

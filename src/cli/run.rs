@@ -1,5 +1,6 @@
 //! `pipe run`, and the hidden `pipe worker` that runs one built-in stage.
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,17 +11,29 @@ use super::exit::{Exit, Failure, Outcome};
 use super::live::{self, LiveServer};
 use super::lock;
 use super::pipeline_selection::PipelineSelection;
+use super::print_text;
 use super::project::{Opened, Project, select};
+use super::show_table;
 use super::user_files;
 use super::variant_files::normalised_overrides;
+use pipe_core::digest::StageKey;
 use pipe_core::harness;
+use pipe_core::stage::StageKind;
 use pipe_engine::plan::Plan;
+use pipe_engine::runner::event::Event;
 use pipe_engine::runner::local::{LocalProcess, Programs};
 use pipe_engine::runner::{self, Options, Stop};
+use pipe_engine::store::Store;
+use pipe_stages::table::TableStage;
 use pipe_stages::{command, registry};
 
 /// Runs the selected stages that are not in the cache, and updates the lock.
 pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
+    let words =
+        args.file.iter().map(|file| file.to_string_lossy()).chain(args.targets.iter().map(Into::into));
+    if let (Some(0), Some(port)) = (args.serve, words.into_iter().find(|word| word.parse::<u16>().is_ok())) {
+        return Err(Failure::bad_input(format!("a port is given with `=`: `--serve={port}`")));
+    }
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let opened = project.open(&selection, &args.pipeline.set)?;
     let pipeline = opened.plan.pipeline();
@@ -54,8 +67,16 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
 
     let live = args.serve.map(|port| serve(port, &plan, &selected)).transpose()?;
     let mut console = Console::new(style(project, args), project.verbosity, project.paint);
+    let tables = table_stages(&plan);
+    let mut first_table: Option<(usize, StageKey)> = None;
     let mut listen = |event| {
         console.show(&event);
+        if let Event::Hit { instance, key, .. } | Event::Done { instance, key, .. } = &event
+            && let Some(&position) = tables.get(instance)
+            && first_table.is_none_or(|(first, _)| position < first)
+        {
+            first_table = Some((position, *key));
+        }
         if let Some(live) = &live {
             live.send(&event);
         }
@@ -67,6 +88,9 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     if updates_lock && !summary.interrupted && summary.failed == 0 {
         lock::update(project, &plan, &store)?;
     }
+    if let Some((_, key)) = first_table {
+        show_answer(project, args, &store, key, &plan)?;
+    }
     // With --locked, a placed file that was kept is not what the lock records.
     let placed_drifts = args.locked && !summary.kept.is_empty();
     Ok(if summary.interrupted {
@@ -76,6 +100,28 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     } else {
         Exit::Done
     })
+}
+
+/// Returns the position of each `table` stage, by the name of the instance.
+fn table_stages(plan: &Plan) -> HashMap<String, usize> {
+    let tables = plan.pipeline().instances.iter().enumerate();
+    let tables = tables.filter(|(_, instance)| instance.kind == TableStage::NAME);
+    tables.map(|(position, instance)| (instance.id.to_string(), position)).collect()
+}
+
+/// Ends a run on a terminal with its answer: the first rows of the first table, and where to look next.
+fn show_answer(project: &Project, args: &RunArgs, store: &Store, key: StageKey, plan: &Plan) -> Outcome {
+    if args.json || project.verbosity == Verbosity::Quiet || !std::io::stdout().is_terminal() {
+        return Ok(Exit::Done);
+    }
+    if let Some(rows) = show_table::first_rows(store, key, project.paint_out)? {
+        let file = plan.pipeline().file.display();
+        print_text(&format!("\n{rows}\n"))?;
+        project.status(&format!(
+            "`pipe table {file}` shows whole tables, `pipe report {file}` writes a page with everything"
+        ));
+    }
+    Ok(Exit::Done)
 }
 
 /// Serves the live page and prints its URL to standard error: it is status, not a result.

@@ -13,16 +13,24 @@ use super::pipeline_selection::PipelineSelection;
 use super::print_text;
 use super::project::{Project, select};
 use super::survey::{Survey, manifest};
+use pipe_core::digest::StageKey;
+use pipe_core::paint::Paint;
 use pipe_core::stage::StageKind;
 use pipe_core::suggest;
 use pipe_engine::spec::pipeline::InstanceIndex;
+use pipe_engine::store::Store;
 use pipe_report::table::Table;
 use pipe_report::table::markdown::column_titles;
 use pipe_report::table::sheet::{Sheet, SheetText, TextPiece, lay_out};
 use pipe_stages::table::TableStage;
+use unicode_width::UnicodeWidthStr;
 
 /// Longer row names are wrapped.
 const NAME_WIDTH: usize = 48;
+/// The end of a run shows this many rows of the first table.
+const FIRST_ROWS: usize = 12;
+/// Captions and notes are wrapped at this width.
+const LINE_WIDTH: usize = 80;
 
 /// Runs `pipe table`.
 pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
@@ -70,7 +78,7 @@ pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
         }
         if args.format == TableFormat::Text {
             let table: Table = serde_json::from_slice(&content).map_err(anyhow::Error::from)?;
-            out.push_str(&render(&lay_out(&table)));
+            out.push_str(&render(&lay_out(&table), project.paint_out));
         } else {
             out.push_str(&String::from_utf8_lossy(&content));
         }
@@ -81,37 +89,35 @@ pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
     print_text(&out)
 }
 
-/// Returns a table for the terminal.
-fn render(sheet: &Sheet) -> String {
+/// Returns the rows of a stored table for the end of a run: without caption and notes, and at most [`FIRST_ROWS`] rows.
+pub(super) fn first_rows(store: &Store, key: StageKey, paint: Paint) -> Result<Option<String>, Failure> {
+    let Some(stored) = store.record(key).and_then(|manifest| manifest.outputs.get("json").cloned()) else {
+        return Ok(None);
+    };
+    let table: Table = serde_json::from_slice(&store.read(&stored)?).map_err(anyhow::Error::from)?;
+    let mut sheet = lay_out(&table);
+    let left_out = sheet.rows.len().saturating_sub(FIRST_ROWS);
+    sheet.rows.truncate(FIRST_ROWS);
+    let mut text = rows(&sheet, paint);
+    if left_out > 0 {
+        let _ = writeln!(text, "... and {left_out} more rows");
+    }
+    Ok(Some(text))
+}
+
+/// Returns a table for the terminal. With `paint`, the best value is bold and the second best underlined.
+fn render(sheet: &Sheet, paint: Paint) -> String {
     let mut out = String::new();
+    let legend =
+        sheet.legend.iter().enumerate().filter(|(at, _)| paint.0 || sheet.rank_sentence != Some(*at));
     let mut caption: Vec<String> = sheet.caption.iter().map(|caption| plain(caption)).collect();
-    caption.extend(sheet.legend.iter().map(text));
+    caption.extend(legend.map(|(_, sentence)| marked(sentence)));
     if !caption.is_empty() {
-        let _ = writeln!(out, "{}\n", caption.join(" "));
+        let _ = writeln!(out, "{}\n", wrapped(&caption.join(" ")));
     }
-    let mut builder = Builder::default();
-    let titles = column_titles(sheet);
-    let depth = titles.iter().map(Vec::len).max().unwrap_or(1);
-    let mut head: Vec<String> =
-        sheet.stub.iter().map(|title| format!("{}{}", "\n".repeat(depth - 1), plain(title))).collect();
-    head.extend(titles.iter().map(|path| {
-        let lines: Vec<String> = path.iter().map(|title| text(title)).collect();
-        format!("{}{}", "\n".repeat(depth - lines.len()), lines.join("\n"))
-    }));
-    builder.push_record(head);
-    for row in &sheet.rows {
-        builder.push_record(row.heads.iter().chain(&row.cells).map(text));
-    }
-    let mut grid = builder.build();
-    grid.with(Style::blank()).with(Padding::new(0, 2, 0, 0));
-    grid.modify(Columns::new(..sheet.stub.len()), Width::wrap(NAME_WIDTH));
-    grid.modify(Columns::new(sheet.stub.len()..), Alignment::right());
-    grid.modify(Rows::first(), AlignmentStrategy::PerLine);
-    for line in grid.to_string().lines() {
-        let _ = writeln!(out, "{}", line.trim_end());
-    }
+    out.push_str(&rows(sheet, paint));
     for note in &sheet.notes {
-        let _ = write!(out, "\n{}", text(note));
+        let _ = write!(out, "\n{}", wrapped(&marked(note)));
     }
     if !sheet.notes.is_empty() {
         out.push('\n');
@@ -119,23 +125,73 @@ fn render(sheet: &Sheet) -> String {
     out
 }
 
-/// Returns the text of a cell. The best value is set in `**` and the second best in `__`, also on a colour terminal,
-/// because `tabled` counts escape codes as width.
-fn text(text: &SheetText) -> String {
+/// Returns the heads and the rows of a table.
+fn rows(sheet: &Sheet, paint: Paint) -> String {
+    let mut builder = Builder::default();
+    let titles = column_titles(sheet);
+    let depth = titles.iter().map(Vec::len).max().unwrap_or(1);
+    let mut head: Vec<String> =
+        sheet.stub.iter().map(|title| format!("{}{}", "\n".repeat(depth - 1), plain(title))).collect();
+    head.extend(titles.iter().map(|path| {
+        let lines: Vec<String> = path.iter().map(|title| marked(title)).collect();
+        format!("{}{}", "\n".repeat(depth - lines.len()), lines.join("\n"))
+    }));
+    builder.push_record(head);
+    for row in &sheet.rows {
+        builder.push_record(row.heads.iter().chain(&row.cells).map(marked));
+    }
+    let mut grid = builder.build();
+    grid.with(Style::blank()).with(Padding::new(0, 2, 0, 0));
+    grid.modify(Columns::new(..sheet.stub.len()), Width::wrap(NAME_WIDTH));
+    grid.modify(Columns::new(sheet.stub.len()..), Alignment::right());
+    grid.modify(Rows::first(), AlignmentStrategy::PerLine);
+    let text = grid.to_string().lines().fold(String::new(), |out, line| out + line.trim_end() + "\n");
+    painted(&text, paint)
+}
+
+/// Characters without width that stand for escape codes while `tabled` lines columns up: it would count the codes as
+/// width, unless a feature with five more crates is enabled. No text of the user has them, see [`plain`].
+const BOLD: char = '\u{2061}';
+const UNDERLINED: char = '\u{2062}';
+const PLAIN: char = '\u{2063}';
+
+/// Returns the text of a cell, with characters that [`painted`] replaces.
+fn marked(text: &SheetText) -> String {
     text.iter()
         .map(|piece| match piece {
             TextPiece::Text(text) => plain(text),
-            TextPiece::Best(number) => format!("**{number}**"),
-            TextPiece::Second(number) => format!("__{number}__"),
+            TextPiece::Best(number) => format!("{BOLD}{number}{PLAIN}"),
+            TextPiece::Second(number) => format!("{UNDERLINED}{number}{PLAIN}"),
             other => other.plain().to_owned(),
         })
         .collect()
 }
 
+/// Replaces the characters that stand for escape codes; without `paint`, removes them.
+fn painted(text: &str, paint: Paint) -> String {
+    let codes = if paint.0 { ["\u{1b}[1m", "\u{1b}[4m", "\u{1b}[0m"] } else { [""; 3] };
+    text.replace(BOLD, codes[0]).replace(UNDERLINED, codes[1]).replace(PLAIN, codes[2])
+}
+
+/// Breaks a paragraph between words, so that lines have at most [`LINE_WIDTH`] characters.
+fn wrapped(paragraph: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in paragraph.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= LINE_WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
 /// Replaces control characters, and isolates right-to-left text so that it does not reorder the text next to it.
 fn plain(text: &str) -> String {
     let is_control =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2061}'..='\u{2069}');
     let shown: String = text.chars().map(|c| if is_control(c) { ' ' } else { c }).collect();
     let is_right_to_left =
         |c: char| matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}');
@@ -173,9 +229,23 @@ mod tests {
                 },
             ],
             caption: Some("Two variants.".to_owned()),
-            legend: Vec::new(),
+            legend: vec![word("Best in bold, second best underlined.")],
+            rank_sentence: Some(0),
             notes: vec![vec![TextPiece::Oracle, TextPiece::Text(" Oracle.".into())]],
         };
-        insta::assert_snapshot!(render(&sheet));
+        let piped = render(&sheet, Paint(false));
+        insta::assert_snapshot!(piped);
+
+        let shown = render(&sheet, Paint(true));
+        assert!(shown.contains("Best in bold, second best underlined."), "{shown}");
+        assert!(
+            shown.contains("\u{1b}[1m0.38\u{1b}[0m*") && shown.contains("\u{1b}[4m0.3\u{1b}[0m"),
+            "{shown}"
+        );
+        let without_codes = shown.replace("\u{1b}[1m", "").replace("\u{1b}[4m", "").replace("\u{1b}[0m", "");
+        let rows = |text: &str| {
+            text.lines().filter(|line| line.contains("0.")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(&without_codes), rows(&piped), "codes have no width");
     }
 }

@@ -1,6 +1,7 @@
 //! A survey of a pipeline: which instances are up to date, and why the others would run. Most commands that print
 //! something about a pipeline start with it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -77,6 +78,27 @@ impl Survey {
         let shown: Vec<String> = indices.iter().take(3).map(|&index| self.name(index)).collect();
         let more = indices.len().saturating_sub(shown.len());
         if more > 0 { format!("{} and {more} more", shown.join(", ")) } else { shown.join(", ") }
+    }
+
+    /// Returns the instances that make this one run: among those that it waits for, directly or not, the ones that have a
+    /// reason of their own.
+    pub(super) fn root_causes(&self, of: InstanceIndex) -> Vec<InstanceIndex> {
+        let (mut causes, mut seen, mut open) = (BTreeSet::new(), BTreeSet::from([of]), vec![of]);
+        while let Some(index) = open.pop() {
+            match &self.outlooks[index.0] {
+                Outlook::MayRun { waits_for, known } => {
+                    if known.is_some() && index != of {
+                        causes.insert(index);
+                    }
+                    open.extend(waits_for.iter().copied().filter(|&needed| seen.insert(needed)));
+                }
+                Outlook::WillRun(_) | Outlook::CannotRun(_) if index != of => {
+                    causes.insert(index);
+                }
+                _ => {}
+            }
+        }
+        causes.into_iter().collect()
     }
 
     /// Returns the state of an instance in words and, if there is one, the reason.

@@ -93,6 +93,7 @@ mod tests {
                 ),
             ],
             caption: Some("<b>".to_owned()),
+            rank_sentence: None,
             legend: Vec::new(),
             notes: Vec::new(),
         };

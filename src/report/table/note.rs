@@ -10,13 +10,14 @@ fn sentence(text: impl Into<String>) -> SheetText {
     vec![TextPiece::Text(text.into())]
 }
 
-/// Returns the sentences for the caption.
-pub(super) fn legend(table: &Table) -> Vec<SheetText> {
-    let mut legend = Vec::new();
-    legend.extend(spread(table));
-    legend.extend(ranks(table));
+/// Returns the sentences for the caption, and the position of the one about bold and underlined values.
+pub(super) fn legend(table: &Table) -> (Vec<SheetText>, Option<usize>) {
+    let mut legend: Vec<SheetText> = spread(table).into_iter().collect();
+    let ranks = ranks(table);
+    let rank_sentence = ranks.is_some().then_some(legend.len());
+    legend.extend(ranks);
     legend.extend(tests(table));
-    legend
+    (legend, rank_sentence)
 }
 
 fn spread(table: &Table) -> Option<SheetText> {

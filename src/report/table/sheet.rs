@@ -62,6 +62,8 @@ pub struct Sheet {
     pub caption: Option<String>,
     /// Sentences for the caption that explain how to read the table.
     pub legend: Vec<SheetText>,
+    /// The sentence of the legend about bold and underlined values, by position. Formats that show neither leave it out.
+    pub rank_sentence: Option<usize>,
     /// Notes below the table.
     pub notes: Vec<SheetText>,
 }
@@ -104,6 +106,7 @@ struct SheetLayout<'a> {
 
 /// Lays a table out.
 pub fn lay_out(table: &Table) -> Sheet {
+    let (legend, rank_sentence) = note::legend(table);
     let layout = SheetLayout::new(table);
     let ours = (0..table.rows.len()).map(|row| layout.row(row));
     let others = table.others.iter().enumerate().map(|(at, other)| layout.other(at, other));
@@ -112,7 +115,8 @@ pub fn lay_out(table: &Table) -> Sheet {
         heads: layout.heads(),
         rows: ours.chain(others).collect(),
         caption: table.caption.as_deref().and_then(as_sentence),
-        legend: note::legend(table),
+        legend,
+        rank_sentence,
         notes: note::notes(table),
     }
 }

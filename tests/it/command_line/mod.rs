@@ -11,6 +11,7 @@ mod json;
 mod lock;
 mod options;
 mod plan;
+mod project;
 mod run;
 mod runs;
 mod show;
