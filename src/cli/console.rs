@@ -214,7 +214,7 @@ impl Console {
     fn warn_of_kept_files(&self, files: &[String]) {
         if !files.is_empty() {
             let files = files.join(", ");
-            let reason = "edited by hand; `pipe run --overwrite` replaces them";
+            let reason = "edited by hand; `pipe run --overwrite` replaces them, and the lock is not updated before";
             self.line(&format!("{} not replaced: {files} ({reason})", self.paint.yellow("warning:")));
         }
     }
