@@ -93,7 +93,9 @@ impl Lock {
     pub fn keep_equal_records(&mut self, old: &Self, pipeline: &Pipeline) {
         let used = used_outputs(pipeline);
         for (name, record) in &mut self.stages {
-            let Some(old_record) = old.stages.get(name).filter(|_| !old.edited.contains(name)) else { continue };
+            let Some(old_record) = old.stages.get(name).filter(|_| !old.edited.contains(name)) else {
+                continue;
+            };
             let mut candidate = LockRecord { class: old_record.class.clone(), ..record.clone() };
             for (output, locked) in &mut candidate.outputs {
                 let is_free = locked.volatile && !used.contains(&(name.clone(), output.clone()));

@@ -48,7 +48,7 @@ const CHECK_STOP: Duration = Duration::from_millis(50);
 /// How often the coordinator checks whether another process has finished a key.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How often new results are recorded while stages run.
-const SAVE_EVERY: Duration = Duration::from_secs(5);
+const SAVE_EVERY: Duration = Duration::from_secs(2);
 
 /// Runs the selected stages and places their outputs. The summary says whether stages failed.
 pub fn run(
