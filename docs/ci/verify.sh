@@ -38,8 +38,8 @@ for lock in "${locks[@]}"; do
     pipeline=${lock%.lock}.yaml
     name=$(basename "$pipeline" .yaml)
     case $level in
-        pull-request) verify "$name" "$pipeline" --lock ;;
-        nightly) verify "$name" "$pipeline" --cache --rerun "sample=${SAMPLE:-3}" "budget=${BUDGET:-20m}" ;;
+        pull-request) verify "$name" "$pipeline" --lock --strict ;;
+        nightly) verify "$name" "$pipeline" --strict --cache --rerun "sample=${SAMPLE:-3}" "budget=${BUDGET:-20m}" ;;
         relock) "$pipe" run "$pipeline" --no-progress && "$pipe" lock "$pipeline" --rebuild ;;
         *) echo "there is no level \`$level\`; use pull-request, nightly or relock" >&2; exit 2 ;;
     esac

@@ -315,7 +315,7 @@ pub(super) struct LockArgs {
 pub(super) struct VerifyArgs {
     #[command(flatten)]
     pub file: TheFile,
-    /// Compare the pipeline and the placed files with the lock (the default).
+    /// Compare the pipeline, the files that it reads and the placed files with the lock (the default).
     #[arg(long)]
     pub lock: bool,
     /// Read and hash every result in the cache that the lock names.
@@ -327,6 +327,12 @@ pub(super) struct VerifyArgs {
     /// Compute all stages, or these, twice under different conditions, and compare.
     #[arg(long, num_args = 0.., value_name = "STAGE")]
     pub twice: Option<Vec<String>>,
+    /// Report files that are missing as drift: placed files, published copies, and files that a stage reads.
+    #[arg(long)]
+    pub strict: bool,
+    /// Accept that placed files, and files that a stage reads, are missing.
+    #[arg(long, conflicts_with = "strict")]
+    pub allow_missing: bool,
     /// Directory for results that are computed again [default: a new one in the cache directory].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub scratch: Option<PathBuf>,

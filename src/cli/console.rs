@@ -234,7 +234,8 @@ impl Console {
     fn warn_of_kept_files(&self, files: &[String]) {
         if !files.is_empty() {
             let files = files.join(", ");
-            let reason = "edited by hand; `pipe run --overwrite` replaces them";
+            let reason =
+                "edited by hand, so the lock was not updated either; `pipe run --overwrite` replaces them";
             self.line(&format!("{} not replaced: {files} ({reason})", self.paint.yellow("warning:")));
         }
     }

@@ -8,14 +8,24 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::exit::Failure;
 use super::project::Project;
+use pipe_core::digest::BlobId;
 use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::UnlocatedFile;
 use pipe_engine::store::Store;
 use pipe_ml::data::fetch::DownloadProgress;
 use pipe_ml::data::locate::Locator;
+use pipe_ml::data::registry;
 
-/// The data files that are not in the data directory: a sentence for each path where one is expected.
-pub(super) type MissingDataFiles = BTreeMap<PathBuf, String>;
+/// The data files that are not in the data directory, by the path where each is expected.
+pub(super) type MissingDataFiles = BTreeMap<PathBuf, MissingDataFile>;
+
+/// A data file that is not in the data directory.
+pub(super) struct MissingDataFile {
+    /// Says that it is missing and what to do.
+    pub sentence: String,
+    /// Its content, if the registry knows the digest.
+    pub registered: Option<BlobId>,
+}
 
 /// Locates data files without downloading any. For a missing one, returns the path where it is expected.
 pub(super) fn find(plan: Plan<UnlocatedFile>, data_dir: &Path) -> (Plan, MissingDataFiles) {
@@ -31,7 +41,8 @@ pub(super) fn find(plan: Plan<UnlocatedFile>, data_dir: &Path) -> (Plan, Missing
                     let sentence = format!(
                         "`{file}` of the data set `{dataset}` is not here yet; `pipe run` fetches it"
                     );
-                    missing.insert(path.clone(), sentence);
+                    let registered = registered_content(&dataset, &file);
+                    missing.insert(path.clone(), MissingDataFile { sentence, registered });
                     path
                 }
             },
@@ -66,6 +77,10 @@ pub(super) fn obtain(
             Ok(path)
         }
     })
+}
+
+fn registered_content(dataset: &str, file: &str) -> Option<BlobId> {
+    registry::find(dataset).ok()?.file_named(file)?.blake3.as_deref()?.parse().ok()
 }
 
 fn expected_path(data_dir: &Path, dataset: &str, file: &str) -> PathBuf {

@@ -18,6 +18,8 @@ pub enum Exit {
     /// The command line, a file or the environment is wrong; for `verify`, the result is undetermined.
     BadInput = 2,
     CacheDamage = 3,
+    /// A run left a placed file as it was because it was edited by hand.
+    KeptFiles = 4,
     /// Only with `--check`: something would run.
     Stale = 10,
     Interrupted = 130,

@@ -1,5 +1,6 @@
 //! `pipe lock`, and how `pipe run` uses and updates an existing lock.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use pipe_engine::plan::Plan;
 use pipe_engine::runner::{Options, Outlook, ResultGate, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::manifest::Manifest;
-use pipe_engine::store::{Origin, Store};
+use pipe_engine::store::{Origin, Store, StoreError};
 
 /// Writes the lock of the results in the cache. Runs nothing.
 pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
@@ -32,13 +33,19 @@ pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
     };
     let selection = PipelineSelection::of_file(file);
     let Opened { plan, store, .. } = project.open(&selection, &[])?.find_data(project);
-    let new = of_cache(&plan, &store)?;
+    let mut new = of_cache(&plan, &store)?;
     warn_of_damage(project, &store);
     require_matching_files(&plan, &store, &new)?;
     let path = path_of(file);
-    match read(&path) {
+    let old = read(&path);
+    if let Ok(Some(old)) = &old
+        && !args.rebuild
+    {
+        new.keep_equal_records(old, plan.pipeline());
+    }
+    match old {
         Ok(None) => {}
-        Ok(Some(old)) if old == new => {
+        Ok(Some(old)) if old.is_same_text(&new) => {
             return done(project, &format!("{} is up to date", path.display()));
         }
         Ok(Some(old)) if !args.rebuild => {
@@ -131,12 +138,16 @@ fn of_cache(plan: &Plan, store: &Store) -> Result<Lock, Failure> {
 /// Fails if placed files differ from the new lock, because `pipe verify` would report them as drift.
 fn require_matching_files(plan: &Plan, store: &Store, lock: &Lock) -> Result<(), Failure> {
     let file = plan.pipeline().file.display();
-    let differs = |(path, blob): &(&String, &BlobId)| {
-        present(store, Path::new(path)).is_some_and(|found| found != **blob)
-    };
-    let Some((path, _)) = lock.placed.iter().find(differs) else { return Ok(()) };
+    let mut differing = None;
+    for (path, blob) in &lock.placed {
+        if let Some(found) = find(store, Path::new(path))?.filter(|found| found != blob) {
+            differing = Some((path, found));
+            break;
+        }
+    }
+    let Some((path, found)) = differing else { return Ok(()) };
     let state = store.pipeline_state(&plan.pipeline().file);
-    let untouched = present(store, Path::new(path)) == state.placed.get(path).copied();
+    let untouched = state.placed.get(path) == Some(&found);
     let (because, option) = match state.origins.get(path).filter(|_| untouched) {
         Some(Origin { run, set }) if !set.is_empty() => {
             (format!("run {run} wrote it with{}", set_arguments(set)), "")
@@ -153,12 +164,13 @@ fn require_matching_files(plan: &Plan, store: &Store, lock: &Lock) -> Result<(),
 /// Updates an existing lock after a complete and successful run.
 pub(super) fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failure> {
     let path = path_of(&plan.pipeline().file);
-    if !path.exists() {
+    // `require_readable` has read it before the run.
+    let Some(old) = read(&path)? else { return Ok(()) };
+    let mut new = of_cache(plan, store)?;
+    new.keep_equal_records(&old, plan.pipeline());
+    if old.is_same_text(&new) {
         return Ok(());
     }
-    let new = of_cache(plan, store)?;
-    // `require_readable` has read it before the run.
-    let Some(old) = read(&path)?.filter(|old| *old != new) else { return Ok(()) };
     if !old.edited.is_empty() {
         keep_edited_lock(project, &path, &old)?;
     }
@@ -244,9 +256,25 @@ fn check_against_lock(
     Ok(())
 }
 
-/// Returns the digest of a file, if it exists.
+/// Returns the digest of a file; `None` if there is no such file.
+pub(super) fn find(store: &Store, path: &Path) -> Result<Option<BlobId>, StoreError> {
+    if let Err(error) = path.symlink_metadata()
+        && error.kind() == io::ErrorKind::NotFound
+    {
+        return Ok(None);
+    }
+    store.digest_user_file(path).map(|file| Some(file.blob))
+}
+
+/// Returns the digest of a file, if it exists and can be read.
 pub(super) fn present(store: &Store, path: &Path) -> Option<BlobId> {
-    store.digest_user_file(path).ok().map(|source| source.blob)
+    find(store, path).ok().flatten()
+}
+
+/// Returns the content of the outputs that the lock of a pipeline records, if there is a readable one.
+pub(super) fn recorded_contents(pipeline: &Path) -> BTreeSet<BlobId> {
+    let lock = parsed(&path_of(pipeline)).ok().flatten();
+    lock.map(|lock| lock.contents()).unwrap_or_default()
 }
 
 /// Merges locks as git calls a merge driver: the result is written to the second file, and the exit code says whether

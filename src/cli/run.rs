@@ -44,6 +44,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
         targets: opened.targets.clone(),
         until: select(pipeline, &args.until)?,
         force: select(pipeline, &args.force)?,
+        locked_outputs: lock::recorded_contents(&pipeline.file),
         overwrite: args.overwrite,
         ..Options::default()
     };
@@ -85,21 +86,22 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     if let Some(live) = live {
         live.end();
     }
-    if updates_lock && !summary.interrupted && summary.failed == 0 {
+    if summary.interrupted {
+        return Ok(Exit::Interrupted);
+    }
+    if summary.failed > 0 {
+        return Ok(Exit::StageFailed);
+    }
+    if !summary.kept.is_empty() {
+        return Ok(Exit::KeptFiles);
+    }
+    if updates_lock {
         lock::update(project, &plan, &store)?;
     }
     if let Some((_, key)) = first_table {
         show_answer(project, args, &store, key, &plan)?;
     }
-    // With --locked, a placed file that was kept is not what the lock records.
-    let placed_drifts = args.locked && !summary.kept.is_empty();
-    Ok(if summary.interrupted {
-        Exit::Interrupted
-    } else if summary.failed > 0 || placed_drifts {
-        Exit::StageFailed
-    } else {
-        Exit::Done
-    })
+    Ok(Exit::Done)
 }
 
 /// Returns the position of each `table` stage, by the name of the instance.

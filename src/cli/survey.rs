@@ -178,5 +178,5 @@ fn missing_data_file<'m>(instance: &Instance, missing: &'m MissingDataFiles) -> 
         InputSource::File(path) => Some(path),
         InputSource::Output { .. } => None,
     });
-    files.find_map(|path| missing.get(path))
+    files.find_map(|path| missing.get(path)).map(|missing| &missing.sentence)
 }

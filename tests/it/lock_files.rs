@@ -1,6 +1,7 @@
 //! Lock files that cannot be read or were edited, and results that are damaged or edited.
 
 use crate::support::PipelineTest;
+use crate::verify::resealed;
 
 const PAPER: &str = "
 name: paper
@@ -41,14 +42,14 @@ fn an_edited_lock_is_replaced_with_a_warning_and_kept_as_a_copy() {
 }
 
 #[test]
-fn a_file_edited_by_hand_is_reported_last_and_fails_a_locked_run() {
+fn a_file_edited_by_hand_is_reported_last_and_has_its_own_exit_code() {
     let test = PipelineTest::locked(PAPER);
     test.write("results/paper/table.tex", "my own\n");
-    let ran = test.pipe(&["run", "pipeline.yaml"]).ok();
+    let ran = test.pipe(&["run", "pipeline.yaml"]).exits_with(4);
     let last = ran.stderr.lines().last().unwrap();
     assert!(last.contains("not replaced: results/paper/table.tex"), "{}", ran.stderr);
     test.pipe(&["run", "pipeline.yaml", "--locked"])
-        .exits_with(1)
+        .exits_with(4)
         .says("not replaced: results/paper/table.tex");
     assert_eq!(test.read("results/paper/table.tex"), "my own\n");
     test.pipe(&["run", "pipeline.yaml", "--locked", "--overwrite"]).ok();
@@ -69,4 +70,37 @@ fn damage_in_the_cache_is_reported_once() {
         assert!(!ran.stdout.contains("blob"), "{}", ran.stdout);
     }
     assert_eq!(test.read("results/paper/table.tex"), "1\n");
+}
+
+#[test]
+fn the_lock_is_unchanged_while_a_file_edited_by_hand_is_kept() {
+    let test = PipelineTest::locked(PAPER);
+    let lock = test.read("pipeline.lock");
+    test.write("results/paper/table.tex", "my own\n").edit("pipeline.yaml", "x: 1", "x: 2");
+    test.run().exits_with(4);
+    assert_eq!(test.read("pipeline.lock"), lock);
+    test.run_with(&["--overwrite"]).ok();
+    assert_ne!(test.read("pipeline.lock"), lock);
+    test.typed("verify pipeline.yaml").ok();
+}
+
+#[test]
+fn equal_results_of_another_machine_leave_the_lock_as_it_is() {
+    let test = PipelineTest::locked(PAPER);
+    let lock = test.read("pipeline.lock");
+    let class = lock.lines().find(|line| line.starts_with("class ")).unwrap();
+    let elsewhere = resealed(&lock.replace(class, "class riscv64 threads=64"));
+    assert_ne!(elsewhere, lock);
+    test.write("pipeline.lock", &elsewhere);
+    test.run_with(&["--force", "value", "--force", "table"]).ok();
+    assert_eq!(test.read("pipeline.lock"), elsewhere);
+    test.typed("lock pipeline.yaml").ok().says("up to date");
+    assert_eq!(test.read("pipeline.lock"), elsewhere);
+
+    test.edit("pipeline.yaml", "cp in/value table.tex", "cat in/value > table.tex");
+    test.run().ok();
+    let updated = test.read("pipeline.lock");
+    assert_eq!(updated.matches("class riscv64").count(), 1, "only the record of `table` is new: {updated}");
+    test.typed("lock pipeline.yaml --rebuild").ok();
+    assert!(!test.read("pipeline.lock").contains("riscv64"));
 }

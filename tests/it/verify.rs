@@ -56,9 +56,62 @@ fn a_fresh_result_is_the_same() {
     let test = locked(PAPER);
     verify(&test, &[]).ok().says("6 same");
     verify(&test, &["--lock", "--cache"]).ok().says("10 same");
-    std::fs::remove_dir_all(test.file("cache")).unwrap();
-    std::fs::remove_file(test.file("raw.csv")).unwrap();
+    test.remove("cache");
     verify(&test, &[]).ok().says("6 same");
+}
+
+#[test]
+fn missing_data_is_undetermined_and_drift_with_strict() {
+    let test = locked(PAPER);
+    test.remove("raw.csv");
+    verify(&test, &[]).exits_with(2).says("undetermined  data: it reads `raw.csv`, which is missing");
+    verify(&test, &["--strict"]).exits_with(1).says("drift  data: it reads `raw.csv`");
+    verify(&test, &["--allow-missing"]).ok().says("5 same, 1 not checked");
+    verify(&test, &["--strict", "--allow-missing"]).exits_with(2).says("--allow-missing");
+}
+
+#[test]
+fn the_registry_stands_for_data_sets_that_are_not_downloaded() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines");
+    let test = PipelineTest::empty();
+    for name in ["medical.yaml", "medical.lock", "parts/grid.yaml"] {
+        test.write(&format!("pipelines/{name}"), std::fs::read(root.join(name)).unwrap());
+    }
+    let report = test.typed("verify pipelines/medical.yaml --lock --allow-missing --json").json();
+    let stages = report["checks"].as_array().unwrap().iter().filter(|check| check["what"] == "stage");
+    let outcomes: Vec<&Value> = stages.map(|check| &check["outcome"]).collect();
+    assert!(outcomes.len() > 10 && outcomes.iter().all(|outcome| *outcome == "same"), "{report}");
+}
+
+#[test]
+fn a_missing_table_is_undetermined_and_drift_with_strict() {
+    let test = locked(PAPER);
+    test.remove("paper/table.tex");
+    for what in [&[][..], &["--cache"], &["--rerun", "data"]] {
+        verify(&test, what).exits_with(2).says("undetermined  paper/table.tex: it is missing");
+        verify(&test, &[what, &["--strict"]].concat()).exits_with(1).says("drift  paper/table.tex");
+        verify(&test, &[what, &["--allow-missing"]].concat()).ok().says("1 not checked");
+    }
+    let report = verify(&test, &["--json", "--junit", "verify.xml"]).exits_with(2).json();
+    assert_eq!(report["outcome"], "cannot_tell");
+    assert!(test.read("verify.xml").contains("errors=\"1\""), "{}", test.read("verify.xml"));
+}
+
+#[test]
+fn an_edited_table_is_found_whatever_else_is_verified() {
+    let test = locked(PAPER);
+    test.edit("paper/table.tex", "seed 2", "seed 7");
+    for what in ["--cache", "--rerun"] {
+        verify(&test, &[what]).exits_with(1).says("drift  paper/table.tex");
+    }
+}
+
+#[test]
+fn a_placed_file_that_cannot_be_looked_at_is_undetermined() {
+    let test = locked(PAPER);
+    test.remove("paper/table.tex");
+    std::os::unix::fs::symlink("table.tex", test.file("paper/table.tex")).unwrap();
+    verify(&test, &[]).exits_with(2).says("undetermined  paper/table.tex: cannot read");
 }
 
 #[test]
@@ -92,7 +145,7 @@ fn another_version_of_the_code_of_a_kind_is_drift() {
 }
 
 /// Returns the lock with correct keys and seals, as only the program itself writes it.
-fn resealed(lock: &str) -> String {
+pub(crate) fn resealed(lock: &str) -> String {
     let blocks = lock.split("\n\n").map(|block| {
         let Some((body, _)) = block.split_once("\nseal ") else { return block.to_owned() };
         let mut hasher = blake3::Hasher::new();
@@ -292,7 +345,7 @@ fn a_rerun_names_the_first_stage_that_differs_and_keeps_both_sides() {
     let lock = test.read("pipeline.lock");
     let drift = verify(&test, &["--rerun"]).exits_with(1);
     let drift =
-        drift.says("dice: is the first to differ: `dice`").says("after: differs as well").says("1 same");
+        drift.says("dice: is the first to differ: `dice`").says("after: differs as well").says("2 same");
     let kept = drift.stderr.lines().find(|line| line.contains("both sides were kept")).unwrap();
     assert!(std::path::Path::new(kept.rsplit_once(": ").unwrap().1).is_dir(), "{kept}");
     let again = drift.stdout.lines().find_map(|line| line.trim().strip_prefix("dice again: ")).unwrap();
@@ -304,13 +357,13 @@ fn a_rerun_names_the_first_stage_that_differs_and_keeps_both_sides() {
 #[test]
 fn a_single_stage_is_rerun_on_inputs_from_the_cache() {
     let test = locked(UNSTABLE);
-    verify(&test, &["--rerun", "after"]).ok().says("1 check: 1 same");
-    verify(&test, &["--rerun", "calm"]).ok().says("1 check: 1 same");
+    verify(&test, &["--rerun", "after"]).ok().says("2 checks: 2 same");
+    verify(&test, &["--rerun", "calm"]).ok().says("2 checks: 2 same");
     verify(&test, &["--rerun", "sample=1", "calm"]).ok();
-    verify(&test, &["--rerun", "budget=1h", "calm", "after"]).ok().says("2 same");
+    verify(&test, &["--rerun", "budget=1h", "calm", "after"]).ok().says("3 same");
     let test = locked(PAPER);
     std::fs::remove_file(test.file("raw.csv")).unwrap();
-    verify(&test, &["--rerun", "table", "fit[seed=2]"]).ok().says("2 same");
+    verify(&test, &["--rerun", "table", "fit[seed=2]"]).ok().says("4 same");
     verify(&test, &["--twice", "table"]).ok().says("1 same");
     verify(&test, &["--rerun", "data"]).exits_with(2).says("raw.csv");
     verify(&test, &["--rerun", "sample=no"]).exits_with(2).says("sample=3");
@@ -420,8 +473,12 @@ outputs: [table]
     test.run().ok();
     test.pipe(&["lock", "pipeline.yaml"]).ok();
     verify(&test, &[]).exits_with(2).says("docs/results: there is no such directory");
+    verify(&test, &["--allow-missing"]).exits_with(2).says("docs/results: there is no such directory");
+    verify(&test, &["--strict"]).exits_with(1).says("docs/results: there is no such directory");
     test.write("docs/results/table.tex", "1\n");
     verify(&test, &[]).ok();
+    test.remove("results");
+    verify(&test, &["--strict"]).ok().says("1 not checked");
     test.write("docs/results/table.tex", "0.9999\n");
     verify(&test, &[]).exits_with(1).says("docs/results/table.tex");
     verify(&test, &["--cache"]).exits_with(1).says("docs/results/table.tex");

@@ -5,7 +5,9 @@ mod rerun;
 mod sandbox;
 mod twice;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,8 +15,9 @@ use rayon::prelude::*;
 use serde_json::json;
 
 use super::args::VerifyArgs;
+use super::data_files::MissingDataFiles;
 use super::exit::{Exit, Failure, Outcome};
-use super::lock::{parsed, present};
+use super::lock::{find, parsed, present};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
 use super::{print_json, print_text, text};
@@ -27,23 +30,45 @@ use pipe_engine::lock::report::{Check, CheckOutcome, VerifyReport};
 use pipe_engine::lock::{Lock, LockRecord, path_of};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::local::worker_program;
+use pipe_engine::spec::pipeline::{InputSource, Instance};
 use pipe_engine::store::manifest::Stored;
 use pipe_engine::store::{Condition, Store};
 
 /// Runs `pipe verify`.
 pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
     let selection = PipelineSelection::of_file(&args.file);
-    let Opened { plan, store, .. } = project.open(&selection, &[])?.find_data(project);
+    let Opened { plan, store, missing_data, .. } = project.open(&selection, &[])?.find_data(project);
+    let missing = match (args.strict, args.allow_missing) {
+        (true, _) => CheckOutcome::Drift,
+        (false, true) => CheckOutcome::NotChecked,
+        (false, false) => CheckOutcome::CannotTell,
+    };
     let mut report = VerifyReport::default();
     let wants_lock = args.lock || (!args.cache && args.rerun.is_none() && args.twice.is_none());
     if wants_lock || args.cache || args.rerun.is_some() {
         match read_lock(&plan) {
             Err(missing) => report.checks.push(missing),
             Ok(lock) => {
+                let checks = follow(&plan, &lock, &|path| present(&store, path));
+                let (mut stages, files): (Vec<Check>, Vec<Check>) =
+                    checks.into_iter().partition(|check| check.what == "stage");
                 if wants_lock {
-                    report.checks.extend(static_checks(&plan, &lock, &store));
+                    for (check, &index) in stages.iter_mut().zip(plan.topological()) {
+                        if check.outcome == CheckOutcome::Same
+                            && let Some(record) = lock.stages.get(&check.name)
+                            && let Some(unknown) =
+                                unknown_input(plan.instance(index), record, &store, &missing_data, missing)
+                        {
+                            *check = unknown;
+                        }
+                    }
+                    report.checks.append(&mut stages);
+                    report.checks.extend(check_libtorch(&lock));
                 }
-                report.checks.extend(published::check_published_files(&plan, &lock, &store));
+                report.checks.extend(placed_checks(&plan, &lock, &store, missing, files));
+                // Nothing accepts that a declared directory is missing.
+                let missing = missing.max(CheckOutcome::CannotTell);
+                report.checks.extend(published::check_published_files(&plan, &lock, &store, missing));
                 if args.cache {
                     report.checks.extend(cache_checks(&lock, &store));
                 }
@@ -87,23 +112,58 @@ fn read_lock(plan: &Plan) -> Result<Lock, Check> {
     }
 }
 
-/// Checks that the pipeline gives the recorded keys and that the placed files have the recorded content. Needs
-/// neither the data nor the cache.
-fn static_checks(plan: &Plan, lock: &Lock, store: &Store) -> Vec<Check> {
-    let mut checks = follow(plan, lock, &|path| present(store, path));
-    let checked: Vec<String> =
-        checks.iter().filter(|check| check.what == "file").map(|check| check.name.clone()).collect();
-    for (path, &blob) in lock.placed.iter().filter(|(path, _)| !checked.contains(path)) {
-        checks.push(check_placed_file(path, blob, lock, store));
+/// Returns what is not known about a stage that matches its record: a file that it reads is missing or cannot be read.
+/// The registry knows the content of most data files, so those need not be here.
+fn unknown_input(
+    instance: &Instance,
+    record: &LockRecord,
+    store: &Store,
+    missing_data: &MissingDataFiles,
+    missing: CheckOutcome,
+) -> Option<Check> {
+    let name = instance.id.to_string();
+    for input in &instance.inputs {
+        for source in &input.sources {
+            let InputSource::File(path) = source else { continue };
+            match find(store, path) {
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let recorded = record.parts.get(&format!("inputs.{}", input.slot));
+                    let registered = missing_data.get(path).and_then(|file| file.registered);
+                    if registered.is_none_or(|blob| recorded != Some(&blob.to_string())) {
+                        let message = format!("it reads `{}`, which is missing", path.display());
+                        return Some(Check::new("stage", &name, missing, message));
+                    }
+                }
+                Err(error) => return Some(Check::cannot_tell("stage", &name, error.to_string())),
+            }
+        }
     }
-    checks.extend(check_libtorch(lock));
-    checks
+    None
 }
 
-fn check_placed_file(path: &str, blob: BlobId, lock: &Lock, store: &Store) -> Check {
+/// Checks that placed files have the recorded content. `known` are findings about their lines in the lock.
+fn placed_checks(
+    plan: &Plan,
+    lock: &Lock,
+    store: &Store,
+    missing: CheckOutcome,
+    known: Vec<Check>,
+) -> Vec<Check> {
+    // The published copies are what readers see; the placed files are then only working copies.
+    let missing = if plan.pipeline().published.is_some() { CheckOutcome::NotChecked } else { missing };
+    let found: BTreeSet<String> = known.iter().map(|check| check.name.clone()).collect();
+    let unknown = lock.placed.iter().filter(|(path, _)| !found.contains(*path));
+    let contents = unknown.map(|(path, &blob)| check_placed_file(path, blob, lock, store, missing));
+    known.into_iter().chain(contents).collect()
+}
+
+fn check_placed_file(path: &str, blob: BlobId, lock: &Lock, store: &Store, missing: CheckOutcome) -> Check {
     let file = Path::new(path);
-    if file.symlink_metadata().is_err() {
-        return Check::new("file", path, CheckOutcome::NotChecked, "there is no such file");
+    if let Err(error) = file.symlink_metadata()
+        && error.kind() == ErrorKind::NotFound
+    {
+        return Check::new("file", path, missing, "it is missing");
     }
     let found = match store.digest_user_file(file) {
         Ok(source) if source.blob == blob => return Check::same("file", path),
@@ -237,7 +297,7 @@ mod tests {
                 Check::same("stage", "data"),
                 Check::drift("stage", "fit", "params.lr changed").with_detail("-1\n+2".to_owned()),
                 Check::cannot_tell("stage", "table", "blob is missing"),
-                Check::new("file", "a.tex", CheckOutcome::NotChecked, "there is no such file"),
+                Check::new("file", "a.tex", CheckOutcome::NotChecked, "it is missing"),
             ],
         };
         let text = render(&report, Path::new("x.yaml"), false, Paint(false));
@@ -246,6 +306,6 @@ mod tests {
         assert_eq!(text, expected);
         let verbose = render(&report, Path::new("x.yaml"), true, Paint(false));
         assert!(verbose.contains("same  data\n"), "{verbose}");
-        assert!(verbose.contains("not checked  a.tex: there is no such file\n"), "{verbose}");
+        assert!(verbose.contains("not checked  a.tex: it is missing\n"), "{verbose}");
     }
 }

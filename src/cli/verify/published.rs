@@ -4,17 +4,23 @@ use std::path::Path;
 
 use super::check_placed_file;
 use pipe_engine::lock::Lock;
-use pipe_engine::lock::report::Check;
+use pipe_engine::lock::report::{Check, CheckOutcome};
 use pipe_engine::plan::Plan;
 use pipe_engine::store::Store;
 
-/// Returns one check per published file. A published directory may have fewer files than the pipeline places, but no others.
-pub(super) fn check_published_files(plan: &Plan, lock: &Lock, store: &Store) -> Vec<Check> {
+/// Returns one check per published file. A published directory may have fewer files than the pipeline places, but no
+/// others. `missing` is the outcome if there is no such directory.
+pub(super) fn check_published_files(
+    plan: &Plan,
+    lock: &Lock,
+    store: &Store,
+    missing: CheckOutcome,
+) -> Vec<Check> {
     let pipeline = plan.pipeline();
     let Some(directory) = &pipeline.published else { return Vec::new() };
     if !directory.is_dir() {
         let message = "there is no such directory; copy the results that you publish into it";
-        return vec![Check::cannot_tell("file", &directory.display().to_string(), message)];
+        return vec![Check::new("file", &directory.display().to_string(), missing, message)];
     }
     let placed_below = format!("results/{}", pipeline.name);
     let mut checks = Vec::new();
@@ -35,7 +41,9 @@ fn check_directory(directory: &Path, placed: &str, lock: &Lock, store: &Store, c
         let name = entry.file_name().to_string_lossy().into_owned();
         let (path, original) = (format!("{shown}/{name}"), format!("{placed}/{name}"));
         match lock.placed.get(&original) {
-            Some(&blob) => checks.push(check_placed_file(&path, blob, lock, store)),
+            Some(&blob) => {
+                checks.push(check_placed_file(&path, blob, lock, store, CheckOutcome::CannotTell));
+            }
             None if entry.path().is_dir() => check_directory(&entry.path(), &original, lock, store, checks),
             None => {
                 let message =

@@ -70,7 +70,7 @@ impl fmt::Display for Lock {
 }
 
 /// Returns the lines of a record without the seal. Writing to a String cannot fail.
-fn body(name: &str, record: &LockRecord) -> String {
+pub(super) fn body(name: &str, record: &LockRecord) -> String {
     let mut text = String::new();
     let LockRecord { key, class, compare, parts, outputs, metrics } = record;
     let _ = writeln!(text, "stage {}", word(name));

@@ -57,12 +57,12 @@ pub(super) enum Finding {
 }
 
 impl<'a> Inspector<'a> {
-    pub(super) fn new(plan: &'a Plan, store: &'a Store, project: &'a Path) -> Self {
+    pub(super) fn new(plan: &'a Plan, store: &'a Store, project: &'a Path, state: PipelineState) -> Self {
         Self {
             plan,
             store,
             project,
-            state: store.pipeline_state(&plan.pipeline().file),
+            state,
             sources: HashMap::new(),
             outputs: vec![None; plan.len()],
             names: plan.pipeline().instances.iter().map(|instance| instance.id.to_string()).collect(),

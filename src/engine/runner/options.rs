@@ -1,6 +1,6 @@
 //! What the user asks of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::plan::Plan;
 use crate::spec::pipeline::InstanceIndex;
 use crate::store::manifest::Manifest;
-use pipe_core::digest::StageKey;
+use pipe_core::digest::{BlobId, StageKey};
 
 /// The settings of a run.
 #[derive(Debug, Clone)]
@@ -29,6 +29,8 @@ pub struct Options {
     pub force: Vec<InstanceIndex>,
     /// Results to take from the store as they are, whether or not their inputs are here.
     pub known: BTreeMap<InstanceIndex, StageKey>,
+    /// The content of outputs that the lock recorded before the run: a placed file with such content was not edited.
+    pub locked_outputs: BTreeSet<BlobId>,
     /// Whether to replace placed files that the user has edited.
     pub overwrite: bool,
     /// The memory that stages may use together, in bytes; that of the machine if `None`.
@@ -80,6 +82,7 @@ impl Default for Options {
             until: Vec::new(),
             force: Vec::new(),
             known: BTreeMap::new(),
+            locked_outputs: BTreeSet::new(),
             overwrite: false,
             memory: None,
             gpus: None,

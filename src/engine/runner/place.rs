@@ -1,32 +1,86 @@
-//! Places generated files outside of the cache, and leaves files alone that the user edited.
+//! Decides what happens to a file outside of the cache where a run places an output: a file that `pipe` placed is
+//! replaced, and a file that the user edited is left alone.
 
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::event::PlaceOutcome;
 use crate::store::manifest::Stored;
-use crate::store::{Store, StoreError};
+use crate::store::{PipelineState, Store, StoreError};
 use pipe_core::digest::BlobId;
 
-/// Copies the artifact to `path`. `placed` is what was placed there last: if something else is there now, the user edited
-/// it, and it stays unless `overwrite`.
-pub(super) fn place(
-    store: &Store,
-    stored: &Stored,
-    path: &Path,
-    placed: Option<BlobId>,
-    overwrite: bool,
-) -> Result<PlaceOutcome, StoreError> {
-    if path.symlink_metadata().is_ok() {
-        // A broken link or an unreadable file was not placed by us either.
-        let present = store.digest_user_file(path).ok().map(|source| (source.blob, source.directory));
-        if present == Some((stored.blob, stored.directory)) {
-            return Ok(PlaceOutcome::Unchanged);
+/// Knows which content `pipe` has placed, or could have placed. Only a file with other content was edited by hand.
+///
+/// One record is not enough: a file can come back from version control, the cache can be deleted, the project moved,
+/// and a run killed.
+pub(super) struct Ownership<'a> {
+    pub store: &'a Store,
+    pub state: &'a PipelineState,
+    /// The outputs that the lock recorded before the run.
+    pub locked: &'a BTreeSet<BlobId>,
+    /// The outputs of all results in the store, which are only read if nothing else knows the content.
+    pub stored: OnceCell<BTreeSet<BlobId>>,
+}
+
+/// What a run does about the file at a path, and the content that is there now.
+pub(super) struct PlaceDecision {
+    pub outcome: PlaceOutcome,
+    pub replaces: Option<BlobId>,
+}
+
+impl Ownership<'_> {
+    /// Decides what to do about the file at `target`, which is called `path` in the records.
+    pub(super) fn decide(
+        &self,
+        output: &Stored,
+        path: &str,
+        target: &Path,
+        overwrite: bool,
+    ) -> Result<PlaceDecision, StoreError> {
+        let decided = |outcome, replaces| Ok(PlaceDecision { outcome, replaces });
+        match target.symlink_metadata() {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return decided(PlaceOutcome::Written, None),
+            Err(source) => {
+                return Err(StoreError::Io { doing: "read", path: target.to_owned(), source });
+            }
         }
-        let ours = present.is_some_and(|(blob, _)| Some(blob) == placed);
-        if !ours && !overwrite {
-            return Ok(PlaceOutcome::KeptEdited);
+        let edited = if overwrite { PlaceOutcome::Written } else { PlaceOutcome::KeptEdited };
+        let present = match self.store.digest_user_file(target) {
+            Ok(present) => present,
+            // Runs place neither broken links nor devices.
+            Err(StoreError::Unusable { .. }) => return decided(edited, None),
+            Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                return decided(edited, None);
+            }
+            Err(error) => return Err(error),
+        };
+        if (present.blob, present.directory) == (output.blob, output.directory) {
+            decided(PlaceOutcome::Unchanged, None)
+        } else if self.owns(path, present.blob)? {
+            decided(PlaceOutcome::Written, Some(present.blob))
+        } else {
+            decided(edited, None)
         }
     }
-    store.place(stored, path)?;
-    Ok(PlaceOutcome::Written)
+
+    fn owns(&self, path: &str, blob: BlobId) -> Result<bool, StoreError> {
+        let PipelineState { placed, replaced, .. } = self.state;
+        if [placed, replaced].iter().any(|record| record.get(path) == Some(&blob))
+            || self.locked.contains(&blob)
+            || self.store.contains(blob)?
+        {
+            return Ok(true);
+        }
+        let stored = match self.stored.get() {
+            Some(stored) => stored,
+            None => {
+                let outputs = self.store.all_outputs()?;
+                self.stored.get_or_init(|| outputs)
+            }
+        };
+        Ok(stored.contains(&blob))
+    }
 }

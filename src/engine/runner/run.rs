@@ -4,8 +4,10 @@
 //! is computing it, the run waits for its result without using a processor) and handed to a thread, which answers through
 //! a channel. Only the coordinator's thread emits events.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
@@ -18,13 +20,13 @@ use super::inspect::{Finding, Inspector, Prepared, known};
 use super::journal::Journal;
 use super::machine;
 use super::options::Options;
-use super::place::place;
+use super::place::{Ownership, PlaceDecision};
 use super::queue::Queue;
 use super::stop::{Stop, Urgency};
 use super::work_area::WorkAreas;
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{InstanceIndex, Resources};
-use crate::store::manifest::Manifest;
+use crate::store::manifest::{Manifest, Stored};
 use crate::store::{Claim, FailedAttempt, Origin, Store, StoreError, WriteRight};
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::event::WorkerEvent;
@@ -45,6 +47,8 @@ pub enum RunError {
 const CHECK_STOP: Duration = Duration::from_millis(50);
 /// How often the coordinator checks whether another process has finished a key.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How often new results are recorded while stages run.
+const SAVE_EVERY: Duration = Duration::from_secs(2);
 
 /// Runs the selected stages and places their outputs. The summary says whether stages failed.
 pub fn run(
@@ -79,6 +83,8 @@ pub fn run(
         let weights: Vec<f64> = (0..plan.len()).map(|stage| 1.0 + stage as f64 * 1e-6).collect();
         queue.weigh(&weights);
     }
+    let state = store.read_pipeline_state(&plan.pipeline().file)?;
+    let inspector = Inspector::new(plan, store, &options.project, state);
     let mut journal = Journal::new(store.new_run()?, events);
     let run = journal.run().to_owned();
     journal.emit(Event::RunStarted {
@@ -92,7 +98,7 @@ pub fn run(
     let context = Context { plan, store, executor, options, work_areas, run, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
-        inspector: Inspector::new(plan, store, &options.project),
+        inspector,
         journal,
         queue,
         gpus,
@@ -103,6 +109,7 @@ pub fn run(
         weighed: options.last_first,
         stopping: None,
         state_changed: false,
+        saved: begin,
         summary: Summary::default(),
     };
     std::thread::scope(|scope| coordinator.drive(scope, stop));
@@ -163,8 +170,21 @@ struct Coordinator<'a> {
     looked: Instant,
     weighed: bool,
     stopping: Option<Urgency>,
+    /// Whether the record of the pipeline has changes that are not saved.
     state_changed: bool,
+    saved: Instant,
     summary: Summary,
+}
+
+/// A file outside of the cache that is, or will be, an output of this run.
+struct Placing {
+    /// Relative to the project directory.
+    path: String,
+    target: PathBuf,
+    output: Stored,
+    outcome: PlaceOutcome,
+    /// The content that it replaces.
+    replaces: Option<BlobId>,
 }
 
 impl<'a> Coordinator<'a> {
@@ -191,6 +211,7 @@ impl<'a> Coordinator<'a> {
     /// Waits for messages from the threads, and checks regularly for a stop and for other processes.
     fn listen(&mut self, receiver: &Receiver<Message>) {
         self.journal.flush();
+        self.save_progress();
         let patience = if self.busy.is_empty() { CHECK_STOP } else { LOOK_AGAIN };
         if let Ok(message) = receiver.recv_timeout(patience) {
             self.on_message(message);
@@ -532,60 +553,125 @@ impl<'a> Coordinator<'a> {
     }
 
     fn finish(mut self, begin: Instant) -> Result<Summary, RunError> {
-        self.place_outputs();
         self.forget_removed_instances();
-        if self.state_changed {
-            self.context.store.save_pipeline_state(&self.inspector.state)?;
-        } else {
-            self.context.store.mark_as_last(&self.inspector.state)?;
-        }
+        self.place_outputs()?;
         self.pass_on_warnings();
         self.summary.seconds = begin.elapsed().as_secs_f64();
         self.journal.finish(&self.summary);
         Ok(self.summary)
     }
 
-    fn place_outputs(&mut self) {
-        let context = self.context;
-        for placement in &context.plan.pipeline().placements {
-            let outputs = self.inspector.outputs(placement.instance);
-            let Some(&stored) = outputs.and_then(|outputs| outputs.get(&placement.output)) else { continue };
-            let path = placement.path.display().to_string();
-            let before = self.inspector.state.placed.get(&path).copied();
-            let target = context.options.project.join(&placement.path);
-            let outcome = match place(context.store, &stored, &target, before, context.options.overwrite) {
-                Ok(outcome) => outcome,
-                Err(error) => {
-                    self.summary.failed += 1;
-                    let message = format!("`{path}` could not be placed: {error}");
-                    self.journal.warn(None, message);
-                    continue;
-                }
-            };
-            if outcome == PlaceOutcome::KeptEdited {
-                let message = format!(
-                    "`{path}` was edited, so it was kept; remove it, or use --overwrite, to get the new one"
-                );
-                self.journal.warn(None, message);
-                self.summary.kept.push(path.clone());
-            } else {
-                self.remember_placed(&path, stored.blob);
+    /// Places the outputs. What will be placed is recorded first: if this run is killed, both the old and the new content
+    /// of a file are known to be ours.
+    fn place_outputs(&mut self) -> Result<(), RunError> {
+        self.take_over_placed_files()?;
+        let writes = self.decide_placements();
+        for write in &writes {
+            self.remember_placed(write);
+        }
+        self.save_state()?;
+        for Placing { path, target, output, outcome, .. } in writes {
+            if outcome == PlaceOutcome::Written
+                && let Err(error) = self.context.store.place(&output, &target)
+            {
+                self.cannot_place(&path, &error);
+                continue;
             }
             self.journal.emit(Event::Placed { path, outcome });
         }
+        Ok(())
     }
 
-    /// Records that this run placed a file, unless an earlier run with the same settings placed the same content.
-    fn remember_placed(&mut self, path: &str, blob: BlobId) {
+    /// Returns the files that are, or will be, what this run computed.
+    fn decide_placements(&mut self) -> Vec<Placing> {
+        let context = self.context;
+        let mut decisions = Vec::new();
+        let ownership = Ownership {
+            store: context.store,
+            state: &self.inspector.state,
+            locked: &context.options.locked_outputs,
+            stored: OnceCell::new(),
+        };
+        for placement in &context.plan.pipeline().placements {
+            let outputs = self.inspector.outputs(placement.instance);
+            let Some(&output) = outputs.and_then(|outputs| outputs.get(&placement.output)) else { continue };
+            let path = placement.path.display().to_string();
+            let target = context.options.project.join(&placement.path);
+            let decision = ownership.decide(&output, &path, &target, context.options.overwrite);
+            decisions.push((path, target, output, decision));
+        }
+        let mut placings = Vec::new();
+        for (path, target, output, decision) in decisions {
+            match decision {
+                Ok(PlaceDecision { outcome: outcome @ PlaceOutcome::KeptEdited, .. }) => {
+                    let message = format!(
+                        "`{path}` was edited, so it was kept; remove it, or use --overwrite, to get the new one"
+                    );
+                    self.journal.warn(None, message);
+                    self.summary.kept.push(path.clone());
+                    self.journal.emit(Event::Placed { path, outcome });
+                }
+                Ok(PlaceDecision { outcome, replaces }) => {
+                    placings.push(Placing { path, target, output, outcome, replaces });
+                }
+                Err(error) => self.cannot_place(&path, &error),
+            }
+        }
+        placings
+    }
+
+    fn cannot_place(&mut self, path: &str, error: &StoreError) {
+        self.summary.failed += 1;
+        self.journal.warn(None, format!("`{path}` could not be placed: {error}"));
+    }
+
+    /// Records that this run places a file, unless an earlier run with the same settings placed the same content.
+    fn remember_placed(&mut self, placing: &Placing) {
         let (state, set) = (&mut self.inspector.state, &self.context.options.set);
-        let known = state.placed.get(path) == Some(&blob);
-        if known && state.origins.get(path).is_some_and(|origin| origin.set == *set) {
+        let Placing { path, output, replaces, .. } = placing;
+        let known = state.placed.get(path) == Some(&output.blob);
+        if known && replaces.is_none() && state.origins.get(path).is_some_and(|origin| origin.set == *set) {
             return;
         }
-        state.placed.insert(path.to_owned(), blob);
+        state.placed.insert(path.clone(), output.blob);
+        if let Some(replaces) = replaces {
+            state.replaced.insert(path.clone(), *replaces);
+        }
         let origin = Origin { run: self.context.run.clone(), set: set.clone() };
-        state.origins.insert(path.to_owned(), origin);
+        state.origins.insert(path.clone(), origin);
         self.state_changed = true;
+    }
+
+    /// Takes over what another run of the same pipeline has recorded about placed files since this run began.
+    fn take_over_placed_files(&mut self) -> Result<(), StoreError> {
+        let state = &mut self.inspector.state;
+        let recorded = self.context.store.read_pipeline_state(&state.file)?;
+        (state.placed, state.replaced, state.origins) =
+            (recorded.placed, recorded.replaced, recorded.origins);
+        Ok(())
+    }
+
+    /// Saves the record of the pipeline, or, if it has not changed, that the pipeline was run last.
+    fn save_state(&mut self) -> Result<(), StoreError> {
+        self.saved = Instant::now();
+        if std::mem::take(&mut self.state_changed) {
+            self.context.store.save_pipeline_state(&self.inspector.state)
+        } else {
+            self.context.store.mark_as_last(&self.inspector.state)
+        }
+    }
+
+    /// Saves from time to time which results this run has, so that garbage collection keeps them if the run is killed.
+    fn save_progress(&mut self) {
+        if !self.state_changed || self.saved.elapsed() < SAVE_EVERY {
+            return;
+        }
+        let saved = self.take_over_placed_files().and_then(|()| self.save_state());
+        if let Err(error) = saved {
+            // The end of the run saves again, and fails if it cannot.
+            self.state_changed = true;
+            self.journal.warn(None, format!("the results so far could not be recorded: {error}"));
+        }
     }
 
     /// Forgets the results of instances that the pipeline no longer has.

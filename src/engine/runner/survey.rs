@@ -35,7 +35,8 @@ impl Outlook {
 /// Returns one outlook per instance, in the order of the pipeline.
 pub fn survey(plan: &Plan, store: &Store, options: &Options) -> Vec<Outlook> {
     let selected = options.selection(plan);
-    let mut inspector = Inspector::new(plan, store, &options.project);
+    let state = store.pipeline_state(&plan.pipeline().file);
+    let mut inspector = Inspector::new(plan, store, &options.project, state);
     let mut outlooks = vec![Outlook::NotSelected; plan.len()];
     for &index in plan.topological() {
         if selected[index.0] {

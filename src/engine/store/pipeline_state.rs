@@ -1,25 +1,31 @@
 //! The last results of each pipeline file: the memory of `pipe why`, and the roots of garbage collection.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::Store;
+use super::blob::sync_directory_of;
 use super::error::StoreError;
-use super::sealed::{self, Unsealed};
+use super::sealed;
 use pipe_core::digest::{BlobId, Digest, StageKey};
 
 /// What the store remembers about one pipeline file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineState {
     /// The canonical path of the pipeline file.
     pub file: PathBuf,
     /// The last key of each instance, by its name.
     pub last: BTreeMap<String, StageKey>,
-    /// What was last placed at each path outside the store.
+    /// What was last placed at each path outside the store. It is recorded just before the file is placed.
     pub placed: BTreeMap<String, BlobId>,
+    /// What was at the path before: it is still there if the run was killed before it could place the file.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub replaced: BTreeMap<String, BlobId>,
     /// The run that placed it, by path.
     #[serde(default)]
     pub origins: BTreeMap<String, Origin>,
@@ -46,42 +52,55 @@ pub struct Origin {
 }
 
 impl Store {
-    /// Returns the state of a pipeline. It is empty if the pipeline was never run, or if the state is damaged.
+    /// Returns the state of a pipeline. It is empty if the pipeline was never run, or if the state is damaged or cannot
+    /// be read, which becomes a warning.
     pub fn pipeline_state(&self, pipeline: &Path) -> PipelineState {
-        let file = canonical(pipeline);
-        let path = self.pipeline_path(&file);
-        match sealed::read::<PipelineState>(&path) {
-            Ok(state) if state.file == file => return state,
-            Ok(_) | Err(Unsealed::Missing) => {}
-            Err(Unsealed::Damaged(flaw)) => {
-                self.discard(&path);
-                let name = file.display();
-                self.warn(format!("the record of the last results of {name} is damaged: {flaw}"));
-            }
-        }
-        PipelineState {
-            file,
-            last: BTreeMap::new(),
-            placed: BTreeMap::new(),
-            origins: BTreeMap::new(),
-            failed: BTreeMap::new(),
-        }
+        self.read_pipeline_state(pipeline).unwrap_or_else(|error| {
+            self.warn(error.to_string());
+            PipelineState { file: canonical(pipeline), ..PipelineState::default() }
+        })
     }
 
-    /// Writes the state of a pipeline, unless it is unchanged.
+    /// Returns the state of a pipeline for a run, which will replace it. A damaged state is a warning and counts as
+    /// empty; a state that cannot be read is an error, because it may be sound.
+    pub fn read_pipeline_state(&self, pipeline: &Path) -> Result<PipelineState, StoreError> {
+        let file = canonical(pipeline);
+        let path = self.pipeline_path(&file);
+        match fs::read(&path) {
+            Ok(text) => match sealed::decode::<PipelineState>(&text) {
+                Ok(state) if state.file == file => return Ok(state),
+                Ok(_) => {}
+                Err(flaw) => {
+                    self.discard(&path);
+                    let name = file.display();
+                    self.warn(format!("the record of the last results of {name} is damaged: {flaw}"));
+                }
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(StoreError::reading(&path, error)),
+        }
+        Ok(PipelineState { file, ..PipelineState::default() })
+    }
+
+    /// Writes the state of a pipeline, unless it is unchanged, so that it survives a power loss.
     pub fn save_pipeline_state(&self, state: &PipelineState) -> Result<(), StoreError> {
         let path = self.pipeline_path(&state.file);
-        let text = sealed::encode(state).map_err(|e| StoreError::writing(&path, e))?;
-        if std::fs::read(&path).is_ok_and(|there| there == text) {
+        let writing = |e| StoreError::writing(&path, e);
+        let text = sealed::encode(state).map_err(writing)?;
+        if fs::read(&path).is_ok_and(|there| there == text) {
             return Ok(());
         }
-        self.write(&path, &text)
+        let temp = self.temp()?;
+        let mut file = File::create(&temp).map_err(writing)?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(writing)?;
+        fs::rename(&temp, &path).map_err(writing)?;
+        sync_directory_of(&path)
     }
 
     /// Returns the last run pipeline whose file still exists.
     pub fn last_pipeline_file(&self) -> Option<PathBuf> {
         let mut newest = None;
-        for entry in std::fs::read_dir(self.layout.pipelines()).ok()?.flatten() {
+        for entry in fs::read_dir(self.layout.pipelines()).ok()?.flatten() {
             let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
             if modified > newest.as_ref().and_then(|(time, _)| *time)
                 && let Ok(state) = sealed::read::<PipelineState>(&entry.path())
@@ -96,7 +115,7 @@ impl Store {
     /// Remembers that this pipeline was run last, if its state has not changed.
     pub fn mark_as_last(&self, state: &PipelineState) -> Result<(), StoreError> {
         let path = self.pipeline_path(&state.file);
-        match std::fs::File::options().write(true).open(&path) {
+        match File::options().write(true).open(&path) {
             Ok(file) => file
                 .set_modified(std::time::SystemTime::now())
                 .map_err(|error| StoreError::writing(&path, error)),
@@ -117,7 +136,6 @@ fn canonical(path: &Path) -> PathBuf {
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_state_is_found_by_any_spelling_of_its_path() {
@@ -147,5 +165,19 @@ mod tests {
         assert_eq!(store.warnings().len(), 1);
         store.save_pipeline_state(&state).unwrap();
         assert_eq!(store.pipeline_state(&state.file), state);
+    }
+
+    #[test]
+    fn a_state_that_cannot_be_read_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let file = dir.path().join("pipeline.yaml");
+        // Reading a directory fails with an error other than that there is no such file.
+        let path = store.pipeline_path(&store.pipeline_state(&file).file);
+        fs::create_dir(&path).unwrap();
+        assert!(store.read_pipeline_state(&file).is_err());
+        assert!(store.pipeline_state(&file).last.is_empty());
+        assert_eq!(store.warnings().len(), 1);
+        assert!(path.is_dir(), "it was not moved to the trash");
     }
 }

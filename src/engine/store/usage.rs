@@ -1,5 +1,6 @@
 //! Lists the content of the store and measures how much space it takes.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 use std::ops::AddAssign;
@@ -12,6 +13,7 @@ use super::error::StoreError;
 use super::layout;
 use super::manifest::Manifest;
 use super::sealed::Unsealed;
+use pipe_core::digest::BlobId;
 
 /// A number of things and their size together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -110,6 +112,18 @@ impl Store {
             order(b).cmp(&order(a))
         });
         Ok(listed)
+    }
+
+    /// Returns the content of every output that a readable result names, whether or not it is still there.
+    pub fn all_outputs(&self) -> Result<BTreeSet<BlobId>, StoreError> {
+        let outputs = |listed: Listed| listed.manifest.computed.outputs.into_values();
+        Ok(self.list()?.into_iter().flat_map(outputs).map(|stored| stored.blob).collect())
+    }
+
+    /// Returns whether the store has this content. It is not read.
+    pub fn contains(&self, blob: BlobId) -> Result<bool, StoreError> {
+        let path = self.layout.blob(blob);
+        path.try_exists().map_err(|e| StoreError::reading(&path, e))
     }
 }
 
