@@ -1,21 +1,25 @@
 //! Checks that the user's files are there before anything runs.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use super::exit::Failure;
 use super::project::Project;
 use pipe_engine::plan::Plan;
-use pipe_engine::spec::pipeline::{Placement, UserFileReference};
+use pipe_engine::spec::pipeline::UserFileReference;
 use pipe_engine::spec::{Diagnostic, Diagnostics};
 
 /// Fails if a file that a selected instance reads does not exist. A file that the pipeline itself places may come later.
 pub(super) fn require<F>(project: &Project, plan: &Plan<F>, selected: &[bool]) -> Result<(), Failure> {
     let pipeline = plan.pipeline();
+    let placed: BTreeSet<&Path> =
+        pipeline.placements.iter().map(|placement| placement.path.as_path()).collect();
+    let mut present: HashMap<&Path, bool> = HashMap::new();
     let mut missing = Vec::new();
     for file in &pipeline.user_files {
         let is_read = file.readers.iter().any(|reader| selected[reader.0]);
-        let is_placed = pipeline.placements.iter().any(|placement| overlap(&file.path, placement));
-        if is_read && !is_placed && !file.path.exists() {
+        let mut exists = |path| *present.entry(path).or_insert_with(|| path.exists());
+        if is_read && !exists(file.path.as_path()) && !is_placed(&file.path, &placed) {
             missing.push(missing_file(file));
         }
     }
@@ -25,9 +29,12 @@ pub(super) fn require<F>(project: &Project, plan: &Plan<F>, selected: &[bool]) -
     }
 }
 
-fn overlap(path: &Path, placement: &Placement) -> bool {
+/// Returns whether a placement is the path, above it, or below it. Paths are ordered by component, so what is below a path
+/// follows it.
+fn is_placed(path: &Path, placed: &BTreeSet<&Path>) -> bool {
     let path = path.strip_prefix("./").unwrap_or(path);
-    path.starts_with(&placement.path) || placement.path.starts_with(path)
+    let is_below = placed.range(path..).next().is_some_and(|placement| placement.starts_with(path));
+    is_below || path.ancestors().any(|above| placed.contains(above))
 }
 
 fn missing_file(file: &UserFileReference) -> Diagnostic {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use super::options::Options;
+use super::stop::Stop;
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::key::KeyParts;
 
@@ -19,6 +20,8 @@ pub(super) struct Inspector<'a> {
     plan: &'a Plan,
     store: &'a Store,
     project: &'a Path,
+    /// Hashing the files of the user ends when the user asks to stop.
+    stop: Stop,
     pub state: PipelineState,
     /// Each file of the user is hashed once per run, so that all stages of a run see the same content.
     sources: HashMap<&'a Path, Result<store::UserFile, String>>,
@@ -57,12 +60,19 @@ pub(super) enum Finding {
 }
 
 impl<'a> Inspector<'a> {
-    pub(super) fn new(plan: &'a Plan, store: &'a Store, project: &'a Path, state: PipelineState) -> Self {
+    pub(super) fn new(
+        plan: &'a Plan,
+        store: &'a Store,
+        project: &'a Path,
+        state: PipelineState,
+        stop: &Stop,
+    ) -> Self {
         Self {
             plan,
             store,
             project,
             state,
+            stop: stop.clone(),
             sources: HashMap::new(),
             outputs: vec![None; plan.len()],
             names: plan.pipeline().instances.iter().map(|instance| instance.id.to_string()).collect(),
@@ -78,8 +88,8 @@ impl<'a> Inspector<'a> {
     }
 
     /// Remembers the result of an instance, so that its dependents can be prepared.
-    pub(super) fn learn(&mut self, index: InstanceIndex, manifest: Manifest) {
-        self.outputs[index.0] = Some(manifest.computed.outputs);
+    pub(super) fn learn(&mut self, index: InstanceIndex, outputs: BTreeMap<String, Stored>) {
+        self.outputs[index.0] = Some(outputs);
     }
 
     /// Returns the key of an instance whose inputs are all known, or a sentence if one cannot be read.
@@ -108,7 +118,8 @@ impl<'a> Inspector<'a> {
                 })
             }
             InputSource::File(path) => {
-                let digest = || self.store.digest_user_file(&self.project.join(path));
+                let give_up = || self.stop.requested().is_some();
+                let digest = || self.store.digest_user_file_unless(&self.project.join(path), &give_up);
                 let known =
                     self.sources.entry(path).or_insert_with(|| digest().map_err(|error| error.to_string()));
                 match known {

@@ -3,12 +3,14 @@
 //! A stage passes through it in two steps, because a stage that is found in the cache needs no processor.
 //! [`Queue::next_ready`] returns a stage whose inputs are all known; the caller looks it up, and either finishes it or
 //! asks for it to be run. [`Queue::next_to_start`] returns those in the order of the longest path that depends on them, as
-//! long as there are free resources. A stage that does not fit keeps its position: no stage behind it may take the
-//! resource that it lacks, so that a large stage is not overtaken for ever, while a stage that waits for a GPU leaves the
-//! processors to others.
+//! long as there are free resources.
+//!
+//! A large stage that does not fit is passed by the stages behind it, so that no processor is idle while it waits for
+//! stages that were there before it. Its turn is due as soon as only stages that have passed it keep it from starting: from
+//! then on nothing behind it may take the resource that it lacks, so it starts when they have ended.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use crate::spec::pipeline::{InstanceIndex, Resources};
 
@@ -42,10 +44,18 @@ pub struct Queue {
     capacity: Resources,
     /// Smallest index first.
     ready: BinaryHeap<Reverse<InstanceIndex>>,
-    /// Longest path first, then smallest index.
-    pending: Vec<InstanceIndex>,
+    pending: BTreeSet<Turn>,
+    /// The running stages, each with the number of stages that were started before it.
+    running: Vec<(InstanceIndex, u64)>,
+    /// For each stage, the number of stages that were started before it had to run.
+    wanted_at: Vec<Option<u64>>,
+    started: u64,
     unfinished: usize,
 }
+
+/// The place of a stage among those that wait to run: longest path first, then smallest index. The bits of numbers that
+/// are not negative have the order of the numbers.
+type Turn = (Reverse<u64>, InstanceIndex);
 
 /// A stage asks for more GPUs than there are, so that it could never run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +106,10 @@ impl Queue {
             unfinished: states.iter().filter(|&&state| state != StageState::Out).count(),
             ranks: vec![0.0; states.len()],
             demands: demands.iter().map(clamp).collect(),
-            pending: Vec::new(),
+            pending: BTreeSet::new(),
+            running: Vec::new(),
+            wanted_at: vec![None; states.len()],
+            started: 0,
             free: capacity,
             capacity,
             states,
@@ -128,8 +141,11 @@ impl Queue {
             let longest = self.dependents[stage.0].iter().map(|&d| self.ranks[d.0]).fold(0.0, f64::max);
             self.ranks[stage.0] = weights[stage.0].max(0.0) + longest;
         }
-        let ranks = &self.ranks;
-        self.pending.sort_by(|&a, &b| ranks[b.0].total_cmp(&ranks[a.0]).then(a.cmp(&b)));
+        self.pending = self.pending.iter().map(|&(_, stage)| self.turn(stage)).collect();
+    }
+
+    fn turn(&self, stage: InstanceIndex) -> Turn {
+        (Reverse(self.ranks[stage.0].to_bits()), stage)
     }
 
     /// Returns a stage whose inputs are all known. The caller answers with [`Queue::finish`], [`Queue::fail`] or
@@ -148,38 +164,56 @@ impl Queue {
     pub fn want(&mut self, stage: InstanceIndex) {
         debug_assert_eq!(self.states[stage.0], StageState::Inspected);
         self.states[stage.0] = StageState::Pending;
-        let ranks = &self.ranks;
-        let before = |&other: &InstanceIndex| {
-            ranks[other.0].total_cmp(&ranks[stage.0]).reverse().then(other.cmp(&stage)).is_lt()
-        };
-        let position = self.pending.partition_point(before);
-        self.pending.insert(position, stage);
+        self.wanted_at[stage.0].get_or_insert(self.started);
+        self.pending.insert(self.turn(stage));
     }
 
     /// Returns the next stage to run, with the resources that it holds until it finishes, fails or is put back.
     pub fn next_to_start(&mut self) -> Option<(InstanceIndex, Resources)> {
+        let turn = self.next_turn()?;
+        self.pending.remove(&turn);
+        let (_, stage) = turn;
+        let demand = self.demands[stage.0];
+        self.states[stage.0] = StageState::Running;
+        self.free = minus(self.free, demand);
+        self.running.push((stage, self.started));
+        self.started += 1;
+        Some((stage, demand))
+    }
+
+    fn next_turn(&self) -> Option<Turn> {
         let mut available = self.free;
-        for position in 0..self.pending.len() {
-            let stage = self.pending[position];
-            let demand = self.demands[stage.0];
-            if fits(demand, available) {
-                self.pending.remove(position);
-                self.states[stage.0] = StageState::Running;
-                self.free = minus(self.free, demand);
-                return Some((stage, demand));
-            }
-            // The resource that it lacks is reserved for it.
-            if demand.cpu > available.cpu {
+        for &turn in &self.pending {
+            if available.cpu == 0 {
                 return None;
             }
-            if demand.mem > available.mem {
-                available.mem = 0;
+            let demand = self.demands[turn.1.0];
+            if fits(demand, available) {
+                return Some(turn);
             }
-            if demand.gpu > available.gpu {
-                available.gpu = 0;
+            if self.is_due(turn) {
+                // What it lacks is reserved for it.
+                for (wanted, left) in [(demand.cpu, &mut available.cpu), (demand.gpu, &mut available.gpu)] {
+                    *left = if wanted > *left { 0 } else { *left };
+                }
+                if demand.mem > available.mem {
+                    available.mem = 0;
+                }
             }
         }
         None
+    }
+
+    /// Returns whether a stage would fit if the stages that have passed it had ended: those behind it that were started
+    /// after it had to run.
+    fn is_due(&self, turn: Turn) -> bool {
+        let stage = turn.1;
+        let has_passed = |&&(other, at): &&(InstanceIndex, u64)| {
+            self.wanted_at[stage.0].is_some_and(|wanted| at >= wanted) && self.turn(other) > turn
+        };
+        let passed = self.running.iter().filter(has_passed);
+        let free = passed.fold(self.free, |free, (other, _)| plus(free, self.demands[other.0]));
+        fits(self.demands[stage.0], free)
     }
 
     /// Returns the resources of a stage that cannot run now (another process computes it). The caller later calls
@@ -257,6 +291,7 @@ impl Queue {
     fn release(&mut self, stage: InstanceIndex) {
         if self.states[stage.0] == StageState::Running {
             self.free = plus(self.free, self.demands[stage.0]);
+            self.running.retain(|(running, _)| *running != stage);
         }
     }
 
@@ -354,13 +389,31 @@ mod tests {
         assert_eq!(started(&mut queue), [0, 2]);
     }
 
+    const TWO: Resources = Resources { cpu: 2, mem: 0, gpu: 0 };
+
     #[test]
-    fn a_large_stage_is_not_overtaken_for_ever() {
-        let two = Resources { cpu: 2, mem: 0, gpu: 0 };
-        let mut queue = queue(&[&[], &[], &[], &[1]], &[ONE, two, ONE, ONE], two);
+    fn processors_are_filled_while_a_large_stage_waits_for_stages_that_were_there_before_it() {
+        let mut queue = queue(&[&[], &[], &[], &[], &[]], &[ONE, TWO, ONE, ONE, ONE], TWO);
+        queue.weigh(&[9.0, 8.0, 1.0, 1.0, 1.0]);
         want_all_ready(&mut queue);
-        queue.weigh(&[9.0, 1.0, 1.0, 1.0]);
-        assert_eq!(started(&mut queue), [0], "stage 2 would fit beside 0, but 1 is before it");
+        assert_eq!(started(&mut queue), [0, 2], "1 is before 2, but has to wait for 0 anyway");
+        queue.finish(InstanceIndex(2));
+        assert_eq!(started(&mut queue), [3]);
+        queue.finish(InstanceIndex(0));
+        assert_eq!(started(&mut queue), [0; 0], "only 3, which has passed it, keeps 1 from starting");
+        queue.finish(InstanceIndex(3));
+        assert_eq!(started(&mut queue), [1]);
+    }
+
+    #[test]
+    fn large_stages_in_a_row_leave_the_processors_that_they_do_not_need() {
+        let three = Resources { cpu: 3, mem: 0, gpu: 0 };
+        let mut queue = queue(&[&[], &[], &[], &[]], &[TWO, TWO, ONE, ONE], three);
+        queue.weigh(&[9.0, 8.0, 1.0, 1.0]);
+        want_all_ready(&mut queue);
+        assert_eq!(started(&mut queue), [0, 2]);
+        queue.finish(InstanceIndex(2));
+        assert_eq!(started(&mut queue), [3]);
         queue.finish(InstanceIndex(0));
         assert_eq!(started(&mut queue), [1]);
     }
@@ -465,6 +518,29 @@ mod tests {
         })
     }
 
+    /// A stage that waits to run, and the stages behind it that were started before it.
+    struct Waiting {
+        stage: InstanceIndex,
+        demand: Resources,
+        passed_by: Vec<InstanceIndex>,
+    }
+
+    impl Waiting {
+        /// Returns whether only stages that have passed it keep it from starting.
+        fn is_due(&self, running: &[(InstanceIndex, Resources)], free: Resources) -> bool {
+            let passed = running.iter().filter(|(stage, _)| self.passed_by.contains(stage));
+            let without_them = passed.fold(free, |free, (_, held)| plus(free, *held));
+            !fits(self.demand, free) && fits(self.demand, without_them)
+        }
+
+        /// Returns whether it lacks a resource that the other demand would take.
+        fn lacks_part_of(&self, other: Resources, free: Resources) -> bool {
+            (self.demand.cpu > free.cpu && other.cpu > 0)
+                || (self.demand.mem > free.mem && other.mem > 0)
+                || (self.demand.gpu > free.gpu && other.gpu > 0)
+        }
+    }
+
     /// Runs the queue to its end and checks the invariants. Returns what happened, in order.
     fn drive(case: &Case, pick: u64) -> Vec<String> {
         let n = case.demands.len();
@@ -473,6 +549,11 @@ mod tests {
         queue.weigh(&case.weights);
         let (mut trace, mut finished, mut settled) = (Vec::new(), vec![false; n], vec![false; n]);
         let mut running: Vec<(InstanceIndex, Resources)> = Vec::new();
+        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut free = case.capacity;
+        let ranks = queue.ranks.clone();
+        let before =
+            |a: InstanceIndex, b: InstanceIndex| ranks[b.0].total_cmp(&ranks[a.0]).then(a.cmp(&b)).is_lt();
         let mut random = pick;
         while !queue.is_drained() {
             while let Some(stage) = queue.next_ready() {
@@ -487,9 +568,18 @@ mod tests {
                     trace.push(format!("hit {}", stage.0));
                 } else {
                     queue.want(stage);
+                    let demand = queue.demands[stage.0];
+                    waiting.push(Waiting { stage, demand, passed_by: Vec::new() });
                 }
             }
             while let Some((stage, holds)) = queue.next_to_start() {
+                waiting.retain(|waiting| waiting.stage != stage);
+                for waiting in waiting.iter_mut().filter(|waiting| before(waiting.stage, stage)) {
+                    let harms = waiting.is_due(&running, free) && waiting.lacks_part_of(holds, free);
+                    assert!(!harms, "{stage:?} started before {:?}, whose turn was due", waiting.stage);
+                    waiting.passed_by.push(stage);
+                }
+                free = minus(free, holds);
                 running.push((stage, holds));
                 let sum =
                     running.iter().fold(Resources { cpu: 0, mem: 0, gpu: 0 }, |sum, (_, r)| plus(sum, *r));
@@ -497,12 +587,21 @@ mod tests {
                 assert!(running.len() <= case.capacity.cpu);
                 trace.push(format!("start {}", stage.0));
             }
+            for idle in waiting.iter().filter(|waiting| fits(waiting.demand, free)) {
+                let has_priority = waiting.iter().any(|other| {
+                    before(other.stage, idle.stage)
+                        && other.is_due(&running, free)
+                        && other.lacks_part_of(idle.demand, free)
+                });
+                assert!(has_priority, "{:?} fits, but does not start", idle.stage);
+            }
             if queue.is_drained() {
                 break;
             }
             assert!(!running.is_empty(), "stuck: nothing runs and nothing is ready");
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (stage, _) = running.swap_remove((random >> 33) as usize % running.len());
+            let (stage, held) = running.swap_remove((random >> 33) as usize % running.len());
+            free = plus(free, held);
             settled[stage.0] = true;
             if let Fate::Fails = case.fates[stage.0] {
                 for skipped in queue.fail(stage) {
@@ -526,6 +625,21 @@ mod tests {
         ) {
             let trace = drive(&case, pick);
             prop_assert_eq!(drive(&case, pick), trace, "the same questions get the same answers");
+        }
+
+        #[test]
+        fn no_processor_is_idle_and_no_large_stage_is_passed_once_its_turn_is_due(
+            large in prop::collection::vec(any::<bool>(), 1..24), weights in prop::collection::vec(0.0..10.0f64, 24),
+            cpu in 2..5usize, pick: u64,
+        ) {
+            let n = large.len();
+            drive(&Case {
+                dependencies: vec![Vec::new(); n],
+                demands: large.iter().map(|&large| if large { Resources { cpu, ..ONE } } else { ONE }).collect(),
+                weights: weights[..n].to_vec(),
+                fates: vec![Fate::Runs; n],
+                capacity: Resources { cpu, ..ONE },
+            }, pick);
         }
     }
 }

@@ -27,7 +27,7 @@ use super::work_area::WorkAreas;
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{InstanceIndex, Resources};
 use crate::store::manifest::{Manifest, Stored};
-use crate::store::{Claim, FailedAttempt, Origin, Store, StoreError, WriteRight};
+use crate::store::{Claim, FailedAttempt, Origin, ResultSummary, Store, StoreError, WriteRight};
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::event::WorkerEvent;
 
@@ -84,7 +84,7 @@ pub fn run(
         queue.weigh(&weights);
     }
     let state = store.read_pipeline_state(&plan.pipeline().file)?;
-    let inspector = Inspector::new(plan, store, &options.project, state);
+    let inspector = Inspector::new(plan, store, &options.project, state, stop);
     let mut journal = Journal::new(store.new_run()?, events);
     let run = journal.run().to_owned();
     journal.emit(Event::RunStarted {
@@ -95,7 +95,7 @@ pub fn run(
         set: options.set.clone(),
     });
     let work_areas = WorkAreas::new(store);
-    let context = Context { plan, store, executor, options, work_areas, run, environment: OnceLock::new() };
+    let context = Context { plan, store, executor, options, stop, work_areas, run, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
         inspector,
@@ -112,7 +112,7 @@ pub fn run(
         saved: begin,
         summary: Summary::default(),
     };
-    std::thread::scope(|scope| coordinator.drive(scope, stop));
+    std::thread::scope(|scope| coordinator.drive(scope));
     coordinator.finish(begin)
 }
 
@@ -122,6 +122,7 @@ struct Context<'a> {
     store: &'a Store,
     executor: &'a dyn Executor,
     options: &'a Options,
+    stop: &'a Stop,
     work_areas: WorkAreas<'a>,
     run: String,
     environment: OnceLock<BTreeMap<String, String>>,
@@ -188,12 +189,13 @@ struct Placing {
 }
 
 impl<'a> Coordinator<'a> {
-    fn drive<'scope>(&mut self, scope: &'scope Scope<'scope, 'a>, stop: &Stop) {
+    fn drive<'scope>(&mut self, scope: &'scope Scope<'scope, 'a>) {
         let (sender, receiver) = channel();
         loop {
-            self.check_stop(stop);
+            self.check_stop();
             while let Some(stage) = self.queue.next_ready() {
                 self.examine(stage);
+                self.check_stop();
             }
             // Damage is reported before the stage starts because of it.
             self.pass_on_warnings();
@@ -228,8 +230,8 @@ impl<'a> Coordinator<'a> {
     }
 
     /// Passes a new request to stop on to the running stages.
-    fn check_stop(&mut self, stop: &Stop) {
-        let wish = stop.requested();
+    fn check_stop(&mut self) {
+        let wish = self.context.stop.requested();
         if wish == self.stopping {
             return;
         }
@@ -248,9 +250,21 @@ impl<'a> Coordinator<'a> {
         }
         let prepared = match self.inspector.prepare(stage) {
             Ok(prepared) => prepared,
+            // It may be that its inputs were not hashed to the end. It is skipped with the others.
+            Err(_) if self.context.stop.requested().is_some() => return,
             Err(problem) => return self.failed(stage, AttemptError::permanent(problem)),
         };
-        let finding = if self.context.options.force.contains(&stage) {
+        let options = self.context.options;
+        let is_forced = options.force.contains(&stage);
+        // A gate checks whole manifests.
+        if !is_forced
+            && options.gate.is_none()
+            && let Some(ResultSummary { key, seconds, outputs, .. }) =
+                self.context.store.unchanged_result(prepared.key)
+        {
+            return self.use_cached(stage, key, seconds, outputs);
+        }
+        let finding = if is_forced {
             Finding::Miss(Why::Forced)
         } else {
             self.inspector.look_up(stage, &prepared)
@@ -428,11 +442,21 @@ impl<'a> Coordinator<'a> {
         if let Err(objection) = self.check_result(stage, &manifest) {
             return self.failed(stage, AttemptError::permanent(objection));
         }
+        self.use_cached(stage, manifest.key, manifest.seconds, manifest.computed.outputs);
+    }
+
+    fn use_cached(
+        &mut self,
+        stage: InstanceIndex,
+        key: StageKey,
+        saved: f64,
+        outputs: BTreeMap<String, Stored>,
+    ) {
         let instance = self.inspector.name(stage).to_owned();
         self.summary.hits += 1;
-        self.summary.saved += manifest.seconds;
-        self.journal.emit(Event::Hit { instance, key: manifest.key, saved: manifest.seconds });
-        self.settle(stage, manifest);
+        self.summary.saved += saved;
+        self.journal.emit(Event::Hit { instance, key, saved });
+        self.settle(stage, key, outputs);
     }
 
     fn done(&mut self, stage: InstanceIndex, manifest: Manifest) {
@@ -451,7 +475,7 @@ impl<'a> Coordinator<'a> {
             cpu_seconds: manifest.cpu_seconds,
             max_rss_bytes: manifest.max_rss_bytes,
         });
-        self.settle(stage, manifest);
+        self.settle(stage, manifest.key, manifest.computed.outputs);
     }
 
     /// Checks a result. If it may not be used, its stage fails, so that nothing is computed from it or placed.
@@ -462,15 +486,14 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    fn settle(&mut self, stage: InstanceIndex, manifest: Manifest) {
-        let name = self.inspector.name(stage);
-        let name = name.to_owned();
+    fn settle(&mut self, stage: InstanceIndex, key: StageKey, outputs: BTreeMap<String, Stored>) {
+        let name = self.inspector.name(stage).to_owned();
         self.state_changed |= self.inspector.state.failed.remove(&name).is_some();
-        if self.inspector.state.last.get(&name) != Some(&manifest.key) {
-            self.inspector.state.last.insert(name, manifest.key);
+        if self.inspector.state.last.get(&name) != Some(&key) {
+            self.inspector.state.last.insert(name, key);
             self.state_changed = true;
         }
-        self.inspector.learn(stage, manifest);
+        self.inspector.learn(stage, outputs);
         self.queue.finish(stage);
     }
 

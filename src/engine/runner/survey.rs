@@ -2,6 +2,7 @@
 
 use super::inspect::{Finding, Inspector, known};
 use super::options::Options;
+use super::stop::Stop;
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::InstanceIndex;
 use crate::store::Store;
@@ -36,7 +37,7 @@ impl Outlook {
 pub fn survey(plan: &Plan, store: &Store, options: &Options) -> Vec<Outlook> {
     let selected = options.selection(plan);
     let state = store.pipeline_state(&plan.pipeline().file);
-    let mut inspector = Inspector::new(plan, store, &options.project, state);
+    let mut inspector = Inspector::new(plan, store, &options.project, state, &Stop::new());
     let mut outlooks = vec![Outlook::NotSelected; plan.len()];
     for &index in plan.topological() {
         if selected[index.0] {
@@ -61,7 +62,7 @@ fn outlook(
         return Outlook::MayRun { waits_for, known: inspector.known_so_far(index) };
     }
     if let Some(manifest) = known(store, options, index) {
-        inspector.learn(index, Manifest::clone(&manifest));
+        inspector.learn(index, manifest.outputs.clone());
         return Outlook::Fresh(manifest);
     }
     let prepared = match inspector.prepare(index) {
@@ -73,7 +74,7 @@ fn outlook(
     }
     match inspector.look_up(index, &prepared) {
         Finding::Hit(manifest) => {
-            inspector.learn(index, Manifest::clone(&manifest));
+            inspector.learn(index, manifest.outputs.clone());
             Outlook::Fresh(manifest)
         }
         Finding::Miss(why) => Outlook::WillRun(why),

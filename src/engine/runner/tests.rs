@@ -406,6 +406,27 @@ fn draft(plan: &Plan, out: PathBuf) -> Draft {
 }
 
 #[test]
+fn a_stop_interrupts_the_hashing_of_a_large_input() {
+    let lab = Lab::new(vec![needs_file("reads", "large"), stage("after", &[0])]);
+    // Hashing this much would take an hour.
+    let large = std::fs::File::create(lab.path("large")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let stop = Stop::new();
+    let request = stop.clone();
+    let user = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        request.request();
+    });
+    let double = Double::new();
+    let (_, summary) = lab.execute(&double, &stop);
+    let summary = summary.unwrap();
+    assert!(summary.interrupted);
+    assert_eq!((summary.ran, summary.failed, summary.skipped), (0, 0, 2));
+    assert!(double.ran().is_empty());
+    user.join().unwrap();
+}
+
+#[test]
 fn a_stop_ends_running_stages_and_starts_nothing_more() {
     let mut lab = Lab::new(vec![stage("long", &[]), stage("after", &[0]), stage("next", &[])]);
     lab.options.jobs = 1;

@@ -169,6 +169,9 @@ pub(super) fn search(text: &str, node: &YamlNode, scope: &mut InstanceScope) -> 
     match &node.data {
         YamlData::Map(entries) => entries.iter().find_map(|entry| search(text, &entry.value, scope)),
         YamlData::List(items) => items.iter().find_map(|item| search(text, item, scope)),
+        YamlData::Scalar(Scalar::Text(written)) if !written.contains("${") => {
+            (written == text).then_some(node.span)
+        }
         YamlData::Scalar(_) => {
             let value = interpolate(node, scope, &Budget::default(), &mut SpecIssues::default())?;
             contains(&value, text).then_some(node.span)

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 use unicode_width::UnicodeWidthChar;
@@ -42,18 +43,23 @@ fn null_for_zero<S: Serializer>(number: &usize, serializer: S) -> Result<S::Ok, 
     Some(*number).filter(|number| *number > 0).serialize(serializer)
 }
 
-/// A place in a pipeline file, for issues that are only found after loading.
+/// A place in a pipeline file, for issues that are only found after loading. A diagnostic is built only if there is one.
 #[derive(Debug, Clone)]
-pub struct SpecLocation(Diagnostic);
+pub struct SpecLocation {
+    sources: Arc<SourceTexts>,
+    span: Span,
+}
 
 impl SpecLocation {
-    pub(super) fn new(sources: &SourceTexts, span: Span) -> Self {
-        Self(Diagnostic::new(sources.get(span.file), span, String::new()))
+    pub(super) fn new(sources: &Arc<SourceTexts>, span: Span) -> Self {
+        Self { sources: Arc::clone(sources), span }
     }
 
     /// Creates a diagnostic at this place.
     pub fn diagnostic(&self, message: impl Into<String>, hint: impl Into<String>) -> Diagnostic {
-        Diagnostic { message: message.into(), hint: Some(hint.into()), ..self.0.clone() }
+        let mut diagnostic = Diagnostic::new(self.sources.get(self.span.file), self.span, message.into());
+        diagnostic.hint = Some(hint.into());
+        diagnostic
     }
 }
 

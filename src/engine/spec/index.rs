@@ -1,10 +1,12 @@
 //! An index of instances that finds those that a reference selects without a full search.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use super::pipeline::InstanceId;
+use super::spec_issue::Suggestions;
 use pipe_core::reference::{Selector, SelectorTerm, StageRef};
-use pipe_core::suggest::{did_you_mean, listed};
+use pipe_core::suggest::listed;
 
 /// Why a reference selects nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +21,7 @@ pub struct SelectError {
 pub(super) struct StageIndex<'a> {
     stages: Vec<IndexedStage<'a>>,
     by_name: HashMap<&'a str, usize>,
+    pub suggestions: Suggestions,
 }
 
 #[derive(Debug)]
@@ -79,6 +82,12 @@ impl<'a> StageIndex<'a> {
         stage.count += 1;
     }
 
+    /// Returns the positions of the instances of a stage.
+    pub(super) fn positions(&self, stage: &str) -> Range<usize> {
+        let stage = self.by_name.get(stage).map(|&stage| &self.stages[stage]);
+        stage.map_or(0..0, |stage| stage.first..stage.first + stage.count)
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &'a str> + Clone {
         self.stages.iter().map(|stage| stage.name)
     }
@@ -89,21 +98,21 @@ impl<'a> StageIndex<'a> {
         let Some(stage) = self.by_name.get(reference.stage()).map(|&stage| &self.stages[stage]) else {
             return Err(SelectError {
                 message: format!("there is no stage `{}`", reference.stage()),
-                hint: did_you_mean(reference.stage(), "the stages are", self.names()),
+                hint: self.suggestions.did_you_mean(reference.stage(), "the stages are", self.names()),
             });
         };
         match reference.selector() {
-            Selector::Terms(terms) if stage.count > 0 => stage.select(terms),
+            Selector::Terms(terms) if stage.count > 0 => stage.select(terms, &self.suggestions),
             _ => Ok((stage.first..stage.first + stage.count).collect()),
         }
     }
 }
 
 impl IndexedStage<'_> {
-    fn select(&self, terms: &[SelectorTerm]) -> Result<Vec<usize>, SelectError> {
+    fn select(&self, terms: &[SelectorTerm], suggestions: &Suggestions) -> Result<Vec<usize>, SelectError> {
         let mut lists = Vec::with_capacity(terms.len());
         for term in terms {
-            lists.push(self.holders(term, terms)?);
+            lists.push(self.holders(term, terms, suggestions)?);
         }
         lists.sort_by_key(|list| list.len());
         let Some((shortest, others)) = lists.split_first() else { return Ok(Vec::new()) };
@@ -116,15 +125,20 @@ impl IndexedStage<'_> {
         Ok(found)
     }
 
-    fn holders(&self, term: &SelectorTerm, terms: &[SelectorTerm]) -> Result<&[usize], SelectError> {
+    fn holders(
+        &self,
+        term: &SelectorTerm,
+        terms: &[SelectorTerm],
+        suggestions: &Suggestions,
+    ) -> Result<&[usize], SelectError> {
         let SelectorTerm { axis, value } = term;
         if let Some(name) = axis {
             let Some(axis) = self.axes.iter().find(|axis| axis.name == name) else {
-                return Err(self.no_axis(name));
+                return Err(self.no_axis(name, suggestions));
             };
             return axis.holders.get(value.as_str()).map(Vec::as_slice).ok_or_else(|| SelectError {
                 message: format!("`{}` has no instance with `{name}={value}`", self.name),
-                hint: did_you_mean(value, "its values are", axis.values.iter().copied()),
+                hint: suggestions.did_you_mean(value, "its values are", axis.values.iter().copied()),
             });
         }
         // A bare value can only belong to an axis that is not named in the same brackets.
@@ -139,10 +153,10 @@ impl IndexedStage<'_> {
                 message: format!("`{value}` is a value of `{one}` and of `{other}`"),
                 hint: Some(format!("write `{one}={value}` or `{other}={value}`")),
             }),
-            (None, _) if self.axes.is_empty() => Err(self.no_axis(value)),
+            (None, _) if self.axes.is_empty() => Err(self.no_axis(value, suggestions)),
             (None, _) => Err(SelectError {
                 message: format!("`{}` has no axis with the value `{value}`", self.name),
-                hint: did_you_mean(
+                hint: suggestions.did_you_mean(
                     value,
                     "its values are",
                     self.axes.iter().filter(free).flat_map(|axis| axis.values.iter().copied()),
@@ -151,7 +165,7 @@ impl IndexedStage<'_> {
         }
     }
 
-    fn no_axis(&self, name: &str) -> SelectError {
+    fn no_axis(&self, name: &str, suggestions: &Suggestions) -> SelectError {
         if self.axes.is_empty() {
             return SelectError {
                 message: format!("`{}` has no matrix, so nothing can be selected in brackets", self.name),
@@ -160,14 +174,17 @@ impl IndexedStage<'_> {
         }
         SelectError {
             message: format!("`{}` has no axis `{name}`", self.name),
-            hint: did_you_mean(name, "its axes are", self.axes.iter().map(|axis| axis.name)),
+            hint: suggestions.did_you_mean(name, "its axes are", self.axes.iter().map(|axis| axis.name)),
         }
     }
 }
 
 /// Returns the hint for a reference that selects several instances where one is needed.
-pub(super) fn pick_one_hint(reference: &StageRef, ids: &[&InstanceId]) -> Option<String> {
-    let names: Vec<_> = ids.iter().map(ToString::to_string).collect();
+pub(super) fn pick_one_hint<'i>(
+    reference: &StageRef,
+    ids: impl Iterator<Item = &'i InstanceId>,
+) -> Option<String> {
+    let names: Vec<_> = ids.map(ToString::to_string).collect();
     let list = listed(names.iter().map(String::as_str))?;
     let stage = reference.stage();
     Some(format!("pick one of {list}, or process all of them with `each: {stage}` and `${{each}}`"))

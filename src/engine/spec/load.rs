@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -61,6 +62,7 @@ pub(super) fn load_with(
     let mut sources = SourceTexts::default();
     let mut issues = SpecIssues::default();
     let tree = read_tree(request, read, &mut sources, &mut issues);
+    let sources = Arc::new(sources);
     let plan = tree.and_then(|(tree, files)| build(request, kinds, &tree, files, &sources, &mut issues));
     match (issues.into_diagnostics(&sources), plan) {
         (None, Some(plan)) => Ok(plan),
@@ -88,7 +90,7 @@ fn build(
     kinds: Kinds,
     tree: &YamlNode,
     files: Vec<PathBuf>,
-    sources: &SourceTexts,
+    sources: &Arc<SourceTexts>,
     issues: &mut SpecIssues,
 ) -> Option<Plan<UnlocatedFile>> {
     let budget = Budget::default();
@@ -100,12 +102,14 @@ fn build(
         issues.push(SpecIssue::new(stages_node.span, "this pipeline has no stages"));
     }
     let stages = StageReader { kinds, scope: &scope, budget: &budget, issues }.read(stages_node);
-    let drafts = stages::instances(&stages, issues);
-    if drafts.iter().map(Vec::len).sum::<usize>() > MOST_INSTANCES {
+    let expanded = stages.and_then(|stages| {
+        let drafts = stages::instances(&stages, issues)?;
+        Some((stages, drafts))
+    });
+    let Some((stages, drafts)) = expanded else {
         let message = format!("this pipeline has more than {MOST_INSTANCES} instances");
-        issues.push(SpecIssue::new(stages_node.span, message));
-        return None;
-    }
+        return issues.reject(SpecIssue::new(stages_node.span, message));
+    };
     let checker = Checker { scope: &scope, budget: &budget };
     let members = members(&stages, &drafts, &checker, issues);
     let mut index = StageIndex::new(members.iter().map(|member| &member.draft.id));

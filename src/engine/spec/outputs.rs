@@ -42,10 +42,9 @@ impl Placer<'_> {
                 }
             }
             Outputs::Map(references) => {
-                for entry in interpolated.entries() {
+                for (entry, written) in interpolated.entries().iter().zip(node.entries()) {
                     let Some(reference) = references.get(&entry.key) else { continue };
-                    let location = [PathStep::Key(entry.key.clone())];
-                    let (key_span, span) = (node.locate_key(&location), node.locate(&location));
+                    let (key_span, span) = (written.key_span, written.value.span);
                     let path =
                         interpolate_text(&entry.key, key_span, &mut { self.scope }, self.budget, self.issues);
                     let Some(path) = path.as_ref().and_then(YamlNode::as_text) else { continue };

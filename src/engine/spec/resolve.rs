@@ -15,6 +15,10 @@ use pipe_core::kind::{ANY, ArtifactType, FILE, InputDecl, OutputDecl, SourceDecl
 use pipe_core::reference::StageRef;
 use pipe_core::suggest::{did_you_mean, listed};
 
+/// How many inputs all instances may have together: every fan-in of m instances by n instances has m times n, which
+/// would fill the memory before anyone notices.
+const MOST_EDGES: usize = 1_000_000;
+
 /// One instance while it is being resolved.
 pub(super) struct InstanceMember<'a> {
     pub stage: &'a StageDraft<'a>,
@@ -80,13 +84,26 @@ impl<'a> ReferenceResolver<'a> {
         issues: &mut SpecIssues,
     ) -> (Vec<Vec<Input<UnlocatedFile>>>, Option<DependencyGraph>) {
         let mut inputs = Vec::with_capacity(self.members.len());
+        let mut edges = 0;
         for member in self.members {
             let declared = member.checked.as_ref().map(|checked| checked.content.inputs.as_slice());
             let declared = declared.unwrap_or_default();
             let mut reported = HashSet::new();
-            let resolved =
-                declared.iter().filter_map(|decl| self.input(member, decl, declared, &mut reported, issues));
-            inputs.push(resolved.collect());
+            let resolved: Vec<Input<_>> = declared
+                .iter()
+                .filter_map(|decl| self.input(member, decl, declared, &mut reported, issues))
+                .collect();
+            edges += resolved.iter().map(|input| input.sources.len()).sum::<usize>();
+            if edges > MOST_EDGES {
+                let message =
+                    format!("the instances of this pipeline have more than {MOST_EDGES} inputs together");
+                let issue = SpecIssue::new(member.stage.name_span, message);
+                issues.push(issue.hint(
+                    "collect the results in one stage first, and let the other stages read its output",
+                ));
+                return (inputs, None);
+            }
+            inputs.push(resolved);
         }
         let graph = self.graph(&inputs, issues);
         (inputs, graph)
@@ -157,10 +174,11 @@ impl<'a> ReferenceResolver<'a> {
     ) -> Result<MatchedOutputs<'a>, SelectError> {
         let positions = self.positions(reference)?;
         if !many && positions.len() > 1 {
-            let ids: Vec<_> = positions.iter().map(|&at| self.id(at)).collect();
             let message =
                 format!("{needs} needs one instance, but `{reference}` selects {}", positions.len());
-            return Err(SelectError { message, hint: pick_one_hint(reference, &ids) });
+            let hint = || pick_one_hint(reference, positions.iter().map(|&at| self.id(at)));
+            let hint = self.index.suggestions.allowed().then(hint).flatten();
+            return Err(SelectError { message, hint });
         }
         let mut found = Vec::with_capacity(positions.len());
         for at in positions {
@@ -173,8 +191,8 @@ impl<'a> ReferenceResolver<'a> {
     /// Returns the instances that a reference selects; none if the stage itself failed to check, which was reported.
     fn positions(&self, reference: &StageRef) -> Result<Vec<usize>, SelectError> {
         let stage_has_issues = || {
-            let mut stage = self.members.iter().filter(|member| member.stage.name == reference.stage());
-            stage.any(|member| member.checked.is_none())
+            let members = &self.members[self.index.positions(reference.stage())];
+            members.iter().any(|member| member.checked.is_none())
         };
         self.index
             .find(reference)
@@ -190,7 +208,7 @@ impl<'a> ReferenceResolver<'a> {
         needs: OutputConsumer,
     ) -> Result<&'a OutputDecl, SelectError> {
         output(reference, outputs, accepts, needs).map_err(|error| match (&error.hint, needs) {
-            (None, OutputConsumer::Parameter(stage, _, types)) => {
+            (None, OutputConsumer::Parameter(stage, _, types)) if self.index.suggestions.allowed() => {
                 SelectError { hint: Some(self.producers_hint(types, stage)), ..error }
             }
             _ => error,

@@ -129,7 +129,8 @@ impl<'a> Scope<'a> {
         let Some(&at) = self.vars.by_name.get(name) else {
             let issue = SpecIssue::new(span, format!("there is no variable `vars.{name}`"));
             let names = self.vars.entries.iter().map(|entry| entry.key.as_str());
-            return issues.reject(issue.maybe_hint(did_you_mean(name, "the variables are", names)));
+            let hint = issues.suggestions.did_you_mean(name, "the variables are", names);
+            return issues.reject(issue.maybe_hint(hint));
         };
         let VarState::Done(value) = &self.vars.states[at] else { return None };
         let mut value = value;
@@ -142,7 +143,8 @@ impl<'a> Scope<'a> {
             let Some(inner) = value.get(key) else {
                 let issue = SpecIssue::new(span, format!("`{so_far}` has no key `{key}`"));
                 let keys = value.entries().iter().map(|entry| entry.key.as_str());
-                return issues.reject(issue.maybe_hint(did_you_mean(key, "its keys are", keys)));
+                let hint = issues.suggestions.did_you_mean(key, "its keys are", keys);
+                return issues.reject(issue.maybe_hint(hint));
             };
             value = inner;
             so_far = format!("{so_far}.{key}");

@@ -1,6 +1,7 @@
 //! The texts that a pipeline is read from, and positions in them.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The index of a text in [`SourceTexts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,19 +39,29 @@ impl Span {
 pub(super) struct SourceText {
     pub path: PathBuf,
     pub text: String,
+    /// Where each line starts; found when the first line is asked for, because most texts have no issues.
+    line_starts: OnceLock<Vec<usize>>,
 }
 
 impl SourceText {
+    fn new(path: PathBuf, text: String) -> Self {
+        Self { path, text, line_starts: OnceLock::new() }
+    }
+
     /// Returns a line, counted from 1, without its line break.
     pub(super) fn line(&self, number: usize) -> &str {
-        let mut rest = self.text.as_str();
-        for _ in 1..number {
-            let Some(at) = rest.find(['\n', '\r']) else { return "" };
-            let width = if rest[at..].starts_with("\r\n") { 2 } else { 1 };
-            rest = &rest[at + width..];
-        }
+        let starts = self.line_starts.get_or_init(|| line_starts(&self.text));
+        let start = number.checked_sub(1).and_then(|line| starts.get(line));
+        let rest = start.map_or("", |&start| &self.text[start..]);
         rest.split(['\n', '\r']).next().unwrap_or_default()
     }
+}
+
+fn line_starts(text: &str) -> Vec<usize> {
+    let bytes = text.as_bytes();
+    let ends_line =
+        |at: usize| bytes[at] == b'\n' || (bytes[at] == b'\r' && bytes.get(at + 1) != Some(&b'\n'));
+    std::iter::once(0).chain((0..bytes.len()).filter(|&at| ends_line(at)).map(|at| at + 1)).collect()
 }
 
 /// All texts that a pipeline was read from.
@@ -61,7 +72,7 @@ pub(super) struct SourceTexts {
 
 impl SourceTexts {
     pub(super) fn add(&mut self, path: impl Into<PathBuf>, text: String) -> FileId {
-        self.sources.push(SourceText { path: path.into(), text });
+        self.sources.push(SourceText::new(path.into(), text));
         FileId(self.sources.len() as u32 - 1)
     }
 
@@ -84,7 +95,7 @@ mod tests {
 
     #[test]
     fn lines_end_at_every_kind_of_line_break() {
-        let source = SourceText { path: "x".into(), text: "a\r\nb\rc\n\nd".to_owned() };
+        let source = SourceText::new("x".into(), "a\r\nb\rc\n\nd".to_owned());
         let lines: Vec<_> = (1..=6).map(|number| source.line(number)).collect();
         assert_eq!(lines, ["a", "b", "c", "", "d", ""]);
     }

@@ -1,9 +1,11 @@
 //! Issues of a pipeline file while they are collected: located by spans, turned into [`Diagnostics`] at the end.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::source_text::{SourceTexts, Span};
+use pipe_core::suggest::did_you_mean;
 
 /// How many issues are reported; further ones are only counted.
 const MAX_REPORTED: usize = 100;
@@ -51,6 +53,31 @@ pub(super) struct SpecIssues {
     list: Vec<SpecIssue>,
     seen: HashSet<(Span, String)>,
     more: usize,
+    pub suggestions: Suggestions,
+}
+
+/// Suggestions for the first few misspelt names only: finding one compares the word with every candidate, so that
+/// thousands of misspelt names would take minutes.
+#[derive(Debug, Default)]
+pub(super) struct Suggestions(Cell<usize>);
+
+impl Suggestions {
+    const MOST: usize = 20;
+
+    /// Returns whether one more hint that takes a search may be computed.
+    pub(super) fn allowed(&self) -> bool {
+        self.0.replace(self.0.get() + 1) < Self::MOST
+    }
+
+    /// Returns [`did_you_mean`], or `None` after the first few calls.
+    pub(super) fn did_you_mean<'a>(
+        &self,
+        word: &str,
+        what: &str,
+        candidates: impl IntoIterator<Item = &'a str> + Clone,
+    ) -> Option<String> {
+        if self.allowed() { did_you_mean(word, what, candidates) } else { None }
+    }
 }
 
 impl SpecIssues {

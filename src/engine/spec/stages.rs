@@ -1,5 +1,6 @@
 //! Reads the stages of a pipeline file and expands them into instances by `matrix` and `each`.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use super::deserialize::{ValueContext, read};
@@ -59,17 +60,22 @@ pub(super) struct StageReader<'a, 'p> {
 }
 
 impl<'a> StageReader<'a, '_> {
-    pub(super) fn read(&mut self, stages: &'a YamlNode) -> Vec<StageDraft<'a>> {
+    /// Returns the stages. `None` if their matrices have more than [`MOST_INSTANCES`] combinations together, which is noticed
+    /// before they fill the memory.
+    pub(super) fn read(&mut self, stages: &'a YamlNode) -> Option<Vec<StageDraft<'a>>> {
         let mut read = Vec::with_capacity(stages.entries().len());
+        let mut left = MOST_INSTANCES;
         for entry in stages.entries() {
             if !is_name(&entry.key) {
                 let message = format!("`{}` cannot be the name of a stage", entry.key);
                 self.issues.push(SpecIssue::new(entry.key_span, message).hint(NAME_RULE));
             }
             let content = self.content(entry);
+            let matrix = content.as_ref().and_then(|content| content.matrix.as_ref());
+            left = left.checked_sub(matrix.map_or(1, |(matrix, _)| matrix.combinations.len()))?;
             read.push(StageDraft { name: &entry.key, name_span: entry.key_span, content });
         }
-        read
+        Some(read)
     }
 
     fn content(&mut self, stage: &'a YamlEntry) -> Option<StageContent<'a>> {
@@ -164,55 +170,76 @@ pub(super) fn settings_context(node: &YamlNode, span: Span) -> ValueContext<'_> 
 }
 
 /// Returns the instances of every stage, in the order of the stages. A stage whose `each` cannot be resolved has none.
-pub(super) fn instances(stages: &[StageDraft], issues: &mut SpecIssues) -> Vec<Vec<InstanceDraft>> {
+/// `None` if there are more than [`MOST_INSTANCES`], which is noticed before they fill the memory.
+pub(super) fn instances(stages: &[StageDraft], issues: &mut SpecIssues) -> Option<Vec<Vec<InstanceDraft>>> {
     let by_name: HashMap<&str, usize> =
         stages.iter().enumerate().map(|(at, stage)| (stage.name, at)).collect();
-    let mut drafts: Vec<Option<Vec<InstanceDraft>>> = vec![None; stages.len()];
+    let drafts: Vec<OnceCell<Vec<InstanceDraft>>> = vec![OnceCell::new(); stages.len()];
+    let mut indices: HashMap<usize, StageIndex> = HashMap::new();
+    let mut left = MOST_INSTANCES;
     for start in 0..stages.len() {
         // The chain of `each` from this stage to one whose instances are known.
         let mut path = vec![start];
         while let Some(&at) = path.last() {
-            if drafts[at].is_some() {
+            if drafts[at].get().is_some() {
                 path.pop();
                 continue;
             }
-            let Some((reference, span)) =
-                stages[at].content.as_ref().and_then(|content| content.each.as_ref())
-            else {
-                drafts[at] = Some(expand(&stages[at], None, issues));
-                continue;
-            };
-            let Some(&target) = by_name.get(reference.stage()) else {
-                let issue = SpecIssue::new(*span, format!("there is no stage `{}`", reference.stage()));
-                let names: Vec<_> = stages.iter().map(|stage| stage.name).collect();
-                issues.push(issue.maybe_hint(did_you_mean(reference.stage(), "the stages are", names)));
-                drafts[at] = Some(Vec::new());
-                continue;
-            };
-            if let Some(from) = path.iter().position(|&member| member == target) {
-                let members = path[from..].iter().chain([&target]);
-                let members: Vec<_> = members.map(|&member| stages[member].name).collect();
-                issues.push(SpecIssue::new(
-                    *span,
-                    format!("`each` goes in a circle: {}", members.join(" -> ")),
-                ));
-                drafts[at] = Some(Vec::new());
-                continue;
-            }
-            match &drafts[target] {
-                None => path.push(target),
-                Some(through) => {
-                    let chosen = choose(through, reference, *span, issues);
-                    drafts[at] = Some(expand(&stages[at], Some((&chosen, *span)), issues));
+            let each = stages[at].content.as_ref().and_then(|content| content.each.as_ref());
+            let expanded = match each {
+                None => expand(&stages[at], None, left, issues)?,
+                Some((reference, span)) => {
+                    match each_target(stages, &by_name, &path, reference, *span, issues) {
+                        None => Vec::new(),
+                        Some(target) => {
+                            let Some(through) = drafts[target].get() else {
+                                path.push(target);
+                                continue;
+                            };
+                            let index = || StageIndex::new(through.iter().map(|draft| &draft.id));
+                            let index = indices.entry(target).or_insert_with(index);
+                            let chosen = choose(through, index, reference, *span, issues);
+                            expand(&stages[at], Some(&chosen), left, issues)?
+                        }
+                    }
                 }
-            }
+            };
+            left -= expanded.len();
+            // The cell is empty, so setting it succeeds.
+            let _ = drafts[at].set(expanded);
         }
     }
-    drafts.into_iter().map(Option::unwrap_or_default).collect()
+    drop(indices);
+    Some(drafts.into_iter().map(|drafts| drafts.into_inner().unwrap_or_default()).collect())
+}
+
+/// Returns the stage that `each` names. `path` are the stages that wait for it.
+fn each_target(
+    stages: &[StageDraft],
+    by_name: &HashMap<&str, usize>,
+    path: &[usize],
+    reference: &StageRef,
+    span: Span,
+    issues: &mut SpecIssues,
+) -> Option<usize> {
+    let Some(&target) = by_name.get(reference.stage()) else {
+        let issue = SpecIssue::new(span, format!("there is no stage `{}`", reference.stage()));
+        let names = stages.iter().map(|stage| stage.name);
+        let hint = issues.suggestions.did_you_mean(reference.stage(), "the stages are", names);
+        return issues.reject(issue.maybe_hint(hint));
+    };
+    if let Some(from) = path.iter().position(|&member| member == target) {
+        let members = path[from..].iter().chain([&target]);
+        let members: Vec<_> = members.map(|&member| stages[member].name).collect();
+        let message = format!("`each` goes in a circle: {}", members.join(" -> "));
+        return issues.reject(SpecIssue::new(span, message));
+    }
+    Some(target)
 }
 
 fn choose<'d>(
     through: &'d [InstanceDraft],
+    index: &StageIndex,
     reference: &StageRef,
     span: Span,
     issues: &mut SpecIssues,
@@ -225,7 +252,7 @@ fn choose<'d>(
     if *reference.selector() == Selector::All {
         return through.iter().collect();
     }
-    match StageIndex::new(through.iter().map(|draft| &draft.id)).find(reference) {
+    match index.find(reference) {
         Ok(chosen) => chosen.into_iter().map(|at| &through[at]).collect(),
         Err(_) if through.is_empty() => Vec::new(),
         Err(error) => {
@@ -235,17 +262,23 @@ fn choose<'d>(
     }
 }
 
-/// Returns the product of the instances that `each` goes through and the stage's own matrix.
+/// Returns the product of the instances that `each` goes through and the stage's own matrix. `None` if there are more
+/// than `most`.
 fn expand(
     stage: &StageDraft,
-    each: Option<(&[&InstanceDraft], Span)>,
+    each: Option<&[&InstanceDraft]>,
+    most: usize,
     issues: &mut SpecIssues,
-) -> Vec<InstanceDraft> {
-    let Some(content) = &stage.content else { return Vec::new() };
+) -> Option<Vec<InstanceDraft>> {
+    let Some(content) = &stage.content else { return Some(Vec::new()) };
+    let combinations = content.matrix.as_ref().map_or(1, |(matrix, _)| matrix.combinations.len());
+    if each.map_or(1, <[_]>::len) * combinations > most {
+        return None;
+    }
     let id = |axes| InstanceId { stage: stage.name.to_owned(), axes };
     let start: Vec<InstanceDraft> = match each {
         None => vec![InstanceDraft { id: id(Vec::new()), values: Vec::new(), each: None }],
-        Some((through, _)) => through
+        Some(through) => through
             .iter()
             .map(|draft| InstanceDraft {
                 id: id(draft.id.axes.clone()),
@@ -254,21 +287,14 @@ fn expand(
             })
             .collect(),
     };
-    let Some((Expansion { axes, combinations }, span)) = &content.matrix else { return start };
+    let Some((Expansion { axes, combinations }, span)) = &content.matrix else { return Some(start) };
     if let Some(first) = start.first() {
         let is_inherited = |axis: &&String| first.id.axes.iter().any(|(name, _)| name == *axis);
         if let Some(axis) = axes.iter().find(is_inherited) {
             let issue = SpecIssue::new(*span, format!("the axis `{axis}` is already given by `each`"));
             issues.push(issue.hint("remove it here, or give it another name"));
-            return Vec::new();
+            return Some(Vec::new());
         }
-    }
-    if start.len() * combinations.len() > MOST_INSTANCES {
-        issues.push(SpecIssue::new(
-            *span,
-            format!("`{}` has more than {MOST_INSTANCES} instances", stage.name),
-        ));
-        return Vec::new();
     }
     let mut instances = Vec::with_capacity(start.len() * combinations.len());
     for draft in &start {
@@ -281,5 +307,5 @@ fn expand(
             instances.push(instance);
         }
     }
-    instances
+    Some(instances)
 }

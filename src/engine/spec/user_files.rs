@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::diagnostic::SpecLocation;
 use super::pipeline::InstanceIndex;
@@ -21,7 +22,7 @@ pub struct UserFileReference {
 }
 
 /// Returns each file once per stage: the instances of a stage name it at the same place.
-pub(super) fn user_files(resolver: &ReferenceResolver, sources: &SourceTexts) -> Vec<UserFileReference> {
+pub(super) fn user_files(resolver: &ReferenceResolver, sources: &Arc<SourceTexts>) -> Vec<UserFileReference> {
     let mut found: Vec<UserFileReference> = Vec::new();
     let mut known: HashMap<(&str, &str), usize> = HashMap::new();
     for (at, member) in resolver.members.iter().enumerate() {

@@ -37,9 +37,12 @@ pub enum Claim<'store> {
 impl Store {
     /// Looks a key up. Damage becomes a warning.
     pub fn lookup(&self, key: &StageKey) -> Lookup {
+        let sighting = self.sight_manifest(*key);
         let found = self.find(key);
-        if let Lookup::Damaged(flaw) = &found {
-            self.warn(flaw.clone());
+        match &found {
+            Lookup::Hit(manifest) => self.remember_summary(manifest, sighting),
+            Lookup::Damaged(flaw) => self.warn(flaw.clone()),
+            Lookup::Miss => {}
         }
         found
     }

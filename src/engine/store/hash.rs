@@ -24,25 +24,43 @@ thread_local! {
     static BYTES: RefCell<[u8; BUFFER]> = const { RefCell::new([0; BUFFER]) };
 }
 
+/// Says whether to give up hashing, because the user asked to stop.
+pub(super) type GiveUp<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// Returns the digest of the first `length` bytes; a shorter file is an error.
 pub(super) fn file(file: &File, length: u64) -> io::Result<Digest> {
+    file_unless(file, length, &|| false)
+}
+
+/// Like [`file`], but ends with [`io::ErrorKind::Interrupted`] soon after `give_up` returns true.
+pub(super) fn file_unless(file: &File, length: u64, give_up: GiveUp) -> io::Result<Digest> {
     if length <= ALONE {
         return Ok(absorb(Hasher::new(), file, 0, length)?.finalize().into());
     }
-    let (left, right) = halves(file, 0, length)?;
+    let (left, right) = halves(file, 0, length, give_up)?;
     Ok(merge_subtrees_root(&left, &right, Mode::Hash).into())
 }
 
-fn halves(file: &File, offset: u64, length: u64) -> io::Result<(ChainingValue, ChainingValue)> {
+fn halves(
+    file: &File,
+    offset: u64,
+    length: u64,
+    give_up: GiveUp,
+) -> io::Result<(ChainingValue, ChainingValue)> {
     let middle = left_subtree_len(length);
-    let (left, right) =
-        rayon::join(|| subtree(file, offset, middle), || subtree(file, offset + middle, length - middle));
+    let (left, right) = rayon::join(
+        || subtree(file, offset, middle, give_up),
+        || subtree(file, offset + middle, length - middle, give_up),
+    );
     Ok((left?, right?))
 }
 
-fn subtree(file: &File, offset: u64, length: u64) -> io::Result<ChainingValue> {
+fn subtree(file: &File, offset: u64, length: u64, give_up: GiveUp) -> io::Result<ChainingValue> {
+    if give_up() {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "the run was stopped"));
+    }
     if length > ALONE {
-        let (left, right) = halves(file, offset, length)?;
+        let (left, right) = halves(file, offset, length, give_up)?;
         return Ok(merge_subtrees_non_root(&left, &right, Mode::Hash));
     }
     let mut hasher = Hasher::new();
@@ -78,6 +96,16 @@ mod tests {
             let digest = file(&temp, length as u64).unwrap();
             assert_eq!(digest, Digest::of(&content[..length]), "{length} bytes");
         }
+    }
+
+    #[test]
+    fn hashing_a_large_file_ends_soon_after_it_is_given_up() {
+        let temp = tempfile::tempfile().unwrap();
+        temp.set_len(1 << 40).unwrap();
+        let checks = std::sync::atomic::AtomicUsize::new(0);
+        let give_up = || checks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 100;
+        let error = file_unless(&temp, 1 << 40, &give_up).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end;
 //!                                   output of failed stages: <instance>.stdout, <instance>.stderr
 //!     stat                          digests of files by their stat; see `stat_cache`
+//!     summaries                     what runs need of manifests, by the stat of the manifest; see `summary`
 //!     locks/<stage key>             held while the key is being computed; becomes the manifest
 //!     locks/gc                      shared by every open store; exclusive while garbage is moved
 //!     tmp/<owner>/                  temporary files of one process, which holds `lock` in it
@@ -108,6 +109,10 @@ impl Layout {
 
     pub(super) fn stat_cache(&self) -> PathBuf {
         self.base.join("stat")
+    }
+
+    pub(super) fn summaries(&self) -> PathBuf {
+        self.base.join("summaries")
     }
 
     pub(super) fn locks(&self) -> PathBuf {

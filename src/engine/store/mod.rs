@@ -30,6 +30,7 @@ mod sealed;
 mod session;
 mod stamp;
 mod stat_cache;
+mod summary;
 mod transfer;
 mod tree;
 mod usage;
@@ -46,11 +47,13 @@ pub use gc::{GcReport, GcRequest};
 pub use manifest::Draft;
 pub use pipeline_state::{FailedAttempt, Origin, PipelineState};
 pub use run_log::{RunLog, RunRecord};
+pub use summary::ResultSummary;
 pub use transfer::Condition;
 pub use usage::{Count, Listed, StoreUsage};
 pub use user_file::UserFile;
 
 use layout::Layout;
+use pipe_core::digest::Digest;
 pub use session::Scratch;
 use session::{Session, Temp};
 use stat_cache::StatCache;
@@ -58,7 +61,8 @@ use stat_cache::StatCache;
 /// An open store. Threads share it by reference.
 pub struct Store {
     layout: Layout,
-    stats: StatCache,
+    stats: StatCache<Digest>,
+    summaries: StatCache<ResultSummary>,
     warnings: Mutex<Warnings>,
     /// None if the store was opened for reading only.
     session: Option<Session>,
@@ -88,7 +92,8 @@ impl Store {
 
     fn new(layout: Layout, session: Option<Session>) -> Self {
         let stats = StatCache::new(layout.stat_cache());
-        Self { layout, stats, warnings: Mutex::default(), session }
+        let summaries = StatCache::new(layout.summaries());
+        Self { layout, stats, summaries, warnings: Mutex::default(), session }
     }
 
     /// Returns the directory that the store was opened with.
@@ -145,13 +150,20 @@ impl Store {
 }
 
 impl Drop for Store {
-    /// Saves the digests of files that were learned. A failure only costs time, so it is ignored.
+    /// Saves what was learned about files. A failure only costs time, so it is ignored.
     fn drop(&mut self) {
-        if self.session.is_some()
-            && self.stats.has_news()
+        if self.session.is_none() {
+            return;
+        }
+        if self.stats.has_news()
             && let Ok(temp) = self.temp()
         {
             let _ = self.stats.save(&temp);
+        }
+        if self.summaries.has_news()
+            && let Ok(temp) = self.temp()
+        {
+            let _ = self.summaries.save(&temp);
         }
     }
 }

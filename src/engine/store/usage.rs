@@ -84,7 +84,7 @@ impl Store {
         for directory in [layout.pipelines(), layout.locks()] {
             usage.other += count(&directory)?;
         }
-        for file in [layout.tag(), layout.stat_cache()] {
+        for file in [layout.tag(), layout.stat_cache(), layout.summaries()] {
             if let Ok(metadata) = file.metadata() {
                 usage.other.add(metadata.len());
             }

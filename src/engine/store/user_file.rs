@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::Store;
 use super::error::StoreError;
-use super::hash;
+use super::hash::{self, GiveUp};
 use super::stamp::{self, Stamp};
 use super::tree::{Tree, TreeEntry, TreeNode};
 use super::walk::{OutsideLinks, WalkEntry, WalkKind, walk};
@@ -37,10 +37,19 @@ impl Store {
     /// Returns the digest of the content of a file or of the listing of a directory, which equals the blob id of the
     /// same file or directory as an output. Symbolic links that lead out of a directory are followed.
     pub fn digest_user_file(&self, path: &Path) -> Result<UserFile, StoreError> {
+        self.digest_user_file_unless(path, &|| false)
+    }
+
+    /// Like [`Store::digest_user_file`], but fails soon after `give_up` returns true.
+    pub fn digest_user_file_unless(
+        &self,
+        path: &Path,
+        give_up: &(dyn Fn() -> bool + Sync),
+    ) -> Result<UserFile, StoreError> {
         let metadata = path.metadata().map_err(|e| StoreError::reading(path, e))?;
         let mut writes = blake3::Hasher::new();
         if metadata.is_dir() {
-            let tree = self.digest_tree(path, &mut writes)?;
+            let tree = self.digest_tree(path, &mut writes, give_up)?;
             let blob = BlobId::new(Digest::of(&tree.encode()));
             let (bytes, writes) = (tree.bytes(), writes.finalize().into());
             return Ok(UserFile { path: path.to_owned(), blob, bytes, directory: true, writes });
@@ -48,7 +57,7 @@ impl Store {
         if !metadata.is_file() {
             return Err(StoreError::unusable(path, "it is neither a file nor a directory"));
         }
-        let (digest, stamp) = self.digest_file(path, Stamp::of(&metadata))?;
+        let (digest, stamp) = self.digest_file_unless(path, Stamp::of(&metadata), give_up)?;
         note_write(&mut writes, Path::new(""), &stamp);
         let (blob, bytes, writes) = (BlobId::new(digest), stamp.size, writes.finalize().into());
         Ok(UserFile { path: path.to_owned(), blob, bytes, directory: false, writes })
@@ -60,7 +69,12 @@ impl Store {
         self.digest_user_file(&source.path).is_ok_and(|now| now == *source)
     }
 
-    fn digest_tree(&self, root: &Path, writes: &mut blake3::Hasher) -> Result<Tree, StoreError> {
+    fn digest_tree(
+        &self,
+        root: &Path,
+        writes: &mut blake3::Hasher,
+        give_up: GiveUp,
+    ) -> Result<Tree, StoreError> {
         let mut found = walk(root, OutsideLinks::Follow)?;
         found.sort_by(|a, b| a.path.cmp(&b.path));
         let known: Vec<Option<Digest>> = found
@@ -73,7 +87,7 @@ impl Store {
         let digest = |(found, known): (&WalkEntry, &Option<Digest>)| match (&found.what, known) {
             (WalkKind::File { stamp, .. }, Some(digest)) => Ok(Some((*digest, *stamp))),
             (WalkKind::File { stamp, .. }, None) => {
-                self.digest_file(&root.join(&found.path), *stamp).map(Some)
+                self.digest_file_unless(&root.join(&found.path), *stamp, give_up).map(Some)
             }
             _ => Ok(None),
         };
@@ -99,12 +113,24 @@ impl Store {
 
     /// Returns the digest of a file and the stamp that it belongs to. `stamp` is a recent one.
     pub(super) fn digest_file(&self, path: &Path, stamp: Stamp) -> Result<(Digest, Stamp), StoreError> {
+        self.digest_file_unless(path, stamp, &|| false)
+    }
+
+    fn digest_file_unless(
+        &self,
+        path: &Path,
+        stamp: Stamp,
+        give_up: GiveUp,
+    ) -> Result<(Digest, Stamp), StoreError> {
         if let Some(digest) = self.stats.get(&stamp) {
             return Ok((digest, stamp));
         }
         for _ in 0..ATTEMPTS {
             let read_at = stamp::now();
-            match read_and_hash(path) {
+            if give_up() {
+                return Err(StoreError::reading(path, ErrorKind::Interrupted.into()));
+            }
+            match read_and_hash_unless(path, give_up) {
                 Ok(Some((digest, stamp))) => {
                     self.stats.insert(stamp, digest, read_at);
                     return Ok((digest, stamp));
@@ -120,9 +146,13 @@ impl Store {
 
 /// Hashes a file; `None` if it changed meanwhile.
 pub(super) fn read_and_hash(path: &Path) -> io::Result<Option<(Digest, Stamp)>> {
+    read_and_hash_unless(path, &|| false)
+}
+
+fn read_and_hash_unless(path: &Path, give_up: GiveUp) -> io::Result<Option<(Digest, Stamp)>> {
     let file = File::open(path)?;
     let before = Stamp::of(&file.metadata()?);
-    let digest = hash::file(&file, before.size)?;
+    let digest = hash::file_unless(&file, before.size, give_up)?;
     Ok((Stamp::of(&file.metadata()?) == before).then_some((digest, before)))
 }
 

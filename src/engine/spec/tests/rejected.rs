@@ -189,6 +189,46 @@ fn a_matrix_cannot_grow_without_bounds() {
 }
 
 #[test]
+fn many_stages_cannot_grow_without_bounds_together() {
+    let values: Vec<_> = (0..316).map(|value| value.to_string()).collect();
+    let values = values.join(", ");
+    let stage = |number| {
+        format!("  s{number}:\n    matrix: {{ x: [{values}], y: [{values}] }}\n    command: {{ run: x }}\n")
+    };
+    let text = format!("name: m\nstages:\n{}", (0..30).map(stage).collect::<String>());
+    assert!(issues(&text).contains("this pipeline has more than 100000 instances"));
+    let each = format!("name: m\nstages:\n{}  e:\n    each: s0\n    command: {{ run: x }}\n", stage(0));
+    assert!(issues(&each).contains("this pipeline has more than 100000 instances"));
+}
+
+#[test]
+fn inputs_cannot_grow_without_bounds() {
+    let values: Vec<_> = (0..1001).map(|value| value.to_string()).collect();
+    let stage = |name, all| {
+        let values = values.join(", ");
+        format!(
+            "  {name}:\n    matrix: {{ x: [{values}] }}\n    command: {{ run: x, all: [{all}] }}\n"
+        )
+    };
+    let text = format!("name: m\nstages:\n{}{}", stage("a", ""), stage("b", "\"a[*]\""));
+    let shown = issues(&text);
+    assert!(
+        shown.contains("the instances of this pipeline have more than 1000000 inputs together"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn only_the_first_misspelt_references_get_a_suggestion() {
+    let stage =
+        |number| format!("  s{number}: {{ command: {{ run: x, inputs: {{ from: t{number}_ }} }} }}\n");
+    let text = format!("name: m\nstages:\n{}", (0..30).map(stage).collect::<String>());
+    let shown = issues(&text);
+    assert_eq!(shown.matches("there is no stage `t").count(), 30, "{shown}");
+    assert_eq!(shown.matches("help: ").count(), 20, "{shown}");
+}
+
+#[test]
 fn each_must_name_a_stage() {
     assert_shown!(issues(
         r#"
