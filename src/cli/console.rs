@@ -1,12 +1,12 @@
 //! Shows the events of a run to a person or a script.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::text;
+use super::exit::{Exit, Outcome};
+use super::{print_status, print_text, text};
 use pipe_core::event::LogLevel;
 use pipe_core::paint::Paint;
 use pipe_core::protocol::MetricValue;
@@ -39,6 +39,7 @@ pub(super) struct Console {
     bars: Option<Bars>,
     total: usize,
     finished: usize,
+    printed: Outcome,
 }
 
 /// Progress bars. They are created when the first stage starts, so that a fully cached run draws none.
@@ -51,13 +52,15 @@ struct Bars {
 impl Console {
     /// Creates a console that has shown nothing yet.
     pub(super) fn new(style: Style, verbosity: Verbosity, paint: Paint) -> Self {
-        Self { style, verbosity, paint, bars: None, total: 0, finished: 0 }
+        Self { style, verbosity, paint, bars: None, total: 0, finished: 0, printed: Ok(Exit::Done) }
     }
 
     /// Shows one event.
     pub(super) fn show(&mut self, event: &Event) {
         if self.style == Style::Json {
-            print_json(event);
+            if let Ok(line) = serde_json::to_string(event) {
+                self.result(&line);
+            }
             return;
         }
         match event {
@@ -206,7 +209,7 @@ impl Console {
     fn placed(&mut self, path: &str, outcome: PlaceOutcome) {
         if outcome != PlaceOutcome::KeptEdited && self.verbosity != Verbosity::Quiet {
             self.clear();
-            let _ = writeln!(std::io::stdout(), "{path}");
+            self.result(path);
         }
     }
 
@@ -231,10 +234,20 @@ impl Console {
             Some(bars) => {
                 let _ = bars.all.println(text);
             }
-            None => {
-                let _ = writeln!(std::io::stderr(), "{text}");
-            }
+            None => print_status(text),
         }
+    }
+
+    /// Prints a line to standard output. If that fails, the run goes on; [`Self::printed`] returns the error.
+    fn result(&mut self, line: &str) {
+        if self.printed.is_ok() {
+            self.printed = print_text(&format!("{line}\n"));
+        }
+    }
+
+    /// Returns whether everything could be printed to standard output.
+    pub(super) fn printed(self) -> Outcome {
+        self.printed
     }
 
     fn clear(&mut self) {
@@ -265,12 +278,6 @@ fn stage_style(known_length: bool) -> ProgressStyle {
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-fn print_json(event: &Event) {
-    if let Ok(line) = serde_json::to_string(event) {
-        let _ = writeln!(std::io::stdout(), "{line}");
-    }
 }
 
 fn summary_line(summary: &Summary, paint: Paint) -> String {

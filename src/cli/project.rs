@@ -7,6 +7,7 @@ use super::console::Verbosity;
 use super::data_files::{self, MissingDataFiles};
 use super::exit::Failure;
 use super::pipeline_selection::PipelineSelection;
+use super::print_status;
 use pipe_core::paint::Paint;
 use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline, UnlocatedFile};
@@ -82,7 +83,7 @@ impl Project {
     /// Prints a status line to standard error, unless `--quiet` is given.
     pub(super) fn status(&self, sentence: &str) {
         if self.verbosity != Verbosity::Quiet {
-            eprintln!("{sentence}");
+            print_status(sentence);
         }
     }
 

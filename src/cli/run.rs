@@ -10,6 +10,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::live::{self, LiveServer};
 use super::lock;
 use super::pipeline_selection::PipelineSelection;
+use super::print_status;
 use super::project::{Opened, Project, select};
 use super::user_files;
 use super::variant_files::normalised_overrides;
@@ -64,6 +65,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     if let Some(live) = live {
         live.end();
     }
+    let printed = console.printed();
     if updates_lock && !summary.interrupted && summary.failed == 0 {
         lock::update(project, &plan, &store)?;
     }
@@ -74,7 +76,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     } else if summary.failed > 0 || placed_drifts {
         Exit::StageFailed
     } else {
-        Exit::Done
+        printed?
     })
 }
 
@@ -85,7 +87,7 @@ fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<LiveServer, Failur
         let hint = if port == 0 { "" } else { "; `--serve` without a port uses any free port" };
         Failure::bad_input(format!("cannot serve on port {port} of 127.0.0.1: {error}{hint}"))
     })?;
-    eprintln!("watch it at {}", live.url());
+    print_status(&format!("watch it at {}", live.url()));
     Ok(live)
 }
 

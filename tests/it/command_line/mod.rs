@@ -14,6 +14,7 @@ mod plan;
 mod run;
 mod runs;
 mod show;
+mod streams;
 mod verify;
 
 use crate::support::PipelineTest;
