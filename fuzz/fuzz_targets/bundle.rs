@@ -11,7 +11,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let compressed = zstd::encode_all(bytes, 0).expect("compressing in memory");
     if let Ok(read) = bundle::read(&compressed[..], &store) {
         for path in read.index.files.keys() {
-            assert!(!path.starts_with('/') && path.split('/').all(|part| part != ".." && !part.starts_with('.')));
+            assert!(
+                !path.starts_with('/') && path.split('/').all(|part| part != ".." && !part.starts_with('.'))
+            );
         }
         for record in &read.records {
             let _ = store.adopt_record(record);

@@ -33,7 +33,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     directory::replace(&dataset.join(FILES[choice as usize % FILES.len()]), content);
     let _ = describe(&dataset);
     let rows = temp.path().join("rows");
-    let (scratch, options) = (temp.path().join("scratch"), NewRows { feature_base: Some(0), ..NewRows::default() });
+    let (scratch, options) =
+        (temp.path().join("scratch"), NewRows { feature_base: Some(0), ..NewRows::default() });
     fs::create_dir(&scratch).expect("a temporary directory");
     for text in ["0:1 3:0.5 19:1\n\n", "text\nsome words\n"] {
         fs::write(&rows, text).expect("a temporary file");
