@@ -41,8 +41,9 @@ build: libtorch ## build pipe and pipe-worker into target/release
 test: build ## run all tests
 	$(CARGO) test $(PROFILE)
 
-lint: libtorch ## check formatting and lints; warnings are errors
+lint: libtorch ## check formatting, lints and the licences of dependencies; warnings are errors
 	$(CARGO) fmt --all --check
+	scripts/check-dependencies
 	$(CARGO) clippy $(PROFILE) --all-targets -- -D warnings
 
 verify: build ## check the pipelines against their locks, and compute the quickstart twice

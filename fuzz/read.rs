@@ -4,7 +4,7 @@ use pipe_ml::data::artifact::DataSet;
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::format::Format;
 use pipe_ml::data::read::read;
-use pipe_ml::data::source::{Raw, ReadOptions, Source};
+use pipe_ml::data::source::{DataSource, NominalEncoding, RawData, ReadOptions};
 
 /// Reads the bytes in a format. The reader must return a valid data set or an error, and must not panic.
 ///
@@ -20,29 +20,30 @@ pub fn read_as(format: Format, bytes: &[u8]) {
         Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
         None => (bytes, None),
     };
-    let mut source = Source::default();
+    let mut source = DataSource::default();
     match format {
         Format::Arff => {
             let (rows, xml) = split_at_nul();
-            source = Source::file(write("rows", rows));
+            source = DataSource::file(write("rows", rows));
             source.label_xml = xml.map(|xml| write("labels.xml", xml));
         }
         Format::Citeulike => {
             let (rows, tags) = split_at_nul();
-            source = Source::file(write("rows", rows));
+            source = DataSource::file(write("rows", rows));
             source.parts[0].labels = tags.map(|tags| write("tags", tags));
         }
         Format::Npy => {
-            source = Source::file(write("rows", bytes));
+            source = DataSource::file(write("rows", bytes));
             source.parts[0].labels = Some(write("labels", bytes));
         }
         Format::Libsvm | Format::Xmc | Format::Safetensors | Format::Csv | Format::Jsonl => {
-            source = Source::file(write("rows", bytes));
+            source = DataSource::file(write("rows", bytes));
         }
         Format::Generated => {}
     }
-    let options = ReadOptions { format: Some(format), ..ReadOptions::default() };
-    if let Ok(Raw::Set(set)) = read(&source, &options, &temp.path().join("set"), 1) {
+    let nominal = Some(NominalEncoding::OneHot);
+    let options = ReadOptions { format: Some(format), nominal, ..ReadOptions::default() };
+    if let Ok(RawData::Set(set)) = read(&source, &options, &temp.path().join("set"), 1) {
         check(&set);
     }
 }

@@ -8,7 +8,7 @@ use super::args::CacheCommand;
 use super::exit::{Exit, Outcome};
 use super::project::Project;
 use super::table::Grid;
-use super::{print_json, print_text, text};
+use super::{print_json, print_status, print_text, text};
 use pipe_engine::store::{Count, FsckReport, GcReport, GcRequest, Store};
 
 /// Runs `pipe cache`.
@@ -138,6 +138,6 @@ fn render_checked(report: &FsckReport) -> String {
 /// Prints what the store noticed about damaged results to standard error.
 pub(super) fn warn_of_damage(project: &Project, store: &Store) {
     for warning in store.warnings() {
-        eprintln!("{} {warning}", project.paint.yellow("warning:"));
+        print_status(&format!("{} {warning}", project.paint.yellow("warning:")));
     }
 }

@@ -1,12 +1,13 @@
 //! Shows the events of a run to a person or a script.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::text;
+use super::exit::{Exit, Outcome};
+use super::{print_status, print_text, text};
 use pipe_core::event::LogLevel;
 use pipe_core::paint::Paint;
 use pipe_core::protocol::MetricValue;
@@ -43,6 +44,7 @@ pub(super) struct Console {
     shown: HashSet<String>,
     /// The files that were placed, if standard output is a terminal; otherwise each is printed at once.
     placed: Option<Vec<String>>,
+    printed: Outcome,
 }
 
 /// More placed files than this are shown as a number of files per directory on a terminal.
@@ -59,13 +61,25 @@ impl Console {
     /// Creates a console that has shown nothing yet.
     pub(super) fn new(style: Style, verbosity: Verbosity, paint: Paint) -> Self {
         let placed = std::io::stdout().is_terminal().then(Vec::new);
-        Self { style, verbosity, paint, bars: None, total: 0, finished: 0, shown: HashSet::new(), placed }
+        Self {
+            style,
+            verbosity,
+            paint,
+            bars: None,
+            total: 0,
+            finished: 0,
+            shown: HashSet::new(),
+            placed,
+            printed: Ok(Exit::Done),
+        }
     }
 
     /// Shows one event.
     pub(super) fn show(&mut self, event: &Event) {
         if self.style == Style::Json {
-            print_json(event);
+            if let Ok(line) = serde_json::to_string(event) {
+                self.result(&line);
+            }
             return;
         }
         match event {
@@ -125,7 +139,7 @@ impl Console {
                 self.clear();
                 if self.verbosity != Verbosity::Quiet {
                     for line in placed_lines(self.placed.as_deref().unwrap_or_default()) {
-                        let _ = writeln!(std::io::stdout(), "{line}");
+                        self.result(&line);
                     }
                     self.line(&summary_line(summary, self.paint));
                 }
@@ -226,7 +240,7 @@ impl Console {
             placed.push(path.to_owned());
         } else {
             self.clear();
-            let _ = writeln!(std::io::stdout(), "{path}");
+            self.result(path);
         }
     }
 
@@ -252,10 +266,20 @@ impl Console {
             Some(bars) => {
                 let _ = bars.all.println(text);
             }
-            None => {
-                let _ = writeln!(std::io::stderr(), "{text}");
-            }
+            None => print_status(text),
         }
+    }
+
+    /// Prints a line to standard output. If that fails, the run goes on; [`Self::printed`] returns the error.
+    fn result(&mut self, line: &str) {
+        if self.printed.is_ok() {
+            self.printed = print_text(&format!("{line}\n"));
+        }
+    }
+
+    /// Returns whether everything could be printed to standard output.
+    pub(super) fn printed(self) -> Outcome {
+        self.printed
     }
 
     fn clear(&mut self) {
@@ -286,12 +310,6 @@ fn stage_style(known_length: bool) -> ProgressStyle {
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
-}
-
-fn print_json(event: &Event) {
-    if let Ok(line) = serde_json::to_string(event) {
-        let _ = writeln!(std::io::stdout(), "{line}");
-    }
 }
 
 /// Returns the lines about placed files for a terminal: all of them if they are few, and otherwise one per directory.

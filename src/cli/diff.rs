@@ -10,7 +10,7 @@ use super::exit::{Failure, Outcome};
 use super::history;
 use super::project::Project;
 use super::snapshot::Side;
-use super::{print_json, print_text, text, write_result};
+use super::{print_json, print_status, print_text, text, write_result};
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
 use pipe_engine::lock::Lock;
@@ -33,7 +33,8 @@ pub(super) fn diff(project: &Project, args: &DiffArgs) -> Outcome {
     for side in [&old, &new] {
         if side.forgotten > 0 {
             let stages = text::count(side.forgotten, "stage");
-            eprintln!("{stages} of {} are no longer in the cache and are left out", side.snapshot.name);
+            let name = &side.snapshot.name;
+            print_status(&format!("{stages} of {name} are no longer in the cache and are left out"));
         }
     }
     let difference = Difference::between(&old.snapshot, &new.snapshot);

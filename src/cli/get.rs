@@ -1,7 +1,5 @@
 //! `pipe get`: copies one output of a stage to a path, or prints it.
 
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::args::GetArgs;
@@ -9,6 +7,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::print_text;
 use super::project::{Project, select};
+use super::standard_streams::print_file;
 use super::survey::Survey;
 use pipe_core::kind::OutputDecl;
 use pipe_core::reference::StageRef;
@@ -101,8 +100,5 @@ fn print(survey: &Survey, stored: &Stored, output: &OutputDecl) -> Outcome {
     }
     // The path of a file is that of its content in the store, so nothing is created in the current directory.
     let path = survey.store.artifact(stored, Path::new("."))?;
-    match io::copy(&mut File::open(path)?, &mut io::stdout().lock()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(Exit::Done),
-    }
+    print_file(&path)
 }

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use super::args::InitArgs;
 use super::exit::{Exit, Failure, Outcome};
+use super::print_status;
 
 const EXAMPLE: &str = include_str!("init.yaml");
 
@@ -23,6 +24,6 @@ pub(super) fn init(args: &InitArgs) -> Outcome {
     }
     let mut handle = OpenOptions::new().write(true).create_new(true).open(file).map_err(failure)?;
     handle.write_all(EXAMPLE.as_bytes()).map_err(failure)?;
-    eprintln!("wrote {0}\nnext: pipe run {0}", file.display());
+    print_status(&format!("wrote {0}\nnext: pipe run {0}", file.display()));
     Ok(Exit::Done)
 }

@@ -12,7 +12,7 @@ use super::project::{Project, select};
 use super::survey::{InstanceRecord, Survey, manifest};
 use super::table::Grid;
 use super::user_files;
-use super::{print_json, print_text, text};
+use super::{print_json, print_status, print_text, text};
 use pipe_engine::plan::Why;
 use pipe_engine::runner::Outlook;
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
@@ -249,7 +249,7 @@ pub(super) fn logs(project: &Project, args: &LogsArgs) -> Outcome {
         if !has_log {
             let fresh = manifest(&survey.outlooks[index.0]).is_some();
             let what = if fresh { "wrote nothing" } else { "has not been run yet, or its logs were removed" };
-            eprintln!("{name} {what}");
+            print_status(&format!("{name} {what}"));
         }
     }
     print_text(&String::from_utf8_lossy(&out))

@@ -10,8 +10,8 @@ use super::cache::warn_of_damage;
 use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
-use super::text;
 use super::variant_files::set_arguments;
+use super::{print_status, text};
 use pipe_core::digest::BlobId;
 use pipe_engine::lock::compare::{CompareVerdict, class_difference, compare};
 use pipe_engine::lock::merge::merge;
@@ -186,14 +186,14 @@ fn keep_edited_lock(project: &Project, path: &Path, lock: &Lock) -> Result<(), F
     fs::copy(path, &kept)
         .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", kept.display())))?;
     let records: Vec<String> = lock.edited.iter().map(|name| format!("`{name}`")).collect();
-    eprintln!(
+    print_status(&format!(
         "{} in {}, the record of {} was edited, or merged line by line: it does not match its checksum. \
          It is replaced by the results of this run; the old file is kept as {}",
         project.paint.yellow("warning:"),
         path.display(),
         records.join(", "),
         kept.display()
-    );
+    ));
     Ok(())
 }
 

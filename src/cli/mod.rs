@@ -2,8 +2,6 @@
 //!
 //! Status goes to standard error, results go to standard output.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the layer that prints")]
-
 mod args;
 mod bundle;
 mod cache;
@@ -31,6 +29,7 @@ mod run;
 mod runs;
 mod show_table;
 mod snapshot;
+mod standard_streams;
 mod survey;
 mod table;
 mod text;
@@ -50,6 +49,7 @@ use args::{Cli, Command};
 use exit::{Exit, Failure, Outcome};
 use pipe_core::suggest;
 use project::Project;
+use standard_streams::{outcome, print_json, print_status, print_text, write_result};
 
 /// Runs the program: reads the command line, runs one command, prints its error.
 pub(crate) fn main() -> ExitCode {
@@ -65,29 +65,36 @@ pub(crate) fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(failure) => {
             if wants_json() {
-                let _ = writeln!(std::io::stdout(), "{}", failure.json());
+                let _ = print_text(&format!("{}\n", failure.json()));
             }
-            let heading = if failure.headed { "" } else { "error: " };
-            let _ = writeln!(std::io::stderr(), "{heading}{}", failure.text.trim_end());
-            failure.exit.into()
+            report_failure(&failure)
         }
     }
 }
 
-/// Reports a command-line error; `--help` exits with 0.
+/// Prints the error that ends the program, and returns its exit code.
+fn report_failure(failure: &Failure) -> ExitCode {
+    let heading = if failure.headed { "" } else { "error: " };
+    print_status(&format!("{heading}{}", failure.text.trim_end()));
+    failure.exit.into()
+}
+
+/// Reports a command-line error; `--help` exits with 0 if it could be printed.
 fn report_usage_error(mut error: clap::Error) -> ExitCode {
     suggest_command(&mut error);
-    let _ = error.print();
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
     if !error.use_stderr() {
-        return Exit::Done.into();
+        return outcome(printed).map_or_else(|failure| report_failure(&failure), ExitCode::from);
     }
     if error.kind() == ErrorKind::MissingRequiredArgument && !Path::new("pipelines").exists() {
-        eprintln!("\nThere is no directory `pipelines` here. `pipe init` writes a pipeline to start from.");
+        print_status(
+            "\nThere is no directory `pipelines` here. `pipe init` writes a pipeline to start from.",
+        );
     }
     if wants_json() {
         let text = error.render().to_string();
         let message = text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default();
-        let _ = writeln!(std::io::stdout(), "{}", Failure::bad_input(message).json());
+        let _ = print_text(&format!("{}\n", Failure::bad_input(message).json()));
     }
     Exit::BadInput.into()
 }
@@ -154,32 +161,5 @@ fn dispatch(cli: Cli) -> Outcome {
             print_text(&String::from_utf8_lossy(&script))
         }
         Command::Worker { job } => unreachable!("{}: main runs jobs", job.display()),
-    }
-}
-
-/// Prints a value as JSON to standard output.
-fn print_json(value: &impl serde::Serialize) -> Outcome {
-    let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
-    print_text(&format!("{text}\n"))
-}
-
-/// Writes a result to the file that the user named, and prints its path; `-` is standard output.
-fn write_result(path: &Path, text: &str) -> Outcome {
-    if path == Path::new("-") {
-        return print_text(text);
-    }
-    let failure = |error| Failure::bad_input(format!("cannot write {}: {error}", path.display()));
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        std::fs::create_dir_all(parent).map_err(failure)?;
-    }
-    std::fs::write(path, text).map_err(failure)?;
-    print_text(&format!("{}\n", path.display()))
-}
-
-/// Prints a result to standard output. A reader that went away (`pipe ... | head`) is not an error.
-fn print_text(text: &str) -> Outcome {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(Exit::Done),
     }
 }

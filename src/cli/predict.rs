@@ -11,8 +11,9 @@ use super::args::{ExplainArgs, ModelArgs, PredictArgs, PredictFormat};
 use super::exit::{Exit, Failure, Outcome};
 use super::project::{Project, select};
 use super::run::stop_on_signals;
+use super::standard_streams::print_file;
 use super::survey::Survey;
-use super::{print_json, print_text};
+use super::{print_json, print_status, print_text};
 use pipe_core::artifact::{Artifact, FILE};
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Job, JobInput};
@@ -74,14 +75,7 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     ran?;
     match &args.output {
         Some(output) => std::fs::rename(&written, output)?,
-        None => {
-            let copied = std::io::copy(&mut std::fs::File::open(&written)?, &mut std::io::stdout());
-            if let Err(error) = copied.map(drop)
-                && error.kind() != std::io::ErrorKind::BrokenPipe
-            {
-                return Err(error.into());
-            }
-        }
+        None => return print_file(&written),
     }
     Ok(Exit::Done)
 }
@@ -244,10 +238,15 @@ fn run(
     let mut reason = None;
     let ended = execute(&executor, &task, &stop, &mut |event| match event {
         WorkerEvent::Failed { message } => reason = Some(message),
-        WorkerEvent::Log { level: LogLevel::Warning, message } => eprintln!("warning: {message}"),
+        WorkerEvent::Log { level: LogLevel::Warning, message } => {
+            print_status(&format!("warning: {message}"))
+        }
         _ => {}
     });
-    eprint!("{}", String::from_utf8_lossy(&std::fs::read(&task.stderr).unwrap_or_default()));
+    let chatter = std::fs::read(&task.stderr).unwrap_or_default();
+    if !chatter.is_empty() {
+        print_status(String::from_utf8_lossy(&chatter).trim_end());
+    }
     match (ended, reason) {
         (Ok(_), _) => Ok(()),
         (Err(AttemptError::Stopped { .. }), _) => Err(Failure::new(Exit::Interrupted, "stopped")),

@@ -7,6 +7,7 @@ use super::console::Verbosity;
 use super::data_files::{self, MissingDataFiles};
 use super::exit::Failure;
 use super::pipeline_selection::PipelineSelection;
+use super::print_status;
 use super::project_dir;
 use pipe_core::paint::Paint;
 use pipe_engine::plan::Plan;
@@ -100,7 +101,7 @@ impl Project {
     /// Prints a status line to standard error, unless `--quiet` is given.
     pub(super) fn status(&self, sentence: &str) {
         if self.verbosity != Verbosity::Quiet {
-            eprintln!("{sentence}");
+            print_status(sentence);
         }
     }
 

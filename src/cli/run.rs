@@ -11,6 +11,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::live::{self, LiveServer};
 use super::lock;
 use super::pipeline_selection::PipelineSelection;
+use super::print_status;
 use super::print_text;
 use super::project::{Opened, Project, select};
 use super::show_table;
@@ -86,6 +87,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     if let Some(live) = live {
         live.end();
     }
+    let printed = console.printed();
     if summary.interrupted {
         return Ok(Exit::Interrupted);
     }
@@ -101,7 +103,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     if let Some((_, key)) = first_table {
         show_answer(project, args, &store, key, &plan)?;
     }
-    Ok(Exit::Done)
+    printed
 }
 
 /// Returns the position of each `table` stage, by the name of the instance.
@@ -133,7 +135,7 @@ fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<LiveServer, Failur
         let hint = if port == 0 { "" } else { "; `--serve` without a port uses any free port" };
         Failure::bad_input(format!("cannot serve on port {port} of 127.0.0.1: {error}{hint}"))
     })?;
-    eprintln!("watch it at {}", live.url());
+    print_status(&format!("watch it at {}", live.url()));
     Ok(live)
 }
 

@@ -1,4 +1,4 @@
-//! Escaping of text for XML and HTML.
+//! Escaping of text for XML and HTML, and for spreadsheets.
 
 use std::borrow::Cow;
 
@@ -24,6 +24,15 @@ pub fn xml(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Returns a field of a CSV file that a spreadsheet does not take for a formula.
+///
+/// Text that starts with `=`, `+`, `-`, `@`, a tab or a line end gets an apostrophe in front, and so does text that starts
+/// with an apostrophe: removing one always restores the text. Numbers must not be passed.
+pub fn csv_text(field: &str) -> Cow<'_, str> {
+    let is_suspicious = field.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '\'']);
+    if is_suspicious { Cow::Owned(format!("'{field}")) } else { Cow::Borrowed(field) }
+}
+
 fn is_forbidden(c: char) -> bool {
     c.is_control() && !matches!(c, '\t' | '\n' | '\r')
 }
@@ -31,6 +40,14 @@ fn is_forbidden(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_that_a_spreadsheet_would_run_gets_an_apostrophe() {
+        for field in ["=1+1", "+a", "-C", "@x", "\tx", "\rx", "\nx", "'x"] {
+            assert_eq!(csv_text(field), format!("'{field}"));
+        }
+        assert!(matches!(csv_text("a=b, \"c\""), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn markup_is_escaped_and_control_characters_are_replaced() {

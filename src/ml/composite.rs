@@ -124,8 +124,15 @@ impl Composite {
         if !self.fusion.as_ref().map_or(self.parts.len() == 1, fusion_fits) {
             return Some("its fusion does not fit its parts");
         }
-        let cuts_fit = self.cuts.as_ref().is_none_or(|cuts| cuts.labels() == self.labels);
-        (!cuts_fit).then_some("its cuts are for another number of labels")
+        if self.cuts.as_ref().is_some_and(|cuts| !cuts.fits(self.labels)) {
+            return Some("its cuts are for another number of labels");
+        }
+        let keeps_some = |part: &ModelPart| part.keep.is_none_or(|keep| (1..self.labels).contains(&keep));
+        if self.labels == 0 || !self.parts.iter().all(keeps_some) {
+            return Some("it has no labels, or a part that keeps none or all of them");
+        }
+        let usable = self.parts.iter().all(|part| part.model.issues().is_empty());
+        (!usable).then_some("a part has settings that cannot be used")
     }
 
     /// Writes `model.json`, which has to be done last.
@@ -236,6 +243,19 @@ mod tests {
         assert!(error(&|model| model.parts[0].directory = "../x".into()).contains("outside"));
         assert!(error(&|model| model.parts.push(part())).contains("fusion"));
         assert!(error(&|model| model.format = 9).contains("format 9"));
+        assert!(error(&|model| model.labels = 0).contains("no labels"));
+        assert!(error(&|model| model.parts[0].keep = Some(0)).contains("keeps none"));
+        let unusable = ModelConfig::KernelRidge { gamma: -1.0, ridge: 1.0 };
+        assert!(error(&|model| model.parts[0].model = unusable.clone()).contains("cannot be used"));
+        let cuts = |text: &str| serde_json::from_str(text).unwrap();
+        for text in [
+            r#"{"labels": 3, "decision": {"kind": "per_label", "cuts": [0.5]}}"#,
+            r#"{"labels": 3, "decision": {"kind": "shares", "shares": []}}"#,
+            r#"{"labels": 3, "decision": {"kind": "ranks", "sure": 18446744073709551615, "cut": 1.0, "unseen": []}}"#,
+            r#"{"labels": 4, "decision": {"kind": "per_label", "cuts": [0.5, 0.5, 0.5, 0.5]}}"#,
+        ] {
+            assert!(error(&|model| model.cuts = Some(cuts(text))).contains("its cuts"), "{text}");
+        }
     }
 
     #[test]

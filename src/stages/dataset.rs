@@ -151,8 +151,12 @@ pub fn announce(work: &mut Work, data: &SplitData) -> Result<()> {
     for (part, &rows) in &meta.rows {
         work.metric(&format!("{}_rows", part.name()), rows as f64);
     }
+    let labels = data.labels(PartName::Train)?;
+    if labels.entries() == 0 {
+        work.warn("no training row has a label".to_owned());
+    }
     if let Features::Sparse(features) = data.features(PartName::Train)? {
-        let stats = Stats::of(&features, &data.labels(PartName::Train)?);
+        let stats = Stats::of(&features, &labels);
         work.metric("labels_per_row", stats.labels_per_row());
         work.metric("features_per_row", stats.features_per_row());
         for bound in TAIL_BOUNDS {

@@ -15,9 +15,10 @@ use pipe_core::work::Work;
 use pipe_ml::data::artifact::{DataSetDir, DataSetSummary};
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::filter::Filter;
+use pipe_ml::data::format::Format;
 use pipe_ml::data::prepare::{Preparation, PrepareError, prepare};
 use pipe_ml::data::read::read;
-use pipe_ml::data::source::{RawData, ReadOptions};
+use pipe_ml::data::source::{DEFAULT_LABEL_SEPARATOR, RawData, ReadOptions};
 use pipe_ml::data::split::{Split, Validation};
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::text::RawText;
@@ -125,12 +126,32 @@ impl RunStage for Vectorise {
         let RawData::Text(text) = raw else {
             bail!("these files contain features, not text: use the stage `load`");
         };
+        if text.report.format == Format::Csv
+            && let Some(other) = probable_separator(&text)
+        {
+            let separator = stage.read.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR);
+            work.warn(format!(
+                "the labels are never separated by `{separator}`, but most of them contain `{other}`: if that separates \
+                 labels, set `read: {{ label_separator: \"{other}\" }}`"
+            ));
+        }
         work.progress(1, Some(2), "steps", "counting words");
         let data = on_threads(threads, || stage.vectorised(text, &paths))??;
         announce(work, &data)?;
         work.progress(2, Some(2), "steps", "done");
         Ok(())
     }
+}
+
+/// Returns the character that probably separates labels, if no row has more than one label and most labels contain it.
+fn probable_separator(text: &RawText) -> Option<char> {
+    let labels = &text.labels;
+    let single = (0..labels.rows()).all(|row| labels.row(row).len() <= 1);
+    let most_contain = |separator: &char| {
+        let containing = text.label_names.iter().filter(|name| name.contains(*separator)).count();
+        2 * containing > text.label_names.len()
+    };
+    [',', '|', ';'].into_iter().find(most_contain).filter(|_| single)
 }
 
 #[cfg(test)]
@@ -142,6 +163,35 @@ mod tests {
     use super::super::stage_test::StageTest;
     use super::*;
     use pipe_ml::data::split_data::PartName;
+
+    fn warnings_about(rows: &str, read: serde_json::Value) -> Vec<String> {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("rows.csv");
+        fs::write(&path, rows).unwrap();
+        let body = json!({"files": {"rows": "a"}, "read": read, "split": {"holdout": 0.5, "seed": 0}});
+        let stage = StageTest::of::<Vectorise>(body, [("rows", path)]);
+        stage.warnings().into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_separator_that_never_occurs_is_reported_if_another_one_does() {
+        let rows = "text,labels\nred apple,\"fruit, food\"\nblue sky,\"weather, sky\"\ngreen tea,drink\ngrey cloud,\"sky, rain\"\n";
+        let warnings = warnings_about(rows, json!({}));
+        assert!(warnings[0].starts_with("the labels are never separated by `;`"), "{warnings:?}");
+        assert!(warnings[0].contains("label_separator: \",\""), "{warnings:?}");
+        assert_eq!(warnings_about(rows, json!({"label_separator": ","})), [""; 0]);
+        let rows = "text,labels\nred apple,a|b\nblue sky,b|c\n";
+        assert!(warnings_about(rows, json!({}))[0].contains("most of them contain `|`"));
+        // Names that contain commas, in rows with several labels.
+        let rows = "text,labels\nred apple,\"x, y;z, w\"\nblue sky,\"z, w\"\n";
+        assert_eq!(warnings_about(rows, json!({})), [""; 0]);
+    }
+
+    #[test]
+    fn rows_without_any_label_are_reported() {
+        let rows = "text,labels\nred apple,\nblue sky,\ngreen tea,\n";
+        assert!(warnings_about(rows, json!({})).contains(&"no training row has a label".to_owned()));
+    }
 
     #[test]
     fn words_of_test_rows_are_not_in_the_vocabulary() {

@@ -1,11 +1,6 @@
 //! `pipe-worker JOB` runs one stage that may need libtorch. `pipe` starts it; see `docs/worker.md`.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "the version and the usage are printed before any job runs"
-)]
-
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -20,13 +15,14 @@ use serde_json::Value;
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
         Some(flag) if flag == "--version" => {
-            println!(
+            let printed = writeln!(
+                std::io::stdout(),
                 "pipe-worker {} (libtorch {}, CUDA devices: {})",
                 env!("CARGO_PKG_VERSION"),
                 env!("PIPE_LIBTORCH_VERSION"),
                 tch::Cuda::device_count(),
             );
-            ExitCode::SUCCESS
+            if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Some(job) => {
             restart_for_tf32(Path::new(&job));
@@ -34,12 +30,17 @@ fn main() -> ExitCode {
             harness::main(Path::new(&job), &[registry::light_runners(), STAGES, JOBS], &facts)
         }
         None => {
-            eprintln!(
-                "usage: pipe-worker JOB\n`pipe run` starts this program with a job file; do not start it by hand"
+            print_status(
+                "usage: pipe-worker JOB\n`pipe run` starts this program with a job file; do not start it by hand",
             );
             ExitCode::from(harness::Exit::BadJob as u8)
         }
     }
+}
+
+/// Prints a line to standard error; it does not matter if that is closed or full.
+fn print_status(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Replaces this process with one that has the TF32 variable set, if the job asks for TF32.
@@ -51,7 +52,7 @@ fn restart_for_tf32(job: &Path) {
     if wanted && std::env::var_os(TF32).is_none() {
         let program = std::env::current_exe().unwrap_or_else(|_| "pipe-worker".into());
         let error = Command::new(program).arg(job).env(TF32, "1").exec();
-        eprintln!("cannot restart with {TF32}=1: {error}");
+        print_status(&format!("cannot restart with {TF32}=1: {error}"));
     }
 }
 

@@ -183,6 +183,49 @@ fn members_that_leave_the_project_are_refused() {
     refused(&unknown, "is not in the index");
 }
 
+/// Returns the members with `raw.csv` under another path.
+fn moved_to(good: &[Member], path: &str) -> Vec<Member> {
+    let mut moved = good.to_vec();
+    let index = String::from_utf8(moved[0].2.clone()).unwrap();
+    moved[0].2 = index.replace("\"raw.csv\"", &format!("\"{path}\"")).into_bytes();
+    let at = position(&moved, "project/raw.csv");
+    moved[at].0 = format!("project/{path}");
+    moved
+}
+
+#[test]
+fn no_spelling_of_the_cache_directory_lets_a_bundle_write_into_the_cache() {
+    let good = unpacked(&exported(&[]));
+    for cache in ["cache", "./cache", "a/../cache", "absolute"] {
+        let there = PipelineTest::empty();
+        there.write("a/x", "");
+        let absolute = there.file("cache").display().to_string();
+        let cache = if cache == "absolute" { &absolute } else { cache };
+        packed(&there, "bad.tar.zst", &moved_to(&good, "cache/v2/stat"));
+        there
+            .pipe(&["--cache-dir", cache, "import", "bad.tar.zst"])
+            .exits_with(2)
+            .says("outside of the project");
+    }
+    let there = PipelineTest::empty();
+    packed(&there, "good.tar.zst", &moved_to(&good, "beside/notes"));
+    there.pipe(&["--cache-dir", ".", "import", "good.tar.zst"]).ok();
+}
+
+#[test]
+fn members_that_are_small_in_the_bundle_and_large_in_memory_are_refused() {
+    let mut bad = unpacked(&exported(&[]));
+    let index = String::from_utf8(bad[0].2.clone()).unwrap();
+    let keys: Vec<String> = (0..3).map(|digit| format!("{digit}").repeat(64)).collect();
+    let listed: Vec<String> = keys.iter().map(|key| format!("\"{key}\"")).collect();
+    bad[0].2 =
+        index.replacen("\"results\": [", &format!("\"results\": [{}, ", listed.join(", ")), 1).into_bytes();
+    for key in keys {
+        bad.push((format!("actions/{key}.json"), b'0', vec![b' '; 100 << 20]));
+    }
+    refused(&bad, "its index and its manifests are too large");
+}
+
 #[test]
 fn links_are_refused_in_the_bundle_and_in_the_project() {
     let here = exported(&[]);

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::feed::{Feed, Received};
 use super::request::{HttpRequest, HttpResponse};
@@ -16,7 +16,7 @@ use super::request::{HttpRequest, HttpResponse};
 const MOST_CONNECTIONS: usize = 32;
 /// The largest head of a request.
 const LARGEST_HEAD: usize = 8 << 10;
-/// How long reading or writing may take.
+/// How long reading the whole head of a request, or one write, may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a comment is sent while there are no events, so that a closed connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -59,9 +59,8 @@ impl Server {
     }
 
     fn respond(&self, mut stream: TcpStream) -> std::io::Result<()> {
-        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        let head = read_head(&mut stream)?;
+        let head = read_head(&mut stream, Instant::now() + TIMEOUT)?;
         let request = std::str::from_utf8(&head).ok().and_then(HttpRequest::parse);
         match request.map_or(HttpResponse::Refused("400 Bad Request"), |request| {
             request.response(&self.token, self.port)
@@ -107,10 +106,16 @@ impl Server {
     }
 }
 
-fn read_head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
+/// Reads the head of a request. The deadline is for all of it, so that sending it byte by byte gains no time.
+fn read_head(stream: &mut TcpStream, deadline: Instant) -> std::io::Result<Vec<u8>> {
     let mut head = Vec::new();
     let mut part = [0; 1024];
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
         let length = stream.read(&mut part)?;
         if length == 0 || head.len() + length > LARGEST_HEAD {
             return Err(ErrorKind::InvalidData.into());
@@ -118,4 +123,29 @@ fn read_head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
         head.extend_from_slice(&part[..length]);
     }
     Ok(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_that_is_sent_byte_by_byte_does_not_hold_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        let sender = std::thread::spawn(move || {
+            for _ in 0..100 {
+                std::thread::sleep(Duration::from_millis(50));
+                if slow.write_all(b"G").is_err() {
+                    return;
+                }
+            }
+        });
+        let started = Instant::now();
+        read_head(&mut stream, started + Duration::from_millis(300)).unwrap_err();
+        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+        drop(stream);
+        sender.join().unwrap();
+    }
 }

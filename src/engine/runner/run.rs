@@ -95,7 +95,8 @@ pub fn run(
         set: options.set.clone(),
     });
     let work_areas = WorkAreas::new(store);
-    let context = Context { plan, store, executor, options, stop, work_areas, run, environment: OnceLock::new() };
+    let context =
+        Context { plan, store, executor, options, stop, work_areas, run, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
         inspector,
@@ -264,11 +265,8 @@ impl<'a> Coordinator<'a> {
         {
             return self.use_cached(stage, key, seconds, outputs);
         }
-        let finding = if is_forced {
-            Finding::Miss(Why::Forced)
-        } else {
-            self.inspector.look_up(stage, &prepared)
-        };
+        let finding =
+            if is_forced { Finding::Miss(Why::Forced) } else { self.inspector.look_up(stage, &prepared) };
         match finding {
             Finding::Hit(manifest) => self.hit(stage, *manifest),
             Finding::Miss(why) => {

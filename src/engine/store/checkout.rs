@@ -53,6 +53,9 @@ impl Store {
     /// Copies the artifact to `to`, replacing what is there, atomically. The copy is hashed, so that it
     /// matches the manifest even if the disk is damaged.
     pub fn place(&self, stored: &Stored, to: &Path) -> Result<(), StoreError> {
+        if self.owns(to) {
+            return Err(StoreError::unusable(to, "it is inside the cache, so nothing may be placed there"));
+        }
         let writing = |e| StoreError::writing(to, e);
         let parent = match to.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,

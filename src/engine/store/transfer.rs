@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
+use std::path::Path;
 
 use rayon::prelude::*;
 
@@ -30,6 +31,18 @@ impl Store {
     pub fn sealed_record(&self, key: StageKey) -> Option<Vec<u8>> {
         let text = fs::read(self.layout.action(key)).ok()?;
         sealed::decode::<Manifest>(&text).is_ok_and(|manifest| manifest.key == key).then_some(text)
+    }
+
+    /// Returns whether a path is inside this store, whatever spelling or symbolic links lead there.
+    pub fn owns(&self, path: &Path) -> bool {
+        let (Ok(base), Ok(path)) = (self.layout.base().canonicalize(), std::path::absolute(path)) else {
+            return false;
+        };
+        // The last parts of the path need not exist yet.
+        let known = path.ancestors().find_map(|known| Some((known, known.canonicalize().ok()?)));
+        known.is_some_and(|(known, real)| {
+            path.strip_prefix(known).is_ok_and(|rest| real.join(rest).starts_with(&base))
+        })
     }
 
     /// Returns every blob of the outputs and logs of a result, including listings of directories.
@@ -202,6 +215,21 @@ mod tests {
         flip_bit(&a.layout.blob(id), 0);
         assert_eq!(b.adopt(manifest.key, &a).unwrap(), None);
         assert!(hit(&b, "a").is_none());
+    }
+
+    #[test]
+    fn no_spelling_of_a_path_hides_that_it_is_inside_the_store() {
+        let (dir, a, _) = stores();
+        std::os::unix::fs::symlink(dir.path().join("a"), dir.path().join("link")).unwrap();
+        for inside in ["a/v2/stat", "a/./v2/new/file", "b/../a/v2", "link/v2/stat"] {
+            assert!(a.owns(&dir.path().join(inside)), "{inside}");
+        }
+        for outside in ["a/notes", "b/v2/stat", "a/v2-old/x", "c/d/e"] {
+            assert!(!a.owns(&dir.path().join(outside)), "{outside}");
+        }
+        let stored = &commit_text(&a, "a", "text").outputs["out"];
+        let refused = a.place(stored, &dir.path().join("link/v2/stat")).unwrap_err().to_string();
+        assert!(refused.contains("inside the cache"), "{refused}");
     }
 
     #[test]

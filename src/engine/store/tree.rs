@@ -11,6 +11,7 @@
 //! Sorted by path, component by component, one line each; directories that hold something follow from the paths. Control
 //! characters, backslashes and bytes that are not UTF-8 are written as `\xNN`.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -19,6 +20,8 @@ use std::path::{Component, Path, PathBuf};
 use pipe_core::digest::BlobId;
 
 const HEAD: &str = "pipe tree 1\n";
+/// How many links Linux follows on the way to one file.
+const MOST_LINKS: usize = 40;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TreeEntry {
@@ -83,7 +86,8 @@ impl Tree {
         text.into_bytes()
     }
 
-    /// Reads a listing. Refuses everything that [`Tree::encode`] does not write, above all paths that leave the directory.
+    /// Reads a listing. Refuses everything that [`Tree::encode`] does not write, above all paths and links that leave the
+    /// directory.
     pub(super) fn decode(text: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(text).map_err(|_| "the listing is not text")?;
         let lines = text.strip_prefix(HEAD).ok_or("the listing's first line is unknown")?;
@@ -100,8 +104,57 @@ impl Tree {
                 return Err(format!("`{}` is not in order", after.display()));
             }
         }
-        Ok(Self { entries })
+        let tree = Self { entries };
+        match tree.link_that_leads_out() {
+            Some(link) => Err(format!("the symbolic link `{}` leads out of the directory", link.display())),
+            None => Ok(tree),
+        }
     }
+
+    /// Returns a link whose target is not inside the directory, if there is one. Links on the way are followed, because
+    /// `..` behind a link leads to the parent of what it points to.
+    fn link_that_leads_out(&self) -> Option<&Path> {
+        let as_link = |entry: &'_ TreeEntry| match &entry.node {
+            TreeNode::Link { target } => Some((entry.path.clone(), target.clone())),
+            TreeNode::File { .. } | TreeNode::EmptyDirectory => None,
+        };
+        let links: HashMap<PathBuf, PathBuf> = self.entries.iter().filter_map(as_link).collect();
+        let leads_out =
+            |path: &Path| links.get(path).is_some_and(|target| !stays_inside(path, target, &links));
+        self.entries.iter().map(|entry| entry.path.as_path()).find(|path| leads_out(path))
+    }
+}
+
+/// Returns whether every step from a link to its target is inside the directory.
+fn stays_inside(link: &Path, target: &Path, links: &HashMap<PathBuf, PathBuf>) -> bool {
+    let mut at = link.parent().unwrap_or(Path::new("")).to_owned();
+    let mut followed = 0;
+    // The steps that are still to be taken, the next one last.
+    let mut steps: Vec<Component> = target.components().rev().collect();
+    while let Some(step) = steps.pop() {
+        match step {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !at.pop() {
+                    return false;
+                }
+            }
+            Component::Normal(name) => {
+                at.push(name);
+                if let Some(next) = links.get(&at) {
+                    at.pop();
+                    steps.extend(next.components().rev());
+                    followed += 1;
+                }
+            }
+            Component::RootDir | Component::Prefix(_) => return false,
+        }
+        // The system gives up as well, so such a link leads nowhere.
+        if followed > MOST_LINKS {
+            return true;
+        }
+    }
+    true
 }
 
 fn decode_line(line: &str) -> Option<TreeEntry> {
@@ -241,5 +294,24 @@ mod tests {
             assert!(Tree::decode(format!("{HEAD}{lines}").as_bytes()).is_err(), "{lines:?}");
         }
         assert_eq!(Tree::decode(HEAD.as_bytes()), Ok(Tree::default()));
+    }
+
+    #[test]
+    fn a_link_that_leaves_the_directory_is_refused() {
+        let decode = |lines: &str| Tree::decode(format!("{HEAD}{lines}").as_bytes());
+        for lines in [
+            "l\t/etc/passwd\tx\n",
+            "l\t../x\tx\n",
+            "l\t../../x\ta/b\n",
+            "l\ta/../../x\tx\n",
+            // Inside by its spelling; but `d/e/up` is the directory itself, and `..` behind it is outside.
+            "l\td/e/up/..\tb\nl\t../..\td/e/up\n",
+        ] {
+            let error = decode(lines).unwrap_err();
+            assert!(error.contains("leads out of the directory"), "{lines:?}: {error}");
+        }
+        for lines in ["l\t../b\ta/l\n", "l\t./b\tl\n", "l\tl\tl\n", "l\td/e/up/b\tb\nl\t../..\td/e/up\n"] {
+            assert!(decode(lines).is_ok(), "{lines:?}");
+        }
     }
 }

@@ -72,6 +72,23 @@ pub struct ReadOptions {
     /// True if the rows need no labels because they are to be predicted. Set by `pipe`, not by users.
     #[serde(skip)]
     pub unlabelled: bool,
+    /// How ARFF attributes with more than two nominal values become features. There is no default, because a list of
+    /// names has no order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nominal: Option<NominalEncoding>,
+}
+
+/// What separates the labels inside a CSV column, unless `label_separator` is given.
+pub const DEFAULT_LABEL_SEPARATOR: &str = ";";
+
+/// How a nominal attribute becomes features.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NominalEncoding {
+    /// One feature for each value, which is 1 in the rows that have the value.
+    OneHot,
+    /// One feature: the numbers that the values spell, or else their positions in the list.
+    Ordinal,
 }
 
 /// What a reader returns.

@@ -85,13 +85,29 @@ pub struct SplitDataMeta {
 pub struct SplitData {
     directory: PathBuf,
     meta: SplitDataMeta,
+    check: ArtifactCheck,
 }
+
+/// The largest number of features or labels in a directory that a user names. Memory is taken for each of them.
+const MOST_COLUMNS: u64 = 1 << 28;
 
 impl SplitData {
     /// Opens the data set in a directory.
     pub fn open(directory: &Path) -> Result<Self, DataError> {
         let meta = read_meta(directory, VERSION)?;
-        Ok(Self { directory: directory.to_owned(), meta })
+        Ok(Self { directory: directory.to_owned(), meta, check: ArtifactCheck::Header })
+    }
+
+    /// Opens a directory that need not come from the store, such as one that a user names: whatever is read from it is
+    /// checked in full first.
+    pub fn open_unverified(directory: &Path) -> Result<Self, DataError> {
+        let data = Self { check: ArtifactCheck::Deep, ..Self::open(directory)? };
+        let SplitDataMeta { features, labels, features_before, .. } = data.meta;
+        if features.max(labels).max(features_before) > MOST_COLUMNS {
+            let reason = format!("it announces more than {MOST_COLUMNS} features or labels");
+            return Err(DataError::artifact(&directory.join(META), reason));
+        }
+        Ok(data)
     }
 
     /// Returns the metadata.
@@ -111,14 +127,14 @@ impl SplitData {
 
     /// Opens the features of a part.
     pub fn features(&self, part: PartName) -> Result<Features, DataError> {
-        let features = open_features(&self.part(part)?, self.meta.dense, ArtifactCheck::Header)?;
+        let features = open_features(&self.part(part)?, self.meta.dense, self.check)?;
         self.check_size(part, (features.rows(), features.cols()), self.meta.features)?;
         Ok(features)
     }
 
     /// Opens the labels of a part.
     pub fn labels(&self, part: PartName) -> Result<Csr, DataError> {
-        let labels = open_csr(&self.part(part)?.join(LABELS), ArtifactCheck::Header)?;
+        let labels = open_csr(&self.part(part)?.join(LABELS), self.check)?;
         self.check_size(part, (labels.rows(), labels.cols), self.meta.labels)?;
         Ok(labels)
     }
@@ -218,12 +234,62 @@ impl SplitDataDir {
             duplicates: origin.duplicates,
         };
         write_json(&self.directory.join(META), &meta)?;
-        Ok(SplitData { directory: self.directory, meta })
+        Ok(SplitData { directory: self.directory, meta, check: ArtifactCheck::Header })
     }
 
     fn part(&self, part: PartName) -> Result<PathBuf, DataError> {
         let directory = self.directory.join(part.name());
         fs::create_dir_all(&directory).map_err(DataError::io("create", &directory))?;
         Ok(directory)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::describe::dataset_stats;
+    use super::super::synthetic::{Synthetic, generate};
+    use super::*;
+
+    fn generated() -> tempfile::TempDir {
+        let temp = tempfile::tempdir().unwrap();
+        let sizes = (Some(30), Some(10), Some(20), Some(5));
+        let (rows, test_rows, features, labels) = sizes;
+        let made =
+            Synthetic { rows, test_rows, features, labels, features_per_row: 5.0, ..Synthetic::default() };
+        generate(&made, &made.curve(), temp.path(), |_, _| {}).unwrap();
+        temp
+    }
+
+    #[test]
+    fn a_directory_with_any_damaged_byte_is_described_or_refused_without_panicking() {
+        let temp = generated();
+        let expected = dataset_stats(&SplitData::open_unverified(temp.path()).unwrap()).unwrap();
+        for file in ["train/labels.csr", "train/features.csr", "test/labels.csr"] {
+            let path = temp.path().join(file);
+            let good = fs::read(&path).unwrap();
+            let mut refused = 0;
+            for at in 0..good.len() {
+                let mut bad = good.clone();
+                bad[at] ^= 0x80;
+                fs::write(&path, bad).unwrap();
+                refused += usize::from(
+                    SplitData::open_unverified(temp.path()).and_then(|data| dataset_stats(&data)).is_err(),
+                );
+            }
+            assert!(refused > 0, "{file}");
+            fs::write(&path, good).unwrap();
+        }
+        assert_eq!(dataset_stats(&SplitData::open_unverified(temp.path()).unwrap()).unwrap(), expected);
+    }
+
+    #[test]
+    fn sizes_that_nothing_confirms_are_refused_before_anything_is_allocated() {
+        let temp = generated();
+        let path = temp.path().join(META);
+        let mut meta: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        meta["labels"] = (1u64 << 40).into();
+        fs::write(&path, meta.to_string()).unwrap();
+        let error = SplitData::open_unverified(temp.path()).unwrap_err().to_string();
+        assert!(error.contains("more than 268435456 features or labels"), "{error}");
     }
 }

@@ -17,7 +17,7 @@ use super::error::DataError;
 use super::format::{Format, FormatContent};
 use super::read::read;
 use super::source::{DataSource, RawData, ReadOptions};
-use super::split_data::SplitData;
+use super::split_data::{SplitData, SplitDataMeta};
 use super::vectorise::Vectoriser;
 use super::weight::normalise;
 
@@ -42,11 +42,26 @@ impl Transform {
         write_json(&dataset.join(TRANSFORM), self)
     }
 
-    /// Reads the transformation of a data set.
-    pub(crate) fn open(dataset: &Path) -> Result<Self, DataError> {
+    /// Reads the transformation of a data set, and checks that it fits the sizes in its `meta.json`.
+    fn open(dataset: &Path, meta: &SplitDataMeta) -> Result<Self, DataError> {
         let path = dataset.join(TRANSFORM);
         let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
-        serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))
+        let transform: Self =
+            serde_json::from_slice(&text).map_err(|error| DataError::artifact(&path, error.to_string()))?;
+        if !transform.fits(meta.features_before, meta.features) {
+            return Err(DataError::artifact(&path, "it does not fit the numbers of features in meta.json"));
+        }
+        Ok(transform)
+    }
+
+    fn fits(&self, before: u64, after: u64) -> bool {
+        let kept_fits = |kept: &Vec<u32>| {
+            kept.len() as u64 == after
+                && kept.is_sorted_by(|a, b| a < b)
+                && kept.last().is_none_or(|&last| u64::from(last) < before)
+        };
+        self.idf.as_ref().is_none_or(|idf| idf.len() as u64 == before)
+            && self.kept.as_ref().map_or(before == after, kept_fits)
     }
 
     /// Transforms one sparse row, whose features are numbered as in the source.
@@ -99,8 +114,9 @@ pub fn read_new_rows(
     scratch: &Path,
     threads: usize,
 ) -> Result<Csr, DataError> {
-    let data = SplitData::open(dataset)?;
-    let (meta, transform) = (data.meta(), Transform::open(dataset)?);
+    let data = SplitData::open_unverified(dataset)?;
+    let meta = data.meta();
+    let transform = Transform::open(dataset, meta)?;
     let has_base = meta.report.format.has_index_base();
     let vocabulary = dataset.join(VOCABULARY);
     let texts = vocabulary.is_file();
@@ -132,6 +148,9 @@ pub fn read_new_rows(
     match raw {
         RawData::Text(text) if texts => {
             let vectoriser = Vectoriser::load(&vocabulary)?;
+            if vectoriser.words().len() as u64 != meta.features_before {
+                return Err(DataError::artifact(&vocabulary, "it has not one word for each feature"));
+            }
             for text in &text.texts {
                 let (mut columns, mut values) = vectoriser.transform(text);
                 transform.apply(&mut columns, &mut values);
@@ -314,6 +333,38 @@ mod tests {
             let ours = read_new_rows(&fresh, &dataset, &NewRows::default(), &scratch, 1).unwrap();
             let Features::Sparse(theirs) = data.features(PartName::Test).unwrap() else { panic!("sparse") };
             assert_eq!(ours, theirs, "{weight:?} {most:?}");
+        }
+    }
+
+    #[test]
+    fn every_line_of_new_rows_is_a_row() {
+        let temp = tempfile::tempdir().unwrap();
+        dataset(temp.path(), &Preparation::default());
+        let fresh = temp.path().join("fresh.svm");
+        std::fs::write(&fresh, "0 1:1\n\n \r\n  # no features\n# not a row\n0 2:1\n").unwrap();
+        let rows = read_new_rows(&fresh, &temp.path().join("dataset"), &NewRows::default(), temp.path(), 1);
+        let rows = rows.unwrap();
+        let lengths: Vec<usize> = (0..rows.rows()).map(|row| rows.row(row).len()).collect();
+        assert_eq!(lengths, [1, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_transformation_that_does_not_fit_its_data_set_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        dataset(temp.path(), &Preparation::default());
+        let fresh = temp.path().join("fresh.svm");
+        std::fs::write(&fresh, "0 1:1 4:1\n").unwrap();
+        for (idf, kept) in [
+            (Some(vec![1.0]), None),
+            (None, Some(vec![0, 1, 2, 9])),
+            (None, Some(vec![3, 2, 1, 0])),
+            (None, Some(vec![0])),
+        ] {
+            Transform { idf, kept, l2: false }.write(&temp.path().join("dataset")).unwrap();
+            let refused =
+                read_new_rows(&fresh, &temp.path().join("dataset"), &NewRows::default(), temp.path(), 1);
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains("transform.json") && error.contains("does not fit"), "{error}");
         }
     }
 

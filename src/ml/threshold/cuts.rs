@@ -46,6 +46,16 @@ impl Cuts {
         self.labels
     }
 
+    /// Returns whether the decision is one about this many labels.
+    pub(crate) fn fits(&self, labels: usize) -> bool {
+        let decision_fits = match &self.decision {
+            Decision::PerLabel { cuts } => cuts.len() == labels,
+            Decision::Ranks { sure, .. } => *sure <= labels,
+            Decision::Shares { shares } => shares.len() == labels,
+        };
+        self.labels == labels && decision_fits
+    }
+
     /// Returns how to decide.
     pub fn decision(&self) -> &Decision {
         &self.decision

@@ -1,6 +1,7 @@
 //! The values that a figure shows, as CSV.
 
 use csv::{Terminator, WriterBuilder};
+use pipe_core::escape::csv_text;
 use pipe_ml::metric::marked::Marked;
 
 /// The values that a figure shows.
@@ -84,7 +85,7 @@ impl DataTable {
 impl DataCell {
     fn text(&self) -> String {
         match self {
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => csv_text(text).into_owned(),
             Self::Count(count) => count.to_string(),
             // The shortest text that is read as the same number again. Adding zero turns -0 into 0.
             Self::Number(Some(number)) if number.is_finite() => format!("{}", number + 0.0),

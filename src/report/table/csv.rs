@@ -1,9 +1,8 @@
 //! Writes a table as CSV (RFC 4180): one line per cell, with unrounded values.
-//!
-//! Text that a spreadsheet would take for a formula (it starts with `=`, `+`, `-`, `@`, a tab or a line end) gets an
-//! apostrophe in front, and so does text that starts with an apostrophe: removing one always restores the text.
 
 use ::csv::{Terminator, WriterBuilder};
+
+use pipe_core::escape::csv_text;
 
 use super::exporter::TableExporter;
 use super::{AxisEntry, METRIC, Rank, Table, TableCell};
@@ -110,8 +109,6 @@ fn written(lines: &[Vec<String>]) -> String {
     String::from_utf8(bytes).expect("the fields are UTF-8")
 }
 
-/// Returns text that a spreadsheet does not take for a formula.
 fn text(field: &str) -> String {
-    let is_suspicious = field.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '\'']);
-    if is_suspicious { format!("'{field}") } else { field.to_owned() }
+    csv_text(field).into_owned()
 }

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::row_blocks::{self, RowBlocks};
 use super::tiled_inverse::InverseFactor;
-use super::{CAUSES, LeaveOneOut, SCORE, Scorer, TrainingData};
+use super::{CAUSES, LeaveOneOut, ModelSize, SCORE, Scorer, TrainingData};
 use crate::net::gemm::{MatrixView, multiply};
 
 /// How many rows one thread scores at a time.
@@ -161,12 +161,13 @@ impl KernelRidge {
     }
 
     /// Opens a saved model.
-    pub fn load(directory: &Path, gamma: f64) -> Result<Self> {
+    pub fn load(directory: &Path, size: ModelSize, gamma: f64) -> Result<Self> {
         let at = |name: &str| directory.join(name);
-        let features = open_csr(&at(FEATURES), ArtifactCheck::Header)?;
-        let centres = open_dense(&at(CENTRES), ArtifactCheck::Header)?;
-        let rows = open_csr(&at(BLOCK_ROWS), ArtifactCheck::Header)?;
-        let labels = open_csr(&at(BLOCK_LABELS), ArtifactCheck::Header)?;
+        let features = open_csr(&at(FEATURES), ArtifactCheck::Deep)?;
+        let centres = open_dense(&at(CENTRES), ArtifactCheck::Deep)?;
+        let rows = open_csr(&at(BLOCK_ROWS), ArtifactCheck::Deep)?;
+        let labels = open_csr(&at(BLOCK_LABELS), ArtifactCheck::Deep)?;
+        size.check(directory, features.cols, labels.cols)?;
         ensure!(
             centres.cols == features.cols
                 && rows.cols == features.rows()
@@ -178,7 +179,7 @@ impl KernelRidge {
         );
         let load_block = |number: usize| -> Result<KernelBlock> {
             let path = at(&dual_name(number));
-            let dual = open_dense(&path, ArtifactCheck::Header)?;
+            let dual = open_dense(&path, ArtifactCheck::Deep)?;
             let (rows, labels) = (rows.row(number).to_vec(), labels.row(number).to_vec());
             let fits = labels.is_empty() || (dual.rows, dual.cols) == (rows.len(), labels.len());
             ensure!(fits, "{}: the size does not match its block; the model is damaged", path.display());

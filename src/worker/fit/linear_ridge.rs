@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use pipe_ml::data::artifact::{ArtifactCheck, open_dense};
 use pipe_ml::data::csr::{Csr, DenseMatrix};
 use pipe_ml::data::examples::Unlabelled;
@@ -17,7 +17,7 @@ use rayon::prelude::*;
 
 use super::kernel_ridge::write_dense;
 use super::tiled_inverse::InverseFactor;
-use super::{CAUSES, LeaveOneOut, SCORE, Scorer, TrainingData};
+use super::{CAUSES, LeaveOneOut, ModelSize, SCORE, Scorer, TrainingData};
 
 const WEIGHTS: &str = "weights.dense";
 
@@ -85,8 +85,10 @@ impl LinearRidge {
     }
 
     /// Opens a saved model.
-    pub fn load(directory: &Path, constant: f64) -> Result<Self> {
-        let weights = open_dense(&directory.join(WEIGHTS), ArtifactCheck::Header)?;
+    pub fn load(directory: &Path, size: ModelSize, constant: f64) -> Result<Self> {
+        let weights = open_dense(&directory.join(WEIGHTS), ArtifactCheck::Deep)?;
+        ensure!(weights.rows > 0, "{}: the model has no weights", directory.display());
+        size.check(directory, weights.rows - 1, weights.cols)?;
         Ok(Self { constant: constant as f32, weights, fitted: None })
     }
 

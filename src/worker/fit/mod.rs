@@ -11,7 +11,7 @@ mod tiled_inverse;
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::Unlabelled;
@@ -100,27 +100,50 @@ pub fn fit(model: &ModelConfig, data: TrainingData, context: &mut FitContext) ->
     })
 }
 
-/// Opens a saved model.
+/// Opens a saved model, which must have the given size. Its files are checked in full before anything is allocated for
+/// them, because a user may name any directory.
 pub fn load(
     model: &ModelConfig,
     directory: &Path,
+    size: ModelSize,
     device: pipe_ml::config::device::Device,
     threads: usize,
 ) -> Result<Box<dyn Scorer>> {
     Ok(match model {
         ModelConfig::Ridge { constant, .. } => {
-            Box::new(linear_ridge::LinearRidge::load(directory, *constant)?)
+            Box::new(linear_ridge::LinearRidge::load(directory, size, *constant)?)
         }
         ModelConfig::KernelRidge { gamma, .. } | ModelConfig::BlockKernelRidge { gamma, .. } => {
-            Box::new(kernel_ridge::KernelRidge::load(directory, *gamma)?)
+            Box::new(kernel_ridge::KernelRidge::load(directory, size, *gamma)?)
         }
         ModelConfig::Neighbours { neighbours, weighting } => {
-            Box::new(nearest_labels::NearestLabels::load(directory, *neighbours, *weighting)?)
+            Box::new(nearest_labels::NearestLabels::load(directory, size, *neighbours, *weighting)?)
         }
         ModelConfig::Logistic { .. } | ModelConfig::Mlp { .. } => {
-            Box::new(network::NetworkScorer::load(directory, device, threads)?)
+            Box::new(network::NetworkScorer::load(directory, size, device, threads)?)
         }
     })
+}
+
+/// The numbers of features and of labels of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelSize {
+    pub features: usize,
+    pub labels: usize,
+}
+
+impl ModelSize {
+    /// Returns an error if a part of a model has another size than the model.
+    fn check(self, part: &Path, features: usize, labels: usize) -> Result<()> {
+        ensure!(
+            self == Self { features, labels },
+            "{}: this part has {features} features and {labels} labels, but its model has {} and {}",
+            part.display(),
+            self.features,
+            self.labels
+        );
+        Ok(())
+    }
 }
 
 /// Returns a matrix of the given rows.

@@ -13,7 +13,7 @@ use pipe_ml::signal::dot_index::{DotIndex, Product};
 use pipe_ml::signal::neighbours::weigh;
 use rayon::prelude::*;
 
-use super::{LeaveOneOut, SCORE, Scorer, TrainingData};
+use super::{LeaveOneOut, ModelSize, SCORE, Scorer, TrainingData};
 
 const FEATURES: &str = "features.csr";
 const LABELS: &str = "labels.csr";
@@ -35,9 +35,10 @@ impl NearestLabels {
     }
 
     /// Opens a saved model.
-    pub fn load(directory: &Path, neighbours: usize, weighting: Weighting) -> Result<Self> {
-        let features = open_csr(&directory.join(FEATURES), ArtifactCheck::Header)?;
-        let labels = open_csr(&directory.join(LABELS), ArtifactCheck::Header)?;
+    pub fn load(directory: &Path, size: ModelSize, neighbours: usize, weighting: Weighting) -> Result<Self> {
+        let features = open_csr(&directory.join(FEATURES), ArtifactCheck::Deep)?;
+        let labels = open_csr(&directory.join(LABELS), ArtifactCheck::Deep)?;
+        size.check(directory, features.cols, labels.cols)?;
         let same_rows = features.rows() == labels.rows();
         ensure!(
             same_rows,

@@ -12,7 +12,7 @@ use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
 use pipe_ml::signal::dot_index::entries;
 use pipe_ml::signal::idf::Idf;
 
-use super::{CAUSES, FitContext, LeaveOneOut, SCORE, Scorer, TrainingData};
+use super::{CAUSES, FitContext, LeaveOneOut, ModelSize, SCORE, Scorer, TrainingData};
 use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
 use crate::model::predict::Predictor;
@@ -45,8 +45,10 @@ impl NetworkScorer {
     }
 
     /// Opens a saved model.
-    pub fn load(directory: &Path, device: Device, threads: usize) -> Result<Self> {
-        Self::new(Model::load(directory)?, device, threads)
+    pub fn load(directory: &Path, size: ModelSize, device: Device, threads: usize) -> Result<Self> {
+        let model = Model::load(directory)?;
+        size.check(directory, model.features(), model.labels())?;
+        Self::new(model, device, threads)
     }
 
     /// Prepares a trained model for scoring.

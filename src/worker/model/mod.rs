@@ -112,10 +112,26 @@ impl Model {
         if card.idf.counts.len() != card.labels || card.idf.values.len() != card.labels {
             return Err(invalid("the IDF does not have one value per label".into()));
         }
+        if let Some(issue) = card.method.issues().first() {
+            return Err(invalid(format!("its method cannot be used: `{}` {}", issue.field, issue.message)));
+        }
+        if !fits_in(&directory.join(WEIGHTS), &widths) {
+            return Err(invalid(format!("it announces more weights than {WEIGHTS} contains")));
+        }
         let mut weights = Weights::zeros(&widths, card.method.threshold.lambdas(card.labels));
         tensors::load(&directory.join(WEIGHTS), &mut [("", &mut weights)])?;
         Ok(Self { method: card.method, map: card.map, idf: card.idf, weights })
     }
+}
+
+/// Returns whether a file is large enough for the weights of a network with layers of these widths, so that nothing is
+/// allocated for weights that are not there.
+fn fits_in(weights: &Path, widths: &[usize]) -> bool {
+    let layer = |pair: &[usize]| pair[0].checked_mul(pair[1]);
+    let total = widths.windows(2).try_fold(0usize, |total, pair| total.checked_add(layer(pair)?));
+    let bytes = total.and_then(|total| total.checked_mul(size_of::<f32>()));
+    let length = std::fs::metadata(weights).map_or(0, |metadata| metadata.len());
+    bytes.is_some_and(|bytes| bytes as u64 <= length)
 }
 
 #[cfg(test)]
@@ -175,6 +191,16 @@ mod tests {
     fn the_error_about_a_wrong_shape_names_the_parameter() {
         let error = change_card(|card| card["method"]["net"]["hidden"] = vec![5].into());
         assert!(error.contains("input.weight") && error.contains("[6, 5]"), "{error}");
+    }
+
+    #[test]
+    fn sizes_that_the_weights_file_cannot_hold_are_refused_before_anything_is_allocated() {
+        for hidden in [vec![1usize << 40], vec![1 << 62, 1 << 62]] {
+            let error = change_card(|card| card["method"]["net"]["hidden"] = hidden.into());
+            assert!(error.contains("more weights than"), "{error}");
+        }
+        let error = change_card(|card| card["method"]["batch"] = 0.into());
+        assert!(error.contains("`batch`"), "{error}");
     }
 
     #[test]

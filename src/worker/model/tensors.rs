@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 
-use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors, View};
 
 use crate::net::buffer::Buffer;
@@ -62,10 +61,8 @@ pub fn save(path: &Path, sets: &[(&str, &Weights)]) -> Result<(), TensorsError> 
 /// Fills sets of weights with the parameters that a file has under their prefixes. Every shape must match.
 pub fn load(path: &Path, sets: &mut [(&str, &mut Weights)]) -> Result<(), TensorsError> {
     let io = |source| TensorsError::Io { path: path.to_owned(), source };
-    let file = File::open(path).map_err(io)?;
-    // SAFETY: the file is in the store or in a checkpoint directory, where files are only replaced by renaming and are
-    // never truncated in place.
-    let bytes = unsafe { Mmap::map(&file) }.map_err(io)?;
+    // Not mapped: a user may name any directory, and a file that is cut short while it is mapped ends the process.
+    let bytes = std::fs::read(path).map_err(io)?;
     let format = |error: safetensors::SafeTensorError| TensorsError::Format {
         path: path.to_owned(),
         message: error.to_string(),

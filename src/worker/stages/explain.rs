@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 use pipe_core::stage::RunStage;
 use pipe_core::work::Work;
 use pipe_ml::data::examples::Unlabelled;
+use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::transform::read_new_rows;
 use pipe_ml::explanation::{CauseSubject, LabelExplanation};
 use pipe_stages::predict::{DATA, Explain, MODEL, ROWS};
@@ -19,7 +20,7 @@ impl RunStage for RunExplain {
     type Stage = Explain;
 
     fn run(stage: &Explain, work: &mut Work) -> Result<()> {
-        let data = work.open(DATA)?;
+        let data = SplitData::open_unverified(work.input_path(DATA)?)?;
         let features = if work.inputs(&ROWS).is_empty() {
             sparse(data.features(stage.part)?)
         } else {

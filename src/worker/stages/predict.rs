@@ -3,9 +3,11 @@
 use std::io::{BufWriter, Write};
 
 use anyhow::{Context, Result};
+use pipe_core::escape::csv_text;
 use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::examples::Unlabelled;
+use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::transform::read_new_rows;
 use pipe_ml::metric::top::Top;
 use pipe_stages::predict::{DATA, MODEL, Predict, PredictionFormat, ROWS};
@@ -21,7 +23,7 @@ impl RunStage for RunPredict {
     type Stage = Predict;
 
     fn run(stage: &Predict, work: &mut Work) -> Result<()> {
-        let data = work.open(DATA)?;
+        let data = SplitData::open_unverified(work.input_path(DATA)?)?;
         let (new_rows, directory) = (work.input_path(ROWS)?, work.input_path(DATA)?);
         let features =
             read_new_rows(new_rows, directory, &stage.read, &work.job().scratch, work.job().threads)?;
@@ -140,7 +142,7 @@ impl<W: Write> PredictionLines<W> {
                     csv.write_record([
                         &predicted.row.to_string(),
                         &label.label.to_string(),
-                        label.name.unwrap_or_default(),
+                        &*csv_text(label.name.unwrap_or_default()),
                         &label.score.to_string(),
                         &text(label.threshold),
                         &text(label.probability),
@@ -175,6 +177,19 @@ mod tests {
         let mut writer = PredictionWriter::new(Vec::new(), format, names, top).unwrap();
         writer.row(&block(), 0).unwrap();
         String::from_utf8(writer.finish().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_label_that_a_spreadsheet_would_run_is_defused_in_csv_only() {
+        let names = vec!["a".to_owned(), "=HYPERLINK(1)".to_owned(), "c".to_owned()];
+        for (format, expected) in
+            [(PredictionFormat::Csv, ",'=HYPERLINK(1),"), (PredictionFormat::Jsonl, "\"=HYPERLINK(1)\"")]
+        {
+            let mut writer = PredictionWriter::new(Vec::new(), format, Some(names.clone()), None).unwrap();
+            writer.row(&block(), 0).unwrap();
+            let text = String::from_utf8(writer.finish().unwrap()).unwrap();
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     #[test]

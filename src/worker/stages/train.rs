@@ -85,6 +85,10 @@ impl TrainingHost for Reporter<'_, '_> {
         }
     }
 
+    fn info(&mut self, message: String) {
+        self.work.info(message);
+    }
+
     fn warn(&mut self, message: String) {
         self.work.warn(message);
     }

@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use super::{BlockSink, DecisionBlock, ExplainRequest, System, SystemSettings, Thresholds};
 use crate::engine::pool::pool;
 use crate::fit::cross_fit::rows_at_once;
-use crate::fit::{self, Scorer};
+use crate::fit::{self, ModelSize, Scorer};
 
 /// A composite model that is ready to predict.
 pub(super) struct CompositeSystem {
@@ -47,20 +47,19 @@ impl CompositeSystem {
     /// Opens a composite model and all of its parts.
     pub(super) fn open(directory: &Path, settings: SystemSettings) -> Result<Self> {
         let card = Composite::load(directory)?;
-        let load_part = |part: &pipe_ml::composite::ModelPart| {
-            let path = directory.join(&part.directory);
-            let scorer = fit::load(&part.model, &path, settings.device, settings.threads)?;
-            let size = (scorer.features(), scorer.labels());
+        let size = ModelSize { features: card.features, labels: card.labels };
+        if let Some(train) = &settings.train {
+            let (features, labels) = (train.features.cols, train.labels.cols);
             ensure!(
-                size == (card.features, card.labels),
-                "{}: this part has {} features and {} labels, but its model has {} and {}",
-                path.display(),
-                size.0,
-                size.1,
-                card.features,
-                card.labels
+                size == ModelSize { features, labels },
+                "the model has {} features and {} labels, but the data set has {features} and {labels}: the model was \
+                 made from another data set",
+                size.features,
+                size.labels
             );
-            Ok(scorer)
+        }
+        let load_part = |part: &pipe_ml::composite::ModelPart| {
+            fit::load(&part.model, &directory.join(&part.directory), size, settings.device, settings.threads)
         };
         let scorers = card.parts.iter().map(load_part).collect::<Result<_>>()?;
         let same_row_count =

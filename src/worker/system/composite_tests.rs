@@ -3,6 +3,8 @@
 use pipe_ml::composite::{Composite, ModelPart};
 use pipe_ml::config::model::{ModelBody, ModelConfig};
 use pipe_ml::config::signal::Weighting;
+use pipe_ml::data::artifact::{ArtifactCheck, open_csr, write_csr};
+use pipe_ml::data::csr::Csr;
 use pipe_ml::explanation::{CauseSubject, Explanation};
 use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors};
 use pipe_ml::score::ScoreScale;
@@ -12,11 +14,12 @@ use serde_json::json;
 
 use super::*;
 use crate::fit::tests::training_data;
-use crate::fit::{self, FitContext};
+use crate::fit::{self, FitContext, ModelSize};
 use crate::train::host::SilentHost;
 
 const ROWS: usize = 40;
 const LABELS: usize = 5;
+const SIZE: ModelSize = ModelSize { features: 12, labels: LABELS };
 
 fn settings(threads: usize) -> SystemSettings {
     SystemSettings { device: Device::Cpu, threads, signal: None, train: None }
@@ -102,7 +105,7 @@ fn scores_are_fused_from_the_parts_and_compared_with_the_cuts() {
     let tables = card.parts.iter().map(|part| {
         let path = temp.path().join(&part.directory);
         let mut scores = vec![0.0; ROWS * LABELS];
-        let mut scorer = fit::load(&part.model, &path, Device::Cpu, 1).unwrap();
+        let mut scorer = fit::load(&part.model, &path, SIZE, Device::Cpu, 1).unwrap();
         scorer.score(Unlabelled { features: &features, rows: &rows }, &mut scores).unwrap();
         scores
     });
@@ -175,6 +178,31 @@ fn rows_and_parts_with_another_number_of_features_are_refused() {
     let temp = saved(None, |card| card.features = 13);
     let error = open(temp.path(), settings(1)).err().unwrap().to_string();
     assert!(error.contains("parts/0") && error.contains("12 features"), "{error}");
+}
+
+#[test]
+fn a_part_that_announces_more_columns_than_its_model_is_refused_before_anything_is_allocated() {
+    for kind in ["neighbours", "kernel_ridge"] {
+        let temp = saved_of([model(kind), model("ridge")], None, |_| {});
+        let features = temp.path().join("parts/0/features.csr");
+        let wide = Csr { cols: 1 << 31, ..open_csr(&features, ArtifactCheck::Deep).unwrap() };
+        write_csr(&temp.path().join("wide"), &wide).unwrap();
+        std::fs::rename(temp.path().join("wide"), &features).unwrap();
+        let error = open(temp.path(), settings(1)).err().unwrap().to_string();
+        assert!(error.contains("parts/0") && error.contains("2147483648 features"), "{error}");
+    }
+}
+
+#[test]
+fn a_part_with_broken_rows_is_refused_when_the_model_is_opened() {
+    let temp = saved_of([model("neighbours"), model("ridge")], None, |_| {});
+    let features = temp.path().join("parts/0/features.csr");
+    let mut bytes = std::fs::read(&features).unwrap();
+    let end = bytes.len();
+    bytes[end - 16..end - 8].fill(0xff);
+    std::fs::write(&features, bytes).unwrap();
+    let error = open(temp.path(), settings(1)).err().unwrap().to_string();
+    assert!(error.contains("features.csr") && error.contains("offsets"), "{error}");
 }
 
 /// Returns the explanation of a row, after checking that it agrees with the decisions about that row.

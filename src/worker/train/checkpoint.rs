@@ -20,7 +20,7 @@ use crate::model::tensors::{self, TensorsError};
 use crate::net::weights::Weights;
 use pipe_ml::history::History;
 
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const NAME: &str = "checkpoint";
 
 /// How far a run has come. The order of the rows and the dropout draws depend on the seed and these numbers alone.
@@ -73,6 +73,8 @@ struct CheckpointRecord {
     format: u32,
     /// The digest of parameters and data. A checkpoint with another digest belongs to another run.
     run: String,
+    /// The device and the version of libtorch. With others, the last bits of the result may be different.
+    computed_by: String,
     position: TrainingPosition,
     optimiser_steps: u64,
     /// Whether the state has moments.
@@ -99,13 +101,14 @@ pub enum CheckpointError {
 pub struct Checkpoints<'a> {
     directory: &'a Path,
     run: String,
+    computed_by: String,
 }
 
 impl<'a> Checkpoints<'a> {
-    /// Returns the checkpoints in a directory. `run` is a digest of everything that must be the same for a checkpoint
-    /// to be usable.
-    pub fn new(directory: &'a Path, run: String) -> Self {
-        Self { directory, run }
+    /// Returns the checkpoints in a directory. `run` is a digest of parameters and data, and `computed_by` names the
+    /// device and the version of libtorch: all of them must be the same for a checkpoint to be usable.
+    pub fn new(directory: &'a Path, run: String, computed_by: String) -> Self {
+        Self { directory, run, computed_by }
     }
 
     /// Writes a checkpoint and removes the previous one.
@@ -130,6 +133,7 @@ impl<'a> Checkpoints<'a> {
         let record = CheckpointRecord {
             format: FORMAT,
             run: self.run.clone(),
+            computed_by: self.computed_by.clone(),
             position: position.clone(),
             optimiser_steps: state.steps,
             moments: state.moments.is_some(),
@@ -186,6 +190,12 @@ impl<'a> Checkpoints<'a> {
         if record.format != FORMAT || record.run != self.run {
             return Err(unusable("the checkpoint belongs to another run".into()));
         }
+        if record.computed_by != self.computed_by {
+            return Err(unusable(format!(
+                "the checkpoint was computed by {}, but this is {}, which may give other bits",
+                record.computed_by, self.computed_by
+            )));
+        }
         let file = self.directory.join(&record.state);
         if digest(&file).ok().as_ref() != Some(&record.state_digest) {
             return Err(unusable(format!("{} is missing or damaged", record.state)));
@@ -205,5 +215,5 @@ impl<'a> Checkpoints<'a> {
 
 /// Returns the digest of a file.
 fn digest(path: &Path) -> io::Result<String> {
-    Ok(blake3::Hasher::new().update_mmap_rayon(path)?.finalize().to_hex().to_string())
+    Ok(blake3::Hasher::new().update_reader(File::open(path)?)?.finalize().to_hex().to_string())
 }

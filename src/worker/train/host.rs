@@ -21,6 +21,8 @@ pub struct TrainingProgress {
 pub trait TrainingHost: Send {
     /// Receives progress, about twice a second and after every epoch.
     fn progress(&mut self, progress: TrainingProgress);
+    /// Receives a note, such as that training continues from a checkpoint.
+    fn info(&mut self, message: String);
     /// Receives a warning.
     fn warn(&mut self, message: String);
     /// Is called after every batch. If it returns true, a checkpoint is written and training ends.
@@ -32,6 +34,8 @@ pub struct SilentHost;
 
 impl TrainingHost for SilentHost {
     fn progress(&mut self, _: TrainingProgress) {}
+
+    fn info(&mut self, _: String) {}
 
     fn warn(&mut self, _: String) {}
 

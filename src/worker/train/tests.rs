@@ -163,6 +163,8 @@ struct StopAfter(u64);
 impl TrainingHost for StopAfter {
     fn progress(&mut self, _: TrainingProgress) {}
 
+    fn info(&mut self, _: String) {}
+
     fn warn(&mut self, message: String) {
         panic!("{message}");
     }
@@ -199,12 +201,16 @@ fn a_run_that_is_stopped_repeatedly_ends_with_the_same_bits() {
     }
 }
 
-/// A host that collects warnings.
+/// A host that collects warnings and notes.
 #[derive(Default)]
 struct Warned(Vec<String>);
 
 impl TrainingHost for Warned {
     fn progress(&mut self, _: TrainingProgress) {}
+
+    fn info(&mut self, message: String) {
+        self.0.push(message);
+    }
 
     fn warn(&mut self, message: String) {
         self.0.push(message);
@@ -252,6 +258,79 @@ fn a_checkpoint_of_another_method_is_not_used() {
     let mut host = Warned::default();
     train(at(&other), &mut host).unwrap();
     assert!(host.0[0].contains("another run"), "{:?}", host.0);
+}
+
+#[test]
+fn a_resumed_training_says_from_which_epoch_it_continues() {
+    let data = data();
+    let idf = data.idf();
+    let directory = tempfile::tempdir().unwrap();
+    let method = small(Preset::Paper);
+    let resumable = TrainingRun { checkpoints: Some(directory.path()), ..run(&data, &idf, &method) };
+    let Err(TrainError::Stopped { epoch, batch, .. }) = train(resumable, &mut StopAfter(20)) else {
+        panic!("it was not stopped")
+    };
+    let mut host = Warned::default();
+    train(resumable, &mut host).unwrap();
+    assert_eq!(
+        host.0,
+        [format!("continues from the checkpoint in epoch {epoch}, after {batch} of its batches")]
+    );
+}
+
+#[test]
+fn a_checkpoint_of_another_libtorch_is_not_used() {
+    let data = data();
+    let idf = data.idf();
+    let directory = tempfile::tempdir().unwrap();
+    let method = small(Preset::Paper);
+    let resumable = TrainingRun { checkpoints: Some(directory.path()), ..run(&data, &idf, &method) };
+    train(resumable, &mut StopAfter(9)).err().unwrap();
+    let path = directory.path().join("checkpoint");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let json = text.split_once('\n').unwrap().1;
+    let json = json.replace("\"computed_by\":\"cpu, libtorch ", "\"computed_by\":\"cpu, libtorch 0.");
+    std::fs::write(&path, format!("{}\n{json}", blake3::hash(json.as_bytes()).to_hex())).unwrap();
+    let mut host = Warned::default();
+    train(resumable, &mut host).unwrap();
+    assert!(host.0[0].contains("was computed by cpu, libtorch 0."), "{:?}", host.0);
+}
+
+#[test]
+fn a_checkpoint_that_cannot_be_written_is_reported_and_training_goes_on() {
+    let data = data();
+    let idf = data.idf();
+    let method = small(Preset::Paper);
+    let whole = train(run(&data, &idf, &method), &mut SilentHost).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    // A file in the place of the directory, so that nothing can be written there, not even by root.
+    let occupied = directory.path().join("occupied");
+    std::fs::write(&occupied, "").unwrap();
+    let below = occupied.join("checkpoints");
+    let resumable = TrainingRun { checkpoints: Some(&below), ..run(&data, &idf, &method) };
+    let mut host = Warned::default();
+    let done = train(resumable, &mut host).unwrap();
+    assert_eq!(bits(&done.model.weights), bits(&whole.model.weights));
+    let reported = host.0.iter().filter(|message| message.contains("cannot write")).count();
+    assert_eq!(reported, 1, "{:?}", host.0);
+    let stopped = train(resumable, &mut StopQuietlyAfter(9)).err().unwrap();
+    assert!(matches!(stopped, TrainError::Stopped { saved: false, .. }), "{stopped}");
+}
+
+/// A host that stops after a number of batches and ignores warnings.
+struct StopQuietlyAfter(u64);
+
+impl TrainingHost for StopQuietlyAfter {
+    fn progress(&mut self, _: TrainingProgress) {}
+
+    fn info(&mut self, _: String) {}
+
+    fn warn(&mut self, _: String) {}
+
+    fn should_stop(&mut self) -> bool {
+        self.0 -= 1;
+        self.0 == 0
+    }
 }
 
 #[test]
@@ -424,6 +503,8 @@ fn progress_is_reported_at_the_end_of_every_epoch() {
             let last = progress.epoch == 6 && progress.macro_f1.is_some() && progress.loss.is_finite();
             HEARD.fetch_or(last, Ordering::Relaxed);
         }
+
+        fn info(&mut self, _: String) {}
 
         fn warn(&mut self, _: String) {}
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::checkpoint::{Checkpoint, CheckpointError, Checkpoints, TrainingPosition};
+use super::checkpoint::{Checkpoint, Checkpoints, TrainingPosition};
 use super::divergence::likely_cause;
 use super::history::epoch_record;
 use super::host::{TrainingHost, TrainingProgress};
@@ -59,8 +59,6 @@ pub enum TrainError {
     #[error("stopped in epoch {epoch}, batch {batch}{}", if *.saved { "; a checkpoint was written" } else { "" })]
     Stopped { epoch: u64, batch: u64, saved: bool },
     #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    #[error(transparent)]
     Device(#[from] engine::device::DeviceError),
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),
@@ -99,6 +97,8 @@ struct Trainer<'a> {
     position: TrainingPosition,
     best: Option<Weights>,
     saved_at: Instant,
+    /// Whether it was reported that a checkpoint cannot be written.
+    warned_of_checkpoints: bool,
 }
 
 impl<'a> Trainer<'a> {
@@ -108,7 +108,11 @@ impl<'a> Trainer<'a> {
         let (features, labels) = (run.train.features.cols, run.train.labels.cols);
         let map = FeatureMap::new(&method.net, run.train.features, run.train.rows);
         let fresh = || EngineState::new(Weights::initial(method, features, labels), method.optimiser.kind);
-        let checkpoints = run.checkpoints.map(|directory| Checkpoints::new(directory, run_digest(&run)));
+        let device = engine::device::name(engine::device::choose(method.device)?);
+        // The number of threads does not matter: it changes no bit of a result.
+        let computed_by = format!("{device}, libtorch {}", env!("PIPE_LIBTORCH_VERSION"));
+        let checkpoints =
+            run.checkpoints.map(|directory| Checkpoints::new(directory, run_digest(&run), computed_by));
         let found = match checkpoints.as_ref().map(|checkpoints| checkpoints.load(fresh)) {
             Some(Err(reason)) => {
                 host.warn(format!(
@@ -119,6 +123,13 @@ impl<'a> Trainer<'a> {
             Some(Ok(found)) => found,
             None => None,
         };
+        if let Some(Checkpoint { position, .. }) = &found {
+            host.info(format!(
+                "continues from the checkpoint in epoch {}, after {} of its batches",
+                position.epoch + 1,
+                position.batch
+            ));
+        }
         let found = found.unwrap_or_else(|| Checkpoint {
             position: TrainingPosition::start(),
             state: fresh(),
@@ -143,6 +154,7 @@ impl<'a> Trainer<'a> {
             position: found.position,
             best: found.best,
             saved_at: Instant::now(),
+            warned_of_checkpoints: false,
         })
     }
 
@@ -272,8 +284,7 @@ impl<'a> Trainer<'a> {
     /// Stops if the host asks for it, and writes a checkpoint if one is due.
     fn after_batch(&mut self) -> Result<(), TrainError> {
         if self.host.should_stop() {
-            let saved = self.checkpoints.is_some();
-            self.save()?;
+            let saved = self.save()?;
             let (epoch, batch) = (self.position.epoch + 1, self.position.batch);
             return Err(TrainError::Stopped { epoch, batch, saved });
         }
@@ -284,13 +295,24 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// Writes a checkpoint, if there is a directory for them.
-    fn save(&mut self) -> Result<(), TrainError> {
-        if let Some(checkpoints) = &self.checkpoints {
-            checkpoints.save(&self.position, &*self.engine.state()?, self.best.as_ref())?;
-        }
+    /// Writes a checkpoint, if there is a directory for them. Returns whether one was written: a full disk must not end
+    /// a training that needs no checkpoint.
+    fn save(&mut self) -> Result<bool, TrainError> {
         self.saved_at = Instant::now();
-        Ok(())
+        let Some(checkpoints) = &self.checkpoints else { return Ok(false) };
+        match checkpoints.save(&self.position, &*self.engine.state()?, self.best.as_ref()) {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                if !self.warned_of_checkpoints {
+                    self.host.warn(format!(
+                        "training goes on without this checkpoint; if it is stopped now, it continues from an earlier one \
+                         or starts again: {error}"
+                    ));
+                }
+                self.warned_of_checkpoints = true;
+                Ok(false)
+            }
+        }
     }
 
     /// Adds the time since `since` to the current epoch.

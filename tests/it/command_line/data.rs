@@ -80,3 +80,21 @@ outputs: { made/: data }
     let info = test.typed(&format!("data info {directory} --json")).ok().json();
     assert_eq!(info["parts"][0]["rows"], 50, "{info}");
 }
+
+#[test]
+fn a_damaged_directory_is_refused_with_the_file_and_the_reason() {
+    let test = PipelineTest::new(
+        "{ name: made, stages: { data: { synthetic: { rows: 50, test_rows: 10, features: 40, labels: 6, labels_per_row: 2, \
+         features_per_row: 5 } } }, outputs: { results/made/: data } }",
+    );
+    test.run().ok();
+    let directory = "results/made/dataset";
+    test.typed(&format!("data info {directory}")).ok();
+    // The last offset but one of the rows: not in the header, which has a checksum of its own.
+    let labels = format!("{directory}/train/labels.csr");
+    let mut bytes = std::fs::read(test.file(&labels)).unwrap();
+    let end = bytes.len();
+    bytes[end - 16..end - 8].fill(0x7f);
+    test.remove(&labels).write(&labels, bytes);
+    test.typed(&format!("data info {directory}")).refuses("labels.csr").reports("offsets");
+}

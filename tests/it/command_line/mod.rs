@@ -15,6 +15,7 @@ mod project;
 mod run;
 mod runs;
 mod show;
+mod streams;
 mod verify;
 
 use crate::support::PipelineTest;

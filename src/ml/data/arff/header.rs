@@ -31,6 +31,16 @@ pub(super) enum AttributeType {
     Other(String),
 }
 
+impl AttributeType {
+    /// Returns the nominal values; other types have none.
+    pub(super) fn names(&self) -> &[String] {
+        match self {
+            Self::Nominal { names, .. } => names,
+            Self::Numeric | Self::Other(_) => &[],
+        }
+    }
+}
+
 /// Reads up to and including the line `@data`.
 pub(super) fn read_header(lines: &mut TextLines) -> Result<ArffHeader, DataError> {
     let mut header = ArffHeader { relation: String::new(), attributes: Vec::new() };

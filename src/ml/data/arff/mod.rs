@@ -18,18 +18,23 @@ use super::format::Format;
 use super::lines::{TextChunk, TextLines};
 use super::read::{ReadJob, no_files};
 use super::read_report::{ReadReport, Repair, Repairs};
+use super::source::NominalEncoding;
 
 /// The matrix and column that the values of an attribute go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttributeTarget {
     Label(u32),
     Feature(u32),
+    /// One feature for each nominal value; the feature of the first value is given.
+    OneHot(u32),
 }
 
 /// The attributes of a file with their targets.
 struct ArffSchema {
     attributes: Vec<ArffAttribute>,
     targets: Vec<AttributeTarget>,
+    /// The attributes with one feature for each value, and their first features.
+    one_hot: Vec<(usize, u32)>,
 }
 
 /// The rows of one chunk of text, with counts of repairs.
@@ -46,7 +51,7 @@ struct ArffRows {
 
 /// Reads ARFF files, which must declare the same attributes, into a data set.
 pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
-    let ReadJob { source, inputs, options: _, directory, threads } = job;
+    let ReadJob { source, inputs, options, directory, threads } = job;
     let target = DataSetDir::create(directory)?;
     let mut features = target.sparse_features()?;
     let mut labels = target.labels()?;
@@ -60,7 +65,7 @@ pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
         let header = read_header(&mut lines)?;
         let schema = match known {
             Some(schema) => schema.must_equal(&header, &path)?,
-            None => ArffSchema::new(header, source.label_xml.as_deref(), &path)?,
+            None => ArffSchema::new(header, source.label_xml.as_deref(), options.nominal, &path)?,
         };
         let start = labels.rows();
         lines.parse(
@@ -102,7 +107,12 @@ fn take(
 }
 
 impl ArffSchema {
-    fn new(header: ArffHeader, label_xml: Option<&Path>, path: &Path) -> Result<Self, DataError> {
+    fn new(
+        header: ArffHeader,
+        label_xml: Option<&Path>,
+        nominal: Option<NominalEncoding>,
+        path: &Path,
+    ) -> Result<Self, DataError> {
         let is_label = match label_xml {
             Some(xml) => labels_by_name(&header, xml, path)?,
             None => labels_by_count(&header).map_err(|reason| DataError::file(path, reason))?,
@@ -117,15 +127,35 @@ impl ArffSchema {
                 );
                 return Err(DataError::file(path, reason));
             }
-            if is_label {
-                targets.push(AttributeTarget::Label(labels));
-                labels += 1;
-            } else {
-                targets.push(AttributeTarget::Feature(features));
-                features += 1;
+            match (&attribute.kind, nominal) {
+                _ if is_label => {
+                    targets.push(AttributeTarget::Label(labels));
+                    labels += 1;
+                }
+                (AttributeType::Nominal { names, .. }, None) if names.len() > 2 => {
+                    let reason = format!(
+                        "the attribute `{}` has {} nominal values, which have no order: choose `read: {{ nominal: \
+                         one-hot }}`, or `ordinal` to use the numbers that they spell or else their positions",
+                        attribute.name,
+                        names.len()
+                    );
+                    return Err(DataError::file(path, reason));
+                }
+                (AttributeType::Nominal { names, .. }, Some(NominalEncoding::OneHot)) if names.len() > 2 => {
+                    targets.push(AttributeTarget::OneHot(features));
+                    features += names.len() as u32;
+                }
+                _ => {
+                    targets.push(AttributeTarget::Feature(features));
+                    features += 1;
+                }
             }
         }
-        Ok(Self { attributes: header.attributes, targets })
+        let one_hot = targets.iter().enumerate().filter_map(|(position, target)| match target {
+            AttributeTarget::OneHot(first) => Some((position, *first)),
+            AttributeTarget::Label(_) | AttributeTarget::Feature(_) => None,
+        });
+        Ok(Self { one_hot: one_hot.collect(), attributes: header.attributes, targets })
     }
 
     /// Returns the schema again if a further part declares the same attributes.
@@ -155,6 +185,10 @@ impl ArffSchema {
             match target {
                 AttributeTarget::Label(_) => labels.push(attribute.name.clone()),
                 AttributeTarget::Feature(_) => features.push(attribute.name.clone()),
+                AttributeTarget::OneHot(_) => {
+                    let values = attribute.kind.names().iter();
+                    features.extend(values.map(|value| format!("{}={value}", attribute.name)));
+                }
             }
         }
         (labels, features)
@@ -259,9 +293,10 @@ fn dense_row(text: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<()
     Ok(())
 }
 
-/// Parses a row of `index value` entries, where omitted attributes are zero: `3 1,17 0.5`.
+/// Parses a row of `index value` entries, where omitted attributes are zero or have their first nominal value: `3 1,17 0.5`.
 fn sparse_row(text: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<(), Fault> {
     let mut at = 0;
+    let mut omitted = schema.one_hot.clone();
     while !text[at..].trim_ascii().is_empty() {
         at += text[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
         let (position, end) = super::number::integer(text, at);
@@ -280,7 +315,12 @@ fn sparse_row(text: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<(
             None => return Err(Fault::new(end, "a value is missing here")),
         };
         store(schema, position, &value, false, rows).map_err(|reason| Fault::new(end + offset, reason))?;
+        omitted.retain(|&(attribute, _)| attribute != position);
         at = values.next_start().map_or(text.len(), |next| end + next);
+    }
+    for (_, first_value) in omitted {
+        rows.features.indices.push(first_value);
+        rows.features.values.push(1.0);
     }
     Ok(())
 }
@@ -298,11 +338,18 @@ fn store(
     if value == "?" {
         return match target {
             AttributeTarget::Label(_) => Err(format!("the label `{}` has no value", attribute.name)),
-            AttributeTarget::Feature(_) => {
+            AttributeTarget::Feature(_) | AttributeTarget::OneHot(_) => {
                 rows.missing += 1;
                 Ok(())
             }
         };
+    }
+    let undeclared = || format!("`{value}` is not a declared value of the attribute `{}`", attribute.name);
+    if let AttributeTarget::OneHot(first) = target {
+        let place = attribute.kind.names().iter().position(|name| name == value).ok_or_else(undeclared)?;
+        rows.features.indices.push(first + place as u32);
+        rows.features.values.push(1.0);
+        return Ok(());
     }
     let number = match &attribute.kind {
         AttributeType::Nominal { names, numbers } => {
@@ -313,9 +360,7 @@ fn store(
                 ));
             }
             let at = names.iter().position(|name| name == value);
-            at.map(|at| numbers[at]).ok_or_else(|| {
-                format!("`{value}` is not a declared value of the attribute `{}`", attribute.name)
-            })?
+            at.map(|at| numbers[at]).ok_or_else(undeclared)?
         }
         _ => match value.parse::<f32>() {
             Ok(number) if number.is_finite() => number,
@@ -329,6 +374,8 @@ fn store(
             1.0 => rows.labels.indices.push(label),
             _ => return Err(format!("the label `{}` is `{value}`, not 0 or 1", attribute.name)),
         },
+        // Stored above.
+        AttributeTarget::OneHot(_) => {}
         AttributeTarget::Feature(_) if number == 0.0 => rows.zeros += u64::from(!dense),
         AttributeTarget::Feature(feature) => {
             rows.features.indices.push(feature);

@@ -8,6 +8,14 @@ use crate::data::read::read;
 use crate::data::source::{DataSource, RawData, ReadOptions};
 
 fn read_with(text: &[u8], xml: Option<&str>) -> Result<DataSet, DataError> {
+    read_encoded(text, xml, None)
+}
+
+fn read_encoded(
+    text: &[u8],
+    xml: Option<&str>,
+    nominal: Option<NominalEncoding>,
+) -> Result<DataSet, DataError> {
     let temp = tempfile::tempdir().unwrap();
     let mut source = DataSource::file(temp.path().join("x.arff"));
     fs::write(&source.parts[0].data, text).unwrap();
@@ -16,7 +24,7 @@ fn read_with(text: &[u8], xml: Option<&str>) -> Result<DataSet, DataError> {
         fs::write(&path, xml).unwrap();
         source.label_xml = Some(path);
     }
-    let options = ReadOptions { format: Some(Format::Arff), ..Default::default() };
+    let options = ReadOptions { format: Some(Format::Arff), nominal, ..Default::default() };
     match read(&source, &options, &temp.path().join("set"), 1)? {
         RawData::Set(set) => Ok(set),
         RawData::Text(_) => panic!("numbers were expected"),
@@ -41,6 +49,25 @@ fn dense_and_sparse_rows_are_equivalent() {
     assert_eq!((features(&dense).row(0), features(&dense).row_values(0)), (&[0, 1][..], &[0.5, 1.0][..]));
     assert_eq!((dense.labels.row(0), dense.labels.row(1)), (&[0][..], &[1][..]));
     assert_eq!(dense.report.repairs.get(Repair::MissingValuesAsZero), 1);
+}
+
+#[test]
+fn nominal_values_become_one_feature_each_or_a_number_and_never_silently() {
+    let head = HEAD.replace("{no,yes}", "{red,green,blue}");
+    let rows = format!("{head}1,0,0.5,green,0\n0,1,0,?,2\n{{0 1,3 blue}}\n{{0 1}}\n");
+    let refused = read_with(rows.as_bytes(), None).unwrap_err().to_string();
+    assert!(refused.contains("`g` has 3 nominal values") && refused.contains("one-hot"), "{refused}");
+    let one_hot = read_encoded(rows.as_bytes(), None, Some(NominalEncoding::OneHot)).unwrap();
+    assert_eq!(one_hot.feature_names.as_deref().unwrap(), ["f", "g=red", "g=green", "g=blue", "h"]);
+    let row = |set: &DataSet, row| (features(set).row(row).to_vec(), features(set).row_values(row).to_vec());
+    assert_eq!(row(&one_hot, 0), (vec![0, 2], vec![0.5, 1.0]));
+    assert_eq!(row(&one_hot, 1), (vec![4], vec![2.0]));
+    assert_eq!(row(&one_hot, 2), (vec![3], vec![1.0]));
+    assert_eq!(row(&one_hot, 3), (vec![1], vec![1.0]), "an omitted value is the first one");
+    let ordinal = read_encoded(rows.as_bytes(), None, Some(NominalEncoding::Ordinal)).unwrap();
+    assert_eq!(row(&ordinal, 2), (vec![1], vec![2.0]));
+    let wrong = format!("{head}1,0,0.5,pink,0\n");
+    assert!(read_encoded(wrong.as_bytes(), None, Some(NominalEncoding::OneHot)).is_err());
 }
 
 #[test]

@@ -55,6 +55,10 @@ impl ArrayLayout {
         mut take: impl FnMut(ArrayPosition, &[f32]) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         const AT_ONCE: u64 = 1 << 16;
+        // Rows without columns take no room in the file, so that any number of them could be announced.
+        if self.cols == 0 {
+            return Err(DataError::file(input.path(), "it has no columns"));
+        }
         let size = self.element.size();
         let too_large = || DataError::file(input.path(), "its header contains an impossible shape");
         let total = self.numbers().ok_or_else(too_large)?;

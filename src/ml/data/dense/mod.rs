@@ -144,9 +144,6 @@ impl DenseCollector {
         let labels = &mut self.labels;
         let mut row = Vec::new();
         let mut filled = 0;
-        if layout.cols == 0 {
-            return Err(DataError::file(&path, "it has no columns, so there are no labels"));
-        }
         layout.stream(input, order, |position, values| {
             for (at, &value) in values.iter().enumerate() {
                 match value {

@@ -99,12 +99,24 @@ fn each_fault_is_reported() {
             "row 1, column 0 is 0.5",
         ),
         (b"\x93NUMPY\x01\x00\xff\xff{".to_vec(), b"0\n", "cut off"),
+        (npy("<f4", "False", "1000000000000, 0", &[]), b"0\n", "it has no columns"),
+        (npy("<f4", "True", "1000000000000, 0", &[]), b"0\n", "it has no columns"),
+        (npy("<f4", "False", "2, 2", &good), &npy("<f4", "True", "2, 0", &[]), "it has no columns"),
     ] {
         let message = read_pair(&data, Some(labels), &ReadOptions::default()).unwrap_err().to_string();
         assert!(message.contains(part), "{message}");
     }
     let message = read_pair(&npy("<f4", "False", "2, 2", &good), None, &ReadOptions::default());
     assert!(message.unwrap_err().to_string().contains("needs a second file with the labels"));
+}
+
+#[test]
+fn rows_without_columns_are_refused_before_anything_is_allocated_for_them() {
+    for order in ["False", "True"] {
+        let options = ReadOptions { unlabelled: true, ..Default::default() };
+        let refused = read_pair(&npy("<f4", order, "1000000000000, 0", &[]), None, &options).unwrap_err();
+        assert!(refused.to_string().contains("it has no columns"), "{refused}");
+    }
 }
 
 proptest! {

@@ -146,7 +146,8 @@ impl LibsvmParser<'_> {
         }
         let stored_anything = self.features(row_start, features)?;
         let label_count = self.block.labels.indices.len() - labels;
-        if label_count == 0 && !stored_anything && !self.rules.blank_is_row {
+        let is_row = self.rules.blank_is_row && self.text.get(row_start) != Some(&b'#');
+        if label_count == 0 && !stored_anything && !is_row {
             self.block.repairs.blank_lines += 1;
             return Ok(());
         }
@@ -387,7 +388,8 @@ pub(crate) fn read_libsvm(job: ReadJob) -> Result<DataSet, DataError> {
     let rules = LibsvmRules {
         labels: IndexRange::new("label", options.label_base, label_count)?,
         features: IndexRange::new("feature", options.feature_base, feature_count)?,
-        blank_is_row: false,
+        // Predictions are numbered by line, so every line of rows to be predicted has to be a row.
+        blank_is_row: options.unlabelled,
     };
     let target = DataSetDir::create(directory)?;
     let mut collector = LibsvmCollector::new(&target)?;

@@ -31,7 +31,9 @@ pub(super) fn rows(text: &str, columns: &TextColumns) -> Result<Vec<TextRow>, Fa
         if last_field.ends_with(END_OF_TEXT) {
             return Err(Fault::new(start, "a quote that is opened in this row is not closed"));
         }
-        if record.len() == 1 && record[0].is_empty() {
+        // The reader itself skips blank lines, so this is `""`: an empty text if there is only one column.
+        let is_text = header.as_ref().is_some_and(|header| header.columns == 1);
+        if record.len() == 1 && record[0].is_empty() && !is_text {
             continue;
         }
         match &header {

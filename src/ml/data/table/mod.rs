@@ -11,6 +11,7 @@ use super::error::{DataError, Fault};
 use super::format::Format;
 use super::read::ReadJob;
 use super::read_report::{ReadReport, Repair};
+use super::source::DEFAULT_LABEL_SEPARATOR;
 use super::text::RawText;
 
 /// One row of a file.
@@ -57,7 +58,7 @@ fn read_table(
     let columns = TextColumns {
         text: options.input_column.as_deref().unwrap_or("text"),
         labels: options.label_column.as_deref().unwrap_or("labels"),
-        label_separator: options.label_separator.as_deref().unwrap_or(";"),
+        label_separator: options.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR),
         labels_are_optional: options.unlabelled,
     };
     if columns.label_separator.is_empty() {

@@ -26,6 +26,13 @@ fn message(content: &str, format: Format) -> String {
 }
 
 #[test]
+fn an_empty_text_in_a_file_with_one_column_is_a_row() {
+    let options = ReadOptions { format: Some(Format::Csv), unlabelled: true, ..Default::default() };
+    let text = read_with(b"text\r\nperl\r\n\"\"\r\n\r\npython\r\n\"\"", &options).unwrap();
+    assert_eq!(text.texts, ["perl", "", "python", ""]);
+}
+
+#[test]
 fn the_same_rows_as_csv_and_as_json_lines_are_read_the_same() {
     let csv = read_text(
         "id,text,labels\r\n1,\"He said \"\"no\"\",\nthen left\",b; a\r\n2,plain,\r\n\r\n3,x,a;a\r\n",
