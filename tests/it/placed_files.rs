@@ -213,7 +213,7 @@ fn directories_are_replaced_or_kept_like_files() {
 name: paper
 vars: { value: 1 }
 stages:
-  pages: { command: { run: \"mkdir pages; echo ${vars.value} > pages/one\", outputs: [pages/] } }
+  pages: { command: { run: \"mkdir pages; echo ${vars.value} > pages/one\", outputs: [pages] } }
 outputs: [pages]
 ";
     let test = PipelineTest::new(yaml);
@@ -245,7 +245,7 @@ fn a_killed_run_has_recorded_what_it_computed() {
 name: killed
 stages:
   quick: { command: { run: echo > quick.txt, outputs: [quick.txt] } }
-  slow: { command: { run: sleep 100; cp in/quick slow.txt, inputs: { quick: quick }, outputs: [slow.txt] } }
+  slow: { command: { run: sleep 30; cp in/quick slow.txt, inputs: { quick: quick }, outputs: [slow.txt] } }
 ",
     );
     let mut run = test.command(&["run", "pipeline.yaml"]);

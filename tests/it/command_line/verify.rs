@@ -14,9 +14,11 @@ fn the_exit_code_is_the_answer() {
         .prints("drift  results/fits/table.txt")
         .prints("+better");
     test.remove("results/fits/table.txt");
-    test.typed("verify pipeline.yaml").ok().prints("3 same, 1 not checked");
+    test.typed("verify pipeline.yaml").exits_with(2).prints("3 same, 1 undetermined");
+    test.typed("verify pipeline.yaml --strict").exits_with(1).prints("3 same, 1 drifted");
+    test.typed("verify pipeline.yaml --allow-missing").ok().prints("3 same, 1 not checked");
     test.remove("cache");
-    test.typed("verify pipeline.yaml --cache").exits_with(2).prints("3 undetermined");
+    test.typed("verify pipeline.yaml --cache").exits_with(2).prints("4 undetermined");
     test.remove("pipeline.lock");
     test.typed("verify pipeline.yaml").exits_with(2).prints("`pipe lock pipeline.yaml`");
 }
@@ -25,18 +27,18 @@ fn the_exit_code_is_the_answer() {
 fn verbose_lists_every_check() {
     let test = PipelineTest::locked(FITS);
     test.remove("results/fits/table.txt");
-    let all = test.typed("verify pipeline.yaml -v").ok();
-    all.prints("same  fit[adaptive]\n").prints("not checked  results/fits/table.txt: there is no such file");
+    let all = test.typed("verify pipeline.yaml -v --allow-missing").ok();
+    all.prints("same  fit[adaptive]\n").prints("not checked  results/fits/table.txt: it is missing");
 }
 
 #[test]
 fn stages_are_computed_again_with_rerun_and_twice() {
     let test = PipelineTest::locked(FITS);
     let rerun = test.typed("verify pipeline.yaml --rerun").ok().reports("verify: rerun");
-    assert_eq!(rerun.stdout, "pipeline.yaml: 3 checks: 3 same\n");
-    test.typed("verify pipeline.yaml --rerun fit[static]").ok().prints("1 check: 1 same");
-    test.typed("verify pipeline.yaml --rerun sample=2").ok().prints("2 checks: 2 same");
-    test.typed("verify pipeline.yaml --rerun budget=1h --jobs 1").ok().prints("3 same");
+    assert_eq!(rerun.stdout, "pipeline.yaml: 4 checks: 4 same\n");
+    test.typed("verify pipeline.yaml --rerun fit[static]").ok().prints("2 checks: 2 same");
+    test.typed("verify pipeline.yaml --rerun sample=2").ok().prints("3 checks: 3 same");
+    test.typed("verify pipeline.yaml --rerun budget=1h --jobs 1").ok().prints("4 same");
     test.typed("verify pipeline.yaml --twice -q").ok().prints("3 checks: 3 same").reports_nothing();
     test.typed("verify pipeline.yaml --rerun --scratch scratch").ok();
     assert_eq!(test.files_below("scratch").len(), 0, "nothing is left if all is the same");
