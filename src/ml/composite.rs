@@ -128,11 +128,8 @@ impl Composite {
             return Some("its cuts are for another number of labels");
         }
         let keeps_some = |part: &ModelPart| part.keep.is_none_or(|keep| (1..self.labels).contains(&keep));
-        if self.labels == 0 || !self.parts.iter().all(keeps_some) {
-            return Some("it has no labels, or a part that keeps none or all of them");
-        }
-        let usable = self.parts.iter().all(|part| part.model.issues().is_empty());
-        (!usable).then_some("a part has settings that cannot be used")
+        let keeps_fit = self.labels > 0 && self.parts.iter().all(keeps_some);
+        (!keeps_fit).then_some("it has no labels, or a part that keeps none or all of them")
     }
 
     /// Writes `model.json`, which has to be done last.
@@ -245,8 +242,6 @@ mod tests {
         assert!(error(&|model| model.format = 9).contains("format 9"));
         assert!(error(&|model| model.labels = 0).contains("no labels"));
         assert!(error(&|model| model.parts[0].keep = Some(0)).contains("keeps none"));
-        let unusable = ModelConfig::KernelRidge { gamma: -1.0, ridge: 1.0 };
-        assert!(error(&|model| model.parts[0].model = unusable.clone()).contains("cannot be used"));
         let cuts = |text: &str| serde_json::from_str(text).unwrap();
         for text in [
             r#"{"labels": 3, "decision": {"kind": "per_label", "cuts": [0.5]}}"#,
