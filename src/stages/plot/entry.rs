@@ -75,10 +75,10 @@ impl FigureEntry {
     }
 
     /// Returns the position among the outputs: figures with fixed names come first.
-    pub(super) fn order(&self) -> (Option<FigureKind>, Cow<'static, str>) {
+    pub(super) fn order(&self) -> (bool, Option<FigureKind>, Cow<'static, str>) {
         match self {
-            Self::Named(kind) => (Some(*kind), Cow::Borrowed("")),
-            Self::Metrics(_) => (None, self.name()),
+            Self::Named(kind) => (false, Some(*kind), Cow::Borrowed("")),
+            Self::Metrics(_) => (true, None, self.name()),
         }
     }
 

@@ -243,19 +243,17 @@ impl RunStage for Plot {
 
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let metric_figures = stage.metric_figures();
-        let names_stage = metric_figures.iter().any(|figure| figure.axes().contains(&STAGE_AXIS));
         let histories = work.open_all(Self::HISTORY)?;
-        let mut records = work.open_all(Self::EVAL)?;
-        if !names_stage {
-            records = without_stage(records, EvaluationRecord::protocol);
-        }
+        let records_by_stage = work.open_all(Self::EVAL)?;
+        let records = without_stage(records_by_stage.clone(), EvaluationRecord::protocol);
         let curves = without_stage(work.open_all(Self::CURVES)?, |curves| curves.protocol);
         let label_counts = if stage.needs(FigureSource::Data) { label_counts(work)? } else { Vec::new() };
         let inputs = FigureInputs { histories, records, curves, label_counts };
         let naming = inputs.naming(&stage.mean_over, &stage.names);
-        let nameable = match metric_figures.is_empty() {
-            true => BTreeSet::new(),
-            false => nameable(&metric_figures, &inputs.runs()),
+        let nameable = if metric_figures.is_empty() {
+            BTreeSet::new()
+        } else {
+            nameable(&metric_figures, &records_by_stage.iter().map(|(axes, _)| axes).collect::<Vec<_>>())
         };
         for name in naming.unused_names(&inputs.runs()).into_iter().filter(|name| !nameable.contains(*name)) {
             work.warn(format!("`names` has `{name}`, but nothing has that name"));
@@ -269,8 +267,12 @@ impl RunStage for Plot {
             let planned = match entry {
                 FigureEntry::Named(kind) => inputs.plan(*kind, &naming)?,
                 FigureEntry::Metrics(entry) => {
-                    let figure = entry.metric_figure().plan(context, &inputs.records);
-                    figure.with_context(|| format!("the figure `{name}` cannot be drawn"))?
+                    let figure = entry.metric_figure();
+                    let by_stage = figure.axes().contains(&STAGE_AXIS);
+                    let records = if by_stage { &records_by_stage } else { &inputs.records };
+                    figure
+                        .plan(context, records)
+                        .with_context(|| format!("the figure `{name}` cannot be drawn"))?
                 }
             };
             write(work, entry, &planned.draw(format))?;

@@ -32,9 +32,10 @@ pub(super) fn plan(
                 for point in points.points.iter().filter(here) {
                     let Some(spread) = &point.y[metric] else { continue };
                     let bar = Bar {
-                        style: match has_series {
-                            true => BarStyle::of_series(point.group),
-                            false => BarStyle::solid(SeriesStyle::nth(x_index).colour),
+                        style: if has_series {
+                            BarStyle::of_series(point.group)
+                        } else {
+                            BarStyle::solid(SeriesStyle::nth(x_index).colour)
                         },
                         value: spread.mean,
                         interval: figure.interval.of(spread),

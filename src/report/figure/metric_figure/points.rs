@@ -66,6 +66,12 @@ impl Points {
         let of_group = |axes: &RunAxes| axes.iter().filter(|(axis, _)| in_group(axis)).cloned().collect();
         let group_axes: Vec<RunAxes> = records.iter().map(|(axes, _)| of_group(axes)).collect();
         let naming = Naming::new(&group_axes.iter().collect::<Vec<_>>(), context.mean_over, context.names);
+        let placed_by = x_axis.into_iter().chain(figure.panels.as_deref());
+        for axis in placed_by {
+            if records.iter().any(|(axes, _)| axes.iter().all(|(name, _)| name != axis)) {
+                return Err(MetricFigureError::NoValue { axis: axis.to_owned() });
+            }
+        }
         let x_values = x_axis.map(|axis| axis_values(records, axis)).unwrap_or_default();
         let panels = match &figure.panels {
             Some(axis) => in_order(records, axis),
@@ -203,13 +209,10 @@ fn check_repetitions(
         runs.iter().flat_map(|(axes, _)| axes.iter()).map(|(axis, _)| axis.as_str()).collect();
     let values =
         |axis: &str| runs.iter().map(|(axes, _)| value_of(axes, axis)).collect::<BTreeSet<_>>().len();
-    if values(mean_over) == runs.len() {
-        return Ok(());
-    }
     let differing: Vec<String> =
         axes.into_iter().filter(|axis| *axis != mean_over && values(axis) > 1).map(str::to_owned).collect();
-    if differing.is_empty() {
-        return Err(MetricFigureError::SameAxes);
+    if !differing.is_empty() {
+        return Err(MetricFigureError::SamePoint(differing));
     }
-    Err(MetricFigureError::SamePoint(differing))
+    if values(mean_over) < runs.len() { Err(MetricFigureError::SameAxes) } else { Ok(()) }
 }
