@@ -96,6 +96,8 @@ pub enum MetricFigureError {
          different axes, or plot them in two stages"
     )]
     SameAxes,
+    #[error("some results have no axis `{axis}`, so they cannot be placed; leave their stage out of `eval`")]
+    NoValue { axis: String },
     #[error(
         "`{axis}` has the value {value}, which has no logarithm; remove `log: true`, or set a `range` above 0"
     )]

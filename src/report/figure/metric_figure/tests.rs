@@ -128,6 +128,15 @@ fn results_that_would_be_one_point_by_accident_are_an_error_that_names_the_axis(
     let grouped = MetricFigure { group: Some(Vec::new()), ..figure(ChartKind::Line) };
     let error = draw(&grouped, &records).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("differ only in `variant`"), "{error}");
+    let mut seeds_apart = sweep(&["1"], &[Protocol::Honest]);
+    let has = |axes: &RunAxes, axis: &str, value: &str| axes.contains(&(axis.to_owned(), value.to_owned()));
+    seeds_apart.retain(|(axes, _)| has(axes, "seed", "0") == has(axes, "variant", "static"));
+    assert_eq!(seeds_apart.len(), 2);
+    assert!(draw(&grouped, &seeds_apart).is_err(), "other seeds do not make two variants one");
+    let mut unplaced = records.clone();
+    unplaced.push(result(&[("variant", "recipe"), ("seed", "0")], Protocol::Honest, 0.5));
+    let error = draw(&figure(ChartKind::Line), &unplaced).map(|_| ()).unwrap_err().to_string();
+    assert!(error.starts_with("some results have no axis `prior`"), "{error}");
     let twice: Records = records.iter().chain(&records).cloned().collect();
     assert_eq!(draw(&figure(ChartKind::Bar), &twice).map(|_| ()), Err(MetricFigureError::SameAxes));
 }
