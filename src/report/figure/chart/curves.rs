@@ -208,7 +208,8 @@ impl Chart {
             drawing.text((middle, bottom), Anchor::Middle, TEXT, &x_label);
         }
         let (height, y_middle) = (top - below - first_top, (first_top + top - below) / 2.0);
-        let y_label = font::clip(&self.y_label, TEXT, height.max(60.0) + below);
+        let room = (height.max(60.0) + below).min(2.0 * (y_middle - MARGIN));
+        let y_label = font::clip(&self.y_label, TEXT, room);
         drawing.upward_text((MARGIN + TEXT * 0.75, y_middle), TEXT, &y_label);
         bottom = legend.draw_after(&mut drawing, bottom + 3.0);
         drawing.height = legend::notes(&mut drawing, &self.all_notes(), bottom);

@@ -87,8 +87,8 @@ pub struct MetricFigureContext<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetricFigureError {
     #[error(
-        "results that differ only in {} would be shown at the same point; add the axis to `group`, `panels` or \
-         `mean_over`, or select one of its values in `eval`", listed(.0)
+        "results that differ only in {} would be shown at the same point; add the axis to `group` or `panels`, \
+         average over it (`mean_over`), or select one of its values in `eval`", listed(.0)
     )]
     SamePoint(Vec<String>),
     #[error(
