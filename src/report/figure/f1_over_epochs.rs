@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Figure;
+use super::PlannedFigure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
@@ -23,7 +23,10 @@ struct EpochValues {
 }
 
 /// Draws macro-F1 on the validation rows, epoch by epoch.
-pub fn f1_over_epochs(naming: &Naming, histories: &[(RunAxes, History)]) -> Result<Figure, SameAxesError> {
+pub fn f1_over_epochs(
+    naming: &Naming,
+    histories: &[(RunAxes, History)],
+) -> Result<PlannedFigure, SameAxesError> {
     let run = |history: &History| {
         let macro_f1 = |(epoch, validation): &(u64, EpochMetrics)| (*epoch, validation.macro_f1);
         history.validations().map(|epochs| epochs.iter().map(macro_f1).collect::<F1ByEpoch>())
@@ -38,26 +41,22 @@ pub fn f1_over_epochs(naming: &Naming, histories: &[(RunAxes, History)]) -> Resu
         marked.iter().map(|(group, epochs)| epochs.as_ref().map(|epochs| curve(group, epochs))).collect();
     let mut notes = vec![naming.mean_note(&groups, "band: ± 1 standard deviation.")];
     if curves.iter().any(|curve| !curve.as_ref().reveal().1.ends.is_empty()) {
-        notes.push("× a run that stopped early; thin: mean of the runs that went on.".to_owned());
+        notes.push("× a run that stopped early; thin: mean of the remaining runs.".to_owned());
     }
+    let x = AxisScale::whole(values(&curves, |(x, _)| x), 6);
+    let y = AxisScale::linear(values(&curves, |(_, y)| y), Bounds::SHARE, 5);
     let chart = Chart {
         title: "Macro-F1 on the validation rows over epochs".to_owned(),
         x_label: "epoch".to_owned(),
         y_label: "validation macro-F1".to_owned(),
-        panels: vec![Panel {
-            heading: None,
-            x: AxisScale::whole(values(&curves, |(x, _)| x), 6),
-            y: AxisScale::linear(values(&curves, |(_, y)| y), Bounds::SHARE, 5),
-            curves,
-            guide: None,
-        }],
-        columns: 1,
+        panels: vec![Some(Panel::new(x, y, curves))],
         height: 120.0,
         notes,
+        ..Chart::default()
     };
     let columns = ["name", "epoch", "macro_f1", "standard_deviation", "runs", "ended_early"];
     let rows = marked.iter().flat_map(|(group, epochs)| rows(&group.name, epochs));
-    Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
+    Ok(PlannedFigure::new(chart, DataTable::of_results(&columns, rows)))
 }
 
 fn last_epoch(run: &F1ByEpoch) -> Option<u64> {

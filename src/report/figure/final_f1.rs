@@ -1,8 +1,9 @@
 //! Figure 2 of the paper: macro-F1 of each variant. A second figure compares both protocols.
 
-use super::Figure;
-use super::chart::bars::{Bar, BarChart, BarGroup};
-use super::chart::scale::Bounds;
+use super::PlannedFigure;
+use super::chart::bars::{Bar, BarChart, BarGroup, BarSection};
+use super::chart::scale::{AxisScale, Bounds};
+use super::chart::style::BarStyle;
 use super::data_table::{DataCell, DataTable};
 use super::naming::{Naming, RunAxes, RunGroup, SameAxesError, summary};
 use pipe_ml::metric::marked::{Marked, Protocol};
@@ -10,7 +11,10 @@ use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 
 /// Draws macro-F1 on the evaluated rows.
-pub fn final_f1(naming: &Naming, records: &[(RunAxes, EvaluationRecord)]) -> Result<Figure, SameAxesError> {
+pub fn final_f1(
+    naming: &Naming,
+    records: &[(RunAxes, EvaluationRecord)],
+) -> Result<PlannedFigure, SameAxesError> {
     let title = format!("Macro-F1 on the {} rows", parts(records));
     Ok(bars(naming, &groups(naming, records)?, title, records))
 }
@@ -19,7 +23,7 @@ pub fn final_f1(naming: &Naming, records: &[(RunAxes, EvaluationRecord)]) -> Res
 pub fn oracle_versus_honest(
     naming: &Naming,
     records: &[(RunAxes, EvaluationRecord)],
-) -> Result<Figure, SameAxesError> {
+) -> Result<PlannedFigure, SameAxesError> {
     let groups = groups(naming, records)?;
     let has = |index: usize, protocol: Protocol| {
         groups.iter().any(|group| group.index == index && group.runs.protocol() == protocol)
@@ -55,13 +59,23 @@ fn bars(
     groups: &[RunGroup<f64>],
     title: String,
     records: &[(RunAxes, EvaluationRecord)],
-) -> Figure {
-    let mut rows = Vec::new();
+) -> PlannedFigure {
+    let (mut rows, mut ends) = (Vec::new(), Vec::new());
     let mut drawn: Vec<(usize, BarGroup)> = Vec::new();
     for group in groups {
         let summary = group.runs.as_ref().map(|values| summary(values.iter().copied()));
         let (protocol, Some(spread)) = summary.reveal() else { continue };
-        let bar = Bar { value: spread.mean, spread: spread.standard_deviation };
+        let deviation = spread.standard_deviation;
+        let bar = Bar {
+            style: BarStyle::solid(group.style.colour),
+            value: spread.mean,
+            interval: deviation.map(|deviation| (spread.mean - deviation, spread.mean + deviation)),
+            text: match deviation {
+                Some(deviation) => format!("{:.3} ± {deviation:.3}", spread.mean),
+                None => format!("{:.3}", spread.mean),
+            },
+        };
+        ends.extend(bar.ends());
         rows.push(Marked::new(
             protocol,
             vec![
@@ -74,8 +88,7 @@ fn bars(
             ],
         ));
         if drawn.last().is_none_or(|(index, _)| *index != group.index) {
-            let (name, colour) = (group.name.clone(), group.style.colour);
-            drawn.push((group.index, BarGroup { name, colour, bars: Vec::new() }));
+            drawn.push((group.index, BarGroup { name: group.name.clone(), bars: Vec::new() }));
         }
         if let Some((_, last)) = drawn.last_mut() {
             last.bars.push(Marked::new(protocol, bar));
@@ -83,11 +96,15 @@ fn bars(
     }
     let chart = BarChart {
         title,
-        x_label: format!("{} macro-F1", parts(records)),
-        bounds: Bounds::SHARE_FROM_ZERO,
-        groups: drawn.into_iter().map(|(_, group)| group).collect(),
+        sections: vec![BarSection {
+            heading: None,
+            x_label: format!("{} macro-F1", parts(records)),
+            scale: AxisScale::linear(ends, Bounds::SHARE_FROM_ZERO, 5),
+            groups: drawn.into_iter().map(|(_, group)| group).collect(),
+        }],
+        series: Vec::new(),
         notes: vec![naming.mean_note(groups, "error bars: ± 1 standard deviation.")],
     };
     let columns = ["name", "macro_f1", "standard_deviation", "runs", "min", "max"];
-    Figure::new(chart.draw(), DataTable::of_results(&columns, rows))
+    PlannedFigure::new(chart, DataTable::of_results(&columns, rows))
 }

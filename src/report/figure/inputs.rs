@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::kind::FigureKind;
 use super::naming::{Naming, RunAxes, SameAxesError};
 use super::{
-    Figure, f1_by_frequency, f1_over_epochs, final_f1, label_frequency, oracle_versus_honest,
+    PlannedFigure, f1_by_frequency, f1_over_epochs, final_f1, label_frequency, oracle_versus_honest,
     precision_recall, reliability, threshold_weights, thresholds,
 };
 use pipe_ml::history::History;
@@ -35,8 +35,8 @@ impl FigureInputs {
         Naming::new(&self.runs(), mean_over, names)
     }
 
-    /// Draws a figure.
-    pub fn draw(&self, kind: FigureKind, naming: &Naming) -> Result<Figure, SameAxesError> {
+    /// Plans a figure.
+    pub fn plan(&self, kind: FigureKind, naming: &Naming) -> Result<PlannedFigure, SameAxesError> {
         match kind {
             FigureKind::F1OverEpochs => f1_over_epochs(naming, &self.histories),
             FigureKind::FinalF1 => final_f1(naming, &self.records),

@@ -1,6 +1,6 @@
 //! The long tail: the number of training rows of each label, from the most frequent label to the rarest.
 
-use super::Figure;
+use super::PlannedFigure;
 use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::chart::scale::AxisScale;
 use super::chart::style::SeriesStyle;
@@ -8,7 +8,7 @@ use super::data_table::{DataCell, DataTable};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// Draws the number of training rows of each label.
-pub fn label_frequency(counts: &[u64]) -> Figure {
+pub fn label_frequency(counts: &[u64]) -> PlannedFigure {
     let mut counts = counts.to_vec();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     let present = counts.partition_point(|&count| count > 0);
@@ -31,25 +31,21 @@ pub fn label_frequency(counts: &[u64]) -> Figure {
     let absent = counts.len() - present;
     let mut note = format!("{} labels", counts.len());
     if absent > 0 {
-        note += &format!("; without a training row, and not shown: {absent}");
+        note += &format!("; not shown: {absent} without training rows");
     }
+    let x = AxisScale::logarithmic(values(&curves, |(x, _)| x));
+    let y = AxisScale::logarithmic(values(&curves, |(_, y)| y));
     let chart = Chart {
         title: "Training rows per label".to_owned(),
-        x_label: "label, by falling frequency".to_owned(),
+        x_label: "label, in order of falling frequency".to_owned(),
         y_label: "training rows".to_owned(),
-        panels: vec![Panel {
-            heading: None,
-            x: AxisScale::logarithmic(values(&curves, |(x, _)| x)),
-            y: AxisScale::logarithmic(values(&curves, |(_, y)| y)),
-            curves,
-            guide: None,
-        }],
-        columns: 1,
+        panels: vec![Some(Panel::new(x, y, curves))],
         height: 110.0,
         notes: vec![note + "."],
+        ..Chart::default()
     };
     let zero = (absent > 0).then_some((0, present as u64 + 1, counts.len() as u64));
     let row = |(count, first, last)| vec![DataCell::from(count), DataCell::from(first), DataCell::from(last)];
     let rows = steps.into_iter().chain(zero).map(row);
-    Figure::new(chart.draw(), DataTable::of_facts(&["training_rows", "first_rank", "last_rank"], rows))
+    PlannedFigure::new(chart, DataTable::of_facts(&["training_rows", "first_rank", "last_rank"], rows))
 }

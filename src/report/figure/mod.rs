@@ -5,7 +5,7 @@
 //! it out, and [`draw`] writes it.
 //!
 //! To add a figure, write its file, add a variant to [`FigureKind`](kind::FigureKind) and a line to
-//! [`FigureInputs::draw`], and describe it in `docs/figures.md`.
+//! [`FigureInputs::plan`], and describe it in `docs/figures.md`.
 
 pub mod chart;
 pub mod data_table;
@@ -16,6 +16,7 @@ mod final_f1;
 mod inputs;
 pub mod kind;
 mod label_frequency;
+pub mod metric_figure;
 pub mod naming;
 mod precision_recall;
 mod reliability;
@@ -24,6 +25,8 @@ mod tests;
 mod threshold_weights;
 mod thresholds;
 
+use chart::AnyChart;
+use chart::format::FigureFormat;
 use data_table::DataTable;
 use draw::Drawing;
 
@@ -37,6 +40,23 @@ pub use reliability::reliability;
 pub use threshold_weights::threshold_weights;
 pub use thresholds::thresholds;
 
+/// The chart of a figure before it is drawn, with the values that it shows.
+pub struct PlannedFigure {
+    chart: AnyChart,
+    data: DataTable,
+}
+
+impl PlannedFigure {
+    fn new(chart: impl Into<AnyChart>, data: DataTable) -> Self {
+        Self { chart: chart.into(), data }
+    }
+
+    /// Draws the figure.
+    pub fn draw(self, format: FigureFormat) -> Figure {
+        Figure { drawing: self.chart.draw(format), data: self.data }
+    }
+}
+
 /// A drawn figure, with the values that it shows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
@@ -45,10 +65,6 @@ pub struct Figure {
 }
 
 impl Figure {
-    fn new(drawing: Drawing, data: DataTable) -> Self {
-        Self { drawing, data }
-    }
-
     /// Returns the figure as SVG.
     pub fn svg(&self) -> String {
         draw::svg::svg(&self.drawing)

@@ -23,6 +23,8 @@ pub struct Naming {
     varying: BTreeSet<String>,
     /// The ids of the groups, in the order of the pipeline.
     ids: Vec<String>,
+    /// The names of the groups, in the same order.
+    group_names: Vec<String>,
 }
 
 /// Runs that differ only in the axis that values are averaged over.
@@ -58,12 +60,25 @@ impl Naming {
         if varying.is_empty() {
             varying = usable.into_iter().map(str::to_owned).collect();
         }
-        let mut naming =
-            Self { mean_over: mean_over.to_owned(), names: names.clone(), varying, ids: Vec::new() };
+        let mut naming = Self {
+            mean_over: mean_over.to_owned(),
+            names: names.clone(),
+            varying,
+            ids: Vec::new(),
+            group_names: Vec::new(),
+        };
         for run in runs {
             let id = naming.id(run);
             if !naming.ids.contains(&id) {
                 naming.ids.push(id);
+            }
+        }
+        // Names depend on whether there are several groups.
+        for run in runs {
+            let index = naming.index(run);
+            if index == naming.group_names.len() {
+                let name = naming.name(run);
+                naming.group_names.push(name);
             }
         }
         naming
@@ -115,8 +130,7 @@ impl Naming {
                 let pairs: Vec<String> = axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
                 return Err(SameAxesError { axes: pairs.join(",") });
             }
-            let id = self.id(axes);
-            let index = self.ids.iter().position(|known| *known == id).unwrap_or(self.ids.len());
+            let index = self.index(axes);
             let group = groups.entry((index, protocol)).or_insert_with(|| (self.name(axes), Vec::new()));
             group.1.push(run);
         }
@@ -129,16 +143,32 @@ impl Naming {
         Ok(groups.into_iter().map(group).collect())
     }
 
+    /// Returns the position of a run's group among all groups.
+    pub fn index(&self, run: &RunAxes) -> usize {
+        let id = self.id(run);
+        self.ids.iter().position(|known| *known == id).unwrap_or(self.ids.len())
+    }
+
+    /// Returns the names of all groups, in the order of the pipeline.
+    pub fn group_names(&self) -> Vec<String> {
+        self.group_names.clone()
+    }
+
     /// Returns a note such as `Mean of 5 runs (over seed); band: ± 1 standard deviation.`, or nothing for single runs.
     pub fn mean_note<T>(&self, groups: &[RunGroup<T>], spread: &str) -> String {
-        let counts: BTreeSet<usize> = groups.iter().map(RunGroup::len).collect();
+        self.mean_note_of(&groups.iter().map(RunGroup::len).collect(), spread)
+    }
+
+    /// Returns the same note for these numbers of runs.
+    pub fn mean_note_of(&self, counts: &BTreeSet<usize>, spread: &str) -> String {
         let (Some(least), Some(most)) = (counts.first(), counts.last()) else { return String::new() };
         let runs = match (least, most) {
             (_, 1) => return String::new(),
             (least, most) if least == most => format!("{most}"),
             (least, most) => format!("{least} to {most}"),
         };
-        format!("Mean of {runs} runs (over {}); {spread}", self.mean_over)
+        let spread = if spread.is_empty() { ".".to_owned() } else { format!("; {spread}") };
+        format!("Mean of {runs} runs (over {}){spread}", self.mean_over)
     }
 }
 

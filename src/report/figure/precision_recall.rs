@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Figure;
-use super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
+use super::PlannedFigure;
+use super::chart::curves::{Chart, Curve, CurveLine, panels_by_protocol, values};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
 use super::naming::{Naming, RunAxes, SameAxesError, summary};
@@ -11,7 +11,10 @@ use pipe_ml::metric::curves::{Curves, ShiftedMetrics};
 use pipe_ml::metric::marked::Marked;
 
 /// Draws precision against recall as all thresholds are moved.
-pub fn precision_recall(naming: &Naming, curves: &[(RunAxes, Curves)]) -> Result<Figure, SameAxesError> {
+pub fn precision_recall(
+    naming: &Naming,
+    curves: &[(RunAxes, Curves)],
+) -> Result<PlannedFigure, SameAxesError> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.tradeoff.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
     let (mut drawn, mut rows) = (Vec::new(), Vec::new());
@@ -40,26 +43,25 @@ pub fn precision_recall(naming: &Naming, curves: &[(RunAxes, Curves)]) -> Result
         };
         drawn.push(Marked::new(protocol, curve));
     }
+    let x = AxisScale::linear(values(&drawn, |(x, _)| x), Bounds::SHARE, 5);
+    let y = AxisScale::linear(values(&drawn, |(_, y)| y), Bounds::SHARE, 5);
+    let panels = panels_by_protocol(drawn, &x, &y);
     let chart = Chart {
         title: "Precision and recall as the thresholds are moved".to_owned(),
         x_label: "micro-averaged recall".to_owned(),
         y_label: "micro-averaged precision".to_owned(),
-        panels: vec![Panel {
-            heading: None,
-            x: AxisScale::linear(values(&drawn, |(x, _)| x), Bounds::SHARE, 5),
-            y: AxisScale::linear(values(&drawn, |(_, y)| y), Bounds::SHARE, 5),
-            curves: drawn,
-            guide: None,
-        }],
-        columns: 1,
-        height: 130.0,
+        columns: panels.len(),
+        share_y: true,
+        height: if panels.len() > 1 { 100.0 } else { 130.0 },
+        panels,
         notes: vec![
-            "Marker: thresholds as they are; along a curve all are moved alike.".to_owned(),
+            "Marker: fitted thresholds; along a curve all move by the same amount.".to_owned(),
             naming.mean_note(&groups, "at equal shifts."),
         ],
+        ..Chart::default()
     };
     let columns = ["name", "shift", "micro_precision", "micro_recall", "micro_f1", "macro_f1"];
-    Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
+    Ok(PlannedFigure::new(chart, DataTable::of_results(&columns, rows)))
 }
 
 /// Returns the means over runs at the shifts that all runs have.

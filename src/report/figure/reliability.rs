@@ -1,16 +1,17 @@
 //! The reliability of probabilities: the share of true labels among entries with about the same predicted probability.
 
-use super::Figure;
-use super::chart::curves::{Chart, Curve, CurveLine, Panel};
+use super::PlannedFigure;
+use super::chart::curves::{Chart, Curve, CurveLine, panels_by_protocol};
 use super::chart::scale::{AxisScale, Bounds};
 use super::data_table::{DataCell, DataTable};
+use super::f1_over_epochs::some_of;
 use super::naming::{Naming, RunAxes, SameAxesError};
 use pipe_ml::metric::calibration::BINS;
 use pipe_ml::metric::curves::{Curves, ReliabilityBin};
 use pipe_ml::metric::marked::Marked;
 
 /// Draws the share of true labels against the predicted probability.
-pub fn reliability(naming: &Naming, curves: &[(RunAxes, Curves)]) -> Result<Figure, SameAxesError> {
+pub fn reliability(naming: &Naming, curves: &[(RunAxes, Curves)]) -> Result<PlannedFigure, SameAxesError> {
     let run = |curves: &'_ Curves| Marked::new(curves.protocol, curves.reliability.clone());
     let groups = naming.groups(curves.iter().map(|(axes, curves)| (axes, run(curves))).collect())?;
     let (mut drawn, mut rows) = (Vec::new(), Vec::new());
@@ -29,31 +30,34 @@ pub fn reliability(naming: &Naming, curves: &[(RunAxes, Curves)]) -> Result<Figu
             ];
             Marked::new(protocol, cells)
         }));
-        let line = CurveLine { points: points.clone(), thin: false };
-        let curve = Curve { lines: vec![line], markers: points, ..Curve::new(&group.name, group.style) };
+        let curve = Curve {
+            markers: some_of(&points, group.index).copied().collect(),
+            lines: vec![CurveLine { points, thin: false }],
+            ..Curve::new(&group.name, group.style)
+        };
         drawn.push(Marked::new(protocol, curve));
     }
-    let share = || AxisScale::linear([0.0, 1.0], Bounds::SHARE, 5);
+    let share = AxisScale::linear([0.0, 1.0], Bounds::SHARE, 5);
+    let mut panels = panels_by_protocol(drawn, &share, &share);
+    for panel in panels.iter_mut().flatten() {
+        panel.guides.push([(0.0, 0.0), (1.0, 1.0)]);
+    }
     let chart = Chart {
         title: "Predicted probability and share of true labels".to_owned(),
         x_label: "predicted probability".to_owned(),
         y_label: "share of true labels".to_owned(),
-        panels: vec![Panel {
-            heading: None,
-            x: share(),
-            y: share(),
-            curves: drawn,
-            guide: Some([(0.0, 0.0), (1.0, 1.0)]),
-        }],
-        columns: 1,
-        height: 150.0,
+        columns: panels.len(),
+        share_y: true,
+        height: if panels.len() > 1 { 98.0 } else { 150.0 },
+        panels,
         notes: vec![
-            naming.mean_note(&groups, "their entries are put together."),
-            "Dotted: probabilities that come true.".to_owned(),
+            naming.mean_note(&groups, "their entries are pooled."),
+            "Dotted: perfectly calibrated probabilities.".to_owned(),
         ],
+        ..Chart::default()
     };
     let columns = ["name", "mean_probability", "share_true", "entries", "positives"];
-    Ok(Figure::new(chart.draw(), DataTable::of_results(&columns, rows)))
+    Ok(PlannedFigure::new(chart, DataTable::of_results(&columns, rows)))
 }
 
 /// Merges the entries of all runs, bin by bin.

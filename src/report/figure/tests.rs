@@ -7,6 +7,7 @@ use std::process::Command;
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::chart::format::FigureFormat;
 use super::draw::Shape;
 use super::kind::FigureKind;
 use super::naming::RunAxes;
@@ -24,7 +25,8 @@ struct Inputs {
 
 impl Inputs {
     fn draw(&self, kind: FigureKind) -> Figure {
-        self.results.draw(kind, &self.results.naming("seed", &self.names)).unwrap()
+        let naming = self.results.naming("seed", &self.names);
+        self.results.plan(kind, &naming).unwrap().draw(FigureFormat::default())
     }
 }
 
@@ -174,37 +176,41 @@ fn sizes() -> Vec<(&'static str, Inputs)> {
     ]
 }
 
+/// Checks that no shape and no text leaves the page.
+pub(super) fn assert_on_page(drawing: &Drawing, what: &str) {
+    let Drawing { width, height, shapes, .. } = drawing;
+    assert!(*height > 50.0 && *height < 700.0, "{what}: {height}");
+    for shape in shapes {
+        let inside = |&(x, y): &(f64, f64)| (0.0..=*width).contains(&x) && (0.0..=*height).contains(&y);
+        match shape {
+            Shape::Line { points, .. } | Shape::Area { points, .. } => {
+                assert!(points.iter().all(inside), "{what}: {shape:?}");
+            }
+            Shape::Text(text) => {
+                let length = draw::font::width(&text.content, text.size);
+                let (before, after) = match text.anchor {
+                    draw::Anchor::Start => (0.0, length),
+                    draw::Anchor::Middle => (length / 2.0, length / 2.0),
+                    draw::Anchor::End => (length, 0.0),
+                };
+                let (x, y) = text.at;
+                let ends = if text.upwards {
+                    [(x, y + before), (x, y - after)]
+                } else {
+                    [(x - before, y), (x + after, y)]
+                };
+                assert!(ends.iter().all(inside), "{what}: {text:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn shapes_stay_on_the_page_and_the_bytes_are_reproducible() {
     for (size, inputs) in sizes() {
         for kind in FigureKind::ALL {
             let figure = inputs.draw(kind);
-            let Drawing { width, height, shapes, .. } = &figure.drawing;
-            assert!(*height > 50.0 && *height < 700.0, "{size} {kind:?}: {height}");
-            for shape in shapes {
-                let inside =
-                    |&(x, y): &(f64, f64)| (0.0..=*width).contains(&x) && (0.0..=*height).contains(&y);
-                match shape {
-                    Shape::Line { points, .. } | Shape::Area { points, .. } => {
-                        assert!(points.iter().all(inside), "{size} {kind:?}: {shape:?}");
-                    }
-                    Shape::Text(text) => {
-                        let length = draw::font::width(&text.content, text.size);
-                        let (before, after) = match text.anchor {
-                            draw::Anchor::Start => (0.0, length),
-                            draw::Anchor::Middle => (length / 2.0, length / 2.0),
-                            draw::Anchor::End => (length, 0.0),
-                        };
-                        let (x, y) = text.at;
-                        let ends = if text.upwards {
-                            [(x, y + before), (x, y - after)]
-                        } else {
-                            [(x - before, y), (x + after, y)]
-                        };
-                        assert!(ends.iter().all(inside), "{size} {kind:?}: {text:?}");
-                    }
-                }
-            }
+            assert_on_page(&figure.drawing, &format!("{size} {kind:?}"));
             assert_eq!(figure.pdf(), inputs.draw(kind).pdf());
             assert_eq!(figure.svg(), inputs.draw(kind).svg());
         }
@@ -260,6 +266,74 @@ fn small_figures_match_their_snapshots() {
     let label_counts = vec![3, 0, 9, 1, 1, 0];
     let counts = Inputs::from(FigureInputs { label_counts, ..FigureInputs::default() });
     insta::assert_snapshot!("label-frequency.csv", counts.draw(FigureKind::LabelFrequency).csv());
+}
+
+#[test]
+fn weights_that_are_only_scaled_by_weight_decay_are_left_out() {
+    let scaled = |mut history: History| {
+        for (n, epoch) in history.epochs.iter_mut().enumerate() {
+            let decay = 0.99_f64.powi(n as i32);
+            epoch.alpha = LabelSpread { mean: 0.1 * decay, std: decay };
+            epoch.lambda = LabelSpread { mean: 0.5, std: 0.0 };
+        }
+        history
+    };
+    let histories = vec![
+        (axes("learned", 0), history(&[0.1, 0.2, 0.3], false)),
+        (axes("decayed", 0), scaled(history(&[0.1, 0.2, 0.3], false))),
+    ];
+    let figure = Inputs::from(FigureInputs { histories, ..FigureInputs::default() });
+    let csv = figure.draw(FigureKind::ThresholdWeights).csv();
+    let has = |row: &str| csv.contains(row);
+    assert!(has("alpha,learned,") && has("lambda,learned,") && has("beta,decayed,"), "{csv}");
+    assert!(!has("alpha,decayed,") && !has("lambda,decayed,"), "{csv}");
+}
+
+#[test]
+fn frequencies_without_labels_are_left_out_and_the_others_say_how_many_they_have() {
+    let figure = grid(&["a"], 2, 2).draw(FigureKind::F1ByFrequency);
+    let svg = figure.svg();
+    assert!(svg.contains(">10–99<") && svg.contains(">40 labels<"), "{svg}");
+    assert!(!svg.contains("100–999") && !figure.csv().contains(",100,999,"));
+}
+
+#[test]
+fn results_of_both_protocols_are_in_panels_of_their_own() {
+    let both = grid(&["a"], 1, 2);
+    for kind in [FigureKind::PrecisionRecall, FigureKind::Reliability, FigureKind::F1ByFrequency] {
+        let svg = both.draw(kind).svg();
+        assert!(svg.contains(">honest<") && svg.contains(">oracle†<"), "{kind:?}");
+        assert_eq!(svg.matches(">a<").count(), 1, "{kind:?}: the legend names a variant once");
+    }
+}
+
+#[test]
+fn all_thresholds_of_a_protocol_have_the_same_bins() {
+    let shifted = |by: f64, edges: usize| {
+        let mut curves = curves(Protocol::Honest, 0.5);
+        let mut histogram = curves.thresholds.take().unwrap();
+        let bins = edges - 1;
+        histogram.edges = (0..edges).map(|n| by + n as f64 / bins as f64).collect();
+        histogram.of_true.resize(bins, 3);
+        histogram.of_false.resize(bins, 5);
+        curves.thresholds = Some(histogram);
+        curves
+    };
+    let runs = vec![
+        (axes("a", 0), shifted(0.0, 21)),
+        (axes("b", 0), shifted(0.5, 41)),
+        (axes("static", 0), shifted(0.0, 2)),
+    ];
+    let figure = Inputs::from(FigureInputs { curves: runs, ..FigureInputs::default() });
+    let csv = figure.draw(FigureKind::Thresholds).csv();
+    let bins = |name: &str| -> Vec<String> {
+        let rows = csv.lines().filter(|row| row.starts_with(&format!("honest,{name},true,")));
+        rows.map(|row| row.split(',').skip(3).take(2).collect::<Vec<_>>().join(",")).collect()
+    };
+    assert_eq!(bins("a").len(), 42);
+    assert!(bins("a") == bins("b") && bins("b") == bins("static"));
+    let full = csv.lines().filter(|row| row.starts_with("honest,static,true,") && row.ends_with(",1"));
+    assert_eq!(full.count(), 1, "equal thresholds are in one bin: {csv}");
 }
 
 proptest! {

@@ -87,6 +87,50 @@ impl AxisScale {
         }
     }
 
+    /// Creates a scale that ends exactly at two values, with ticks at round numbers between them.
+    pub fn between(low: f64, high: f64, logarithmic: bool, ticks: usize) -> Self {
+        if logarithmic {
+            let inside = |value: &f64| *value >= low * (1.0 - 1e-9) && *value <= high * (1.0 + 1e-9);
+            let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
+            let times = |n: f64| powers.clone().map(move |power| n * 10f64.powi(power)).filter(inside);
+            let mut values: Vec<f64> = times(1.0).collect();
+            if values.len() < 2 {
+                values = times(1.0).chain(times(2.0)).chain(times(5.0)).collect();
+                values.sort_by(f64::total_cmp);
+            }
+            let ticks = values.into_iter().map(|value| Tick { value, label: short_label(value) });
+            let minor = (2..10).flat_map(|n| times(f64::from(n)).collect::<Vec<_>>()).collect();
+            return Self { low, high, logarithmic, ticks: ticks.collect(), minor };
+        }
+        let step = step((high - low) / ticks.max(1) as f64);
+        let decimals = (-step.log10().floor()).max(0.0) as usize;
+        let (first, last) = ((low / step - 1e-9).ceil(), (high / step + 1e-9).floor());
+        let values = (0..=(last - first).max(0.0) as u32).map(|n| (first + f64::from(n)) * step);
+        let ticks = values.map(|value| Tick { value, label: label(value, decimals) }).collect();
+        Self { low, high, logarithmic, ticks, minor: Vec::new() }
+    }
+
+    /// Creates a scale with a tick at each of these values, and some room at both ends.
+    pub fn at_values(values: &[f64], logarithmic: bool) -> Self {
+        const ROOM: f64 = 0.06;
+        let (low, high) = range(values.iter().copied()).unwrap_or((1.0, 1.0));
+        let (low, high) = if logarithmic {
+            let room = if low == high { 2.0 } else { (high / low).powf(ROOM) };
+            (low / room, high * room)
+        } else {
+            let room = if low == high { 1.0 } else { (high - low) * ROOM };
+            (low - room, high + room)
+        };
+        let ticks = values.iter().map(|&value| Tick { value, label: short_label(value) }).collect();
+        Self { low, high, logarithmic, ticks, minor: Vec::new() }
+    }
+
+    /// Creates a scale for the rows or columns of cells, one for each name: the first from -0.5 to 0.5, and so on.
+    pub fn cells(names: impl IntoIterator<Item = String>) -> Self {
+        let names = Self::names(names);
+        Self { low: names.low - 0.1, high: names.high + 0.1, ..names }
+    }
+
     /// Creates a scale with a tick for each name: the first at 0, the next at 1, and so on.
     pub fn names(names: impl IntoIterator<Item = String>) -> Self {
         let tick = |(index, label)| Tick { value: index as f64, label };
@@ -97,12 +141,23 @@ impl AxisScale {
 
     /// Returns the position of a value between 0 and 1. Values outside of the range are moved to its end.
     pub fn position(&self, value: f64) -> f64 {
-        let position = if self.logarithmic {
-            (value.max(self.low) / self.low).log10() / (self.high / self.low).log10()
+        self.unlimited_position(value).clamp(0.0, 1.0)
+    }
+
+    /// Returns the position of a value: 0 and 1 at the ends of the range, and beyond them outside of it.
+    pub fn unlimited_position(&self, value: f64) -> f64 {
+        if self.logarithmic {
+            // A value that has no logarithm lies far below.
+            let ratio = (value / self.low).max(1e-30);
+            ratio.log10() / (self.high / self.low).log10()
         } else {
             (value - self.low) / (self.high - self.low)
-        };
-        position.clamp(0.0, 1.0)
+        }
+    }
+
+    /// Returns the two ends of the range.
+    pub fn ends(&self) -> (f64, f64) {
+        (self.low, self.high)
     }
 }
 
@@ -126,8 +181,26 @@ fn label(value: f64, decimals: usize) -> String {
     if negative { format!("−{text}") } else { text }
 }
 
+/// Returns the shortest label of a value.
+fn short_label(value: f64) -> String {
+    let power = value.abs().log10();
+    let is_power = value > 0.0 && (power - power.round()).abs() < 1e-9;
+    if is_power && !(-3.0..3.5).contains(&power) {
+        return power_label(power.round() as i32);
+    }
+    // Twelve digits hide the error of a product such as 3 times 0.1.
+    let rounded: f64 = format!("{value:.11e}").parse().unwrap_or(value);
+    let text = if (-5.0..7.0).contains(&power) || value == 0.0 {
+        format!("{}", rounded.abs())
+    } else {
+        format!("{:e}", rounded.abs())
+    };
+    if value < 0.0 { format!("−{text}") } else { text }
+}
+
 fn power_label(power: i32) -> String {
     match power {
+        -3..=-1 => format!("{}", 10f64.powi(power)),
         0..=2 => format!("{}", 10u64.pow(power as u32)),
         3..=5 => format!("{}k", 10u64.pow(power as u32 - 3)),
         6..=8 => format!("{}M", 10u64.pow(power as u32 - 6)),
@@ -159,6 +232,20 @@ mod tests {
         assert_eq!(labels(&AxisScale::whole([1.0, 300.0], 5)), ["100", "200", "300"]);
         assert_eq!(labels(&AxisScale::whole([1.0, 4.0], 5)), ["1", "2", "3", "4"]);
         assert_eq!(labels(&AxisScale::logarithmic([0.0, 3.0, 2e4])), ["1", "10", "100", "1k", "10k", "100k"]);
+    }
+
+    #[test]
+    fn a_scale_can_end_at_given_values_or_have_its_ticks_at_the_data() {
+        assert_eq!(labels(&AxisScale::between(0.15, 0.5, false, 4)), ["0.2", "0.3", "0.4", "0.5"]);
+        assert_eq!(labels(&AxisScale::between(0.5, 2000.0, true, 4)), ["1", "10", "100", "1000"]);
+        assert_eq!(labels(&AxisScale::between(0.15, 0.6, true, 4)), ["0.2", "0.5"]);
+        assert_eq!(
+            labels(&AxisScale::at_values(&[1.0, 10.0, 50.0, 1e-4, -0.3], false)),
+            ["1", "10", "50", "1e-4", "−0.3"]
+        );
+        let logarithmic = AxisScale::at_values(&[1.0, 10.0, 100.0], true);
+        assert!((logarithmic.position(10.0) - 0.5).abs() < 1e-9);
+        assert!(logarithmic.position(1.0) > 0.0 && logarithmic.unlimited_position(0.0) < 0.0);
     }
 
     #[test]

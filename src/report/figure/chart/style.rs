@@ -96,6 +96,22 @@ pub fn marker(drawing: &mut Drawing, at: Point, style: SeriesStyle, hollow: bool
     drawing.area(points, Fill::solid(fill), Some(Stroke::solid(style.colour, 0.6)));
 }
 
+/// Draws a line between two points with a cap at each end, which extends to both sides by `cap`.
+pub fn whisker(drawing: &mut Drawing, from: Point, to: Point, cap: Point, colour: Colour) {
+    let stroke = Stroke::solid(colour, 0.7);
+    drawing.line(vec![from, to], stroke);
+    for (x, y) in [from, to] {
+        drawing.line(vec![(x - cap.0, y - cap.1), (x + cap.0, y + cap.1)], stroke);
+    }
+}
+
+/// Returns the colour of a cell of a heat map, from white at 0 to the darkest blue at 1. Its lightness falls all the way,
+/// so that it can be read in grey.
+pub fn shade(position: f64) -> Colour {
+    const DARKEST: Colour = Colour(0, 68, 116);
+    DARKEST.mixed_with_white(1.0 - position.clamp(0.0, 1.0))
+}
+
 /// Draws a cross, for the end of a run.
 pub fn cross(drawing: &mut Drawing, (x, y): Point, colour: Colour) {
     const ARM: f64 = 2.0;
@@ -104,12 +120,40 @@ pub fn cross(drawing: &mut Drawing, (x, y): Point, colour: Colour) {
     drawing.line(vec![(x - ARM, y + ARM), (x + ARM, y - ARM)], stroke);
 }
 
+/// The colour of a bar, and how much of it is mixed with white. Bars side by side differ in lightness, so that they can be
+/// told apart in grey.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BarStyle {
+    pub colour: Colour,
+    pub opacity: f64,
+}
+
+impl BarStyle {
+    /// Returns the style of the only bar of its sort.
+    pub fn solid(colour: Colour) -> Self {
+        Self { colour, opacity: 1.0 }
+    }
+
+    /// Returns the style of the bars of a series, one of several side by side.
+    pub fn of_series(index: usize) -> Self {
+        const OPACITIES: [f64; 3] = [1.0, 0.55, 0.2];
+        Self { colour: SeriesStyle::nth(index).colour, opacity: OPACITIES[index % OPACITIES.len()] }
+    }
+}
+
 /// Draws a rectangle between two corners, which is hatched for a value of the oracle protocol.
-pub fn bar(drawing: &mut Drawing, (left, top): Point, (right, bottom): Point, colour: Colour, hatched: bool) {
+pub fn bar(
+    drawing: &mut Drawing,
+    (left, top): Point,
+    (right, bottom): Point,
+    style: BarStyle,
+    hatched: bool,
+) {
+    let BarStyle { colour, opacity } = style;
     let corners = vec![(left, top), (right, top), (right, bottom), (left, bottom)];
     let edge = Some(Stroke::solid(colour, 0.6));
     if !hatched {
-        return drawing.area(corners, Fill::solid(colour), edge);
+        return drawing.area(corners, Fill::solid(colour.mixed_with_white(1.0 - opacity)), edge);
     }
     drawing.area(corners, Fill::solid(Colour::WHITE), edge);
     const GAP: f64 = 3.2;
@@ -141,7 +185,7 @@ mod tests {
     fn hatching_stays_inside_its_bar() {
         use super::super::super::draw::Shape;
         let mut drawing = Drawing { width: 99.0, height: 99.0, title: String::new(), shapes: vec![] };
-        bar(&mut drawing, (10.0, 20.0), (50.0, 27.0), Colour::BLACK, true);
+        bar(&mut drawing, (10.0, 20.0), (50.0, 27.0), BarStyle::solid(Colour::BLACK), true);
         assert!(drawing.shapes.len() > 10);
         for shape in &drawing.shapes {
             let (Shape::Line { points, .. } | Shape::Area { points, .. }) = shape else { continue };

@@ -39,6 +39,12 @@ impl Colour {
     pub const DIM: Self = Self(90, 90, 90);
     /// The colour of lines behind the data.
     pub const FAINT: Self = Self(222, 222, 222);
+
+    /// Returns the colour with a share of white.
+    pub fn mixed_with_white(self, share: f64) -> Self {
+        let mixed = |part: u8| (f64::from(part) + (255.0 - f64::from(part)) * share).round() as u8;
+        Self(mixed(self.0), mixed(self.1), mixed(self.2))
+    }
 }
 
 /// How a line is drawn.
@@ -121,12 +127,43 @@ impl Drawing {
         self.shapes.push(Shape::Text(TextShape { at, anchor, size, upwards: true, colour, content }));
     }
 
+    /// Returns the drawing with all coordinates, text sizes and line widths multiplied by a factor.
+    pub fn scaled(mut self, factor: f64) -> Self {
+        let scale_stroke = |stroke: &mut Stroke| stroke.width *= factor;
+        for shape in &mut self.shapes {
+            match shape {
+                Shape::Line { points, stroke } => {
+                    scale_points(points, factor);
+                    scale_stroke(stroke);
+                }
+                Shape::Area { points, stroke, .. } => {
+                    scale_points(points, factor);
+                    if let Some(stroke) = stroke {
+                        scale_stroke(stroke);
+                    }
+                }
+                Shape::Text(text) => {
+                    text.at = (text.at.0 * factor, text.at.1 * factor);
+                    text.size *= factor;
+                }
+            }
+        }
+        Self { width: self.width * factor, height: self.height * factor, ..self }
+    }
+
     /// Returns all texts.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.shapes.iter().filter_map(|shape| match shape {
             Shape::Text(text) => Some(text.content.as_str()),
             _ => None,
         })
+    }
+}
+
+fn scale_points(points: &mut [Point], factor: f64) {
+    for (x, y) in points {
+        *x *= factor;
+        *y *= factor;
     }
 }
 

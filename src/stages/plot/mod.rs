@@ -1,14 +1,16 @@
 //! `plot`: draws figures of trainings and evaluations as SVG and PDF, with their data as CSV.
 
+mod entry;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use pipe_core::artifact::PlainFile;
 use pipe_core::issue::Issue;
-use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program};
+use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program, Vocabulary};
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
@@ -19,10 +21,15 @@ use pipe_ml::history::History;
 use pipe_ml::metric::curves::Curves;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::EvaluationRecord;
+use pipe_ml::metric::registry::Metric;
 use pipe_report::artifacts::{Pdf, Svg};
+use pipe_report::figure::chart::format::{FigureFormat, LegendPosition};
 use pipe_report::figure::kind::{FigureKind, FigureSource};
+use pipe_report::figure::metric_figure::{ChartKind, MetricFigure, MetricFigureContext, nameable};
 use pipe_report::figure::naming::RunAxes;
 use pipe_report::figure::{Figure, FigureInputs};
+
+use entry::FigureEntry;
 
 /// The parameters of `plot`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,18 +43,35 @@ pub struct Plot {
     pub eval: Vec<StageRef>,
     /// A data set.
     pub data: Option<StageRef>,
-    /// The figures to draw.
-    pub figures: Vec<FigureKind>,
+    /// The figures to draw: names of figures, or descriptions of figures of metrics.
+    pub figures: Vec<FigureEntry>,
     /// The axis whose values are repetitions: the figures show means and deviations over it.
     #[serde(default = "seed")]
     pub mean_over: String,
-    /// Names for values of axes in the figures: `{ knn-only: KNN only }`.
+    /// Names in the figures: for values of axes (`{ knn-only: KNN only }`), and for axes and metrics.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
+    /// The width of the figures in inches; the default, 3.3, is one column of a two-column paper.
+    #[serde(default = "default_width")]
+    pub width: f64,
+    /// The size of axis labels and legends in points. Tick labels and notes are one eighth smaller.
+    #[serde(default = "default_font_size")]
+    pub font_size: f64,
+    /// The position of the legend.
+    #[serde(default)]
+    pub legend: LegendPosition,
 }
 
 fn seed() -> String {
     "seed".to_owned()
+}
+
+fn default_width() -> f64 {
+    FigureFormat::default().width
+}
+
+fn default_font_size() -> f64 {
+    FigureFormat::default().font_size
 }
 
 /// The axis that distinguishes the artifacts of one slot if several stages fill it.
@@ -64,17 +88,17 @@ impl Plot {
     pub const DATA: Slot<SplitData> = Slot::new("data");
 
     /// Returns the output of a figure as SVG.
-    pub fn svg(figure: FigureKind) -> Out<Svg> {
+    pub fn svg(figure: &FigureEntry) -> Out<Svg> {
         figure_output(figure, "svg")
     }
 
     /// Returns the output of a figure as PDF.
-    pub fn pdf(figure: FigureKind) -> Out<Pdf> {
+    pub fn pdf(figure: &FigureEntry) -> Out<Pdf> {
         figure_output(figure, "pdf")
     }
 
     /// Returns the output of the data of a figure.
-    pub fn csv(figure: FigureKind) -> Out<PlainFile> {
+    pub fn csv(figure: &FigureEntry) -> Out<PlainFile> {
         figure_output(figure, "csv")
     }
 
@@ -93,6 +117,11 @@ impl Plot {
         self.figures.iter().any(|figure| figure.source() == source)
     }
 
+    /// Returns the figures of metrics.
+    fn metric_figures(&self) -> Vec<MetricFigure> {
+        self.figures.iter().filter_map(FigureEntry::metric_figure).collect()
+    }
+
     fn references(&self, source: FigureSource) -> Vec<StageRef> {
         match source {
             FigureSource::History => self.history.clone(),
@@ -102,7 +131,7 @@ impl Plot {
     }
 }
 
-fn figure_output<T>(figure: FigureKind, ending: &str) -> Out<T> {
+fn figure_output<T>(figure: &FigureEntry, ending: &str) -> Out<T> {
     Out::named(format!("{}.{ending}", figure.name()), format!("{}.{ending}", figure.file_stem()))
 }
 
@@ -131,9 +160,11 @@ impl StageKind for Plot {
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
-        let figures: BTreeSet<FigureKind> = self.figures.iter().copied().collect();
+        // The order of the list is not part of the key. Figures of one name are an issue.
+        let figures: BTreeMap<_, &FigureEntry> =
+            self.figures.iter().map(|figure| (figure.order(), figure)).collect();
         let outputs = |figure| [Self::svg(figure).decl(), Self::pdf(figure).decl(), Self::csv(figure).decl()];
-        figures.into_iter().flat_map(outputs).collect()
+        figures.into_values().flat_map(outputs).collect()
     }
 
     fn issues(&self) -> Vec<Issue> {
@@ -145,11 +176,21 @@ impl StageKind for Plot {
         }
         for (place, figure) in self.figures.iter().enumerate() {
             let field = format!("figures[{place}]");
-            if self.figures[..place].contains(figure) {
-                issues.push(Issue::new(field, format!("`{}` is listed twice", figure.name())));
-            } else if self.references(figure.source()).is_empty() {
+            let (name, stem) = (figure.name(), figure.file_stem());
+            let others = &self.figures[..place];
+            if others.contains(figure) {
+                issues.push(Issue::new(field, format!("`{name}` is listed twice")));
+                continue;
+            }
+            if others.iter().any(|other| other.name() == name || other.file_stem() == stem) {
+                let hint = "give one of them another `name`";
+                issues.push(Issue::new(field, format!("two figures are called `{name}`")).hint(hint));
+                continue;
+            }
+            issues.extend(figure.issues(&self.mean_over).into_iter().map(|issue| issue.within(&field)));
+            if self.references(figure.source()).is_empty() {
                 let parameter = Self::parameter(figure.source());
-                let message = format!("`{}` needs the parameter `{parameter}`", figure.name());
+                let message = format!("`{name}` needs the parameter `{parameter}`");
                 let example = match figure.source() {
                     FigureSource::History => "history: [\"train[*]\"]",
                     FigureSource::Evaluation | FigureSource::Curves => "eval: [\"eval[*]\"]",
@@ -159,19 +200,39 @@ impl StageKind for Plot {
                 issues.push(Issue::new(field, message).hint(hint));
             }
         }
+        if !(1.0..=20.0).contains(&self.width) {
+            issues.push(Issue::new("width", "the width must lie between 1 and 20 inches"));
+        }
+        if !(4.0..=24.0).contains(&self.font_size) {
+            issues.push(Issue::new("font_size", "the font size must lie between 4 and 24 points"));
+        }
         issues
     }
 
-    /// Returns the use of `mean_over`, if it is stated. The default axis need not exist.
+    /// Returns the axes of figures of metrics, and that of `mean_over`, if it is stated. The default axis need not exist.
     fn axes(&self) -> AxisUses {
         let stated = (self.mean_over != seed()).then(|| AxisUse {
             field: "mean_over",
             axis: self.mean_over.clone(),
             ..AxisUse::default()
         });
+        let figures = self.metric_figures();
+        let shown = figures.iter().flat_map(|figure| {
+            let or_other = figure.chart == ChartKind::Scatter;
+            figure.axes().into_iter().map(move |axis| AxisUse {
+                field: "figures",
+                axis: axis.to_owned(),
+                or_other,
+                ..AxisUse::default()
+            })
+        });
         AxisUses {
             slots: [Self::HISTORY.name(), Self::EVAL.name(), Self::CURVES.name()].map(str::to_owned).to_vec(),
-            uses: stated.into_iter().collect(),
+            uses: stated.into_iter().chain(shown).collect(),
+            others: Some(Vocabulary {
+                noun: "metric",
+                words: Metric::ALL.iter().map(|metric| metric.name()).collect(),
+            }),
             ..AxisUses::default()
         }
     }
@@ -181,20 +242,40 @@ impl RunStage for Plot {
     type Stage = Self;
 
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
+        let metric_figures = stage.metric_figures();
         let histories = work.open_all(Self::HISTORY)?;
-        let records = without_stage(work.open_all(Self::EVAL)?, EvaluationRecord::protocol);
+        let records_by_stage = work.open_all(Self::EVAL)?;
+        let records = without_stage(records_by_stage.clone(), EvaluationRecord::protocol);
         let curves = without_stage(work.open_all(Self::CURVES)?, |curves| curves.protocol);
         let label_counts = if stage.needs(FigureSource::Data) { label_counts(work)? } else { Vec::new() };
         let inputs = FigureInputs { histories, records, curves, label_counts };
         let naming = inputs.naming(&stage.mean_over, &stage.names);
-        for name in naming.unused_names(&inputs.runs()) {
+        let nameable = if metric_figures.is_empty() {
+            BTreeSet::new()
+        } else {
+            nameable(&metric_figures, &records_by_stage.iter().map(|(axes, _)| axes).collect::<Vec<_>>())
+        };
+        for name in naming.unused_names(&inputs.runs()).into_iter().filter(|name| !nameable.contains(*name)) {
             work.warn(format!("`names` has `{name}`, but nothing has that name"));
         }
+        let format = FigureFormat { width: stage.width, font_size: stage.font_size, legend: stage.legend };
+        let context = MetricFigureContext { mean_over: &stage.mean_over, names: &stage.names, format };
         let total = stage.figures.len() as u64;
-        for (done, &kind) in stage.figures.iter().enumerate() {
-            work.progress(done as u64, Some(total), "figures", kind.name());
-            let figure = inputs.draw(kind, &naming)?;
-            write(work, kind, &figure)?;
+        for (done, entry) in stage.figures.iter().enumerate() {
+            let name = entry.name();
+            work.progress(done as u64, Some(total), "figures", &*name);
+            let planned = match entry {
+                FigureEntry::Named(kind) => inputs.plan(*kind, &naming)?,
+                FigureEntry::Metrics(entry) => {
+                    let figure = entry.metric_figure();
+                    let by_stage = figure.axes().contains(&STAGE_AXIS);
+                    let records = if by_stage { &records_by_stage } else { &inputs.records };
+                    figure
+                        .plan(context, records)
+                        .with_context(|| format!("the figure `{name}` cannot be drawn"))?
+                }
+            };
+            write(work, entry, &planned.draw(format))?;
         }
         work.progress(total, Some(total), "figures", "done");
         Ok(())
@@ -220,28 +301,28 @@ fn label_counts(work: &Work) -> Result<Vec<u64>> {
     Ok(column_counts(&labels, 0..labels.rows() as u32))
 }
 
-fn write(work: &mut Work, kind: FigureKind, figure: &Figure) -> Result<()> {
+fn write(work: &mut Work, entry: &FigureEntry, figure: &Figure) -> Result<()> {
     if figure.is_empty() {
-        work.warn(format!("`{}` shows nothing: its inputs have no values for it", kind.name()));
+        work.warn(format!("`{}` shows nothing: its inputs have no values for it", entry.name()));
     }
     let missing: String = figure.missing_characters().into_iter().take(20).collect();
     if !missing.is_empty() {
         work.warn(format!(
             "{}.pdf shows empty boxes for `{missing}`, which its font lacks: use `names`, or the SVG",
-            kind.file_stem()
+            entry.file_stem()
         ));
     }
-    work.save(Plot::svg(kind), &Svg(figure.svg().into()))?;
-    work.save(Plot::pdf(kind), &Pdf(PlainFile(figure.pdf())))?;
-    work.save(Plot::csv(kind), &figure.csv().into())
+    work.save(Plot::svg(entry), &Svg(figure.svg().into()))?;
+    work.save(Plot::pdf(entry), &Pdf(PlainFile(figure.pdf())))?;
+    work.save(Plot::csv(entry), &figure.csv().into())
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::super::stage_test::StageTest;
     use super::*;
+    use crate::stage_test::StageTest;
     use pipe_core::kind::Kind;
     use pipe_core::stage::KindOf;
 
@@ -308,6 +389,60 @@ mod tests {
     }
 
     #[test]
+    fn a_figure_of_metrics_is_an_entry_like_the_named_ones() {
+        let yaml =
+            "{ eval: [e], figures: [final-f1, { kind: line, x: prior, y: macro_f1, group: variant }] }";
+        let checked = checked(yaml);
+        assert_eq!(checked.issues, []);
+        let files: Vec<String> = checked.outputs.into_iter().map(|output| output.file_name).collect();
+        assert_eq!(files[2..5], ["figure2.csv", "macro_f1-by-prior.svg", "macro_f1-by-prior.pdf"]);
+        let shown = |named: &AxisUse| format!("{} {}", named.field, named.axis);
+        let uses: Vec<String> = checked.axes.uses.iter().map(shown).collect();
+        assert_eq!(uses, ["figures prior", "figures variant"]);
+    }
+
+    #[test]
+    fn a_wrong_figure_of_metrics_is_an_issue_at_its_field() {
+        let line = "{ kind: line, x: prior, y: macro_f1 }";
+        let of = |figures: &str| issues(&format!("{{ eval: [e], figures: [{figures}] }}"));
+        assert_eq!(
+            of("{ kind: bar, x: bce, y: macro_f1 }"),
+            ["figures[0].x: `bce` is a metric, but this kind of figure needs an axis"]
+        );
+        assert_eq!(
+            of(&format!("{line}, {{ kind: heat, x: prior, y: macro_f1 }}")),
+            ["figures[1]: two figures are called `macro_f1-by-prior`"]
+        );
+        assert!(
+            of("{ name: a/b, kind: line, x: prior, y: macro_f1 }")[0]
+                .starts_with("figures[0].name: use letters")
+        );
+        assert_eq!(
+            issues(&format!("{{ figures: [{line}] }}")),
+            ["figures[0]: `macro_f1-by-prior` needs the parameter `eval`"]
+        );
+        assert_eq!(
+            issues("{ data: d, figures: [label-frequency], width: 0, font_size: 99 }"),
+            [
+                "width: the width must lie between 1 and 20 inches",
+                "font_size: the font size must lie between 4 and 24 points"
+            ]
+        );
+        let error = |figures: &str| {
+            let yaml = format!("{{ eval: [e], figures: [{figures}] }}");
+            let error = KindOf::<Plot>::new().check(serde_yaml::from_str(&yaml).unwrap()).unwrap_err();
+            format!("{}: {}", error.path(), error.inner())
+        };
+        let metric = error("{ kind: line, x: prior, y: [bce, macro_fi] }");
+        assert!(
+            metric.starts_with("figures[0].y[1]: there is no metric `macro_fi` (did you mean"),
+            "{metric}"
+        );
+        let field = error("{ kind: line, x: prior, y: bce, colour: red }");
+        assert!(field.contains("unknown field `colour`"), "{field}");
+    }
+
+    #[test]
     fn figures_are_drawn_from_histories_and_evaluations() {
         let directory = tempfile::tempdir().unwrap();
         let axes = |variant: &str, seed: &str| -> RunAxes {
@@ -332,8 +467,9 @@ mod tests {
         let history = json!({"epochs": [epoch], "kept": 1, "oracle": true});
         let test = StageTest::of_many::<Plot>(
             json!({
-                "history": ["t"], "eval": ["e"], "figures": ["f1-over-epochs", "final-f1"],
-                "names": {"a": "Ours 中", "c": "nobody"},
+                "history": ["t"], "eval": ["e"],
+                "figures": ["f1-over-epochs", "final-f1", {"name": "bars", "kind": "bar", "x": "variant", "y": "macro_f1"}],
+                "names": {"a": "Ours 中", "c": "nobody", "macro_f1": "F1"}, "width": 5,
             }),
             vec![
                 ("history", axes("a", "0"), file("h", history)),
@@ -349,6 +485,7 @@ mod tests {
         honest,b,0.125,,1,0.125,0.125
         ");
         assert!(read("f1-over-epochs.svg").contains(">Ours 中†<"));
+        assert!(read("bars.svg").contains(">F1<") && read("bars.svg").contains("width=\"360pt\""));
         assert!(std::fs::read(test.output("final-f1.pdf")).unwrap().starts_with(b"%PDF-1.4"));
         let warnings = test.warnings();
         assert_eq!(warnings[0], "`names` has `c`, but nothing has that name");
