@@ -16,6 +16,9 @@ use super::{FitContext, Scorer, TrainingData, fit, select_rows};
 /// About how many scores are held in memory at a time.
 const HELD_SCORES: usize = 1 << 22;
 
+/// How many rows are searched at a time.
+const SEARCHED_ROWS: usize = 4096;
+
 /// Returns how many rows to score at a time.
 pub fn rows_at_once(labels: usize) -> usize {
     (HELD_SCORES / labels.max(1)).clamp(16, 1024)
@@ -105,26 +108,30 @@ fn one_fold(
     let unfinished = directory.with_extension("unfinished");
     let mut writer = ScoreWriter::create(&unfinished, purpose.clone())?;
     let rows = Unlabelled { features: &data.features, rows: inside };
-    score_all(&mut *part, rows, |scores| Ok(writer.push(scores)?))?;
+    write_scores(&mut *part, rows, &mut writer)?;
     writer.finish()?;
     let _ = fs::remove_dir_all(directory);
     fs::rename(&unfinished, directory).context("cannot keep the finished fold")?;
     Ok(ScoreTable::open(directory)?)
 }
 
-/// Passes the scores of each row, in order, to `take`.
-pub fn score_all(
-    part: &mut dyn Scorer,
-    rows: Unlabelled,
-    mut take: impl FnMut(&[f32]) -> Result<()>,
-) -> Result<()> {
+/// Writes the scores of each row, in order.
+fn write_scores(part: &mut dyn Scorer, rows: Unlabelled, writer: &mut ScoreWriter) -> Result<()> {
+    if let Some(search) = part.search() {
+        for chunk in rows.rows.chunks(SEARCHED_ROWS) {
+            for found in search.found(Unlabelled { features: rows.features, rows: chunk }) {
+                writer.push_found(found)?;
+            }
+        }
+        return Ok(());
+    }
     let labels = part.labels();
     let mut scores = Vec::new();
     for chunk in rows.rows.chunks(rows_at_once(labels)) {
         scores.resize(chunk.len() * labels, 0.0);
         part.score(Unlabelled { features: rows.features, rows: chunk }, &mut scores)?;
         for row in scores.chunks_exact(labels) {
-            take(row)?;
+            writer.push(row)?;
         }
     }
     Ok(())
