@@ -90,12 +90,15 @@ impl Default for LogisticBody {
 pub struct LabelTreeConfig {
     /// The number of trees, whose probabilities are averaged.
     pub trees: usize,
-    /// The number of children of a node that is not a leaf.
+    /// The largest number of groups that a node is divided into.
     pub branches: usize,
     /// The largest number of labels in a leaf.
     pub largest_leaf: usize,
-    /// The weight of the loss of a row, compared with the squared length of the weights.
+    /// The weight of the loss of a row, compared with the squared length of the weights, in a classifier with one positive
+    /// row.
     pub cost: f64,
+    /// With n positive rows, the weight is `cost` / n^`cost_decay`.
+    pub cost_decay: f64,
     /// Weights with a smaller absolute value are dropped.
     pub smallest_weight: f64,
     /// The number of nodes per level that a prediction follows in each tree.
@@ -104,7 +107,15 @@ pub struct LabelTreeConfig {
 
 impl Default for LabelTreeConfig {
     fn default() -> Self {
-        Self { trees: 3, branches: 16, largest_leaf: 100, cost: 1.0, smallest_weight: 0.1, beam: 10 }
+        Self {
+            trees: 3,
+            branches: 256,
+            largest_leaf: 100,
+            cost: 2.0,
+            cost_decay: 0.3,
+            smallest_weight: 0.1,
+            beam: 20,
+        }
     }
 }
 
@@ -289,6 +300,8 @@ impl ModelConfig {
                 require(tree.branches > 1, "branches", "must be at least 2");
                 require(tree.largest_leaf > 0, "largest_leaf", "must be at least 1");
                 require(positive(tree.cost), "cost", "must be above 0");
+                let decay = tree.cost_decay;
+                require(decay >= 0.0 && decay.is_finite(), "cost_decay", "must be at least 0");
                 let weight = tree.smallest_weight;
                 require(weight >= 0.0 && weight.is_finite(), "smallest_weight", "must be at least 0");
                 require(tree.beam > 0, "beam", "must be at least 1");

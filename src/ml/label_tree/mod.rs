@@ -2,7 +2,7 @@
 //!
 //! Each tree divides the labels into groups by balanced 2-means of their centroids, until a group is small. A node has
 //! one classifier per child, fitted on the training rows that have a label below the node. The probability of a label in
-//! a tree is the product of exp(-max(0, 1 - s)^2) over the scores s of the classifiers on the path to it; a beam search
+//! a tree is the product of exp(-max(0, 1 - s)^3) over the scores s of the classifiers on the path to it; a beam search
 //! finds the labels with high probabilities. The score of a label is its mean probability over the trees, and 0 if no
 //! tree found it.
 

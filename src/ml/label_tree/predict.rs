@@ -104,5 +104,5 @@ fn mean_per_label(mut found: Vec<(u32, f32)>, share: f32) -> Vec<(u32, f32)> {
 
 /// Returns the logarithm of the probability that belongs to a score.
 pub(super) fn log_probability(score: f32) -> f32 {
-    -(1.0 - score).max(0.0).powi(2)
+    -(1.0 - score).max(0.0).powi(3)
 }

@@ -23,6 +23,15 @@ pub(super) enum Children {
     Labels,
 }
 
+/// Returns the number of groups into which to divide labels that do not fit a leaf. There are as few levels as possible,
+/// and all of them have about the same number of groups per node.
+fn groups(labels: usize, settings: &LabelTreeConfig) -> usize {
+    let leaves = labels.div_ceil(settings.largest_leaf) as u64;
+    let suffices = |groups: usize, levels: u32| (groups as u64).saturating_pow(levels) >= leaves;
+    let levels = (1..u64::BITS).find(|&levels| suffices(settings.branches, levels)).unwrap_or(u64::BITS);
+    (2..settings.branches).find(|&groups| suffices(groups, levels)).unwrap_or(settings.branches)
+}
+
 /// Divides labels into trees. A child always has a higher number than its parent.
 pub(super) fn structure(
     labels: &[u32],
@@ -43,7 +52,7 @@ pub(super) fn structure(
                 |centre, (node, number)| {
                     let large = node.labels.len() > settings.largest_leaf;
                     let mut random = streams.get(number as u64);
-                    let groups = settings.branches.min(node.labels.len());
+                    let groups = groups(node.labels.len(), settings);
                     large.then(|| centroids.divide(node.labels.clone(), groups, &mut random, centre))
                 },
             )
@@ -58,4 +67,21 @@ pub(super) fn structure(
         level = next..nodes.len();
     }
     nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_few_and_have_equal_numbers_of_groups() {
+        let groups = |labels, branches, largest_leaf| {
+            groups(labels, &LabelTreeConfig { branches, largest_leaf, ..LabelTreeConfig::default() })
+        };
+        assert_eq!(groups(13_883, 256, 100), 139);
+        assert_eq!(groups(500_000, 256, 100), 71);
+        assert_eq!(groups(101, 256, 100), 2);
+        assert_eq!(groups(13_883, 2, 100), 2);
+        assert_eq!(groups(usize::MAX, 3, 1), 3);
+    }
 }

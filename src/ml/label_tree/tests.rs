@@ -29,7 +29,7 @@ fn found(trees: &LabelTrees, features: &Csr) -> Vec<Vec<(u32, f32)>> {
     trees.find(Unlabelled { features, rows: &rows })
 }
 
-const SMALL: &str = "{ largest_leaf: 4, beam: 3 }";
+const SMALL: &str = "{ branches: 2, largest_leaf: 4, beam: 3 }";
 
 #[test]
 fn labels_that_are_visible_in_the_features_score_highest() {
@@ -123,7 +123,12 @@ fn data_without_labels_or_without_features_gives_no_error() {
 #[test]
 fn a_wide_beam_gives_the_product_of_the_probabilities_on_the_path() {
     let (features, labels) = rows(150);
-    let trees = LabelTrees::fit(&features, &labels, &config("{ trees: 1, largest_leaf: 4, beam: 100 }"), 0);
+    let trees = LabelTrees::fit(
+        &features,
+        &labels,
+        &config("{ trees: 1, branches: 2, largest_leaf: 4, beam: 100 }"),
+        0,
+    );
     for (row, found) in found(&trees, &features).into_iter().enumerate() {
         assert_eq!(found.len(), LABELS - 2, "a beam that is wider than the tree finds all labels");
         for (label, score) in found {
@@ -135,7 +140,7 @@ fn a_wide_beam_gives_the_product_of_the_probabilities_on_the_path() {
             };
             // The deepest path has four classifiers: 28, 14, 7 and at most 4 labels.
             let steps: Vec<f64> = (1..=4).map(levels).filter(|&score| score != 0.0).collect();
-            let logarithm: f64 = steps.iter().map(|score| -(1.0 - score).max(0.0).powi(2)).sum();
+            let logarithm: f64 = steps.iter().map(|score| -(1.0 - score).max(0.0).powi(3)).sum();
             assert!((logarithm.exp() - f64::from(score)).abs() < 1e-4, "{logarithm} {score}");
             assert!((steps.iter().sum::<f64>() - evidence.total()).abs() < 1e-9);
         }

@@ -69,7 +69,12 @@ fn rows_with(rows_of: &Csr, labels: &[u32]) -> Vec<u32> {
 }
 
 /// Fits the classifiers of a node. `positives` has the rows of each child, ascending.
-fn fit_node(features: &Csr, rows: &[u32], positives: &[Vec<u32>], settings: &LabelTreeConfig) -> NodeWeights {
+fn fit_node(
+    features: &Csr,
+    rows: &[u32],
+    positives: &[Vec<u32>],
+    settings: &LabelTreeConfig,
+) -> NodeWeights {
     let mut places: Vec<(u32, u32)> = rows.iter().copied().zip(0..).collect();
     places.sort_unstable();
     let node_rows = NodeRows::new(features, rows);
@@ -78,7 +83,8 @@ fn fit_node(features: &Csr, rows: &[u32], positives: &[Vec<u32>], settings: &Lab
             .iter()
             .filter_map(|row| places.binary_search_by_key(row, |place| place.0).ok().map(|at| places[at].1))
             .collect();
-        let fitted = Classifier::fit(&node_rows, &positives, settings.cost as f32);
+        let cost = settings.cost / (positives.len().max(1) as f64).powf(settings.cost_decay);
+        let fitted = Classifier::fit(&node_rows, &positives, cost as f32);
         let weights = node_rows.features().iter().copied().zip(fitted.weights);
         let large = weights.filter(|(_, weight)| f64::from(weight.abs()) >= settings.smallest_weight);
         large.chain([(features.cols as u32, fitted.bias)]).collect()

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use pipe_core::work::Stopped;
 use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::random::Random;
@@ -59,6 +60,9 @@ pub fn cross_fit(
         tables.push(match kept {
             Some(table) => table,
             None => {
+                if context.host.should_stop() {
+                    return Err(Stopped.into());
+                }
                 let training = keep.join(format!("fold-{fold}-training"));
                 let table = one_fold(
                     model,
