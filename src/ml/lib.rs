@@ -9,6 +9,7 @@
 //! | [`config`] | parameters of training ([`config::method::Method`]) and of models ([`config::model::ModelConfig`]) |
 //! | [`signal`] | rarity of labels ([`signal::idf::Idf`]) and labels of similar rows ([`signal::neighbours::NeighbourIndex`]) |
 //! | [`score`] | tables of out-of-sample scores ([`score::table::ScoreTable`]) |
+//! | [`label_tree`] | linear classifiers in trees of similar labels ([`label_tree::LabelTrees`]) |
 //! | [`fusion`] | one score from the scores of several models ([`fusion::Fusion`]) |
 //! | [`threshold`] | rules that turn scores into decisions ([`threshold::rule::Rule`], [`threshold::cuts::Cuts`]) |
 //! | [`composite`] | a stored model of parts, fusion and cuts ([`composite::Composite`]) |
@@ -48,6 +49,7 @@ pub mod data;
 pub mod explanation;
 pub mod fusion;
 pub mod history;
+pub mod label_tree;
 pub mod metric;
 pub mod score;
 pub mod signal;

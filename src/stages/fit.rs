@@ -17,9 +17,6 @@ use pipe_ml::config::model::{ModelBody, ModelConfig};
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::score::table::ScoreTable;
 
-/// The default number of folds for a model that cannot leave out one row at a time.
-const FOLDS: usize = 5;
-
 /// The resolved parameters of `fit`, which are part of the key. Users write a [`FitBody`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "FitBody")]
@@ -43,7 +40,7 @@ struct FitBody {
     /// The model.
     model: ModelBody,
     /// The number of folds for the scores of the training rows. By default, models with a closed form leave out one row
-    /// at a time, and the others use 5 folds.
+    /// at a time, `label_tree` uses 3 folds, and the others use 5.
     folds: Option<usize>,
     /// The seed of the folds and of the model.
     #[serde(default)]
@@ -59,7 +56,7 @@ struct FitBody {
 impl From<FitBody> for Fit {
     fn from(body: FitBody) -> Self {
         let model = body.model.resolve(body.seed, body.device);
-        let folds = body.folds.or((!model.leaves_one_out()).then_some(FOLDS));
+        let folds = body.folds.or(model.default_folds());
         Self { data: body.data, model, folds, seed: body.seed, keep: body.keep, device: body.device }
     }
 }
@@ -126,6 +123,7 @@ mod tests {
         assert_eq!(short, checked("{ data: b, seed: 0, model: { kind: ridge, ridge: 1e0 } }").params);
         assert_eq!(short["folds"], serde_json::Value::Null);
         assert_eq!(checked("{ data: a, model: { kind: logistic } }").params["folds"], 5);
+        assert_eq!(checked("{ data: a, model: { kind: label_tree } }").params["folds"], 3);
     }
 
     #[test]

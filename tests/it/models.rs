@@ -15,8 +15,10 @@ stages:
     fit: { data: data, folds: 2, model: { kind: logistic, epochs: 2 } }
   near:
     fit: { data: data, model: { kind: neighbours } }
+  tree:
+    fit: { data: data, keep: 15, model: { kind: label_tree, largest_leaf: 4, beam: 3 } }
   fused:
-    fuse: { data: data, models: [kernel, linear, logistic, near] }
+    fuse: { data: data, models: [kernel, linear, logistic, near, tree] }
   cut:
     matrix: { objective: [macro, micro] }
     threshold: { data: data, model: fused, objective: \"${matrix.objective}\" }
@@ -45,4 +47,28 @@ fn fitting_fusing_cutting_and_evaluating_give_the_same_bytes_twice() {
     assert!(results == again.files_below("results"), "the bytes differ");
     let again = once.run().ok();
     assert_eq!(again.computed(), [""; 0], "everything is cached");
+}
+
+#[test]
+fn an_explanation_shows_which_features_lead_to_a_label_in_a_tree() {
+    worker_program();
+    let test = PipelineTest::new(
+        "
+name: tree
+stages:
+  data:
+    synthetic: { rows: 400, test_rows: 100, features: 200, labels: 20, labels_per_row: 2, features_per_row: 15 }
+  tree:
+    fit: { data: data, model: { kind: label_tree, largest_leaf: 4 } }
+  fused:
+    fuse: { data: data, models: [tree] }
+  cut:
+    threshold: { data: data, model: fused }
+outputs: { cuts.json: cut.cuts }
+",
+    );
+    test.run().ok();
+    let text = test.pipe(&["explain", "cut", "--row", "3"]).ok().stdout;
+    assert!(text.contains("classifiers on the path to the label in tree"), "{text}");
+    assert!(text.contains("level 1"), "{text}");
 }

@@ -93,6 +93,25 @@ fn the_grid_runs_on_citeulike() {
 }
 
 #[test]
+fn the_recipe_for_long_tails_runs_on_citeulike() {
+    let Some(data) = crate::support::data_directory("citeulike-t") else { return };
+    let test = shipped();
+    let mut command = test.command(&[
+        "run",
+        "pipelines/citeulike-tree.yaml",
+        "--set",
+        "vars.labels=150",
+        "--set",
+        "vars.features=1500",
+    ]);
+    let output = command.env("PIPE_DATA_DIR", data).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let table = test.files_below("results/citeulike-tree");
+    let table = String::from_utf8_lossy(&table[Path::new("table1.md")]).into_owned();
+    assert!(table.contains("Recipe, macro") && table.contains("Recipe, micro"), "{table}");
+}
+
+#[test]
 fn the_grid_runs_on_generated_data_of_the_shape_of_amazoncat() {
     let test = shipped();
     let file = "pipelines/amazoncat-synthetic.yaml";

@@ -55,6 +55,9 @@ pub enum ModelBody {
     Logistic(LogisticBody),
     /// A neural network: a preset, and changes to it.
     Mlp(Box<MethodChanges>),
+    /// Linear classifiers in trees of similar labels, for thousands of labels. The features should be scaled to rows of
+    /// length one.
+    LabelTree(LabelTreeConfig),
     /// The labels of the nearest training rows by cosine similarity.
     Neighbours {
         #[serde(default = "default_neighbours")]
@@ -78,6 +81,41 @@ pub struct LogisticBody {
 impl Default for LogisticBody {
     fn default() -> Self {
         Self { epochs: 20, batch: 8, lr: 4.0, weight_decay: 0.0 }
+    }
+}
+
+/// The parameters of `label_tree`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LabelTreeConfig {
+    /// The number of trees, whose probabilities are averaged.
+    pub trees: usize,
+    /// The largest number of groups that a node is divided into.
+    pub branches: usize,
+    /// The largest number of labels in a leaf.
+    pub largest_leaf: usize,
+    /// The weight of the loss of a row, compared with the squared length of the weights, in a classifier with one positive
+    /// row.
+    pub cost: f64,
+    /// With n positive rows, the weight is `cost` / n^`cost_decay`.
+    pub cost_decay: f64,
+    /// Weights with a smaller absolute value are dropped.
+    pub smallest_weight: f64,
+    /// The number of nodes per level that a prediction follows in each tree.
+    pub beam: usize,
+}
+
+impl Default for LabelTreeConfig {
+    fn default() -> Self {
+        Self {
+            trees: 3,
+            branches: 256,
+            largest_leaf: 100,
+            cost: 2.0,
+            cost_decay: 0.3,
+            smallest_weight: 0.1,
+            beam: 20,
+        }
     }
 }
 
@@ -127,6 +165,7 @@ pub enum ModelConfig {
     Logistic { method: Box<Method> },
     Mlp { method: Box<Method> },
     Neighbours { neighbours: usize, weighting: Weighting },
+    LabelTree(LabelTreeConfig),
 }
 
 impl ModelBody {
@@ -146,6 +185,7 @@ impl ModelBody {
                 ModelConfig::Mlp { method: Box::new(changes.resolve()) }
             }
             Self::Neighbours { neighbours, weighting } => ModelConfig::Neighbours { neighbours, weighting },
+            Self::LabelTree(config) => ModelConfig::LabelTree(config),
         }
     }
 }
@@ -182,6 +222,7 @@ impl ModelConfig {
             Self::Logistic { .. } => "logistic",
             Self::Mlp { .. } => "mlp",
             Self::Neighbours { .. } => "neighbours",
+            Self::LabelTree(_) => "label_tree",
         }
     }
 
@@ -193,12 +234,17 @@ impl ModelConfig {
             }
             Self::Logistic { .. } | Self::Mlp { .. } => ScoreScale::LogOdds,
             Self::Neighbours { .. } => ScoreScale::Share,
+            Self::LabelTree(_) => ScoreScale::Probability,
         }
     }
 
-    /// Returns whether leave-one-out scores have a closed form, so that no folds are needed.
-    pub fn leaves_one_out(&self) -> bool {
-        !matches!(self, Self::Logistic { .. } | Self::Mlp { .. })
+    /// Returns the default number of folds; `None` if leave-one-out scores have a closed form, so that no folds are needed.
+    pub fn default_folds(&self) -> Option<usize> {
+        match self {
+            Self::Logistic { .. } | Self::Mlp { .. } => Some(5),
+            Self::LabelTree(_) => Some(3),
+            _ => None,
+        }
     }
 
     /// Returns the training parameters of a network.
@@ -249,6 +295,17 @@ impl ModelConfig {
             Self::Neighbours { neighbours, .. } => {
                 require(*neighbours > 0, "neighbours", "must be at least 1");
             }
+            Self::LabelTree(tree) => {
+                require(tree.trees > 0, "trees", "must be at least 1");
+                require(tree.branches > 1, "branches", "must be at least 2");
+                require(tree.largest_leaf > 0, "largest_leaf", "must be at least 1");
+                require(positive(tree.cost), "cost", "must be above 0");
+                let decay = tree.cost_decay;
+                require(decay >= 0.0 && decay.is_finite(), "cost_decay", "must be at least 0");
+                let weight = tree.smallest_weight;
+                require(weight >= 0.0 && weight.is_finite(), "smallest_weight", "must be at least 0");
+                require(tree.beam > 0, "beam", "must be at least 1");
+            }
         }
         issues
     }
@@ -264,7 +321,9 @@ mod tests {
 
     #[test]
     fn the_defaults_of_every_kind_are_valid_and_survive_json() {
-        for kind in ["ridge", "kernel_ridge", "block_kernel_ridge", "logistic", "mlp", "neighbours"] {
+        for kind in
+            ["ridge", "kernel_ridge", "block_kernel_ridge", "logistic", "mlp", "neighbours", "label_tree"]
+        {
             let model = resolved(&format!("kind: {kind}"));
             assert_eq!((model.name(), model.issues()), (kind, vec![]));
             let back: ModelConfig = serde_json::from_str(&serde_json::to_string(&model).unwrap()).unwrap();
@@ -286,7 +345,12 @@ mod tests {
 
     #[test]
     fn a_misspelt_parameter_is_refused() {
-        for yaml in ["{ kind: ridge, lambda: 1 }", "{ kind: mlp, hidden: [3] }", "{ kind: logistic, c: 1 }"] {
+        for yaml in [
+            "{ kind: ridge, lambda: 1 }",
+            "{ kind: mlp, hidden: [3] }",
+            "{ kind: logistic, c: 1 }",
+            "{ kind: label_tree, leaf: 9 }",
+        ] {
             assert!(serde_yaml::from_str::<ModelBody>(yaml).is_err(), "{yaml}");
         }
     }

@@ -111,7 +111,7 @@ fn score_terms(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) ->
         let formula = match term.scale {
             ScoreScale::LogOdds => "w * r".to_owned(),
             ScoreScale::Response => format!("w * ln(max(r, 0) + {floor})"),
-            ScoreScale::Share => format!("w * ln(r + {floor})"),
+            ScoreScale::Share | ScoreScale::Probability => format!("w * ln(r + {floor})"),
         };
         let mut inputs = vec![("w", term.weight), ("r", score.into())];
         if term.scale != ScoreScale::LogOdds {

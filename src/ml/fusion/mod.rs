@@ -1,6 +1,6 @@
 //! [`Fusion`]: one score from the scores of several models.
 //!
-//! The fused score is a weighted sum of the log of each model's response, the log of the share of neighbours
+//! The fused score is a weighted sum of the log of each model's response, the log of probabilities and of the share of neighbours
 //! and the rarity of the label. The weights are found by one logistic regression over (row, label) pairs of
 //! training rows:
 //!
@@ -65,7 +65,7 @@ impl FusionTerm {
     pub fn new(model: &str, scale: ScoreScale, floors: LogFloors) -> Self {
         let floor = match scale {
             ScoreScale::Response => floors.response,
-            ScoreScale::Share => floors.share,
+            ScoreScale::Share | ScoreScale::Probability => floors.share,
             ScoreScale::LogOdds => 0.0,
         };
         Self { model: model.to_owned(), scale, floor, weight: 0.0 }
@@ -75,7 +75,9 @@ impl FusionTerm {
     pub fn of(&self, score: f32) -> f64 {
         match self.scale {
             ScoreScale::LogOdds => f64::from(score),
-            ScoreScale::Response | ScoreScale::Share => (f64::from(score).max(0.0) + self.floor).ln(),
+            ScoreScale::Response | ScoreScale::Share | ScoreScale::Probability => {
+                (f64::from(score).max(0.0) + self.floor).ln()
+            }
         }
     }
 }

@@ -38,6 +38,15 @@ impl Candidates {
     }
 }
 
+/// Keeps the labels of a row with the highest scores. The labels are ascending, before and after.
+pub fn keep_best(found: &mut Vec<(u32, f32)>, keep: usize) {
+    if found.len() > keep {
+        found.select_nth_unstable_by(keep - 1, |a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        found.truncate(keep);
+        found.sort_unstable_by_key(|&(label, _)| label);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +58,18 @@ mod tests {
         assert_eq!(chosen, [1, 3]);
         Candidates { keep: 3, scale: ScoreScale::Response }.of(&[-3.0, 0.5, 0.0, 0.1], &mut chosen);
         assert_eq!(chosen, [1, 3]);
+    }
+
+    #[test]
+    fn the_best_of_some_labels_are_those_of_the_whole_row() {
+        let scores = [0.2, 0.0, 0.7, 0.2, 0.0, 0.1, 0.2, 0.9];
+        for keep in 1..8 {
+            let mut found: Vec<(u32, f32)> = (0..).zip(scores).filter(|&(_, score)| score > 0.0).collect();
+            keep_best(&mut found, keep);
+            let mut chosen = Vec::new();
+            Candidates { keep, scale: ScoreScale::Probability }.of(&scores, &mut chosen);
+            assert_eq!(found.iter().map(|&(label, _)| label).collect::<Vec<_>>(), chosen, "{keep}");
+        }
     }
 
     #[test]

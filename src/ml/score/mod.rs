@@ -18,6 +18,8 @@ pub enum ScoreScale {
     /// A share of neighbours, from 0 to 1; most are 0.
     Share,
     LogOdds,
+    /// A probability that is not calibrated; 0 for labels that were not found.
+    Probability,
 }
 
 /// How the scores were made without the labels of their own rows.

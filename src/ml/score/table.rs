@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::Candidates;
+use super::candidates::{Candidates, keep_best};
 use super::{ScoreOrigin, ScoreScale};
 use crate::data::artifact::dataset::write_json;
 use crate::data::artifact::{ArtifactCheck, CsrWriter, DenseWriter, open_csr, open_dense};
@@ -207,6 +207,21 @@ impl ScoreWriter {
         pushed
     }
 
+    /// Adds a row with the labels that a model found, ascending, and their scores above 0; all others have the score 0.
+    pub fn push_found(&mut self, mut found: Vec<(u32, f32)>) -> Result<(), DataError> {
+        let Some(keep) = self.card.keep else {
+            let mut scores = vec![0.0; self.card.labels];
+            for (label, score) in found {
+                scores[label as usize] = score;
+            }
+            return self.push_kept(&[], &scores);
+        };
+        keep_best(&mut found, keep);
+        self.card.left_out += (self.card.labels - found.len()) as u64;
+        let (labels, scores): (Vec<u32>, Vec<f32>) = found.into_iter().unzip();
+        self.push_kept(&labels, &scores)
+    }
+
     /// Adds a row with the scores of the labels to keep. If all are kept, `labels` is ignored.
     pub fn push_kept(&mut self, labels: &[u32], scores: &[f32]) -> Result<(), DataError> {
         if let Some(at) = scores.iter().position(|score| !score.is_finite()) {
@@ -267,6 +282,19 @@ mod tests {
         }
         let table = writer.finish().unwrap();
         (temp, table)
+    }
+
+    #[test]
+    fn a_row_of_found_labels_is_stored_like_the_whole_row() {
+        for keep in [None, Some(1), Some(2)] {
+            let temp = tempfile::tempdir().unwrap();
+            let mut writer =
+                ScoreWriter::create(temp.path(), purpose(ScoreScale::Probability, keep)).unwrap();
+            writer.push(&[0.5, 0.0, 0.25]).unwrap();
+            writer.push_found(vec![(0, 0.5), (2, 0.25)]).unwrap();
+            let [whole, found] = rows(&writer.finish().unwrap());
+            assert_eq!(whole, found, "{keep:?}");
+        }
     }
 
     fn rows(table: &ScoreTable) -> [[f32; 3]; 2] {

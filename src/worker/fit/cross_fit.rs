@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use pipe_core::work::Stopped;
 use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::random::Random;
@@ -15,6 +16,9 @@ use super::{FitContext, Scorer, TrainingData, fit, select_rows};
 
 /// About how many scores are held in memory at a time.
 const HELD_SCORES: usize = 1 << 22;
+
+/// How many rows are searched at a time.
+const SEARCHED_ROWS: usize = 4096;
 
 /// Returns how many rows to score at a time.
 pub fn rows_at_once(labels: usize) -> usize {
@@ -56,6 +60,9 @@ pub fn cross_fit(
         tables.push(match kept {
             Some(table) => table,
             None => {
+                if context.host.should_stop() {
+                    return Err(Stopped.into());
+                }
                 let training = keep.join(format!("fold-{fold}-training"));
                 let table = one_fold(
                     model,
@@ -105,26 +112,30 @@ fn one_fold(
     let unfinished = directory.with_extension("unfinished");
     let mut writer = ScoreWriter::create(&unfinished, purpose.clone())?;
     let rows = Unlabelled { features: &data.features, rows: inside };
-    score_all(&mut *part, rows, |scores| Ok(writer.push(scores)?))?;
+    write_scores(&mut *part, rows, &mut writer)?;
     writer.finish()?;
     let _ = fs::remove_dir_all(directory);
     fs::rename(&unfinished, directory).context("cannot keep the finished fold")?;
     Ok(ScoreTable::open(directory)?)
 }
 
-/// Passes the scores of each row, in order, to `take`.
-pub fn score_all(
-    part: &mut dyn Scorer,
-    rows: Unlabelled,
-    mut take: impl FnMut(&[f32]) -> Result<()>,
-) -> Result<()> {
+/// Writes the scores of each row, in order.
+fn write_scores(part: &mut dyn Scorer, rows: Unlabelled, writer: &mut ScoreWriter) -> Result<()> {
+    if let Some(search) = part.search() {
+        for chunk in rows.rows.chunks(SEARCHED_ROWS) {
+            for found in search.found(Unlabelled { features: rows.features, rows: chunk }) {
+                writer.push_found(found)?;
+            }
+        }
+        return Ok(());
+    }
     let labels = part.labels();
     let mut scores = Vec::new();
     for chunk in rows.rows.chunks(rows_at_once(labels)) {
         scores.resize(chunk.len() * labels, 0.0);
         part.score(Unlabelled { features: rows.features, rows: chunk }, &mut scores)?;
         for row in scores.chunks_exact(labels) {
-            take(row)?;
+            writer.push(row)?;
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 
 pub mod cross_fit;
 pub mod kernel_ridge;
+mod label_trees;
 pub mod linear_ridge;
 pub mod nearest_labels;
 pub mod network;
@@ -16,6 +17,7 @@ use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::explanation::Evidence;
+use pipe_ml::label_tree::LabelTrees;
 
 use crate::train::host::TrainingHost;
 
@@ -36,6 +38,11 @@ pub trait Scorer: Send {
     /// Computes the scores of some rows for every label, row-major. The labels of these rows are not an input.
     fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()>;
 
+    /// Returns the search for the labels of a row, for models that give most labels the score 0.
+    fn search(&self) -> Option<&dyn LabelSearch> {
+        None
+    }
+
     /// Explains the score of a row for a label: the terms of the sum over training rows or features, if it is such a
     /// sum.
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence;
@@ -52,6 +59,12 @@ pub trait Scorer: Send {
 pub trait LeaveOneOut: Sync {
     /// Computes the scores of a training row for every label.
     fn scores(&self, row: usize, into: &mut [f32]);
+}
+
+/// A search for the labels of rows that avoids the work for all other labels.
+pub trait LabelSearch {
+    /// Returns the labels of each row with a score above 0, ascending, and their scores.
+    fn found(&self, rows: Unlabelled) -> Vec<Vec<(u32, f32)>>;
 }
 
 /// The rows that a model is fitted on.
@@ -94,6 +107,9 @@ pub fn fit(model: &ModelConfig, data: TrainingData, context: &mut FitContext) ->
         ModelConfig::Neighbours { neighbours, weighting } => {
             Box::new(nearest_labels::NearestLabels::new(data, *neighbours, *weighting))
         }
+        ModelConfig::LabelTree(config) => {
+            Box::new(LabelTrees::fit(&data.features, &data.labels, config, context.seed))
+        }
         ModelConfig::Logistic { method } | ModelConfig::Mlp { method } => {
             Box::new(network::NetworkScorer::fit(&data, method, context)?)
         }
@@ -119,6 +135,7 @@ pub fn load(
         ModelConfig::Neighbours { neighbours, weighting } => {
             Box::new(nearest_labels::NearestLabels::load(directory, size, *neighbours, *weighting)?)
         }
+        ModelConfig::LabelTree(config) => Box::new(LabelTrees::load(directory, config.beam)?),
         ModelConfig::Logistic { .. } | ModelConfig::Mlp { .. } => {
             Box::new(network::NetworkScorer::load(directory, size, device, threads)?)
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::model::{ModelBody, ModelConfig};
 use pipe_ml::data::random::Random;
+use pipe_ml::explanation::CauseSubject;
 use pipe_ml::score::ScoreOrigin;
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec};
 
@@ -69,6 +70,9 @@ const CLOSED: [&str; 4] = [
     r#"{"kind": "block_kernel_ridge", "rows_per_block": 1000}"#,
     r#"{"kind": "neighbours", "neighbours": 5}"#,
 ];
+
+/// A tree with three levels for six labels.
+const TREE: &str = r#"{"kind": "label_tree", "largest_leaf": 2, "beam": 2}"#;
 
 #[test]
 fn leave_one_out_scores_in_closed_form_agree_with_refitting_without_the_row() {
@@ -139,7 +143,7 @@ fn out_of_fold_scores_of_all_models_do_not_depend_on_the_labels_of_the_row() {
     let data = training_data(30, 8, 4);
     let other = relabelled(&data, 13);
     let network = r#"{"kind": "mlp", "epochs": 2, "net": {"hidden": [3]}}"#;
-    for yaml in CLOSED.into_iter().chain([r#"{"kind": "logistic", "epochs": 2}"#, network]) {
+    for yaml in CLOSED.into_iter().chain([r#"{"kind": "logistic", "epochs": 2}"#, network, TREE]) {
         let model = model(yaml);
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
@@ -188,7 +192,7 @@ fn a_loaded_model_gives_the_same_scores_as_the_fitted_one() {
     let data = training_data(50, 10, 4);
     let all: Vec<u32> = (0..50).collect();
     let several = r#"{"kind": "block_kernel_ridge", "rows_per_block": 15, "largest_block": 20}"#;
-    for yaml in CLOSED.into_iter().chain([several, r#"{"kind": "logistic", "epochs": 1}"#]) {
+    for yaml in CLOSED.into_iter().chain([several, r#"{"kind": "logistic", "epochs": 1}"#, TREE]) {
         let model = model(yaml);
         let temp = tempfile::tempdir().unwrap();
         let mut before = fitted(&model, data.clone());
@@ -251,4 +255,36 @@ fn the_evidence_of_a_network_with_hidden_layers_says_that_there_is_no_sum() {
     let scorer = fitted(&model(r#"{"kind": "mlp", "epochs": 1, "net": {"hidden": [4]}}"#), data.clone());
     let evidence = scorer.evidence(&data.features, 0, 1);
     assert!(evidence.causes.is_empty() && evidence.words.contains("hidden layers"), "{evidence:?}");
+}
+
+#[test]
+fn a_search_finds_the_labels_that_the_scores_of_all_labels_show() {
+    let data = training_data(50, 12, 6);
+    let all: Vec<u32> = (0..50).collect();
+    let mut scorer = fitted(&model(TREE), data.clone());
+    let rows = Unlabelled { features: &data.features, rows: &all };
+    let found = scorer.search().unwrap().found(rows);
+    let dense = scores(&mut *scorer, &data.features, &all);
+    for (row, found) in dense.chunks_exact(6).zip(found) {
+        let above: Vec<(u32, f32)> = (0..).zip(row.iter().copied()).filter(|label| label.1 > 0.0).collect();
+        assert_eq!(above, found);
+        assert!(row.contains(&0.0) || found.len() == 6);
+    }
+}
+
+#[test]
+fn the_evidence_of_a_label_tree_names_the_features_on_the_path() {
+    let data = training_data(50, 12, 6);
+    let scorer = fitted(&model(TREE), data.clone());
+    let evidence = scorer.evidence(&data.features, 0, 1);
+    assert!(evidence.words.contains("classifiers on the path to the label in tree"), "{}", evidence.words);
+    let features = data.features.row(0);
+    for cause in &evidence.causes {
+        let levels = cause.inputs.iter().filter(|input| input.name.starts_with("level"));
+        let sum: f64 = levels.map(|level| level.value).sum();
+        assert!((sum - cause.value).abs() < 1e-9, "{cause:?}");
+        if let CauseSubject::Feature { feature, .. } = cause.what {
+            assert!(features.contains(&feature));
+        }
+    }
 }

@@ -127,7 +127,7 @@ impl CompositeSystem {
         let labels = self.card.labels;
         let probabilities = match self.card.scale() {
             ScoreScale::LogOdds => scores.iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect(),
-            ScoreScale::Response | ScoreScale::Share => Vec::new(),
+            ScoreScale::Response | ScoreScale::Share | ScoreScale::Probability => Vec::new(),
         };
         let thresholds = match self.card.cuts.as_ref().map(Cuts::decision) {
             None => Thresholds::PerLabel(vec![self.default_cut(); labels]),

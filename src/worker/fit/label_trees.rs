@@ -1,0 +1,54 @@
+//! Label trees as a scorer.
+
+use std::path::Path;
+
+use anyhow::Result;
+use pipe_ml::data::csr::Csr;
+use pipe_ml::data::examples::Unlabelled;
+use pipe_ml::explanation::Evidence;
+use pipe_ml::label_tree::LabelTrees;
+
+use super::{CAUSES, LabelSearch, LeaveOneOut, Scorer};
+
+impl Scorer for LabelTrees {
+    fn features(&self) -> usize {
+        self.features()
+    }
+
+    fn labels(&self) -> usize {
+        self.labels()
+    }
+
+    fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()> {
+        into.fill(0.0);
+        let width = self.labels();
+        for (into, found) in into.chunks_exact_mut(width).zip(self.found(rows)) {
+            for (label, score) in found {
+                into[label as usize] = score;
+            }
+        }
+        Ok(())
+    }
+
+    fn search(&self) -> Option<&dyn LabelSearch> {
+        Some(self)
+    }
+
+    fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
+        self.evidence(features, row, label, CAUSES)
+    }
+
+    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
+        None
+    }
+
+    fn save(&self, directory: &Path) -> Result<()> {
+        Ok(self.save(directory)?)
+    }
+}
+
+impl LabelSearch for LabelTrees {
+    fn found(&self, rows: Unlabelled) -> Vec<Vec<(u32, f32)>> {
+        self.find(rows)
+    }
+}
