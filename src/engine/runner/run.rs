@@ -4,7 +4,7 @@
 //! is computing it, the run waits for its result without using a processor) and handed to a thread, which answers through
 //! a channel. Only the coordinator's thread emits events.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -89,7 +89,8 @@ pub fn run(
         set: options.set.clone(),
     });
     let work_areas = WorkAreas::new(store);
-    let context = Context { plan, store, executor, options, stop, work_areas, run, environment: OnceLock::new() };
+    let context =
+        Context { plan, store, executor, options, stop, work_areas, run, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
         inspector: Inspector::new(plan, store, &options.project, stop),
@@ -243,11 +244,8 @@ impl<'a> Coordinator<'a> {
         {
             return self.use_cached(stage, key, seconds, outputs);
         }
-        let finding = if is_forced {
-            Finding::Miss(Why::Forced)
-        } else {
-            self.inspector.look_up(stage, &prepared)
-        };
+        let finding =
+            if is_forced { Finding::Miss(Why::Forced) } else { self.inspector.look_up(stage, &prepared) };
         match finding {
             Finding::Hit(manifest) => self.hit(stage, *manifest),
             Finding::Miss(why) => {
@@ -614,7 +612,7 @@ impl<'a> Coordinator<'a> {
     /// Forgets the results of instances that the pipeline no longer has.
     fn forget_removed_instances(&mut self) {
         let state = &self.inspector.state;
-        let names: BTreeSet<&str> =
+        let names: HashSet<&str> =
             (0..self.context.plan.len()).map(|index| self.inspector.name(InstanceIndex(index))).collect();
         let known = state.last.keys().chain(state.failed.keys());
         let gone: Vec<String> = known.filter(|name| !names.contains(name.as_str())).cloned().collect();

@@ -128,7 +128,6 @@ impl<V: Remembered> StatCache<V> {
         fs::write(temp, encode(entries.values(), stamp::now(), boot()))?;
         fs::rename(temp, &self.path)
     }
-
 }
 
 impl StatCache<Digest> {
@@ -192,10 +191,11 @@ fn places<V: Remembered>(bytes: &[u8]) -> Option<Vec<usize>> {
     let mut places = vec![HEADER + PRELUDE];
     let mut end = HEADER + PRELUDE;
     while end < bytes.len() {
-        end += RECORD + match V::LENGTH {
-            Some(length) => length,
-            None => 4 + u32_at(bytes.get(end..)?, RECORD)? as usize,
-        };
+        end += RECORD
+            + match V::LENGTH {
+                Some(length) => length,
+                None => 4 + u32_at(bytes.get(end..)?, RECORD)? as usize,
+            };
         places.push(end);
     }
     (end == bytes.len()).then_some(places)
@@ -288,7 +288,8 @@ mod tests {
     fn a_saved_entry_is_found_by_the_next_process() {
         let dir = tempfile::tempdir().unwrap();
         let now = stamp::now();
-        let entries: Vec<StatEntry<Digest>> = (0..100).map(|i| entry(i * 31 % 100, now - 3 * MINUTE)).collect();
+        let entries: Vec<StatEntry<Digest>> =
+            (0..100).map(|i| entry(i * 31 % 100, now - 3 * MINUTE)).collect();
         for half in entries.chunks(50) {
             let cache = cache_in(&dir);
             for e in half {

@@ -206,9 +206,7 @@ fn inputs_cannot_grow_without_bounds() {
     let values: Vec<_> = (0..1001).map(|value| value.to_string()).collect();
     let stage = |name, all| {
         let values = values.join(", ");
-        format!(
-            "  {name}:\n    matrix: {{ x: [{values}] }}\n    command: {{ run: x, all: [{all}] }}\n"
-        )
+        format!("  {name}:\n    matrix: {{ x: [{values}] }}\n    command: {{ run: x, all: [{all}] }}\n")
     };
     let text = format!("name: m\nstages:\n{}{}", stage("a", ""), stage("b", "\"a[*]\""));
     let shown = issues(&text);
