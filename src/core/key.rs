@@ -44,16 +44,16 @@ impl KeyParts {
 
     /// Returns the key. Each name and value is hashed after its length, so that no two sets of parts give the same bytes.
     pub fn key(&self) -> StageKey {
-        let mut hasher = blake3::Hasher::new();
+        let mut bytes = Vec::with_capacity(1024);
         let mut field = |text: &str| {
-            hasher.update(&(text.len() as u64).to_le_bytes());
-            hasher.update(text.as_bytes());
+            bytes.extend((text.len() as u64).to_le_bytes());
+            bytes.extend(text.as_bytes());
         };
         field(FORMAT);
         for (name, value) in &self.0 {
             field(name);
             field(value);
         }
-        StageKey::new(Digest::from(hasher.finalize()))
+        StageKey::new(Digest::of(&bytes))
     }
 }

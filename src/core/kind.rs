@@ -167,7 +167,7 @@ pub trait Kind: Sync {
     /// Returns the program that does the work.
     fn program(&self) -> Program;
     /// Deserializes the parameters into the typed struct of the kind. The error carries the path to the wrong field.
-    fn check(&self, body: Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>>;
+    fn check(&self, body: &Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>>;
     /// Returns the JSON schema of the body.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 }

@@ -105,8 +105,12 @@ impl<T: StageKind> Kind for KindOf<T> {
         T::PROGRAM
     }
 
-    fn check(&self, body: Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>> {
-        let typed: T = serde_path_to_error::deserialize(StrictJson(body))?;
+    fn check(&self, body: &Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>> {
+        // Following the path of every value takes longer than reading it, so that is done only to explain an error.
+        let typed = match T::deserialize(StrictJson(body.clone())) {
+            Ok(typed) => typed,
+            Err(_) => serde_path_to_error::deserialize(StrictJson(body.clone()))?,
+        };
         let params = serde_json::to_value(&typed).map_err(|e| {
             serde_path_to_error::Error::new(
                 serde_path_to_error::Track::new().path(),

@@ -343,7 +343,7 @@ mod tests {
 
     fn check(yaml: &str) -> Result<CheckedBody, String> {
         let body = serde_yaml::from_str(yaml).unwrap();
-        KindOf::<Command>::new().check(body).map_err(|error| error.to_string())
+        KindOf::<Command>::new().check(&body).map_err(|error| error.to_string())
     }
 
     fn issues(yaml: &str) -> Vec<String> {

@@ -114,7 +114,7 @@ mod tests {
     use pipe_core::stage::KindOf;
 
     fn checked(yaml: &str) -> pipe_core::kind::CheckedBody {
-        KindOf::<Fit>::new().check(serde_yaml::from_str(yaml).unwrap()).unwrap()
+        KindOf::<Fit>::new().check(&serde_yaml::from_str(yaml).unwrap()).unwrap()
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! use pipe_stages::registry;
 //!
 //! let idf = registry::kinds().iter().find(|kind| kind.name() == "idf").unwrap();
-//! let body = idf.check(serde_yaml::from_str("{ data: load, eps: 0.5 }")?)?;
+//! let body = idf.check(&serde_yaml::from_str("{ data: load, eps: 0.5 }")?)?;
 //! assert_eq!(body.params.to_string(), r#"{"data":null,"eps":0.5}"#);
 //! assert_eq!((body.inputs[0].slot.as_str(), body.inputs[0].accepts), ("data", "dataset"));
 //! assert_eq!(body.outputs[0].file_name, "idf.json");

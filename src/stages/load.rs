@@ -184,7 +184,7 @@ mod tests {
 
     fn checked(yaml: &str) -> (Load, Vec<Issue>) {
         let load: Load = serde_yaml::from_str(yaml).unwrap();
-        let issues = KindOf::<Load>::new().check(serde_yaml::from_str(yaml).unwrap()).unwrap().issues;
+        let issues = KindOf::<Load>::new().check(&serde_yaml::from_str(yaml).unwrap()).unwrap().issues;
         (load, issues)
     }
 

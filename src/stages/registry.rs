@@ -69,7 +69,7 @@ mod tests {
         for kind in kinds() {
             // A field that no kind has. It is parsed as YAML, like the fields of a pipeline.
             let body = serde_yaml::from_str("{ no_such_field: 1 }").unwrap();
-            let error = kind.check(body).err().map(|error| error.to_string()).unwrap_or_default();
+            let error = kind.check(&body).err().map(|error| error.to_string()).unwrap_or_default();
             assert!(error.contains("unknown field `no_such_field`"), "{}: {error:?}", kind.name());
         }
     }

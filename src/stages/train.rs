@@ -146,7 +146,7 @@ mod tests {
     use pipe_core::stage::KindOf;
 
     fn params(yaml: &str) -> serde_json::Value {
-        let check = KindOf::<Train>::new().check(serde_yaml::from_str(yaml).unwrap());
+        let check = KindOf::<Train>::new().check(&serde_yaml::from_str(yaml).unwrap());
         check.unwrap().params
     }
 
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_misspelt_field_is_refused_with_its_path() {
         let yaml = "{ data: a, idf: b, optimiser: { rate: 1 } }";
-        let error = KindOf::<Train>::new().check(serde_yaml::from_str(yaml).unwrap()).err().unwrap();
+        let error = KindOf::<Train>::new().check(&serde_yaml::from_str(yaml).unwrap()).err().unwrap();
         assert_eq!(error.path().to_string(), "optimiser.rate");
     }
 }

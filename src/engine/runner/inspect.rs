@@ -2,7 +2,9 @@
 //! known. Used by the run and by the survey.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::options::Options;
 use super::stop::Stop;
@@ -24,7 +26,7 @@ pub(super) struct Inspector<'a> {
     stop: Stop,
     pub state: PipelineState,
     /// Each file of the user is hashed once per run, so that all stages of a run see the same content.
-    sources: HashMap<&'a Path, Result<store::UserFile, String>>,
+    sources: HashMap<&'a OsStr, Result<Arc<store::UserFile>, String>>,
     outputs: Vec<Option<BTreeMap<String, Stored>>>,
     names: Vec<String>,
 }
@@ -41,7 +43,7 @@ pub(super) struct Prepared {
 #[derive(Debug, Clone)]
 pub(super) enum ResolvedInput {
     Stored(Stored),
-    Source(store::UserFile),
+    Source(Arc<store::UserFile>),
 }
 
 impl ResolvedInput {
@@ -120,10 +122,11 @@ impl<'a> Inspector<'a> {
             InputSource::File(path) => {
                 let give_up = || self.stop.requested().is_some();
                 let digest = || self.store.digest_user_file_unless(&self.project.join(path), &give_up);
+                let known = self.sources.entry(path.as_os_str());
                 let known =
-                    self.sources.entry(path).or_insert_with(|| digest().map_err(|error| error.to_string()));
+                    known.or_insert_with(|| digest().map(Arc::new).map_err(|error| error.to_string()));
                 match known {
-                    Ok(source) => Ok(ResolvedInput::Source(source.clone())),
+                    Ok(source) => Ok(ResolvedInput::Source(Arc::clone(source))),
                     Err(problem) => Err(format!("the input `{}` cannot be used: {problem}", input.slot)),
                 }
             }

@@ -5,7 +5,7 @@
 //! a channel. Only the coordinator's thread emits events.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -698,7 +698,7 @@ impl<'a> Coordinator<'a> {
     /// Forgets the results of instances that the pipeline no longer has.
     fn forget_removed_instances(&mut self) {
         let state = &self.inspector.state;
-        let names: BTreeSet<&str> =
+        let names: HashSet<&str> =
             (0..self.context.plan.len()).map(|index| self.inspector.name(InstanceIndex(index))).collect();
         let known = state.last.keys().chain(state.failed.keys());
         let gone: Vec<String> = known.filter(|name| !names.contains(name.as_str())).cloned().collect();

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::compare::Compare;
 use super::deserialize::{ValueContext, at_mut, path_that_expects_text, read, report_all};
-use super::interpolate::{Budget, interpolate};
+use super::interpolate::{Budget, interpolate, interpolate_to_json};
 use super::pipeline::Resources;
 use super::pipeline_file::{ResourceRequest, StageSettings};
 use super::scope::{InstanceScope, Scope};
@@ -75,8 +75,8 @@ impl Checker<'_> {
         if node.entries().is_empty() {
             return Some(StageSettings::default());
         }
-        let value = interpolate(node, &mut self.instance_scope(draft), self.budget, issues)?;
-        read(value.to_json(), &settings_context(node, content.kind_span), issues)
+        let value = interpolate_to_json(node, &mut self.instance_scope(draft), self.budget, issues)?;
+        read(value, &settings_context(node, content.kind_span), issues)
     }
 
     fn body(
@@ -90,7 +90,7 @@ impl Checker<'_> {
         let mut body = if node.is_null() {
             Value::Object(Map::new())
         } else {
-            interpolate(node, &mut self.instance_scope(draft), self.budget, issues)?.to_json()
+            interpolate_to_json(node, &mut self.instance_scope(draft), self.budget, issues)?
         };
         let kind = content.kind;
         for path in text_parameters.iter() {
@@ -104,7 +104,7 @@ impl Checker<'_> {
             note: (!draft.id.axes.is_empty()).then(|| format!("in the instance `{}`", draft.id)),
         };
         loop {
-            let error = match kind.check(body.clone()) {
+            let error = match kind.check(&body) {
                 Ok(checked) => {
                     for issue in &checked.issues {
                         issues.push(context().issue_at(issue.clone()));
@@ -116,7 +116,7 @@ impl Checker<'_> {
             match path_that_expects_text(&error, &body).filter(|path| node.is_interpolated(path)) {
                 Some(path) if convert_to_text(&mut body, &path) => text_parameters.push(path),
                 _ => {
-                    let check = |value: Value| kind.check(value).map(drop);
+                    let check = |value: Value| kind.check(&value).map(drop);
                     report_all(body, error, &context(), &check, &required_parameters(kind), issues);
                     return None;
                 }

@@ -88,6 +88,19 @@ impl<'a> StageIndex<'a> {
         stage.map_or(0..0, |stage| stage.first..stage.first + stage.count)
     }
 
+    /// Returns how many instances a reference selects; 0 if it is wrong.
+    pub(super) fn count(&self, reference: &StageRef) -> usize {
+        let Some(stage) = self.by_name.get(reference.stage()).map(|&stage| &self.stages[stage]) else {
+            return 0;
+        };
+        match reference.selector() {
+            Selector::Terms(terms) => {
+                stage.select(terms, &Suggestions::none()).map_or(0, |selected| selected.len())
+            }
+            _ => stage.count,
+        }
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &'a str> + Clone {
         self.stages.iter().map(|stage| stage.name)
     }

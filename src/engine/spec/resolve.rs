@@ -15,9 +15,8 @@ use pipe_core::kind::{ANY, ArtifactType, FILE, InputDecl, OutputDecl, SourceDecl
 use pipe_core::reference::StageRef;
 use pipe_core::suggest::{did_you_mean, listed};
 
-/// How many inputs all instances may have together: every fan-in of m instances by n instances has m times n, which
-/// would fill the memory before anyone notices.
-const MOST_EDGES: usize = 1_000_000;
+/// How many inputs all instances may have together. If m instances read the results of n others, these are m times n.
+const MOST_INPUTS: usize = 1_000_000;
 
 /// One instance while it is being resolved.
 pub(super) struct InstanceMember<'a> {
@@ -28,6 +27,11 @@ pub(super) struct InstanceMember<'a> {
 }
 
 impl InstanceMember<'_> {
+    /// Returns the inputs that it declares; none if its parameters have issues.
+    pub(super) fn declared(&self) -> &[InputDecl] {
+        self.checked.as_ref().map(|checked| checked.content.inputs.as_slice()).unwrap_or_default()
+    }
+
     /// Creates an issue that names the instance if the stage has several.
     pub(super) fn issue(&self, span: Span, error: SelectError) -> SpecIssue {
         let issue = SpecIssue::new(span, error.message).maybe_hint(error.hint);
@@ -83,30 +87,44 @@ impl<'a> ReferenceResolver<'a> {
         &self,
         issues: &mut SpecIssues,
     ) -> (Vec<Vec<Input<UnlocatedFile>>>, Option<DependencyGraph>) {
+        if let Err(issue) = self.limit_inputs() {
+            issues.push(issue);
+            return (Vec::new(), None);
+        }
         let mut inputs = Vec::with_capacity(self.members.len());
-        let mut edges = 0;
         for member in self.members {
-            let declared = member.checked.as_ref().map(|checked| checked.content.inputs.as_slice());
-            let declared = declared.unwrap_or_default();
+            let declared = member.declared();
             let mut reported = HashSet::new();
-            let resolved: Vec<Input<_>> = declared
-                .iter()
-                .filter_map(|decl| self.input(member, decl, declared, &mut reported, issues))
-                .collect();
-            edges += resolved.iter().map(|input| input.sources.len()).sum::<usize>();
-            if edges > MOST_EDGES {
-                let message =
-                    format!("the instances of this pipeline have more than {MOST_EDGES} inputs together");
-                let issue = SpecIssue::new(member.stage.name_span, message);
-                issues.push(issue.hint(
-                    "collect the results in one stage first, and let the other stages read its output",
-                ));
-                return (inputs, None);
-            }
-            inputs.push(resolved);
+            let resolved =
+                declared.iter().filter_map(|decl| self.input(member, decl, declared, &mut reported, issues));
+            inputs.push(resolved.collect());
         }
         let graph = self.graph(&inputs, issues);
         (inputs, graph)
+    }
+
+    /// Fails if the instances have too many inputs together, before these fill the memory.
+    fn limit_inputs(&self) -> Result<(), SpecIssue> {
+        let mut left = MOST_INPUTS;
+        for member in self.members {
+            for decl in member.declared() {
+                let sources = match &decl.source {
+                    SourceDecl::Many(references) | SourceDecl::All(references) => {
+                        references.iter().map(|reference| self.index.count(reference)).sum()
+                    }
+                    _ => 1,
+                };
+                left = left.checked_sub(sources).ok_or_else(|| {
+                    let message = format!(
+                        "the instances of this pipeline have more than {MOST_INPUTS} inputs together"
+                    );
+                    SpecIssue::new(member.stage.name_span, message).hint(
+                        "collect the results in one stage first, and let the other stages read its output",
+                    )
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// Resolves one input. `reported` are the parameters and references of this member with reported issues, so that a
@@ -352,8 +370,7 @@ impl<'a> ReferenceResolver<'a> {
     fn span_of_edge(&self, from: usize, to: usize, inputs: &[Input<UnlocatedFile>]) -> Span {
         let member = &self.members[from];
         let slot = inputs.iter().find(|input| producers(std::slice::from_ref(*input)).any(|at| at == to));
-        let declared =
-            member.checked.as_ref().map(|checked| checked.content.inputs.as_slice()).unwrap_or_default();
+        let declared = member.declared();
         let decl = slot.and_then(|slot| declared.iter().find(|decl| decl.slot == slot.slot));
         let references = match decl.map(|decl| &decl.source) {
             Some(SourceDecl::One(reference)) => std::slice::from_ref(reference),

@@ -64,6 +64,11 @@ pub(super) struct Suggestions(Cell<usize>);
 impl Suggestions {
     const MOST: usize = 20;
 
+    /// Returns suggestions that are used up, for searches whose errors nobody sees.
+    pub(super) fn none() -> Self {
+        Self(Cell::new(Self::MOST))
+    }
+
     /// Returns whether one more hint that takes a search may be computed.
     pub(super) fn allowed(&self) -> bool {
         self.0.replace(self.0.get() + 1) < Self::MOST

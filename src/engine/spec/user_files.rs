@@ -26,8 +26,7 @@ pub(super) fn user_files(resolver: &ReferenceResolver, sources: &Arc<SourceTexts
     let mut found: Vec<UserFileReference> = Vec::new();
     let mut known: HashMap<(&str, &str), usize> = HashMap::new();
     for (at, member) in resolver.members.iter().enumerate() {
-        let declared = member.checked.as_ref().map(|checked| checked.content.inputs.as_slice());
-        for input in declared.unwrap_or_default() {
+        for input in member.declared() {
             let SourceDecl::Path(path) = &input.source else { continue };
             let position = *known.entry((member.stage.name, path)).or_insert_with(|| {
                 let location = SpecLocation::new(sources, resolver.span(member, input.parameter(), path));

@@ -39,10 +39,11 @@ impl Store {
     pub fn lookup(&self, key: &StageKey) -> Lookup {
         let sighting = self.sight_manifest(*key);
         let found = self.find(key);
-        match &found {
-            Lookup::Hit(manifest) => self.remember_summary(manifest, sighting),
-            Lookup::Damaged(flaw) => self.warn(flaw.clone()),
-            Lookup::Miss => {}
+        if let Lookup::Hit(manifest) = &found {
+            self.remember_summary(manifest, sighting);
+        }
+        if let Lookup::Damaged(flaw) = &found {
+            self.warn(flaw.clone());
         }
         found
     }

@@ -327,7 +327,7 @@ mod tests {
     use pipe_core::stage::KindOf;
 
     fn checked(yaml: &str) -> pipe_core::kind::CheckedBody {
-        KindOf::<Plot>::new().check(serde_yaml::from_str(yaml).unwrap()).unwrap()
+        KindOf::<Plot>::new().check(&serde_yaml::from_str(yaml).unwrap()).unwrap()
     }
 
     fn issues(yaml: &str) -> Vec<String> {
