@@ -197,7 +197,8 @@ fn a_loaded_model_gives_the_same_scores_as_the_fitted_one() {
         let temp = tempfile::tempdir().unwrap();
         let mut before = fitted(&model, data.clone());
         before.save(temp.path()).unwrap();
-        let mut after = load(&model, temp.path(), Device::Cpu, 1).unwrap();
+        let size = ModelSize { features: 10, labels: 4 };
+        let mut after = load(&model, temp.path(), size, Device::Cpu, 1).unwrap();
         assert_eq!((after.features(), after.labels()), (10, 4));
         let both = [&mut before, &mut after].map(|scorer| scores(&mut **scorer, &data.features, &all));
         assert_eq!(both[0], both[1], "{yaml}");
@@ -224,7 +225,8 @@ fn the_error_about_a_damaged_file_names_the_file() {
     let path = temp.path().join("dual-0.dense");
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 8]).unwrap();
-    let error = load(&model, temp.path(), Device::Cpu, 1).err().unwrap().to_string();
+    let size = ModelSize { features: 6, labels: 3 };
+    let error = load(&model, temp.path(), size, Device::Cpu, 1).err().unwrap().to_string();
     assert!(error.contains("dual-0.dense"), "{error}");
 }
 
