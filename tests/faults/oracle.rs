@@ -24,7 +24,7 @@ pub fn check_end(trial: &mut Trial, ended: &Ended, killed: bool) {
     }
     if ended.stderr.contains("panicked at") || ended.stdout.contains("panicked at") || ended.code == Some(101) {
         trial.note(Outcome::Panic, say("panicked"));
-    } else if ended.code.is_some_and(|code| !is_documented(code)) {
+    } else if ended.code.is_some_and(|code| !is_documented(code)) && !ended.was_not_loaded() {
         trial.note(Outcome::Exit, say(&format!("exited with {:?}", ended.code)));
     } else if let Some(signal) = ended.signal
         && !killed
@@ -145,7 +145,7 @@ fn check_files(trial: &mut Trial) -> Result<()> {
     for name in ["tmp", "home", &format!("{project}/cache/v2/tmp")] {
         left.extend(list(name)?.into_iter().map(|entry| format!("{name}/{entry}")));
     }
-    let is_strange = |name: &String| !trial.pipeline.may_contain(name) && *name != trial.file;
+    let is_strange = |name: &String| !trial.pipeline.may_contain(name);
     left.extend(list(&project)?.into_iter().filter(is_strange));
     if !left.is_empty() {
         trial.note(Outcome::Left, format!("left behind: {}", left.join(", ")));

@@ -104,10 +104,16 @@ impl Ended {
         of_kind.filter_map(|value| value["instance"].as_str().map(str::to_owned)).collect()
     }
 
-    /// Returns the last lines of standard error, for messages.
+    /// Returns the last lines of standard error and the failures among the events, for messages.
     pub fn tail(&self) -> String {
-        let lines: Vec<&str> = self.stderr.lines().filter(|line| !line.contains("strace: ")).collect();
+        let is_failure = |line: &&str| line.contains(r#""event":"failed""#) || line.contains(r#""event":"error""#);
+        let lines: Vec<&str> = self.stdout.lines().filter(is_failure).chain(self.stderr.lines()).collect();
         lines[lines.len().saturating_sub(6)..].join("\n")
+    }
+
+    /// Returns whether the dynamic linker gave up before the program began.
+    pub fn was_not_loaded(&self) -> bool {
+        self.code == Some(127) && self.stderr.contains("error while loading shared libraries")
     }
 }
 

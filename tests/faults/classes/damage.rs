@@ -46,7 +46,7 @@ const CONTENT: [How; 9] = [
 ];
 
 /// Damage to one file of an area.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 pub(super) struct Damage {
     pub area: String,
     /// Which file of the area, as a part of their number.
@@ -58,8 +58,18 @@ pub(super) struct Damage {
 
 impl Damage {
     pub(super) fn draw(rng: &mut Rng) -> Self {
-        let area = rng.pick(&AREAS).to_owned();
-        Self { area, file: rng.fraction(), how: rng.pick(&CONTENT), at: rng.fraction() }
+        let drawn = Self { area: rng.pick(&AREAS).to_owned(), file: rng.fraction(), how: rng.pick(&CONTENT), at: rng.fraction() };
+        drawn.spare_locks()
+    }
+
+    /// Empties a lock instead of replacing it: whoever replaces a lock that another process may hold breaks its promise, so
+    /// a lock that cannot be opened stays an error.
+    pub(super) fn spare_locks(mut self) -> Self {
+        let replaces = matches!(self.how, How::Directory | How::DanglingLink | How::Forbid);
+        if self.area == "locks" && replaces {
+            self.how = How::Empty;
+        }
+        self
     }
 
     /// Damages a file below this directory. Returns its path relative to it, or `None` if the area has no file.

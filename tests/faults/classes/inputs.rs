@@ -89,10 +89,8 @@ impl Fault for ChangedInput {
             trial.faults += 1;
         }
         let is_undone = self.apply(&project, text, &mut running)?;
-        let ended = trial.finish(running, false)?;
-        if is_undone && ended.code == Some(0) {
-            crate::oracle::check_results(&mut trial, "the disturbed run")?;
-        }
+        // The disturbed run may give the results of either version: it may have read everything before or after the change.
+        trial.finish(running, false)?;
         if !is_undone {
             trial.edit(other)?;
         }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::Fault;
-use super::damage::{DamagedStore, How};
+use super::damage::{Damage, DamagedStore, How};
 use crate::golden::Golden;
 use crate::process::tool;
 use crate::project::Pipeline;
@@ -36,11 +36,9 @@ impl Fault for Permissions {
     }
 
     fn draw(rng: &mut Rng, n: u64, golden: &Golden) -> Result<Self> {
-        let mut drawn = DamagedStore::draw(rng, n, golden)?;
-        for damage in &mut drawn.damage {
-            damage.how = How::Forbid;
-        }
-        Ok(Self(drawn))
+        let drawn = DamagedStore::draw(rng, n, golden)?;
+        let forbid = |damage: Damage| Damage { how: How::Forbid, ..damage }.spare_locks();
+        Ok(Self(DamagedStore { damage: drawn.damage.into_iter().map(forbid).collect(), ..drawn }))
     }
 
     fn inject<'a>(&self, golden: &'a Golden) -> Result<Trial<'a>> {

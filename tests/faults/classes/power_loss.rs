@@ -130,6 +130,7 @@ impl Fault for SlowNetwork {
         let seen = Visibility {
             outdated: Duration::from_millis(self.outdated),
             delay: Duration::from_micros(self.delay),
+            can_exchange: false,
         };
         let mut trial = on_disk(golden, &power, seen, 0.0, self.start)?;
         let other = trial.place.path().join("machine/project");

@@ -15,7 +15,7 @@ use crate::trial::{Start, Trial};
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Step {
-    /// Removes the cache. The lock says what was placed.
+    /// Runs and locks the pipeline, then removes the cache. The lock says what was placed.
     RemoveCache,
     /// Renames the project directory.
     RenameProject,
@@ -25,7 +25,7 @@ enum Step {
     RenamePipeline,
     /// Removes the results.
     RemoveResults,
-    /// Checks out results of another branch, which were computed here before.
+    /// Checks out the lock and the results of another branch.
     RestoreOldResults,
     /// Edits the data.
     Edit,
@@ -64,23 +64,28 @@ impl Fault for Upkeep {
         let mut trial = Trial::new(golden, Pipeline::Commands, Start::Fresh)?;
         let lock = trial.pipe(&["lock", "pipeline.yaml"])?.finish()?;
         ensure!(lock.code == Some(0), "`pipe lock` failed: {lock:?}");
+        let old_lock = std::fs::read(trial.place.project().join("pipeline.lock"))?;
         for step in &self.steps {
             trial.faults += 1;
-            step.apply(&mut trial)?;
+            step.apply(&mut trial, &old_lock)?;
         }
-        // The lock belongs to the pipeline file, whose name it has. Which results it should name after an edit is not
-        // checked here.
-        let _ = std::fs::remove_file(trial.place.project().join("renamed.lock"));
         trial.stored.clear();
         Ok(trial)
     }
 }
 
 impl Step {
-    fn apply(self, trial: &mut Trial) -> Result<()> {
+    fn apply(self, trial: &mut Trial, old_lock: &[u8]) -> Result<()> {
         let project = trial.place.project();
+        let lock = Path::new(&trial.file).with_extension("lock");
         match self {
-            Self::RemoveCache => std::fs::remove_dir_all(project.join("cache"))?,
+            Self::RemoveCache => {
+                let running = trial.run()?;
+                trial.finish(running, false)?;
+                let running = trial.pipe(&["lock", &trial.file])?;
+                trial.finish(running, false)?;
+                std::fs::remove_dir_all(project.join("cache"))?;
+            }
             Self::RenameProject => {
                 trial.place.name.push_str("-moved");
                 std::fs::rename(project, trial.place.project())?;
@@ -94,7 +99,7 @@ impl Step {
             Self::RenamePipeline => {
                 let old = std::mem::replace(&mut trial.file, "renamed.yaml".to_owned());
                 std::fs::rename(project.join(&old), project.join("renamed.yaml"))?;
-                let _ = std::fs::rename(project.join("pipeline.lock"), project.join("renamed.lock"));
+                std::fs::rename(project.join(lock), project.join("renamed.lock"))?;
             }
             Self::RemoveResults => {
                 let _ = std::fs::remove_dir_all(project.join("results"));
@@ -102,6 +107,7 @@ impl Step {
             Self::RestoreOldResults => {
                 let known = trial.known.clone();
                 put(&project, &known.results[FIRST_VERSION as usize])?;
+                std::fs::write(project.join(lock), old_lock)?;
             }
             Self::Edit => trial.edit(1 + trial.version % 2)?,
             Self::TwoVersionsAtOnce => {

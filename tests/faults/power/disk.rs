@@ -14,11 +14,16 @@ pub const ROOT: u64 = 1;
 /// A file, directory or link.
 #[derive(Clone, Debug)]
 pub struct Node {
+    pub attributes: Attributes,
+    pub content: Content,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes {
     pub mode: u16,
     pub owner: (u32, u32),
     pub modified: SystemTime,
     pub changed: SystemTime,
-    pub content: Content,
 }
 
 #[derive(Clone, Debug)]
@@ -41,10 +46,12 @@ pub enum Change {
     Remove(Place),
     /// A file or directory gets another name; what had that name is gone.
     Rename(Place, Place, u64),
+    /// Two names change places.
+    Exchange(Place, Place),
     Write(u64, usize, Vec<u8>),
     SetLength(u64, usize),
     /// The mode, the owner or the times, as they are afterwards.
-    Attributes(u64, Node),
+    Attributes(u64, Attributes),
 }
 
 impl Change {
@@ -60,7 +67,7 @@ impl Change {
     fn concerns(&self, flushed: u64) -> bool {
         match self {
             Self::Create((parent, _), ..) | Self::Link((parent, _), _) | Self::Remove((parent, _)) => *parent == flushed,
-            Self::Rename((from, _), (to, _), _) => *from == flushed || *to == flushed,
+            Self::Rename((from, _), (to, _), _) | Self::Exchange((from, _), (to, _)) => *from == flushed || *to == flushed,
             Self::Write(file, ..) | Self::SetLength(file, _) | Self::Attributes(file, _) => *file == flushed,
         }
     }
@@ -91,7 +98,7 @@ pub struct Disk {
 impl Disk {
     pub fn new(survival: Survival, owner: (u32, u32), now: SystemTime) -> Self {
         let content = Content::Directory(BTreeMap::new());
-        let root = Node { mode: 0o755, owner, modified: now, changed: now, content };
+        let root = Node { attributes: Attributes { mode: 0o755, owner, modified: now, changed: now }, content };
         let nodes = BTreeMap::from([(ROOT, root)]);
         Self { survival, flushed: nodes.clone(), now: nodes, changes: Vec::new(), next: ROOT + 1 }
     }
@@ -129,9 +136,9 @@ impl Disk {
     pub fn change(&mut self, change: Change, time: SystemTime) {
         apply(&mut self.now, &change);
         if let Some(node) = change.data_of().and_then(|file| self.now.get_mut(&file)) {
-            (node.modified, node.changed) = (time, time);
+            node.attributes = Attributes { modified: time, changed: time, ..node.attributes };
             // The times of a write reach the disk with the other attributes.
-            let attributes = Change::Attributes(change.data_of().unwrap_or(ROOT), node.clone());
+            let attributes = Change::Attributes(change.data_of().unwrap_or(ROOT), node.attributes);
             self.changes.push((attributes, false));
         }
         self.changes.push((change, false));
@@ -220,6 +227,15 @@ fn apply(nodes: &mut BTreeMap<u64, Node>, change: &Change) {
                 entries.insert(new.clone(), *number);
             }
         }
+        Change::Exchange((from, old), (to, new)) => {
+            let first = entries(nodes, *from).and_then(|entries| entries.get(old).copied());
+            let second = entries(nodes, *to).and_then(|entries| entries.get(new).copied());
+            for ((directory, name), number) in [((from, old), second), ((to, new), first)] {
+                if let (Some(entries), Some(number)) = (entries(nodes, *directory), number) {
+                    entries.insert(name.clone(), number);
+                }
+            }
+        }
         Change::Write(file, at, data) => {
             if let Some(Node { content: Content::File(content), .. }) = nodes.get_mut(file) {
                 content.resize(content.len().max(at + data.len()), 0);
@@ -233,8 +249,7 @@ fn apply(nodes: &mut BTreeMap<u64, Node>, change: &Change) {
         }
         Change::Attributes(number, attributes) => {
             if let Some(node) = nodes.get_mut(number) {
-                let content = node.content.clone();
-                *node = Node { content, ..attributes.clone() };
+                node.attributes = *attributes;
             }
         }
     }
@@ -268,7 +283,8 @@ mod tests {
 
     fn file(disk: &mut Disk, name: &str, data: &[u8]) -> u64 {
         let number = disk.number();
-        let node = Node { mode: 0o644, owner: (0, 0), modified: NOW, changed: NOW, content: Content::File(Vec::new()) };
+        let attributes = Attributes { mode: 0o644, owner: (0, 0), modified: NOW, changed: NOW };
+        let node = Node { attributes, content: Content::File(Vec::new()) };
         disk.change(Change::Create((ROOT, name.into()), number, node), NOW);
         disk.change(Change::Write(number, 0, data.to_vec()), NOW);
         number

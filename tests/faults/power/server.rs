@@ -13,7 +13,7 @@ use fuser::{
 };
 use libc::c_int;
 
-use super::disk::{Change, Content, Disk, Node, ROOT, Survival};
+use super::disk::{Attributes, Change, Content, Disk, Node, ROOT, Survival};
 use crate::mount::Mount;
 use crate::rng::Rng;
 
@@ -52,11 +52,13 @@ pub struct Visibility {
     pub outdated: Duration,
     /// How long every request takes.
     pub delay: Duration,
+    /// Whether two names can be exchanged, which network file systems refuse.
+    pub can_exchange: bool,
 }
 
 impl Visibility {
     /// A local disk.
-    pub const LOCAL: Self = Self { outdated: Duration::ZERO, delay: Duration::ZERO };
+    pub const LOCAL: Self = Self { outdated: Duration::ZERO, delay: Duration::ZERO, can_exchange: true };
 }
 
 impl Power {
@@ -125,15 +127,15 @@ impl State {
             ino: number,
             size: size as u64,
             blocks: size.div_ceil(512) as u64,
-            atime: node.modified,
-            mtime: node.modified,
-            ctime: node.changed,
-            crtime: node.changed,
+            atime: node.attributes.modified,
+            mtime: node.attributes.modified,
+            ctime: node.attributes.changed,
+            crtime: node.attributes.changed,
             kind,
-            perm: node.mode,
+            perm: node.attributes.mode,
             nlink: if kind == FileType::Directory { 2 } else { self.disk.names(number) },
-            uid: node.owner.0,
-            gid: node.owner.1,
+            uid: node.attributes.owner.0,
+            gid: node.attributes.owner.1,
             rdev: 0,
             blksize: 4096,
             flags: 0,
@@ -147,7 +149,8 @@ impl State {
         }
         let now = SystemTime::now();
         let owner = (request.uid(), request.gid());
-        let node = Node { mode: (mode & 0o7777) as u16, owner, modified: now, changed: now, content };
+        let attributes = Attributes { mode: (mode & 0o7777) as u16, owner, modified: now, changed: now };
+        let node = Node { attributes, content };
         let number = self.disk.number();
         self.change(Change::Create(place, number, node));
         self.touch(parent);
@@ -158,8 +161,8 @@ impl State {
     fn touch(&mut self, directory: u64) {
         if let Some(node) = self.disk.node(directory) {
             let now = SystemTime::now();
-            let node = Node { modified: now, changed: now, ..node.clone() };
-            self.change(Change::Attributes(directory, node));
+            let attributes = Attributes { modified: now, changed: now, ..node.attributes };
+            self.change(Change::Attributes(directory, attributes));
         }
     }
 
@@ -180,22 +183,23 @@ impl State {
     fn rename(&mut self, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Answer<()> {
         let (old, new) = ((from.0, from.1.to_owned()), (to.0, to.1.to_owned()));
         let number = self.disk.find(&old).ok_or(libc::ENOENT)?;
-        if let Some(there) = self.disk.find(&new) {
-            if flags & libc::RENAME_NOREPLACE != 0 {
-                return Err(libc::EEXIST);
+        match (flags, self.disk.find(&new)) {
+            (libc::RENAME_EXCHANGE, None) => return Err(libc::ENOENT),
+            (libc::RENAME_EXCHANGE, Some(_)) => self.change(Change::Exchange(old, new)),
+            (libc::RENAME_NOREPLACE, Some(_)) => return Err(libc::EEXIST),
+            (0 | libc::RENAME_NOREPLACE, there) => {
+                let content = there.and_then(|there| self.disk.node(there)).map(|node| &node.content);
+                if matches!(content, Some(Content::Directory(entries)) if !entries.is_empty()) {
+                    return Err(libc::ENOTEMPTY);
+                }
+                self.change(Change::Rename(old, new, number));
             }
-            if matches!(&self.disk.node(there).map(|node| &node.content), Some(Content::Directory(e)) if !e.is_empty()) {
-                return Err(libc::ENOTEMPTY);
-            }
+            _ => return Err(libc::EINVAL),
         }
-        if flags & !libc::RENAME_NOREPLACE != 0 {
-            return Err(libc::EINVAL);
-        }
-        self.change(Change::Rename(old, new, number));
         // A rename changes the time of the file, as on other file systems.
         if let Some(node) = self.disk.node(number) {
-            let node = Node { changed: SystemTime::now(), ..node.clone() };
-            self.change(Change::Attributes(number, node));
+            let attributes = Attributes { changed: SystemTime::now(), ..node.attributes };
+            self.change(Change::Attributes(number, attributes));
         }
         self.touch(from.0);
         self.touch(to.0);
@@ -301,12 +305,12 @@ impl Filesystem for Server {
             let modified = match modified {
                 Some(TimeOrNow::SpecificTime(time)) => time,
                 Some(TimeOrNow::Now) => SystemTime::now(),
-                None => node.modified,
+                None => node.attributes.modified,
             };
-            let mode = mode.map_or(node.mode, |mode| (mode & 0o7777) as u16);
-            let owner = (user.unwrap_or(node.owner.0), group.unwrap_or(node.owner.1));
-            let node = Node { mode, owner, modified, changed: SystemTime::now(), content: node.content.clone() };
-            state.change(Change::Attributes(number, node));
+            let mode = mode.map_or(node.attributes.mode, |mode| (mode & 0o7777) as u16);
+            let owner = (user.unwrap_or(node.attributes.owner.0), group.unwrap_or(node.attributes.owner.1));
+            let attributes = Attributes { mode, owner, modified, changed: SystemTime::now() };
+            state.change(Change::Attributes(number, attributes));
             state.attributes(number)
         });
         match set {
@@ -356,7 +360,14 @@ impl Filesystem for Server {
         flags: u32,
         reply: ReplyEmpty,
     ) {
-        Self::empty(reply, self.with(|state| state.rename((parent, name), (new_parent, new_name), flags)));
+        let is_refused = flags & libc::RENAME_EXCHANGE != 0 && !self.visibility.can_exchange;
+        let renamed = self.with(|state| {
+            if is_refused {
+                return Err(libc::EINVAL);
+            }
+            state.rename((parent, name), (new_parent, new_name), flags)
+        });
+        Self::empty(reply, renamed);
     }
 
     fn link(&mut self, _: &Request<'_>, number: u64, parent: u64, name: &OsStr, reply: ReplyEntry) {
