@@ -106,7 +106,8 @@ impl Ended {
 
     /// Returns the last lines of standard error and the failures among the events, for messages.
     pub fn tail(&self) -> String {
-        let is_failure = |line: &&str| line.contains(r#""event":"failed""#) || line.contains(r#""event":"error""#);
+        let failures = [r#""event":"failed""#, r#""event":"error""#, r#""level":"warning""#];
+        let is_failure = |line: &&str| failures.iter().any(|failure| line.contains(failure));
         let lines: Vec<&str> = self.stdout.lines().filter(is_failure).chain(self.stderr.lines()).collect();
         lines[lines.len().saturating_sub(6)..].join("\n")
     }

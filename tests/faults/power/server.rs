@@ -397,11 +397,16 @@ impl Filesystem for Server {
         name: &OsStr,
         mode: u32,
         umask: u32,
-        _: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
         let made = self.with(|state| {
-            let attributes = state.create(request, parent, name, mode & !umask, Content::File(Vec::new()))?;
+            // The other machine may have created the file in the meantime.
+            let there = state.disk.find(&(parent, name.to_owned())).filter(|_| flags & libc::O_EXCL == 0);
+            let attributes = match there {
+                Some(number) => state.attributes(number)?,
+                None => state.create(request, parent, name, mode & !umask, Content::File(Vec::new()))?,
+            };
             Ok((attributes, state.handle()))
         });
         match made {
