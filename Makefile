@@ -24,7 +24,7 @@ endif
 GET_LIBTORCH := python3 scripts/libtorch.py fetch $(TORCH)
 endif
 
-.PHONY: help run build test lint verify relock libtorch tools clean
+.PHONY: help run build test faults lint verify relock libtorch tools clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z<>%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | expand -t 16
@@ -40,6 +40,13 @@ build: libtorch ## build pipe and pipe-worker into target/release
 
 test: build ## run all tests
 	$(CARGO) test $(PROFILE)
+
+# The time for trials, and what the faults are drawn from.
+BUDGET ?= 10m
+SEED ?= 1
+
+faults: build ## inject faults for $BUDGET, drawn from $SEED, and check that pipe recovers (docs/faults.md)
+	$(CARGO) run $(PROFILE) -p pipe-faults -- run --budget $(BUDGET) --seed $(SEED)
 
 lint: libtorch ## check formatting, lints and the licences of dependencies; warnings are errors
 	$(CARGO) fmt --all --check
