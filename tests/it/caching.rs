@@ -204,3 +204,24 @@ outputs: { all.txt: all.all }
     let one = test.run_with(&["--force", "part[static,seed=1]", "part[static,seed=1]"]).ok();
     assert_eq!(one.computed(), ["part[static,seed=1]"]);
 }
+
+#[test]
+fn a_stage_that_changes_its_stored_input_and_restores_it_is_not_recorded() {
+    let test = PipelineTest::new(
+        "
+name: restored
+stages:
+  a: { command: { run: echo right > a.txt, outputs: [a.txt] } }
+  b:
+    command:
+      run: |
+        cp -p in/a kept; chmod u+w in/a
+        echo wrong > in/a; cp in/a b.txt
+        cat kept > in/a; touch -r kept in/a; chmod u-w in/a
+      inputs: { a: a }
+      outputs: [b.txt]
+",
+    );
+    test.run().exits_with(1).says("was changed while it ran");
+    test.run().exits_with(1);
+}

@@ -1,7 +1,7 @@
 //! `pipe verify`: checks whether published results still follow from code, parameters and data.
 
 mod published;
-mod rerun;
+pub(super) mod rerun;
 mod sandbox;
 mod twice;
 

@@ -187,7 +187,7 @@ impl Selection {
 }
 
 /// Parses a duration such as `90s`, `20m`, `1.5h`; without a unit, seconds.
-fn seconds(text: &str) -> Option<f64> {
+pub(in crate::cli) fn seconds(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let factor = match unit.trim() {

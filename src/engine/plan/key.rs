@@ -6,7 +6,7 @@ use pipe_core::key::KeyParts;
 use serde_json::Value;
 
 use crate::spec::pipeline::{InputSource, Instance};
-use pipe_core::digest::BlobId;
+use pipe_core::digest::{BlobId, Digest};
 use pipe_core::job::Axes;
 
 /// The content of one input artifact and the slot that it enters.
@@ -41,7 +41,7 @@ pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
     parts.insert("version".to_owned(), instance.version.to_string());
     flatten("params".to_owned(), &instance.params, &mut parts);
     for (name, value) in &instance.environment {
-        let value = value.as_deref().map_or_else(|| "unset".to_owned(), |text| Value::from(text).to_string());
+        let value = value.as_deref().map_or_else(|| "unset".to_owned(), |text| variable_digest(name, text));
         parts.insert(format!("env.{name}"), value);
     }
     for input in inputs {
@@ -61,6 +61,13 @@ pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
         parts.insert(name, content);
     }
     KeyParts::new(parts)
+}
+
+/// Returns a digest of the value of an environment variable. The value itself may be a password, and the parts of a key are
+/// written to locks, manifests and bundles. The name is in the digest so that equal values of two variables do not show.
+fn variable_digest(name: &str, value: &str) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key(&format!("pipe environment variable {name}"));
+    Digest::from(hasher.update(value.as_bytes()).finalize()).to_string()
 }
 
 fn member_name(axes: &Axes) -> String {
@@ -120,7 +127,7 @@ fn canonical(value: &Value, text: &mut String) {
 mod tests {
     use serde_json::json;
 
-    use pipe_core::digest::{Digest, StageKey};
+    use pipe_core::digest::StageKey;
 
     use super::*;
     use crate::plan::sample;
@@ -180,7 +187,6 @@ mod tests {
         );
         assert_eq!(parts.get("params.optimiser.lr"), Some("0.0001"));
         assert_eq!(parts.get("params.layers"), Some(r#"[64,{"a":2,"b":1}]"#));
-        assert_eq!(parts.get("env.TOKEN"), Some(r#""a\"b""#));
         assert_eq!(parts.get("env.OMP_WAIT_POLICY"), Some("unset"));
     }
 
@@ -195,6 +201,15 @@ mod tests {
             key_of(&train()).to_string(),
             "766b76d71e17f1861067787577fea4367efb14211ec081f32d25d92d75dcafc2"
         );
+    }
+
+    #[test]
+    fn the_value_of_an_environment_variable_is_not_in_the_key_parts() {
+        let mut instance = train();
+        instance.environment = vec![("A".into(), Some("secret".into())), ("B".into(), Some("secret".into()))];
+        let parts = parts(&instance, &[]);
+        assert!(parts.iter().all(|(_, value)| !value.contains("secret")));
+        assert_ne!(parts.get("env.A"), parts.get("env.B"), "equal values do not show");
     }
 
     #[test]

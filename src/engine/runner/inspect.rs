@@ -119,11 +119,13 @@ impl<'a> Inspector<'a> {
         }
     }
 
-    pub(super) fn look_up(&self, index: InstanceIndex, prepared: &Prepared) -> Finding {
+    /// Looks an instance up, or returns a sentence if the store cannot be read.
+    pub(super) fn look_up(&self, index: InstanceIndex, prepared: &Prepared) -> Result<Finding, String> {
         match self.store.lookup(&prepared.key) {
-            Lookup::Hit(manifest) => Finding::Hit(manifest),
-            Lookup::Miss => Finding::Miss(self.why(index, prepared)),
-            Lookup::Damaged(problem) => Finding::Miss(Why::Damaged { problem }),
+            Lookup::Hit(manifest) => Ok(Finding::Hit(manifest)),
+            Lookup::Miss => Ok(Finding::Miss(self.why(index, prepared))),
+            Lookup::Damaged(problem) => Ok(Finding::Miss(Why::Damaged { problem })),
+            Lookup::Unreadable(error) => Err(error.to_string()),
         }
     }
 
@@ -178,7 +180,7 @@ impl<'a> Inspector<'a> {
 pub(super) fn known(store: &Store, options: &Options, index: InstanceIndex) -> Option<Box<Manifest>> {
     match store.lookup(options.known.get(&index)?) {
         Lookup::Hit(manifest) => Some(manifest),
-        Lookup::Miss | Lookup::Damaged(_) => None,
+        Lookup::Miss | Lookup::Damaged(_) | Lookup::Unreadable(_) => None,
     }
 }
 

@@ -21,7 +21,6 @@ use super::options::Options;
 use super::place::place;
 use super::queue::Queue;
 use super::stop::{Stop, Urgency};
-use super::work_area::WorkAreas;
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{InstanceIndex, Resources};
 use crate::store::manifest::Manifest;
@@ -88,8 +87,7 @@ pub fn run(
         jobs: capacity.cpu.max(1),
         set: options.set.clone(),
     });
-    let work_areas = WorkAreas::new(store);
-    let context = Context { plan, store, executor, options, work_areas, run, environment: OnceLock::new() };
+    let context = Context { plan, store, executor, options, run, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
         inspector: Inspector::new(plan, store, &options.project),
@@ -115,7 +113,6 @@ struct Context<'a> {
     store: &'a Store,
     executor: &'a dyn Executor,
     options: &'a Options,
-    work_areas: WorkAreas<'a>,
     run: String,
     environment: OnceLock<BTreeMap<String, String>>,
 }
@@ -230,13 +227,14 @@ impl<'a> Coordinator<'a> {
             Err(problem) => return self.failed(stage, AttemptError::permanent(problem)),
         };
         let finding = if self.context.options.force.contains(&stage) {
-            Finding::Miss(Why::Forced)
+            Ok(Finding::Miss(Why::Forced))
         } else {
             self.inspector.look_up(stage, &prepared)
         };
         match finding {
-            Finding::Hit(manifest) => self.hit(stage, *manifest),
-            Finding::Miss(why) => {
+            Err(problem) => self.failed(stage, AttemptError::permanent(problem)),
+            Ok(Finding::Hit(manifest)) => self.hit(stage, *manifest),
+            Ok(Finding::Miss(why)) => {
                 self.missed.insert(stage, Missed { prepared, why, announced: false });
                 self.queue.want(stage);
                 self.weigh();
@@ -322,13 +320,13 @@ impl<'a> Coordinator<'a> {
         }
         self.journal.emit(Event::Started { instance: name.clone(), key, why, attempt: 1 });
         let gpus = self.gpus.split_off(self.gpus.len() - holds.gpu);
+        let (lent, refused) = (gpus.clone(), sender.clone());
         let work = move || {
             let attempt = Attempt {
                 instance,
                 name: &name,
                 store: context.store,
                 executor: context.executor,
-                work_areas: &context.work_areas,
                 run: &context.run,
                 prepared,
                 gpus: gpus.clone(),
@@ -346,7 +344,12 @@ impl<'a> Coordinator<'a> {
                 .unwrap_or_else(|_| Err(AttemptError::permanent("pipe itself failed (a bug in pipe)")));
             drop(sender.send(Message::Ended { stage, key, result, gpus }));
         };
-        scope.spawn(work);
+        if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work) {
+            let result = Err(AttemptError::permanent(format!(
+                "no thread could be started for it: {error}; the system limits the number of threads (see `ulimit -u`)"
+            )));
+            drop(refused.send(Message::Ended { stage, key, result, gpus: lent }));
+        }
     }
 
     fn on_message(&mut self, message: Message) {

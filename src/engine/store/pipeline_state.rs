@@ -53,7 +53,8 @@ impl Store {
         match sealed::read::<PipelineState>(&path) {
             Ok(state) if state.file == file => return state,
             Ok(_) | Err(Unsealed::Missing) => {}
-            Err(Unsealed::Damaged(flaw)) => {
+            Err(Unsealed::Unreadable(error)) => self.warn(StoreError::reading(&path, error).to_string()),
+            Err(Unsealed::Damaged(flaw) | Unsealed::Foreign(flaw)) => {
                 self.discard(&path);
                 let name = file.display();
                 self.warn(format!("the record of the last results of {name} is damaged: {flaw}"));
