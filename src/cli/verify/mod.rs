@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::args::VerifyArgs;
 use super::exit::{Exit, Failure, Outcome};
-use super::lock::{parsed, present};
+use super::lock::{input_content, parsed};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
 use super::{print_json, print_text, text};
@@ -90,7 +90,7 @@ fn read_lock(plan: &Plan) -> Result<Lock, Check> {
 /// Checks that the pipeline gives the recorded keys and that the placed files have the recorded content. Needs
 /// neither the data nor the cache.
 fn static_checks(plan: &Plan, lock: &Lock, store: &Store) -> Vec<Check> {
-    let mut checks = follow(plan, lock, &|path| present(store, path));
+    let mut checks = follow(plan, lock, &|path| input_content(store, path));
     let checked: Vec<String> =
         checks.iter().filter(|check| check.what == "file").map(|check| check.name.clone()).collect();
     for (path, &blob) in lock.placed.iter().filter(|(path, _)| !checked.contains(path)) {

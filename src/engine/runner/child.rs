@@ -123,7 +123,8 @@ impl ChildProcess<'_> {
         }
         let seconds = self.started.elapsed().as_secs_f64();
         signal(self.pid, Urgency::Now);
-        let ended = descendants::end_all(self.mark);
+        let is_stage = |pid: Pid| self.children.lock().groups.contains(&pid.as_raw_nonzero().get());
+        let ended = descendants::end_all(self.mark, is_stage);
         let group = self.pid.as_raw_nonzero().get();
         self.children.lock().groups.remove(&group);
         let reaped = reap(group, seconds);

@@ -86,15 +86,16 @@ impl Marks {
 }
 
 /// Kills every process with the mark among the children of the runner until there is none, and reaps those that have ended.
-/// The process group of the stage must have been killed before.
-pub(super) fn end_all(mark: Mark) -> io::Result<()> {
+/// The process group of the stage must have been killed before. `is_stage` is whether a process is that of a running stage,
+/// which another thread reaps.
+pub(super) fn end_all(mark: Mark, is_stage: impl Fn(Pid) -> bool) -> io::Result<()> {
     // One thread at a time, so that no process in the list is reaped, and its id used again, meanwhile.
     static TURN: Mutex<()> = Mutex::new(());
     let mut waited = Duration::ZERO;
     loop {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = None;
-        for child in adopted_children() {
+        for child in adopted_children().into_iter().filter(|child| !is_stage(*child)) {
             let reaped = waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
             if matches!(reaped, Ok(None)) && Mark::of(child) == Some(mark) {
                 let _ = kill_process(child, Signal::KILL);
@@ -113,7 +114,7 @@ pub(super) fn end_all(mark: Mark) -> io::Result<()> {
 }
 
 /// Returns the processes that became children of the runner when their parents ended. The kernel gives them to the main
-/// thread. The processes of stages are not among them: other threads start those.
+/// thread, which may have started a stage itself; other threads start their own.
 fn adopted_children() -> Vec<Pid> {
     let main = getpid().as_raw_nonzero();
     let list = fs::read_to_string(format!("/proc/self/task/{main}/children")).unwrap_or_default();
@@ -158,15 +159,16 @@ fn watch(runner: RawFd, marks: u64) -> ! {
         libc::setsid();
         libc::prctl(libc::PR_SET_NAME, c"pipe-watcher".as_ptr());
         libc::chdir(c"/".as_ptr());
-        for file in 0..4096 {
-            if file != runner {
+        libc::dup2(runner, 0);
+        if libc::syscall(libc::SYS_close_range, 1, libc::c_uint::MAX, 0) != 0 {
+            // Linux before 5.9.
+            for file in 1..4096 {
                 libc::close(file);
             }
         }
-        libc::syscall(libc::SYS_close_range, 4096, libc::c_uint::MAX, 0);
         let mut byte = 0_u8;
         loop {
-            match libc::read(runner, (&raw mut byte).cast(), 1) {
+            match libc::read(0, (&raw mut byte).cast(), 1) {
                 0 => break,
                 -1 if *libc::__errno_location() == libc::EINTR => {}
                 _ => libc::_exit(0),

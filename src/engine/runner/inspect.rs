@@ -8,7 +8,7 @@ use super::options::Options;
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::key::KeyParts;
 
-use crate::plan::key;
+use crate::plan::key::{self, Content};
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{Input, InputSource, Instance, InstanceIndex};
 use crate::store::manifest::{Manifest, Stored};
@@ -46,6 +46,13 @@ impl ResolvedInput {
         match self {
             Self::Stored(stored) => stored.blob,
             Self::Source(source) => source.blob,
+        }
+    }
+
+    fn content(&self) -> Content {
+        match self {
+            Self::Stored(stored) => stored.blob.into(),
+            Self::Source(source) => Content::of_user_file(source),
         }
     }
 }
@@ -185,7 +192,7 @@ pub(super) fn known(store: &Store, options: &Options, index: InstanceIndex) -> O
 }
 
 fn parts(instance: &Instance, inputs: &[Vec<ResolvedInput>]) -> KeyParts {
-    let blobs: Vec<Vec<BlobId>> =
-        inputs.iter().map(|contents| contents.iter().map(ResolvedInput::blob).collect()).collect();
-    key::parts(instance, &key::contents(instance, &blobs))
+    let contents: Vec<Vec<Content>> =
+        inputs.iter().map(|contents| contents.iter().map(ResolvedInput::content).collect()).collect();
+    key::parts(instance, &key::contents(instance, &contents))
 }
