@@ -134,11 +134,12 @@ impl Watcher {
         let (ends, runner_lives) = io::pipe()?;
         // SAFETY: the child of a process with threads may only make system calls; `watch` allocates nothing, takes no lock
         // and never returns.
-        let pid = unsafe { libc::fork() };
-        match Pid::from_raw(pid) {
-            None => watch(ends.as_raw_fd(), runner),
-            Some(pid) if pid.as_raw_nonzero().get() > 0 => Ok(Self { pid, runner_lives }),
-            Some(_) => Err(io::Error::last_os_error()),
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            pid => match Pid::from_raw(pid) {
+                Some(pid) => Ok(Self { pid, runner_lives }),
+                None => watch(ends.as_raw_fd(), runner),
+            },
         }
     }
 }
