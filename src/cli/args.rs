@@ -704,6 +704,12 @@ pub(super) enum CacheCommand {
         /// Remove damaged results, so that the next run computes them again.
         #[arg(long)]
         repair: bool,
+        /// Read only one of several parts of the cache, such as `3/7` on the third day of the week.
+        #[arg(long, value_name = "PART/PARTS", value_parser = super::cache::parse_subset)]
+        subset: Option<pipe_engine::store::Subset>,
+        /// Begin to read nothing more after this time, such as `10m`; every check begins at another place.
+        #[arg(long, value_name = "TIME", value_parser = super::cache::parse_budget)]
+        budget: Option<std::time::Duration>,
         /// Print what is damaged as JSON.
         #[arg(long)]
         json: bool,

@@ -8,8 +8,9 @@ use super::args::CacheCommand;
 use super::exit::{Exit, Outcome};
 use super::project::Project;
 use super::table::Grid;
+use super::verify::rerun::seconds;
 use super::{print_json, print_status, print_text, text};
-use pipe_engine::store::{Count, FsckReport, GcReport, GcRequest, Store};
+use pipe_engine::store::{Count, FsckReport, FsckRequest, GcReport, GcRequest, Store, Subset};
 
 /// Runs `pipe cache`.
 pub(super) fn cache(project: &Project, command: &CacheCommand) -> Outcome {
@@ -21,7 +22,9 @@ pub(super) fn cache(project: &Project, command: &CacheCommand) -> Outcome {
             let request = GcRequest { dry_run: !yes, grace, keep_runs: *keep_runs, ..GcRequest::default() };
             gc(project, &request, *json)
         }
-        CacheCommand::Fsck { repair, json } => fsck(project, *repair, *json),
+        CacheCommand::Fsck { repair, subset, budget, json } => {
+            fsck(project, &FsckRequest { repair: *repair, subset: *subset, budget: *budget }, *json)
+        }
     }
 }
 
@@ -103,9 +106,32 @@ fn render_collected(report: &GcReport) -> String {
     format!("{grid}{next}")
 }
 
-fn fsck(project: &Project, repair: bool, as_json: bool) -> Outcome {
-    let report =
-        if repair { project.store()?.check(true)? } else { project.store_to_read()?.check(false)? };
+/// Reads a part of the cache, such as `3/7`.
+pub(super) fn parse_subset(text: &str) -> Result<Subset, String> {
+    let parse = || {
+        let (part, of) = text.split_once('/')?;
+        Some(Subset { part: part.parse().ok()?, of: of.parse().ok()? })
+    };
+    parse()
+        .filter(|subset| (1..=subset.of).contains(&subset.part))
+        .ok_or_else(|| "a part and the number of parts are expected, from `1/7` to `7/7`".to_owned())
+}
+
+/// Reads a duration, such as `10m`.
+pub(super) fn parse_budget(text: &str) -> Result<Duration, String> {
+    seconds(text)
+        .filter(|seconds| *seconds > 0.0)
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "a duration is expected, such as `90s`, `10m` or `2h`".to_owned())
+}
+
+fn fsck(project: &Project, request: &FsckRequest, as_json: bool) -> Outcome {
+    let repair = request.repair;
+    let report = if repair {
+        project.store()?.check_some(request)?
+    } else {
+        project.store_to_read()?.check_some(request)?
+    };
     let is_sound = report.problems.is_empty();
     if as_json {
         print_json(&report)?;
@@ -121,7 +147,8 @@ fn render_checked(report: &FsckReport) -> String {
         out.push_str(&format!("{}: {}\n", problem.path.display(), problem.flaw));
     }
     let next = match (report.problems.len(), report.repaired) {
-        (0, _) => "no damage".to_owned(),
+        (0, _) if report.unread.items == 0 => "no damage".to_owned(),
+        (0, _) => "no damage in what was read".to_owned(),
         (bad, true) => format!("{bad} damaged and removed; the next run computes them again"),
         (bad, false) => format!("{bad} damaged; `pipe cache fsck --repair` removes them"),
     };
@@ -132,6 +159,16 @@ fn render_checked(report: &FsckReport) -> String {
         text::count(blobs, "blob"),
         text::bytes(report.blobs.bytes),
     ));
+    if report.unread.items > 0 {
+        let (blobs, bytes) = (report.unread.items as usize, report.unread.bytes);
+        out.push_str(&format!("{} of {} not read\n", text::count(blobs, "blob"), text::bytes(bytes)));
+    }
+    if report.unsteady.items > 0 {
+        let blobs = text::count(report.unsteady.items as usize, "blob");
+        out.push_str(&format!(
+            "{blobs} could be read correctly only the second time; check the disk and the memory of this machine\n"
+        ));
+    }
     out
 }
 

@@ -18,6 +18,7 @@ use pipe_engine::lock::merge::merge;
 use pipe_engine::lock::report::{Check, CheckOutcome};
 use pipe_engine::lock::{Lock, LockError, LockRecord, LockedOutput, follow, path_of};
 use pipe_engine::plan::Plan;
+use pipe_engine::plan::key::Content;
 use pipe_engine::runner::{Options, Outlook, ResultGate, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::manifest::Manifest;
@@ -204,7 +205,7 @@ pub(super) fn hold_to(plan: &Plan, store: &Store, cache_dir: &Path) -> Result<Re
         let sentence = format!("there is no {}; `pipe lock` writes it", path.display());
         return Err(Failure::bad_input(sentence));
     };
-    let drifted: Vec<Check> = follow::follow(plan, &lock, &|path| present(store, path))
+    let drifted: Vec<Check> = follow::follow(plan, &lock, &|path| input_content(store, path))
         .into_iter()
         .filter(|check| check.outcome != CheckOutcome::Same)
         .collect();
@@ -266,15 +267,15 @@ pub(super) fn find(store: &Store, path: &Path) -> Result<Option<BlobId>, StoreEr
     store.digest_user_file(path).map(|file| Some(file.blob))
 }
 
-/// Returns the digest of a file, if it exists and can be read.
-pub(super) fn present(store: &Store, path: &Path) -> Option<BlobId> {
-    find(store, path).ok().flatten()
-}
-
 /// Returns the content of the outputs that the lock of a pipeline records, if there is a readable one.
 pub(super) fn recorded_contents(pipeline: &Path) -> BTreeSet<BlobId> {
     let lock = parsed(&path_of(pipeline)).ok().flatten();
     lock.map(|lock| lock.contents()).unwrap_or_default()
+}
+
+/// Returns the content of a file of the user as an input, if it exists.
+pub(super) fn input_content(store: &Store, path: &Path) -> Option<Content> {
+    store.digest_user_file(path).ok().map(|file| Content::of_user_file(&file))
 }
 
 /// Merges locks as git calls a merge driver: the result is written to the second file, and the exit code says whether

@@ -14,8 +14,9 @@
 //!
 //! The program runs in a directory that contains only `in/`, and writes its outputs there. Inputs are at `in/<name>` and,
 //! as absolute paths, in `$PIPE_IN_<NAME>`; outputs go to the declared paths, which are also in `$PIPE_OUT_<NAME>`. Text
-//! is run by `sh -e -c`, so that the first failing command fails the stage; a list is a program and its arguments,
-//! without a shell.
+//! is run by `sh -e -c`, so that the first failing command fails the stage, or with `shell: bash` by
+//! `bash -euo pipefail -c`, which also notices a failure on the left of a `|` and a variable that is not set. A list is a
+//! program and its arguments, without a shell.
 //!
 //! The environment contains only `PATH`, `HOME`, `TMPDIR` (an empty directory next to the working directory, removed with
 //! it), `LANG=C.UTF-8`, `TZ=UTC`, `PIPE_THREADS`, and the variables listed under `env`, whose values are part of the key.
@@ -49,7 +50,7 @@ pub struct Command {
     /// Environment variables that the program may see. Their values are part of the key.
     #[serde(default)]
     env: BTreeSet<String>,
-    /// The shell that runs `run` if it is text.
+    /// The shell that runs `run` if it is text: `sh` (as `sh -e`), `bash` (as `bash -euo pipefail`), or another one (with `-e`).
     #[serde(default = "default_shell")]
     shell: String,
 }
@@ -181,7 +182,12 @@ const ENV_HINT: &str = "list names only; their values are taken from the environ
 pub fn argv(body: &serde_json::Value) -> Result<Vec<String>, serde_json::Error> {
     let command = Command::deserialize(body)?;
     Ok(match command.run {
-        Run::Shell(text) => vec![command.shell, "-e".into(), "-c".into(), text],
+        Run::Shell(text) => {
+            let is_bash = Path::new(&command.shell).file_name().is_some_and(|name| name == "bash");
+            let options: &[&str] = if is_bash { &["-euo", "pipefail"] } else { &["-e"] };
+            let options = options.iter().map(|option| (*option).to_owned());
+            std::iter::once(command.shell).chain(options).chain(["-c".to_owned(), text]).collect()
+        }
         Run::Program(words) => words,
     })
 }
@@ -393,7 +399,11 @@ mod tests {
     fn text_goes_to_a_shell_that_stops_at_the_first_failure_and_a_list_does_not() {
         let argv = |text: &str| super::argv(&serde_json::from_str(text).unwrap()).unwrap();
         assert_eq!(argv(r#"{"run": "a | b", "outputs": ["x"]}"#), ["sh", "-e", "-c", "a | b"]);
-        assert_eq!(argv(r#"{"run": "a", "shell": "bash", "outputs": ["x"]}"#), ["bash", "-e", "-c", "a"]);
+        assert_eq!(
+            argv(r#"{"run": "a", "shell": "bash", "outputs": ["x"]}"#),
+            ["bash", "-euo", "pipefail", "-c", "a"]
+        );
+        assert_eq!(argv(r#"{"run": "a", "shell": "zsh", "outputs": ["x"]}"#), ["zsh", "-e", "-c", "a"]);
         assert_eq!(argv(r#"{"run": ["a", "b c"], "outputs": ["x"]}"#), ["a", "b c"]);
     }
 

@@ -120,7 +120,10 @@ impl Place {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.project()).env_clear();
         let path = std::env::var_os("PATH").unwrap_or_default();
-        command.env("PATH", path).env("HOME", self.path().join("home")).env("TMPDIR", self.path().join("tmp"));
+        command
+            .env("PATH", path)
+            .env("HOME", self.path().join("home"))
+            .env("TMPDIR", self.path().join("tmp"));
         command
     }
 

@@ -204,3 +204,83 @@ outputs: { all.txt: all.all }
     let one = test.run_with(&["--force", "part[static,seed=1]", "part[static,seed=1]"]).ok();
     assert_eq!(one.computed(), ["part[static,seed=1]"]);
 }
+
+#[test]
+fn a_stage_that_changes_its_stored_input_and_restores_it_is_not_recorded() {
+    let test = PipelineTest::new(
+        "
+name: restored
+stages:
+  a: { command: { run: echo right > a.txt, outputs: [a.txt] } }
+  b:
+    command:
+      run: |
+        cp -p in/a kept; chmod u+w in/a
+        echo wrong > in/a; cp in/a b.txt
+        cat kept > in/a; touch -r kept in/a; chmod u-w in/a
+      inputs: { a: a }
+      outputs: [b.txt]
+",
+    );
+    test.run().exits_with(1).says("was changed while it ran");
+    test.run().exits_with(1);
+}
+
+#[test]
+fn a_secret_in_the_environment_is_in_no_file_of_pipe() {
+    let test = PipelineTest::new(
+        "
+name: secret
+stages:
+  a: { command: { run: echo a > a.txt, outputs: [a.txt], env: [TOKEN] } }
+outputs: [a]
+",
+    );
+    for arguments in [&["run", "pipeline.yaml"][..], &["lock", "pipeline.yaml"], &["why", "a"]] {
+        let output = test.command(arguments).env("TOKEN", "correct-horse").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("correct-horse"));
+    }
+    assert!(test.read("pipeline.lock").contains("env.TOKEN"));
+    for (name, content) in test.files_below("") {
+        assert!(!String::from_utf8_lossy(&content).contains("correct-horse"), "{}", name.display());
+    }
+    let plan = test.command(&["plan", "--json"]).env("TOKEN", "battery-staple").output().unwrap();
+    let plan = String::from_utf8_lossy(&plan.stdout).into_owned();
+    assert!(plan.contains("env.TOKEN") && !plan.contains("battery-staple"), "{plan}");
+}
+
+#[test]
+fn making_an_input_executable_runs_its_command_again() {
+    let test = PipelineTest::new(
+        "
+name: executable
+stages:
+  a: { command: { run: \"if [ -x in/tool ]; then echo yes; else echo no; fi > a.txt\", inputs: { tool: { file: tool.sh } }, outputs: [a.txt] } }
+outputs: [a]
+",
+    );
+    test.write("tool.sh", "echo tool");
+    test.run().ok();
+    assert_eq!(test.read("results/executable/a.txt"), "no\n");
+    let executable = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    std::fs::set_permissions(test.file("tool.sh"), executable).unwrap();
+    test.run().ok();
+    assert_eq!(test.read("results/executable/a.txt"), "yes\n");
+    test.typed("lock pipeline.yaml").ok();
+    test.typed("verify pipeline.yaml").ok();
+}
+
+#[test]
+fn bash_notices_a_failure_on_the_left_of_a_pipe() {
+    let test = PipelineTest::new(
+        "
+name: shells
+stages:
+  a: { command: { run: \"false | cat > a.txt\", shell: bash, outputs: [a.txt] } }
+",
+    );
+    test.run().exits_with(1);
+    test.edit("pipeline.yaml", "shell: bash", "shell: sh");
+    test.run().ok();
+}

@@ -59,6 +59,11 @@ fn fsck_finds_damaged_results_and_removes_them() {
     flipped[0] ^= 1;
     overwrite(&test.file("cache/v2/blobs").join(name), &flipped);
     test.pipe(&["cache", "fsck"]).exits_with(3);
+    let codes = ["1/2", "2/2"].map(|part| test.pipe(&["cache", "fsck", "--subset", part]).code);
+    assert!(codes.contains(&Some(3)), "one of the parts has the damaged blob: {codes:?}");
+    test.pipe(&["cache", "fsck", "--subset", "3/2"]).exits_with(2).says("`7/7`");
+    test.pipe(&["cache", "fsck", "--budget", "soon"]).exits_with(2).says("`10m`");
+    test.pipe(&["cache", "fsck", "--budget", "1h"]).exits_with(3);
     test.pipe(&["cache", "fsck", "--repair"]).ok();
     test.pipe(&["cache", "fsck"]).ok();
     assert_eq!(test.run().ok().computed(), ["make"]);

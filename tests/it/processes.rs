@@ -161,3 +161,54 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+#[test]
+fn everything_that_a_stage_started_ends_with_the_run_that_is_killed() {
+    let test = PipelineTest::new(
+        "
+name: orphans
+stages:
+  long:
+    command: { run: \"sleep 1000.375 & setsid sleep 1000.5 & sleep 1000.625; true\", outputs: [x] }
+",
+    );
+    let words = ["1000.375", "1000.5", "1000.625"];
+    let mut child = test.command(&["run", "pipeline.yaml"]).stderr(Stdio::null()).spawn().unwrap();
+    wait_until("all three run", || words.iter().all(|word| running(word)));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("all three are gone", || !words.iter().any(|word| running(word)));
+}
+
+#[test]
+fn a_process_that_a_stage_left_behind_cannot_write_into_the_next_stage() {
+    let test = PipelineTest::new(
+        "
+name: late
+stages:
+  a: { command: { run: \"setsid sh -c 'sleep 0.4; echo late > b.txt' > /dev/null 2>&1 & echo a > a.txt\", outputs: [a.txt] } }
+  b: { command: { run: \"cat in/a; echo b > b.txt; sleep 0.8\", inputs: { a: a }, outputs: [b.txt] } }
+outputs: [b]
+",
+    );
+    test.run().ok();
+    assert_eq!(test.read("results/late/b.txt"), "b\n");
+}
+
+#[test]
+fn a_system_that_gives_no_thread_fails_the_stage_and_not_pipe() {
+    let test = PipelineTest::new(
+        "
+name: threads
+stages:
+  a: { command: { run: echo a > a.txt, outputs: [a.txt] } }
+",
+    );
+    let mut command = test.command(&["run", "pipeline.yaml"]);
+    // No address space is large enough for such a stack.
+    let output = command.env("RUST_MIN_STACK", (1_u64 << 60).to_string()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("no thread could be started"), "{stderr}");
+    test.run().ok();
+}

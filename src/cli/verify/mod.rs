@@ -1,7 +1,7 @@
 //! `pipe verify`: checks whether published results still follow from code, parameters and data.
 
 mod published;
-mod rerun;
+pub(super) mod rerun;
 mod sandbox;
 mod twice;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::args::VerifyArgs;
 use super::data_files::MissingDataFiles;
 use super::exit::{Exit, Failure, Outcome};
-use super::lock::{find, parsed, present};
+use super::lock::{find, input_content, parsed};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
 use super::{print_json, print_text, text};
@@ -49,7 +49,7 @@ pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
         match read_lock(&plan) {
             Err(missing) => report.checks.push(missing),
             Ok(lock) => {
-                let checks = follow(&plan, &lock, &|path| present(&store, path));
+                let checks = follow(&plan, &lock, &|path| input_content(&store, path));
                 let (mut stages, files): (Vec<Check>, Vec<Check>) =
                     checks.into_iter().partition(|check| check.what == "stage");
                 if wants_lock {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::sandbox::{Conditions, Sandbox, SandboxRun, different};
 use crate::cli::args::VerifyArgs;
 use crate::cli::exit::Failure;
-use crate::cli::lock::present;
+use crate::cli::lock::input_content;
 use crate::cli::project::{Project, select};
 use pipe_core::digest::Digest;
 use pipe_engine::lock::compare::{CompareVerdict, class_difference};
@@ -68,7 +68,7 @@ fn drifted_stages(plan: &Plan, wanted: &[bool], lock: &Lock, cache: &Store) -> V
     let instances = plan.pipeline().instances.iter().zip(wanted);
     let names: BTreeSet<String> =
         instances.filter(|(_, wanted)| **wanted).map(|(instance, _)| instance.id.to_string()).collect();
-    let checks = follow(plan, lock, &|path| present(cache, path)).into_iter();
+    let checks = follow(plan, lock, &|path| input_content(cache, path)).into_iter();
     checks
         .filter(|check| check.outcome != CheckOutcome::Same && check.what == "stage")
         .filter(|check| names.contains(&check.name))
@@ -187,7 +187,7 @@ impl Selection {
 }
 
 /// Parses a duration such as `90s`, `20m`, `1.5h`; without a unit, seconds.
-fn seconds(text: &str) -> Option<f64> {
+pub(in crate::cli) fn seconds(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let factor = match unit.trim() {

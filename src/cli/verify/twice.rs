@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::sandbox::{Conditions, Sandbox, SandboxRun};
 use crate::cli::args::VerifyArgs;
 use crate::cli::exit::Failure;
-use crate::cli::lock::present;
+use crate::cli::lock::input_content;
 use crate::cli::project::{Project, select};
 use pipe_core::digest::StageKey;
 use pipe_engine::lock::compare::CompareVerdict;
@@ -92,7 +92,7 @@ pub(super) fn twice(
 
 /// Returns the keys of the stages that still match the lock, by name.
 fn keys_that_match(plan: &Plan, lock: &Lock, cache: &Store) -> BTreeMap<String, StageKey> {
-    let checks = follow(plan, lock, &|path| present(cache, path)).into_iter();
+    let checks = follow(plan, lock, &|path| input_content(cache, path)).into_iter();
     let same = checks.filter(|check| check.what == "stage" && check.outcome == CheckOutcome::Same);
     same.filter_map(|check| Some((check.name.clone(), lock.stages.get(&check.name)?.key))).collect()
 }

@@ -5,17 +5,16 @@ use std::path::Path;
 
 use super::record::{Lock, LockRecord};
 use super::report::Check;
-use pipe_core::digest::BlobId;
 use pipe_core::key::KeyParts;
 
-use crate::plan::key;
+use crate::plan::key::{self, Content, Form};
 use crate::plan::{Change, Plan, Why};
 use crate::spec::pipeline::{Input, InputSource, Instance, InstanceIndex};
 
 /// Returns one check per instance, in topological order, then one per record that the pipeline no longer has, then those of
 /// the placed paths. `present` returns the content of a file of the user; if the file is missing, the content in the lock
 /// counts.
-pub fn follow(plan: &Plan, lock: &Lock, present: &dyn Fn(&Path) -> Option<BlobId>) -> Vec<Check> {
+pub fn follow(plan: &Plan, lock: &Lock, present: &dyn Fn(&Path) -> Option<Content>) -> Vec<Check> {
     let follower = Follower { plan, lock, present };
     let instances = plan.topological().iter().map(|&index| follower.instance(index));
     let mut checks: Vec<Check> = instances.collect();
@@ -31,7 +30,7 @@ pub fn follow(plan: &Plan, lock: &Lock, present: &dyn Fn(&Path) -> Option<BlobId
 struct Follower<'a> {
     plan: &'a Plan,
     lock: &'a Lock,
-    present: &'a dyn Fn(&Path) -> Option<BlobId>,
+    present: &'a dyn Fn(&Path) -> Option<Content>,
 }
 
 impl Follower<'_> {
@@ -77,24 +76,25 @@ impl Follower<'_> {
     fn parts(&self, instance: &Instance, record: &LockRecord) -> Result<KeyParts, String> {
         let mut found = Vec::with_capacity(instance.inputs.len());
         for input in &instance.inputs {
-            let contents: Result<Vec<BlobId>, String> =
+            let contents: Result<Vec<Content>, String> =
                 input.sources.iter().map(|source| self.content(input, source, record)).collect();
             found.push(contents?);
         }
         Ok(key::parts(instance, &key::contents(instance, &found)))
     }
 
-    fn content(&self, input: &Input, source: &InputSource, record: &LockRecord) -> Result<BlobId, String> {
+    fn content(&self, input: &Input, source: &InputSource, record: &LockRecord) -> Result<Content, String> {
         let slot = &input.slot;
         let recorded = || {
-            let content = record.parts.get(&format!("inputs.{slot}")).and_then(|digest| digest.parse().ok());
-            content.ok_or_else(|| format!("the lock does not record the content of its input `{slot}`"))
+            let blob = record.parts.get(&format!("inputs.{slot}")).and_then(|digest| digest.parse().ok());
+            blob.map(|blob| Content { blob, form: Form::recorded(&record.parts, slot) })
+                .ok_or_else(|| format!("the lock does not record the content of its input `{slot}`"))
         };
         match source {
             InputSource::Output { producer, output, .. } => {
                 let producer = self.plan.instance(*producer).id.to_string();
                 let locked = self.lock.stages.get(&producer).and_then(|record| record.outputs.get(output));
-                locked.map(|output| output.stored.blob).ok_or_else(|| {
+                locked.map(|output| output.stored.blob.into()).ok_or_else(|| {
                     format!("its input `{slot}` is `{output}` of `{producer}`, which the lock does not have")
                 })
             }
@@ -158,7 +158,7 @@ mod tests {
     use crate::plan::sample;
     use crate::spec::pipeline::Pipeline;
     use crate::store::manifest::Stored;
-    use pipe_core::digest::Digest;
+    use pipe_core::digest::{BlobId, Digest};
 
     fn blob(content: &str) -> BlobId {
         BlobId::new(Digest::of(content.as_bytes()))

@@ -6,8 +6,10 @@ use pipe_core::key::KeyParts;
 use serde_json::Value;
 
 use crate::spec::pipeline::{InputSource, Instance};
-use pipe_core::digest::BlobId;
+use crate::store::UserFile;
+use pipe_core::digest::{BlobId, Digest};
 use pipe_core::job::Axes;
+use pipe_core::kind::Program;
 
 /// The content of one input artifact and the slot that it enters.
 #[derive(Debug, Clone, Copy)]
@@ -15,19 +17,74 @@ pub struct InputContent<'a> {
     pub slot: &'a str,
     /// For a member of a fan-in: the axes that distinguish it from the others.
     pub member: Option<&'a Axes>,
+    pub content: Content,
+}
+
+/// The content of an input and, for a file of the user, its form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content {
     pub blob: BlobId,
+    pub form: Form,
+}
+
+/// What the content does not say. A directory has the same digest as a file with the text of its listing, and whether a file
+/// may be executed is not in its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Plain,
+    Executable,
+    Directory,
+}
+
+impl Content {
+    /// Returns the content of a file or directory of the user.
+    pub fn of_user_file(file: &UserFile) -> Self {
+        let form = match (file.directory, file.executable) {
+            (true, _) => Form::Directory,
+            (false, true) => Form::Executable,
+            (false, false) => Form::Plain,
+        };
+        Self { blob: file.blob, form }
+    }
+}
+
+impl From<BlobId> for Content {
+    fn from(blob: BlobId) -> Self {
+        Self { blob, form: Form::Plain }
+    }
+}
+
+impl Form {
+    /// Returns the text of the key part; a plain file has none.
+    fn text(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Executable => Some("executable"),
+            Self::Directory => Some("directory"),
+        }
+    }
+
+    /// Returns the form that key parts record for a slot.
+    pub fn recorded(parts: &KeyParts, slot: &str) -> Self {
+        let text = parts.get(&format!("inputs.{slot}.form"));
+        let forms = [Self::Executable, Self::Directory];
+        forms.into_iter().find(|form| form.text() == text).unwrap_or(Self::Plain)
+    }
 }
 
 /// Returns the inputs of an instance with the contents of their sources, which `found` lists in the same order.
-pub fn contents<'a>(instance: &'a Instance, found: &[Vec<BlobId>]) -> Vec<InputContent<'a>> {
+pub fn contents<'a, C: Copy + Into<Content>>(
+    instance: &'a Instance,
+    found: &[Vec<C>],
+) -> Vec<InputContent<'a>> {
     let mut contents = Vec::with_capacity(found.len());
     for (input, found) in instance.inputs.iter().zip(found) {
-        for (source, &blob) in input.sources.iter().zip(found) {
+        for (source, &content) in input.sources.iter().zip(found) {
             let member = match source {
                 InputSource::Output { axes, .. } if input.many => Some(axes),
                 _ => None,
             };
-            contents.push(InputContent { slot: &input.slot, member, blob });
+            contents.push(InputContent { slot: &input.slot, member, content: content.into() });
         }
     }
     contents
@@ -41,13 +98,17 @@ pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
     parts.insert("version".to_owned(), instance.version.to_string());
     flatten("params".to_owned(), &instance.params, &mut parts);
     for (name, value) in &instance.environment {
-        let value = value.as_deref().map_or_else(|| "unset".to_owned(), |text| Value::from(text).to_string());
+        let value = value.as_deref().map_or_else(|| "unset".to_owned(), |text| variable_digest(name, text));
         parts.insert(format!("env.{name}"), value);
     }
     for input in inputs {
-        let content = input.blob.to_string();
+        let content = input.content.blob.to_string();
         let Some(axes) = input.member else {
             parts.insert(format!("inputs.{}", input.slot), content);
+            // A built-in stage knows what it reads, and on some file systems every file is executable.
+            if let Some(form) = input.content.form.text().filter(|_| instance.program == Program::Command) {
+                parts.insert(format!("inputs.{}.form", input.slot), form.to_owned());
+            }
             continue;
         };
         let member = member_name(axes);
@@ -61,6 +122,13 @@ pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
         parts.insert(name, content);
     }
     KeyParts::new(parts)
+}
+
+/// Returns a digest of the value of an environment variable. The value itself may be a password, and the parts of a key are
+/// written to locks, manifests and bundles. The name is in the digest so that equal values of two variables do not show.
+fn variable_digest(name: &str, value: &str) -> String {
+    let mut hasher = blake3::Hasher::new_derive_key(&format!("pipe environment variable {name}"));
+    Digest::from(hasher.update(value.as_bytes()).finalize()).to_string()
 }
 
 fn member_name(axes: &Axes) -> String {
@@ -120,7 +188,7 @@ fn canonical(value: &Value, text: &mut String) {
 mod tests {
     use serde_json::json;
 
-    use pipe_core::digest::{Digest, StageKey};
+    use pipe_core::digest::StageKey;
 
     use super::*;
     use crate::plan::sample;
@@ -145,8 +213,8 @@ mod tests {
     fn key_of(instance: &Instance) -> StageKey {
         let axes = vec![("seed".to_owned(), "1".to_owned())];
         let inputs = [
-            InputContent { slot: "data", member: None, blob: blob(b"data") },
-            InputContent { slot: "from", member: Some(&axes), blob: blob(b"one") },
+            InputContent { slot: "data", member: None, content: blob(b"data").into() },
+            InputContent { slot: "from", member: Some(&axes), content: blob(b"one").into() },
         ];
         parts(instance, &inputs).key()
     }
@@ -155,8 +223,8 @@ mod tests {
     fn key_parts_have_readable_names() {
         let axes = vec![("variant".to_owned(), "adaptive".to_owned()), ("seed".to_owned(), "1".to_owned())];
         let inputs = [
-            InputContent { slot: "data", member: None, blob: blob(b"data") },
-            InputContent { slot: "from", member: Some(&axes), blob: blob(b"one") },
+            InputContent { slot: "data", member: None, content: blob(b"data").into() },
+            InputContent { slot: "from", member: Some(&axes), content: blob(b"one").into() },
         ];
         let parts = parts(&train(), &inputs);
         let names: Vec<&str> = parts.iter().map(|(name, _)| name).collect();
@@ -180,7 +248,6 @@ mod tests {
         );
         assert_eq!(parts.get("params.optimiser.lr"), Some("0.0001"));
         assert_eq!(parts.get("params.layers"), Some(r#"[64,{"a":2,"b":1}]"#));
-        assert_eq!(parts.get("env.TOKEN"), Some(r#""a\"b""#));
         assert_eq!(parts.get("env.OMP_WAIT_POLICY"), Some("unset"));
     }
 
@@ -195,6 +262,29 @@ mod tests {
             key_of(&train()).to_string(),
             "766b76d71e17f1861067787577fea4367efb14211ec081f32d25d92d75dcafc2"
         );
+    }
+
+    #[test]
+    fn a_command_sees_whether_an_input_is_executable_or_a_directory() {
+        let key = |program, form| {
+            let mut instance = train();
+            instance.program = program;
+            let content = Content { blob: blob(b"data"), form };
+            parts(&instance, &[InputContent { slot: "data", member: None, content }]).key()
+        };
+        let forms = [Form::Plain, Form::Executable, Form::Directory];
+        let [plain, executable, directory] = forms.map(|form| key(Program::Command, form));
+        assert!(plain != executable && plain != directory && executable != directory);
+        assert!(forms.into_iter().all(|form| key(Program::Pipe, form) == key(Program::Pipe, Form::Plain)));
+    }
+
+    #[test]
+    fn the_value_of_an_environment_variable_is_not_in_the_key_parts() {
+        let mut instance = train();
+        instance.environment = vec![("A".into(), Some("secret".into())), ("B".into(), Some("secret".into()))];
+        let parts = parts(&instance, &[]);
+        assert!(parts.iter().all(|(_, value)| !value.contains("secret")));
+        assert_ne!(parts.get("env.A"), parts.get("env.B"), "equal values do not show");
     }
 
     #[test]
@@ -249,12 +339,16 @@ mod tests {
         let (one, two) =
             (vec![("seed".to_owned(), "1".to_owned())], vec![("seed".to_owned(), "2".to_owned())]);
         let single = |slot, content: &[u8]| {
-            parts(&train(), &[InputContent { slot, member: None, blob: blob(content) }]).key()
+            parts(&train(), &[InputContent { slot, member: None, content: blob(content).into() }]).key()
         };
         let fan_in = |members: &[(&Axes, &[u8])]| {
             let inputs: Vec<_> = members
                 .iter()
-                .map(|(axes, content)| InputContent { slot: "from", member: Some(axes), blob: blob(content) })
+                .map(|(axes, content)| InputContent {
+                    slot: "from",
+                    member: Some(axes),
+                    content: blob(content).into(),
+                })
                 .collect();
             parts(&train(), &inputs).key()
         };

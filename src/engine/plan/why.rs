@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use pipe_core::digest::Digest;
 use pipe_core::key::KeyParts;
 
 /// The reason why an instance has to run.
@@ -84,6 +85,9 @@ impl Change {
 const LONGEST_VALUE: usize = 60;
 
 fn shown(value: &str) -> String {
+    if value.parse::<Digest>().is_ok() {
+        return short_digest(value);
+    }
     if value.chars().count() <= LONGEST_VALUE {
         return value.to_owned();
     }

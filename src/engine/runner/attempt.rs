@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::inspect::{Prepared, ResolvedInput};
 use super::outputs;
-use super::work_area::{WorkArea, WorkAreas};
+use super::work_area::WorkArea;
 use crate::spec::pipeline::{InputSource, Instance};
 use crate::store::manifest::Manifest;
-use crate::store::{Draft, Store, WriteRight};
+use crate::store::{Draft, Seen, Store, StoreError, WriteRight};
 use pipe_core::digest::StageKey;
 use pipe_core::event::WorkerEvent;
 use pipe_core::job::{Job, JobInput};
@@ -24,7 +24,6 @@ pub(super) struct Attempt<'a> {
     pub name: &'a str,
     pub store: &'a Store,
     pub executor: &'a dyn Executor,
-    pub work_areas: &'a WorkAreas<'a>,
     /// The id of the run, with which the output of failed stages is kept.
     pub run: &'a str,
     pub prepared: Prepared,
@@ -60,13 +59,10 @@ impl Attempt<'_> {
     ) -> Result<Manifest, AttemptError> {
         let mut attempt = 1;
         loop {
-            let area = self.work_areas.take().map_err(AttemptError::permanent)?;
+            let area = WorkArea::new(self.store).map_err(AttemptError::permanent)?;
             match self.try_once(&right, &area, report) {
                 Ok(draft) => {
-                    let committed =
-                        right.commit(draft).map_err(|error| AttemptError::permanent(error.to_string()));
-                    self.work_areas.put_back(area);
-                    return committed;
+                    return right.commit(draft).map_err(|error| AttemptError::permanent(error.to_string()));
                 }
                 Err(AttemptError::Failed { error, stderr_tail, retry: true })
                     if attempt <= self.instance.retries =>
@@ -85,7 +81,7 @@ impl Attempt<'_> {
         area: &WorkArea,
         report: &mut dyn FnMut(AttemptNote),
     ) -> Result<Draft, AttemptError> {
-        let task = self.task(right, area)?;
+        let (task, seen) = self.task(right, area)?;
         let (mut metrics, mut facts) = (BTreeMap::<String, MetricValue>::new(), BTreeMap::new());
         let mut mixed = None;
         let executed = self.executor.execute(&task, &mut |event| {
@@ -110,7 +106,7 @@ impl Attempt<'_> {
                     "it reported the metric `{name}` under two protocols; values of two protocols need two names"
                 )));
             }
-            self.inputs_untouched(&task)?;
+            self.inputs_untouched(&seen)?;
             Ok((usage, self.check_outputs(&task)?))
         });
         match checked {
@@ -141,7 +137,8 @@ impl Attempt<'_> {
         }
     }
 
-    fn task(&self, right: &WriteRight<'_>, area: &WorkArea) -> Result<Task<'_>, AttemptError> {
+    /// Returns the task, and what its inputs in the store look like.
+    fn task(&self, right: &WriteRight<'_>, area: &WorkArea) -> Result<(Task<'_>, Vec<Seen>), AttemptError> {
         let (directory, scratch) = (area.path().to_owned(), area.work());
         let is_command = self.instance.program == Program::Command;
         let mut outputs = BTreeMap::new();
@@ -164,19 +161,20 @@ impl Attempt<'_> {
         } else {
             right.checkpoints().map_err(|error| AttemptError::permanent(error.to_string()))?.to_owned()
         };
+        let mut seen = Vec::new();
         let job = Job {
             key: Some(right.key()),
             instance: self.name.to_owned(),
             kind: self.instance.kind.to_owned(),
             body: self.instance.body.clone(),
-            inputs: self.job_inputs(&directory.join("views"))?,
+            inputs: self.job_inputs(&directory.join("views"), &mut seen)?,
             outputs,
             scratch,
             checkpoints,
             // What the stage asked for, not what is free in this run: a result must not depend on the number of jobs.
             threads: self.threads.unwrap_or(self.instance.resources.cpu),
         };
-        Ok(Task {
+        let task = Task {
             job,
             program: self.instance.program,
             inputs: &self.instance.inputs,
@@ -185,10 +183,15 @@ impl Attempt<'_> {
             stderr: directory.join("stderr"),
             directory,
             gpus: self.gpus.clone(),
-        })
+        };
+        Ok((task, seen))
     }
 
-    fn job_inputs(&self, views: &Path) -> Result<BTreeMap<String, Vec<JobInput>>, AttemptError> {
+    fn job_inputs(
+        &self,
+        views: &Path,
+        seen: &mut Vec<Seen>,
+    ) -> Result<BTreeMap<String, Vec<JobInput>>, AttemptError> {
         let mut inputs = BTreeMap::new();
         for (input, contents) in self.instance.inputs.iter().zip(&self.prepared.inputs) {
             let mut artifacts = Vec::with_capacity(contents.len());
@@ -197,7 +200,7 @@ impl Attempt<'_> {
                     InputSource::Output { axes, artifact, .. } => (axes.clone(), *artifact),
                     InputSource::File(_) => (Vec::new(), FILE),
                 };
-                let path = self.locate(content, views)?;
+                let path = self.locate(content, views, seen)?;
                 artifacts.push(JobInput {
                     axes,
                     artifact: artifact.to_owned(),
@@ -210,10 +213,17 @@ impl Attempt<'_> {
         Ok(inputs)
     }
 
-    fn locate(&self, content: &ResolvedInput, views: &Path) -> Result<PathBuf, AttemptError> {
+    fn locate(
+        &self,
+        content: &ResolvedInput,
+        views: &Path,
+        seen: &mut Vec<Seen>,
+    ) -> Result<PathBuf, AttemptError> {
         match content {
             ResolvedInput::Stored(stored) => {
-                self.store.artifact(stored, views).map_err(|error| AttemptError::permanent(error.to_string()))
+                let failed = |error: StoreError| AttemptError::permanent(error.to_string());
+                seen.push(self.store.inspect_artifact(stored).map_err(failed)?);
+                self.store.checked_artifact(stored, views).map_err(failed)
             }
             ResolvedInput::Source(source) => std::path::absolute(&source.path).map_err(|error| {
                 AttemptError::permanent(format!("`{}` cannot be found: {error}", source.path.display()))
@@ -221,8 +231,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Fails if an input changed while the stage ran: then the manifest would be wrong.
-    fn inputs_untouched(&self, task: &Task) -> Result<(), AttemptError> {
+    /// Fails if an input changed while the stage ran, even for a moment: then the manifest could be wrong.
+    fn inputs_untouched(&self, seen: &[Seen]) -> Result<(), AttemptError> {
+        let mut seen = seen.iter();
         for (input, contents) in self.instance.inputs.iter().zip(&self.prepared.inputs) {
             for content in contents {
                 match content {
@@ -236,14 +247,16 @@ impl Attempt<'_> {
                     ResolvedInput::Source(_) => {}
                     // This checks the artifact again, and removes it if it is damaged.
                     ResolvedInput::Stored(stored) => {
-                        let again = self.store.artifact(stored, &task.directory.join("views"));
-                        again.map_err(|error| {
-                            AttemptError::permanent(format!(
-                                "its input `{}` in the cache was changed while it ran, most likely by itself ({error}); \
-                                 its result was not kept. A stage must copy an input before it writes to it",
-                                input.slot
-                            ))
-                        })?;
+                        let flaw = match self.store.inspect_artifact(stored) {
+                            Ok(now) if Some(&now) == seen.next() => continue,
+                            Ok(_) => "it was written to, or replaced, and then restored".to_owned(),
+                            Err(error) => error.to_string(),
+                        };
+                        return Err(AttemptError::permanent(format!(
+                            "its input `{}` in the cache was changed while it ran, most likely by itself ({flaw}); \
+                             its result was not kept. A stage must copy an input before it writes to it",
+                            input.slot
+                        )));
                     }
                 }
             }

@@ -1,5 +1,5 @@
 //! Child processes of the runner. Each leads its own process group, ends when the runner ends, and can be stopped from
-//! another thread.
+//! another thread. When it has ended, everything that it started is ended, too; see `descendants`.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,8 +9,11 @@ use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group, waitid};
+use rustix::process::{
+    Pid, Resource, Signal, WaitId, WaitIdOptions, getpid, getppid, getrlimit, kill_process_group, waitid,
+};
 
+use super::descendants::{self, Mark, Marks};
 use super::executor::ResourceUsage;
 use super::exit::ProcessExit;
 use super::stop::Urgency;
@@ -20,6 +23,7 @@ use super::stop::Urgency;
 #[derive(Debug, Default)]
 pub(super) struct Children {
     running: Mutex<Running>,
+    marks: Marks,
 }
 
 #[derive(Debug, Default)]
@@ -33,6 +37,7 @@ pub(super) struct ChildProcess<'a> {
     children: &'a Children,
     pub process: Child,
     pid: Pid,
+    mark: Mark,
     started: Instant,
 }
 
@@ -40,11 +45,14 @@ impl Children {
     /// Starts the command. The child dies with the calling thread, which therefore has to wait for it.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<ChildProcess<'_>> {
         let runner = getpid();
+        let mark = self.marks.next();
+        let hard_limit = getrlimit(Resource::Locks).maximum;
         command.process_group(0);
-        // SAFETY: between fork and exec only two system calls are made, without allocation and
+        // SAFETY: between fork and exec only three system calls are made, without allocation and
         // without locks, which is allowed in the child of a process with threads.
         unsafe {
             command.pre_exec(move || {
+                mark.apply(hard_limit);
                 rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
                 // The runner may have died before the line above; then nothing would end this process.
                 if getppid() != Some(runner) {
@@ -62,7 +70,7 @@ impl Children {
             signal(pid, urgency);
         }
         drop(running);
-        Ok(ChildProcess { children: self, process, pid, started })
+        Ok(ChildProcess { children: self, process, pid, mark, started })
     }
 
     pub(super) fn stop(&self, urgency: Urgency) {
@@ -105,7 +113,8 @@ impl ChildProcess<'_> {
         signal(self.pid, Urgency::Now);
     }
 
-    /// Waits for its end, kills what it left running in its group, and returns how it ended and what it used.
+    /// Waits for its end, kills what it left running, and returns how it ended and what it used. Fails if a process that it
+    /// left running cannot be ended: it could still write to the outputs.
     pub(super) fn wait(self) -> io::Result<(ProcessExit, ResourceUsage)> {
         while let Err(error) = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             if error != rustix::io::Errno::INTR {
@@ -114,9 +123,12 @@ impl ChildProcess<'_> {
         }
         let seconds = self.started.elapsed().as_secs_f64();
         signal(self.pid, Urgency::Now);
+        let is_stage = |pid: Pid| self.children.lock().groups.contains(&pid.as_raw_nonzero().get());
+        let ended = descendants::end_all(self.mark, is_stage);
         let group = self.pid.as_raw_nonzero().get();
         self.children.lock().groups.remove(&group);
-        reap(group, seconds)
+        let reaped = reap(group, seconds);
+        ended.and(reaped)
     }
 }
 
@@ -204,6 +216,46 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         panic!("still there: {}", state());
+    }
+
+    /// Returns the process id that a command wrote to a file, when it is there.
+    fn pid_in(file: &std::path::Path) -> i32 {
+        for _ in 0..1000 {
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            if text.ends_with('\n') {
+                return text.trim().parse().unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{} was not written", file.display());
+    }
+
+    fn runs(pid: i32) -> bool {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !state.is_empty() && !state.contains(") Z")
+    }
+
+    /// A command whose background process leaves its group, its session, its environment and its parent.
+    fn daemon(pid_file: &std::path::Path, then: &str) -> Command {
+        let inner = format!("env -i setsid sh -c 'echo $$ > {}; exec sleep 60'", pid_file.display());
+        sh(&format!("({inner} > /dev/null 2>&1 &); {then}"))
+    }
+
+    #[test]
+    fn a_process_that_left_its_group_ends_with_its_own_command_and_no_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let [long, short] = ["long", "short"].map(|name| directory.path().join(name));
+        let children = Children::default();
+        let lasting = children.spawn(&mut daemon(&long, "sleep 60")).unwrap();
+        let (long, short_file) = (pid_in(&long), short);
+        let until_written = format!("until [ -s {} ]; do sleep 0.01; done", short_file.display());
+        let (exit, _) = children.spawn(&mut daemon(&short_file, &until_written)).unwrap().wait().unwrap();
+        assert_eq!(exit, ProcessExit::Code(0));
+        assert!(!runs(pid_in(&short_file)), "its command has ended");
+        assert!(runs(long), "its command still runs");
+        lasting.kill();
+        lasting.wait().unwrap();
+        assert!(!runs(long));
     }
 
     #[test]

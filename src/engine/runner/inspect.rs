@@ -11,7 +11,7 @@ use super::stop::Stop;
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::key::KeyParts;
 
-use crate::plan::key;
+use crate::plan::key::{self, Content};
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{Input, InputSource, Instance, InstanceIndex};
 use crate::store::manifest::{Manifest, Stored};
@@ -51,6 +51,13 @@ impl ResolvedInput {
         match self {
             Self::Stored(stored) => stored.blob,
             Self::Source(source) => source.blob,
+        }
+    }
+
+    fn content(&self) -> Content {
+        match self {
+            Self::Stored(stored) => stored.blob.into(),
+            Self::Source(source) => Content::of_user_file(source),
         }
     }
 }
@@ -133,11 +140,13 @@ impl<'a> Inspector<'a> {
         }
     }
 
-    pub(super) fn look_up(&self, index: InstanceIndex, prepared: &Prepared) -> Finding {
+    /// Looks an instance up, or returns a sentence if the store cannot be read.
+    pub(super) fn look_up(&self, index: InstanceIndex, prepared: &Prepared) -> Result<Finding, String> {
         match self.store.lookup(&prepared.key) {
-            Lookup::Hit(manifest) => Finding::Hit(manifest),
-            Lookup::Miss => Finding::Miss(self.why(index, prepared)),
-            Lookup::Damaged(problem) => Finding::Miss(Why::Damaged { problem }),
+            Lookup::Hit(manifest) => Ok(Finding::Hit(manifest)),
+            Lookup::Miss => Ok(Finding::Miss(self.why(index, prepared))),
+            Lookup::Damaged(problem) => Ok(Finding::Miss(Why::Damaged { problem })),
+            Lookup::Unreadable(error) => Err(error.to_string()),
         }
     }
 
@@ -192,12 +201,12 @@ impl<'a> Inspector<'a> {
 pub(super) fn known(store: &Store, options: &Options, index: InstanceIndex) -> Option<Box<Manifest>> {
     match store.lookup(options.known.get(&index)?) {
         Lookup::Hit(manifest) => Some(manifest),
-        Lookup::Miss | Lookup::Damaged(_) => None,
+        Lookup::Miss | Lookup::Damaged(_) | Lookup::Unreadable(_) => None,
     }
 }
 
 fn parts(instance: &Instance, inputs: &[Vec<ResolvedInput>]) -> KeyParts {
-    let blobs: Vec<Vec<BlobId>> =
-        inputs.iter().map(|contents| contents.iter().map(ResolvedInput::blob).collect()).collect();
-    key::parts(instance, &key::contents(instance, &blobs))
+    let contents: Vec<Vec<Content>> =
+        inputs.iter().map(|contents| contents.iter().map(ResolvedInput::content).collect()).collect();
+    key::parts(instance, &key::contents(instance, &contents))
 }

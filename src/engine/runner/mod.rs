@@ -4,6 +4,7 @@ mod attempt;
 mod child;
 #[cfg(test)]
 mod command_tests;
+mod descendants;
 #[cfg(test)]
 mod double;
 pub mod event;

@@ -5,7 +5,7 @@
 //! a channel. Only the coordinator's thread emits events.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -23,7 +23,6 @@ use super::options::Options;
 use super::place::{Ownership, PlaceDecision};
 use super::queue::Queue;
 use super::stop::{Stop, Urgency};
-use super::work_area::WorkAreas;
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{InstanceIndex, Resources};
 use crate::store::manifest::{Manifest, Stored};
@@ -94,9 +93,7 @@ pub fn run(
         jobs: capacity.cpu.max(1),
         set: options.set.clone(),
     });
-    let work_areas = WorkAreas::new(store);
-    let context =
-        Context { plan, store, executor, options, stop, work_areas, run, environment: OnceLock::new() };
+    let context = Context { plan, store, executor, options, stop, run, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
         inspector,
@@ -124,7 +121,6 @@ struct Context<'a> {
     executor: &'a dyn Executor,
     options: &'a Options,
     stop: &'a Stop,
-    work_areas: WorkAreas<'a>,
     run: String,
     environment: OnceLock<BTreeMap<String, String>>,
 }
@@ -266,10 +262,11 @@ impl<'a> Coordinator<'a> {
             return self.use_cached(stage, key, seconds, outputs);
         }
         let finding =
-            if is_forced { Finding::Miss(Why::Forced) } else { self.inspector.look_up(stage, &prepared) };
+            if is_forced { Ok(Finding::Miss(Why::Forced)) } else { self.inspector.look_up(stage, &prepared) };
         match finding {
-            Finding::Hit(manifest) => self.hit(stage, *manifest),
-            Finding::Miss(why) => {
+            Err(problem) => self.failed(stage, AttemptError::permanent(problem)),
+            Ok(Finding::Hit(manifest)) => self.hit(stage, *manifest),
+            Ok(Finding::Miss(why)) => {
                 self.missed.insert(stage, Missed { prepared, why, announced: false });
                 self.queue.want(stage);
                 self.weigh();
@@ -355,13 +352,13 @@ impl<'a> Coordinator<'a> {
         }
         self.journal.emit(Event::Started { instance: name.clone(), key, why, attempt: 1 });
         let gpus = self.gpus.split_off(self.gpus.len() - holds.gpu);
+        let (lent, refused) = (gpus.clone(), sender.clone());
         let work = move || {
             let attempt = Attempt {
                 instance,
                 name: &name,
                 store: context.store,
                 executor: context.executor,
-                work_areas: &context.work_areas,
                 run: &context.run,
                 prepared,
                 gpus: gpus.clone(),
@@ -379,7 +376,12 @@ impl<'a> Coordinator<'a> {
                 .unwrap_or_else(|_| Err(AttemptError::permanent("pipe itself failed (a bug in pipe)")));
             drop(sender.send(Message::Ended { stage, key, result, gpus }));
         };
-        scope.spawn(work);
+        if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, work) {
+            let result = Err(AttemptError::permanent(format!(
+                "no thread could be started for it: {error}; the system limits the number of threads (see `ulimit -u`)"
+            )));
+            drop(refused.send(Message::Ended { stage, key, result, gpus: lent }));
+        }
     }
 
     fn on_message(&mut self, message: Message) {

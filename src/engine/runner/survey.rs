@@ -73,10 +73,11 @@ fn outlook(
         return Outlook::WillRun(Why::Forced);
     }
     match inspector.look_up(index, &prepared) {
-        Finding::Hit(manifest) => {
+        Ok(Finding::Hit(manifest)) => {
             inspector.learn(index, manifest.outputs.clone());
             Outlook::Fresh(manifest)
         }
-        Finding::Miss(why) => Outlook::WillRun(why),
+        Ok(Finding::Miss(why)) => Outlook::WillRun(why),
+        Err(problem) => Outlook::CannotRun(problem),
     }
 }

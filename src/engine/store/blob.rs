@@ -10,10 +10,11 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use super::Store;
-use super::error::StoreError;
+use super::error::{Flaw, StoreError, read_twice};
 use super::hash;
 use super::manifest::Stored;
 use super::stamp::{self, Stamp};
+use super::threads::in_parallel;
 use super::tree::{Tree, TreeEntry, TreeNode};
 use super::walk::{OutsideLinks, WalkEntry, WalkKind, walk};
 use pipe_core::digest::{BlobId, Digest};
@@ -25,70 +26,71 @@ pub(super) enum Durability {
     Now,
 }
 
+pub(super) const OTHER_CONTENT: &str = "does not have the content that its name says";
+
 impl Store {
-    /// Checks a file, or a directory with all its members. Returns what is wrong as a sentence. Damaged blobs are
-    /// moved to the trash.
-    pub(super) fn check_stored(&self, stored: &Stored) -> Result<(), String> {
+    /// Checks a file, or a directory with all its members, and returns the stamps of the blobs. Bad blobs are moved to the
+    /// trash.
+    pub(super) fn check_stored(&self, stored: &Stored) -> Result<Vec<Stamp>, Flaw> {
         if !stored.directory {
-            return self.check_blob(stored.blob, Some(stored.bytes));
+            return Ok(vec![self.check_blob(stored.blob, Some(stored.bytes))?]);
         }
         let tree = self.read_tree(stored.blob)?;
-        tree.files().try_for_each(|(_, blob, bytes)| self.check_blob(blob, Some(bytes)))
+        tree.files().map(|(_, blob, bytes)| self.check_blob(blob, Some(bytes))).collect()
     }
 
-    /// Checks one blob: with one `stat` if its content is known to be undamaged, otherwise by reading it.
-    pub(super) fn check_blob(&self, id: BlobId, bytes: Option<u64>) -> Result<(), String> {
+    /// Checks one blob, with one `stat` if its content is known to be undamaged, otherwise by reading it. Returns its stamp.
+    pub(super) fn check_blob(&self, id: BlobId, bytes: Option<u64>) -> Result<Stamp, Flaw> {
+        self.inspect_blob(id, bytes).map_err(|flaw| self.put_aside(flaw))
+    }
+
+    fn inspect_blob(&self, id: BlobId, bytes: Option<u64>) -> Result<Stamp, Flaw> {
         let path = self.layout.blob(id);
-        let stamp = match path.symlink_metadata() {
-            Ok(metadata) if metadata.is_file() => Stamp::of(&metadata),
-            Ok(_) => return Err(self.bad_blob(&path, "is not a file")),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(format!("blob {} is missing", id.short()));
+        let metadata = read_twice(|| path.symlink_metadata()).map_err(|e| Flaw::reading(&path, e))?;
+        if !metadata.is_file() {
+            return Err(Flaw::bad(&path, "is not a file"));
+        }
+        if bytes.is_some_and(|bytes| bytes != metadata.len()) {
+            return Err(Flaw::bad(&path, "has the wrong size"));
+        }
+        match self.digest_file(&path, Stamp::of(&metadata)) {
+            Ok((digest, stamp)) if digest == id.digest() => Ok(stamp),
+            Ok(_) => Err(Flaw::bad(&path, OTHER_CONTENT)),
+            Err(StoreError::Io { source, .. }) => Err(Flaw::reading(&path, source)),
+            Err(error) => Err(Flaw::Unreadable(error)),
+        }
+    }
+
+    /// Moves a bad blob to the trash, if the store may be written to, and says so.
+    pub(super) fn put_aside(&self, flaw: Flaw) -> Flaw {
+        match flaw {
+            Flaw::Bad(path, flaw) if self.discard(&path) => {
+                Flaw::Bad(path, format!("{flaw}; it was moved to the trash"))
             }
-            Err(error) => return Err(format!("blob {} cannot be read: {error}", id.short())),
-        };
-        if bytes.is_some_and(|bytes| bytes != stamp.size) {
-            return Err(self.bad_blob(&path, "has the wrong size"));
-        }
-        match self.digest_file(&path, stamp) {
-            Ok((digest, _)) if digest == id.digest() => Ok(()),
-            Ok(_) => Err(self.bad_blob(&path, "does not have the content that its name says")),
-            Err(error) => Err(error.to_string()),
+            flaw => flaw,
         }
     }
 
-    pub(super) fn bad_blob(&self, path: &Path, flaw: &str) -> String {
-        self.discard(path);
-        format!("blob `{}` {flaw}", path.display())
+    /// Reads a blob that fits into memory and checks it. A bad one is moved to the trash.
+    pub(super) fn read_blob(&self, id: BlobId) -> Result<Vec<u8>, Flaw> {
+        self.peek_blob(id).map_err(|flaw| self.put_aside(flaw))
     }
 
-    /// Reads a blob that fits into memory and checks it. A damaged one is moved to the trash.
-    pub(super) fn read_blob(&self, id: BlobId) -> Result<Vec<u8>, String> {
-        match self.peek_blob(id)? {
-            Some(bytes) => Ok(bytes),
-            None => Err(self.bad_blob(&self.layout.blob(id), "does not have the content that its name says")),
-        }
-    }
-
-    pub(super) fn read_tree(&self, id: BlobId) -> Result<Tree, String> {
-        Tree::decode(&self.read_blob(id)?)
+    pub(super) fn read_tree(&self, id: BlobId) -> Result<Tree, Flaw> {
+        self.peek_tree(id).map_err(|flaw| self.put_aside(flaw))
     }
 
     /// Like [`Store::read_tree`], but moves nothing to the trash.
-    pub(super) fn peek_tree(&self, id: BlobId) -> Result<Tree, String> {
-        let bytes = self.peek_blob(id)?.ok_or_else(|| format!("blob {} is bad", id.short()))?;
-        Tree::decode(&bytes)
+    pub(super) fn peek_tree(&self, id: BlobId) -> Result<Tree, Flaw> {
+        let no_listing = |flaw| Flaw::Missing(format!("blob {} is not a listing: {flaw}", id.short()));
+        Tree::decode(&self.peek_blob(id)?).map_err(no_listing)
     }
 
-    /// Reads a blob; `None` if the content does not match the name.
-    fn peek_blob(&self, id: BlobId) -> Result<Option<Vec<u8>>, String> {
-        match fs::read(self.layout.blob(id)) {
-            Ok(bytes) => Ok((Digest::of(&bytes) == id.digest()).then_some(bytes)),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                Err(format!("blob {} is missing", id.short()))
-            }
-            Err(error) => Err(format!("blob {} cannot be read: {error}", id.short())),
-        }
+    /// Reads a blob and checks it, but does not move a bad one.
+    fn peek_blob(&self, id: BlobId) -> Result<Vec<u8>, Flaw> {
+        let path = self.layout.blob(id);
+        let bytes = read_twice(|| fs::read(&path)).map_err(|e| Flaw::reading(&path, e))?;
+        if Digest::of(&bytes) == id.digest() { Ok(bytes) } else { Err(Flaw::bad(&path, OTHER_CONTENT)) }
     }
 
     /// Moves a file or directory that a stage wrote into the store.
@@ -106,19 +108,22 @@ impl Store {
     }
 
     fn keep_directory(&self, root: &Path, durability: Durability) -> Result<Stored, StoreError> {
-        let keep = |WalkEntry { path, what }| {
+        let keep = |WalkEntry { path, what }: &WalkEntry| {
             let node = match what {
                 WalkKind::File { executable, .. } => {
-                    let Stored { blob, bytes, .. } = self.keep_file(&root.join(&path), durability)?;
-                    TreeNode::File { executable, bytes, blob }
+                    let Stored { blob, bytes, .. } = self.keep_file(&root.join(path), durability)?;
+                    TreeNode::File { executable: *executable, bytes, blob }
                 }
-                WalkKind::Link { target } => TreeNode::Link { target },
+                WalkKind::Link { target, .. } => TreeNode::Link { target: target.clone() },
                 WalkKind::EmptyDirectory => TreeNode::EmptyDirectory,
             };
-            Ok(TreeEntry { path, node })
+            Ok(TreeEntry { path: path.clone(), node })
         };
-        let found = walk(root, OutsideLinks::Refuse)?;
-        let entries = found.into_par_iter().map(keep).collect::<Result<_, StoreError>>()?;
+        let found = walk(root, OutsideLinks::Refuse)?.entries;
+        let entries = in_parallel(
+            || found.par_iter().map(keep).collect::<Result<_, StoreError>>(),
+            || found.iter().map(keep).collect(),
+        )?;
         let tree = Tree::new(entries);
         let listing = self.temp()?;
         fs::write(&listing, tree.encode()).map_err(|e| StoreError::writing(&listing, e))?;
@@ -147,7 +152,7 @@ impl Store {
         let stored = Stored { blob: BlobId::new(digest), bytes: before.size, directory: false };
 
         let there = self.layout.blob(stored.blob);
-        let is_new = self.enter(path, &stored, &there)?;
+        let is_new = self.enter(path, &stored, &there, durability)?;
         if durability == Durability::Now {
             // A blob that existed before is flushed, too: the short stage that wrote it may not have flushed it.
             File::open(&there)
@@ -172,17 +177,29 @@ impl Store {
 
     /// Moves a file to the path of its blob, unless an undamaged blob is there. Returns whether it did. It never
     /// replaces a blob: the stat cache may know it, and the next file could get the same inode in the same tick.
-    fn enter(&self, path: &Path, stored: &Stored, there: &Path) -> Result<bool, StoreError> {
+    fn enter(
+        &self,
+        path: &Path,
+        stored: &Stored,
+        there: &Path,
+        durability: Durability,
+    ) -> Result<bool, StoreError> {
         let mut attempts = 3;
         loop {
-            if there.exists() {
+            if there.symlink_metadata().is_ok() {
                 match self.check_blob(stored.blob, Some(stored.bytes)) {
-                    Ok(()) => return Ok(false),
-                    Err(flaw) => self.warn(flaw),
+                    Ok(_) => return Ok(false),
+                    Err(flaw) => {
+                        self.warn(flaw.to_string());
+                        // Our file has the right content, so that one that could not be read can go, too.
+                        if matches!(flaw, Flaw::Unreadable(_)) {
+                            self.discard(there);
+                        }
+                    }
                 }
             }
             attempts -= 1;
-            match move_into_place(path, there, RenameFlags::NOREPLACE) {
+            match move_into_place(path, there, RenameFlags::NOREPLACE, durability) {
                 // Another thread or process was faster.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempts > 0 => {}
                 result => return result.map(|()| true).map_err(|e| StoreError::writing(there, e)),
@@ -191,8 +208,14 @@ impl Store {
     }
 }
 
-/// Renames, and creates the parent directory (the first digits of the name) if it does not exist.
-pub(super) fn move_into_place(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+/// Renames, and creates the parent directory (the first digits of the name) if it does not exist. The caller has to flush
+/// the parent directory; a new one is flushed into its own parent here.
+pub(super) fn move_into_place(
+    from: &Path,
+    to: &Path,
+    flags: RenameFlags,
+    durability: Durability,
+) -> io::Result<()> {
     let rename = || match renameat_with(CWD, from, CWD, to, flags) {
         // Not every file system supports a rename that does not replace.
         Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
@@ -200,7 +223,11 @@ pub(super) fn move_into_place(from: &Path, to: &Path, flags: RenameFlags) -> io:
     };
     match rename() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            fs::create_dir_all(to.parent().unwrap_or(to))?;
+            let parent = to.parent().unwrap_or(to);
+            fs::create_dir_all(parent)?;
+            if durability == Durability::Now {
+                File::open(parent.parent().unwrap_or(parent))?.sync_all()?;
+            }
             rename()
         }
         result => result,
@@ -209,7 +236,10 @@ pub(super) fn move_into_place(from: &Path, to: &Path, flags: RenameFlags) -> io:
 
 /// Makes a rename survive a power loss.
 pub(super) fn sync_directory_of(path: &Path) -> Result<(), StoreError> {
-    let directory = path.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
     let synced = File::open(&directory).and_then(|directory| directory.sync_all());
     synced.map_err(|e| StoreError::writing(&directory, e))
 }

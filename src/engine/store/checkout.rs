@@ -8,22 +8,38 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::Store;
-use super::error::StoreError;
+use super::blob::{OTHER_CONTENT, sync_directory_of};
+use super::error::{Flaw, StoreError};
 use super::hash;
 use super::manifest::Stored;
-use super::session::{new_directory, remove_tree};
+use super::session::{Owner, remove_tree};
+use super::stamp::Stamp;
 use super::tree::{Tree, TreeNode};
 use pipe_core::digest::BlobId;
 
+/// The stamps of the blobs of an artifact when it was checked. They differ if a blob was changed in between, even if the
+/// change was undone.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Seen(Vec<Stamp>);
+
 impl Store {
+    /// Checks an artifact and returns what it looks like.
+    pub fn inspect_artifact(&self, stored: &Stored) -> Result<Seen, StoreError> {
+        self.check_stored(stored).map(Seen).map_err(|flaw| self.lost(flaw))
+    }
+
     /// Returns a path where a stage can read the artifact. For a file it is the blob itself; for a directory a tree of
     /// symbolic links below `view`, which the caller has to remove.
     pub fn artifact(&self, stored: &Stored, view: &Path) -> Result<PathBuf, StoreError> {
+        self.inspect_artifact(stored)?;
+        self.checked_artifact(stored, view)
+    }
+
+    /// Like [`Store::artifact`], for an artifact that has just been checked.
+    pub fn checked_artifact(&self, stored: &Stored, view: &Path) -> Result<PathBuf, StoreError> {
         if !stored.directory {
-            self.check_blob(stored.blob, Some(stored.bytes)).map_err(|what| self.lost(what))?;
             return Ok(self.layout.blob(stored.blob));
         }
-        self.check_stored(stored).map_err(|what| self.lost(what))?;
         let directory = view.join(&stored.blob.digest().to_hex()[..16]);
         fs::create_dir_all(view).map_err(|e| StoreError::writing(view, e))?;
         match fs::create_dir(&directory) {
@@ -31,7 +47,7 @@ impl Store {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(directory),
             Err(error) => return Err(StoreError::writing(&directory, error)),
         }
-        let tree = self.read_tree(stored.blob).map_err(|what| self.lost(what))?;
+        let tree = self.read_tree(stored.blob).map_err(|flaw| self.lost(flaw))?;
         let made = self.build(&tree, &directory, |blob, executable, to| {
             if executable {
                 // Blobs are not executable, so a link is not enough.
@@ -47,7 +63,7 @@ impl Store {
 
     /// Reads a file that fits into memory and checks it.
     pub fn read(&self, stored: &Stored) -> Result<Vec<u8>, StoreError> {
-        self.read_blob(stored.blob).map_err(|what| self.lost(what))
+        self.read_blob(stored.blob).map_err(|flaw| self.lost(flaw))
     }
 
     /// Copies the artifact to `to`, replacing what is there, atomically. The copy is hashed, so that it
@@ -65,12 +81,11 @@ impl Store {
         // Through a temporary file in the store, where leftovers of a killed process are removed, if a rename can
         // leave the store.
         match self.place_by_way_of(&self.session()?.temp(&self.layout)?, stored, to)? {
-            Placed::Done => Ok(()),
+            Placed::Done => sync_directory_of(to),
             Placed::OnAnotherFileSystem => {
-                let beside = new_directory(parent).map_err(writing)?;
-                let placed = self.place_by_way_of(&beside.join("new"), stored, to);
-                remove_tree(&beside).map_err(writing)?;
-                placed.map(drop)
+                let beside = Owner::beside(parent).map_err(writing)?;
+                self.place_by_way_of(&beside.directory.join("new"), stored, to)?;
+                sync_directory_of(to)
             }
         }
     }
@@ -82,7 +97,7 @@ impl Store {
 
     fn place_by_way_of(&self, temp: &Path, stored: &Stored, to: &Path) -> Result<Placed, StoreError> {
         let made = if stored.directory {
-            let tree = self.read_tree(stored.blob).map_err(|what| self.lost(what))?;
+            let tree = self.read_tree(stored.blob).map_err(|flaw| self.lost(flaw))?;
             fs::create_dir(temp).map_err(|e| StoreError::writing(temp, e)).and_then(|()| {
                 self.build(&tree, temp, |blob, executable, to| {
                     self.copy_and_flush(blob, to)?;
@@ -110,13 +125,12 @@ impl Store {
     fn copy(&self, blob: BlobId, to: &Path) -> Result<File, StoreError> {
         let writing = |e| StoreError::writing(to, e);
         let from = self.layout.blob(blob);
-        let mut source =
-            File::open(&from).map_err(|e| self.lost(format!("blob {} cannot be read: {e}", blob.short())))?;
+        let mut source = File::open(&from).map_err(|e| self.lost(self.put_aside(Flaw::reading(&from, e))))?;
         let mut copy =
             OpenOptions::new().read(true).write(true).create_new(true).open(to).map_err(writing)?;
         let length = io::copy(&mut source, &mut copy).map_err(writing)?;
         if hash::file(&copy, length).map_err(writing)? != blob.digest() {
-            return Err(self.lost(self.bad_blob(&from, "does not have the content that its name says")));
+            return Err(self.lost(self.put_aside(Flaw::bad(&from, OTHER_CONTENT))));
         }
         Ok(copy)
     }
@@ -142,9 +156,12 @@ impl Store {
         Ok(())
     }
 
-    fn lost(&self, what: String) -> StoreError {
-        self.warn(what.clone());
-        StoreError::Damaged { what }
+    fn lost(&self, flaw: Flaw) -> StoreError {
+        let error = flaw.into_error();
+        if let StoreError::Damaged { what } = &error {
+            self.warn(what.clone());
+        }
+        error
     }
 }
 
@@ -244,6 +261,10 @@ mod tests {
             store.place(&text, &disk.path().join("file")).unwrap();
             store.place(&tree, &disk.path().join("directory")).unwrap();
         }
+        let left_by_a_killed_process = disk.path().join(".pipe-20200101T000000Z-dead");
+        fs::create_dir(&left_by_a_killed_process).unwrap();
+        store.place(&text, &disk.path().join("file")).unwrap();
+        assert!(!left_by_a_killed_process.exists());
         assert_eq!(fs::read_to_string(disk.path().join("file")).unwrap(), "new");
         assert_eq!(store.digest_user_file(&disk.path().join("directory")).unwrap().blob, tree.blob);
         assert_eq!(fs::read_dir(disk.path()).unwrap().count(), 2);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::Store;
 use super::blob::{Durability, sync_directory_of};
-use super::error::StoreError;
+use super::error::{Flaw, StoreError};
 use super::lock::FileLock;
 use super::manifest::{Draft, Manifest};
 use super::sealed::{self, Unsealed};
@@ -19,6 +19,9 @@ use pipe_core::digest::StageKey;
 /// A result that took at least this many seconds is flushed to the disk before it counts.
 const WORTH_FLUSHING_SECONDS: f64 = 1.0;
 
+/// The room on the disk that is reserved when a key is claimed, so that a stage that fills the disk can still be recorded.
+const ROOM_FOR_MANIFEST: u64 = 64 << 10;
+
 /// What the store has for a key.
 pub enum Lookup {
     /// All outputs are there and undamaged.
@@ -26,6 +29,8 @@ pub enum Lookup {
     Miss,
     /// Equivalent to a miss. Says what is wrong, as a sentence that is also among the warnings.
     Damaged(String),
+    /// The store could not be read at the moment. Nothing is known about the key.
+    Unreadable(StoreError),
 }
 
 /// A key that no other process or thread can compute at the moment.
@@ -57,10 +62,21 @@ impl Store {
                 self.discard(&path);
                 return Lookup::Damaged(format!("manifest `{}` is damaged: {flaw}", path.display()));
             }
+            Err(Unsealed::Foreign(flaw)) => {
+                let path = self.layout.action(*key);
+                return Lookup::Damaged(format!(
+                    "manifest `{}` was written by another version of `pipe`, and this one cannot use it: {flaw}",
+                    path.display()
+                ));
+            }
+            Err(Unsealed::Unreadable(error)) => {
+                return Lookup::Unreadable(StoreError::reading(&self.layout.action(*key), error));
+            }
         };
-        let checked = manifest.stored().try_for_each(|stored| self.check_stored(stored));
+        let checked = manifest.stored().try_for_each(|stored| self.check_stored(stored).map(drop));
         match checked {
             Ok(()) => Lookup::Hit(manifest),
+            Err(Flaw::Unreadable(error)) => Lookup::Unreadable(error),
             Err(flaw) => {
                 let name = &manifest.instance;
                 Lookup::Damaged(format!("the result of {name} (key {}) is damaged: {flaw}", key.short()))
@@ -85,10 +101,11 @@ impl Store {
     pub fn try_claim(&self, key: &StageKey) -> Result<Option<Claim<'_>>, StoreError> {
         let Some(right) = self.try_claim_anew(key)? else { return Ok(None) };
         // The previous holder of the key may have computed it. Damage was reported by the first lookup.
-        Ok(Some(match self.find(key) {
-            Lookup::Hit(manifest) => Claim::Hit(manifest),
-            Lookup::Miss | Lookup::Damaged(_) => Claim::Miss(right),
-        }))
+        match self.find(key) {
+            Lookup::Hit(manifest) => Ok(Some(Claim::Hit(manifest))),
+            Lookup::Miss | Lookup::Damaged(_) => Ok(Some(Claim::Miss(right))),
+            Lookup::Unreadable(error) => Err(error),
+        }
     }
 
     /// Claims a key even if there is a result, which stays until the new one is committed. Returns `None` if another
@@ -98,6 +115,7 @@ impl Store {
         let path = self.layout.key_lock(*key);
         let lock = FileLock::try_acquire(&path).map_err(|e| StoreError::writing(&path, e))?;
         let Some(lock) = lock else { return Ok(None) };
+        lock.reserve(ROOM_FOR_MANIFEST).map_err(|e| StoreError::writing(&path, e))?;
         let checkpoints = self.layout.checkpoints(*key);
         Ok(Some(WriteRight { store: self, key: *key, checkpoints, lock }))
     }
@@ -159,9 +177,8 @@ impl WriteRight<'_> {
         let path = self.store.layout.action(self.key);
         let text = sealed::encode(manifest).map_err(|e| StoreError::writing(&path, e))?;
         let manifest = sealed::decode(&text).map_err(|flaw| StoreError::unusable(&path, flaw))?;
-        let flush = durability == Durability::Now;
-        self.lock.become_file(&path, &text, flush).map_err(|e| StoreError::writing(&path, e))?;
-        if flush {
+        self.lock.become_file(&path, &text, durability).map_err(|e| StoreError::writing(&path, e))?;
+        if durability == Durability::Now {
             sync_directory_of(&path)?;
         }
         Ok(manifest)
@@ -359,6 +376,88 @@ mod tests {
         commit_text(&store, "b", "same");
         assert_eq!(store.warnings().len(), 1);
         assert_eq!(hit(&store, "a"), Some(a), "healed by its twin");
+    }
+
+    #[test]
+    fn a_stage_that_fills_the_disk_is_still_recorded() {
+        let Some(disk) = SmallDisk::mount("1m") else { return };
+        let store = Store::open(disk.path()).unwrap();
+        let manifest = commit(&store, "a", |out| {
+            let mut file = fs::File::create(out).unwrap();
+            while std::io::Write::write_all(&mut file, &[7; 1024]).is_ok() {}
+        });
+        assert_eq!(hit(&store, "a"), Some(manifest));
+    }
+
+    #[test]
+    fn whatever_takes_the_place_of_a_blob_is_put_aside() {
+        let replacements: [fn(&Path); 3] = [
+            |blob| symlink("nothing", blob).unwrap(),
+            |blob| fs::create_dir(blob).unwrap(),
+            |blob| drop(std::os::unix::net::UnixListener::bind(blob).unwrap()),
+        ];
+        for replace in replacements {
+            let (_dir, store) = store();
+            let a = commit_text(&store, "a", "same");
+            let blob = store.layout.blob(a.outputs["out"].blob);
+            fs::remove_file(&blob).unwrap();
+            replace(&blob);
+            assert!(matches!(store.lookup(&key("a")), Lookup::Damaged(_)));
+            assert!(store.warnings()[0].contains("moved to the trash"));
+            commit_text(&store, "a", "same");
+            assert_eq!(hit(&store, "a"), Some(a.clone()));
+
+            // Without a lookup, the commit itself makes room.
+            fs::remove_file(&blob).unwrap();
+            replace(&blob);
+            commit_text(&store, "b", "same");
+            assert!(hit(&store, "a").is_some() && hit(&store, "b").is_some());
+        }
+    }
+
+    #[test]
+    fn a_manifest_with_a_field_of_a_later_version_is_used() {
+        let (_dir, store) = store();
+        let manifest = commit_text(&store, "a", "text");
+        let path = store.layout.action(key("a"));
+        let mut json = serde_json::to_value(&manifest).unwrap();
+        json["colour"] = "blue".into();
+        fs::write(&path, sealed::encode(&json).unwrap()).unwrap();
+        assert_eq!(hit(&store, "a"), Some(manifest));
+
+        json["outputs"]["out"]["colour"] = "blue".into();
+        let foreign = sealed::encode(&json).unwrap();
+        fs::write(&path, &foreign).unwrap();
+        assert!(matches!(store.lookup(&key("a")), Lookup::Damaged(_)));
+        assert_eq!(fs::read(&path).unwrap(), foreign, "it is not damaged");
+    }
+
+    /// Reading fails while the process has no descriptor left.
+    #[test]
+    fn too_few_descriptors_are_no_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        commit_text(&Store::open(dir.path()).unwrap(), "a", "text");
+        let child = process("store::claim::tests::look_up_without_descriptors", dir.path());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        assert!(hit(&Store::open(dir.path()).unwrap(), "a").is_some());
+    }
+
+    #[test]
+    #[ignore = "a process of `too_few_descriptors_are_no_damage`"]
+    fn look_up_without_descriptors() {
+        let Some(root) = process_root() else { return };
+        let store = Store::open(&root).unwrap();
+        let few = rustix::process::Rlimit { current: Some(64), maximum: Some(64) };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+        let mut taken = Vec::new();
+        while let Ok(file) = fs::File::open("/dev/null") {
+            taken.push(file);
+        }
+        let found = store.lookup(&key("a"));
+        drop(taken);
+        assert!(matches!(found, Lookup::Unreadable(_)), "nothing is known about the result");
+        assert!(hit(&store, "a").is_some());
     }
 
     #[test]

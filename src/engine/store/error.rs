@@ -1,7 +1,9 @@
 //! The errors of the store. Each says what happened, where, and what to do next.
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::Store;
 use pipe_core::digest::StageKey;
@@ -14,7 +16,8 @@ pub enum StoreError {
 
     #[error(
         "no space left while writing `{path}`: the file system at `{mount}` has {free} of {total} free; \
-         free some space (`pipe cache gc` shows what the cache can spare), or use --cache-dir or PIPE_CACHE \
+         free some space (`pipe cache gc` shows what the cache can spare, `pipe cache gc --yes --grace 0` deletes it \
+         at once), or use --cache-dir or PIPE_CACHE \
          to keep the cache elsewhere"
     )]
     Full { path: PathBuf, mount: PathBuf, free: String, total: String },
@@ -69,6 +72,81 @@ impl StoreError {
             ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Self::NotWritable { path, source },
             _ => Self::Io { doing: "write", path, source },
         }
+    }
+}
+
+/// Why content of the store cannot be used.
+#[derive(Debug)]
+pub(super) enum Flaw {
+    /// Says so as a sentence.
+    Missing(String),
+    /// What is at the path is not what should be there. The text completes the sentence "blob `...` ...".
+    Bad(PathBuf, String),
+    /// It could not be read at the moment, and may be undamaged.
+    Unreadable(StoreError),
+}
+
+impl Flaw {
+    pub(super) fn bad(path: &Path, flaw: impl Into<String>) -> Self {
+        Self::Bad(path.to_owned(), flaw.into())
+    }
+
+    /// Returns the flaw of a blob whose file could not be read.
+    pub(super) fn reading(path: &Path, error: io::Error) -> Self {
+        if error.kind() == ErrorKind::NotFound {
+            Self::Missing(format!("blob `{}` is missing", path.display()))
+        } else if is_passing(&error) {
+            Self::Unreadable(StoreError::reading(path, error))
+        } else {
+            Self::bad(path, format!("cannot be read ({error})"))
+        }
+    }
+
+    /// Returns the error of an operation that needs the content.
+    pub(super) fn into_error(self) -> StoreError {
+        match self {
+            Self::Unreadable(error) => error,
+            flaw => StoreError::Damaged { what: flaw.to_string() },
+        }
+    }
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(text) => f.write_str(text),
+            Self::Bad(path, flaw) => write!(f, "blob `{}` {flaw}", path.display()),
+            Self::Unreadable(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Returns whether an error says more about the moment (too few descriptors, no memory, a server that does not answer) than
+/// about the file that could not be read.
+pub(super) fn is_passing(error: &io::Error) -> bool {
+    const PASSING: [i32; 10] = [
+        libc::EMFILE,
+        libc::ENFILE,
+        libc::ENOMEM,
+        libc::ENOBUFS,
+        libc::EAGAIN,
+        libc::EINTR,
+        libc::EBUSY,
+        libc::ESTALE,
+        libc::ETIMEDOUT,
+        libc::EHOSTDOWN,
+    ];
+    error.raw_os_error().is_some_and(|code| PASSING.contains(&code))
+}
+
+/// Reads, and after an error once more: a result must not be lost because one read failed.
+pub(super) fn read_twice<T>(read: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match read() {
+        Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::UnexpectedEof) => {
+            std::thread::sleep(Duration::from_millis(20));
+            read()
+        }
+        result => result,
     }
 }
 

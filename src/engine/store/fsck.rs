@@ -1,23 +1,54 @@
-//! Checks the whole store by reading every file again, without trusting anything that is remembered.
+//! Checks the store by reading files again, without trusting anything that is remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, File, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
+use rustix::fs::{Advice, fadvise};
 use serde::Serialize;
 
 use super::Store;
-use super::error::StoreError;
+use super::error::{StoreError, is_passing};
 use super::layout::{CACHEDIR_TAG, id_of_blob, key_of_action};
 use super::manifest::{Manifest, Stored};
 use super::pipeline_state::PipelineState;
-use super::run_log::{EVENTS, flaw_of_run};
+use super::run_log::{EVENTS, SUMMARY, flaw_of_run};
 use super::sealed::{self, Unsealed};
+use super::stamp;
 use super::stat_cache::StatCache;
+use super::threads::in_parallel;
 use super::usage::{Count, files};
 use super::user_file::read_and_hash;
 use pipe_core::digest::BlobId;
+
+/// What to check.
+#[derive(Debug, Clone, Default)]
+pub struct FsckRequest {
+    /// Move damaged files to the trash.
+    pub repair: bool,
+    /// Read only the blobs of this part.
+    pub subset: Option<Subset>,
+    /// Begin to read no further blob after this time.
+    pub budget: Option<Duration>,
+}
+
+/// One of `of` parts of about equal size, counted from 1. A blob always belongs to the same part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subset {
+    pub part: u64,
+    pub of: u64,
+}
+
+impl Subset {
+    fn contains(self, id: BlobId) -> bool {
+        let digest = id.digest();
+        let number = digest.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        number % self.of == self.part - 1
+    }
+}
 
 /// What a check of the store found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -28,6 +59,12 @@ pub struct FsckReport {
     pub blobs: Count,
     pub pipelines: Count,
     pub runs: Count,
+    /// The blobs that were not read, because they are not in the subset or the time was over. They exist and have the right
+    /// size, if a result refers to them.
+    pub unread: Count,
+    /// Blobs that had another content, or could not be read, only when they were read for the first time: a sign of a failing
+    /// disk or memory.
+    pub unsteady: Count,
     /// Undamaged blobs that no result refers to. Not a problem; garbage collection removes them.
     pub orphans: Count,
     pub problems: Vec<StoreProblem>,
@@ -44,12 +81,17 @@ impl Store {
     /// Hashes every blob again and checks everything that refers to one. With `repair`, damaged files are moved to the
     /// trash, which requires that no other process has the store open.
     pub fn check(&mut self, repair: bool) -> Result<FsckReport, StoreError> {
-        if !repair {
-            return self.inspect();
+        self.check_some(&FsckRequest { repair, ..FsckRequest::default() })
+    }
+
+    /// Like [`Store::check`], but reads only as many blobs as requested.
+    pub fn check_some(&mut self, request: &FsckRequest) -> Result<FsckReport, StoreError> {
+        if !request.repair {
+            return self.inspect(request);
         }
         let session = self.session()?;
         session.alone(&self.layout, || {
-            let mut report = self.inspect()?;
+            let mut report = self.inspect(request)?;
             for problem in &report.problems {
                 session.discard(&self.layout, &problem.path)?;
             }
@@ -58,11 +100,11 @@ impl Store {
         })
     }
 
-    fn inspect(&self) -> Result<FsckReport, StoreError> {
+    fn inspect(&self, request: &FsckRequest) -> Result<FsckReport, StoreError> {
         let mut report = FsckReport::default();
         // Results first: the blobs that they refer to were there before them.
         let manifests = self.inspect_manifests(&mut report)?;
-        let sound = self.inspect_blobs(&mut report)?;
+        let sound = self.inspect_blobs(request, &mut report)?;
         let mut needed = BTreeSet::new();
         for (path, manifest) in manifests {
             for stored in manifest.stored() {
@@ -90,42 +132,60 @@ impl Store {
                 None => report.problem(&path, "it is not a file of the store"),
                 Some(key) => match self.read_manifest(key) {
                     Ok(manifest) => manifests.push((path, manifest)),
-                    Err(Unsealed::Missing) => {}
+                    Err(Unsealed::Missing | Unsealed::Foreign(_)) => {}
                     Err(Unsealed::Damaged(flaw)) => report.problem(&path, flaw),
+                    Err(Unsealed::Unreadable(error)) => return Err(StoreError::reading(&path, error)),
                 },
             }
         }
         Ok(manifests)
     }
 
-    /// Checks the blobs and returns the undamaged ones with their sizes.
-    fn inspect_blobs(&self, report: &mut FsckReport) -> Result<BTreeMap<BlobId, u64>, StoreError> {
-        let blobs = files(&self.layout.blobs())?;
-        let inspected: Vec<Result<(BlobId, u64), StoreProblem>> = blobs
-            .into_par_iter()
-            .map(|(path, _)| match id_of_blob(&path).filter(|id| self.layout.blob(*id) == path) {
-                None => Err(StoreProblem { path, flaw: "it is not a file of the store".into() }),
-                Some(id) => match read_and_hash(&path) {
-                    Ok(Some((digest, stamp))) if digest == id.digest() => Ok((id, stamp.size)),
-                    Ok(_) => Err(StoreProblem { path, flaw: "its content is not what its name says".into() }),
-                    Err(error) => Err(StoreProblem { path, flaw: format!("it cannot be read: {error}") }),
-                },
-            })
-            .collect();
-        let mut sound = BTreeMap::new();
-        for inspected in inspected {
-            match inspected {
-                Ok((id, bytes)) => {
+    /// Checks the blobs and returns the undamaged ones, and those that were not read, with their sizes.
+    fn inspect_blobs(
+        &self,
+        request: &FsckRequest,
+        report: &mut FsckReport,
+    ) -> Result<BTreeMap<BlobId, u64>, StoreError> {
+        let mut blobs = files(&self.layout.blobs())?;
+        // Checks with a budget start at different places, so that together they read everything.
+        let middle = stamp::now().unsigned_abs() as usize % blobs.len().max(1);
+        blobs.rotate_left(middle);
+        let deadline = request.budget.map(|budget| Instant::now() + budget);
+        let inspect = |(path, metadata): &(PathBuf, Metadata)| {
+            let Some(id) = id_of_blob(path).filter(|id| self.layout.blob(*id) == *path) else {
+                return Ok(BlobState::Bad(path.clone(), "it is not a file of the store".into()));
+            };
+            if request.subset.is_some_and(|subset| !subset.contains(id))
+                || deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            {
+                return Ok(BlobState::Unread(id, metadata.len()));
+            }
+            inspect_blob(id, path)
+        };
+        let inspected: Result<Vec<BlobState>, StoreError> =
+            in_parallel(|| blobs.par_iter().map(inspect).collect(), || blobs.iter().map(inspect).collect());
+        let mut present = BTreeMap::new();
+        for state in inspected? {
+            match state {
+                BlobState::Sound(id, bytes) | BlobState::Unsteady(id, bytes) => {
                     report.blobs.add(bytes);
-                    sound.insert(id, bytes);
+                    present.insert(id, bytes);
+                    if matches!(state, BlobState::Unsteady(..)) {
+                        report.unsteady.add(bytes);
+                    }
                 }
-                Err(problem) => {
+                BlobState::Unread(id, bytes) => {
+                    report.unread.add(bytes);
+                    present.insert(id, bytes);
+                }
+                BlobState::Bad(path, flaw) => {
                     report.blobs.items += 1;
-                    report.problems.push(problem);
+                    report.problem(&path, flaw);
                 }
             }
         }
-        Ok(sound)
+        Ok(present)
     }
 
     fn inspect_stored(
@@ -148,7 +208,7 @@ impl Store {
             return look(stored.blob, Some(stored.bytes));
         }
         look(stored.blob, None)?;
-        let tree = self.peek_tree(stored.blob)?;
+        let tree = self.peek_tree(stored.blob).map_err(|flaw| flaw.to_string())?;
         tree.files().try_for_each(|(_, blob, bytes)| look(blob, Some(bytes)))
     }
 
@@ -159,7 +219,8 @@ impl Store {
                 Ok(state) if self.pipeline_path(&state.file) == path => {}
                 Ok(_) => report.problem(&path, "it is the record of another pipeline"),
                 Err(Unsealed::Missing) => {}
-                Err(Unsealed::Damaged(flaw)) => report.problem(&path, flaw),
+                Err(Unsealed::Damaged(flaw) | Unsealed::Foreign(flaw)) => report.problem(&path, flaw),
+                Err(Unsealed::Unreadable(error)) => return Err(StoreError::reading(&path, error)),
             }
         }
         for run in self.runs()? {
@@ -167,6 +228,12 @@ impl Store {
             let directory = self.layout.runs().join(&run.id);
             let flaw = match fs::read(directory.join(EVENTS)) {
                 Ok(events) => flaw_of_run(&directory, &events),
+                // A run that was killed before it wrote anything.
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound && !directory.join(SUMMARY).exists() =>
+                {
+                    None
+                }
                 Err(error) => Some(format!("its events cannot be read: {error}")),
             };
             if let Some(flaw) = flaw {
@@ -181,6 +248,35 @@ impl Store {
         }
         Ok(())
     }
+}
+
+enum BlobState {
+    Sound(BlobId, u64),
+    /// Sound when it was read for the second time.
+    Unsteady(BlobId, u64),
+    Unread(BlobId, u64),
+    Bad(PathBuf, String),
+}
+
+/// Reads a blob, and again from the disk if it is not what it should be, before it is called bad.
+fn inspect_blob(id: BlobId, path: &Path) -> Result<BlobState, StoreError> {
+    let read = || match read_and_hash(path) {
+        Ok(Some((digest, stamp))) if digest == id.digest() => Ok(Ok(stamp.size)),
+        Ok(_) => Ok(Err("its content is not what its name says".to_owned())),
+        Err(error) if is_passing(&error) => Err(StoreError::reading(path, error)),
+        Err(error) => Ok(Err(format!("it cannot be read: {error}"))),
+    };
+    if let Ok(bytes) = read()? {
+        return Ok(BlobState::Sound(id, bytes));
+    }
+    if let Ok(file) = File::open(path) {
+        // Only a hint. Without it, memory would return the same wrong bytes again.
+        let _ = fadvise(&file, 0, None, Advice::DontNeed);
+    }
+    Ok(match read()? {
+        Ok(bytes) => BlobState::Unsteady(id, bytes),
+        Err(flaw) => BlobState::Bad(path.to_owned(), flaw),
+    })
 }
 
 impl FsckReport {
@@ -293,14 +389,53 @@ mod tests {
                 let root = dir.path().join(format!("fsck {flipped}"));
                 copy(&original, &root);
                 flip_bit(&root.join(path), offset);
+                let found = Store::open_read_only(&root).unwrap().check(false).unwrap();
+                assert!(!found.problems.is_empty(), "{case}");
                 let mut store = Store::open(&root).unwrap();
-                assert!(!store.check(false).unwrap().problems.is_empty(), "{case}");
                 assert!(store.check(true).unwrap().repaired);
                 make_results(&store);
                 assert_eq!(store.check(false).unwrap().problems, [], "{case}");
             }
         }
         assert!(flipped > 30, "{flipped} bits");
+    }
+
+    #[test]
+    fn subsets_together_read_every_blob_once() {
+        let dir = tempfile::tempdir().unwrap();
+        make_store(dir.path());
+        let mut store = Store::open(dir.path()).unwrap();
+        let blob = hit(&store, "file").unwrap().outputs["out"].blob;
+        flip_bit(&store.layout.blob(blob), 0);
+        let (mut read, mut bad) = (0, 0);
+        for part in 1..=3 {
+            let request = FsckRequest { subset: Some(Subset { part, of: 3 }), ..FsckRequest::default() };
+            let report = store.check_some(&request).unwrap();
+            assert_eq!(report.blobs.items + report.unread.items, 7);
+            read += report.blobs.items;
+            bad += usize::from(report.problems.iter().any(|problem| problem.path == store.layout.blob(blob)));
+        }
+        assert_eq!((read, bad), (7, 1));
+    }
+
+    #[test]
+    fn without_time_no_blob_is_read_and_none_is_called_bad() {
+        let dir = tempfile::tempdir().unwrap();
+        make_store(dir.path());
+        let mut store = Store::open(dir.path()).unwrap();
+        let request = FsckRequest { budget: Some(Duration::ZERO), ..FsckRequest::default() };
+        let report = store.check_some(&request).unwrap();
+        assert_eq!((report.blobs.items, report.unread.items), (0, 7));
+        assert_eq!(report.problems, []);
+        assert_eq!(report.orphans, Count::default());
+    }
+
+    #[test]
+    fn a_run_that_was_killed_at_its_start_is_no_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path()).unwrap();
+        fs::create_dir(store.layout.runs().join("20260131T101500Z-1a2b3c4d")).unwrap();
+        assert_eq!(store.check(false).unwrap().problems, []);
     }
 
     #[test]

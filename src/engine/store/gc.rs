@@ -12,15 +12,16 @@ use std::fs::{self, Metadata};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde::Serialize;
 
 use super::Store;
-use super::error::StoreError;
+use super::error::{Flaw, StoreError};
 use super::layout::{id_of_blob, key_of_action};
 use super::lock::FileLock;
 use super::pipeline_state::PipelineState;
-use super::sealed;
-use super::session::{remove_tree, time_of};
+use super::sealed::{self, Unsealed};
+use super::session::{Session, delete, remove_tree, time_of};
 use super::stamp::{self, Stamp};
 use super::usage::{Count, count, files};
 use pipe_core::digest::{BlobId, StageKey};
@@ -69,17 +70,28 @@ impl Store {
             report.purged = self.purge_trash(request)?;
             return Ok(report);
         }
+        // First, because moving files to the trash needs room for directories.
+        let purged = self.purge_trash(request)?;
         let session = self.session()?;
-        let mut report = session.alone(&self.layout, || {
+        session.alone(&self.layout, || {
             let garbage = self.garbage(request)?;
             for path in &garbage.paths {
-                session.discard(&self.layout, path)?;
+                self.remove(session, path, request.grace)?;
             }
             self.remove_stale_locks();
-            Ok(garbage.report)
-        })?;
-        report.purged = self.purge_trash(request)?;
-        Ok(report)
+            Ok(GcReport { purged, ..garbage.report })
+        })
+    }
+
+    /// Moves a file to the trash, or deletes it if it may not stay there or if the disk has no room for that.
+    fn remove(&self, session: &Session, path: &Path, grace: Duration) -> Result<(), StoreError> {
+        if !grace.is_zero() {
+            match session.discard(&self.layout, path) {
+                Err(StoreError::Full { .. }) => {}
+                result => return result,
+            }
+        }
+        delete(path).map_err(|e| StoreError::writing(path, e))
     }
 
     fn garbage(&self, request: &GcRequest) -> Result<Garbage, StoreError> {
@@ -99,7 +111,7 @@ impl Store {
                 garbage.paths.push(path);
             } else {
                 garbage.report.kept.add(metadata.len());
-                self.mark(key, &mut needed);
+                self.mark(key, &mut needed)?;
             }
         }
         for (path, metadata) in files(&self.layout.blobs())? {
@@ -113,10 +125,11 @@ impl Store {
         }
         for path in entries(&self.layout.all_checkpoints())? {
             let key = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+            let Some(key) = key else { continue };
             let metadata = path.metadata().map_err(|e| StoreError::reading(&path, e))?;
-            if old(&metadata, request.grace.max(request.min_age))
-                && key.is_some_and(|key| !roots.contains(&key))
-            {
+            let unused = old(&metadata, request.grace.max(request.min_age)) && !roots.contains(&key);
+            // A process that was killed just after its commit leaves a checkpoint that nobody continues from.
+            if unused || self.layout.action(key).exists() {
                 garbage.report.checkpoints += Count { items: 1, bytes: count(&path)?.bytes };
                 garbage.paths.push(path);
             }
@@ -148,17 +161,33 @@ impl Store {
         Ok(roots)
     }
 
-    fn mark(&self, key: StageKey, needed: &mut BTreeSet<BlobId>) {
-        let Ok(manifest) = self.read_manifest(key) else { return };
+    /// Adds the blobs of a result to those that are needed. A result that cannot be read at the moment is an error, because
+    /// its blobs would be removed.
+    fn mark(&self, key: StageKey, needed: &mut BTreeSet<BlobId>) -> Result<(), StoreError> {
+        let manifest = match self.read_manifest(key) {
+            Ok(manifest) => manifest,
+            Err(Unsealed::Missing | Unsealed::Damaged(_)) => return Ok(()),
+            Err(Unsealed::Foreign(flaw)) => {
+                let problem = format!(
+                    "it was written by another version of `pipe`, so this one does not know what it needs ({flaw}); \
+                     collect garbage with that version"
+                );
+                return Err(StoreError::unusable(&self.layout.action(key), problem));
+            }
+            Err(Unsealed::Unreadable(error)) => {
+                return Err(StoreError::reading(&self.layout.action(key), error));
+            }
+        };
         for stored in manifest.stored() {
-            let is_new = needed.insert(stored.blob);
-            if stored.directory
-                && is_new
-                && let Ok(tree) = self.peek_tree(stored.blob)
-            {
-                needed.extend(tree.files().map(|(_, blob, _)| blob));
+            if needed.insert(stored.blob) && stored.directory {
+                match self.peek_tree(stored.blob) {
+                    Ok(tree) => needed.extend(tree.files().map(|(_, blob, _)| blob)),
+                    Err(Flaw::Unreadable(error)) => return Err(error),
+                    Err(_) => {}
+                }
             }
         }
+        Ok(())
     }
 
     /// Removes the lock files of processes that died. Their keys can be claimed in any case.
@@ -173,8 +202,9 @@ impl Store {
     fn purge_trash(&self, request: &GcRequest) -> Result<Count, StoreError> {
         let mut purged = Count::default();
         for path in entries(&self.layout.trash())? {
-            let age = time_of(&path).map(|time| jiff::Timestamp::now().duration_since(time).unsigned_abs());
-            if age.is_some_and(|age| age >= request.grace) {
+            // The clock may have been wrong: what was discarded in the future has just been discarded.
+            let age = |time| jiff::Timestamp::now().duration_since(time).max(SignedDuration::ZERO);
+            if time_of(&path).is_some_and(|time| age(time).unsigned_abs() >= request.grace) {
                 purged += count(&path)?;
                 if !request.dry_run {
                     remove_tree(&path).map_err(|e| StoreError::writing(&path, e))?;
@@ -266,6 +296,33 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_clock_does_not_empty_the_trash() {
+        let mut s = setting();
+        let discarded = s.dir.path().join("cache/v2/trash/29990101T000000Z-1a2b3c4d");
+        fs::create_dir(&discarded).unwrap();
+        s.store.collect_garbage(&now(GcRequest::default())).unwrap();
+        assert!(discarded.exists());
+    }
+
+    #[test]
+    fn a_full_disk_can_be_cleaned() {
+        for grace in [Duration::ZERO, Duration::from_secs(3600)] {
+            let Some(disk) = SmallDisk::mount("4m,nr_inodes=200") else { return };
+            let mut store = Store::open(&disk.path().join("cache")).unwrap();
+            commit_text(&store, "a", "text");
+            let old = disk.path().join("cache/v2/trash/20200101T000000Z-1a2b3c4d");
+            fs::create_dir(&old).unwrap();
+            // An inode less is as good as a block less: nothing can be created.
+            let fill = || (0..).find(|i| fs::write(disk.path().join(format!("fill {i}")), "").is_err());
+            fill();
+            let report = store.collect_garbage(&now(GcRequest { grace, ..GcRequest::default() })).unwrap();
+            assert_eq!((report.results.items, report.blobs.items), (1, 1));
+            assert!(hit(&store, "a").is_none());
+            assert!(!old.exists(), "the old trash goes first");
+        }
+    }
+
+    #[test]
     fn a_dry_run_reports_the_same_and_changes_nothing() {
         let mut s = setting();
         let request = now(GcRequest::default());
@@ -323,7 +380,10 @@ mod tests {
         for _ in 0..3 {
             s.store.new_run().unwrap().finish(&"done").unwrap();
         }
-        for name in ["used", "unused"] {
+        let mut state = s.store.pipeline_state(&s.pipeline);
+        state.last.insert("unfinished".into(), key("unfinished"));
+        s.store.save_pipeline_state(&state).unwrap();
+        for name in ["used", "unused", "unfinished"] {
             let checkpoints = s.store.layout.checkpoints(key(name));
             fs::create_dir(&checkpoints).unwrap();
             fs::write(checkpoints.join("epoch-1"), "12345").unwrap();
@@ -332,8 +392,9 @@ mod tests {
         let request = GcRequest { grace: Duration::ZERO, keep_runs: 1, ..GcRequest::default() };
         let report = s.store.collect_garbage(&now(request)).unwrap();
         assert_eq!((report.runs.items, s.store.runs().unwrap().len()), (2, 1));
-        assert_eq!(report.checkpoints, Count { items: 1, bytes: 5 });
-        assert!(s.store.layout.checkpoints(key("used")).exists());
+        assert_eq!(report.checkpoints, Count { items: 2, bytes: 10 });
+        assert!(s.store.layout.checkpoints(key("unfinished")).exists());
+        assert!(!s.store.layout.checkpoints(key("used")).exists(), "it has a result");
         assert!(!s.store.layout.key_lock(key("unused")).exists());
     }
 }

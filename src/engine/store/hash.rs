@@ -12,6 +12,7 @@ use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, left_subtree_len, merge_subtrees_non_root, merge_subtrees_root,
 };
 
+use super::threads::in_parallel;
 use pipe_core::digest::Digest;
 
 /// Files up to this size are hashed by one thread; a power of two, so that it is a whole subtree.
@@ -37,8 +38,13 @@ pub(super) fn file_unless(file: &File, length: u64, give_up: GiveUp) -> io::Resu
     if length <= ALONE {
         return Ok(absorb(Hasher::new(), file, 0, length)?.finalize().into());
     }
-    let (left, right) = halves(file, 0, length, give_up)?;
-    Ok(merge_subtrees_root(&left, &right, Mode::Hash).into())
+    in_parallel(
+        || {
+            let (left, right) = halves(file, 0, length, give_up)?;
+            Ok(merge_subtrees_root(&left, &right, Mode::Hash).into())
+        },
+        || Ok(absorb(Hasher::new(), file, 0, length)?.finalize().into()),
+    )
 }
 
 fn halves(

@@ -6,9 +6,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::RenameFlags;
+use rustix::fs::{FallocateFlags, RenameFlags, fallocate};
+use rustix::io::Errno;
 
-use super::blob::move_into_place;
+use super::blob::{Durability, move_into_place};
 
 /// An exclusive lock on a file that exists while the lock is held.
 #[derive(Debug)]
@@ -41,18 +42,30 @@ impl FileLock {
 impl FileLock {
     /// Fills the lock's own file and moves it to `to`, still locked: the lock file becomes the result. Saving one file
     /// creation and removal matters on ext4, which for five seconds searches past every inode that was just removed.
-    pub(super) fn become_file(&mut self, to: &Path, content: &[u8], flush: bool) -> io::Result<()> {
+    pub(super) fn become_file(
+        &mut self,
+        to: &Path,
+        content: &[u8],
+        durability: Durability,
+    ) -> io::Result<()> {
         self.file.write_all_at(content, 0)?;
-        if self.file.metadata()?.len() > content.len() as u64 {
-            // A killed process left a longer file. Otherwise it is not truncated, because ext4 flushes truncated files.
-            self.file.set_len(content.len() as u64)?;
-        }
-        if flush {
+        // Gives back what is left of the reserve, and cuts off what a killed process left.
+        self.file.set_len(content.len() as u64)?;
+        if durability == Durability::Now {
             self.file.sync_all()?;
         }
-        move_into_place(&self.path, to, RenameFlags::empty())?;
+        move_into_place(&self.path, to, RenameFlags::empty(), durability)?;
         self.moved = true;
         Ok(())
+    }
+
+    /// Reserves room on the disk for the content of [`FileLock::become_file`].
+    pub(super) fn reserve(&self, bytes: u64) -> io::Result<()> {
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes) {
+            // Not every file system can.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+            result => Ok(result?),
+        }
     }
 
     /// Returns whether other processes are still excluded.
@@ -62,9 +75,10 @@ impl FileLock {
 }
 
 impl Drop for FileLock {
-    /// Removes the file while the lock is still held; a process that waits on the removed file tries again.
+    /// Removes the file while the lock is still held; a process that waits on the removed file tries again. Another file at
+    /// the path belongs to another holder, who made it after ours was removed with its directory.
     fn drop(&mut self) {
-        if !self.moved {
+        if !self.moved && is_at(&self.file, &self.path).unwrap_or(false) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -106,12 +120,24 @@ mod tests {
         let (path, to) = (dir.path().join("lock"), dir.path().join("new/file"));
         fs::write(&path, "longer leftovers of a killed process").unwrap();
         let mut held = FileLock::try_acquire(&path).unwrap().unwrap();
-        held.become_file(&to, b"content", true).unwrap();
+        held.become_file(&to, b"content", Durability::Now).unwrap();
         let next = FileLock::try_acquire(&path).unwrap().unwrap();
         drop(held);
         assert!(FileLock::try_acquire(&path).unwrap().is_none());
         drop(next);
         assert_eq!(fs::read_to_string(&to).unwrap(), "content");
+    }
+
+    #[test]
+    fn a_lock_does_not_remove_the_file_of_another_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let swept = FileLock::try_acquire(&path).unwrap().unwrap();
+        fs::remove_file(&path).unwrap();
+        let owner = FileLock::try_acquire(&path).unwrap().unwrap();
+        drop(swept);
+        assert!(FileLock::try_acquire(&path).unwrap().is_none(), "the owner still holds it");
+        drop(owner);
     }
 
     #[test]

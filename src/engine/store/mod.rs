@@ -31,6 +31,8 @@ mod session;
 mod stamp;
 mod stat_cache;
 mod summary;
+mod threads;
+mod trail;
 mod transfer;
 mod tree;
 mod usage;
@@ -40,9 +42,10 @@ mod walk;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+pub use checkout::Seen;
 pub use claim::{Claim, Lookup, WriteRight};
 pub use error::StoreError;
-pub use fsck::{FsckReport, StoreProblem};
+pub use fsck::{FsckReport, FsckRequest, StoreProblem, Subset};
 pub use gc::{GcReport, GcRequest};
 pub use manifest::Draft;
 pub use pipeline_state::{FailedAttempt, Origin, PipelineState};
@@ -132,13 +135,15 @@ impl Store {
         self.session()?.temp(&self.layout).map(Temp)
     }
 
-    /// Moves a damaged file to the trash, if the store may be written to, so that it is not found again.
-    fn discard(&self, path: &Path) {
-        if let Some(session) = &self.session
-            && let Err(error) = session.discard(&self.layout, path)
-        {
+    /// Moves a damaged file to the trash, if the store may be written to, so that it is not found again. Returns whether it
+    /// did.
+    fn discard(&self, path: &Path) -> bool {
+        let Some(session) = &self.session else { return false };
+        let discarded = session.discard(&self.layout, path);
+        if let Err(error) = &discarded {
             self.warn(error.to_string());
         }
+        discarded.is_ok()
     }
 
     /// Writes a small file atomically.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Store;
 use super::blob::sync_directory_of;
 use super::error::StoreError;
-use super::sealed;
+use super::sealed::{self, Unsealed};
 use pipe_core::digest::{BlobId, Digest, StageKey};
 
 /// What the store remembers about one pipeline file.
@@ -66,18 +66,15 @@ impl Store {
     pub fn read_pipeline_state(&self, pipeline: &Path) -> Result<PipelineState, StoreError> {
         let file = canonical(pipeline);
         let path = self.pipeline_path(&file);
-        match fs::read(&path) {
-            Ok(text) => match sealed::decode::<PipelineState>(&text) {
-                Ok(state) if state.file == file => return Ok(state),
-                Ok(_) => {}
-                Err(flaw) => {
-                    self.discard(&path);
-                    let name = file.display();
-                    self.warn(format!("the record of the last results of {name} is damaged: {flaw}"));
-                }
-            },
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(StoreError::reading(&path, error)),
+        match sealed::read::<PipelineState>(&path) {
+            Ok(state) if state.file == file => return Ok(state),
+            Ok(_) | Err(Unsealed::Missing) => {}
+            Err(Unsealed::Unreadable(error)) => return Err(StoreError::reading(&path, error)),
+            Err(Unsealed::Damaged(flaw) | Unsealed::Foreign(flaw)) => {
+                self.discard(&path);
+                let name = file.display();
+                self.warn(format!("the record of the last results of {name} is damaged: {flaw}"));
+            }
         }
         Ok(PipelineState { file, ..PipelineState::default() })
     }

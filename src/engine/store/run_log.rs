@@ -85,8 +85,12 @@ impl Store {
         let summary = match sealed::read::<Ending>(&directory.join(SUMMARY)) {
             Ok(ending) => Some(ending.summary),
             Err(Unsealed::Missing) => None,
-            Err(Unsealed::Damaged(flaw)) => {
+            Err(Unsealed::Damaged(flaw) | Unsealed::Foreign(flaw)) => {
                 self.warn(format!("the summary of run {id} is damaged: {flaw}"));
+                None
+            }
+            Err(Unsealed::Unreadable(error)) => {
+                self.warn(format!("the summary of run {id} cannot be read: {error}"));
                 None
             }
         };
@@ -112,7 +116,7 @@ pub(super) fn flaw_of_run(directory: &Path, events: &[u8]) -> Option<String> {
     match sealed::read::<Ending>(&directory.join(SUMMARY)) {
         Ok(ending) if ending.events.digest() == Digest::of(events) => None,
         Ok(_) => Some("its events are not those that were written".into()),
-        Err(Unsealed::Missing) => None,
+        Err(Unsealed::Missing | Unsealed::Foreign(_) | Unsealed::Unreadable(_)) => None,
         Err(Unsealed::Damaged(flaw)) => Some(flaw),
     }
 }

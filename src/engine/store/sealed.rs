@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::error::{is_passing, read_twice};
 use pipe_core::digest::Digest;
 
 const BEFORE: &str = "{\"blake3\":\"";
@@ -18,7 +19,12 @@ const BODY: usize = BEFORE.len() + 64 + AFTER.len();
 #[derive(Debug)]
 pub(super) enum Unsealed {
     Missing,
+    /// It was read, or it can never be read, and is not what was written.
     Damaged(String),
+    /// It is what was written, but this version of `pipe` does not understand it.
+    Foreign(String),
+    /// It could not be read at the moment, and may be undamaged.
+    Unreadable(io::Error),
 }
 
 /// Returns the value as the bytes of a sealed file.
@@ -32,6 +38,15 @@ pub(super) fn encode(value: &impl Serialize) -> io::Result<Vec<u8>> {
 
 /// Returns the value of a sealed file, or what is wrong with it.
 pub(super) fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
+    parse(unseal(text)?)
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    serde_json::from_slice(body).map_err(|error| format!("it cannot be read: {error}"))
+}
+
+/// Returns the content of a sealed file if it matches its seal.
+fn unseal(text: &[u8]) -> Result<&[u8], String> {
     let (seal, body) = text.split_at_checked(BODY).ok_or("it is cut short")?;
     let digest = seal
         .strip_prefix(BEFORE.as_bytes())
@@ -40,14 +55,15 @@ pub(super) fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     if Digest::of(body).to_hex().as_bytes() != digest {
         return Err("its content does not match its seal".into());
     }
-    serde_json::from_slice(body).map_err(|error| format!("it cannot be read: {error}"))
+    Ok(body)
 }
 
 /// Reads a sealed file.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Unsealed> {
-    match fs::read(path) {
-        Ok(text) => decode(&text).map_err(Unsealed::Damaged),
+    match read_twice(|| fs::read(path)) {
+        Ok(text) => parse(unseal(&text).map_err(Unsealed::Damaged)?).map_err(Unsealed::Foreign),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unsealed::Missing),
+        Err(error) if is_passing(&error) => Err(Unsealed::Unreadable(error)),
         Err(error) => Err(Unsealed::Damaged(format!("it cannot be read: {error}"))),
     }
 }

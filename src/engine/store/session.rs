@@ -44,12 +44,10 @@ impl Session {
         }
         let path = layout.gc_lock();
         let gc_lock = lock::open(&path).map_err(|e| StoreError::writing(&path, e))?;
-        if !layout.tag().exists() {
-            fs::write(layout.tag(), CACHEDIR_TAG).map_err(|e| StoreError::writing(&layout.tag(), e))?;
-        }
+        write_tag(&layout.tag()).map_err(|e| StoreError::writing(&layout.tag(), e))?;
         let session = Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: GcLock(gc_lock) };
         session.share(layout)?;
-        sweep(&layout.tmp());
+        sweep(&layout.tmp(), "");
         Ok(session)
     }
 
@@ -103,13 +101,24 @@ impl Session {
 
     /// Moves a file of the store to the trash, under its old name.
     pub(super) fn discard(&self, layout: &Layout, path: &Path) -> Result<(), StoreError> {
-        let error = |e| StoreError::writing(path, e);
         let relative = path.strip_prefix(layout.base()).unwrap_or(path);
-        let to = self.trash(layout).map_err(error)?.join(relative);
-        fs::create_dir_all(to.parent().unwrap_or(&to)).map_err(error)?;
+        let moved = self.move_to_trash(layout, path, relative).or_else(|error| match error.kind() {
+            // Something else with this name was discarded before.
+            ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::DirectoryNotEmpty => {
+                self.trash.lock().unwrap_or_else(PoisonError::into_inner).take();
+                self.move_to_trash(layout, path, relative)
+            }
+            _ => Err(error),
+        });
+        moved.map_err(|e| StoreError::writing(path, e))
+    }
+
+    fn move_to_trash(&self, layout: &Layout, path: &Path, relative: &Path) -> io::Result<()> {
+        let to = self.trash(layout)?.join(relative);
+        fs::create_dir_all(to.parent().unwrap_or(&to))?;
         match fs::rename(path, &to) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(error(e)),
-            _ => Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            result => result,
         }
     }
 
@@ -119,6 +128,19 @@ impl Session {
             Some(path) => Ok(path.clone()),
             None => Ok(trash.insert(new_directory(&layout.trash())?).clone()),
         }
+    }
+}
+
+/// Writes `CACHEDIR.TAG` if something else, or nothing, is there. A link is replaced, not followed.
+fn write_tag(path: &Path) -> io::Result<()> {
+    let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+    if is_file && fs::read(path).is_ok_and(|text| text == CACHEDIR_TAG.as_bytes()) {
+        return Ok(());
+    }
+    let removed = if path.is_dir() && !path.is_symlink() { remove_tree(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => fs::write(path, CACHEDIR_TAG),
     }
 }
 
@@ -163,17 +185,31 @@ impl Drop for Scratch {
     }
 }
 
-/// `tmp/<owner>/`: removed when its process ends, or by the next process if it was killed.
-struct Owner {
-    directory: PathBuf,
+/// `tmp/<owner>/`, or a directory outside of the store: removed when its process ends, or by the next process if it was
+/// killed.
+pub(super) struct Owner {
+    pub(super) directory: PathBuf,
     given: u64,
     lock: Option<FileLock>,
 }
 
+/// The start of the names of temporary directories outside of the store.
+const OUTSIDE: &str = ".pipe-";
+
 impl Owner {
     fn new(tmp: &Path) -> io::Result<Self> {
+        Self::named(tmp, "")
+    }
+
+    /// Creates a directory beside files of the user, and removes those that dead processes left there.
+    pub(super) fn beside(files: &Path) -> io::Result<Self> {
+        sweep(files, OUTSIDE);
+        Self::named(files, OUTSIDE)
+    }
+
+    fn named(parent: &Path, prefix: &str) -> io::Result<Self> {
         loop {
-            let directory = new_directory(tmp)?;
+            let directory = new_named_directory(parent, prefix)?;
             // Another process may remove the directory as a dead one before we hold its lock; then try again.
             match FileLock::try_acquire(&directory.join("lock")) {
                 Ok(Some(lock)) => return Ok(Self { directory, given: 0, lock: Some(lock) }),
@@ -192,15 +228,25 @@ impl Drop for Owner {
     }
 }
 
-/// Removes the temporary files of dead processes.
-fn sweep(tmp: &Path) {
-    for entry in fs::read_dir(tmp).into_iter().flatten().flatten() {
+/// Removes the temporary directories of dead processes.
+fn sweep(parent: &Path, prefix: &str) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let directory = entry.path();
-        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+        if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes())
+            && entry.file_type().is_ok_and(|kind| kind.is_dir())
             && let Ok(Some(_dead)) = FileLock::try_acquire(&directory.join("lock"))
         {
             let _ = remove_tree(&directory);
         }
+    }
+}
+
+/// Deletes a file, or a directory with its content, for good.
+pub(super) fn delete(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(_) if path.is_dir() => remove_tree(path),
+        result => result,
     }
 }
 
@@ -229,12 +275,16 @@ fn make_writable(directory: &Path) -> io::Result<()> {
 
 /// Creates a directory that is named by the time, so that names sort by age.
 pub(super) fn new_directory(parent: &Path) -> io::Result<PathBuf> {
+    new_named_directory(parent, "")
+}
+
+fn new_named_directory(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let salt = Digest::of(format!("{} {} {count}", stamp::now(), std::process::id()).as_bytes());
         let time = jiff::Timestamp::now().strftime(TIME_FORMAT);
-        let path = parent.join(format!("{time}-{}", &salt.to_hex()[..8]));
+        let path = parent.join(format!("{prefix}{time}-{}", &salt.to_hex()[..8]));
         match fs::create_dir(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             result => return result.map(|()| path),
@@ -265,12 +315,47 @@ mod tests {
         fs::write(dead.join("lock"), "").unwrap();
         let killed_at_once = dir.path().join("20200101T000000Z-killed");
         fs::create_dir(&killed_at_once).unwrap();
-        sweep(dir.path());
+        sweep(dir.path(), "");
         assert!(living.directory.join("1").exists());
         assert!(!dead.exists() && !killed_at_once.exists());
         let directory = living.directory.clone();
         drop(living);
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn a_tag_that_is_torn_or_a_link_is_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let tag = dir.path().join("CACHEDIR.TAG");
+        let states: [&dyn Fn(); 4] = [
+            &|| {},
+            &|| fs::write(&tag, "Signature: 8a477f").unwrap(),
+            &|| std::os::unix::fs::symlink("nothing", &tag).unwrap(),
+            &|| fs::create_dir(&tag).unwrap(),
+        ];
+        for make in states {
+            make();
+            write_tag(&tag).unwrap();
+            assert!(tag.symlink_metadata().unwrap().is_file());
+            assert_eq!(fs::read_to_string(&tag).unwrap(), CACHEDIR_TAG);
+            fs::remove_file(&tag).unwrap();
+        }
+    }
+
+    #[test]
+    fn two_things_with_one_name_can_be_discarded() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path().to_owned());
+        let session = Session::begin(&layout).unwrap();
+        let path = layout.blobs().join("ab");
+        for _ in 0..2 {
+            fs::write(&path, "a file").unwrap();
+            session.discard(&layout, &path).unwrap();
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("in it"), "").unwrap();
+            session.discard(&layout, &path).unwrap();
+        }
+        assert!(!path.exists());
     }
 
     #[test]

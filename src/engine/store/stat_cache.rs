@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::stamp::{self, Stamp};
+use super::stamp::{self, MINUTE, Stamp};
 use pipe_core::digest::Digest;
 
 const HEADER: usize = 16 + 32;
@@ -26,7 +26,6 @@ const PRELUDE: usize = 8 + 32;
 const RECORD: usize = 5 * 8 + 4;
 
 const DAY: i64 = 86_400 * 1_000_000_000;
-const MINUTE: i64 = 60 * 1_000_000_000;
 
 /// Entries that were not used for this many days are left out when the file is written.
 const FORGET_AFTER_DAYS: u32 = 90;

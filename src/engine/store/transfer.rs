@@ -9,10 +9,11 @@ use rayon::prelude::*;
 
 use super::Store;
 use super::blob::Durability;
-use super::error::StoreError;
+use super::error::{Flaw, StoreError};
 use super::lock::FileLock;
 use super::manifest::{Manifest, Stored};
 use super::sealed::{self, Unsealed};
+use super::threads::in_parallel;
 use super::user_file::read_and_hash;
 use pipe_core::digest::{BlobId, StageKey};
 
@@ -51,7 +52,7 @@ impl Store {
         for stored in manifest.stored() {
             blobs.insert(stored.blob);
             if stored.directory {
-                let tree = self.peek_tree(stored.blob).map_err(|what| StoreError::Damaged { what })?;
+                let tree = self.peek_tree(stored.blob).map_err(Flaw::into_error)?;
                 blobs.extend(tree.files().map(|(_, blob, _)| blob));
             }
         }
@@ -97,8 +98,12 @@ impl Store {
                 format!("the manifest of {} does not have the key that follows from it", manifest.instance);
             return Err(foreign(what));
         }
-        if manifest.stored().any(|stored| self.check_stored(stored).is_err()) {
-            return Ok(None);
+        for stored in manifest.stored() {
+            match self.check_stored(stored) {
+                Ok(_) => {}
+                Err(Flaw::Unreadable(error)) => return Err(error),
+                Err(_) => return Ok(None),
+            }
         }
         let path = self.layout.action(manifest.key);
         if !path.exists() {
@@ -106,7 +111,7 @@ impl Store {
             let writing = |e| StoreError::writing(&path, e);
             // A process that holds the key is computing it, and its result is as good.
             if let Some(mut held) = FileLock::try_acquire(&lock).map_err(writing)? {
-                held.become_file(&path, text, false).map_err(writing)?;
+                held.become_file(&path, text, Durability::Eventually).map_err(writing)?;
             }
         }
         Ok(Some(manifest))
@@ -141,6 +146,13 @@ impl Store {
             Err(Unsealed::Damaged(flaw)) => {
                 return (Condition::Damaged(format!("its manifest is damaged: {flaw}")), None);
             }
+            Err(Unsealed::Foreign(flaw)) => {
+                let what = format!("its manifest was written by another version of `pipe`: {flaw}");
+                return (Condition::Missing(what), None);
+            }
+            Err(Unsealed::Unreadable(error)) => {
+                return (Condition::Missing(format!("its manifest cannot be read: {error}")), None);
+            }
         };
         let stored: Vec<&Stored> = manifest.stored().collect();
         let mut conditions = stored.iter().map(|stored| self.examine_stored(stored));
@@ -157,11 +169,15 @@ impl Store {
             }
             match self.peek_tree(stored.blob) {
                 Ok(tree) => blobs = tree.files().map(|(_, blob, _)| blob).collect(),
-                Err(flaw) => return Condition::Damaged(flaw),
+                Err(flaw) => return Condition::Damaged(flaw.to_string()),
             }
         }
-        let bad = blobs.par_iter().map(|blob| self.examine_blob(*blob));
-        bad.find_any(|condition| *condition != Condition::Sound).unwrap_or(Condition::Sound)
+        let is_bad = |condition: &Condition| *condition != Condition::Sound;
+        let bad = in_parallel(
+            || blobs.par_iter().map(|blob| self.examine_blob(*blob)).find_any(is_bad),
+            || blobs.iter().map(|blob| self.examine_blob(*blob)).find(is_bad),
+        );
+        bad.unwrap_or(Condition::Sound)
     }
 
     fn examine_blob(&self, id: BlobId) -> Condition {

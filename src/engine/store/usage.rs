@@ -104,6 +104,11 @@ impl Store {
                 Some(Err(Unsealed::Damaged(flaw))) => {
                     self.warn(format!("manifest `{}` is damaged: {flaw}", path.display()));
                 }
+                Some(Err(Unsealed::Foreign(flaw))) => {
+                    let path = path.display();
+                    self.warn(format!("manifest `{path}` was written by another version of `pipe`: {flaw}"));
+                }
+                Some(Err(Unsealed::Unreadable(error))) => return Err(StoreError::reading(&path, error)),
                 Some(Err(Unsealed::Missing)) | None => {}
             }
         }

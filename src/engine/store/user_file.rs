@@ -3,14 +3,17 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
 use super::Store;
-use super::error::StoreError;
+use super::error::{StoreError, read_twice};
 use super::hash::{self, GiveUp};
 use super::stamp::{self, Stamp};
+use super::threads::in_parallel;
+use super::trail::Trail;
 use super::tree::{Tree, TreeEntry, TreeNode};
 use super::walk::{OutsideLinks, WalkEntry, WalkKind, walk};
 use pipe_core::digest::{BlobId, Digest};
@@ -23,8 +26,11 @@ pub struct UserFile {
     /// The size of the file, or of all files in the directory together.
     pub bytes: u64,
     pub directory: bool,
-    /// A digest of sizes and modification times: it differs for a file that was changed and changed back.
-    writes: Digest,
+    /// Whether it is a file that may be executed.
+    pub executable: bool,
+    /// A digest of the stamps of every file, link and directory: it differs if one was changed and changed back.
+    stamps: Digest,
+    trail: Trail,
 }
 
 /// Fewer files than this are hashed on the calling thread.
@@ -46,36 +52,58 @@ impl Store {
         path: &Path,
         give_up: &(dyn Fn() -> bool + Sync),
     ) -> Result<UserFile, StoreError> {
-        let metadata = path.metadata().map_err(|e| StoreError::reading(path, e))?;
-        let mut writes = blake3::Hasher::new();
-        if metadata.is_dir() {
-            let tree = self.digest_tree(path, &mut writes, give_up)?;
-            let blob = BlobId::new(Digest::of(&tree.encode()));
-            let (bytes, writes) = (tree.bytes(), writes.finalize().into());
-            return Ok(UserFile { path: path.to_owned(), blob, bytes, directory: true, writes });
-        }
-        if !metadata.is_file() {
+        let reading = |e| StoreError::reading(path, e);
+        let mut trail = Trail::default();
+        trail.follow(path).map_err(reading)?;
+        let metadata = path.metadata().map_err(reading)?;
+        let mut stamps = blake3::Hasher::new();
+        let directory = metadata.is_dir();
+        let (digest, bytes) = if directory {
+            let tree = self.digest_tree(path, &mut stamps, &mut trail, give_up)?;
+            (Digest::of(&tree.encode()), tree.bytes())
+        } else if metadata.is_file() {
+            let (digest, stamp) = self.digest_file_unless(path, Stamp::of(&metadata), give_up)?;
+            stamp.add_to(&mut stamps);
+            (digest, stamp.size)
+        } else {
             return Err(StoreError::unusable(path, "it is neither a file nor a directory"));
-        }
-        let (digest, stamp) = self.digest_file_unless(path, Stamp::of(&metadata), give_up)?;
-        note_write(&mut writes, Path::new(""), &stamp);
-        let (blob, bytes, writes) = (BlobId::new(digest), stamp.size, writes.finalize().into());
-        Ok(UserFile { path: path.to_owned(), blob, bytes, directory: false, writes })
+        };
+        Ok(UserFile {
+            path: path.to_owned(),
+            blob: BlobId::new(digest),
+            bytes,
+            directory,
+            executable: !directory && metadata.permissions().mode() & 0o111 != 0,
+            stamps: stamps.finalize().into(),
+            trail,
+        })
     }
 
-    /// Returns whether the file was not written to since. Called after a stage has run: if it was, the stage may have
-    /// read something else than its key says.
+    /// Returns whether nothing was changed since, not even for a moment. Called after a stage has run: if something was,
+    /// the stage may have read something else than its key says.
     pub fn still_the_same(&self, source: &UserFile) -> bool {
-        self.digest_user_file(&source.path).is_ok_and(|now| now == *source)
+        self.digest_user_file(&source.path).is_ok_and(|now| {
+            now.blob == source.blob && now.stamps == source.stamps && source.trail.is_same(&now.trail)
+        })
     }
 
     fn digest_tree(
         &self,
         root: &Path,
-        writes: &mut blake3::Hasher,
+        stamps: &mut blake3::Hasher,
+        trail: &mut Trail,
         give_up: GiveUp,
     ) -> Result<Tree, StoreError> {
-        let mut found = walk(root, OutsideLinks::Follow)?;
+        let walked = walk(root, OutsideLinks::Follow)?;
+        for link in walked.followed {
+            trail.follow(&link).map_err(|e| StoreError::reading(&link, e))?;
+        }
+        let mut directories = walked.directories;
+        directories.sort_by(|a, b| a.0.cmp(&b.0));
+        for (path, stamp) in &directories {
+            note(stamps, path, stamp);
+        }
+        let mut found = walked.entries;
         found.sort_by(|a, b| a.path.cmp(&b.path));
         let known: Vec<Option<Digest>> = found
             .iter()
@@ -92,18 +120,23 @@ impl Store {
             _ => Ok(None),
         };
         let unknown = known.iter().filter(|digest| digest.is_none()).count();
-        let digests: Vec<Option<(Digest, Stamp)>> = if unknown < MANY {
-            found.iter().zip(&known).map(digest).collect::<Result<_, _>>()?
+        let one_by_one = || found.iter().zip(&known).map(digest).collect();
+        let digests: Result<Vec<Option<(Digest, Stamp)>>, StoreError> = if unknown < MANY {
+            one_by_one()
         } else {
-            found.par_iter().zip(&known).map(digest).collect::<Result<_, _>>()?
+            in_parallel(|| found.par_iter().zip(&known).map(digest).collect(), one_by_one)
         };
+        let digests = digests?;
         let entries = found.into_iter().zip(digests).map(|(WalkEntry { path, what }, digest)| {
             let node = match (what, digest) {
                 (WalkKind::File { executable, .. }, Some((digest, stamp))) => {
-                    note_write(writes, &path, &stamp);
+                    note(stamps, &path, &stamp);
                     TreeNode::File { executable, bytes: stamp.size, blob: BlobId::new(digest) }
                 }
-                (WalkKind::Link { target }, _) => TreeNode::Link { target },
+                (WalkKind::Link { stamp, target }, _) => {
+                    note(stamps, &path, &stamp);
+                    TreeNode::Link { target }
+                }
                 _ => TreeNode::EmptyDirectory,
             };
             TreeEntry { path, node }
@@ -130,7 +163,7 @@ impl Store {
             if give_up() {
                 return Err(StoreError::reading(path, ErrorKind::Interrupted.into()));
             }
-            match read_and_hash_unless(path, give_up) {
+            match read_twice(|| read_and_hash_unless(path, give_up)) {
                 Ok(Some((digest, stamp))) => {
                     self.stats.insert(stamp, digest, read_at);
                     return Ok((digest, stamp));
@@ -156,20 +189,21 @@ fn read_and_hash_unless(path: &Path, give_up: GiveUp) -> io::Result<Option<(Dige
     Ok((Stamp::of(&file.metadata()?) == before).then_some((digest, before)))
 }
 
-fn note_write(writes: &mut blake3::Hasher, path: &Path, stamp: &Stamp) {
+fn note(stamps: &mut blake3::Hasher, path: &Path, stamp: &Stamp) {
     let path = path.as_os_str().as_bytes();
-    writes.update(&(path.len() as u64).to_le_bytes());
-    writes.update(path);
-    writes.update(&stamp.size.to_le_bytes());
-    writes.update(&stamp.modified.to_le_bytes());
+    stamps.update(&(path.len() as u64).to_le_bytes());
+    stamps.update(path);
+    stamp.add_to(stamps);
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::stamp::two_minutes_later;
     use super::super::testing::*;
     use super::*;
     use std::fs;
-    use std::time::{Duration, SystemTime};
+    use std::os::unix::fs::symlink;
+    use std::time::Duration;
 
     /// A store, and a path for a file of the user.
     fn setting() -> (tempfile::TempDir, Store, PathBuf) {
@@ -230,6 +264,68 @@ mod tests {
     }
 
     #[test]
+    fn a_change_that_restores_content_and_times_is_noticed() {
+        let (dir, store, path) = setting();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("data")).unwrap();
+        for (name, text) in [("data/file", "right"), ("other", "wrong")] {
+            fs::write(at(name), text).unwrap();
+        }
+        fs::create_dir(at("elsewhere")).unwrap();
+        fs::write(at("elsewhere/file"), "wrong").unwrap();
+        symlink("data", at("link")).unwrap();
+        symlink("link/file", &path).unwrap();
+        let rename = |from: &str, to: &str| fs::rename(at(from), at(to)).unwrap();
+        let relink = |target: &str| {
+            fs::remove_file(at("link")).unwrap();
+            symlink(target, at("link")).unwrap();
+        };
+        let changes: [(&str, &dyn Fn()); 4] = [
+            ("another file was there for a moment", &|| {
+                rename("data/file", "kept");
+                rename("other", "data/file");
+                rename("data/file", "other");
+                rename("kept", "data/file");
+            }),
+            ("the content was restored with its time", &|| {
+                let modified = at("data/file").metadata().unwrap().modified().unwrap();
+                fs::write(at("data/file"), "wrong").unwrap();
+                fs::write(at("data/file"), "right").unwrap();
+                fs::File::options()
+                    .write(true)
+                    .open(at("data/file"))
+                    .unwrap()
+                    .set_modified(modified)
+                    .unwrap();
+            }),
+            ("a link on the way led elsewhere for a moment", &|| {
+                relink("elsewhere");
+                relink("data");
+            }),
+            ("another directory was there for a moment", &|| {
+                rename("data", "kept");
+                rename("elsewhere", "data");
+                rename("data", "elsewhere");
+                rename("kept", "data");
+            }),
+        ];
+        for input in [path.clone(), at("link/file"), at("link")] {
+            for (what, change) in changes {
+                let source = store.digest_user_file(&input).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+                assert!(store.still_the_same(&source), "{what}");
+                change();
+                assert!(!store.still_the_same(&source), "{what}: {}", input.display());
+            }
+        }
+        let source = store.digest_user_file(&path).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        fs::write(at("data/beside"), "").unwrap();
+        fs::write(at("beside"), "").unwrap();
+        assert!(store.still_the_same(&source), "other files may come and go");
+    }
+
+    #[test]
     fn a_file_written_twice_in_one_tick_of_the_clock_is_read_twice() {
         let (_dir, store, path) = setting();
         for round in 0..300_u32 {
@@ -243,14 +339,21 @@ mod tests {
     fn a_settled_file_is_remembered_by_the_next_process() {
         let (dir, store, path) = setting();
         fs::write(&path, "content").unwrap();
-        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
-        fs::File::options().write(true).open(&path).unwrap().set_modified(hour_ago).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-        store.digest_user_file(&path).unwrap();
+        two_minutes_later(|| store.digest_user_file(&path)).unwrap();
         drop(store);
         let store = Store::open(&dir.path().join("cache")).unwrap();
         let stamp = Stamp::of(&path.metadata().unwrap());
         assert_eq!(store.stats.get(&stamp), Some(Digest::of(b"content")));
+    }
+
+    #[test]
+    fn a_young_file_is_read_each_time() {
+        let (_dir, store, path) = setting();
+        fs::write(&path, "content").unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        store.digest_user_file(&path).unwrap();
+        let stamp = Stamp::of(&path.metadata().unwrap());
+        assert_eq!(store.stats.get(&stamp), None, "a write through a mapping would not change the stamp");
     }
 
     #[test]
@@ -261,8 +364,7 @@ mod tests {
             fs::write(path.join(format!("{i}")), format!("{i}")).unwrap();
         }
         let many = store.digest_user_file(&path).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(store.digest_user_file(&path).unwrap(), many);
+        two_minutes_later(|| assert_eq!(store.digest_user_file(&path).unwrap(), many));
         assert_eq!(store.digest_user_file(&path).unwrap(), many, "from the stat cache");
         let placed = dir.path().join("placed");
         let stored = commit(&store, "a", |out| fs::rename(&path, out).unwrap()).outputs["out"];

@@ -17,8 +17,17 @@ pub(super) struct WalkEntry {
 /// What an entry of a directory is.
 pub(super) enum WalkKind {
     File { stamp: Stamp, executable: bool },
-    Link { target: PathBuf },
+    Link { stamp: Stamp, target: PathBuf },
     EmptyDirectory,
+}
+
+/// Everything in a directory.
+pub(super) struct Walked {
+    pub(super) entries: Vec<WalkEntry>,
+    /// Every directory, including the one that was walked, by its relative path.
+    pub(super) directories: Vec<(PathBuf, Stamp)>,
+    /// The full paths of the symbolic links that were followed.
+    pub(super) followed: Vec<PathBuf>,
 }
 
 /// What to do with a symbolic link that leads out of the directory. A link that stays inside is always kept as a link.
@@ -31,9 +40,10 @@ pub(super) enum OutsideLinks {
 }
 
 /// Returns everything below `root`.
-pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Vec<WalkEntry>, StoreError> {
+pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Walked, StoreError> {
     let canonical = root.canonicalize().map_err(|e| StoreError::reading(root, e))?;
-    let mut walk = Walk { root: canonical, outside, found: Vec::new(), ancestors: Vec::new() };
+    let found = Walked { entries: Vec::new(), directories: Vec::new(), followed: Vec::new() };
+    let mut walk = Walk { root: canonical, outside, found, ancestors: Vec::new() };
     walk.directory(root, Path::new(""))?;
     Ok(walk.found)
 }
@@ -41,7 +51,7 @@ pub(super) fn walk(root: &Path, outside: OutsideLinks) -> Result<Vec<WalkEntry>,
 struct Walk {
     root: PathBuf,
     outside: OutsideLinks,
-    found: Vec<WalkEntry>,
+    found: Walked,
     /// Device and inode of the directories above, to notice links that lead in circles.
     ancestors: Vec<(u64, u64)>,
 }
@@ -54,6 +64,7 @@ impl Walk {
             return Err(StoreError::unusable(full, "this symbolic link leads back to a directory it is in"));
         }
         self.ancestors.push(id);
+        self.found.directories.push((relative.to_owned(), Stamp::of(&metadata)));
         let mut empty = true;
         for entry in fs::read_dir(full).map_err(|e| StoreError::reading(full, e))? {
             let entry = entry.map_err(|e| StoreError::reading(full, e))?;
@@ -70,7 +81,7 @@ impl Walk {
             }
         }
         if empty && !relative.as_os_str().is_empty() {
-            self.found.push(WalkEntry { path: relative.to_owned(), what: WalkKind::EmptyDirectory });
+            self.found.entries.push(WalkEntry { path: relative.to_owned(), what: WalkKind::EmptyDirectory });
         }
         self.ancestors.pop();
         Ok(())
@@ -81,7 +92,8 @@ impl Walk {
             return Err(StoreError::unusable(full, "it is neither a file, a directory nor a symbolic link"));
         }
         let executable = metadata.permissions().mode() & 0o111 != 0;
-        self.found.push(WalkEntry { path, what: WalkKind::File { stamp: Stamp::of(metadata), executable } });
+        let what = WalkKind::File { stamp: Stamp::of(metadata), executable };
+        self.found.entries.push(WalkEntry { path, what });
         Ok(())
     }
 
@@ -91,7 +103,9 @@ impl Walk {
             StoreError::unusable(full, format!("the symbolic link to `{}` is broken ({e})", target.display()))
         })?;
         if stays_inside(&path, &target) && resolved.starts_with(&self.root) {
-            self.found.push(WalkEntry { path, what: WalkKind::Link { target } });
+            let metadata = full.symlink_metadata().map_err(|e| StoreError::reading(full, e))?;
+            let what = WalkKind::Link { stamp: Stamp::of(&metadata), target };
+            self.found.entries.push(WalkEntry { path, what });
             return Ok(());
         }
         if self.outside == OutsideLinks::Refuse {
@@ -101,6 +115,7 @@ impl Walk {
             );
             return Err(StoreError::unusable(full, problem));
         }
+        self.found.followed.push(full.to_owned());
         let metadata = full.metadata().map_err(|e| StoreError::reading(full, e))?;
         if metadata.is_dir() { self.directory(full, &path) } else { self.file(full, path, &metadata) }
     }
@@ -128,6 +143,7 @@ mod tests {
     fn names(root: &Path, outside: OutsideLinks) -> Result<Vec<String>, String> {
         let found = walk(root, outside).map_err(|e| e.to_string())?;
         let mut names: Vec<String> = found
+            .entries
             .iter()
             .map(|found| {
                 let kind = match found.what {
