@@ -260,7 +260,7 @@ mod tests {
         );
         assert_eq!(
             key_of(&train()).to_string(),
-            "766b76d71e17f1861067787577fea4367efb14211ec081f32d25d92d75dcafc2"
+            "5c41091c06eb3c12503ac9122af2a9cd9b07113e548745bb36255f026f394acb"
         );
     }
 

@@ -111,7 +111,7 @@ fn commands_read_files_and_outputs_of_other_commands() {
     let manifest = project.manifest(stages, 1);
     assert_eq!(project.store.read(&manifest.stdout.unwrap()).unwrap(), b"hello\n");
     assert_eq!(project.store.read(&manifest.stderr.unwrap()).unwrap(), b"noise\n");
-    assert_eq!(manifest.parts.get("env.GREETING"), Some("\"hello\""));
+    assert!(manifest.parts.get("env.GREETING").is_some_and(|value| !value.contains("hello")));
     assert_eq!(project.run(stages).0.hits, 2);
     fs::write(project.path("words.txt"), "a\nb\n").unwrap();
     let (summary, _) = project.run(stages);

@@ -147,7 +147,7 @@ impl Watcher {
 impl Drop for Watcher {
     /// Tells the watcher that there is nothing to do, and waits for its end.
     fn drop(&mut self) {
-        let _ = self.runner_lives.write(b".");
+        let _ = self.runner_lives.write_all(b".");
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED);
     }
 }
