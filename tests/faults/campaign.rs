@@ -71,7 +71,8 @@ pub struct Report {
 
 /// Runs a campaign. `tell` gets a line for every failure.
 pub fn run(golden: &Golden, options: &Options, tell: &(dyn Fn(&str) + Sync)) -> Result<Report> {
-    let is_chosen = |class: &Class| options.only.is_empty() || options.only.iter().any(|name| name == class.name);
+    let is_chosen =
+        |class: &Class| options.only.is_empty() || options.only.iter().any(|name| name == class.name);
     let known = |name: &String| classes::all().iter().any(|class| class.name == name);
     if let Some(name) = options.only.iter().find(|name| !known(name)) {
         anyhow::bail!("there is no class `{name}`; see `pipe-faults list`");
@@ -85,7 +86,9 @@ pub fn run(golden: &Golden, options: &Options, tell: &(dyn Fn(&str) + Sync)) -> 
     let started = Instant::now();
     let work = || -> Result<()> {
         loop {
-            let Some((chosen, n)) = next(&classes, &counts, options, started.elapsed()) else { return Ok(()) };
+            let Some((chosen, n)) = next(&classes, &counts, options, started.elapsed()) else {
+                return Ok(());
+            };
             let class = &classes[chosen].1;
             let begun = Instant::now();
             let drawn = (class.draw)(&mut Rng::of(options.seed, class.name, n), n, golden);
@@ -105,7 +108,8 @@ pub fn run(golden: &Golden, options: &Options, tell: &(dyn Fn(&str) + Sync)) -> 
             drop(counts);
             if !trial.found.is_empty() {
                 let found = trial.found.clone();
-                let failure = Failure { class: class.name.to_owned(), drawn: (options.seed, n), fault, found };
+                let failure =
+                    Failure { class: class.name.to_owned(), drawn: (options.seed, n), fault, found };
                 let path = failure.save(&options.failures)?;
                 tell(&format!("{}: {}", path.display(), failure.line()));
                 failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(path);
@@ -114,10 +118,13 @@ pub fn run(golden: &Golden, options: &Options, tell: &(dyn Fn(&str) + Sync)) -> 
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..options.jobs).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| anyhow::bail!("a trial panicked")))
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().unwrap_or_else(|_| anyhow::bail!("a trial panicked")))
     })?;
     let counts = counts.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let classes = classes.into_iter().zip(counts).map(|((lacks, class), count)| (class, count, lacks)).collect();
+    let classes =
+        classes.into_iter().zip(counts).map(|((lacks, class), count)| (class, count, lacks)).collect();
     Ok(Report { classes, failures: failures.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) })
 }
 
@@ -150,7 +157,8 @@ impl Count {
         self.trials += 1;
         self.faults += faults;
         self.ok += u64::from(found.is_empty());
-        let outcomes: std::collections::BTreeSet<Outcome> = found.iter().map(|finding| finding.outcome).collect();
+        let outcomes: std::collections::BTreeSet<Outcome> =
+            found.iter().map(|finding| finding.outcome).collect();
         for outcome in outcomes {
             *self.outcomes.entry(outcome).or_default() += 1;
         }
@@ -176,7 +184,8 @@ impl Failure {
 
     /// Reads a saved failure.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         serde_json::from_str(&text).with_context(|| format!("{} is not a saved failure", path.display()))
     }
 

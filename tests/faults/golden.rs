@@ -34,8 +34,14 @@ pub struct Known {
 impl Golden {
     /// Takes the programs under test and the directory for the trials.
     pub fn new(pipe: &Path, directory: &Path) -> Result<Self> {
-        let pipe = pipe.canonicalize().with_context(|| format!("{} is missing; build it first", pipe.display()))?;
-        Ok(Self { pipe, directory: directory.canonicalize()?, known: Mutex::default(), calls: Mutex::default() })
+        let pipe =
+            pipe.canonicalize().with_context(|| format!("{} is missing; build it first", pipe.display()))?;
+        Ok(Self {
+            pipe,
+            directory: directory.canonicalize()?,
+            known: Mutex::default(),
+            calls: Mutex::default(),
+        })
     }
 
     /// Returns whether the program that trains networks is there.
@@ -88,11 +94,17 @@ impl Golden {
             let ended = clean.pipe(self, &["run", "pipeline.yaml", "--json"])?.finish()?;
             ensure!(ended.code == Some(0), "an undisturbed run failed: {ended:?}");
             let files = pipeline.results(&clean.project())?;
-            ensure!(files == pipeline.results(&place.project())?, "an edit gives other results than a clean run");
+            ensure!(
+                files == pipeline.results(&place.project())?,
+                "an edit gives other results than a clean run"
+            );
             ensure!(!results.contains(&files), "two versions of the data give the same results");
             results.push(files);
         }
-        ensure!(!unaffected.is_empty() || pipeline == Pipeline::Training, "every instance depends on the edit");
+        ensure!(
+            !unaffected.is_empty() || pipeline == Pipeline::Training,
+            "every instance depends on the edit"
+        );
         Ok(Known { results, instances, unaffected, seconds })
     }
 }

@@ -11,4 +11,3 @@ pub mod project;
 pub mod rng;
 pub mod table;
 pub mod trial;
-

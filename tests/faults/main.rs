@@ -63,7 +63,8 @@ fn start() -> Result<bool> {
             return Ok(true);
         }
         let value = arguments.next().with_context(|| format!("{argument} needs a value"))?;
-        let number = || value.parse::<u64>().with_context(|| format!("{argument} needs a number, not `{value}`"));
+        let number =
+            || value.parse::<u64>().with_context(|| format!("{argument} needs a number, not `{value}`"));
         match argument.as_str() {
             "--pipe" => pipe = PathBuf::from(&value),
             "--dir" => directory = PathBuf::from(&value),
@@ -85,7 +86,8 @@ fn start() -> Result<bool> {
             Ok(true)
         }
         ["run"] => {
-            let report = campaign::run(&Golden::new(&pipe, &directory)?, &options, &|line| eprintln!("{line}"))?;
+            let report =
+                campaign::run(&Golden::new(&pipe, &directory)?, &options, &|line| eprintln!("{line}"))?;
             print!("{}", report.table());
             Ok(report.is_clean())
         }
@@ -118,6 +120,7 @@ fn duration(text: &str) -> Result<Duration> {
         "h" => 3600,
         _ => bail!("`{text}` is not a duration such as 90s, 10m or 2h"),
     };
-    let number: u64 = number.parse().with_context(|| format!("`{text}` is not a duration such as 90s, 10m or 2h"))?;
+    let number: u64 =
+        number.parse().with_context(|| format!("`{text}` is not a duration such as 90s, 10m or 2h"))?;
     Ok(Duration::from_secs(number * seconds))
 }

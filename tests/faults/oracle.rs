@@ -22,7 +22,8 @@ pub fn check_end(trial: &mut Trial, ended: &Ended, killed: bool) {
     if ended.hung {
         return trial.note(Outcome::Hang, say("did not end"));
     }
-    if ended.stderr.contains("panicked at") || ended.stdout.contains("panicked at") || ended.code == Some(101) {
+    if ended.stderr.contains("panicked at") || ended.stdout.contains("panicked at") || ended.code == Some(101)
+    {
         trial.note(Outcome::Panic, say("panicked"));
     } else if ended.code.is_some_and(|code| !is_documented(code)) && !ended.was_not_loaded() {
         trial.note(Outcome::Exit, say(&format!("exited with {:?}", ended.code)));
@@ -61,7 +62,10 @@ pub fn check_results(trial: &mut Trial, who: &str) -> Result<bool> {
     };
     let outcome = if paths.iter().all(is_old) { Outcome::Stale } else { Outcome::Wrong };
     let paths = paths.into_iter().collect::<Vec<_>>().join(", ");
-    trial.note(outcome, format!("{who} exited with 0, but these are not the results of version {version}: {paths}"));
+    trial.note(
+        outcome,
+        format!("{who} exited with 0, but these are not the results of version {version}: {paths}"),
+    );
     Ok(false)
 }
 
@@ -120,7 +124,9 @@ fn check_cache(trial: &mut Trial) -> Result<()> {
     let said = format!("{}{}", ended.stdout, ended.stderr);
     // Digests are abbreviated.
     let is_named = |name: &String| said.contains(name.get(..10).unwrap_or(name));
-    if trial.damaged.is_empty() {
+    if trial.any_damage {
+        // Everything that is named may be damaged.
+    } else if trial.damaged.is_empty() {
         trial.note(Outcome::Fsck, format!("`pipe cache fsck` exited with {:?}\n{said}", ended.code));
     } else if !trial.damaged.iter().any(is_named) {
         let damaged = trial.damaged.join(", ");
@@ -129,7 +135,10 @@ fn check_cache(trial: &mut Trial) -> Result<()> {
     let repair = trial.pipe(&["cache", "fsck", "--repair"])?.finish()?;
     let again = trial.pipe(&["cache", "fsck"])?.finish()?;
     if again.code != Some(0) {
-        let text = format!("`fsck --repair` exited with {:?} and left damage\n{}{}", repair.code, again.stdout, again.stderr);
+        let text = format!(
+            "`fsck --repair` exited with {:?} and left damage\n{}{}",
+            repair.code, again.stdout, again.stderr
+        );
         trial.note(Outcome::Fsck, text);
     }
     Ok(())

@@ -149,9 +149,12 @@ pub fn working_below(directory: &Path) -> Vec<(u32, String)> {
             let bytes = std::fs::read(format!("/proc/{id}/{file}")).unwrap_or_default();
             String::from_utf8_lossy(&bytes).replace('\0', " ")
         };
-        let works_here = std::fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|cwd| cwd.starts_with(directory));
+        let works_here =
+            std::fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|cwd| cwd.starts_with(directory));
         let command = read("cmdline");
-        if id != std::process::id() && (works_here || command.contains(&name) || read("environ").contains(&name)) {
+        if id != std::process::id()
+            && (works_here || command.contains(&name) || read("environ").contains(&name))
+        {
             found.push((id, command));
         }
     }
@@ -174,6 +177,11 @@ pub fn tool(program: &str, arguments: &[&str]) -> Result<()> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot start `{program}`"))?;
     let message = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "`{program} {}` failed: {}", arguments.join(" "), message.trim());
+    anyhow::ensure!(
+        output.status.success(),
+        "`{program} {}` failed: {}",
+        arguments.join(" "),
+        message.trim()
+    );
     Ok(())
 }

@@ -23,7 +23,8 @@ fn one_run_recovers_from_every_injected_fault_with_the_right_results() {
         match lacks {
             Some(lacks) => {
                 println!("skipped: {}, because {lacks}", class.name);
-                let must_be_installed = lacks.contains("is not installed") && std::env::var_os("PIPE_CI").is_some();
+                let must_be_installed =
+                    lacks.contains("is not installed") && std::env::var_os("PIPE_CI").is_some();
                 assert!(!must_be_installed, "{lacks}; see .ci/packages");
             }
             None => assert!(count.trials > 0, "no trial of {} was made: {}", class.name, count.broken.1),

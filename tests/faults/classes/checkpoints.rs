@@ -26,7 +26,8 @@ struct Round {
 
 impl Fault for Checkpoints {
     const NAME: &'static str = "checkpoint";
-    const TITLE: &'static str = "training killed 1 to 3 times, checkpoints and other files of the store damaged in between";
+    const TITLE: &'static str =
+        "training killed 1 to 3 times, checkpoints and other files of the store damaged in between";
     const WEIGHT: u32 = 10;
 
     fn lacks(golden: &Golden) -> Option<String> {
@@ -41,7 +42,11 @@ impl Fault for Checkpoints {
                 damage.area = "checkpoints".to_owned();
             }
             let whom = rng.pick(&[Whom::Runner, Whom::Child, Whom::Both]);
-            rounds.push(Round { whom, at: 0.2 + 0.8 * rng.fraction(), damage: rng.chance(60).then_some(damage) });
+            rounds.push(Round {
+                whom,
+                at: 0.2 + 0.8 * rng.fraction(),
+                damage: rng.chance(60).then_some(damage),
+            });
         }
         Ok(Self { rounds })
     }

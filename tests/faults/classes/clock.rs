@@ -46,7 +46,8 @@ fn library() -> Option<PathBuf> {
 
 impl Fault for Clock {
     const NAME: &'static str = "clock";
-    const TITLE: &'static str = "a clock that is wrong by a second to 40 years, and edits with misleading modification times";
+    const TITLE: &'static str =
+        "a clock that is wrong by a second to 40 years, and edits with misleading modification times";
     const WEIGHT: u32 = 5;
 
     fn lacks(_: &Golden) -> Option<String> {
@@ -67,7 +68,11 @@ impl Fault for Clock {
         let mut trial = Trial::new(golden, Pipeline::Commands, Start::Cold)?;
         let set = |trial: &mut Trial, offset: i64| {
             let library = library().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
-            let variables = [("LD_PRELOAD", library), ("FAKETIME", format!("{offset:+}")), ("NO_FAKE_STAT", "1".to_owned())];
+            let variables = [
+                ("LD_PRELOAD", library),
+                ("FAKETIME", format!("{offset:+}")),
+                ("NO_FAKE_STAT", "1".to_owned()),
+            ];
             trial.environment = variables.to_vec();
             trial.faults += u64::from(offset != 0);
         };

@@ -58,7 +58,12 @@ pub(super) struct Damage {
 
 impl Damage {
     pub(super) fn draw(rng: &mut Rng) -> Self {
-        let drawn = Self { area: rng.pick(&AREAS).to_owned(), file: rng.fraction(), how: rng.pick(&CONTENT), at: rng.fraction() };
+        let drawn = Self {
+            area: rng.pick(&AREAS).to_owned(),
+            file: rng.fraction(),
+            how: rng.pick(&CONTENT),
+            at: rng.fraction(),
+        };
         drawn.spare_locks()
     }
 

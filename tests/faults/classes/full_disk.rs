@@ -51,7 +51,8 @@ impl Fault for FullDisk {
     const WEIGHT: u32 = 10;
 
     fn lacks(golden: &Golden) -> Option<String> {
-        let may_not = (!mount::is_allowed(&golden.directory)).then(|| "this user may not mount file systems".to_owned());
+        let may_not = (!mount::is_allowed(&golden.directory))
+            .then(|| "this user may not mount file systems".to_owned());
         may_not.or_else(|| lacks_program("mkfs.ext4"))
     }
 

@@ -31,7 +31,8 @@ impl Fault for Permissions {
 
     fn lacks(golden: &Golden) -> Option<String> {
         let mut pipe = std::process::Command::new(&golden.pipe);
-        let runs = !is_root() || pipe.arg("--help").uid(NOBODY).output().is_ok_and(|output| output.status.success());
+        let runs =
+            !is_root() || pipe.arg("--help").uid(NOBODY).output().is_ok_and(|output| output.status.success());
         (!runs).then(|| "the user `nobody` cannot run `pipe`".to_owned())
     }
 

@@ -23,7 +23,13 @@ fn lacks_fuse(golden: &Golden) -> Option<String> {
 }
 
 /// Creates a project on a disk of its own.
-fn on_disk<'a>(golden: &'a Golden, power: &Power, seen: Visibility, pause: f64, start: Start) -> Result<Trial<'a>> {
+fn on_disk<'a>(
+    golden: &'a Golden,
+    power: &Power,
+    seen: Visibility,
+    pause: f64,
+    start: Start,
+) -> Result<Trial<'a>> {
     let mut trial = Trial::paused(golden, Pipeline::Commands, Start::Cold, pause)?;
     trial.mounts.push(power.mount(&trial.place.project(), seen)?);
     trial.edit(trial.version)?;
@@ -73,6 +79,7 @@ impl Fault for PowerLoss {
         while !running.wait_for(Duration::from_millis(2))? && !power.is_off() {}
         let after = power.restart(&mut Rng::of(self.seed, Self::NAME, 0));
         trial.faults += 1;
+        trial.any_damage = true;
         stop(&running);
         let ended = running.finish()?;
         // What was reported as done is flushed if it took long; nothing is promised about the rest.
@@ -107,7 +114,8 @@ pub(super) struct SlowNetwork {
 
 impl Fault for SlowNetwork {
     const NAME: &'static str = "network";
-    const TITLE: &'static str = "two machines on a slow network file system with delayed visibility, one of them killed or not";
+    const TITLE: &'static str =
+        "two machines on a slow network file system with delayed visibility, one of them killed or not";
     const WEIGHT: u32 = 10;
 
     fn lacks(golden: &Golden) -> Option<String> {
@@ -150,7 +158,8 @@ impl Fault for SlowNetwork {
         let second = trial.finish(second, false)?;
         for (machine, ended) in [("first", first), ("second", second)] {
             if ended.code != Some(0) && ended.signal.is_none() {
-                let text = format!("the run on the {machine} machine was disturbed by the other\n{}", ended.tail());
+                let text =
+                    format!("the run on the {machine} machine was disturbed by the other\n{}", ended.tail());
                 trial.note(Outcome::Hand, text);
             }
         }

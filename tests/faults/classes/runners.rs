@@ -82,7 +82,8 @@ impl Fault for Runners {
             let ended = trial.finish(started, companion.killed.is_some())?;
             let refused = companion.command.contains("gc") || companion.command.contains("--repair");
             if ended.code != Some(0) && companion.killed.is_none() && !refused {
-                let text = format!("`{}` was disturbed by its companions\n{}", companion.command, ended.tail());
+                let text =
+                    format!("`{}` was disturbed by its companions\n{}", companion.command, ended.tail());
                 trial.note(Outcome::Hand, text);
             }
         }

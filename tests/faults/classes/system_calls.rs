@@ -72,8 +72,11 @@ impl SystemCall {
     /// twice.
     fn of(pipeline: Pipeline, rng: &mut Rng, n: u64, golden: &Golden) -> Result<Self> {
         let calls = golden.calls(pipeline)?;
-        let numbers: Vec<(usize, u32)> =
-            calls.iter().enumerate().flat_map(|(group, most)| (1..=*most).map(move |nth| (group, nth))).collect();
+        let numbers: Vec<(usize, u32)> = calls
+            .iter()
+            .enumerate()
+            .flat_map(|(group, most)| (1..=*most).map(move |nth| (group, nth)))
+            .collect();
         let all = (numbers.len() * ERRORS.len() * 2) as u64;
         // A prime larger than any number of combinations visits all of them in a scattered order.
         let chosen = (n.wrapping_mul(1_000_003) % all) as usize;
@@ -155,7 +158,8 @@ pub fn count(golden: &Golden, pipeline: Pipeline) -> Result<Vec<u32>> {
 
 impl Fault for SystemCall {
     const NAME: &'static str = "call";
-    const TITLE: &'static str = "the N-th system call of a group fails, once or from then on, in every thread and child";
+    const TITLE: &'static str =
+        "the N-th system call of a group fails, once or from then on, in every thread and child";
     const WEIGHT: u32 = 30;
 
     fn lacks(_: &Golden) -> Option<String> {
@@ -202,7 +206,8 @@ pub(super) struct KillAtCall {
 
 impl Fault for KillAtCall {
     const NAME: &'static str = "kill-call";
-    const TITLE: &'static str = "SIGKILL at the N-th system call of a group; in half of the trials the user edits the data";
+    const TITLE: &'static str =
+        "SIGKILL at the N-th system call of a group; in half of the trials the user edits the data";
     const WEIGHT: u32 = 20;
 
     fn lacks(_: &Golden) -> Option<String> {
@@ -211,7 +216,10 @@ impl Fault for KillAtCall {
 
     fn draw(rng: &mut Rng, n: u64, golden: &Golden) -> Result<Self> {
         let call = SystemCall::of(Pipeline::Commands, rng, n, golden)?;
-        Ok(Self { call: SystemCall { error: String::new(), persistent: false, ..call }, then_edit: rng.chance(50) })
+        Ok(Self {
+            call: SystemCall { error: String::new(), persistent: false, ..call },
+            then_edit: rng.chance(50),
+        })
     }
 
     fn inject<'a>(&self, golden: &'a Golden) -> Result<Trial<'a>> {

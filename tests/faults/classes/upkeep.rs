@@ -52,8 +52,7 @@ pub(super) struct Upkeep {
 
 impl Fault for Upkeep {
     const NAME: &'static str = "upkeep";
-    const TITLE: &'static str =
-        "the cache removed, the project moved, copied or renamed, old results checked out, two versions run at once";
+    const TITLE: &'static str = "the cache removed, the project moved, copied or renamed, old results checked out, two versions run at once";
     const WEIGHT: u32 = 5;
 
     fn draw(rng: &mut Rng, _: u64, _: &Golden) -> Result<Self> {

@@ -66,8 +66,12 @@ impl Change {
     /// Returns whether flushing this file or directory makes the change durable.
     fn concerns(&self, flushed: u64) -> bool {
         match self {
-            Self::Create((parent, _), ..) | Self::Link((parent, _), _) | Self::Remove((parent, _)) => *parent == flushed,
-            Self::Rename((from, _), (to, _), _) | Self::Exchange((from, _), (to, _)) => *from == flushed || *to == flushed,
+            Self::Create((parent, _), ..) | Self::Link((parent, _), _) | Self::Remove((parent, _)) => {
+                *parent == flushed
+            }
+            Self::Rename((from, _), (to, _), _) | Self::Exchange((from, _), (to, _)) => {
+                *from == flushed || *to == flushed
+            }
             Self::Write(file, ..) | Self::SetLength(file, _) | Self::Attributes(file, _) => *file == flushed,
         }
     }
@@ -98,7 +102,8 @@ pub struct Disk {
 impl Disk {
     pub fn new(survival: Survival, owner: (u32, u32), now: SystemTime) -> Self {
         let content = Content::Directory(BTreeMap::new());
-        let root = Node { attributes: Attributes { mode: 0o755, owner, modified: now, changed: now }, content };
+        let root =
+            Node { attributes: Attributes { mode: 0o755, owner, modified: now, changed: now }, content };
         let nodes = BTreeMap::from([(ROOT, root)]);
         Self { survival, flushed: nodes.clone(), now: nodes, changes: Vec::new(), next: ROOT + 1 }
     }
@@ -128,7 +133,8 @@ impl Disk {
 
     /// Returns how many names a file has.
     pub fn names(&self, number: u64) -> u32 {
-        let is_it = |node: &&Node| matches!(&node.content, Content::Directory(e) if e.values().any(|n| *n == number));
+        let is_it =
+            |node: &&Node| matches!(&node.content, Content::Directory(e) if e.values().any(|n| *n == number));
         self.now.values().filter(is_it).count() as u32
     }
 
@@ -182,7 +188,13 @@ impl Disk {
             }
         }
         keep_named(&mut nodes);
-        Self { survival: self.survival, flushed: nodes.clone(), now: nodes, changes: Vec::new(), next: self.next }
+        Self {
+            survival: self.survival,
+            flushed: nodes.clone(),
+            now: nodes,
+            changes: Vec::new(),
+            next: self.next,
+        }
     }
 }
 
@@ -308,7 +320,10 @@ mod tests {
         file(&mut disk, "a", b"content");
         let outcomes = outcomes(&disk, "a");
         for outcome in [None, Some(&b""[..]), Some(b"con"), Some(b"content")] {
-            assert!(outcomes.contains(&outcome.map(<[u8]>::to_vec)), "{outcome:?} never occurs in {outcomes:?}");
+            assert!(
+                outcomes.contains(&outcome.map(<[u8]>::to_vec)),
+                "{outcome:?} never occurs in {outcomes:?}"
+            );
         }
     }
 

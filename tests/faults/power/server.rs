@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use fuser::consts::FUSE_FLOCK_LOCKS;
 use fuser::{
-    FileAttr, FileType, Filesystem, KernelConfig, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
+    FileAttr, FileType, Filesystem, KernelConfig, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow,
 };
 use libc::c_int;
 
@@ -70,7 +70,14 @@ impl Power {
 
     fn of(disk: Disk) -> Self {
         let (locks, waiting) = (Vec::new(), Vec::new());
-        Self(Arc::new(Mutex::new(State { disk, cut_after: None, is_off: false, next_handle: 1, locks, waiting })))
+        Self(Arc::new(Mutex::new(State {
+            disk,
+            cut_after: None,
+            is_off: false,
+            next_handle: 1,
+            locks,
+            waiting,
+        })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -81,7 +88,8 @@ impl Power {
     pub fn mount(&self, at: &std::path::Path, visibility: Visibility) -> Result<Mount> {
         std::fs::create_dir_all(at)?;
         let server = Server { power: self.clone(), visibility };
-        let options = [fuser::MountOption::FSName("faults".to_owned()), fuser::MountOption::DefaultPermissions];
+        let options =
+            [fuser::MountOption::FSName("faults".to_owned()), fuser::MountOption::DefaultPermissions];
         let session = fuser::spawn_mount2(server, at, &options);
         Ok(Mount::served(at, session.with_context(|| format!("cannot mount {}", at.display()))?))
     }
@@ -142,7 +150,14 @@ impl State {
         })
     }
 
-    fn create(&mut self, request: &Request<'_>, parent: u64, name: &OsStr, mode: u32, content: Content) -> Answer<FileAttr> {
+    fn create(
+        &mut self,
+        request: &Request<'_>,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        content: Content,
+    ) -> Answer<FileAttr> {
         let place = (parent, name.to_owned());
         if self.disk.find(&place).is_some() {
             return Err(libc::EEXIST);
@@ -330,7 +345,15 @@ impl Filesystem for Server {
         }
     }
 
-    fn mkdir(&mut self, request: &Request<'_>, parent: u64, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
+    fn mkdir(
+        &mut self,
+        request: &Request<'_>,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
         let content = Content::Directory(std::collections::BTreeMap::new());
         let made = self.with(|state| state.create(request, parent, name, mode & !umask, content));
         self.entry(reply, made);
@@ -344,7 +367,14 @@ impl Filesystem for Server {
         Self::empty(reply, self.with(|state| state.remove(parent, name, true)));
     }
 
-    fn symlink(&mut self, request: &Request<'_>, parent: u64, name: &OsStr, to: &std::path::Path, reply: ReplyEntry) {
+    fn symlink(
+        &mut self,
+        request: &Request<'_>,
+        parent: u64,
+        name: &OsStr,
+        to: &std::path::Path,
+        reply: ReplyEntry,
+    ) {
         let content = Content::Link(OsString::from(to));
         let made = self.with(|state| state.create(request, parent, name, 0o777, content));
         self.entry(reply, made);
@@ -465,7 +495,16 @@ impl Filesystem for Server {
         reply.ok();
     }
 
-    fn release(&mut self, _: &Request<'_>, _: u64, handle: u64, _: i32, _: Option<u64>, _: bool, reply: ReplyEmpty) {
+    fn release(
+        &mut self,
+        _: &Request<'_>,
+        _: u64,
+        handle: u64,
+        _: i32,
+        _: Option<u64>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
         let mut state = self.power.state();
         state.locks.retain(|lock| lock.handle != handle);
         state.grant();
