@@ -124,7 +124,9 @@ fn check_cache(trial: &mut Trial) -> Result<()> {
     let said = format!("{}{}", ended.stdout, ended.stderr);
     // Digests are abbreviated.
     let is_named = |name: &String| said.contains(name.get(..10).unwrap_or(name));
-    if trial.damaged.is_empty() {
+    if trial.any_damage {
+        // Everything that is named may be damaged.
+    } else if trial.damaged.is_empty() {
         trial.note(Outcome::Fsck, format!("`pipe cache fsck` exited with {:?}\n{said}", ended.code));
     } else if !trial.damaged.iter().any(is_named) {
         let damaged = trial.damaged.join(", ");

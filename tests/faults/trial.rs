@@ -161,6 +161,8 @@ pub struct Trial<'a> {
     pub stored: BTreeSet<String>,
     /// The damaged files, by path. `pipe cache fsck` may name them.
     pub damaged: Vec<String>,
+    /// Whether any file may be damaged, as after a power loss. `pipe cache fsck` may then find more than the runs needed.
+    pub any_damage: bool,
     /// What has gone wrong.
     pub found: Vec<Finding>,
 }
@@ -187,6 +189,7 @@ impl<'a> Trial<'a> {
             faults: 0,
             stored: BTreeSet::new(),
             damaged: Vec::new(),
+            any_damage: false,
             found: Vec::new(),
         };
         trial.edit(FIRST_VERSION)?;

@@ -79,6 +79,7 @@ impl Fault for PowerLoss {
         while !running.wait_for(Duration::from_millis(2))? && !power.is_off() {}
         let after = power.restart(&mut Rng::of(self.seed, Self::NAME, 0));
         trial.faults += 1;
+        trial.any_damage = true;
         stop(&running);
         let ended = running.finish()?;
         // What was reported as done is flushed if it took long; nothing is promised about the rest.
