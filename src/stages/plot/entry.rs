@@ -28,6 +28,7 @@ pub enum FigureEntry {
 pub struct MetricEntry {
     /// The name of the figure and of its files; the default consists of the first metric and `x`: `macro_f1-by-prior`.
     pub name: Option<String>,
+    /// How the metrics are shown.
     pub kind: ChartKind,
     /// An axis of the evaluations, or `stage`; in a scatter plot also a metric.
     pub x: TableTerm,

@@ -19,6 +19,7 @@ pub struct FigureFormat {
     pub legend: LegendPosition,
 }
 
+/// The position of a legend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LegendPosition {

@@ -36,6 +36,7 @@ pub struct MetricFigure {
     pub interval: IntervalKind,
 }
 
+/// The chart of a figure of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChartKind {
@@ -49,6 +50,7 @@ pub enum ChartKind {
     Heat,
 }
 
+/// The error bars of a figure of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IntervalKind {
