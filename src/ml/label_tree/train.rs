@@ -69,12 +69,7 @@ fn rows_with(rows_of: &Csr, labels: &[u32]) -> Vec<u32> {
 }
 
 /// Fits the classifiers of a node. `positives` has the rows of each child, ascending.
-fn fit_node(
-    features: &Csr,
-    rows: &[u32],
-    positives: &[Vec<u32>],
-    settings: &LabelTreeConfig,
-) -> NodeWeights {
+fn fit_node(features: &Csr, rows: &[u32], positives: &[Vec<u32>], settings: &LabelTreeConfig) -> NodeWeights {
     let mut places: Vec<(u32, u32)> = rows.iter().copied().zip(0..).collect();
     places.sort_unstable();
     let node_rows = NodeRows::new(features, rows);
