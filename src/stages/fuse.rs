@@ -28,7 +28,7 @@ pub struct Fuse {
     /// The number that is added to the response of a model before the logarithm.
     #[serde(default = "default_response_floor")]
     pub response_floor: f64,
-    /// The number that is added to a share of neighbours, and to a probability of a label tree, before the logarithm.
+    /// The number that is added to a share of neighbours before the logarithm.
     #[serde(default = "default_share_floor")]
     pub share_floor: f64,
     /// The number of pairs of a row and a label that are drawn to fit the weights, in addition to all true pairs.

@@ -17,6 +17,10 @@ use super::score::ScoreScale;
 use super::score::table::ScoreTable;
 pub use pairs::PairOptions;
 
+/// Added to the probabilities of label trees before the logarithm. On citeulike-t, the log-odds of a label are linear in
+/// the logarithm of its score from 1 down to 1e-4; labels that were not found continue this line at about 1e-6.
+const PROBABILITY_FLOOR: f64 = 1e-6;
+
 /// The reason why a fusion cannot be fitted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FusionError {
@@ -65,7 +69,8 @@ impl FusionTerm {
     pub fn new(model: &str, scale: ScoreScale, floors: LogFloors) -> Self {
         let floor = match scale {
             ScoreScale::Response => floors.response,
-            ScoreScale::Share | ScoreScale::Probability => floors.share,
+            ScoreScale::Share => floors.share,
+            ScoreScale::Probability => PROBABILITY_FLOOR,
             ScoreScale::LogOdds => 0.0,
         };
         Self { model: model.to_owned(), scale, floor, weight: 0.0 }
