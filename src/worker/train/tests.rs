@@ -300,7 +300,8 @@ fn a_checkpoint_of_another_libtorch_is_not_used() {
 fn a_checkpoint_that_cannot_be_written_is_reported_and_training_goes_on() {
     let data = data();
     let idf = data.idf();
-    let method = small(Preset::Paper);
+    let mut method = small(Preset::Paper);
+    method.checkpoint.epochs = Limit::At(1.0);
     let whole = train(run(&data, &idf, &method), &mut SilentHost).unwrap();
     let directory = tempfile::tempdir().unwrap();
     // A file in the place of the directory, so that nothing can be written there, not even by root.
