@@ -87,8 +87,7 @@ impl<'a> ReferenceResolver<'a> {
         &self,
         issues: &mut SpecIssues,
     ) -> (Vec<Vec<Input<UnlocatedFile>>>, Option<DependencyGraph>) {
-        if let Err(issue) = self.limit_inputs() {
-            issues.push(issue);
+        if self.limit_inputs(issues).is_none() {
             return (Vec::new(), None);
         }
         let mut inputs = Vec::with_capacity(self.members.len());
@@ -103,8 +102,8 @@ impl<'a> ReferenceResolver<'a> {
         (inputs, graph)
     }
 
-    /// Fails if the instances have too many inputs together, before these fill the memory.
-    fn limit_inputs(&self) -> Result<(), SpecIssue> {
+    /// Reports too many inputs, before they fill the memory.
+    fn limit_inputs(&self, issues: &mut SpecIssues) -> Option<()> {
         let mut left = MOST_INPUTS;
         for member in self.members {
             for decl in member.declared() {
@@ -114,17 +113,18 @@ impl<'a> ReferenceResolver<'a> {
                     }
                     _ => 1,
                 };
-                left = left.checked_sub(sources).ok_or_else(|| {
+                let Some(fewer) = left.checked_sub(sources) else {
                     let message = format!(
                         "the instances of this pipeline have more than {MOST_INPUTS} inputs together"
                     );
-                    SpecIssue::new(member.stage.name_span, message).hint(
-                        "collect the results in one stage first, and let the other stages read its output",
-                    )
-                })?;
+                    let hint =
+                        "collect the results in one stage first, and let the other stages read its output";
+                    return issues.reject(SpecIssue::new(member.stage.name_span, message).hint(hint));
+                };
+                left = fewer;
             }
         }
-        Ok(())
+        Some(())
     }
 
     /// Resolves one input. `reported` are the parameters and references of this member with reported issues, so that a
