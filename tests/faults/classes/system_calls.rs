@@ -82,15 +82,17 @@ impl SystemCall {
         let chosen = (n.wrapping_mul(1_000_003) % all) as usize;
         let (group, nth) = numbers[chosen % numbers.len()];
         let rest = chosen / numbers.len();
+        let error = ERRORS[rest % ERRORS.len()];
         let start = rng.pick(&[Start::Cold, Start::Edited, Start::Edited, Start::Fresh]);
         Ok(Self {
             pipeline,
             start,
             command: command(rng, start),
             calls: GROUPS[group].to_owned(),
-            error: ERRORS[rest % ERRORS.len()].to_owned(),
+            error: error.to_owned(),
             nth,
-            persistent: rest / ERRORS.len() == 1,
+            // After EINTR a program has to try again, so it would never end.
+            persistent: rest / ERRORS.len() == 1 && error != "EINTR",
         })
     }
 
