@@ -218,12 +218,8 @@ impl Console {
             (LogLevel::Warning, _) => {
                 self.line(&format!("{} {prefix}{message}", self.paint.yellow("warning:")));
             }
-            (LogLevel::Info, Verbosity::Normal) => {
-                if self.shown.insert(message.to_owned()) {
-                    self.line(&format!("         {prefix}{message}"));
-                }
-            }
-            (LogLevel::Info | LogLevel::Debug, Verbosity::Verbose) => {
+            (LogLevel::Info, Verbosity::Normal) if !self.shown.insert(message.to_owned()) => {}
+            (LogLevel::Info, Verbosity::Normal) | (LogLevel::Info | LogLevel::Debug, Verbosity::Verbose) => {
                 self.line(&format!("         {prefix}{message}"));
             }
             _ => {}

@@ -239,7 +239,7 @@ fn run(
     let ended = execute(&executor, &task, &stop, &mut |event| match event {
         WorkerEvent::Failed { message } => reason = Some(message),
         WorkerEvent::Log { level: LogLevel::Warning, message } => {
-            print_status(&format!("warning: {message}"))
+            print_status(&format!("warning: {message}"));
         }
         _ => {}
     });

@@ -91,7 +91,7 @@ pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
 
 /// Returns the rows of a stored table for the end of a run: without caption and notes, and at most [`FIRST_ROWS`] rows.
 pub(super) fn first_rows(store: &Store, key: StageKey, paint: Paint) -> Result<Option<String>, Failure> {
-    let Some(stored) = store.record(key).and_then(|manifest| manifest.outputs.get("json").cloned()) else {
+    let Some(stored) = store.record(key).and_then(|manifest| manifest.outputs.get("json").copied()) else {
         return Ok(None);
     };
     let table: Table = serde_json::from_slice(&store.read(&stored)?).map_err(anyhow::Error::from)?;

@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn a_result_with_a_changed_manifest_or_blob_is_not_known() {
-        let changes: [&dyn Fn(&Store, &Manifest); 4] = [
+        type Damage<'a> = &'a dyn Fn(&Store, &Manifest);
+        let changes: [Damage; 4] = [
             &|store, _| flip_bit(&store.layout.action(key("a")), 90),
             &|store, _| fs::remove_file(store.layout.action(key("a"))).unwrap(),
             &|store, manifest| flip_bit(&store.layout.blob(manifest.outputs["out"].blob), 0),

@@ -11,7 +11,7 @@ pub(super) fn in_parallel<T: Send>(
     alone: impl FnOnce() -> T + Send,
 ) -> T {
     static POOL: OnceLock<Option<ThreadPool>> = OnceLock::new();
-    match POOL.get_or_init(|| build(|| ThreadPoolBuilder::new())) {
+    match POOL.get_or_init(|| build(ThreadPoolBuilder::new)) {
         Some(pool) => pool.install(parallel),
         None => alone(),
     }

@@ -430,7 +430,7 @@ mod tests {
         );
         let error = |figures: &str| {
             let yaml = format!("{{ eval: [e], figures: [{figures}] }}");
-            let error = KindOf::<Plot>::new().check(serde_yaml::from_str(&yaml).unwrap()).unwrap_err();
+            let error = KindOf::<Plot>::new().check(&serde_yaml::from_str(&yaml).unwrap()).unwrap_err();
             format!("{}: {}", error.path(), error.inner())
         };
         let metric = error("{ kind: line, x: prior, y: [bce, macro_fi] }");

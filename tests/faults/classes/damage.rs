@@ -125,7 +125,7 @@ impl How {
             Self::Delete => {}
             Self::Directory => std::fs::create_dir(path)?,
             Self::DanglingLink => std::os::unix::fs::symlink("nowhere", path)?,
-            Self::Forbid => std::fs::set_permissions(path, PermissionsExt::from_mode(0))?,
+            Self::Forbid => std::fs::set_permissions(path, PermissionsExt::from_mode(0o000))?,
             _ => std::fs::set_permissions(path, PermissionsExt::from_mode(mode))?,
         }
         Ok(())

@@ -171,12 +171,12 @@ impl PageWriter {
     }
 
     /// Converts a point to PDF's coordinates, which start in the lower left corner.
-    fn from_below(&self, (x, y): Point) -> Point {
+    fn point_from_below(&self, (x, y): Point) -> Point {
         (x, self.height - y)
     }
 
     fn path(&mut self, points: &[Point]) {
-        let points: Vec<Point> = points.iter().map(|&point| self.from_below(point)).collect();
+        let points: Vec<Point> = points.iter().map(|&point| self.point_from_below(point)).collect();
         for (index, (x, y)) in distinct_points(&points).into_iter().enumerate() {
             if index == 0 {
                 self.content.move_to(x as f32, y as f32);
@@ -218,7 +218,7 @@ impl PageWriter {
             Anchor::Middle => width / 2.0,
             Anchor::End => width,
         };
-        let (x, y) = self.from_below(text.at);
+        let (x, y) = self.point_from_below(text.at);
         let matrix = if text.upwards {
             [0.0, 1.0, -1.0, 0.0, number(x), number(y - before_anchor)]
         } else {
