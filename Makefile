@@ -38,8 +38,11 @@ run: build ## build, then run the quickstart pipeline
 build: libtorch ## build pipe and pipe-worker into target/release
 	$(CARGO) build $(PROFILE)
 
-test: build ## run all tests
+# `pipe-faults` is a program of its own and not a test of the package: as a dev-dependency it would change features of
+# crates that everything uses, and all of it, with the C++ binding of libtorch, would be compiled twice.
+test: build ## run all tests, and inject faults for a minute
 	$(CARGO) test $(PROFILE)
+	$(CARGO) run $(PROFILE) -p pipe-faults -- run --budget 60s --seed 1
 
 # The time for trials, and what the faults are drawn from.
 BUDGET ?= 10m

@@ -11,7 +11,6 @@ mod command_line;
 mod damage;
 mod evaluation;
 mod fake_worker;
-mod faults;
 mod lock_files;
 mod models;
 mod placed_files;

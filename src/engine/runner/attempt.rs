@@ -248,7 +248,7 @@ impl Attempt<'_> {
                     // This checks the artifact again, and removes it if it is damaged.
                     ResolvedInput::Stored(stored) => {
                         let flaw = match self.store.inspect_artifact(stored) {
-                            Ok(now) if Some(&now) == seen.next() => continue,
+                            Ok(now) if seen.next().is_some_and(|before| before.is_same(&now)) => continue,
                             Ok(_) => "it was written to, or replaced, and then restored".to_owned(),
                             Err(error) => error.to_string(),
                         };

@@ -17,10 +17,17 @@ use super::stamp::Stamp;
 use super::tree::{Tree, TreeNode};
 use pipe_core::digest::BlobId;
 
-/// The stamps of the blobs of an artifact when it was checked. They differ if a blob was changed in between, even if the
-/// change was undone.
-#[derive(Debug, PartialEq, Eq)]
+/// The stamps of the blobs of an artifact when it was checked.
+#[derive(Debug)]
 pub struct Seen(Vec<Stamp>);
+
+impl Seen {
+    /// Returns whether no blob was written to or replaced in between, not even for a moment. The time of the last change of
+    /// the inode does not count: `fuse` puts hard links to the parts of a model into its output, which changes it.
+    pub fn is_same(&self, later: &Self) -> bool {
+        self.0.len() == later.0.len() && self.0.iter().zip(&later.0).all(|(old, new)| old.same_writes(new))
+    }
+}
 
 impl Store {
     /// Checks an artifact and returns what it looks like.
