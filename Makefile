@@ -43,7 +43,7 @@ build: libtorch ## build pipe and pipe-worker into target/release
 test: build ## run all tests, and inject faults for a minute
 	$(CARGO) test $(PROFILE)
 	$(CARGO) run $(PROFILE) -p pipe-faults -- run --budget 40s --seed 1 \
-	    --only kill,kill-edit,signal,kill-call,damage,input,clock,upkeep,power
+	    --only kill,kill-edit,signal,kill-call,damage,input,clock,upkeep
 
 # The time for trials, and what the faults are drawn from.
 BUDGET ?= 10m
