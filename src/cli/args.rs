@@ -327,7 +327,7 @@ pub(super) struct VerifyArgs {
     /// Compute all stages, or these, twice under different conditions, and compare.
     #[arg(long, num_args = 0.., value_name = "STAGE")]
     pub twice: Option<Vec<String>>,
-    /// Report files that are missing as drift: placed files, published copies, and files that a stage reads.
+    /// Report missing files as drift: placed files, published copies, and files that a stage reads.
     #[arg(long)]
     pub strict: bool,
     /// Accept that placed files, and files that a stage reads, are missing.

@@ -81,14 +81,17 @@ fn destination(to: &Path, output: &OutputDecl) -> PathBuf {
 fn copy(project: &Project, stored: &Stored, to: &Path, overwrite: bool) -> Outcome {
     let store = project.store()?;
     if to.symlink_metadata().is_ok() {
-        let present = store.digest_user_file(to).ok().map(|source| (source.blob, source.directory));
-        let same = present == Some((stored.blob, stored.directory));
+        let same = store.is_copy(stored, to).unwrap_or(false);
         if !same && !overwrite {
             let message = format!("{} exists and differs; `--overwrite` replaces it", to.display());
             return Err(Failure::bad_input(message));
         }
     }
-    store.place(stored, to)?;
+    if stored.directory {
+        store.place_with_checksums(stored, to)?;
+    } else {
+        store.place(stored, to)?;
+    }
     print_text(&format!("{}\n", to.display()))
 }
 

@@ -23,6 +23,7 @@ use pipe_engine::runner::executor::{AttemptError, Executor, ResourceUsage, Task}
 use pipe_engine::runner::local::{LocalProcess, Programs, worker_program};
 use pipe_engine::runner::{Stop, Urgency};
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
+use pipe_engine::store::Confirmation;
 use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
@@ -134,6 +135,9 @@ impl ModelPlace {
                      trained on with `--data DIR`, or name the model by its stage",
                 )
             })?;
+            for directory in [directory, &data] {
+                confirm(project, directory)?;
+            }
             return Ok(Self { model: directory.to_owned(), data, cut: None });
         }
         let survey = Survey::of(project, args.pipeline.named.as_ref(), &args.pipeline, &[])?;
@@ -169,6 +173,20 @@ impl ModelPlace {
         let cut = cut.map(|stage| CutRule { rule: stage.rule(), objective: stage.objective });
         Ok(Self { model, data, cut })
     }
+}
+
+/// Refuses a directory that is damaged, and warns if nothing shows that it is not.
+fn confirm(project: &Project, directory: &Path) -> Result<(), Failure> {
+    let confirmation = project.store_to_read()?.confirm(directory);
+    match confirmation.map_err(|error| Failure::bad_input(error.to_string()))? {
+        Confirmation::Confirmed => {}
+        Confirmation::Unknown => print_status(&format!(
+            "warning: nothing shows whether `{}` is complete and undamaged; a copy that `pipe get STAGE.OUTPUT --to DIR` makes \
+             can be checked",
+            directory.display()
+        )),
+    }
+    Ok(())
 }
 
 fn model_output(instance: &Instance) -> Option<&str> {

@@ -9,8 +9,9 @@
 //!
 //! The stage `fit` creates a model with one part, `fuse` combines several parts, and `threshold` adds cuts.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
@@ -174,33 +175,26 @@ fn read_header(path: &Path) -> Result<(Vec<u8>, ModelHeader), DataError> {
     Ok((text, header))
 }
 
-/// Links one part of a model into the directory of another model.
+/// Copies one part of a model into the directory of another model.
 pub fn take_part(from: &Path, part: &ModelPart, to: &Path, number: usize) -> Result<ModelPart, DataError> {
     let directory = Composite::part_directory(number);
-    link_tree(&from.join(&part.directory), &to.join(&directory))?;
+    copy_tree(&from.join(&part.directory), &to.join(&directory))?;
     Ok(ModelPart { directory, ..part.clone() })
 }
 
-/// Links every file below a directory, or copies it if the file system does not support hard links. Sharing
-/// files is safe because artifacts are never changed in place.
-pub fn link_tree(from: &Path, to: &Path) -> Result<(), DataError> {
+/// Copies every file below a directory. Hard links would save nothing, because the store copies a file that has other
+/// names, and they would look like a change of the stored files while the stage ran.
+pub fn copy_tree(from: &Path, to: &Path) -> Result<(), DataError> {
     fs::create_dir_all(to).map_err(DataError::io("create", to))?;
-    let entries = fs::read_dir(from).map_err(DataError::io("read", from))?;
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for entry in entries {
-        paths.push(entry.map_err(DataError::io("read", from))?.path());
-    }
-    for path in paths {
+    for entry in fs::read_dir(from).map_err(DataError::io("read", from))? {
+        let path = entry.map_err(DataError::io("read", from))?.path();
         let Some(name) = path.file_name() else { continue };
         let target = to.join(name);
         if path.is_dir() {
-            link_tree(&path, &target)?;
-            continue;
-        }
-        // The path may be a symbolic link into the store; link the file itself.
-        let file = fs::canonicalize(&path).map_err(DataError::io("find", &path))?;
-        if fs::hard_link(&file, &target).is_err() {
-            fs::copy(&file, &target).map_err(DataError::io("copy", &path))?;
+            copy_tree(&path, &target)?;
+        } else {
+            let write = || io::copy(&mut File::open(&path)?, &mut File::create(&target)?);
+            write().map_err(DataError::io("copy", &path))?;
         }
     }
     Ok(())
@@ -262,11 +256,11 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_linked_recursively() {
+    fn directories_are_copied_recursively() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir_all(from.path().join("a/b")).unwrap();
         fs::write(from.path().join("a/b/c"), "x").unwrap();
-        link_tree(from.path(), &to.path().join("new")).unwrap();
+        copy_tree(from.path(), &to.path().join("new")).unwrap();
         assert_eq!(fs::read(to.path().join("new/a/b/c")).unwrap(), b"x");
     }
 }

@@ -12,7 +12,7 @@ use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
-use pipe_ml::composite::{Composite, link_tree};
+use pipe_ml::composite::{Composite, copy_tree};
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::score::ScoreScale;
 use pipe_ml::score::table::ScoreTable;
@@ -96,7 +96,7 @@ impl RunStage for Threshold {
         work.save(Self::CUTS, &cuts)?;
         model.cuts = Some(cuts);
         let output = work.output_path(Self::CUT_MODEL)?;
-        link_tree(work.input_path(Self::MODEL)?, output)?;
+        copy_tree(work.input_path(Self::MODEL)?, output)?;
         // The files are hard links to those of the input model, so `model.json` is replaced and never changed in place.
         std::fs::remove_file(output.join("model.json")).context("the old model.json cannot be replaced")?;
         model.save(output)?;

@@ -217,7 +217,7 @@ stages:
       run: |
         cp -p in/a kept; chmod u+w in/a
         echo wrong > in/a; cp in/a b.txt
-        cat kept > in/a; chmod u-w in/a
+        cat kept > in/a; touch -r kept in/a; chmod u-w in/a
       inputs: { a: a }
       outputs: [b.txt]
 ",

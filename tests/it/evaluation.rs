@@ -272,4 +272,21 @@ outputs: { decisions/: eval.decisions }
         let expected = ["chest", "leg", "arm"][row % 3];
         assert!(labels.iter().any(|label| label["name"] == expected), "row {row}: {line}");
     }
+
+    // A copy elsewhere predicts the same, says if nobody knows it, and is refused if one of its bits is flipped.
+    test.pipe(&["get", "train.model", "--to", "copy/model"]).ok();
+    test.pipe(&["get", "train.model", "--to", "copy/model"]).ok();
+    test.pipe(&["get", "data.dataset", "--to", "copy/data"]).ok();
+    let from_copy = ["predict", "copy/model", "bare.csv", "--data", "copy/data", "--cache-dir", "no-cache"];
+    let copied = test.pipe(&from_copy).ok();
+    assert_eq!(copied.stdout, predicted);
+    assert!(!copied.stderr.contains("undamaged"), "{}", copied.stderr);
+    let weights = test.file("copy/model/model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    test.pipe(&from_copy).exits_with(2).says("`model.safetensors` is damaged");
+    test.pipe(&["get", "train.model", "--to", "copy/model"]).exits_with(2).says("--overwrite");
+    std::fs::remove_file(test.file("copy/model/B3SUMS")).unwrap();
+    test.pipe(&from_copy).says("nothing shows whether `copy/model` is complete and undamaged");
 }

@@ -249,7 +249,7 @@ impl Attempt<'_> {
                     ResolvedInput::Stored(stored) => {
                         let flaw = match self.store.inspect_artifact(stored) {
                             Ok(now) if seen.next().is_some_and(|before| before.is_same(&now)) => continue,
-                            Ok(_) => "it was written to, or replaced, and then restored".to_owned(),
+                            Ok(_) => "it was written to, replaced or given another hard link".to_owned(),
                             Err(error) => error.to_string(),
                         };
                         return Err(AttemptError::permanent(format!(

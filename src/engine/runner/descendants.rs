@@ -125,8 +125,8 @@ fn adopted_children() -> Vec<Pid> {
 #[derive(Debug)]
 struct Watcher {
     pid: Pid,
-    /// The watcher reads the other end, which is closed when the runner dies.
-    runner_lives: PipeWriter,
+    /// The watcher reads the other end, which is closed when the runner dies. Present until the drop.
+    runner_lives: Option<PipeWriter>,
 }
 
 impl Watcher {
@@ -137,7 +137,7 @@ impl Watcher {
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             pid => match Pid::from_raw(pid) {
-                Some(pid) => Ok(Self { pid, runner_lives }),
+                Some(pid) => Ok(Self { pid, runner_lives: Some(runner_lives) }),
                 None => watch(ends.as_raw_fd(), runner),
             },
         }
@@ -147,7 +147,10 @@ impl Watcher {
 impl Drop for Watcher {
     /// Tells the watcher that there is nothing to do, and waits for its end.
     fn drop(&mut self) {
-        let _ = self.runner_lives.write_all(b".");
+        if let Some(mut runner_lives) = self.runner_lives.take() {
+            // If this fails, the watcher takes the end of the pipe for the death of the runner, whose stages have ended.
+            let _ = runner_lives.write_all(b".");
+        }
         let _ = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED);
     }
 }

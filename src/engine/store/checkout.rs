@@ -9,7 +9,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::Store;
 use super::blob::{OTHER_CONTENT, sync_directory_of};
-use super::error::{Flaw, StoreError};
+use super::error::{Flaw, StoreError, read_twice};
 use super::hash;
 use super::manifest::Stored;
 use super::session::{Owner, remove_tree};
@@ -22,10 +22,9 @@ use pipe_core::digest::BlobId;
 pub struct Seen(Vec<Stamp>);
 
 impl Seen {
-    /// Returns whether no blob was written to or replaced in between, not even for a moment. The time of the last change of
-    /// the inode does not count: `fuse` puts hard links to the parts of a model into its output, which changes it.
+    /// Returns whether no blob was written to or replaced in between, not even for a moment.
     pub fn is_same(&self, later: &Self) -> bool {
-        self.0.len() == later.0.len() && self.0.iter().zip(&later.0).all(|(old, new)| old.same_writes(new))
+        self.0 == later.0
     }
 }
 
@@ -105,12 +104,15 @@ impl Store {
     fn place_by_way_of(&self, temp: &Path, stored: &Stored, to: &Path) -> Result<Placed, StoreError> {
         let made = if stored.directory {
             let tree = self.read_tree(stored.blob).map_err(|flaw| self.lost(flaw))?;
-            fs::create_dir(temp).map_err(|e| StoreError::writing(temp, e)).and_then(|()| {
-                self.build(&tree, temp, |blob, executable, to| {
-                    self.copy_and_flush(blob, to)?;
-                    if executable { add_executable(to) } else { Ok(()) }
+            fs::create_dir(temp)
+                .map_err(|e| StoreError::writing(temp, e))
+                .and_then(|()| {
+                    self.build(&tree, temp, |blob, executable, to| {
+                        self.copy_and_flush(blob, to)?;
+                        if executable { add_executable(to) } else { Ok(()) }
+                    })
                 })
-            })
+                .and_then(|()| flush_directories(temp))
         } else {
             self.copy_and_flush(stored.blob, temp)
         };
@@ -132,7 +134,8 @@ impl Store {
     fn copy(&self, blob: BlobId, to: &Path) -> Result<File, StoreError> {
         let writing = |e| StoreError::writing(to, e);
         let from = self.layout.blob(blob);
-        let mut source = File::open(&from).map_err(|e| self.lost(self.put_aside(Flaw::reading(&from, e))))?;
+        let opened = read_twice(|| File::open(&from));
+        let mut source = opened.map_err(|e| self.lost(self.put_aside(Flaw::reading(&from, e))))?;
         let mut copy =
             OpenOptions::new().read(true).write(true).create_new(true).open(to).map_err(writing)?;
         let length = io::copy(&mut source, &mut copy).map_err(writing)?;
@@ -177,18 +180,49 @@ enum Placed {
     OnAnotherFileSystem,
 }
 
-/// Moves `new` to `to`. A directory that is already there is exchanged with it.
+/// Moves `new` to `to`. A directory that is already there is exchanged with it. Tries again if another runner, perhaps on
+/// another machine, places something at the same path meanwhile.
 fn swap(new: &Path, to: &Path, directory: bool) -> io::Result<()> {
-    if !directory || !to.exists() {
-        return fs::rename(new, to);
-    }
-    match renameat_with(CWD, new, CWD, to, RenameFlags::EXCHANGE) {
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            remove_tree(to)?;
-            fs::rename(new, to)
+    const TRIES: usize = 5;
+    let mut result = fs::rename(new, to);
+    for _ in 0..TRIES {
+        match &result {
+            Err(error) if directory && is_in_the_way(error) => {}
+            _ => break,
         }
-        result => Ok(result?),
+        match renameat_with(CWD, new, CWD, to, RenameFlags::EXCHANGE) {
+            Err(rustix::io::Errno::NOENT) => {}
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if to.is_dir() => remove_tree(to)?,
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::remove_file(to)?,
+            exchanged => return Ok(exchanged?),
+        }
+        result = fs::rename(new, to);
     }
+    result
+}
+
+/// Returns whether a directory could not be moved because of what is at its new path.
+fn is_in_the_way(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists | ErrorKind::NotADirectory)
+}
+
+/// Flushes the names in a directory and in those below it, which POSIX does not promise for a flush of the files.
+fn flush_directories(directory: &Path) -> Result<(), StoreError> {
+    let flush = |directory: &Path| {
+        let mut below = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                below.push(entry.path());
+            }
+        }
+        File::open(directory)?.sync_all()?;
+        Ok(below)
+    };
+    for below in flush(directory).map_err(|e| StoreError::writing(directory, e))? {
+        flush_directories(&below)?;
+    }
+    Ok(())
 }
 
 /// Makes a file executable for everyone who may read it.

@@ -15,6 +15,7 @@
 
 mod blob;
 mod checkout;
+mod checksums;
 mod claim;
 mod error;
 mod fsck;
@@ -43,6 +44,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 pub use checkout::Seen;
+pub use checksums::Confirmation;
 pub use claim::{Claim, Lookup, WriteRight};
 pub use error::StoreError;
 pub use fsck::{FsckReport, FsckRequest, StoreProblem, Subset};
