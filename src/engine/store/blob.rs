@@ -152,13 +152,13 @@ impl Store {
         let stored = Stored { blob: BlobId::new(digest), bytes: before.size, directory: false };
 
         let there = self.layout.blob(stored.blob);
-        let is_new = self.enter(path, &stored, &there, durability)?;
+        let is_new = self.enter(path, &stored, &there)?;
         if durability == Durability::Now {
             // A blob that existed before is flushed, too: the short stage that wrote it may not have flushed it.
             File::open(&there)
                 .and_then(|blob| blob.sync_all())
                 .map_err(|e| StoreError::writing(&there, e))?;
-            sync_directory_of(&there)?;
+            flush_name(&there)?;
         }
         let after = Stamp::of(&file.metadata().map_err(reading)?);
         if !before.same_writes(&after) {
@@ -177,13 +177,7 @@ impl Store {
 
     /// Moves a file to the path of its blob, unless an undamaged blob is there. Returns whether it did. It never
     /// replaces a blob: the stat cache may know it, and the next file could get the same inode in the same tick.
-    fn enter(
-        &self,
-        path: &Path,
-        stored: &Stored,
-        there: &Path,
-        durability: Durability,
-    ) -> Result<bool, StoreError> {
+    fn enter(&self, path: &Path, stored: &Stored, there: &Path) -> Result<bool, StoreError> {
         let mut attempts = 3;
         loop {
             if there.symlink_metadata().is_ok() {
@@ -199,7 +193,7 @@ impl Store {
                 }
             }
             attempts -= 1;
-            match move_into_place(path, there, RenameFlags::NOREPLACE, durability) {
+            match move_into_place(path, there, RenameFlags::NOREPLACE) {
                 // Another thread or process was faster.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempts > 0 => {}
                 result => return result.map(|()| true).map_err(|e| StoreError::writing(there, e)),
@@ -208,14 +202,8 @@ impl Store {
     }
 }
 
-/// Renames, and creates the parent directory (the first digits of the name) if it does not exist. The caller has to flush
-/// the parent directory; a new one is flushed into its own parent here.
-pub(super) fn move_into_place(
-    from: &Path,
-    to: &Path,
-    flags: RenameFlags,
-    durability: Durability,
-) -> io::Result<()> {
+/// Renames, and creates the parent directory (the first digits of the name) if it does not exist.
+pub(super) fn move_into_place(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
     let rename = || match renameat_with(CWD, from, CWD, to, flags) {
         // Not every file system supports a rename that does not replace.
         Err(Errno::INVAL | Errno::NOSYS) => fs::rename(from, to),
@@ -223,15 +211,18 @@ pub(super) fn move_into_place(
     };
     match rename() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let parent = to.parent().unwrap_or(to);
-            fs::create_dir_all(parent)?;
-            if durability == Durability::Now {
-                File::open(parent.parent().unwrap_or(parent))?.sync_all()?;
-            }
+            fs::create_dir_all(to.parent().unwrap_or(to))?;
             rename()
         }
         result => result,
     }
+}
+
+/// Makes the name of a blob or manifest survive a power loss, also if its directory (the first digits) is new and nobody has
+/// flushed it yet.
+pub(super) fn flush_name(path: &Path) -> Result<(), StoreError> {
+    sync_directory_of(path)?;
+    sync_directory_of(path.parent().unwrap_or(path))
 }
 
 /// Makes a rename survive a power loss.

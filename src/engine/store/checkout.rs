@@ -86,14 +86,13 @@ impl Store {
         fs::create_dir_all(parent).map_err(writing)?;
         // Through a temporary file in the store, where leftovers of a killed process are removed, if a rename can
         // leave the store.
-        match self.place_by_way_of(&self.session()?.temp(&self.layout)?, stored, to)? {
-            Placed::Done => sync_directory_of(to),
-            Placed::OnAnotherFileSystem => {
-                let beside = Owner::beside(parent).map_err(writing)?;
-                self.place_by_way_of(&beside.directory.join("new"), stored, to)?;
-                sync_directory_of(to)
-            }
+        if self.place_by_way_of(&self.session()?.temp(&self.layout)?, stored, to)?
+            == Placed::OnAnotherFileSystem
+        {
+            let beside = Owner::beside(parent).map_err(writing)?;
+            self.place_by_way_of(&beside.directory.join("new"), stored, to)?;
         }
+        Ok(())
     }
 
     /// Copies and flushes: a power loss must not leave half a table in the results directory.
@@ -117,7 +116,8 @@ impl Store {
             self.copy_and_flush(stored.blob, temp)
         };
         let swapped = made.and_then(|()| match swap(temp, to, stored.directory) {
-            Ok(()) => Ok(Placed::Done),
+            // Before the replaced directory is removed: names may reach the disk in any order.
+            Ok(()) => sync_directory_of(to).map(|()| Placed::Done),
             Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(Placed::OnAnotherFileSystem),
             Err(error) => Err(StoreError::writing(to, error)),
         });
@@ -175,6 +175,7 @@ impl Store {
     }
 }
 
+#[derive(PartialEq)]
 enum Placed {
     Done,
     OnAnotherFileSystem,

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::Store;
-use super::blob::{Durability, sync_directory_of};
+use super::blob::{Durability, flush_name};
 use super::error::{Flaw, StoreError};
 use super::lock::FileLock;
 use super::manifest::{Draft, Manifest};
@@ -179,7 +179,7 @@ impl WriteRight<'_> {
         let manifest = sealed::decode(&text).map_err(|flaw| StoreError::unusable(&path, flaw))?;
         self.lock.become_file(&path, &text, durability).map_err(|e| StoreError::writing(&path, e))?;
         if durability == Durability::Now {
-            sync_directory_of(&path)?;
+            flush_name(&path)?;
         }
         Ok(manifest)
     }

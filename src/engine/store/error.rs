@@ -1,11 +1,13 @@
 //! The errors of the store. Each says what happened, where, and what to do next.
 
 use std::fmt;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Store;
+use super::layout::TAG;
 use pipe_core::digest::StageKey;
 
 /// Why an operation of the store failed.
@@ -95,7 +97,7 @@ impl Flaw {
     pub(super) fn reading(path: &Path, error: io::Error) -> Self {
         if error.kind() == ErrorKind::NotFound {
             Self::Missing(format!("blob `{}` is missing", path.display()))
-        } else if is_passing(&error) {
+        } else if is_passing(path, &error) {
             Self::Unreadable(StoreError::reading(path, error))
         } else {
             Self::bad(path, format!("cannot be read ({error})"))
@@ -121,9 +123,9 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// Returns whether an error says more about the moment (too few descriptors, no memory, a server that does not answer) than
-/// about the file that could not be read.
-pub(super) fn is_passing(error: &io::Error) -> bool {
+/// Returns whether an error says more about the moment (too few descriptors, no memory, a server that does not answer, a disk on
+/// which nothing can be read) than about the file of the store that could not be read.
+pub(super) fn is_passing(path: &Path, error: &io::Error) -> bool {
     const PASSING: [i32; 10] = [
         libc::EMFILE,
         libc::ENFILE,
@@ -136,7 +138,11 @@ pub(super) fn is_passing(error: &io::Error) -> bool {
         libc::ETIMEDOUT,
         libc::EHOSTDOWN,
     ];
+    let can_be_read = |tag: PathBuf| tag.metadata().is_ok() && fs::read(tag).is_ok();
+    // Every file of the store is at most three directories below the one with the tag.
+    let mut directories = path.ancestors().skip(1).take(3);
     error.raw_os_error().is_some_and(|code| PASSING.contains(&code))
+        || !directories.any(|directory| can_be_read(directory.join(TAG)))
 }
 
 /// Reads, and after an error once more: a result must not be lost because one read failed.

@@ -263,7 +263,7 @@ fn inspect_blob(id: BlobId, path: &Path) -> Result<BlobState, StoreError> {
     let read = || match read_and_hash(path) {
         Ok(Some((digest, stamp))) if digest == id.digest() => Ok(Ok(stamp.size)),
         Ok(_) => Ok(Err("its content is not what its name says".to_owned())),
-        Err(error) if is_passing(&error) => Err(StoreError::reading(path, error)),
+        Err(error) if is_passing(path, &error) => Err(StoreError::reading(path, error)),
         Err(error) => Ok(Err(format!("it cannot be read: {error}"))),
     };
     if let Ok(bytes) = read()? {

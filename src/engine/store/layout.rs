@@ -24,6 +24,8 @@ use pipe_core::digest::{BlobId, Digest, StageKey};
 
 const VERSION: &str = "v2";
 
+/// The name of a file that every store has.
+pub(super) const TAG: &str = "CACHEDIR.TAG";
 pub(super) const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
     # This directory holds results of `pipe` that can be computed again.\n";
 
@@ -63,7 +65,7 @@ impl Layout {
     }
 
     pub(super) fn tag(&self) -> PathBuf {
-        self.base.join("CACHEDIR.TAG")
+        self.base.join(TAG)
     }
 
     pub(super) fn blobs(&self) -> PathBuf {

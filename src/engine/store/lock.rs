@@ -54,7 +54,7 @@ impl FileLock {
         if durability == Durability::Now {
             self.file.sync_all()?;
         }
-        move_into_place(&self.path, to, RenameFlags::empty(), durability)?;
+        move_into_place(&self.path, to, RenameFlags::empty())?;
         self.moved = true;
         Ok(())
     }

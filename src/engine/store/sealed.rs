@@ -63,7 +63,7 @@ pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Unsealed> {
     match read_twice(|| fs::read(path)) {
         Ok(text) => parse(unseal(&text).map_err(Unsealed::Damaged)?).map_err(Unsealed::Foreign),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Unsealed::Missing),
-        Err(error) if is_passing(&error) => Err(Unsealed::Unreadable(error)),
+        Err(error) if is_passing(path, &error) => Err(Unsealed::Unreadable(error)),
         Err(error) => Err(Unsealed::Damaged(format!("it cannot be read: {error}"))),
     }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::blob::sync_directory_of;
 use super::error::StoreError;
 use super::layout::{CACHEDIR_TAG, Layout};
 use super::lock::{self, FileLock};
@@ -39,8 +40,14 @@ impl Drop for GcLock {
 impl Session {
     /// Creates what is missing and removes what dead processes left behind.
     pub(super) fn begin(layout: &Layout) -> Result<Self, StoreError> {
+        let mut is_new = false;
         for directory in layout.directories() {
+            is_new |= !directory.exists();
             fs::create_dir_all(&directory).map_err(|e| StoreError::writing(&directory, e))?;
+        }
+        if is_new {
+            let inside = layout.tag();
+            inside.ancestors().take(3).try_for_each(sync_directory_of)?;
         }
         let path = layout.gc_lock();
         let gc_lock = lock::open(&path).map_err(|e| StoreError::writing(&path, e))?;

@@ -76,6 +76,8 @@ impl SystemCall {
             .iter()
             .enumerate()
             .flat_map(|(group, most)| (1..=*most).map(move |nth| (group, nth)))
+            // The standard library ends a program whose very first `poll` fails, before `main`.
+            .filter(|&(group, nth)| nth > 1 || !GROUPS[group].starts_with("poll"))
             .collect();
         let all = (numbers.len() * ERRORS.len() * 2) as u64;
         // A prime larger than any number of combinations visits all of them in a scattered order.
