@@ -96,8 +96,12 @@ impl Store {
     }
 
     /// Copies and flushes: a power loss must not leave half a table in the results directory.
-    fn copy_and_flush(&self, blob: BlobId, to: &Path) -> Result<(), StoreError> {
-        self.copy(blob, to)?.sync_data().map_err(|e| StoreError::writing(to, e))
+    fn copy_and_flush(&self, blob: BlobId, executable: bool, to: &Path) -> Result<(), StoreError> {
+        let copy = self.copy(blob, to)?;
+        if executable {
+            add_executable(to)?;
+        }
+        copy.sync_all().map_err(|e| StoreError::writing(to, e))
     }
 
     fn place_by_way_of(&self, temp: &Path, stored: &Stored, to: &Path) -> Result<Placed, StoreError> {
@@ -106,14 +110,11 @@ impl Store {
             fs::create_dir(temp)
                 .map_err(|e| StoreError::writing(temp, e))
                 .and_then(|()| {
-                    self.build(&tree, temp, |blob, executable, to| {
-                        self.copy_and_flush(blob, to)?;
-                        if executable { add_executable(to) } else { Ok(()) }
-                    })
+                    self.build(&tree, temp, |blob, executable, to| self.copy_and_flush(blob, executable, to))
                 })
                 .and_then(|()| flush_directories(temp))
         } else {
-            self.copy_and_flush(stored.blob, temp)
+            self.copy_and_flush(stored.blob, false, temp)
         };
         let swapped = made.and_then(|()| match swap(temp, to, stored.directory) {
             // Before the replaced directory is removed: names may reach the disk in any order.

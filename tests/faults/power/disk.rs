@@ -46,8 +46,8 @@ pub enum Change {
     Remove(Place),
     /// A file or directory gets another name; what had that name is gone.
     Rename(Place, Place, u64),
-    /// Two names change places.
-    Exchange(Place, Place),
+    /// Two names change places, with what they name.
+    Exchange((Place, u64), (Place, u64)),
     Write(u64, usize, Vec<u8>),
     SetLength(u64, usize),
     /// The mode, the owner or the times, as they are afterwards.
@@ -69,7 +69,7 @@ impl Change {
             Self::Create((parent, _), ..) | Self::Link((parent, _), _) | Self::Remove((parent, _)) => {
                 *parent == flushed
             }
-            Self::Rename((from, _), (to, _), _) | Self::Exchange((from, _), (to, _)) => {
+            Self::Rename((from, _), (to, _), _) | Self::Exchange(((from, _), _), ((to, _), _)) => {
                 *from == flushed || *to == flushed
             }
             Self::Write(file, ..) | Self::SetLength(file, _) | Self::Attributes(file, _) => *file == flushed,
@@ -96,6 +96,9 @@ pub struct Disk {
     now: BTreeMap<u64, Node>,
     /// The changes, and whether each was flushed.
     changes: Vec<(Change, bool)>,
+    /// The files and directories that were flushed. They exist after a power loss even if the name that they were created
+    /// with is lost, so that another, flushed name leads to them.
+    durable: BTreeSet<u64>,
     next: u64,
 }
 
@@ -105,7 +108,14 @@ impl Disk {
         let root =
             Node { attributes: Attributes { mode: 0o755, owner, modified: now, changed: now }, content };
         let nodes = BTreeMap::from([(ROOT, root)]);
-        Self { survival, flushed: nodes.clone(), now: nodes, changes: Vec::new(), next: ROOT + 1 }
+        Self {
+            survival,
+            flushed: nodes.clone(),
+            now: nodes,
+            changes: Vec::new(),
+            durable: BTreeSet::new(),
+            next: ROOT + 1,
+        }
     }
 
     /// Returns how many changes were made since everything was flushed.
@@ -152,6 +162,7 @@ impl Disk {
 
     /// Flushes a file or a directory, as `fsync` does.
     pub fn flush(&mut self, number: u64) {
+        self.durable.insert(number);
         for (change, flushed) in &mut self.changes {
             let journal = self.survival == Survival::Journal && change.data_of().is_none();
             *flushed |= journal || change.concerns(number);
@@ -177,6 +188,11 @@ impl Disk {
                 _ => rng.chance(share),
             };
             if !survives {
+                if let Change::Create(_, number, node) = change
+                    && self.durable.contains(number)
+                {
+                    nodes.insert(*number, node.clone());
+                }
                 continue;
             }
             match change {
@@ -193,6 +209,7 @@ impl Disk {
             flushed: nodes.clone(),
             now: nodes,
             changes: Vec::new(),
+            durable: BTreeSet::new(),
             next: self.next,
         }
     }
@@ -239,12 +256,12 @@ fn apply(nodes: &mut BTreeMap<u64, Node>, change: &Change) {
                 entries.insert(new.clone(), *number);
             }
         }
-        Change::Exchange((from, old), (to, new)) => {
-            let first = entries(nodes, *from).and_then(|entries| entries.get(old).copied());
-            let second = entries(nodes, *to).and_then(|entries| entries.get(new).copied());
-            for ((directory, name), number) in [((from, old), second), ((to, new), first)] {
-                if let (Some(entries), Some(number)) = (entries(nodes, *directory), number) {
-                    entries.insert(name.clone(), number);
+        Change::Exchange((first, one), (second, other)) => {
+            for ((directory, name), number) in [(first, other), (second, one)] {
+                if nodes.contains_key(number)
+                    && let Some(entries) = entries(nodes, *directory)
+                {
+                    entries.insert(name.clone(), *number);
                 }
             }
         }
@@ -337,6 +354,38 @@ mod tests {
             assert_eq!(always, survival == Survival::Journal);
             disk.flush(ROOT);
             assert_eq!(outcomes(&disk, "a"), BTreeSet::from([Some(b"content".to_vec())]));
+        }
+    }
+
+    #[test]
+    fn a_flushed_file_survives_under_the_flushed_one_of_its_names() {
+        for exchange in [false, true] {
+            let mut disk = Disk::new(Survival::Posix, (0, 0), NOW);
+            let [from, to] = [disk.number(), disk.number()];
+            for (name, number) in [("from", from), ("to", to)] {
+                let attributes = Attributes { mode: 0o755, owner: (0, 0), modified: NOW, changed: NOW };
+                let node = Node { attributes, content: Content::Directory(BTreeMap::new()) };
+                disk.change(Change::Create((ROOT, name.into()), number, node), NOW);
+            }
+            let old = file(&mut disk, "old", b"old");
+            disk.change(Change::Rename((ROOT, "old".into()), (to, "a".into()), old), NOW);
+            disk.flush_all();
+            let new = file(&mut disk, "new", b"new");
+            disk.flush(new);
+            disk.change(Change::Rename((ROOT, "new".into()), (from, "b".into()), new), NOW);
+            let (b, a) = ((from, "b".into()), (to, "a".into()));
+            disk.change(
+                if exchange { Change::Exchange((b, new), (a, old)) } else { Change::Rename(b, a, new) },
+                NOW,
+            );
+            disk.flush(to);
+            for n in 0..200 {
+                let left = disk.survivors(&mut Rng::of(n, "power", n));
+                let number = left.find(&(to, "a".into())).expect("its name was flushed");
+                assert!(
+                    matches!(&left.node(number).expect("it was flushed").content, Content::File(c) if c == b"new")
+                );
+            }
         }
     }
 

@@ -200,7 +200,9 @@ impl State {
         let number = self.disk.find(&old).ok_or(libc::ENOENT)?;
         match (flags, self.disk.find(&new)) {
             (libc::RENAME_EXCHANGE, None) => return Err(libc::ENOENT),
-            (libc::RENAME_EXCHANGE, Some(_)) => self.change(Change::Exchange(old, new)),
+            (libc::RENAME_EXCHANGE, Some(there)) => {
+                self.change(Change::Exchange((old, number), (new, there)))
+            }
             (libc::RENAME_NOREPLACE, Some(_)) => return Err(libc::EEXIST),
             (0 | libc::RENAME_NOREPLACE, there) => {
                 let content = there.and_then(|there| self.disk.node(there)).map(|node| &node.content);
