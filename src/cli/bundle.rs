@@ -17,7 +17,7 @@ use pipe_engine::bundle::{
 };
 use pipe_engine::lock::path_of;
 use pipe_engine::spec::pipeline::{InputSource, Pipeline, UnlocatedFile};
-use pipe_engine::store::{Condition, Store};
+use pipe_engine::store::{Condition, Store, write_atomically};
 
 /// Reads a project file.
 fn read_file(path: &Path) -> std::io::Result<(IndexedFile, Vec<u8>)> {
@@ -116,14 +116,11 @@ fn project_files(
     Ok(files)
 }
 
-/// Writes the bundle under a temporary name and renames it when it is complete.
 fn pack(output: &Path, content: &BundleContent, store: &Store) -> anyhow::Result<()> {
-    let temp = PathBuf::from(format!("{}.{}", output.display(), std::process::id()));
-    let write = || -> anyhow::Result<()> {
-        bundle::write(File::create(&temp)?, content, store)?.sync_all()?;
-        Ok(fs::rename(&temp, output)?)
-    };
-    write().inspect_err(|_| drop(fs::remove_file(&temp)))
+    write_atomically(output, |file| {
+        bundle::write(file, content, store)?;
+        Ok(())
+    })
 }
 
 /// Runs `pipe import`. Changes no project file before every member has been read and matches its digest.
@@ -203,16 +200,17 @@ fn crosses_link(path: &Path) -> bool {
     })
 }
 
-/// Writes a file under a temporary name and renames it.
+/// Writes a file of the project.
 fn write_file(path: &Path, content: &mut File, executable: bool) -> std::io::Result<()> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent)?;
     }
-    let temp = PathBuf::from(format!("{}.{}", path.display(), std::process::id()));
-    std::io::copy(content, &mut File::create(&temp)?)?;
-    if executable {
-        let mode = fs::metadata(&temp)?.permissions().mode();
-        fs::set_permissions(&temp, fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))?;
-    }
-    fs::rename(&temp, path).inspect_err(|_| drop(fs::remove_file(&temp)))
+    write_atomically(path, |file| {
+        std::io::copy(content, file)?;
+        if executable {
+            let mode = file.metadata()?.permissions().mode();
+            file.set_permissions(fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))?;
+        }
+        Ok(())
+    })
 }

@@ -9,6 +9,7 @@ use super::data_files::fetch;
 use super::exit::{Exit, Failure, Outcome};
 use super::project::Project;
 use super::{print_json, print_status, print_text};
+use pipe_engine::store::TemporaryDirectory;
 use pipe_ml::data::describe;
 use pipe_ml::data::locate::Locator;
 use pipe_ml::data::registry::{self, KnownDataSet};
@@ -78,9 +79,9 @@ fn info(project: &Project, dataset: &str, as_json: bool) -> Outcome {
     }
     let entry = find(dataset)?;
     let locator = offline(project);
-    let scratch = tempfile::tempdir()?;
+    let scratch = TemporaryDirectory::new()?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let stats = describe::measure(entry, &locator, scratch.path(), threads).map_err(failure)?;
+    let stats = describe::measure(entry, &locator, &scratch, threads).map_err(failure)?;
     if as_json {
         return print_json(&json!({ "entry": entry, "parts": stats.as_deref().map(stats_json) }));
     }

@@ -14,7 +14,7 @@ use super::{print_json, print_status, print_text, text, write_result};
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
 use pipe_engine::lock::Lock;
-use pipe_engine::store::Store;
+use pipe_engine::store::{Store, TemporaryDirectory};
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_report::diff::{Difference, FigurePair, MetricChange, MetricVerdict, page};
 use pipe_report::page::picture::Picture;
@@ -175,14 +175,14 @@ fn changed_figures(
     old: &Side,
     new: &Side,
 ) -> Result<Vec<FigurePair>, Failure> {
-    let scratch = tempfile::tempdir()?;
+    let scratch = TemporaryDirectory::new()?;
     let mut pairs = Vec::new();
     for stage in &difference.changed {
         for output in &stage.outputs {
             let figures_of = |side: &Side| -> Result<Vec<Picture>, Failure> {
                 let Some(stored) = side.stored(&stage.stage, &output.name) else { return Ok(Vec::new()) };
                 // A lock may name content that is not in this cache.
-                let Ok(path) = store.artifact(stored, scratch.path()) else { return Ok(Vec::new()) };
+                let Ok(path) = store.artifact(stored, &scratch) else { return Ok(Vec::new()) };
                 read_figures(&output.name, &path)
             };
             let (before, after) = (figures_of(old)?, figures_of(new)?);

@@ -22,7 +22,7 @@ use pipe_engine::plan::key::Content;
 use pipe_engine::runner::{Options, Outlook, ResultGate, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::manifest::Manifest;
-use pipe_engine::store::{Origin, Store, StoreError};
+use pipe_engine::store::{Origin, Store, StoreError, remove_leftovers, write_atomically};
 
 /// Writes the lock of the results in the cache. Runs nothing.
 pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
@@ -104,17 +104,8 @@ pub(super) fn require_readable(pipeline: &Path) -> Result<(), Failure> {
 
 /// Writes a lock atomically.
 pub(super) fn write(path: &Path, lock: &Lock) -> Result<(), Failure> {
-    let temp = path.with_extension(format!("lock.{}", std::process::id()));
-    let written = || {
-        let mut file = fs::File::create(&temp)?;
-        file.write_all(lock.to_string().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temp, path)
-    };
-    written().map_err(|error| {
-        let _ = fs::remove_file(&temp);
-        Failure::bad_input(format!("cannot write {}: {error}", path.display()))
-    })
+    let written = write_atomically(path, |file| file.write_all(lock.to_string().as_bytes()));
+    written.map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Returns the lock of the results that the cache has for every stage of the pipeline.
@@ -170,6 +161,7 @@ pub(super) fn update(project: &Project, plan: &Plan, store: &Store) -> Result<()
     let mut new = of_cache(plan, store)?;
     new.keep_equal_records(&old, plan.pipeline());
     if old.is_same_text(&new) {
+        remove_leftovers(&path);
         return Ok(());
     }
     if !old.edited.is_empty() {

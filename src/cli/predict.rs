@@ -23,7 +23,7 @@ use pipe_engine::runner::executor::{AttemptError, Executor, ResourceUsage, Task}
 use pipe_engine::runner::local::{LocalProcess, Programs, worker_program};
 use pipe_engine::runner::{Stop, Urgency};
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
-use pipe_engine::store::Confirmation;
+use pipe_engine::store::{Confirmation, TemporaryDirectory};
 use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
@@ -40,8 +40,8 @@ const CHECK_STOP: Duration = Duration::from_millis(50);
 
 /// Runs `pipe predict`: labels for new rows.
 pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
-    let scratch = tempfile::tempdir()?;
-    let place = ModelPlace::find(project, &args.model, scratch.path())?;
+    let scratch = TemporaryDirectory::new()?;
+    let place = ModelPlace::find(project, &args.model, &scratch)?;
     let body = Predict {
         format: match args.format {
             PredictFormat::Jsonl => PredictionFormat::Jsonl,
@@ -60,16 +60,10 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
             beside.push(".part");
             PathBuf::from(beside)
         }
-        None => scratch.path().join("predictions"),
+        None => scratch.join("predictions"),
     };
-    let ran = run(
-        Predict::KIND,
-        &body,
-        &place,
-        Some(rows),
-        (Predict::PREDICTIONS.name(), &written),
-        scratch.path(),
-    );
+    let ran =
+        run(Predict::KIND, &body, &place, Some(rows), (Predict::PREDICTIONS.name(), &written), &scratch);
     if let (Err(_), Some(_)) = (&ran, &args.output) {
         let _ = std::fs::remove_file(&written);
     }
@@ -83,8 +77,8 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
 
 /// Runs `pipe explain`: why a model decided about a row as it did.
 pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
-    let scratch = tempfile::tempdir()?;
-    let place = ModelPlace::find(project, &args.model, scratch.path())?;
+    let scratch = TemporaryDirectory::new()?;
+    let place = ModelPlace::find(project, &args.model, &scratch)?;
     let body = Explain {
         row: args.row,
         part: PartName::Test,
@@ -95,8 +89,8 @@ pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
         device: args.model.device()?,
     };
     let rows = args.input.as_deref().map(readable).transpose()?;
-    let written = scratch.path().join("explanation");
-    run(Explain::KIND, &body, &place, rows, (Explain::EXPLANATION.name(), &written), scratch.path())?;
+    let written = scratch.join("explanation");
+    run(Explain::KIND, &body, &place, rows, (Explain::EXPLANATION.name(), &written), &scratch)?;
     let explanation: Explanation =
         serde_json::from_slice(&std::fs::read(&written)?).map_err(anyhow::Error::from)?;
     if args.json { print_json(&explanation) } else { print_text(&explanation.text()) }

@@ -15,8 +15,8 @@ use pipe_engine::lock::ro_crate::{Agent, Crate, Included, IncludedAs, METADATA, 
 use pipe_engine::lock::{Lock, path_of};
 use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::{InputSource, UnlocatedFile};
-use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Stored;
+use pipe_engine::store::{Store, TemporaryDirectory};
 
 /// Writes an RO-Crate of the locked results, as a directory or a zip archive.
 pub(super) fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
@@ -37,13 +37,13 @@ pub(super) fn provenance(project: &Project, args: &ProvenanceArgs) -> Outcome {
         .iter()
         .filter_map(|(name, record)| Some((name.clone(), *store.record(record.key)?)))
         .collect();
-    let scratch = tempfile::tempdir()?;
+    let scratch = TemporaryDirectory::new()?;
     let mut files = CrateFiles { store: &store, content: BTreeMap::new(), from: BTreeMap::new() };
     for file in &plan.pipeline().files {
         files.add(file, file, IncludedAs::Pipeline)?;
     }
     files.add(&path, &path, IncludedAs::Lock)?;
-    files.add_results(project, &lock, scratch.path())?;
+    files.add_results(project, &lock, &scratch)?;
     files.add_inputs(&plan)?;
     let agent = args.agent.as_deref().zip(args.agent_name.as_deref()).map(|(id, name)| Agent { id, name });
     let description = metadata(&Crate {

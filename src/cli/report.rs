@@ -19,6 +19,7 @@ use pipe_core::quote;
 use pipe_engine::plan::{Why, key};
 use pipe_engine::runner::Outlook;
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
+use pipe_engine::store::TemporaryDirectory;
 use pipe_engine::store::manifest::{Manifest, Stored};
 use pipe_ml::artifacts::LabelRecords;
 use pipe_ml::metric::record::EvaluationRecord;
@@ -193,7 +194,7 @@ impl PipelineReport<'_> {
 
     /// Tables, figures, evaluations, data sets and audits of the fresh stages.
     fn content(&self) -> Result<Content, Failure> {
-        let scratch = tempfile::tempdir()?;
+        let scratch = TemporaryDirectory::new()?;
         let mut content = Content::default();
         let evaluating: BTreeSet<&str> = self
             .manifests()
@@ -204,7 +205,7 @@ impl PipelineReport<'_> {
             .collect();
         for (index, instance, outlook) in self.survey.instances() {
             let Some(manifest) = manifest(outlook) else { continue };
-            let path = |stored: &Stored| self.survey.store.artifact(stored, scratch.path());
+            let path = |stored: &Stored| self.survey.store.artifact(stored, &scratch);
             let name = self.survey.name(index);
             let mut axes = instance.id.axes.clone();
             if evaluating.len() > 1 {

@@ -19,8 +19,8 @@ use pipe_engine::runner::event::Event;
 use pipe_engine::runner::local::{LocalProcess, Programs};
 use pipe_engine::runner::{self, Options, Outlook, Stop, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
-use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
+use pipe_engine::store::{Store, TemporaryDirectory};
 use pipe_stages::command;
 
 /// The circumstances of a run that must not influence its results.
@@ -117,7 +117,7 @@ pub(super) struct Sandbox<'a> {
     pub plan: Plan,
     pub jobs: usize,
     stop: Stop,
-    root: tempfile::TempDir,
+    root: TemporaryDirectory,
 }
 
 impl<'a> Sandbox<'a> {
@@ -163,7 +163,7 @@ impl<'a> Sandbox<'a> {
         known: &dyn Fn(InstanceIndex) -> Option<StageKey>,
         conditions: &Conditions,
     ) -> Result<SandboxRun, Failure> {
-        let directory = self.root.path().join(label);
+        let directory = self.root.join(label);
         let store = Store::open(&directory)?;
         let wanted = self.plan.with_dependencies(targets);
         let mut copied = BTreeMap::new();
@@ -226,13 +226,16 @@ impl<'a> Sandbox<'a> {
     /// Deletes the directory, or keeps it if the user should look at both sides of a difference.
     pub(super) fn finish(self, keep: bool) {
         if keep {
-            let kept: &Path = &self.root.keep();
-            self.project.status(&format!("both sides were kept for comparison: {}", kept.display()));
+            let text = match self.root.keep() {
+                Ok(kept) => format!("both sides were kept for comparison: {}", kept.display()),
+                Err(error) => format!("could not keep both sides for comparison: {error}"),
+            };
+            self.project.status(&text);
         }
     }
 }
 
-fn temporary_directory(parent: &Path) -> std::io::Result<tempfile::TempDir> {
+fn temporary_directory(parent: &Path) -> std::io::Result<TemporaryDirectory> {
     std::fs::create_dir_all(parent)?;
-    tempfile::Builder::new().prefix("verify-").tempdir_in(parent)
+    TemporaryDirectory::new_in(parent)
 }

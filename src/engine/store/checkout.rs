@@ -12,7 +12,8 @@ use super::blob::{OTHER_CONTENT, sync_directory_of};
 use super::error::{Flaw, StoreError, read_twice};
 use super::hash;
 use super::manifest::Stored;
-use super::session::{Owner, remove_tree};
+use super::outside::TemporaryDirectory;
+use super::session::remove_tree;
 use super::stamp::Stamp;
 use super::tree::{Tree, TreeNode};
 use pipe_core::digest::BlobId;
@@ -89,8 +90,8 @@ impl Store {
         if self.place_by_way_of(&self.session()?.temp(&self.layout)?, stored, to)?
             == Placed::OnAnotherFileSystem
         {
-            let beside = Owner::beside(parent).map_err(writing)?;
-            self.place_by_way_of(&beside.directory.join("new"), stored, to)?;
+            let beside = TemporaryDirectory::new_in(parent).map_err(writing)?;
+            self.place_by_way_of(&beside.join("new"), stored, to)?;
         }
         Ok(())
     }

@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn every_change_of_a_copy_is_noticed() {
-        let cases: [(&str, fn(&Path)); 4] = [
+        type Change = fn(&Path);
+        let cases: [(&str, Change); 4] = [
             ("`parts/0/weights` is damaged", |copy| flip_bit(&copy.join("parts/0/weights"), 3)),
             ("`model.json` is missing", |copy| fs::remove_file(copy.join("model.json")).unwrap()),
             ("does not list its file `new`", |copy| fs::write(copy.join("new"), "").unwrap()),

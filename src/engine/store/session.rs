@@ -200,21 +200,12 @@ pub(super) struct Owner {
     lock: Option<FileLock>,
 }
 
-/// The start of the names of temporary directories outside of the store.
-const OUTSIDE: &str = ".pipe-";
-
 impl Owner {
     fn new(tmp: &Path) -> io::Result<Self> {
         Self::named(tmp, "")
     }
 
-    /// Creates a directory beside files of the user, and removes those that dead processes left there.
-    pub(super) fn beside(files: &Path) -> io::Result<Self> {
-        sweep(files, OUTSIDE);
-        Self::named(files, OUTSIDE)
-    }
-
-    fn named(parent: &Path, prefix: &str) -> io::Result<Self> {
+    pub(super) fn named(parent: &Path, prefix: &str) -> io::Result<Self> {
         loop {
             let directory = new_named_directory(parent, prefix)?;
             // Another process may remove the directory as a dead one before we hold its lock; then try again.
@@ -236,7 +227,7 @@ impl Drop for Owner {
 }
 
 /// Removes the temporary directories of dead processes.
-fn sweep(parent: &Path, prefix: &str) {
+pub(super) fn sweep(parent: &Path, prefix: &str) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let directory = entry.path();
         if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes())
