@@ -175,6 +175,6 @@ fn render_checked(report: &FsckReport) -> String {
 /// Prints what the store noticed about damaged results to standard error.
 pub(super) fn warn_of_damage(project: &Project, store: &Store) {
     for warning in store.warnings() {
-        print_status(&format!("{} {warning}", project.paint.yellow("warning:")));
+        project.warn(&warning);
     }
 }

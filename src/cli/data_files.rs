@@ -72,9 +72,19 @@ pub(super) fn obtain(
         UnlocatedFile::DataSet { dataset, file } => {
             let path = fetch(&locator, &dataset, &file)?;
             let content = store.digest_user_file(&path)?;
-            let checked = locator.check(&dataset, &path, content.blob, content.bytes);
-            checked.map_err(|error| Failure::bad_input(error.to_string()))?;
-            Ok(path)
+            match locator.check(&dataset, &path, content.blob, content.bytes) {
+                Ok(warning) => {
+                    warning.into_iter().for_each(|text| project.warn(&text));
+                    Ok(path)
+                }
+                Err(error) => {
+                    let aside = locator.set_aside(&dataset, &file, &path);
+                    let aside = aside.ok_or_else(|| Failure::bad_input(error.to_string()))?;
+                    let (from, to) = (path.display(), aside.display());
+                    project.warn(&format!("{from} is damaged; it was moved to {to} and is downloaded again"));
+                    fetch(&locator, &dataset, &file)
+                }
+            }
         }
     })
 }

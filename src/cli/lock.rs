@@ -16,6 +16,7 @@ use pipe_core::digest::BlobId;
 use pipe_engine::lock::compare::{CompareVerdict, class_difference, compare};
 use pipe_engine::lock::merge::merge;
 use pipe_engine::lock::report::{Check, CheckOutcome};
+use pipe_engine::lock::text::needs_a_person;
 use pipe_engine::lock::{Lock, LockError, LockRecord, LockedOutput, follow, path_of};
 use pipe_engine::plan::Plan;
 use pipe_engine::plan::key::Content;
@@ -90,10 +91,14 @@ pub(super) fn parsed(path: &Path) -> Result<Option<Lock>, String> {
     }
 }
 
-/// Fails before a run if it would have to replace a lock that cannot be read.
+/// Fails before a run if it would have to replace a lock that cannot be read. A damaged one does not count: the run keeps it
+/// under another name.
 pub(super) fn require_readable(pipeline: &Path) -> Result<(), Failure> {
     let path = path_of(pipeline);
     let Err(flaw) = parsed(&path) else { return Ok(()) };
+    if fs::read(&path).is_ok_and(|text| !needs_a_person(&String::from_utf8_lossy(&text))) {
+        return Ok(());
+    }
     Err(Failure::bad_input(format!(
         "cannot read {}, which this run would update: {flaw}; restore it from version control, or remove it and \
          write a new one with `pipe lock {}` after the run. Nothing was run",
@@ -156,8 +161,22 @@ fn require_matching_files(plan: &Plan, store: &Store, lock: &Lock) -> Result<(),
 /// Updates an existing lock after a complete and successful run.
 pub(super) fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failure> {
     let path = path_of(&plan.pipeline().file);
-    // `require_readable` has read it before the run.
-    let Some(old) = read(&path)? else { return Ok(()) };
+    let old = match parsed(&path) {
+        Ok(None) => return Ok(()),
+        Ok(Some(old)) => old,
+        // `require_readable` has looked at it before the run.
+        Err(flaw) => {
+            let kept = path.with_extension("lock.bad");
+            fs::copy(&path, &kept)
+                .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", kept.display())))?;
+            project.warn(&format!(
+                "{} is damaged ({flaw}); it is replaced by the results of this run, and kept as {}",
+                path.display(),
+                kept.display()
+            ));
+            return write(&path, &of_cache(plan, store)?);
+        }
+    };
     let mut new = of_cache(plan, store)?;
     new.keep_equal_records(&old, plan.pipeline());
     if old.is_same_text(&new) {
@@ -179,10 +198,9 @@ fn keep_edited_lock(project: &Project, path: &Path, lock: &Lock) -> Result<(), F
     fs::copy(path, &kept)
         .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", kept.display())))?;
     let records: Vec<String> = lock.edited.iter().map(|name| format!("`{name}`")).collect();
-    print_status(&format!(
-        "{} in {}, the record of {} was edited, or merged line by line: it does not match its checksum. \
+    project.warn(&format!(
+        "in {}, the record of {} was edited, or merged line by line: it does not match its checksum. \
          It is replaced by the results of this run; the old file is kept as {}",
-        project.paint.yellow("warning:"),
         path.display(),
         records.join(", "),
         kept.display()

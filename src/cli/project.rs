@@ -105,6 +105,11 @@ impl Project {
         }
     }
 
+    /// Prints a warning to standard error.
+    pub(super) fn warn(&self, sentence: &str) {
+        print_status(&format!("{} {sentence}", self.paint.yellow("warning:")));
+    }
+
     /// Returns true if `--verbose` is given.
     pub(super) fn is_verbose(&self) -> bool {
         self.verbosity == Verbosity::Verbose

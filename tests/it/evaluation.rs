@@ -274,8 +274,8 @@ outputs: { decisions/: eval.decisions }
     }
 
     // A copy elsewhere predicts the same, says if nobody knows it, and is refused if one of its bits is flipped.
-    test.pipe(&["get", "train.model", "--to", "copy/model"]).ok();
-    test.pipe(&["get", "train.model", "--to", "copy/model"]).ok();
+    test.pipe(&["get", "train.model", "--to", "copy/"]).ok();
+    test.pipe(&["get", "train.model", "--to", "copy/"]).ok();
     test.pipe(&["get", "data.dataset", "--to", "copy/data"]).ok();
     let from_copy = ["predict", "copy/model", "bare.csv", "--data", "copy/data", "--cache-dir", "no-cache"];
     let copied = test.pipe(&from_copy).ok();
@@ -286,7 +286,7 @@ outputs: { decisions/: eval.decisions }
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&weights, bytes).unwrap();
     test.pipe(&from_copy).exits_with(2).says("`model.safetensors` is damaged");
-    test.pipe(&["get", "train.model", "--to", "copy/model"]).exits_with(2).says("--overwrite");
+    test.pipe(&["get", "train.model", "--to", "copy/"]).exits_with(2).says("--overwrite");
     std::fs::remove_file(test.file("copy/model/B3SUMS")).unwrap();
     test.pipe(&from_copy).says("nothing shows whether `copy/model` is complete and undamaged");
 }

@@ -13,16 +13,33 @@ outputs: [table]
 ";
 
 #[test]
-fn an_unreadable_lock_stops_a_run_before_it_starts() {
+fn a_damaged_lock_is_an_error_for_verify_and_replaced_by_a_run_with_a_warning() {
     let test = PipelineTest::locked(PAPER);
     let good = test.read("pipeline.lock");
-    for (content, flaw) in [("", "empty"), ("garbage\n", "line 1"), (&good[..200], "cut short")] {
+    let flipped = good.replacen("stage", "stagf", 1);
+    for (content, flaw) in
+        [("", "empty"), ("garbage\n", "line 1"), (&good[..200], "cut short"), (&flipped, "stagf")]
+    {
         test.write("pipeline.lock", content);
+        let verified = test.pipe(&["verify", "pipeline.yaml"]).exits_with(2).says(flaw);
+        assert_eq!(verified.stdout.matches("pipeline.lock").count(), 1, "{}", verified.stdout);
+        test.pipe(&["run", "pipeline.yaml", "--locked"]).exits_with(2).says(flaw);
+        test.run().ok().says("warning: ").says("is damaged").says(flaw).says("pipeline.lock.bad");
+        assert_eq!(test.read("pipeline.lock.bad"), content);
+        assert_eq!(test.read("pipeline.lock"), good);
+    }
+}
+
+#[test]
+fn a_lock_with_a_merge_conflict_or_of_another_version_stops_a_run_before_it_starts() {
+    let test = PipelineTest::locked(PAPER);
+    let good = test.read("pipeline.lock");
+    let conflict = good.replacen("class ", "<<<<<<< HEAD\nclass ", 1);
+    for (content, flaw) in [(conflict, "merged"), (good.replacen("lock 2", "lock 1", 1), "older version")] {
+        test.write("pipeline.lock", &content);
         let refused = test.run().exits_with(2).says(flaw).says("Nothing was run");
         assert_eq!(refused.stderr.matches("pipeline.lock").count(), 1, "{}", refused.stderr);
         assert_eq!(test.read("pipeline.lock"), content);
-        let verified = test.pipe(&["verify", "pipeline.yaml"]).exits_with(2).says(flaw);
-        assert_eq!(verified.stdout.matches("pipeline.lock").count(), 1, "{}", verified.stdout);
     }
     test.run_with(&["value"]).ok();
     std::fs::remove_file(test.file("pipeline.lock")).unwrap();

@@ -43,6 +43,13 @@ const SEAL_DIGITS: usize = 16;
 const OLD_FORMAT: &str = "this lock was written by an older version of `pipe` (format 1, which does not record the \
     protocol of metrics). Remove it, run the pipeline, and write a new one with `pipe lock FILE`";
 
+/// Returns whether a person has to decide what becomes of a lock that cannot be read: it has an unresolved merge conflict, or is
+/// of another version. Any other lock that cannot be read is damaged.
+pub fn needs_a_person(text: &str) -> bool {
+    let is_other_version = text.starts_with("pipe lock ") && !text.starts_with(&format!("{HEAD}\n"));
+    is_other_version || text.lines().any(|line| line.starts_with("<<<<<<<"))
+}
+
 /// Why a lock cannot be read, and at which line.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{}{problem}", if *line > 0 { format!("line {line}: ") } else { String::new() })]

@@ -144,16 +144,43 @@ impl Locator {
     }
 
     /// Checks a file against the checksum of the registry or, without one, against the checksum at first use. At first
-    /// use, stores the checksum. `digest` is the plain blake3 digest of the file.
-    pub fn check(&self, dataset: &str, path: &Path, digest: BlobId, bytes: u64) -> Result<(), LocateError> {
+    /// use, stores the checksum. `digest` is the plain blake3 digest of the file. Returns a warning if stored checksums were
+    /// damaged.
+    pub fn check(
+        &self,
+        dataset: &str,
+        path: &Path,
+        digest: BlobId,
+        bytes: u64,
+    ) -> Result<Option<String>, LocateError> {
         self.check_file(registry::find(dataset)?, path, FileChecksum { bytes, blake3: digest })
     }
 
-    fn check_file(&self, entry: &KnownDataSet, path: &Path, seen: FileChecksum) -> Result<(), LocateError> {
+    /// Moves a file that failed its check aside, so that it can be downloaded again, and returns its new path. Does nothing if
+    /// the file was not downloaded by `pipe`, if only its first use says what it should be, or if downloads are disabled.
+    pub fn set_aside(&self, dataset: &str, file: &str, path: &Path) -> Option<PathBuf> {
+        let (entry, file) = known(dataset, file).ok()?;
+        self.set_aside_file(entry, file, path)
+    }
+
+    fn set_aside_file(&self, entry: &KnownDataSet, file: &DataFile, path: &Path) -> Option<PathBuf> {
+        if self.offline || file.blake3.is_none() || path != self.target(entry, file) {
+            return None;
+        }
+        move_aside(path).ok()
+    }
+
+    fn check_file(
+        &self,
+        entry: &KnownDataSet,
+        path: &Path,
+        seen: FileChecksum,
+    ) -> Result<Option<String>, LocateError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match entry.file_named(&name).and_then(|file| Some((file.bytes?, file.blake3.as_deref()?))) {
             Some((bytes, blake3)) => {
-                must_match(path, "the registry describes", seen, format!("{bytes} bytes, blake3 {blake3}"))
+                must_match(path, "the registry describes", seen, format!("{bytes} bytes, blake3 {blake3}"))?;
+                Ok(None)
             }
             None => self.compare_with_first_use(entry, &name, path, seen),
         }
@@ -165,23 +192,36 @@ impl Locator {
         name: &str,
         path: &Path,
         seen: FileChecksum,
-    ) -> Result<(), LocateError> {
+    ) -> Result<Option<String>, LocateError> {
         let list = self.directory.join(CHECKSUMS);
-        let mut checksums: Checksums = match fs::read(&list) {
+        let failed = |source| LocateError::Io { doing: "read", path: list.clone(), source };
+        let mut warning = None;
+        let mut checksums = match fs::read(&list) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Checksums::new(),
-            read => read
-                .and_then(|text| serde_json::from_slice(&text).map_err(io::Error::from))
-                .map_err(|source| LocateError::Io { doing: "read", path: list.clone(), source })?,
+            Err(error) => return Err(failed(error)),
+            Ok(text) => match serde_json::from_slice(&text) {
+                Ok(checksums) => checksums,
+                Err(flaw) => {
+                    let aside = move_aside(&list).map_err(failed)?;
+                    warning = Some(format!(
+                        "{} is damaged ({flaw}), so that changes of data files since their first use cannot be noticed; it was \
+                         moved to {}, and the files count as used for the first time",
+                        list.display(),
+                        aside.display()
+                    ));
+                    Checksums::new()
+                }
+            },
         };
         match checksums.get(&format!("{}/{name}", entry.name)) {
-            Some(first) => must_match(path, "was used the first time", seen, describe(*first)),
+            Some(first) => must_match(path, "was used the first time", seen, describe(*first))?,
             None => {
                 checksums.insert(format!("{}/{name}", entry.name), seen);
                 // A data directory may be read-only.
                 let _ = save(&list, &checksums);
-                Ok(())
             }
         }
+        Ok(warning)
     }
 
     fn search(&self, entry: &KnownDataSet, file: &DataFile) -> Option<PathBuf> {
@@ -204,6 +244,14 @@ fn known(dataset: &str, file: &str) -> Result<(&'static KnownDataSet, &'static D
     let entry = registry::find(dataset)?;
     let unknown = || LocateError::UnknownFile { dataset: dataset.to_owned(), file: file.to_owned() };
     Ok((entry, entry.file_named(file).ok_or_else(unknown)?))
+}
+
+/// Renames a damaged file, and returns its new path.
+fn move_aside(path: &Path) -> io::Result<PathBuf> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".bad");
+    fs::rename(path, &name)?;
+    Ok(name.into())
 }
 
 fn describe(seen: FileChecksum) -> String {
@@ -336,6 +384,34 @@ mod tests {
         check(b"first").unwrap();
         let error = check(b"other").unwrap_err().to_string();
         assert!(error.contains("was used the first time"), "{error}");
+    }
+
+    #[test]
+    fn damaged_checksums_are_moved_aside_with_a_warning() {
+        let temp = tempfile::tempdir().unwrap();
+        let locator = Locator::new(temp.path(), true);
+        let path = temp.path().join("eurlex_tfidf_test.svm.bz2");
+        let check = || locator.check("eurlex-4k", &path, digest(b"x"), 1).unwrap();
+        assert_eq!(check(), None);
+        fs::write(temp.path().join(CHECKSUMS), "{\"eurlex-4k/").unwrap();
+        assert!(check().unwrap().contains("checksums.json.bad"));
+        assert_eq!(check(), None);
+    }
+
+    #[test]
+    fn a_damaged_download_is_moved_aside_if_it_can_be_replaced() {
+        let temp = tempfile::tempdir().unwrap();
+        let (_server, entry) = served(b"rows", Some(digest(b"rows")));
+        let (file, locator) = (&entry.files[0], unencrypted(temp.path()));
+        let path = locator.obtain_file(&entry, file, &mut |_| {}).unwrap();
+        fs::write(&path, "rowz").unwrap();
+        let own = temp.path().join("rows.arff");
+        assert_eq!(locator.set_aside_file(&entry, file, &own), None, "the user put it there");
+        assert_eq!(Locator::new(temp.path(), true).set_aside_file(&entry, file, &path), None);
+        let aside = locator.set_aside_file(&entry, file, &path).unwrap();
+        assert_eq!(fs::read(aside).unwrap(), b"rowz");
+        let path = locator.obtain_file(&entry, file, &mut |_| {}).unwrap();
+        assert_eq!(fs::read(path).unwrap(), b"rows");
     }
 
     #[test]
