@@ -44,14 +44,36 @@ impl Mark {
         );
     }
 
+    /// Marks a child that has not started anything yet.
+    pub(super) fn apply_to(self, child: Pid) {
+        let limit = libc::rlimit { rlim_cur: self.0, rlim_max: libc::RLIM_INFINITY };
+        let limit = match Self::limit_of(child) {
+            Some(old) => libc::rlimit { rlim_max: old.rlim_max, ..limit },
+            None => limit,
+        };
+        // SAFETY: the limit is a live value, and the old one is not asked for.
+        let _ = unsafe {
+            libc::prlimit(
+                child.as_raw_nonzero().get(),
+                libc::RLIMIT_LOCKS,
+                &raw const limit,
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
     /// Returns the mark of a process; `None` if it is gone.
     fn of(pid: Pid) -> Option<Self> {
+        Self::limit_of(pid).map(|limit| Self(limit.rlim_cur))
+    }
+
+    fn limit_of(pid: Pid) -> Option<libc::rlimit> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: no limit is set, and the other pointer is to a live value of the type that prlimit writes.
         let read = unsafe {
             libc::prlimit(pid.as_raw_nonzero().get(), libc::RLIMIT_LOCKS, std::ptr::null(), &raw mut limit)
         };
-        (read == 0).then_some(Self(limit.rlim_cur))
+        (read == 0).then_some(limit)
     }
 }
 
