@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rustix::process::{
@@ -24,7 +24,7 @@ use super::stop::Urgency;
 /// reach another process that got the same id afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Children {
-    running: Arc<Mutex<Running>>,
+    running: Mutex<Running>,
     marks: Marks,
 }
 
@@ -46,10 +46,7 @@ pub(super) struct ChildProcess<'a> {
 }
 
 /// A child that serves the runner and belongs to no stage. It outlives the thread that started it.
-pub(super) struct ServerProcess {
-    process: Child,
-    running: Arc<Mutex<Running>>,
-}
+pub(super) struct ServerProcess(Child);
 
 impl Children {
     /// Starts the command. The child dies with the calling thread, which therefore has to wait for it.
@@ -93,9 +90,7 @@ impl Children {
                 Ok(())
             });
         }
-        let process = command.spawn()?;
-        self.register(Pid::from_child(&process));
-        Ok(ServerProcess { process, running: Arc::clone(&self.running) })
+        command.spawn().map(ServerProcess)
     }
 
     /// Takes over a process that a server has forked for a stage and that has not started its work. Fails if it is not a child of
@@ -144,10 +139,8 @@ impl Children {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let group = Pid::from_child(&self.process).as_raw_nonzero().get();
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).groups.remove(&group);
-        let _ = self.process.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -182,8 +175,7 @@ impl ChildProcess<'_> {
         }
         let seconds = self.started.elapsed().as_secs_f64();
         signal(self.pid, Urgency::Now);
-        let is_stage = |pid: Pid| self.children.lock().groups.contains(&pid.as_raw_nonzero().get());
-        let ended = descendants::end_all(self.mark, is_stage);
+        let ended = descendants::end_all(self.mark, self.pid);
         let group = self.pid.as_raw_nonzero().get();
         self.children.lock().groups.remove(&group);
         let reaped = reap(group, seconds);

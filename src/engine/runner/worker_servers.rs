@@ -78,7 +78,7 @@ impl WorkerServer {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let child = children.adopt(receive_answer(&self.socket)?, stdout, stderr)?;
-        // Only now, because another thread would reap it if it ended while it is not known.
+        // Only now, so that it starts nothing before it has its mark and can be stopped.
         start.write_all(b".")?;
         Ok(child)
     }
