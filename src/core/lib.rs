@@ -10,7 +10,7 @@
 //! - [`work`]: a job while it runs. A stage opens its inputs, saves its outputs and reports progress through
 //!   [`Work`](work::Work).
 //! - [`job`], [`event`] and [`harness`]: the job file that the runner writes, the events that the worker process sends, and its
-//!   main function.
+//!   main function. [`fork_server`] starts worker processes without loading their libraries each time.
 //! - [`protocol`]: whether a value was measured by the honest or the oracle protocol.
 //! - [`issue`]: what is wrong with a field, and what to do about it.
 //! - [`kind`]: stage kinds as the pipeline language sees them, without their Rust types.
@@ -120,6 +120,7 @@ pub mod digest;
 pub mod escape;
 pub mod event;
 pub mod float;
+pub mod fork_server;
 pub mod harness;
 pub mod issue;
 pub mod job;

@@ -1,10 +1,12 @@
-//! `pipe-worker JOB` runs one stage that may need libtorch. `pipe` starts it; see `docs/worker.md`.
+//! `pipe-worker JOB` runs one stage that may need libtorch. `pipe-worker --serve` forks a process for each job. `pipe`
+//! starts both; see `docs/worker.md`.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use pipe_core::fork_server::{self, SERVE};
 use pipe_core::harness;
 use pipe_core::job::Job;
 use pipe_stages::registry;
@@ -24,10 +26,11 @@ fn main() -> ExitCode {
             );
             if printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        Some(job) => {
-            restart_for_tf32(Path::new(&job));
+        Some(argument) => {
+            let job = if argument == SERVE { fork_server::serve() } else { argument.into() };
+            restart_for_tf32(&job);
             let facts = [("worker", env!("CARGO_PKG_VERSION")), ("libtorch", env!("PIPE_LIBTORCH_VERSION"))];
-            harness::main(Path::new(&job), &[registry::light_runners(), STAGES, JOBS], &facts)
+            harness::main(&job, &[registry::light_runners(), STAGES, JOBS], &facts)
         }
         None => {
             print_status(

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use pipe_ml::metric::decisions::Decisions;
 use serde_json::Value;
 
-use crate::support::{PipelineTest, worker_program};
+use crate::fake_worker::FakeWorker;
+use crate::support::{PipelineTest, Ran, worker_program};
 
 /// Both protocols: a model whose thresholds read labels, and an honest model.
 const BOTH_PROTOCOLS: &str = "
@@ -30,6 +31,14 @@ outputs:
 
 fn json(test: &PipelineTest, path: &str) -> Value {
     serde_json::from_str(&test.read(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn a_run_loads_libtorch_once() {
+    let test = PipelineTest::new(BOTH_PROTOCOLS);
+    let worker = FakeWorker::noting(&test);
+    Ran::finish(worker.command(&test, &["run", "pipeline.yaml", "eval", "oracle"])).ok();
+    assert_eq!(test.read("started"), "--serve\n");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::support::PipelineTest;
+use crate::support::{PipelineTest, worker_program};
 
 /// Writes the outputs of a job and reports two metrics per epoch. Training waits until the file `go` exists.
 const SCRIPT: &str = r#"#!/usr/bin/env python3
@@ -37,11 +37,23 @@ pub(crate) struct FakeWorker {
 impl FakeWorker {
     /// Creates the directory; training waits for the file `go` of this project.
     pub(crate) fn of(test: &PipelineTest) -> Self {
+        let held = format!("{:?}", test.path().to_str().unwrap());
+        Self::with_script(&SCRIPT.replace("HELD", &held))
+    }
+
+    /// Creates the directory with the real worker behind a script, which writes each first argument to the file `started` of
+    /// this project.
+    pub(crate) fn noting(test: &PipelineTest) -> Self {
+        let (notes, worker) = (test.file("started"), worker_program());
+        let (notes, worker) = (notes.display(), worker.display());
+        Self::with_script(&format!("#!/bin/sh\necho \"$1\" >> '{notes}'\nexec '{worker}' \"$@\"\n"))
+    }
+
+    fn with_script(script: &str) -> Self {
         let programs = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::hard_link(env!("CARGO_BIN_EXE_pipe"), programs.path().join("pipe")).unwrap();
         let worker = programs.path().join("pipe-worker");
-        let held = format!("{:?}", test.path().to_str().unwrap());
-        std::fs::write(&worker, SCRIPT.replace("HELD", &held)).unwrap();
+        std::fs::write(&worker, script).unwrap();
         std::fs::set_permissions(&worker, PermissionsExt::from_mode(0o755)).unwrap();
         Self { programs }
     }

@@ -2,15 +2,17 @@
 //! another thread. When it has ended, everything that it started is ended, too; see `descendants`.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, PipeReader};
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use rustix::process::{
-    Pid, Resource, Signal, WaitId, WaitIdOptions, getpid, getppid, getrlimit, kill_process_group, waitid,
+    Pid, Resource, Signal, WaitId, WaitIdOptions, getpid, getppid, getrlimit, kill_process_group, setpgid,
+    waitid,
 };
 
 use super::descendants::{self, Mark, Marks};
@@ -35,11 +37,16 @@ struct Running {
 /// A child that has been started and must be waited for.
 pub(super) struct ChildProcess<'a> {
     children: &'a Children,
-    pub process: Child,
+    /// What it prints, if it was started with pipes for that.
+    pub stdout: Option<PipeReader>,
+    pub stderr: Option<PipeReader>,
     pid: Pid,
     mark: Mark,
     started: Instant,
 }
+
+/// A child that serves the runner and belongs to no stage. It outlives the thread that started it.
+pub(super) struct ServerProcess(Child);
 
 impl Children {
     /// Starts the command. The child dies with the calling thread, which therefore has to wait for it.
@@ -64,13 +71,51 @@ impl Children {
         let started = Instant::now();
         let process = command.spawn()?;
         let pid = Pid::from_child(&process);
+        self.register(pid);
+        let stdout = process.stdout.map(|stream| PipeReader::from(OwnedFd::from(stream)));
+        let stderr = process.stderr.map(|stream| PipeReader::from(OwnedFd::from(stream)));
+        Ok(ChildProcess { children: self, stdout, stderr, pid, mark, started })
+    }
+
+    /// Starts a command that ends when the value is dropped. It gets a mark, so that it also ends if the runner dies.
+    pub(super) fn spawn_server(&self, command: &mut Command) -> io::Result<ServerProcess> {
+        let mark = self.marks.next();
+        let hard_limit = getrlimit(Resource::Locks).maximum;
+        command.process_group(0);
+        // SAFETY: between fork and exec only one system call is made, without allocation and without locks, which is
+        // allowed in the child of a process with threads.
+        unsafe {
+            command.pre_exec(move || {
+                mark.apply(hard_limit);
+                Ok(())
+            });
+        }
+        command.spawn().map(ServerProcess)
+    }
+
+    /// Takes over a process that a server has forked for a stage and that has not started its work. Fails if it is not a child of
+    /// the runner.
+    pub(super) fn adopt(
+        &self,
+        pid: Pid,
+        stdout: PipeReader,
+        stderr: PipeReader,
+    ) -> io::Result<ChildProcess<'_>> {
+        let started = Instant::now();
+        setpgid(Some(pid), Some(pid))?;
+        let mark = self.marks.next();
+        mark.apply_to(pid);
+        self.register(pid);
+        Ok(ChildProcess { children: self, stdout: Some(stdout), stderr: Some(stderr), pid, mark, started })
+    }
+
+    /// Notes the group of a process, and passes on a request to stop that came before.
+    fn register(&self, pid: Pid) {
         let mut running = self.lock();
         running.groups.insert(pid.as_raw_nonzero().get());
         if let Some(urgency) = running.stopping {
             signal(pid, urgency);
         }
-        drop(running);
-        Ok(ChildProcess { children: self, process, pid, mark, started })
     }
 
     pub(super) fn stop(&self, urgency: Urgency) {
@@ -87,8 +132,15 @@ impl Children {
         self.lock().stopping.is_some()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Running> {
+    fn lock(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -123,8 +175,7 @@ impl ChildProcess<'_> {
         }
         let seconds = self.started.elapsed().as_secs_f64();
         signal(self.pid, Urgency::Now);
-        let is_stage = |pid: Pid| self.children.lock().groups.contains(&pid.as_raw_nonzero().get());
-        let ended = descendants::end_all(self.mark, is_stage);
+        let ended = descendants::end_all(self.mark, self.pid);
         let group = self.pid.as_raw_nonzero().get();
         self.children.lock().groups.remove(&group);
         let reaped = reap(group, seconds);

@@ -16,8 +16,8 @@ use std::fs;
 use std::io::{self, PipeWriter, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, OFlags, RawDir};
@@ -44,14 +44,36 @@ impl Mark {
         );
     }
 
+    /// Marks a child that has not started anything yet.
+    pub(super) fn apply_to(self, child: Pid) {
+        let limit = libc::rlimit { rlim_cur: self.0, rlim_max: libc::RLIM_INFINITY };
+        let limit = match Self::limit_of(child) {
+            Some(old) => libc::rlimit { rlim_max: old.rlim_max, ..limit },
+            None => limit,
+        };
+        // SAFETY: the limit is a live value, and the old one is not asked for.
+        let _ = unsafe {
+            libc::prlimit(
+                child.as_raw_nonzero().get(),
+                libc::RLIMIT_LOCKS,
+                &raw const limit,
+                std::ptr::null_mut(),
+            )
+        };
+    }
+
     /// Returns the mark of a process; `None` if it is gone.
     fn of(pid: Pid) -> Option<Self> {
+        Self::limit_of(pid).map(|limit| Self(limit.rlim_cur))
+    }
+
+    fn limit_of(pid: Pid) -> Option<libc::rlimit> {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: no limit is set, and the other pointer is to a live value of the type that prlimit writes.
         let read = unsafe {
             libc::prlimit(pid.as_raw_nonzero().get(), libc::RLIMIT_LOCKS, std::ptr::null(), &raw mut limit)
         };
-        (read == 0).then_some(Self(limit.rlim_cur))
+        (read == 0).then_some(limit)
     }
 }
 
@@ -85,24 +107,23 @@ impl Marks {
     }
 }
 
-/// Kills every process with the mark among the children of the runner until there is none, and reaps those that have ended.
-/// The process group of the stage must have been killed before. `is_stage` is whether a process is that of a running stage,
-/// which another thread reaps.
-pub(super) fn end_all(mark: Mark, is_stage: impl Fn(Pid) -> bool) -> io::Result<()> {
-    // One thread at a time, so that no process in the list is reaped, and its id used again, meanwhile.
-    static TURN: Mutex<()> = Mutex::new(());
+/// Kills and reaps every process with the mark among the children of the runner until there is none but `leader`, the process of
+/// the stage. Its process group must have been killed before.
+///
+/// Processes with other marks are those of other stages, which other threads reap. So no process id with this mark can be
+/// used again meanwhile.
+pub(super) fn end_all(mark: Mark, leader: Pid) -> io::Result<()> {
     let mut waited = Duration::ZERO;
     loop {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut left = None;
-        for child in adopted_children().into_iter().filter(|child| !is_stage(*child)) {
+        let descends = |child: &Pid| *child != leader && Mark::of(*child) == Some(mark);
+        for child in adopted_children().into_iter().filter(descends) {
             let reaped = waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
-            if matches!(reaped, Ok(None)) && Mark::of(child) == Some(mark) {
+            if matches!(reaped, Ok(None)) {
                 let _ = kill_process(child, Signal::KILL);
                 left = Some(child);
             }
         }
-        drop(turn);
         let Some(left) = left else { return Ok(()) };
         if waited >= PATIENCE {
             let pid = left.as_raw_nonzero();
@@ -114,7 +135,7 @@ pub(super) fn end_all(mark: Mark, is_stage: impl Fn(Pid) -> bool) -> io::Result<
 }
 
 /// Returns the processes that became children of the runner when their parents ended. The kernel gives them to the main
-/// thread, which may have started a stage itself; other threads start their own.
+/// thread, which may have started a stage itself.
 fn adopted_children() -> Vec<Pid> {
     let main = getpid().as_raw_nonzero();
     let list = fs::read_to_string(format!("/proc/self/task/{main}/children")).unwrap_or_default();

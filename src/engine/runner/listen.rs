@@ -1,10 +1,9 @@
 //! Reads the two output streams of a process until both are closed or the process has died.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{ChildStderr, ChildStdout};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -32,8 +31,7 @@ pub(super) fn drain(
     stdout: &mut dyn StreamSink,
     stderr: &mut dyn StreamSink,
 ) -> io::Result<()> {
-    let mut out: Option<ChildStdout> = child.process.stdout.take();
-    let mut err: Option<ChildStderr> = child.process.stderr.take();
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
     let mut buffer = [0; 8 << 10];
     let mut heard = Instant::now();
     let mut dead = false;
@@ -66,7 +64,7 @@ pub(super) fn drain(
     Ok(())
 }
 
-fn pass_on<S: Read>(stream: &mut Option<S>, buffer: &mut [u8], sink: &mut dyn StreamSink) -> io::Result<()> {
+fn pass_on(stream: &mut Option<PipeReader>, buffer: &mut [u8], sink: &mut dyn StreamSink) -> io::Result<()> {
     let Some(open) = stream else { return Ok(()) };
     match open.read(buffer) {
         Ok(0) => *stream = None,
@@ -79,8 +77,8 @@ fn pass_on<S: Read>(stream: &mut Option<S>, buffer: &mut [u8], sink: &mut dyn St
 
 /// Returns which of the two streams can be read without waiting.
 fn wait_for_data(
-    out: &Option<ChildStdout>,
-    err: &Option<ChildStderr>,
+    out: &Option<PipeReader>,
+    err: &Option<PipeReader>,
     at_most: Duration,
 ) -> io::Result<[bool; 2]> {
     let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };

@@ -20,6 +20,7 @@ use super::exit::ProcessExit;
 use super::listen::{self, Events, Kept, StreamSink};
 use super::machine;
 use super::stop::Urgency;
+use super::worker_servers::WorkerServers;
 use pipe_core::event::WorkerEvent;
 use pipe_core::job::Axes;
 use pipe_core::kind::Program;
@@ -37,6 +38,7 @@ pub struct LocalProcess {
     programs: Programs,
     /// A worker that sends no event for this long causes a warning.
     silence: Duration,
+    servers: WorkerServers,
     children: Children,
     memory_kills: OnceLock<Option<AtomicU64>>,
     perturbed: bool,
@@ -53,7 +55,8 @@ impl LocalProcess {
     /// An executor that finds programs in the given places.
     pub fn new(programs: Programs) -> Self {
         let (children, memory_kills) = (Children::default(), OnceLock::new());
-        Self { programs, silence: SILENCE, children, memory_kills, perturbed: false }
+        let servers = WorkerServers::default();
+        Self { programs, silence: SILENCE, servers, children, memory_kills, perturbed: false }
     }
 
     /// Changes conditions that no result may depend on: workers get another time zone and locale, and the members of a fan-in are
@@ -107,7 +110,7 @@ impl LocalProcess {
         task: &Task,
         report: &mut dyn FnMut(WorkerEvent),
     ) -> Result<ResourceUsage, AttemptError> {
-        let job = task.directory.join("job.json");
+        let job = job_file(task);
         let text =
             serde_json::to_vec_pretty(&task.job).map_err(|e| AttemptError::retryable(e.to_string()))?;
         fs::write(&job, text).map_err(|e| io_error("write", &job, &e))?;
@@ -172,6 +175,11 @@ impl LocalProcess {
         self.memory_kills.get_or_init(|| machine::out_of_memory_kills().map(AtomicU64::new));
         if !task.gpus.is_empty() {
             command.env("CUDA_VISIBLE_DEVICES", task.gpus.join(","));
+        }
+        if task.program == Program::Worker
+            && let Some(child) = self.servers.fork(&self.children, command, &job_file(task))
+        {
+            return Ok(child);
         }
         self.children.spawn(command).map_err(|error| {
             AttemptError::retryable(match error.kind() {
@@ -239,6 +247,10 @@ impl Executor for LocalProcess {
     fn stop(&self, urgency: Urgency) {
         self.children.stop(urgency);
     }
+}
+
+fn job_file(task: &Task) -> PathBuf {
+    task.directory.join("job.json")
 }
 
 fn io_error(what: &str, path: &Path, error: &io::Error) -> AttemptError {

@@ -25,6 +25,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 mod work_area;
+mod worker_servers;
 #[cfg(test)]
 mod worker_tests;
 
