@@ -81,7 +81,7 @@ pub(super) enum Command {
     /// List the stages: whether each is fresh, when it was computed, how long it took.
     Status(StatusArgs),
     /// Show everything about a stage: parameters, inputs, outputs, metrics.
-    Show(StageArgs),
+    Show(ShowArgs),
     /// Print the finished table of a `table` stage.
     Table(TableArgs),
     /// Print what a stage wrote to standard output and standard error.
@@ -135,7 +135,7 @@ impl Command {
             Self::Run(RunArgs { file, pipeline, .. })
             | Self::Plan(PlanArgs { file, pipeline, .. })
             | Self::Why(StageArgs { file, pipeline, .. })
-            | Self::Show(StageArgs { file, pipeline, .. })
+            | Self::Show(ShowArgs { file, pipeline, .. })
             | Self::Status(StatusArgs { file, pipeline, .. })
             | Self::Table(TableArgs { file, pipeline, .. })
             | Self::Logs(LogsArgs { file, pipeline, .. })
@@ -422,7 +422,27 @@ pub(super) struct StatusArgs {
     pub json: bool,
 }
 
-// The arguments of `pipe why` and `pipe show`.
+// The arguments of `pipe show`.
+#[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
+pub(super) struct ShowArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// The stage: `train`, or one instance, `train[adaptive,seed=1]`.
+    #[arg(required_unless_present = "part")]
+    pub stage: Option<String>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print a built-in part, which pipelines use with `extends: builtin/NAME`.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "stage", "named", "set", "json"])]
+    pub part: Option<String>,
+}
+
+// The arguments of `pipe why`.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub(super) struct StageArgs {
