@@ -81,9 +81,11 @@ pub(super) enum Command {
     /// List the stages: whether each is fresh, when it was computed, how long it took.
     Status(StatusArgs),
     /// Show everything about a stage: parameters, inputs, outputs, metrics.
-    Show(StageArgs),
+    Show(ShowArgs),
     /// Print the finished table of a `table` stage.
     Table(TableArgs),
+    /// Print precision, recall and F1 of every label.
+    Labels(LabelsArgs),
     /// Print what a stage wrote to standard output and standard error.
     Logs(LogsArgs),
     /// Copy or print one output of a stage.
@@ -114,7 +116,7 @@ pub(super) enum Command {
     },
     /// Print the JSON Schema of pipeline files, for editors.
     Schema,
-    /// Write a small pipeline to start from.
+    /// Write a pipeline: for your own data, with the paper's grid, or as an example.
     Init(InitArgs),
     /// Print a completion script for your shell.
     Completions {
@@ -135,10 +137,11 @@ impl Command {
             Self::Run(RunArgs { file, pipeline, .. })
             | Self::Plan(PlanArgs { file, pipeline, .. })
             | Self::Why(StageArgs { file, pipeline, .. })
-            | Self::Show(StageArgs { file, pipeline, .. })
+            | Self::Show(ShowArgs { file, pipeline, .. })
             | Self::Status(StatusArgs { file, pipeline, .. })
             | Self::Table(TableArgs { file, pipeline, .. })
             | Self::Logs(LogsArgs { file, pipeline, .. })
+            | Self::Labels(LabelsArgs { file, pipeline, .. })
             | Self::Graph(GraphArgs { file, pipeline, .. }) => {
                 paths.extend(file.as_mut().filter(|file| is_file(file)));
                 paths.extend(&mut pipeline.named);
@@ -173,7 +176,7 @@ impl Command {
                 paths.extend(input);
             }
             Self::Diff(DiffArgs { html, .. }) => paths.extend(html),
-            Self::Init(InitArgs { file }) => paths.push(file),
+            Self::Init(InitArgs { file, .. }) => paths.extend(file),
             Self::Cache(_)
             | Self::Data(_)
             | Self::Runs(_)
@@ -422,7 +425,27 @@ pub(super) struct StatusArgs {
     pub json: bool,
 }
 
-// The arguments of `pipe why` and `pipe show`.
+// The arguments of `pipe show`.
+#[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
+pub(super) struct ShowArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// The stage: `train`, or one instance, `train[adaptive,seed=1]`.
+    #[arg(required_unless_present = "part")]
+    pub stage: Option<String>,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Print a built-in part, which pipelines use with `extends: builtin/NAME`.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "stage", "named", "set", "json"])]
+    pub part: Option<String>,
+}
+
+// The arguments of `pipe why`.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub(super) struct StageArgs {
@@ -484,7 +507,7 @@ pub(super) struct ModelArgs {
     /// The directory of the data set that the model was trained on [default: that of the stage].
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data: Option<PathBuf>,
-    /// The column or field that holds the text, in CSV and JSON lines [default: text].
+    /// The column or field that holds the text, in CSV and JSON lines [default: as in the training data].
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
     /// The number of the first feature in LIBSVM text; needed if the model was not trained on LIBSVM text.
@@ -509,16 +532,19 @@ impl ModelArgs {
 pub(super) struct PredictArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// The rows: LIBSVM text, CSV or JSON lines with texts, or a NumPy array.
+    /// The rows: LIBSVM text, CSV or JSON lines with texts, or a NumPy array; `-` is standard input.
     #[arg(value_hint = ValueHint::FilePath)]
     pub input: PathBuf,
-    /// The output format: one JSON object per row, or CSV with one line per row and label.
+    /// The column or field that identifies a row, in CSV and JSON lines; it is part of the output.
+    #[arg(long, value_name = "NAME")]
+    pub id_column: Option<String>,
+    /// The output format: one JSON object per row, CSV with one line per row and label, or CSV with one line per row.
     #[arg(long, value_enum, default_value_t)]
     pub format: PredictFormat,
     /// Write the K labels with the highest scores of each row, predicted or not.
     #[arg(long, value_name = "K", value_parser = positive)]
     pub top: Option<usize>,
-    /// Write to this file instead of standard output.
+    /// Write to this file; `-` is standard output [default: -].
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
 }
@@ -529,6 +555,27 @@ pub(super) enum PredictFormat {
     #[default]
     Jsonl,
     Csv,
+    /// One line per row: its id or number, and its labels.
+    Labels,
+}
+
+// The arguments of `pipe labels`.
+#[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
+pub(super) struct LabelsArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// An `evaluate` stage: `eval[macro]`.
+    pub stage: String,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// Show only the K labels with the most training rows.
+    #[arg(long, value_name = "K", value_parser = positive)]
+    pub top: Option<usize>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 // The arguments of `pipe explain`.
@@ -665,9 +712,28 @@ pub(super) enum GraphFormat {
 // The arguments of `pipe init`.
 #[derive(Debug, Args)]
 pub(super) struct InitArgs {
-    /// The file to write.
-    #[arg(default_value = "pipelines/example.yaml", value_hint = ValueHint::FilePath)]
-    pub file: PathBuf,
+    /// The file to write [default: pipelines/NAME.yaml, where NAME comes from the data or is `example` or `paper`].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Inspect these files and write a pipeline for them: CSV, JSON lines, LIBSVM, XMC, ARFF or NumPy. A role says what a file
+    /// contains, if its name does not: `train=a.csv test=b.csv`, `rows=x.npy labels=y.npy`.
+    #[arg(long, num_args = 1.., value_name = "[ROLE=]FILE", value_hint = ValueHint::FilePath)]
+    pub data: Vec<String>,
+    /// The column of the text [default: found by its name and content].
+    #[arg(long, value_name = "COLUMN", requires = "data")]
+    pub text: Option<String>,
+    /// The column of the labels [default: found by its name and content].
+    #[arg(long, value_name = "COLUMN", requires = "data")]
+    pub labels: Option<String>,
+    /// What separates the labels of a row [default: found by trying].
+    #[arg(long, value_name = "TEXT", requires = "data")]
+    pub separator: Option<String>,
+    /// Write the paper's grid instead of the recipe; without `--data`, on a small public data set.
+    #[arg(long)]
+    pub paper: bool,
+    /// Write an example whose stages are shell commands (the default without `--data`).
+    #[arg(long, conflicts_with_all = ["data", "paper"])]
+    pub command: bool,
 }
 
 #[derive(Debug, Subcommand)]

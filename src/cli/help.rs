@@ -15,7 +15,7 @@ const GROUPS: &[Group] = &[
     (
         "Compute",
         &[
-            ("init", &["pipe init pipelines/mine.yaml"]),
+            ("init", &["pipe init --data packages.csv", "pipe init pipelines/mine.yaml --command"]),
             (
                 "run",
                 &[
@@ -35,6 +35,7 @@ const GROUPS: &[Group] = &[
         &[
             ("show", &["pipe show 'eval[adaptive,seed=0]'"]),
             ("table", &["pipe table table1", "pipe table pipelines/quickstart.yaml table1 --format tex"]),
+            ("labels", &["pipe labels 'eval[macro]'", "pipe labels 'eval[macro]' --top 20"]),
             ("logs", &["pipe logs 'train[adaptive,seed=0]'"]),
             ("get", &["pipe get table1.tex", "pipe get 'train[adaptive,seed=0].model' --to model/"]),
             ("metrics", &["pipe metrics macro_f1", "pipe metrics precision"]),
@@ -51,6 +52,7 @@ const GROUPS: &[Group] = &[
                 &[
                     "pipe predict 'recipe[seed=0]' new.svm --feature-base 1 > labels.jsonl",
                     "pipe predict 'recipe[seed=0]' reports.csv --format csv --top 5 -o labels.csv",
+                    "pipe predict 'recipe[macro]' - --id-column package --format labels < new.csv",
                 ],
             ),
             ("explain", &["pipe explain 'train[adaptive,seed=0]' --row 12 --signal train-neighbours"]),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::args::{LogsArgs, PlanArgs, StageArgs, StatusArgs};
+use super::args::{LogsArgs, PlanArgs, ShowArgs, StageArgs, StatusArgs};
 use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Project, select};
@@ -13,10 +13,12 @@ use super::survey::{InstanceRecord, Survey, manifest};
 use super::table::Grid;
 use super::user_files;
 use super::{print_json, print_status, print_text, text};
+use pipe_core::suggest;
 use pipe_engine::plan::Why;
 use pipe_engine::runner::Outlook;
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
 use pipe_engine::store::manifest::{Manifest, Stored};
+use pipe_stages::parts::PARTS;
 
 /// `pipe plan`: lists what would run and why. Fresh instances are only counted.
 pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
@@ -104,9 +106,13 @@ pub(super) fn why(project: &Project, args: &StageArgs) -> Outcome {
     print_text(&out)
 }
 
-/// `pipe show`: prints the parameters, inputs, outputs and result of instances.
-pub(super) fn show(project: &Project, args: &StageArgs) -> Outcome {
-    let selection = PipelineSelection::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
+/// `pipe show`: prints the parameters, inputs, outputs and result of instances, or a built-in part.
+pub(super) fn show(project: &Project, args: &ShowArgs) -> Outcome {
+    if let Some(name) = &args.part {
+        return show_part(name);
+    }
+    let stage = args.stage.as_deref().unwrap_or_default();
+    let selection = PipelineSelection::stage(&args.pipeline, args.file.as_ref(), stage)?;
     let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
     let selected = select(survey.plan.pipeline(), &selection.stages)?;
     if args.json {
@@ -116,6 +122,15 @@ pub(super) fn show(project: &Project, args: &StageArgs) -> Outcome {
     let texts: Vec<String> =
         selected.iter().map(|&index| shown_text(project, &survey, index)).collect::<Result<_, _>>()?;
     print_text(&texts.join("\n"))
+}
+
+fn show_part(name: &str) -> Outcome {
+    let Some(part) = PARTS.iter().find(|part| part.name == name) else {
+        let names = PARTS.iter().map(|part| part.name);
+        let hint = suggest::did_you_mean(name, "the built-in parts are", names).unwrap_or_default();
+        return Err(Failure::bad_input(format!("there is no built-in part `{name}`; {hint}")));
+    };
+    print_text(part.text)
 }
 
 /// Returns the sources of each slot: `stage.output` or the path of a file.

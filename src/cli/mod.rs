@@ -16,11 +16,13 @@ mod help;
 mod history;
 mod init;
 mod inspect_commands;
+mod labels;
 mod live;
 mod lock;
 mod metrics;
 mod pipeline_selection;
 mod predict;
+mod prediction_rows;
 mod project;
 mod project_dir;
 mod provenance;
@@ -140,6 +142,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Show(args) => inspect_commands::show(&project, args),
         Command::Logs(args) => inspect_commands::logs(&project, args),
         Command::Table(args) => show_table::table(&project, args),
+        Command::Labels(args) => labels::labels(&project, args),
         Command::Get(args) => get::get(&project, args),
         Command::Graph(args) => graph::graph(&project, args),
         Command::Report(args) => report::report(&project, args),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{ExplainArgs, ModelArgs, PredictArgs, PredictFormat};
 use super::exit::{Exit, Failure, Outcome};
+use super::prediction_rows;
 use super::project::{Project, select};
 use super::run::stop_on_signals;
 use super::standard_streams::print_file;
@@ -19,6 +20,7 @@ use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Job, JobInput};
 use pipe_core::kind::Program;
 use pipe_core::stage::{JobBody, StageKind};
+use pipe_core::suggest;
 use pipe_engine::runner::executor::{AttemptError, Executor, ResourceUsage, Task};
 use pipe_engine::runner::local::{LocalProcess, Programs, worker_program};
 use pipe_engine::runner::{Stop, Urgency};
@@ -27,7 +29,9 @@ use pipe_engine::store::{Confirmation, TemporaryDirectory};
 use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
+use pipe_ml::data::source::DEFAULT_LABEL_SEPARATOR;
 use pipe_ml::data::split_data::{PartName, SplitData};
+use pipe_ml::data::table::columns::TableColumn;
 use pipe_ml::data::transform::NewRows;
 use pipe_ml::explanation::Explanation;
 use pipe_ml::explanation::cut::CutRule;
@@ -42,33 +46,44 @@ const CHECK_STOP: Duration = Duration::from_millis(50);
 pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     let scratch = TemporaryDirectory::new()?;
     let place = ModelPlace::find(project, &args.model, &scratch)?;
+    let rows = InputRows::open(&args.input, &scratch)?;
+    let table = rows.table(&args.model, &place, args.id_column.as_deref())?;
     let body = Predict {
         format: match args.format {
-            PredictFormat::Jsonl => PredictionFormat::Jsonl,
+            PredictFormat::Jsonl | PredictFormat::Labels => PredictionFormat::Jsonl,
             PredictFormat::Csv => PredictionFormat::Csv,
         },
         top: args.top,
-        read: args.model.read(),
+        read: args.model.read(table.text_column),
         signal: args.model.signal()?,
         device: args.model.device()?,
     };
-    let rows = readable(&args.input)?;
+    let output = args.output.as_deref().filter(|output| *output != Path::new("-"));
     // Written beside the target and renamed, so that the target is complete or not there.
-    let written = match &args.output {
+    let written = match output {
         Some(output) => {
-            let mut beside = output.clone().into_os_string();
+            let mut beside = output.to_owned().into_os_string();
             beside.push(".part");
             PathBuf::from(beside)
         }
         None => scratch.join("predictions"),
     };
-    let ran =
-        run(Predict::KIND, &body, &place, Some(rows), (Predict::PREDICTIONS.name(), &written), &scratch);
-    if let (Err(_), Some(_)) = (&ran, &args.output) {
+    let separator = place.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR);
+    let ran = run(
+        Predict::KIND,
+        &body,
+        &place,
+        Some(&rows.path),
+        (Predict::PREDICTIONS.name(), &written),
+        &scratch,
+    )
+    .map_err(|failure| rows.named(failure))
+    .and_then(|()| prediction_rows::rewrite(&written, args.format, table.ids.as_deref(), separator));
+    if let (Err(_), Some(_)) = (&ran, output) {
         let _ = std::fs::remove_file(&written);
     }
     ran?;
-    match &args.output {
+    match output {
         Some(output) => std::fs::rename(&written, output)?,
         None => return print_file(&written),
     }
@@ -79,26 +94,32 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
 pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
     let scratch = TemporaryDirectory::new()?;
     let place = ModelPlace::find(project, &args.model, &scratch)?;
+    let rows = args.input.as_deref().map(|input| InputRows::open(input, &scratch)).transpose()?;
+    let table = rows.as_ref().map(|rows| rows.table(&args.model, &place, None)).transpose()?;
     let body = Explain {
         row: args.row,
         part: PartName::Test,
         label: args.label.clone(),
         cut: place.cut.clone(),
-        read: args.model.read(),
+        read: args.model.read(table.and_then(|table| table.text_column)),
         signal: args.model.signal()?,
         device: args.model.device()?,
     };
-    let rows = args.input.as_deref().map(readable).transpose()?;
     let written = scratch.join("explanation");
-    run(Explain::KIND, &body, &place, rows, (Explain::EXPLANATION.name(), &written), &scratch)?;
+    let path = rows.as_ref().map(|rows| rows.path.as_path());
+    run(Explain::KIND, &body, &place, path, (Explain::EXPLANATION.name(), &written), &scratch)
+        .map_err(|failure| match &rows {
+            Some(rows) => rows.named(failure),
+            None => failure,
+        })?;
     let explanation: Explanation =
         serde_json::from_slice(&std::fs::read(&written)?).map_err(anyhow::Error::from)?;
     if args.json { print_json(&explanation) } else { print_text(&explanation.text()) }
 }
 
 impl ModelArgs {
-    fn read(&self) -> NewRows {
-        NewRows { input_column: self.text_column.clone(), feature_base: self.feature_base }
+    fn read(&self, text_column: Option<String>) -> NewRows {
+        NewRows { input_column: text_column, feature_base: self.feature_base }
     }
 
     fn device(&self) -> Result<Device, Failure> {
@@ -117,6 +138,74 @@ struct ModelPlace {
     data: PathBuf,
     /// The rule that fitted the model's cuts, if its stage is known.
     cut: Option<CutRule>,
+    /// The column of the texts that the model was trained on, if the stage of its data is known.
+    text_column: Option<String>,
+    /// What separated the labels of the data, if its stage is known.
+    label_separator: Option<String>,
+}
+
+/// A file of new rows.
+struct InputRows {
+    path: PathBuf,
+    is_standard_input: bool,
+}
+
+/// What is known about the columns of new rows.
+#[derive(Default)]
+struct RowTable {
+    text_column: Option<String>,
+    /// The value of the column that identifies a row, for each row.
+    ids: Option<Vec<String>>,
+}
+
+impl InputRows {
+    /// Opens a file; `-` is standard input, which is copied to `scratch`.
+    fn open(input: &Path, scratch: &Path) -> Result<Self, Failure> {
+        if input != Path::new("-") {
+            let failure = |error| Failure::bad_input(format!("{}: {error}", input.display()));
+            std::fs::File::open(input).map_err(failure)?;
+            return Ok(Self { path: input.to_owned(), is_standard_input: false });
+        }
+        let path = scratch.join("standard-input");
+        let failure = |error| Failure::bad_input(format!("cannot read standard input: {error}"));
+        let mut file = std::fs::File::create(&path)?;
+        std::io::copy(&mut std::io::stdin().lock(), &mut file).map_err(failure)?;
+        Ok(Self { path, is_standard_input: true })
+    }
+
+    /// Replaces the path of the copy of standard input in a message.
+    fn named(&self, mut failure: Failure) -> Failure {
+        if self.is_standard_input {
+            failure.text = failure.text.replace(&*self.path.to_string_lossy(), "standard input");
+        }
+        failure
+    }
+
+    /// Finds the columns of the text and of the ids. The column of the training texts is used unless the user names
+    /// another one, or the file has only a column `text`.
+    fn table(&self, args: &ModelArgs, place: &ModelPlace, ids: Option<&str>) -> Result<RowTable, Failure> {
+        let stated = RowTable { text_column: args.text_column.clone(), ids: None };
+        if ids.is_none() && (stated.text_column.is_some() || place.text_column.is_none()) {
+            return Ok(stated);
+        }
+        let columns = match TableColumn::read_all(&self.path) {
+            Ok(columns) => columns,
+            // The job reads the file again, and says what is wrong with it and what the model needs.
+            Err(_) if ids.is_none() => return Ok(stated),
+            Err(error) => return Err(self.named(Failure::bad_input(error.to_string()))),
+        };
+        let find = |name: &str| columns.iter().find(|column| column.name == name);
+        let remembered =
+            || place.text_column.clone().filter(|name| find(name).is_some() || find("text").is_none());
+        let ids = ids.map(|name| {
+            find(name).map(TableColumn::texts).ok_or_else(|| {
+                let names = columns.iter().map(|column| column.name.as_str());
+                let hint = suggest::did_you_mean(name, "the columns are", names).unwrap_or_default();
+                Failure::bad_input(format!("--id-column: there is no column `{name}`; {hint}"))
+            })
+        });
+        Ok(RowTable { text_column: stated.text_column.or_else(remembered), ids: ids.transpose()? })
+    }
 }
 
 impl ModelPlace {
@@ -132,7 +221,8 @@ impl ModelPlace {
             for directory in [directory, &data] {
                 confirm(project, directory)?;
             }
-            return Ok(Self { model: directory.to_owned(), data, cut: None });
+            let model = directory.to_owned();
+            return Ok(Self { model, data, cut: None, text_column: None, label_separator: None });
         }
         let survey = Survey::of(project, args.pipeline.named.as_ref(), &args.pipeline, &[])?;
         let chosen = select(survey.plan.pipeline(), std::slice::from_ref(&args.model))?;
@@ -143,19 +233,22 @@ impl ModelPlace {
         let instance = survey.plan.instance(index);
         let output = model_output(instance).unwrap_or_default();
         let model = artifact(&survey, index, output, &view)?;
+        let sources = instance.inputs.iter().flat_map(|input| &input.sources);
+        let mut sets = sources.filter_map(|source| match source {
+            InputSource::Output { producer, output, artifact, .. } if *artifact == SplitData::TYPE => {
+                Some((*producer, output))
+            }
+            _ => None,
+        });
+        let set = sets.next();
+        let read_option = |name: &str| {
+            let (producer, _) = set?;
+            survey.plan.instance(producer).params["read"][name].as_str().map(str::to_owned)
+        };
         let data = match &args.data {
             Some(data) => data.clone(),
             None => {
-                let sources = instance.inputs.iter().flat_map(|input| &input.sources);
-                let mut sets = sources.filter_map(|source| match source {
-                    InputSource::Output { producer, output, artifact, .. }
-                        if *artifact == SplitData::TYPE =>
-                    {
-                        Some((*producer, output))
-                    }
-                    _ => None,
-                });
-                let (producer, output) = sets.next().ok_or_else(|| {
+                let (producer, output) = set.ok_or_else(|| {
                     let name = survey.name(index);
                     Failure::bad_input(format!("{name} reads no data set: name it with `--data DIR`"))
                 })?;
@@ -165,7 +258,8 @@ impl ModelPlace {
         let cut = (instance.kind == Threshold::NAME).then(|| Threshold::deserialize(&instance.body));
         let cut = cut.transpose().map_err(anyhow::Error::from)?;
         let cut = cut.map(|stage| CutRule { rule: stage.rule(), objective: stage.objective });
-        Ok(Self { model, data, cut })
+        let (text_column, label_separator) = (read_option("input_column"), read_option("label_separator"));
+        Ok(Self { model, data, cut, text_column, label_separator })
     }
 }
 
@@ -219,11 +313,6 @@ fn artifact(survey: &Survey, index: InstanceIndex, output: &str, view: &Path) ->
     })?;
     let path = survey.store.artifact(stored, view)?;
     Ok(std::path::absolute(path)?)
-}
-
-fn readable(path: &Path) -> Result<&Path, Failure> {
-    let opened = std::fs::File::open(path);
-    opened.map(|_| path).map_err(|error| Failure::bad_input(format!("{}: {error}", path.display())))
 }
 
 /// Runs one job in `pipe-worker`, outside of any pipeline, and prints its warnings.

@@ -14,7 +14,7 @@ use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline, UnlocatedFile};
 use pipe_engine::spec::{self, Diagnostics, LoadRequest};
 use pipe_engine::store::Store;
-use pipe_stages::registry;
+use pipe_stages::{parts, registry};
 
 /// The directories and output settings of this invocation.
 pub(super) struct Project {
@@ -155,7 +155,8 @@ impl Project {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| Failure::bad_input(format!("--set: {error}")))?;
         let environment = |name: &str| std::env::var(name).ok();
-        let request = LoadRequest { file: file.to_owned(), overrides, environment: &environment };
+        let file = file.to_owned();
+        let request = LoadRequest { file, overrides, environment: &environment, parts: parts::PARTS };
         spec::load(&request, registry::kinds()).map_err(|diagnostics| self.rendered(&diagnostics))
     }
 

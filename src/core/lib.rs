@@ -116,6 +116,7 @@
 //! ```
 
 pub mod artifact;
+pub mod builtin_part;
 pub mod digest;
 pub mod escape;
 pub mod event;

@@ -28,6 +28,7 @@ pub mod fuse;
 pub mod idf;
 pub mod load;
 pub mod one_or_many;
+pub mod parts;
 pub mod plot;
 pub mod predict;
 pub mod registry;

@@ -13,6 +13,7 @@ mod evaluation;
 mod fake_worker;
 mod lock_files;
 mod models;
+mod own_data;
 mod placed_files;
 mod processes;
 mod provenance;

@@ -10,13 +10,11 @@ fn shipped() -> PipelineTest {
     crate::support::worker_program();
     let test = PipelineTest::new("");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for directory in ["pipelines", "pipelines/parts"] {
-        for entry in std::fs::read_dir(root.join(directory)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.extension().is_some_and(|extension| extension == "yaml") {
-                let name = path.strip_prefix(root).unwrap().to_str().unwrap();
-                test.write(name, std::fs::read_to_string(&path).unwrap());
-            }
+    for entry in std::fs::read_dir(root.join("pipelines")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            test.write(name, std::fs::read_to_string(&path).unwrap());
         }
     }
     test

@@ -38,7 +38,7 @@ impl Project {
         let file = self.path("pipeline.yaml");
         fs::write(&file, format!("name: test\nstages:\n{stages}")).unwrap();
         let environment = |name: &str| (name == "GREETING").then(|| "hello".to_owned());
-        let request = LoadRequest { file, overrides: Vec::new(), environment: &environment };
+        let request = LoadRequest { file, overrides: Vec::new(), environment: &environment, parts: &[] };
         let plan = spec::load(&request, registry::kinds()).unwrap_or_else(|e| panic!("{}", e.render(false)));
         let located = plan.locate_files(|_, file| match file {
             UnlocatedFile::User(path) => Ok(path),

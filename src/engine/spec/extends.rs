@@ -8,6 +8,8 @@ use super::pipeline_file::STAGE_SETTINGS;
 use super::source_text::{Position, SourceTexts, Span};
 use super::spec_issue::{SpecIssue, SpecIssues};
 use super::yaml_node::{YamlData, YamlEntry, YamlNode, parse};
+use pipe_core::builtin_part::BuiltinPart;
+use pipe_core::suggest;
 
 /// The largest accepted file, in bytes.
 pub(super) const LARGEST: usize = 16 << 20;
@@ -17,9 +19,13 @@ const LONGEST_CHAIN: usize = 16;
 /// Reads the bytes of a file.
 pub(super) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
 
+/// What a path under `extends` begins with if it names a built-in part.
+const BUILTIN: &str = "builtin/";
+
 /// Reads pipeline files.
 pub(super) struct FileReader<'a> {
     pub read: ReadFile<'a>,
+    pub parts: &'a [BuiltinPart],
     pub sources: &'a mut SourceTexts,
     pub issues: &'a mut SpecIssues,
 }
@@ -42,7 +48,12 @@ impl FileReader<'_> {
     }
 
     fn read_bytes(&mut self, file: &Path, bytes: Vec<u8>, chain: &mut Vec<PathBuf>) -> Option<YamlNode> {
-        let mut node = self.tree(file, bytes)?;
+        let node = self.tree(file, bytes)?;
+        self.extended(file, node, chain)
+    }
+
+    /// Returns the file merged over everything that it extends.
+    fn extended(&mut self, file: &Path, mut node: YamlNode, chain: &mut Vec<PathBuf>) -> Option<YamlNode> {
         let YamlData::Map(entries) = &mut node.data else { return None };
         let Some(at) = entries.iter().position(|entry| entry.key == "extends") else { return Some(node) };
         let extends = entries.remove(at).value;
@@ -50,7 +61,11 @@ impl FileReader<'_> {
         let mut complete = true;
         let mut merged: Option<YamlNode> = None;
         for (base, span) in self.bases(&extends)? {
-            match self.base(&file.parent().unwrap_or(Path::new("")).join(base), span, chain) {
+            let base = match base.strip_prefix(BUILTIN) {
+                Some(name) => self.part(name, span, chain),
+                None => self.base(&file.parent().unwrap_or(Path::new("")).join(base), span, chain),
+            };
+            match base {
                 Some(base) => {
                     merged = Some(match merged {
                         Some(below) => overlay(below, base, MergeLevel::File),
@@ -84,6 +99,20 @@ impl FileReader<'_> {
         };
         self.issues.push(issue);
         None
+    }
+
+    fn part(&mut self, name: &str, span: Span, chain: &mut Vec<PathBuf>) -> Option<YamlNode> {
+        let Some(part) = self.parts.iter().find(|part| part.name == name) else {
+            let names: Vec<&str> = self.parts.iter().map(|part| part.name).collect();
+            let issue = SpecIssue::new(span, format!("there is no built-in part `{name}`"));
+            let hint = suggest::did_you_mean(name, "the built-in parts are", names);
+            self.issues.push(issue.maybe_hint(hint));
+            return None;
+        };
+        let path = format!("{BUILTIN}{name}");
+        let id = self.sources.add_builtin(&path, part.text.to_owned());
+        let node = parse(part.text, id, self.issues)?;
+        self.extended(Path::new(&path), node, chain)
     }
 
     fn bases(&mut self, extends: &YamlNode) -> Option<Vec<(String, Span)>> {

@@ -27,6 +27,7 @@ use super::user_files::user_files;
 use super::yaml_node::YamlNode;
 use crate::plan::Plan;
 use crate::plan::graph::DependencyGraph;
+use pipe_core::builtin_part::BuiltinPart;
 use pipe_core::kind::Kinds;
 use pipe_core::name::is_dotted_name;
 
@@ -37,6 +38,8 @@ pub struct LoadRequest<'a> {
     pub overrides: Vec<Override>,
     /// Reads an environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// What `extends: builtin/NAME` can name.
+    pub parts: &'a [BuiltinPart],
 }
 
 /// Reads, checks and expands a pipeline file.
@@ -77,7 +80,7 @@ fn read_tree(
     sources: &mut SourceTexts,
     issues: &mut SpecIssues,
 ) -> Option<(YamlNode, Vec<PathBuf>)> {
-    let mut tree = FileReader { read, sources, issues }.read(&request.file)?;
+    let mut tree = FileReader { read, parts: request.parts, sources, issues }.read(&request.file)?;
     let files = sources.paths();
     for override_ in &request.overrides {
         override_.apply(&mut tree, sources, issues);

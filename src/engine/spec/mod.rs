@@ -1,7 +1,7 @@
 //! The pipeline language: from YAML text to a typed, checked and expanded plan.
 //!
 //! Deterministic: the same text, variables and environment give the same plan. The only files that are opened are the
-//! pipeline and those that it `extends`.
+//! pipeline and those that it `extends`; built-in parts are passed in.
 //!
 //! The steps of [`load`], each in a module:
 //! 1. `extends` reads the file and merges it over the files that it extends, as a tree of located nodes (`yaml_node`).

@@ -19,7 +19,8 @@ use pipe_core::reference::StageRef;
 pub struct PipelineFile {
     /// The name of the pipeline; its results go to `results/<name>/`.
     pub name: String,
-    /// A pipeline file, or a list of them, that this one extends. Paths are relative to this file.
+    /// A pipeline file, or a list of them, that this one extends. Paths are relative to this file;
+    /// `builtin/NAME` is a part that is built into `pipe`.
     pub extends: Option<PathList>,
     /// Values to use as `${vars.name}`; `--set vars.name=value` overrides them.
     pub vars: Option<AnyMap>,

@@ -34,10 +34,12 @@ impl Span {
     }
 }
 
-/// One text: a file, or a value from the command line.
+/// One text: a file, a built-in part, or a value from the command line.
 #[derive(Debug)]
 pub(super) struct SourceText {
     pub path: PathBuf,
+    /// True for a text that is part of the program.
+    is_builtin: bool,
     pub text: String,
     /// Where each line starts; found when the first line is asked for, because most texts have no issues.
     line_starts: OnceLock<Vec<usize>>,
@@ -45,7 +47,7 @@ pub(super) struct SourceText {
 
 impl SourceText {
     fn new(path: PathBuf, text: String) -> Self {
-        Self { path, text, line_starts: OnceLock::new() }
+        Self { path, text, is_builtin: false, line_starts: OnceLock::new() }
     }
 
     /// Returns a line, counted from 1, without its line break.
@@ -76,12 +78,20 @@ impl SourceTexts {
         FileId(self.sources.len() as u32 - 1)
     }
 
+    /// Adds a built-in part, which is shown like a file in messages but is none.
+    pub(super) fn add_builtin(&mut self, name: &str, text: String) -> FileId {
+        let id = self.add(name, text);
+        self.sources[id.0 as usize].is_builtin = true;
+        id
+    }
+
     pub(super) fn get(&self, file: FileId) -> &SourceText {
         &self.sources[file.0 as usize]
     }
 
+    /// Returns the paths of all files.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
-        self.sources.iter().map(|source| source.path.clone()).collect()
+        self.sources.iter().filter(|source| !source.is_builtin).map(|source| source.path.clone()).collect()
     }
 
     pub(super) fn path(&self, file: FileId) -> &Path {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::diagnostic::Diagnostics;
 use super::load::{LoadRequest, load_with};
 use super::pipeline::{Pipeline, UnlocatedFile};
+use pipe_core::builtin_part::BuiltinPart;
 use pipe_core::issue::Issue;
 use pipe_core::kind::{
     ANY, AxisUse, AxisUses, FILE, InputDecl, Kinds, OutputDecl, Program, SourceDecl, Vocabulary,
@@ -250,6 +251,15 @@ pub(super) const KINDS: Kinds<'static> = &[
     &KindOf::<Command>::new(),
 ];
 
+/// Built-in parts, of which one extends another.
+const PARTS: &[BuiltinPart] = &[
+    BuiltinPart {
+        name: "base",
+        text: "name: base\nvars: { set: a }\nstages:\n  d: { load: { dataset: \"${vars.set}\" } }\n",
+    },
+    BuiltinPart { name: "twice", text: "extends: builtin/base\nstages:\n  e: { load: { dataset: b } }\n" },
+];
+
 /// Files in memory; the first one is loaded.
 pub(super) struct Project<'a> {
     pub files: &'a [(&'a str, &'a [u8])],
@@ -268,7 +278,8 @@ impl Project<'_> {
                 .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "not found"))
         };
         let overrides = self.set.iter().map(|text| text.parse().unwrap()).collect();
-        let request = LoadRequest { file: self.files[0].0.into(), overrides, environment: &environment };
+        let file = self.files[0].0.into();
+        let request = LoadRequest { file, overrides, environment: &environment, parts: PARTS };
         load_with(&request, KINDS, &read).map(|plan| plan.pipeline().clone())
     }
 }

@@ -14,6 +14,7 @@ pub mod examples;
 pub mod fetch;
 pub mod filter;
 pub mod format;
+pub mod inspect;
 mod libsvm;
 mod lines;
 pub mod locate;
@@ -31,7 +32,7 @@ pub mod split_data;
 pub mod stats;
 mod stratify;
 pub mod synthetic;
-mod table;
+pub mod table;
 #[cfg(test)]
 mod test_matrix;
 pub mod text;

@@ -17,6 +17,24 @@ fn show_prints_parameters_inputs_and_outputs() {
 }
 
 #[test]
+fn built_in_parts_can_be_printed_and_extended_without_a_copy() {
+    let test = PipelineTest::new("extends: builtin/recipe\nname: mine\n");
+    for (part, stages) in [("recipe", "data"), ("long-tail", "data"), ("grid", "data weighted")] {
+        let printed = test.typed(&format!("show --part {part}")).ok().reports_nothing().stdout;
+        assert!(printed.contains(&format!("extends: builtin/{part}`")), "{printed}");
+        let mut yaml = format!("extends: builtin/{part}\nname: mine\nstages:\n");
+        for stage in stages.split(' ') {
+            yaml += &format!("  {stage}: {{ synthetic: {{ validation: {{ fraction: 0.1 }} }} }}\n");
+        }
+        test.write("pipeline.yaml", yaml);
+        test.typed("plan pipeline.yaml").ok().prints("audit");
+    }
+    test.typed("show --part recpie").refuses("did you mean `recipe`?");
+    test.typed("show --part recipe data").exits_with(2);
+    test.typed("show").exits_with(2).reports("<STAGE>");
+}
+
+#[test]
 fn logs_print_what_a_stage_wrote() {
     let test = fits();
     test.typed("logs fit[static]").ok().prints("fitted").prints("careful");

@@ -290,6 +290,18 @@ stages:
 }
 
 #[test]
+fn a_file_can_extend_a_built_in_part_which_is_not_one_of_its_files() {
+    let files: &[(&str, &[u8])] = &[
+        ("p/main.yaml", b"extends: [builtin/twice, ./builtin/base]\nname: m\nvars: { set: mine }\n"),
+        ("p/builtin/base", b"stages:\n  f: { load: { dataset: c } }\n"),
+    ];
+    let pipeline = Project { files, set: &[], env: &[] }.load().unwrap_or_else(|d| panic!("{d}"));
+    assert_eq!(names(&pipeline), ["d", "e", "f"]);
+    assert_eq!(instance(&pipeline, "d").body, json!({ "dataset": "mine" }));
+    assert_eq!(pipeline.files, ["p/main.yaml", "p/builtin/base"].map(std::path::PathBuf::from));
+}
+
+#[test]
 fn resources_and_retries_may_differ_between_instances() {
     let pipeline = loaded(
         r#"

@@ -295,6 +295,23 @@ fn files_that_cannot_be_extended_are_named() {
 }
 
 #[test]
+fn a_built_in_part_that_does_not_exist_is_reported_with_those_that_do() {
+    let text = issues("name: m\nextends: builtin/bsae\n");
+    assert!(
+        text.contains("there is no built-in part `bsae`") && text.contains("did you mean `base`?"),
+        "{text}"
+    );
+    let text = issues("name: m\nextends: builtin/other\n");
+    assert!(text.contains("the built-in parts are: `base`, `twice`"), "{text}");
+}
+
+#[test]
+fn an_issue_in_a_built_in_part_is_shown_with_its_name() {
+    let text = issues("name: m\nextends: builtin/base\nvars: { set: [1] }\n");
+    assert!(text.contains("builtin/base:4"), "{text}");
+}
+
+#[test]
 fn outputs_stay_inside_the_project() {
     assert_shown!(issues(
         r#"

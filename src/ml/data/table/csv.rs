@@ -7,6 +7,7 @@ use std::io::Read;
 
 use csv::{ReaderBuilder, StringRecord};
 
+use super::columns::{Cell, TableColumn};
 use super::{TextColumns, TextRow};
 use crate::data::error::Fault;
 
@@ -14,14 +15,52 @@ use crate::data::error::Fault;
 const END_OF_TEXT: &str = "\n\u{0}end of text\u{0}\n";
 
 pub(super) fn rows(text: &str, columns: &TextColumns) -> Result<Vec<TextRow>, Fault> {
+    let mut header: Option<CsvHeader> = None;
+    let mut rows = Vec::new();
+    for_each_record(text, |record, start| {
+        match &header {
+            None => header = Some(CsvHeader::find(record, columns)?),
+            Some(header) => {
+                rows.push(header.row(record, columns).map_err(|reason| Fault::new(start, reason))?);
+            }
+        }
+        Ok(())
+    })?;
+    if header.is_none() {
+        CsvHeader::find(&StringRecord::new(), columns)?;
+    }
+    Ok(rows)
+}
+
+/// Reads all columns.
+pub(super) fn columns(text: &str) -> Result<Vec<TableColumn>, Fault> {
+    let mut columns: Vec<TableColumn> = Vec::new();
+    for_each_record(text, |record, start| {
+        if columns.is_empty() {
+            columns.extend(record.iter().map(|name| TableColumn::new(name.trim())));
+            return Ok(());
+        }
+        check_width(record, columns.len()).map_err(|reason| Fault::new(start, reason))?;
+        for (column, value) in columns.iter_mut().zip(record) {
+            column.cells.push(Cell::Text(value.to_owned()));
+        }
+        Ok(())
+    })?;
+    Ok(columns)
+}
+
+/// Calls a function with every record and its offset in the text. The first record names the columns.
+fn for_each_record(
+    text: &str,
+    mut visit: impl FnMut(&StringRecord, usize) -> Result<(), Fault>,
+) -> Result<(), Fault> {
     let mut reader = ReaderBuilder::new()
         .delimiter(separator(text))
         .has_headers(false)
         .flexible(true)
         .from_reader(text.as_bytes().chain(END_OF_TEXT.as_bytes()));
     let mut record = StringRecord::new();
-    let mut header: Option<CsvHeader> = None;
-    let mut rows = Vec::new();
+    let mut columns = None;
     while reader.read_record(&mut record).map_err(|error| Fault::new(0, error.to_string()))? {
         let start = start_of(&record, text);
         let last_field = record.iter().next_back().unwrap_or_default();
@@ -32,21 +71,20 @@ pub(super) fn rows(text: &str, columns: &TextColumns) -> Result<Vec<TextRow>, Fa
             return Err(Fault::new(start, "a quote that is opened in this row is not closed"));
         }
         // The reader itself skips blank lines, so this is `""`: an empty text if there is only one column.
-        let is_text = header.as_ref().is_some_and(|header| header.columns == 1);
-        if record.len() == 1 && record[0].is_empty() && !is_text {
+        if record.len() == 1 && record[0].is_empty() && columns != Some(1) {
             continue;
         }
-        match &header {
-            None => header = Some(CsvHeader::find(&record, columns)?),
-            Some(header) => {
-                rows.push(header.row(&record, columns).map_err(|reason| Fault::new(start, reason))?);
-            }
-        }
+        columns.get_or_insert(record.len());
+        visit(&record, start)?;
     }
-    if header.is_none() {
-        CsvHeader::find(&StringRecord::new(), columns)?;
+    Ok(())
+}
+
+fn check_width(record: &StringRecord, columns: usize) -> Result<(), String> {
+    if record.len() == columns {
+        return Ok(());
     }
-    Ok(rows)
+    Err(format!("this row has {} columns, but the first row has {columns}", record.len()))
 }
 
 fn separator(text: &str) -> u8 {
@@ -89,13 +127,7 @@ impl CsvHeader {
     }
 
     fn row(&self, record: &StringRecord, columns: &TextColumns) -> Result<TextRow, String> {
-        if record.len() != self.columns {
-            return Err(format!(
-                "this row has {} columns, but the first row has {}",
-                record.len(),
-                self.columns
-            ));
-        }
+        check_width(record, self.columns)?;
         let labels = self.labels.map(|column| record[column].split(columns.label_separator).map(str::trim));
         let labels = labels.into_iter().flatten().filter(|label| !label.is_empty());
         Ok(TextRow { text: record[self.text].to_owned(), labels: labels.map(str::to_owned).collect() })

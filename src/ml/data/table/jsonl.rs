@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::columns::{Cell, TableColumn};
 use super::{TextColumns, TextRow};
 use crate::data::error::Fault;
 
@@ -17,12 +18,54 @@ pub(super) fn rows(text: &str, fields: &TextColumns) -> Result<Vec<TextRow>, Fau
     Ok(rows)
 }
 
-fn row(line: &str, fields: &TextColumns) -> Result<TextRow, Fault> {
-    let value: Value = serde_json::from_str(line).map_err(|e| {
+/// Reads all fields, in the order in which they first appear.
+pub(super) fn columns(text: &str) -> Result<Vec<TableColumn>, Fault> {
+    let mut columns: Vec<TableColumn> = Vec::new();
+    let (mut start, mut rows) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        if !line.trim().is_empty() {
+            let value = parse(line).map_err(|fault| Fault { at: start + fault.at, ..fault })?;
+            for (name, value) in value.as_object().into_iter().flatten() {
+                let known = columns.iter().position(|column| column.name == *name);
+                let at = known.unwrap_or_else(|| {
+                    columns.push(TableColumn::new(name));
+                    columns.len() - 1
+                });
+                columns[at].cells.resize(rows, Cell::Missing);
+                columns[at].cells.push(cell(value));
+            }
+            rows += 1;
+        }
+        start += line.len();
+    }
+    for column in &mut columns {
+        column.cells.resize(rows, Cell::Missing);
+    }
+    Ok(columns)
+}
+
+fn cell(value: &Value) -> Cell {
+    match value {
+        Value::Null => Cell::Missing,
+        Value::String(text) => Cell::Text(text.clone()),
+        Value::Array(items) => {
+            items.iter().map(label_name).collect::<Option<_>>().map_or(Cell::Other, Cell::List)
+        }
+        Value::Number(number) => Cell::Text(number.to_string()),
+        Value::Bool(_) | Value::Object(_) => Cell::Other,
+    }
+}
+
+fn parse(line: &str) -> Result<Value, Fault> {
+    serde_json::from_str(line).map_err(|e| {
         let message = e.to_string();
         let reason = message.split(" at line ").next().unwrap_or_default().to_owned();
         Fault::new(e.column().saturating_sub(1).min(line.trim_end().len()), reason)
-    })?;
+    })
+}
+
+fn row(line: &str, fields: &TextColumns) -> Result<TextRow, Fault> {
+    let value = parse(line)?;
     let field = |name: &str| {
         let missing = || Fault::new(0, format!("there is no field `{name}`{}", fields.other_column()));
         value.get(name).ok_or_else(missing)

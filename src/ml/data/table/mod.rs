@@ -1,5 +1,6 @@
 //! Raw text with labels, from CSV (with commas, tabs or semicolons) and from JSON lines.
 
+pub mod columns;
 mod csv;
 mod jsonl;
 
@@ -71,13 +72,9 @@ fn read_table(
     let mut labels = LabelNumbering::default();
     for (part, mut input) in source.parts.iter().zip(inputs) {
         let mut content = input.read_all()?;
-        if content.starts_with(b"\xef\xbb\xbf") {
-            content.drain(..3);
-            report.repairs.add(Repair::ByteOrderMarks, 1);
-        }
+        report.repairs.add(Repair::ByteOrderMarks, u64::from(strip_byte_order_mark(&mut content)));
         let located = |fault: Fault| DataError::from(fault.locate(input.path(), &content, 0));
-        let text = std::str::from_utf8(&content)
-            .map_err(|e| located(Fault::new(e.valid_up_to(), "this is not UTF-8 text")))?;
+        let text = utf8(&content).map_err(located)?;
         let start = texts.len();
         for text_row in parse(text, &columns).map_err(located)? {
             let mut row: Vec<u32> = text_row.labels.into_iter().map(|label| labels.number(label)).collect();
@@ -97,6 +94,19 @@ fn read_table(
     }
     let labels_csr = Csr::from_rows(labels.names.len(), &rows);
     Ok(RawText { texts, labels: labels_csr, label_names: labels.names, parts, report })
+}
+
+/// Removes a byte-order mark, and returns whether there was one.
+fn strip_byte_order_mark(content: &mut Vec<u8>) -> bool {
+    let marked = content.starts_with(b"\xef\xbb\xbf");
+    if marked {
+        content.drain(..3);
+    }
+    marked
+}
+
+fn utf8(content: &[u8]) -> Result<&str, Fault> {
+    std::str::from_utf8(content).map_err(|error| Fault::new(error.valid_up_to(), "this is not UTF-8 text"))
 }
 
 /// Numbers label names from 0 in the order of their first appearance.

@@ -1,0 +1,200 @@
+//! The text of a pipeline for the user's own data.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use super::findings::FEW_ROWS;
+use pipe_core::name::{is_dotted_name, is_name_byte};
+use pipe_ml::data::describe::grouped;
+use pipe_ml::data::inspect::{InputSummary, Inspection};
+use pipe_ml::data::source::NominalEncoding;
+
+/// Up to which sizes the models of `builtin/recipe` are quick enough.
+const RECIPE_ROWS: u64 = 20_000;
+const RECIPE_LABELS: usize = 5_000;
+
+/// What the pipeline computes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PipelineKind {
+    Recipe,
+    Grid,
+}
+
+/// A pipeline to write.
+pub(super) struct DataPipeline<'a> {
+    pub name: &'a str,
+    pub file: &'a Path,
+    pub found: &'a Inspection,
+    pub kind: PipelineKind,
+}
+
+/// Which features a stage makes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Features {
+    Weighted,
+    /// As they are in the files, with validation rows: for the paper's networks.
+    Plain,
+}
+
+impl DataPipeline<'_> {
+    /// Returns the text of the file.
+    pub(super) fn text(&self) -> String {
+        let found = self.found;
+        let (rows, labels) = (found.rows, found.label_counts.len());
+        let part = match self.kind {
+            PipelineKind::Grid => "grid",
+            PipelineKind::Recipe if rows > RECIPE_ROWS || labels > RECIPE_LABELS => "long-tail",
+            PipelineKind::Recipe => "recipe",
+        };
+        let contents = match part {
+            "grid" => "the paper's variants under both protocols, the recipe, audits",
+            "long-tail" => {
+                "label trees and neighbours, their fusion, cuts for macro-F1 and for micro-F1, evaluations, an audit"
+            }
+            _ => {
+                "three models, their fusion, cuts for macro-F1 and for micro-F1, evaluations on the test rows, an audit"
+            }
+        };
+        let mut text = format!(
+            "# Written by `pipe init`, which found {} rows and {} labels, {:.1} per row.\n\
+             #\n\
+             #   pipe run {}\n\
+             #\n\
+             # `builtin/{part}` adds the other stages: {contents},\n\
+             # a table, figures and a report. `pipe show --part {part}` prints them; a stage of the same name here changes one.\n\
+             extends: builtin/{part}\n\
+             name: {}\n\n\
+             vars:\n  title: {}\n\n\
+             stages:\n",
+            grouped(rows),
+            grouped(labels as u64),
+            found.labels_per_row(),
+            pipe_core::quote::shell(&self.file.to_string_lossy()),
+            self.name,
+            scalar(self.name),
+        );
+        match self.kind {
+            PipelineKind::Recipe => self.stage(&mut text, "data", Features::Weighted),
+            PipelineKind::Grid => {
+                self.stage(&mut text, "data", Features::Plain);
+                text.push_str("  # The same rows for the recipe, which needs no validation rows.\n");
+                self.stage(&mut text, "weighted", Features::Weighted);
+            }
+        }
+        text
+    }
+
+    fn stage(&self, text: &mut String, name: &str, features: Features) {
+        let found = self.found;
+        let kind = if matches!(found.input, InputSummary::Texts { .. }) { "vectorise" } else { "load" };
+        let files: Vec<String> = found
+            .files
+            .iter()
+            .map(|(role, path)| format!("{}: {}", role.name(), scalar(&path.to_string_lossy())))
+            .collect();
+        let _ = writeln!(text, "  {name}:\n    {kind}:\n      files: {{ {} }}", files.join(", "));
+        let read = self.read_options();
+        if !read.is_empty() {
+            let _ = writeln!(text, "      read: {{ {} }}", read.join(", "));
+        }
+        if !found.has_test_part() {
+            text.push_str("      # A fifth of the rows is for testing. Another seed chooses other rows.\n");
+            let stratified = if found.rows <= RECIPE_ROWS { ", stratified: true" } else { "" };
+            let _ = writeln!(text, "      split: {{ holdout: 0.2, seed: 0{stratified} }}");
+        }
+        let few = found.labels_under(FEW_ROWS);
+        if few > 0 && few < found.label_counts.len() as u64 {
+            let _ = writeln!(
+                text,
+                "      # Labels with fewer than {FEW_ROWS} training rows are left out, also from the evaluation: at least {few} of {}.",
+                found.label_counts.len()
+            );
+            let _ = writeln!(text, "      filter: {{ min_label_count: {FEW_ROWS} }}");
+        }
+        if let Some((comment, weight)) = self.weight(features) {
+            let _ = writeln!(text, "      # {comment}\n      weight: {{ {weight} }}");
+        }
+        if features == Features::Plain {
+            text.push_str("      validation: { fraction: 0.1, seed: 0 }\n");
+        }
+    }
+
+    fn read_options(&self) -> Vec<String> {
+        let read = &self.found.read;
+        let named = [
+            ("input_column", &read.input_column),
+            ("label_column", &read.label_column),
+            ("label_separator", &read.label_separator),
+        ];
+        let mut options: Vec<String> = Vec::new();
+        for (name, value) in named {
+            options.extend(value.as_ref().map(|value| format!("{name}: {}", scalar(value))));
+        }
+        if read.nominal == Some(NominalEncoding::OneHot) {
+            options.push("nominal: one-hot".to_owned());
+        }
+        options
+    }
+
+    /// Returns the weights of features and a comment about them. Words are weighted by `vectorise` itself.
+    fn weight(&self, features: Features) -> Option<(&'static str, &'static str)> {
+        match self.found.input {
+            _ if features == Features::Plain => None,
+            InputSummary::Texts { .. } => None,
+            InputSummary::Sparse { counts: true, .. } => Some((
+                "The values are counts, so frequent features get less weight.",
+                "tf_idf: true, l2: true",
+            )),
+            InputSummary::Sparse { counts: false, .. } => {
+                Some(("The values are not counts, so they are taken as weights already.", "l2: true"))
+            }
+            InputSummary::Dense { .. } => Some(("Rows are compared by their direction.", "l2: true")),
+        }
+    }
+}
+
+/// Returns a name for a pipeline: the name of the file of data without its endings.
+pub(super) fn name(data: &Path) -> String {
+    let stem = data.file_name().unwrap_or_default().to_string_lossy();
+    let stem = stem.split('.').next().unwrap_or_default();
+    let plain: String =
+        stem.chars().map(|c| if c.is_ascii() && is_name_byte(c as u8) { c } else { '-' }).collect();
+    let words =
+        plain.split(['-', '_']).filter(|word| !word.is_empty() && !["train", "training"].contains(word));
+    let name = words.collect::<Vec<_>>().join("-");
+    if is_dotted_name(&name) { name } else { format!("data-{name}").trim_end_matches('-').to_owned() }
+}
+
+/// Returns a text as a YAML value. JSON strings are YAML, too.
+fn scalar(text: &str) -> String {
+    let is_plain = |b: u8| is_name_byte(b) || b == b'.' || b == b'/';
+    let starts_well = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_' || b == b'/');
+    let keyword = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    if starts_well && text.bytes().all(is_plain) && !keyword.contains(&text.to_lowercase().as_str()) {
+        return text.to_owned();
+    }
+    serde_json::Value::from(text.replace("${", "$${")).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipeline_is_named_after_the_file_of_data() {
+        let named = |path: &str| name(Path::new(path));
+        assert_eq!(named("data/packages.csv.gz"), "packages");
+        assert_eq!(named("medical-train.arff"), "medical");
+        assert_eq!(named("train.csv"), "data");
+        assert_eq!(named("2024 réponses.csv"), "data-2024-r-ponses");
+    }
+
+    #[test]
+    fn values_that_yaml_would_read_differently_are_quoted() {
+        assert_eq!(scalar("data/my-file.csv"), "data/my-file.csv");
+        assert_eq!(scalar(","), "\",\"");
+        assert_eq!(scalar("no"), "\"no\"");
+        assert_eq!(scalar("2024"), "\"2024\"");
+        assert_eq!(scalar("a: ${b} \"c\""), r#""a: $${b} \"c\"""#);
+    }
+}

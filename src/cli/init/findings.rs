@@ -1,0 +1,92 @@
+//! What `pipe init` found in the user's data, in words.
+
+use super::super::text::count;
+use pipe_ml::data::describe::grouped;
+use pipe_ml::data::format::{Format, FormatContent};
+use pipe_ml::data::inspect::{InputSummary, Inspection};
+use pipe_ml::data::source::{DEFAULT_LABEL_SEPARATOR, NominalEncoding};
+
+/// A label with fewer rows than this can hardly be learned.
+pub(super) const FEW_ROWS: u64 = 3;
+
+/// Returns what was found, one line for each aspect.
+pub(super) fn text(found: &Inspection) -> String {
+    let mut lines = Vec::new();
+    for (role, path) in &found.files {
+        lines.push(("file", format!("{} ({})", path.display(), role.name().replace('_', " "))));
+    }
+    let parts: Vec<String> =
+        found.parts.iter().map(|(name, rows)| format!("{} {name}", grouped(*rows))).collect();
+    let parts = if parts.len() > 1 { format!(": {}", parts.join(", ")) } else { String::new() };
+    lines.push(("format", format!("{}, {} rows{parts}", found.format.name(), grouped(found.rows))));
+    if found.format.content() == FormatContent::Text {
+        lines.push(("columns", found.columns.join(", ")));
+    }
+    lines.push(("input", input(found)));
+    lines.push(("labels", labels(found)));
+    lines.push((
+        "tail",
+        format!(
+            "the median label has {}; {} of {} labels have fewer than {FEW_ROWS}",
+            rows(found.median_rows_per_label()),
+            grouped(found.labels_under(FEW_ROWS)),
+            grouped(found.label_counts.len() as u64)
+        ),
+    ));
+    let notes = [
+        (found.rows_without_labels, "without labels"),
+        (found.empty_rows, "without text or features"),
+        (found.duplicates, "repeat an earlier row"),
+    ];
+    let notes: Vec<String> = notes
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", grouped(*count)))
+        .collect();
+    if !notes.is_empty() {
+        lines.push(("rows", notes.join(", ")));
+    }
+    let lines: Vec<String> = lines.iter().map(|(what, text)| format!("{what:<8} {text}")).collect();
+    lines.join("\n")
+}
+
+fn rows(number: u64) -> String {
+    count(number as usize, "row")
+}
+
+fn input(found: &Inspection) -> String {
+    match found.input {
+        InputSummary::Texts { mean_words } => {
+            let column = found.read.input_column.as_deref().unwrap_or("text");
+            format!("the texts of `{column}`, {mean_words:.1} words on average (another column: --text)")
+        }
+        InputSummary::Sparse { features, counts } => {
+            let what = if counts { "counts" } else { "weights" };
+            let nominal = match found.read.nominal {
+                Some(NominalEncoding::OneHot) => "; one for each value of a nominal attribute",
+                _ => "",
+            };
+            format!("{} sparse features, {what}{nominal}", grouped(features))
+        }
+        InputSummary::Dense { features } => format!("{} dense features", grouped(features)),
+    }
+}
+
+fn labels(found: &Inspection) -> String {
+    let number = grouped(found.label_counts.len() as u64);
+    let per_row = found.labels_per_row();
+    if found.format.content() != FormatContent::Text {
+        return format!("{number}, {per_row:.1} per row");
+    }
+    let column = found.read.label_column.as_deref().unwrap_or("labels");
+    let separator = match &found.read.label_separator {
+        Some(separator) => separator,
+        None => DEFAULT_LABEL_SEPARATOR,
+    };
+    let how = match found.format {
+        Format::Csv if per_row > 1.0 => format!("separated by `{separator}` (--separator)"),
+        Format::Csv => format!("at most one per row, or separated by `{separator}` (--separator)"),
+        _ => "in lists".to_owned(),
+    };
+    format!("{number} in `{column}`, {per_row:.1} per row, {how} (another column: --labels)")
+}

@@ -1,0 +1,272 @@
+//! Which columns of a table contain the text and the labels.
+
+use std::collections::HashSet;
+
+use super::separator::separator;
+use super::{DEFAULT_LABEL_SEPARATOR, Wishes};
+use crate::data::format::Format;
+use crate::data::source::ReadOptions;
+use crate::data::table::columns::{Cell, TableColumn};
+
+/// Names that a column of texts usually has.
+const TEXT_NAMES: &[&str] = &[
+    "text",
+    "description",
+    "body",
+    "content",
+    "abstract",
+    "document",
+    "message",
+    "comment",
+    "sentence",
+    "review",
+    "question",
+    "summary",
+];
+/// Names that a column of labels usually has.
+const LABEL_NAMES: &[&str] = &[
+    "labels",
+    "label",
+    "tags",
+    "tag",
+    "categories",
+    "category",
+    "topics",
+    "topic",
+    "classes",
+    "class",
+    "codes",
+    "genres",
+    "genre",
+    "keywords",
+    "targets",
+    "target",
+];
+/// How many columns are listed when it is unclear which one is meant.
+const MAX_LISTED: usize = 20;
+/// How many characters of an example are shown.
+const EXAMPLE: usize = 40;
+
+/// The columns of the text and of the labels, and how the labels are separated.
+pub(super) struct TableChoice {
+    text: String,
+    labels: String,
+    /// `None`: the default, or lists.
+    separator: Option<String>,
+}
+
+/// What can be said about a column at a glance.
+struct ColumnSummary<'a> {
+    name: &'a str,
+    filled: usize,
+    distinct: usize,
+    mean_words: f64,
+    is_numeric: bool,
+    is_list: bool,
+    example: &'a str,
+}
+
+impl TableChoice {
+    /// Chooses the columns: those that the user names, or those that are clearly meant.
+    pub(super) fn of(table: &[TableColumn], format: Format, wishes: &Wishes) -> Result<Self, String> {
+        let columns: Vec<ColumnSummary> = table.iter().map(ColumnSummary::of).collect();
+        if columns.iter().all(|column| column.filled == 0) {
+            return Err("it contains no rows".to_owned());
+        }
+        for name in [&wishes.text, &wishes.labels].into_iter().flatten() {
+            if !columns.iter().any(|column| column.name == *name) {
+                return Err(format!("there is no column `{name}`. The columns are\n{}", listed(&columns)));
+            }
+        }
+        let labels = match &wishes.labels {
+            Some(name) => Some(name.clone()),
+            None => labels_by_name(&columns, wishes.text.as_deref())?,
+        };
+        let text = match &wishes.text {
+            Some(name) => name.clone(),
+            None => text_column(&columns, labels.as_deref())?,
+        };
+        let labels = match labels {
+            Some(labels) => labels,
+            None => labels_by_content(&columns, &text)?,
+        };
+        if labels == text {
+            return Err(format!("`{text}` cannot be both the text and the labels"));
+        }
+        let separator = match &wishes.separator {
+            Some(given) => Some(given.clone()),
+            None if format == Format::Csv => found_separator(table, &labels)?,
+            None => None,
+        };
+        Ok(Self { text, labels, separator })
+    }
+
+    /// Returns the options that differ from the defaults.
+    pub(super) fn read_options(self) -> ReadOptions {
+        ReadOptions {
+            input_column: (self.text != "text").then_some(self.text),
+            label_column: (self.labels != "labels").then_some(self.labels),
+            label_separator: self.separator.filter(|separator| separator != DEFAULT_LABEL_SEPARATOR),
+            ..ReadOptions::default()
+        }
+    }
+}
+
+impl<'a> ColumnSummary<'a> {
+    fn of(column: &'a TableColumn) -> Self {
+        let texts = column.cells.iter().filter_map(|cell| match cell {
+            Cell::Text(text) if !text.trim().is_empty() => Some(text.trim()),
+            _ => None,
+        });
+        let texts: Vec<&str> = texts.collect();
+        let lists = column.cells.iter().filter(|cell| matches!(cell, Cell::List(_))).count();
+        let words: usize = texts.iter().map(|text| text.split_whitespace().count()).sum();
+        Self {
+            name: &column.name,
+            filled: texts.len() + lists,
+            distinct: texts.iter().collect::<HashSet<_>>().len(),
+            mean_words: words as f64 / texts.len().max(1) as f64,
+            is_numeric: !texts.is_empty() && texts.iter().all(|text| text.parse::<f64>().is_ok()),
+            is_list: lists > 0 && texts.is_empty(),
+            example: texts.first().copied().unwrap_or_default(),
+        }
+    }
+
+    fn can_be_text(&self) -> bool {
+        self.filled > 0 && !self.is_numeric && !self.is_list
+    }
+
+    fn is_flag(&self) -> bool {
+        self.is_numeric && self.distinct == 2 && ["0", "1"].contains(&self.example)
+    }
+}
+
+fn is_one_of(names: &[&str], name: &str) -> bool {
+    names.contains(&name.to_lowercase().as_str())
+}
+
+/// Returns the only column that has the name or the type of labels; `None` if there is none.
+fn labels_by_name(columns: &[ColumnSummary], text: Option<&str>) -> Result<Option<String>, String> {
+    let others = || columns.iter().filter(|column| text != Some(column.name));
+    let lists: Vec<&str> = others().filter(|column| column.is_list).map(|column| column.name).collect();
+    let named: Vec<&str> =
+        others().map(|column| column.name).filter(|name| is_one_of(LABEL_NAMES, name)).collect();
+    let exact = named.iter().find(|name| **name == "labels");
+    match (exact, lists.as_slice(), named.as_slice()) {
+        (Some(name), ..) | (None, [name], _) | (None, [], [name]) => Ok(Some((*name).to_owned())),
+        (None, [], []) => Ok(None),
+        (None, [], several) | (None, several, _) => Err(unclear("labels", several, columns)),
+    }
+}
+
+/// Returns the only other column whose values repeat.
+fn labels_by_content(columns: &[ColumnSummary], text: &str) -> Result<String, String> {
+    let flags: Vec<&str> =
+        columns.iter().filter(|column| column.is_flag()).map(|column| column.name).collect();
+    if flags.len() > 1 {
+        return Err(format!(
+            "the columns {} contain only 0 and 1, so each of them seems to be a label. `pipe` reads labels from one column: \
+             add a column with the names of the labels of each row, separated by `;`",
+            quoted(&flags)
+        ));
+    }
+    let repeats = |column: &&ColumnSummary| {
+        column.name != text && column.distinct > 1 && 2 * column.distinct <= column.filled
+    };
+    let candidates: Vec<&str> = columns.iter().filter(repeats).map(|column| column.name).collect();
+    match candidates.as_slice() {
+        [name] => Ok((*name).to_owned()),
+        several => Err(unclear("labels", several, columns)),
+    }
+}
+
+/// Returns the column of the text: the one that is named like it, or the one with clearly the longest texts.
+fn text_column(columns: &[ColumnSummary], labels: Option<&str>) -> Result<String, String> {
+    let mut candidates: Vec<&ColumnSummary> =
+        columns.iter().filter(|column| column.can_be_text() && labels != Some(column.name)).collect();
+    if let Some(exact) = candidates.iter().find(|column| column.name == "text") {
+        return Ok(exact.name.to_owned());
+    }
+    candidates.sort_by(|a, b| b.mean_words.total_cmp(&a.mean_words));
+    match candidates.as_slice() {
+        [only] => return Ok(only.name.to_owned()),
+        [first, second, ..] if first.mean_words >= 2.0 && first.mean_words >= 1.5 * second.mean_words => {
+            return Ok(first.name.to_owned());
+        }
+        _ => {}
+    }
+    let named: Vec<&str> =
+        candidates.iter().map(|column| column.name).filter(|name| is_one_of(TEXT_NAMES, name)).collect();
+    match named.as_slice() {
+        [name] => Ok((*name).to_owned()),
+        _ => {
+            let names: Vec<&str> = candidates.iter().map(|column| column.name).collect();
+            Err(unclear("text", &names, columns))
+        }
+    }
+}
+
+/// Returns the separator of the labels of a CSV column.
+fn found_separator(table: &[TableColumn], labels: &str) -> Result<Option<String>, String> {
+    let cells = table.iter().filter(|column| column.name == labels).flat_map(|column| &column.cells);
+    let values: Vec<&str> = cells
+        .filter_map(|cell| match cell {
+            Cell::Text(text) if !text.trim().is_empty() => Some(text.trim()),
+            _ => None,
+        })
+        .collect();
+    let is_list = |value: &&&str| value.starts_with('[') && value.ends_with(']');
+    if 2 * values.iter().filter(is_list).count() > values.len() {
+        return Err(format!(
+            "the column `{labels}` contains lists, such as `{}`. `pipe` reads names with a separator between them: write \
+             `a;b` instead, or write the file as JSON lines",
+            excerpt(values[0])
+        ));
+    }
+    Ok(separator(&values).map(str::to_owned))
+}
+
+/// Returns the message for a choice that the user has to make.
+fn unclear(what: &str, candidates: &[&str], columns: &[ColumnSummary]) -> String {
+    let could = match candidates {
+        [] => "none of the columns looks like it".to_owned(),
+        several => format!("it could be {}", quoted(several)),
+    };
+    format!(
+        "it is unclear which column contains the {what}: {could}. Name it with `--{what} COLUMN`. The columns are\n{}",
+        listed(columns)
+    )
+}
+
+fn quoted(names: &[&str]) -> String {
+    pipe_core::suggest::listed(names.iter().copied()).unwrap_or_default()
+}
+
+fn listed(columns: &[ColumnSummary]) -> String {
+    let width = columns.iter().map(|column| column.name.chars().count()).max().unwrap_or(0);
+    let mut lines: Vec<String> = Vec::new();
+    for column in columns.iter().take(MAX_LISTED) {
+        let content = if column.is_list {
+            "lists".to_owned()
+        } else if column.filled == 0 {
+            "empty".to_owned()
+        } else {
+            format!(
+                "{} different values, {:.1} words on average, such as `{}`",
+                column.distinct,
+                column.mean_words,
+                excerpt(column.example)
+            )
+        };
+        lines.push(format!("  {:<width$}  {content}", column.name));
+    }
+    if columns.len() > MAX_LISTED {
+        lines.push(format!("  and {} more", columns.len() - MAX_LISTED));
+    }
+    lines.join("\n")
+}
+
+fn excerpt(text: &str) -> String {
+    let line: String = text.chars().take(EXAMPLE).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().count() > EXAMPLE { format!("{line}...") } else { line }
+}

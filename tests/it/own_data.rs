@@ -1,0 +1,178 @@
+//! From a file of data to results, without writing a pipeline: `pipe init --data`, `run`, `labels`, `predict`.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::support::{PipelineTest, Ran, worker_program};
+
+/// The labels of a row. Labels repeat, and one of them is rare.
+fn labels(row: usize) -> Vec<&'static str> {
+    let mut labels = vec![["animal", "plant", "stone"][row % 3]];
+    if row.is_multiple_of(2) {
+        labels.push("large");
+    }
+    if row == 7 {
+        labels.push("rare");
+    }
+    labels
+}
+
+fn text(row: usize) -> String {
+    let words = ["cat dog horse", "tree rose oak", "granite slate basalt"][row % 3];
+    let size = if row.is_multiple_of(2) { "huge big" } else { "tiny" };
+    format!("{words} {size} number{}", row % 20)
+}
+
+const ROWS: usize = 90;
+
+fn csv() -> String {
+    let rows = (0..ROWS).map(|row| format!("id{row},{},\"{}\"\n", text(row), labels(row).join(", ")));
+    format!("key,description,tags\n{}", rows.collect::<String>())
+}
+
+/// Returns LIBSVM text, with the features of a row given by a function.
+fn svm(feature: impl Fn(usize) -> String) -> String {
+    (0..ROWS).map(|row| format!("{},{} {}\n", row % 3, 3 + row % 2, feature(row))).collect()
+}
+
+/// Returns a two-dimensional NumPy array of 32-bit floats.
+fn npy(columns: usize, value: impl Fn(usize, usize) -> f32) -> Vec<u8> {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({ROWS}, {columns}), }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    for row in 0..ROWS {
+        bytes.extend((0..columns).flat_map(|column| value(row, column).to_le_bytes()));
+    }
+    bytes
+}
+
+/// Runs the pipeline that `pipe init` wrote, and checks what it placed.
+#[track_caller]
+fn runs(test: &PipelineTest, name: &str) {
+    test.typed(&format!("run pipelines/{name}.yaml")).ok();
+    let found = test.files_below(&format!("results/{name}"));
+    let has = |file: &str| found.contains_key(std::path::Path::new(file));
+    assert!((has("table.md") || has("table1.md")) && has("report.html"), "{:?}", found.keys());
+}
+
+fn predict(test: &PipelineTest, args: &[&str], input: &str) -> Ran {
+    let mut command = test.command(&[&["predict", "recipe[macro]"], args].concat());
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+#[test]
+fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
+    worker_program();
+    let test = PipelineTest::empty();
+    test.write("things.csv", csv());
+    let written = test.typed("init --data things.csv").ok().prints_nothing();
+    written
+        .reports("CSV, 90 rows")
+        .reports("the texts of `description`")
+        .reports("5 in `tags`, 1.5 per row, separated by `,`")
+        .reports("1 of 5 labels have fewer than 3")
+        .reports("next: pipe run pipelines/things.yaml");
+    let yaml = test.read("pipelines/things.yaml");
+    assert!(yaml.contains("extends: builtin/recipe") && yaml.contains("min_label_count: 3"), "{yaml}");
+    runs(&test, "things");
+
+    let report = test.typed("labels eval[macro]").ok().reports_nothing();
+    let report = report.prints("animal").prints("micro average").prints("training rows");
+    assert!(!report.stdout.contains("rare"), "a label that was left out is not in the report");
+    let lines = test.typed("labels eval[macro] --json --top 2").ok().json();
+    assert_eq!(lines.as_array().unwrap().len(), 2);
+    assert!(lines[0]["f1"]["interval"].is_array() && lines[0]["name"].is_string(), "{lines}");
+    test.typed("labels eval").refuses("eval[macro], eval[micro]");
+    test.typed("labels fused").refuses("`fused` is not an `evaluate` stage");
+
+    // The column of the training texts is remembered, and the ids are those of the file.
+    let new = "description,key\ncat dog tiny,k0\n,k1\n\"granite, slate huge\",\"k,2\"\n";
+    let rows = predict(&test, &["-", "--id-column", "key", "--format", "labels"], new).ok().stdout;
+    let rows: Vec<&str> = rows.lines().collect();
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    assert_eq!((rows[0], rows[1]), ("id,labels", "k0,animal"));
+    assert!(rows[2].starts_with("k1,") && rows[3].starts_with("\"k,2\",") && rows[3].contains("stone"), "{rows:?}");
+    let plain = predict(&test, &["-", "-o", "-"], new).ok().stdout;
+    let json = predict(&test, &["-", "--id-column", "key"], new).ok().stdout;
+    assert_eq!(json.replacen("\"id\":\"k0\",", "", 1).lines().next(), plain.lines().next());
+    predict(&test, &["-", "--format", "csv", "--id-column", "key", "--top", "1"], new).ok().prints("k0,0,");
+    predict(&test, &["-"], "text\ncat dog tiny\n").ok().prints("animal");
+    predict(&test, &["-", "--id-column", "kye"], new).refuses("did you mean `key`?");
+    predict(&test, &["-"], "other\ncat\n").refuses("standard input");
+}
+
+#[test]
+fn the_written_pipeline_runs_for_every_format() {
+    worker_program();
+    let test = PipelineTest::empty();
+    let jsonl: String =
+        (0..ROWS).map(|row| format!("{}\n", serde_json::json!({ "text": text(row), "labels": labels(row) }))).collect();
+    test.write("lines.jsonl", jsonl);
+    let counts = |row: usize| format!("{}:1 {}:2 {}:1", row % 3, 3 + row % 2, 5 + row % 20);
+    test.write("counts.svm", svm(counts));
+    test.write("weights.txt", format!("{ROWS} 30 5\n{}", svm(|row| format!("{}:0.5 {}:0.25", row % 3, 3 + row % 2))));
+    let arff = (0..ROWS).map(|row| {
+        let colour = ["red", "green", "blue"][row % 3];
+        format!("{},{},{colour},{}\n", u8::from(row.is_multiple_of(3)), u8::from(row.is_multiple_of(2)), row % 2)
+    });
+    let header = "@relation 'x: -C 2'\n@attribute a {0,1}\n@attribute b {0,1}\n@attribute c {red,green,blue}\n@attribute d numeric\n@data\n";
+    test.write("nominal.arff", format!("{header}{}", arff.collect::<String>()));
+    test.write("X.npy", npy(4, |row, column| ((row % 3 == column) as u8 as f32) + 0.1 * (row % 2) as f32 + 0.01));
+    test.write("y.npy", npy(3, |row, column| (row % 3 == column) as u8 as f32));
+    for (data, name, kind) in [
+        ("lines.jsonl", "lines", "vectorise"),
+        ("counts.svm", "counts", "tf_idf: true"),
+        ("weights.txt", "weights", "weight: { l2: true }"),
+        ("nominal.arff", "nominal", "nominal: one-hot"),
+        ("X.npy y.npy", "X", "labels: y.npy"),
+    ] {
+        test.typed(&format!("init --data {data}")).ok();
+        let yaml = test.read(&format!("pipelines/{name}.yaml"));
+        assert!(yaml.contains(kind), "{yaml}");
+        runs(&test, name);
+    }
+}
+
+#[test]
+fn test_rows_in_a_file_of_their_own_are_used_as_given() {
+    worker_program();
+    let test = PipelineTest::empty();
+    test.write("data/my train.csv", csv()).write("data/my test.csv", csv());
+    let args = ["init", "pipelines/own.yaml", "--data", "data/my train.csv", "data/my test.csv"];
+    test.pipe(&args).ok().reports("180 rows: 90 train, 90 test");
+    let yaml = test.read("pipelines/own.yaml");
+    assert!(yaml.contains("test: \"data/my test.csv\"") && !yaml.contains("split:"), "{yaml}");
+    test.typed("run pipelines/own.yaml").ok().says("test rows have the features of a training row");
+}
+
+#[test]
+fn the_papers_grid_runs_on_own_data() {
+    worker_program();
+    let test = PipelineTest::empty();
+    test.write("things.csv", csv());
+    test.typed("init --paper --data things.csv").ok();
+    let run = "run pipelines/things.yaml --set vars.epochs=2 --set vars.seeds=[0]";
+    test.typed(run).ok();
+    assert!(test.file("results/things/table1.md").is_file());
+}
+
+#[test]
+fn the_papers_grid_runs_on_a_public_data_set() {
+    let Some(data) = crate::support::data_directory("medical") else { return };
+    worker_program();
+    let test = PipelineTest::empty();
+    test.typed("init --paper").ok().reports("pipelines/paper.yaml");
+    let mut command = test.command(&["run", "pipelines/paper.yaml", "--set", "vars.epochs=1", "--set", "vars.seeds=[0]"]);
+    command.env("PIPE_DATA_DIR", data);
+    Ran::finish(command).ok();
+    assert!(test.file("results/paper/table1.md").is_file());
+}
