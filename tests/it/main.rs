@@ -16,6 +16,7 @@ mod models;
 mod placed_files;
 mod processes;
 mod provenance;
+mod remote;
 mod report;
 mod serve;
 mod setup_scripts;
