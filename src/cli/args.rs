@@ -100,9 +100,12 @@ pub(super) enum Command {
     Predict(PredictArgs),
     /// Explain a model's decisions about one row.
     Explain(ExplainArgs),
-    /// Inspect, clean and check the cache.
+    /// Inspect, clean, check and share the cache.
     #[command(subcommand)]
     Cache(CacheCommand),
+    /// Create and show the keys that sign the results that you share.
+    #[command(subcommand)]
+    Key(KeyCommand),
     /// Find, describe and download data sets.
     #[command(subcommand)]
     Data(DataCommand),
@@ -177,7 +180,11 @@ impl Command {
             }
             Self::Diff(DiffArgs { html, .. }) => paths.extend(html),
             Self::Init(InitArgs { file, .. }) => paths.extend(file),
+            Self::Cache(CacheCommand::Push { file, .. } | CacheCommand::Pull { file, .. }) => {
+                paths.extend(file)
+            }
             Self::Cache(_)
+            | Self::Key(_)
             | Self::Data(_)
             | Self::Runs(_)
             | Self::Metrics { .. }
@@ -330,6 +337,9 @@ pub(super) struct VerifyArgs {
     /// Compute all stages, or these, twice under different conditions, and compare.
     #[arg(long, num_args = 0.., value_name = "STAGE")]
     pub twice: Option<Vec<String>>,
+    /// Compare what different writers stored on the remote for the stages of the lock.
+    #[arg(long)]
+    pub remote: bool,
     /// Report missing files as drift: placed files, published copies, and files that a stage reads.
     #[arg(long)]
     pub strict: bool,
@@ -755,9 +765,15 @@ pub(super) enum CacheCommand {
         /// Remove them.
         #[arg(long)]
         yes: bool,
-        /// Keep removed results in the trash for this many days.
+        /// Keep removed results in the trash for this many days; on the remote, keep blobs that are not older.
         #[arg(long, default_value_t = 7, value_name = "DAYS")]
         grace: u64,
+        /// Remove results from the remote instead: those that were uploaded long ago.
+        #[arg(long)]
+        remote: bool,
+        /// With `--remote`: remove results that were uploaded longer ago than this.
+        #[arg(long, default_value_t = 90, value_name = "DAYS", requires = "remote")]
+        older_than: u64,
         /// Keep this many run logs.
         #[arg(long, default_value_t = 50, value_name = "N")]
         keep_runs: usize,
@@ -767,7 +783,8 @@ pub(super) enum CacheCommand {
     },
     /// Check every file in the cache against its digest.
     Fsck {
-        /// Remove damaged results, so that the next run computes them again.
+        /// Fetch damaged blobs again from the remote, if there is one, and remove the damaged results that are left, so that the
+        /// next run computes them again.
         #[arg(long)]
         repair: bool,
         /// Read only one of several parts of the cache, such as `3/7` on the third day of the week.
@@ -779,6 +796,38 @@ pub(super) enum CacheCommand {
         /// Print what is damaged as JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Upload results that were computed here to the remote.
+    Push {
+        /// Only the last results of this pipeline [default: everything in the cache].
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: Option<PathBuf>,
+        /// Print the numbers as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch the results of a pipeline from the remote without computing anything.
+    Pull {
+        /// The pipeline file [default: the one run last here].
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: Option<PathBuf>,
+        /// Print the numbers as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum KeyCommand {
+    /// Create a key and print its public part, the line to put under `trusted:`.
+    New {
+        /// The name under which your results are known to others, such as `alice` or `ci-main`.
+        name: String,
+    },
+    /// Print the public parts of your keys.
+    Show {
+        /// Only this key.
+        name: Option<String>,
     },
 }
 

@@ -7,9 +7,11 @@ use serde_json::json;
 use super::args::CacheCommand;
 use super::exit::{Exit, Outcome};
 use super::project::Project;
+use super::remote;
 use super::table::Grid;
 use super::verify::rerun::seconds;
-use super::{print_json, print_status, print_text, text};
+use super::{print_json, print_text, text};
+use pipe_engine::remote::RemoteGcRequest;
 use pipe_engine::store::{Count, FsckReport, FsckRequest, GcReport, GcRequest, Store, Subset};
 
 /// Runs `pipe cache`.
@@ -17,8 +19,14 @@ pub(super) fn cache(project: &Project, command: &CacheCommand) -> Outcome {
     match command {
         CacheCommand::Du { json } => du(&project.store_to_read()?, *json),
         CacheCommand::Ls { json } => ls(project, *json),
-        CacheCommand::Gc { yes, grace, keep_runs, json } => {
-            let grace = Duration::from_secs(grace.saturating_mul(24 * 3600));
+        CacheCommand::Push { file, json } => remote::push(project, file.as_ref(), *json),
+        CacheCommand::Pull { file, json } => remote::pull(project, file.as_ref(), *json),
+        CacheCommand::Gc { yes, grace, remote: true, older_than, json, .. } => {
+            let request = RemoteGcRequest { dry_run: !yes, max_age: days(*older_than), grace: days(*grace) };
+            remote::gc(project, &request, *json)
+        }
+        CacheCommand::Gc { yes, grace, keep_runs, json, .. } => {
+            let grace = days(*grace);
             let request = GcRequest { dry_run: !yes, grace, keep_runs: *keep_runs, ..GcRequest::default() };
             gc(project, &request, *json)
         }
@@ -26,6 +34,10 @@ pub(super) fn cache(project: &Project, command: &CacheCommand) -> Outcome {
             fsck(project, &FsckRequest { repair: *repair, subset: *subset, budget: *budget }, *json)
         }
     }
+}
+
+fn days(count: u64) -> Duration {
+    Duration::from_secs(count.saturating_mul(24 * 3600))
 }
 
 fn du(store: &Store, as_json: bool) -> Outcome {
@@ -127,8 +139,11 @@ pub(super) fn parse_budget(text: &str) -> Result<Duration, String> {
 
 fn fsck(project: &Project, request: &FsckRequest, as_json: bool) -> Outcome {
     let repair = request.repair;
+    let mut fetched = 0;
     let report = if repair {
-        project.store()?.check_some(request)?
+        let mut store = project.store()?;
+        fetched = remote::repair(project, &mut store, request)?;
+        store.check_some(request)?
     } else {
         project.store_to_read()?.check_some(request)?
     };
@@ -136,13 +151,16 @@ fn fsck(project: &Project, request: &FsckRequest, as_json: bool) -> Outcome {
     if as_json {
         print_json(&report)?;
     } else {
-        print_text(&render_checked(&report))?;
+        print_text(&render_checked(&report, fetched))?;
     }
     Ok(if is_sound || repair { Exit::Done } else { Exit::CacheDamage })
 }
 
-fn render_checked(report: &FsckReport) -> String {
+fn render_checked(report: &FsckReport, fetched: usize) -> String {
     let mut out = String::new();
+    if fetched > 0 {
+        out.push_str(&format!("{} fetched again from the remote\n", text::count(fetched, "damaged blob")));
+    }
     for problem in &report.problems {
         out.push_str(&format!("{}: {}\n", problem.path.display(), problem.flaw));
     }

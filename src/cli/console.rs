@@ -7,6 +7,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::exit::{Exit, Outcome};
+use super::remote;
 use super::{print_status, print_text, text};
 use pipe_core::event::LogLevel;
 use pipe_core::paint::Paint;
@@ -84,9 +85,12 @@ impl Console {
         }
         match event {
             Event::RunStarted { instances, .. } => self.total = *instances,
-            Event::Hit { instance, saved, .. } => {
+            Event::Hit { instance, saved, writer, .. } => {
                 self.finish(instance);
-                if self.verbosity == Verbosity::Verbose {
+                if let Some(writer) = writer.as_ref().filter(|_| self.verbosity != Verbosity::Quiet) {
+                    let rest = format!("from {writer}, saved {}", text::duration(*saved));
+                    self.stage_line(&self.paint.green("taken"), instance, &rest);
+                } else if self.verbosity == Verbosity::Verbose {
                     self.stage_line(
                         &self.paint.dim("cached"),
                         instance,
@@ -140,6 +144,9 @@ impl Console {
                 if self.verbosity != Verbosity::Quiet {
                     for line in placed_lines(self.placed.as_deref().unwrap_or_default()) {
                         self.result(&line);
+                    }
+                    if let Some(remote) = &summary.remote {
+                        self.line(&remote::summary_line(remote, self.paint));
                     }
                     self.line(&summary_line(summary, self.paint));
                 }

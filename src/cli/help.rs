@@ -78,7 +78,8 @@ const GROUPS: &[Group] = &[
         "Data, cache and editors",
         &[
             ("data", &["pipe data info bibtex", "pipe data fetch bibtex"]),
-            ("cache", &["pipe cache du", "pipe cache gc --yes"]),
+            ("cache", &["pipe cache du", "pipe cache gc --yes", "pipe cache pull pipelines/quickstart.yaml"]),
+            ("key", &["pipe key new alice", "pipe key show"]),
             ("schema", &["pipe schema > pipe.schema.json"]),
             ("completions", &["pipe completions bash > ~/.local/share/bash-completion/completions/pipe"]),
         ],

@@ -91,7 +91,11 @@ impl PastRun {
                     started.push((instance, why.to_string()));
                     continue;
                 }
-                Event::Hit { instance, key, saved } => end(instance, "cached", Some(*key), Some(*saved), ""),
+                Event::Hit { instance, key, saved, writer } => {
+                    let note =
+                        writer.as_ref().map(|writer| format!("taken from {writer}")).unwrap_or_default();
+                    end(instance, "cached", Some(*key), Some(*saved), &note)
+                }
                 Event::Done { instance, key, seconds, .. } => {
                     let why =
                         started.iter().find(|(name, _)| name == instance).map_or("", |(_, why)| why.as_str());

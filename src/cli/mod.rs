@@ -16,6 +16,7 @@ mod help;
 mod history;
 mod init;
 mod inspect_commands;
+mod key;
 mod labels;
 mod live;
 mod lock;
@@ -26,9 +27,11 @@ mod prediction_rows;
 mod project;
 mod project_dir;
 mod provenance;
+mod remote;
 mod report;
 mod run;
 mod runs;
+mod settings;
 mod show_table;
 mod snapshot;
 mod standard_streams;
@@ -149,6 +152,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Runs(args) => runs::runs(&project, args),
         Command::Diff(args) => diff::diff(&project, args),
         Command::Cache(command) => cache::cache(&project, command),
+        Command::Key(command) => key::key(&project, command),
         Command::Data(command) => data::data(&project, command),
         Command::Predict(args) => predict::predict(&project, args),
         Command::Explain(args) => predict::explain(&project, args),

@@ -107,11 +107,12 @@ pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
     };
     let written = scratch.join("explanation");
     let path = rows.as_ref().map(|rows| rows.path.as_path());
-    run(Explain::KIND, &body, &place, path, (Explain::EXPLANATION.name(), &written), &scratch)
-        .map_err(|failure| match &rows {
+    run(Explain::KIND, &body, &place, path, (Explain::EXPLANATION.name(), &written), &scratch).map_err(
+        |failure| match &rows {
             Some(rows) => rows.named(failure),
             None => failure,
-        })?;
+        },
+    )?;
     let explanation: Explanation =
         serde_json::from_slice(&std::fs::read(&written)?).map_err(anyhow::Error::from)?;
     if args.json { print_json(&explanation) } else { print_text(&explanation.text()) }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use super::args::RunArgs;
 use super::console::{Console, Style, Verbosity};
@@ -14,6 +15,7 @@ use super::pipeline_selection::PipelineSelection;
 use super::print_status;
 use super::print_text;
 use super::project::{Opened, Project, select};
+use super::settings::Use;
 use super::show_table;
 use super::user_files;
 use super::variant_files::normalised_overrides;
@@ -56,6 +58,10 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     if updates_lock {
         lock::require_readable(&pipeline.file)?;
     }
+    let stop = Stop::new();
+    if !args.offline {
+        options.remote = project.remote(Use::AsSet, &stop)?.map(Arc::new);
+    }
     let Opened { plan, .. } = opened.fetch_data(project, &selected, args.offline)?;
     // Opened for writing only now: a run that is refused leaves no cache behind.
     let store = project.store()?;
@@ -64,7 +70,6 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     }
     let pipe = std::env::current_exe()?;
     let executor = LocalProcess::new(Programs { pipe, command: command::argv });
-    let stop = Stop::new();
     stop_on_signals(&stop)?;
 
     let live = args.serve.map(|port| serve(port, &plan, &selected)).transpose()?;

@@ -6,7 +6,8 @@
 //! 2. [`plan`] holds the acyclic graph of stage instances, their keys, and the reasons why they have to run.
 //! 3. [`store`] keeps results by key and content by digest, on disk.
 //! 4. [`runner`] runs what the store does not have.
-//! 5. [`lock`] records results in a file that can be committed and verified.
+//! 5. [`remote`] shares results with other machines.
+//! 6. [`lock`] records results in a file that can be committed and verified.
 //!
 //! # Example
 //!
@@ -59,6 +60,7 @@
 pub mod bundle;
 pub mod lock;
 pub mod plan;
+pub mod remote;
 pub mod runner;
 pub mod spec;
 pub mod store;

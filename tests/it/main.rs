@@ -17,6 +17,7 @@ mod own_data;
 mod placed_files;
 mod processes;
 mod provenance;
+mod remote;
 mod report;
 mod serve;
 mod setup_scripts;

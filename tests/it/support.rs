@@ -94,7 +94,11 @@ impl PipelineTest {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pipe"));
         command.current_dir(self.path()).args(args).stdin(Stdio::null());
-        command.env_remove("PIPE_CACHE").env_remove("PIPE_DATA_DIR").env("NO_COLOR", "1");
+        command
+            .env_remove("PIPE_CACHE")
+            .env_remove("PIPE_DATA_DIR")
+            .env_remove("PIPE_REMOTE")
+            .env("NO_COLOR", "1");
         command
     }
 

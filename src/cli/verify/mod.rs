@@ -20,6 +20,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::lock::{find, input_content, parsed};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
+use super::remote;
 use super::{print_json, print_text, text};
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
@@ -44,8 +45,9 @@ pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
         (false, false) => CheckOutcome::CannotTell,
     };
     let mut report = VerifyReport::default();
-    let wants_lock = args.lock || (!args.cache && args.rerun.is_none() && args.twice.is_none());
-    if wants_lock || args.cache || args.rerun.is_some() {
+    let wants_lock =
+        args.lock || (!args.cache && !args.remote && args.rerun.is_none() && args.twice.is_none());
+    if wants_lock || args.cache || args.remote || args.rerun.is_some() {
         match read_lock(&plan) {
             Err(missing) => report.checks.push(missing),
             Ok(lock) => {
@@ -71,6 +73,9 @@ pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
                 report.checks.extend(published::check_published_files(&plan, &lock, &store, missing));
                 if args.cache {
                     report.checks.extend(cache_checks(&lock, &store));
+                }
+                if args.remote {
+                    report.checks.extend(remote::compare_writers(project, &plan, &lock)?);
                 }
                 if let Some(selection) = &args.rerun {
                     report.checks.extend(rerun::rerun(project, args, &lock, &store, selection)?);

@@ -37,6 +37,10 @@ pub(super) struct Attempt<'a> {
 /// What an attempt reports while it runs.
 pub(super) enum AttemptNote {
     Worker(WorkerEvent),
+    /// The remote has no result that may be used, so the first try begins.
+    NotOnRemote {
+        key: StageKey,
+    },
     /// It failed, and the next try begins.
     Retry {
         error: String,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Why;
+use crate::remote::RemoteSummary;
 use pipe_core::digest::StageKey;
 use pipe_core::event::LogLevel;
 use pipe_core::protocol::Protocol;
@@ -26,6 +27,9 @@ pub enum Event {
         instance: String,
         key: StageKey,
         saved: f64,
+        /// Whose result it is, if this run took it from the remote.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        writer: Option<String>,
     },
     /// An attempt begins.
     Started {
@@ -116,4 +120,7 @@ pub struct Summary {
     /// Generated files that were left alone because the user edited them.
     #[serde(default)]
     pub kept: Vec<String>,
+    /// What was exchanged with the remote, if there was a reason to ask it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteSummary>,
 }

@@ -32,4 +32,4 @@ mod worker_tests;
 pub use options::{Options, ResultGate};
 pub use run::{RunError, run};
 pub use stop::{Stop, Urgency};
-pub use survey::{Outlook, survey};
+pub use survey::{Outlook, Pulled, pull, survey};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::plan::Plan;
+use crate::remote::Remote;
 use crate::spec::pipeline::InstanceIndex;
 use crate::store::manifest::Manifest;
 use pipe_core::digest::{BlobId, StageKey};
@@ -43,6 +44,8 @@ pub struct Options {
     pub last_first: bool,
     /// Decides whether a result may be used, before anything is computed from it.
     pub gate: Option<ResultGate>,
+    /// Where to look for results that the store does not have, and where to upload what is computed.
+    pub remote: Option<Arc<Remote>>,
 }
 
 /// A check that every result must pass. If it returns an error, the stage fails with that message.
@@ -89,6 +92,7 @@ impl Default for Options {
             threads: None,
             last_first: false,
             gate: None,
+            remote: None,
         }
     }
 }

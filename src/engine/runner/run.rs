@@ -24,6 +24,7 @@ use super::place::{Ownership, PlaceDecision};
 use super::queue::Queue;
 use super::stop::{Stop, Urgency};
 use crate::plan::{Plan, Why};
+use crate::remote::{Remote, RemoteSummary, UploadQueue};
 use crate::spec::pipeline::{InstanceIndex, Resources};
 use crate::store::manifest::{Manifest, Stored};
 use crate::store::{Claim, FailedAttempt, Origin, ResultSummary, Store, StoreError, WriteRight};
@@ -109,8 +110,16 @@ pub fn run(
         state_changed: false,
         saved: begin,
         summary: Summary::default(),
+        uploads: None,
     };
-    std::thread::scope(|scope| coordinator.drive(scope));
+    std::thread::scope(|scope| {
+        if let Some(remote) = options.remote.as_deref().filter(|remote| remote.writes()) {
+            coordinator.uploads = Some(UploadQueue::start(scope, remote, store));
+        }
+        coordinator.drive(scope);
+        // The scope waits for the uploads that are queued.
+        coordinator.uploads = None;
+    });
     coordinator.finish(begin)
 }
 
@@ -172,6 +181,7 @@ struct Coordinator<'a> {
     state_changed: bool,
     saved: Instant,
     summary: Summary,
+    uploads: Option<UploadQueue>,
 }
 
 /// A file outside of the cache that is, or will be, an output of this run.
@@ -259,7 +269,7 @@ impl<'a> Coordinator<'a> {
             && let Some(ResultSummary { key, seconds, outputs, .. }) =
                 self.context.store.unchanged_result(prepared.key)
         {
-            return self.use_cached(stage, key, seconds, outputs);
+            return self.use_cached(stage, key, seconds, outputs, None);
         }
         let finding =
             if is_forced { Ok(Finding::Miss(Why::Forced)) } else { self.inspector.look_up(stage, &prepared) };
@@ -350,7 +360,10 @@ impl<'a> Coordinator<'a> {
                 .push("it asks for more processors or memory than there are, so it runs alone".to_owned());
             self.journal.warn(Some(&name), warnings[0].clone());
         }
-        self.journal.emit(Event::Started { instance: name.clone(), key, why, attempt: 1 });
+        let remote = context.options.remote.as_deref().filter(|_| why != Why::Forced);
+        if remote.is_none() {
+            self.journal.emit(Event::Started { instance: name.clone(), key, why, attempt: 1 });
+        }
         let gpus = self.gpus.split_off(self.gpus.len() - holds.gpu);
         let (lent, refused) = (gpus.clone(), sender.clone());
         let work = move || {
@@ -371,7 +384,16 @@ impl<'a> Coordinator<'a> {
             };
             // The coordinator outlives its threads, so sending cannot fail.
             let mut report = |note| drop(sender.send(Message::AttemptNote { stage, note }));
-            let perform = AssertUnwindSafe(|| attempt.perform(right, &mut report).map(Box::new));
+            let perform = AssertUnwindSafe(|| {
+                let mut right = right;
+                if let Some(remote) = remote {
+                    if let Some(taken) = remote.take(context.store, &mut right, &name) {
+                        return Ok(Box::new(taken));
+                    }
+                    report(AttemptNote::NotOnRemote { key });
+                }
+                attempt.perform(right, &mut report).map(Box::new)
+            });
             let result = catch_unwind(perform)
                 .unwrap_or_else(|_| Err(AttemptError::permanent("pipe itself failed (a bug in pipe)")));
             drop(sender.send(Message::Ended { stage, key, result, gpus }));
@@ -393,7 +415,11 @@ impl<'a> Coordinator<'a> {
                     self.computing.remove(&key).map(|computing| computing.waiting).unwrap_or_default();
                 match result {
                     Ok(manifest) => {
-                        self.done(stage, *manifest);
+                        if manifest.taken_from.is_some() {
+                            self.taken(stage, *manifest);
+                        } else {
+                            self.done(stage, *manifest);
+                        }
                         self.examine_again(waited);
                     }
                     Err(error) => {
@@ -426,6 +452,10 @@ impl<'a> Coordinator<'a> {
                 | WorkerEvent::Fact { .. }
                 | WorkerEvent::Failed { .. },
             ) => return,
+            AttemptNote::NotOnRemote { key } => {
+                let Some(Computing { why, .. }) = self.computing.get(&key) else { return };
+                Event::Started { instance, key, why: why.clone(), attempt: 1 }
+            }
             AttemptNote::Retry { error, stderr_tail, key, attempt } => {
                 let failed =
                     Event::Failed { instance: instance.clone(), error, stderr_tail, will_retry: true };
@@ -442,7 +472,16 @@ impl<'a> Coordinator<'a> {
         if let Err(objection) = self.check_result(stage, &manifest) {
             return self.failed(stage, AttemptError::permanent(objection));
         }
-        self.use_cached(stage, manifest.key, manifest.seconds, manifest.computed.outputs);
+        self.use_cached(stage, manifest.key, manifest.seconds, manifest.computed.outputs, None);
+    }
+
+    /// Finishes a stage whose result was taken from the remote.
+    fn taken(&mut self, stage: InstanceIndex, manifest: Manifest) {
+        if let Err(objection) = self.check_result(stage, &manifest) {
+            return self.failed(stage, AttemptError::permanent(objection));
+        }
+        let Manifest { key, taken_from, computed, .. } = manifest;
+        self.use_cached(stage, key, computed.seconds, computed.outputs, taken_from);
     }
 
     fn use_cached(
@@ -451,11 +490,12 @@ impl<'a> Coordinator<'a> {
         key: StageKey,
         saved: f64,
         outputs: BTreeMap<String, Stored>,
+        writer: Option<String>,
     ) {
         let instance = self.inspector.name(stage).to_owned();
         self.summary.hits += 1;
         self.summary.saved += saved;
-        self.journal.emit(Event::Hit { instance, key, saved });
+        self.journal.emit(Event::Hit { instance, key, saved, writer });
         self.settle(stage, key, outputs);
     }
 
@@ -475,6 +515,9 @@ impl<'a> Coordinator<'a> {
             cpu_seconds: manifest.cpu_seconds,
             max_rss_bytes: manifest.max_rss_bytes,
         });
+        if let Some(uploads) = &self.uploads {
+            uploads.push(Box::new(manifest.clone()));
+        }
         self.settle(stage, manifest.key, manifest.computed.outputs);
     }
 
@@ -570,8 +613,19 @@ impl<'a> Coordinator<'a> {
     }
 
     fn pass_on_warnings(&mut self) {
-        for warning in self.context.store.warnings() {
+        let remote = self.context.options.remote.as_deref();
+        let warnings = remote.map(Remote::warnings).unwrap_or_default();
+        for warning in self.context.store.warnings().into_iter().chain(warnings) {
             self.journal.warn(None, warning);
+        }
+    }
+
+    /// Reports what was exchanged with the remote, if anything.
+    fn report_remote(&mut self) {
+        let summary = self.context.options.remote.as_deref().map(Remote::summary);
+        self.summary.remote = summary.filter(|summary| *summary != RemoteSummary::default());
+        for refusal in self.summary.remote.as_ref().map(RemoteSummary::refusals).unwrap_or_default() {
+            self.journal.warn(None, refusal);
         }
     }
 
@@ -579,6 +633,7 @@ impl<'a> Coordinator<'a> {
         self.forget_removed_instances();
         self.place_outputs()?;
         self.pass_on_warnings();
+        self.report_remote();
         self.summary.seconds = begin.elapsed().as_secs_f64();
         self.journal.finish(&self.summary);
         Ok(self.summary)

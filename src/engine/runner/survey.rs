@@ -1,12 +1,13 @@
-//! Predicts what a run would do: for `pipe plan`, `pipe status` and `pipe why`.
+//! Predicts what a run would do: for `pipe plan`, `pipe status` and `pipe why`; and takes what it would need from a remote.
 
 use super::inspect::{Finding, Inspector, known};
 use super::options::Options;
 use super::stop::Stop;
 use crate::plan::{Plan, Why};
+use crate::remote::Remote;
 use crate::spec::pipeline::InstanceIndex;
-use crate::store::Store;
 use crate::store::manifest::Manifest;
+use crate::store::{Claim, Store};
 
 /// What a run would do with an instance.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +46,53 @@ pub fn survey(plan: &Plan, store: &Store, options: &Options) -> Vec<Outlook> {
         }
     }
     outlooks
+}
+
+/// What [`pull`] did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pulled {
+    /// The number of results that were in the store.
+    pub present: usize,
+    pub taken: usize,
+    /// The instances without a result, and why.
+    pub missing: Vec<(String, String)>,
+}
+
+/// Takes every result from the remote that a run would need and the store does not have.
+pub fn pull(plan: &Plan, store: &Store, options: &Options, remote: &Remote) -> Pulled {
+    let selected = options.selection(plan);
+    let state = store.pipeline_state(&plan.pipeline().file);
+    let mut inspector = Inspector::new(plan, store, &options.project, state, &Stop::new());
+    let mut pulled = Pulled::default();
+    for &index in plan.topological().iter().filter(|index| selected[index.0]) {
+        let name = inspector.name(index).to_owned();
+        if let Some(needed) = plan.dependencies(index).find(|&needed| inspector.outputs(needed).is_none()) {
+            let why = format!("the result of `{}` is not known", inspector.name(needed));
+            pulled.missing.push((name, why));
+            continue;
+        }
+        let found = inspector.prepare(index).and_then(|prepared| {
+            let claimed = store.try_claim(&prepared.key).map_err(|error| error.to_string())?;
+            match claimed {
+                Some(Claim::Hit(manifest)) => {
+                    pulled.present += 1;
+                    Ok(*manifest)
+                }
+                Some(Claim::Miss(mut right)) => {
+                    let taken = remote.take(store, &mut right, &name);
+                    let taken = taken.ok_or("the remote has no result that may be used")?;
+                    pulled.taken += 1;
+                    Ok(taken)
+                }
+                None => Err("another process is computing it".to_owned()),
+            }
+        });
+        match found {
+            Ok(manifest) => inspector.learn(index, manifest.computed.outputs),
+            Err(why) => pulled.missing.push((name, why)),
+        }
+    }
+    pulled
 }
 
 fn outlook(

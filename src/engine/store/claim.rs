@@ -166,10 +166,23 @@ impl WriteRight<'_> {
         };
         let computed = draft.try_map(keep, keep_log)?;
         let finished = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let manifest = Manifest { key: self.key, finished, computed };
+        let manifest = Manifest { key: self.key, finished, taken_from: None, computed };
         let manifest = self.publish(&manifest, durability)?;
         let _ = remove_tree(&self.checkpoints);
         Ok(manifest)
+    }
+
+    /// Makes a result visible that was computed elsewhere, and consumes the right. Returns `None`, and keeps the right, if
+    /// some of its blobs are not in this store.
+    pub fn adopt(&mut self, text: &[u8], writer: &str) -> Result<Option<Manifest>, StoreError> {
+        let Some(mut manifest) = self.store.check_record(text)? else { return Ok(None) };
+        if manifest.key != self.key {
+            return Err(StoreError::WrongKey { claimed: self.key, computed: manifest.key });
+        }
+        manifest.taken_from = Some(writer.to_owned());
+        let manifest = self.publish(&manifest, Durability::Eventually)?;
+        let _ = remove_tree(&self.checkpoints);
+        Ok(Some(manifest))
     }
 
     /// The commit point. Returns the manifest as the next reader will see it, to the last digit.

@@ -64,7 +64,7 @@ impl StoreError {
     }
 
     /// Returns the error of a failed write, which says whether the disk is full or not writable.
-    pub(super) fn writing(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn writing(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {

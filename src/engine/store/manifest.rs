@@ -50,6 +50,9 @@ pub struct Manifest {
     pub key: StageKey,
     /// The time of the commit, in RFC 3339.
     pub finished: String,
+    /// The writer whose result this is, if it was taken from a remote. Such a result is never signed by this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken_from: Option<String>,
     #[serde(flatten)]
     pub computed: Computed<Stored>,
 }
@@ -140,7 +143,12 @@ mod tests {
             warnings: Vec::new(),
             parts,
         };
-        Manifest { key: computed.parts.key(), finished: "2026-01-31T10:15:00Z".into(), computed }
+        Manifest {
+            key: computed.parts.key(),
+            finished: "2026-01-31T10:15:00Z".into(),
+            taken_from: None,
+            computed,
+        }
     }
 
     #[test]

@@ -14,8 +14,9 @@ use super::lock::FileLock;
 use super::manifest::{Manifest, Stored};
 use super::sealed::{self, Unsealed};
 use super::threads::in_parallel;
+use super::tree::Tree;
 use super::user_file::read_and_hash;
-use pipe_core::digest::{BlobId, StageKey};
+use pipe_core::digest::{BlobId, Digest, StageKey};
 
 /// The condition of a result after everything that belongs to it was read again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,8 +89,25 @@ impl Store {
         self.keep(&temp, Durability::Eventually).map(drop)
     }
 
-    /// Imports a sealed manifest. Returns `None` if some of its blobs are not here.
-    pub fn adopt_record(&self, text: &[u8]) -> Result<Option<Manifest>, StoreError> {
+    /// Returns whether there is a blob with this name. Its content is not checked.
+    pub fn has_blob(&self, id: BlobId) -> bool {
+        self.layout.blob(id).exists()
+    }
+
+    /// Returns the blobs and sizes of the files in a stored directory, whose listing has to be here.
+    pub fn files_of(&self, directory: &Stored) -> Result<Vec<(BlobId, u64)>, StoreError> {
+        let tree = self.peek_tree(directory.blob).map_err(Flaw::into_error)?;
+        Ok(tree.files().map(|(_, blob, bytes)| (blob, bytes)).collect())
+    }
+
+    /// Returns the blobs that the content of a listing names, or `None` if it is not the listing with this id.
+    pub fn listed_blobs(id: BlobId, content: &[u8]) -> Option<Vec<BlobId>> {
+        let tree = Tree::decode(content).ok().filter(|_| Digest::of(content) == id.digest())?;
+        Some(tree.files().map(|(_, blob, _)| blob).collect())
+    }
+
+    /// Reads a sealed manifest from elsewhere and checks that it belongs to its key.
+    pub fn read_record(text: &[u8]) -> Result<Manifest, StoreError> {
         let foreign = |what: String| StoreError::Foreign { what };
         let manifest: Manifest =
             sealed::decode(text).map_err(|flaw| foreign(format!("a manifest cannot be used: {flaw}")))?;
@@ -98,6 +116,12 @@ impl Store {
                 format!("the manifest of {} does not have the key that follows from it", manifest.instance);
             return Err(foreign(what));
         }
+        Ok(manifest)
+    }
+
+    /// Checks a sealed manifest from elsewhere. Returns `None` if some of its blobs are not here.
+    pub(super) fn check_record(&self, text: &[u8]) -> Result<Option<Manifest>, StoreError> {
+        let manifest = Self::read_record(text)?;
         for stored in manifest.stored() {
             match self.check_stored(stored) {
                 Ok(_) => {}
@@ -105,6 +129,12 @@ impl Store {
                 Err(_) => return Ok(None),
             }
         }
+        Ok(Some(manifest))
+    }
+
+    /// Imports a sealed manifest. Returns `None` if some of its blobs are not here.
+    pub fn adopt_record(&self, text: &[u8]) -> Result<Option<Manifest>, StoreError> {
+        let Some(manifest) = self.check_record(text)? else { return Ok(None) };
         let path = self.layout.action(manifest.key);
         if !path.exists() {
             let lock = self.layout.key_lock(manifest.key);

@@ -23,7 +23,7 @@ pub struct Count {
 }
 
 impl Count {
-    pub(super) fn add(&mut self, bytes: u64) {
+    pub(crate) fn add(&mut self, bytes: u64) {
         self.items += 1;
         self.bytes += bytes;
     }

@@ -1,0 +1,194 @@
+//! Uploads results to a remote, blobs before the manifest that names them.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Scope;
+
+use super::backend::BackendError;
+use super::key::SigningKey;
+use super::{Remote, blob_path, manifest_path, signed, threads};
+use crate::store::manifest::Manifest;
+use crate::store::{Store, StoreError};
+use pipe_core::digest::{BlobId, Digest, StageKey};
+
+/// How many results are uploaded at the same time.
+const UPLOADS: usize = 2;
+
+/// Why a result was not uploaded.
+enum UploadError {
+    Remote(BackendError),
+    Store(StoreError),
+}
+
+/// What came of a request to upload a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Uploaded,
+    /// The remote has it from this writer already.
+    Present,
+    /// Another writer computed it, so it is not ours to sign.
+    NotOurs,
+    /// It is not complete in the store, or the remote failed.
+    Failed,
+}
+
+impl Remote {
+    /// Uploads a result that this machine computed. A failure is noted, and is a warning.
+    pub fn upload(&self, store: &Store, manifest: &Manifest) -> Outcome {
+        let Some(writer) = &self.writer else { return Outcome::Failed };
+        if manifest.taken_from.is_some() {
+            return Outcome::NotOurs;
+        }
+        if self.ledger.has_given_up() || self.stop.requested().is_some() {
+            return Outcome::Failed;
+        }
+        match self.try_upload(store, manifest, writer) {
+            Ok(()) => {
+                self.ledger.note(Ok(()));
+                self.ledger.update(|summary| summary.uploaded += 1);
+                Outcome::Uploaded
+            }
+            Err(_) if self.stop.requested().is_some() => Outcome::Failed,
+            Err(UploadError::Remote(error)) => {
+                self.ledger.note::<()>(Err(error));
+                Outcome::Failed
+            }
+            Err(UploadError::Store(error)) => {
+                self.ledger.warn(format!("the result of `{}` was not uploaded: {error}", manifest.instance));
+                Outcome::Failed
+            }
+        }
+    }
+
+    /// Uploads a result unless the remote has it from this writer. A failure is noted, and is a warning.
+    pub fn upload_missing(&self, store: &Store, manifest: &Manifest) -> Outcome {
+        let Some(writer) = &self.writer else { return Outcome::Failed };
+        if manifest.taken_from.is_some() {
+            return Outcome::NotOurs;
+        }
+        if self.ledger.has_given_up() {
+            return Outcome::Failed;
+        }
+        match self.ledger.note(self.backend.exists(&manifest_path(manifest.key, writer.name()))) {
+            Some(true) => Outcome::Present,
+            Some(false) => self.upload(store, manifest),
+            None => Outcome::Failed,
+        }
+    }
+
+    fn try_upload(&self, store: &Store, manifest: &Manifest, writer: &SigningKey) -> Result<(), UploadError> {
+        let blobs = store.blobs_of(manifest).map_err(UploadError::Store)?;
+        threads::for_each(blobs.into_iter().collect(), |id| self.upload_blob(store, id))?;
+        let incomplete = || StoreError::Damaged {
+            what: format!("the manifest of key {} is missing", manifest.key.short()),
+        };
+        let sealed = store.sealed_record(manifest.key).ok_or_else(incomplete).map_err(UploadError::Store)?;
+        let file = write_temporary(store, &signed::sign(&sealed, writer))?;
+        self.put(&manifest_path(manifest.key, writer.name()), &file)
+    }
+
+    fn upload_blob(&self, store: &Store, id: BlobId) -> Result<(), UploadError> {
+        let path = blob_path(id);
+        // One with another content would stay there forever.
+        if !self.ledger.is_damaged(id) && self.backend.exists(&path).map_err(UploadError::Remote)? {
+            return Ok(());
+        }
+        let file = compress(store, id)?;
+        self.put(&path, &file)
+    }
+
+    fn put(&self, path: &str, file: &File) -> Result<(), UploadError> {
+        self.backend.put(path, file).map_err(UploadError::Remote)?;
+        let sent = file.metadata().map_or(0, |file| file.len());
+        self.ledger.update(|summary| summary.sent_bytes += sent);
+        Ok(())
+    }
+}
+
+/// Compresses a blob into a temporary file, and checks its content on the way.
+fn compress(store: &Store, id: BlobId) -> Result<File, UploadError> {
+    let (mut blob, _) = store.open_blob(id).map_err(UploadError::Store)?;
+    let temporary = temporary_file(store)?;
+    let mut hasher = blake3::Hasher::new();
+    let write = || -> io::Result<File> {
+        let mut encoder = zstd::Encoder::new(temporary, 0)?;
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            match io::Read::read(&mut blob, &mut buffer)? {
+                0 => break,
+                count => {
+                    hasher.update(&buffer[..count]);
+                    encoder.write_all(&buffer[..count])?;
+                }
+            }
+        }
+        let mut file = encoder.finish()?;
+        file.rewind()?;
+        Ok(file)
+    };
+    let file = write().map_err(|error| local(store, error))?;
+    if Digest::from(hasher.finalize()) != id.digest() {
+        let what = format!("blob {} does not have the content that its name says", id.short());
+        return Err(UploadError::Store(StoreError::Damaged { what }));
+    }
+    Ok(file)
+}
+
+fn write_temporary(store: &Store, content: &[u8]) -> Result<File, UploadError> {
+    let mut file = temporary_file(store)?;
+    let written = file.write_all(content).and_then(|()| file.rewind());
+    written.map_err(|error| local(store, error))?;
+    Ok(file)
+}
+
+/// Creates a file without a name on the file system of the store.
+fn temporary_file(store: &Store) -> Result<File, UploadError> {
+    let scratch = store.scratch().map_err(UploadError::Store)?;
+    tempfile::tempfile_in(&*scratch).map_err(|error| local(store, error))
+}
+
+fn local(store: &Store, error: io::Error) -> UploadError {
+    UploadError::Store(StoreError::writing(store.root(), error))
+}
+
+/// Uploads in the background. Dropping it lets the uploads end that were queued; the scope of their threads waits for them.
+pub struct UploadQueue(Sender<Box<Manifest>>);
+
+impl UploadQueue {
+    /// Starts the threads.
+    pub fn start<'scope, 'a: 'scope>(
+        scope: &'scope Scope<'scope, 'a>,
+        remote: &'a Remote,
+        store: &'a Store,
+    ) -> Self {
+        let (sender, receiver) = channel::<Box<Manifest>>();
+        let receiver = std::sync::Arc::new(Mutex::new(receiver));
+        for _ in 0..UPLOADS {
+            let receiver = receiver.clone();
+            scope.spawn(move || {
+                while let Some(manifest) = next(&receiver) {
+                    remote.upload(store, &manifest);
+                }
+            });
+        }
+        Self(sender)
+    }
+
+    /// Uploads a result soon.
+    pub fn push(&self, manifest: Box<Manifest>) {
+        // The threads outlive the queue, so sending cannot fail.
+        let _ = self.0.send(manifest);
+    }
+}
+
+fn next(receiver: &Mutex<Receiver<Box<Manifest>>>) -> Option<Box<Manifest>> {
+    receiver.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}
+
+/// Returns the key of a file that [`manifest_path`] names.
+pub(super) fn key_of_path(path: &str) -> Option<StageKey> {
+    path.rsplit('/').nth(1)?.parse().ok()
+}

@@ -1,0 +1,505 @@
+//! A remote: two clones that share results through a directory, a web server or a bucket, and everything that may be wrong
+//! with it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{PipelineTest, Ran};
+
+/// `data` reads a file that its key does not know, so that two machines can get different results.
+const PIPELINE: &str = "
+name: small
+stages:
+  data: { command: { run: cat SECRET > data.txt, outputs: [data.txt] } }
+  split: { command: { run: mkdir parts; cat in/data > parts/a; echo b > parts/b, inputs: { data: data }, outputs: [parts] } }
+  table: { command: { run: cat in/parts/* > table.tex, inputs: { parts: split }, outputs: [table.tex] } }
+outputs: [table]
+";
+
+/// A directory with a remote, the keys of several people, and the file that `data` reads.
+struct Lab {
+    dir: tempfile::TempDir,
+}
+
+/// The clone of one person.
+struct Clone<'a> {
+    test: PipelineTest,
+    lab: &'a Lab,
+    person: &'static str,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let lab = Self { dir: tempfile::tempdir().unwrap() };
+        fs::create_dir(lab.remote()).unwrap();
+        lab.set_secret("right\n");
+        lab
+    }
+
+    fn remote(&self) -> PathBuf {
+        self.dir.path().join("remote")
+    }
+
+    fn set_secret(&self, text: &str) {
+        fs::write(self.dir.path().join("secret"), text).unwrap();
+    }
+
+    /// Creates the clone of a person, with a key of that name, in a project whose remote is `url`.
+    fn clone_of(&self, person: &'static str, url: &str, trusted: &[&str]) -> Clone<'_> {
+        let secret = self.dir.path().join("secret");
+        let test = PipelineTest::new(&PIPELINE.replace("SECRET", secret.to_str().unwrap()));
+        let clone = Clone { test, lab: self, person, environment: Vec::new() };
+        let trusted: Vec<String> = trusted.iter().map(|name| self.public_key(name)).collect();
+        let trusted = if trusted.is_empty() {
+            String::new()
+        } else {
+            format!(", trusted: [\"{}\"]", trusted.join("\", \""))
+        };
+        clone.test.write("pipe.yaml", format!("remote: {{ url: \"{url}\"{trusted} }}\n"));
+        clone
+    }
+
+    fn writer(&self, person: &'static str) -> Clone<'_> {
+        self.public_key(person);
+        let mut clone = self.clone_of(person, self.remote().to_str().unwrap(), &[]);
+        clone.set("PIPE_REMOTE_WRITE", "always");
+        clone
+    }
+
+    fn reader(&self, trusted: &[&str]) -> Clone<'_> {
+        self.clone_of("reader", self.remote().to_str().unwrap(), trusted)
+    }
+
+    /// Returns the public key of a person, who gets one with the first call.
+    fn public_key(&self, person: &str) -> String {
+        let anywhere = PipelineTest::empty();
+        let run = |args: &[&str]| {
+            let mut command = anywhere.command(args);
+            command.env("XDG_CONFIG_HOME", self.config(person));
+            Ran::finish(command)
+        };
+        let shown = run(&["key", "show", person]);
+        let shown = if shown.code == Some(0) { shown } else { run(&["key", "new", person]).ok() };
+        shown.stdout.trim().to_owned()
+    }
+
+    fn config(&self, person: &str) -> PathBuf {
+        self.dir.path().join("config").join(person)
+    }
+
+    /// Returns the only manifest of a writer for a stage that the store of a clone has.
+    fn manifest(&self, writer: &str, instance: &str) -> PathBuf {
+        let found = files_below(&self.remote().join("actions")).into_iter().find(|path| {
+            path.file_name().unwrap() == format!("{writer}.json").as_str()
+                && fs::read_to_string(path).unwrap().contains(&format!("\"instance\":\"{instance}\""))
+        });
+        found.expect("there is such a manifest")
+    }
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files_below(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+impl Clone<'_> {
+    fn set(&mut self, name: &'static str, value: &str) {
+        self.environment.push((name, value.to_owned()));
+    }
+
+    fn pipe(&self, args: &[&str]) -> Ran {
+        let mut command = self.test.command(args);
+        command.env("XDG_CONFIG_HOME", self.lab.config(self.person));
+        command.envs(self.environment.iter().cloned());
+        Ran::finish(command)
+    }
+
+    fn typed(&self, line: &str) -> Ran {
+        self.pipe(&line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn run(&self) -> Ran {
+        self.typed("run pipeline.yaml --json")
+    }
+}
+
+/// Returns what the last event of a run says about the remote.
+fn remote_summary(run: &Ran) -> Value {
+    run.events().last().unwrap()["summary"]["remote"].clone()
+}
+
+#[test]
+fn the_second_clone_computes_nothing() {
+    let lab = Lab::new();
+    let alice = lab.writer("alice");
+    let first = alice.run().ok();
+    assert_eq!(first.computed(), ["data", "split", "table"]);
+    assert_eq!(remote_summary(&first)["uploaded"], 3);
+
+    let reader = lab.reader(&["alice"]);
+    let run = reader.run().ok();
+    assert_eq!(run.computed(), [""; 0]);
+    assert_eq!(run.instances("started"), [""; 0]);
+    assert_eq!(run.instances("hit"), ["data", "split", "table"]);
+    assert_eq!(remote_summary(&run)["taken"], 3);
+    assert_eq!(remote_summary(&run)["refused"], serde_json::json!([]));
+    assert_eq!(reader.test.read("results/small/table.tex"), alice.test.read("results/small/table.tex"));
+    reader.typed("cache fsck").ok();
+    reader.typed("runs show").ok().says("taken from alice");
+    let shown = lab.reader(&["alice"]).typed("run pipeline.yaml").ok();
+    shown.reports("taken").reports("from alice").reports("remote: 3 taken");
+}
+
+#[test]
+fn a_run_without_work_makes_no_request() {
+    let lab = Lab::new();
+    lab.writer("alice").run().ok();
+    let reader = lab.reader(&["alice"]);
+    reader.run().ok();
+    fs::rename(lab.remote(), lab.dir.path().join("gone")).unwrap();
+    let again = reader.run().ok().reports_nothing();
+    assert_eq!(remote_summary(&again), Value::Null);
+    assert_eq!(again.instances("hit").len(), 3);
+}
+
+#[test]
+fn nothing_is_uploaded_unless_the_settings_say_so() {
+    let lab = Lab::new();
+    lab.public_key("alice");
+    let alice = lab.clone_of("alice", lab.remote().to_str().unwrap(), &[]);
+    alice.run().ok();
+    assert_eq!(files_below(&lab.remote()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_poisoned_result_is_refused_and_the_stage_is_computed() {
+    let lab = Lab::new();
+    lab.set_secret("poison\n");
+    lab.writer("mallory").run().ok();
+    lab.set_secret("right\n");
+    lab.writer("alice").run().ok();
+    fs::remove_file(lab.manifest("alice", "data")).unwrap();
+
+    let reader = lab.reader(&["alice"]);
+    let run = reader.run().ok();
+    assert_eq!(run.computed(), ["data"], "the others are taken from alice");
+    assert_eq!(reader.test.read("results/small/table.tex"), "right\nb\n");
+    let refused = remote_summary(&run)["refused"].clone();
+    assert_eq!((&refused[0]["instance"], &refused[0]["writer"]), (&"data".into(), &"mallory".into()));
+    let shown = lab.reader(&["alice"]).typed("run pipeline.yaml").ok();
+    shown
+        .reports("the result of `mallory` for `data`")
+        .reports("not among the `trusted:` keys")
+        .reports("1 refused");
+}
+
+#[test]
+fn a_result_under_the_name_of_a_trusted_writer_needs_its_signature() {
+    let lab = Lab::new();
+    lab.set_secret("poison\n");
+    lab.writer("mallory").run().ok();
+    let forged = lab.manifest("mallory", "data");
+    fs::rename(&forged, forged.with_file_name("alice.json")).unwrap();
+    lab.set_secret("right\n");
+    let reader = lab.reader(&["alice"]);
+    let run = reader.run().ok();
+    assert_eq!(run.computed(), ["data", "split", "table"]);
+    let reason = remote_summary(&run)["refused"][0]["reason"].to_string();
+    assert!(reason.contains("not signed by its writer"), "{reason}");
+    assert_eq!(reader.test.read("results/small/table.tex"), "right\nb\n");
+}
+
+#[test]
+fn a_blob_that_was_cut_short_is_refused_and_replaced() {
+    let lab = Lab::new();
+    lab.writer("alice").run().ok();
+    let largest = files_below(&lab.remote().join("blobs"))
+        .into_iter()
+        .max_by_key(|path| path.metadata().unwrap().len());
+    let largest = largest.unwrap();
+    let content = fs::read(&largest).unwrap();
+    fs::remove_file(&largest).unwrap();
+    fs::write(&largest, &content[..content.len() / 2]).unwrap();
+
+    let mut bob = lab.reader(&["alice"]);
+    lab.public_key("reader");
+    bob.set("PIPE_REMOTE_WRITE", "always");
+    let run = bob.run().ok();
+    assert_eq!(run.computed().len(), 1, "only the stage with the damaged blob");
+    let reason = remote_summary(&run)["refused"][0]["reason"].to_string();
+    assert!(reason.contains("is damaged on the remote"), "{reason}");
+    assert_eq!(fs::read(&largest).unwrap(), content, "the upload replaced it");
+}
+
+#[test]
+fn push_pull_and_repair_need_no_run() {
+    let lab = Lab::new();
+    lab.public_key("alice");
+    let alice = lab.clone_of("alice", lab.remote().to_str().unwrap(), &[]);
+    alice.run().ok();
+    alice.typed("cache push pipeline.yaml").ok().prints("3 results uploaded");
+    alice.typed("cache push").ok().prints("0 results uploaded").prints("3 there already");
+
+    let reader = lab.reader(&["alice"]);
+    reader.typed("cache pull pipeline.yaml").ok().prints("3 results fetched");
+    assert_eq!(reader.run().ok().computed(), [""; 0]);
+    lab.public_key("reader");
+    let bob = lab.clone_of("reader", lab.remote().to_str().unwrap(), &["alice"]);
+    bob.typed("cache pull pipeline.yaml").ok();
+    bob.typed("cache push").ok().prints("0 results uploaded").prints("3 computed by others");
+
+    let blobs = files_below(&reader.test.file("cache/v2/blobs"));
+    let original = fs::read(&blobs[0]).unwrap();
+    for blob in [&blobs[0], &blobs[1]] {
+        fs::set_permissions(blob, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(blob, "damage").unwrap();
+    }
+    fs::remove_file(&blobs[2]).unwrap();
+    reader.typed("cache fsck").exits_with(3);
+    reader.typed("cache fsck --repair").ok().prints("3 damaged blobs fetched again").prints("no damage");
+    assert_eq!(fs::read(&blobs[0]).unwrap(), original);
+    assert_eq!(reader.run().ok().computed(), [""; 0]);
+}
+
+#[test]
+fn verify_counts_the_writers_that_agree() {
+    let lab = Lab::new();
+    let alice = lab.writer("alice");
+    alice.run().ok();
+    alice.typed("lock pipeline.yaml").ok();
+    let mut bob = lab.clone_of("bob", lab.remote().to_str().unwrap(), &["alice"]);
+    lab.public_key("bob");
+    bob.set("PIPE_REMOTE_WRITE", "always");
+    bob.set("PIPE_REMOTE_READ", "never");
+    bob.run().ok();
+    let reader = lab.reader(&["alice", "bob"]);
+    for name in ["pipeline.lock", "pipeline.yaml"] {
+        fs::copy(alice.test.file(name), reader.test.file(name)).unwrap();
+    }
+    let verified = reader.typed("verify pipeline.yaml --remote --allow-missing").ok();
+    verified.prints("data: 2 of 2 writers agree").prints("table: 2 of 2 writers agree");
+
+    lab.set_secret("another machine\n");
+    fs::remove_file(lab.manifest("bob", "data")).unwrap();
+    let mut other = lab.clone_of("bob", lab.remote().to_str().unwrap(), &[]);
+    other.set("PIPE_REMOTE_WRITE", "always");
+    other.set("PIPE_REMOTE_READ", "never");
+    other.run().ok();
+    let verified = reader.typed("verify pipeline.yaml --remote --allow-missing").exits_with(1);
+    verified.prints("drift  data: 1 of 2 writers agree with the lock; `bob` got another");
+}
+
+#[test]
+fn garbage_on_the_remote_is_removed_only_on_request() {
+    let lab = Lab::new();
+    let alice = lab.writer("alice");
+    alice.run().ok();
+    let before = files_below(&lab.remote());
+    alice.typed("cache gc --remote --older-than 0 --grace 0").ok().prints("nothing was changed");
+    assert_eq!(files_below(&lab.remote()), before);
+    alice.typed("cache gc --remote --yes").ok();
+    assert_eq!(files_below(&lab.remote()), before, "they are not old enough");
+    alice.typed("cache gc --remote --older-than 0 --grace 0 --yes").ok();
+    assert_eq!(files_below(&lab.remote()), Vec::<PathBuf>::new());
+    alice.typed("cache gc --older-than 5").exits_with(2);
+}
+
+#[test]
+fn a_key_is_private_and_never_replaced() {
+    let lab = Lab::new();
+    let line = lab.public_key("alice");
+    assert!(line.starts_with("alice:"), "{line}");
+    let file = lab.config("alice").join("pipe/keys/alice.key");
+    let secret = fs::read_to_string(&file).unwrap();
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_ne!(secret.trim(), line);
+    let alice = lab.clone_of("alice", "/nowhere", &[]);
+    alice.typed("key new alice").refuses("there is a key `alice` already");
+    alice.typed("key new Alice").refuses("lower-case letters");
+    assert_eq!(fs::read_to_string(&file).unwrap(), secret);
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    alice.typed("key show alice").refuses("other users can read this secret key");
+}
+
+#[test]
+fn a_mistake_in_the_settings_is_reported_before_anything_runs() {
+    let lab = Lab::new();
+    let reader = lab.reader(&[]);
+    reader.test.write("pipe.yaml", "remote: { ulr: /lab }\n");
+    reader.typed("run pipeline.yaml").refuses("did you mean `url`?");
+    assert!(!reader.test.file("cache").exists());
+    reader.test.write("pipe.yaml", "remote: { url: /lab, write: always }\n");
+    reader.typed("run pipeline.yaml").refuses("`pipe key new NAME` creates one");
+    reader.test.remove("pipe.yaml");
+    reader.typed("cache push").refuses("this project has no remote");
+}
+
+/// A web server for the files of a directory.
+struct StaticServer {
+    url: String,
+    requests: Arc<AtomicUsize>,
+}
+
+impl StaticServer {
+    /// Starts a server that answers this many requests, and then closes every connection at once.
+    fn start(root: PathBuf, answers: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&requests);
+        // Ends with the process of the tests.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (root, counter) = (root.clone(), Arc::clone(&counter));
+                std::thread::spawn(move || {
+                    if counter.fetch_add(1, Ordering::SeqCst) < answers {
+                        let _ = answer(&stream, &root);
+                    }
+                });
+            }
+        });
+        Self { url, requests }
+    }
+}
+
+fn answer(stream: &TcpStream, root: &Path) -> std::io::Result<()> {
+    let mut lines = BufReader::new(stream).lines();
+    let first = lines.next().unwrap_or_else(|| Ok(String::new()))?;
+    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let path = first.split(' ').nth(1).unwrap_or_default().trim_start_matches('/').to_owned();
+    let (status, body) = match fs::read(root.join(path)) {
+        Ok(body) => ("200 OK", body),
+        Err(_) => ("404 Not Found", Vec::new()),
+    };
+    let mut out = stream;
+    write!(out, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len())?;
+    out.write_all(&body)
+}
+
+#[test]
+fn a_static_web_site_can_serve_a_remote() {
+    let lab = Lab::new();
+    lab.writer("alice").run().ok();
+    let server = StaticServer::start(lab.remote(), usize::MAX);
+    let reader = lab.clone_of("reader", &server.url, &["alice"]);
+    let run = reader.run().ok();
+    assert_eq!(run.computed(), [""; 0]);
+    assert_eq!(remote_summary(&run)["taken"], 3);
+    let requests = server.requests.load(Ordering::SeqCst);
+    assert_eq!(reader.run().ok().instances("hit").len(), 3);
+    assert_eq!(server.requests.load(Ordering::SeqCst), requests, "a run without work makes no request");
+    let mut writer = lab.clone_of("alice", &server.url, &[]);
+    writer.set("PIPE_REMOTE_WRITE", "always");
+    writer.typed("run pipeline.yaml").refuses("can only be read");
+}
+
+#[test]
+fn a_server_that_stops_in_the_middle_costs_one_warning() {
+    let lab = Lab::new();
+    lab.writer("alice").run().ok();
+    let mut seen = Vec::new();
+    for answers in 0..6 {
+        let server = StaticServer::start(lab.remote(), answers);
+        let reader = lab.clone_of("reader", &server.url, &["alice"]);
+        let run = reader.run().ok();
+        let warnings = run.events().iter().filter(|event| event["level"] == "warning").count();
+        assert_eq!(warnings, 1, "{}", run.stdout);
+        assert_eq!(reader.test.read("results/small/table.tex"), "right\nb\n");
+        assert!(remote_summary(&run)["unreachable"].is_string(), "{}", run.stdout);
+        seen.push(run.computed().len());
+    }
+    assert_eq!((seen[0], seen[5]), (3, 1), "{seen:?}");
+    let nobody = lab.clone_of("reader", "http://127.0.0.1:1", &["alice"]);
+    nobody.typed("run pipeline.yaml").ok().reports("the remote failed").reports("unreachable");
+}
+
+/// A server that speaks the protocol of S3, with the credentials of the tests.
+struct Moto {
+    child: Child,
+    endpoint: String,
+}
+
+impl Moto {
+    /// Starts `moto_server` on any free port, or prints that it is not installed.
+    fn start() -> Option<Self> {
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(".moto/bin/moto_server");
+        let program = if own.is_file() { own } else { PathBuf::from("moto_server") };
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(program);
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let Ok(child) = started else {
+            assert!(std::env::var_os("PIPE_CI").is_none(), "moto_server is missing: run scripts/moto");
+            println!("skipped: moto_server is not installed (scripts/moto installs it)");
+            return None;
+        };
+        let moto = Self { child, endpoint: format!("http://127.0.0.1:{port}") };
+        let begin = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "moto_server does not answer");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(moto)
+    }
+
+    fn create_bucket(&self, name: &str) {
+        let url = format!("{}/{name}", self.endpoint);
+        assert!(ureq::put(&url).send_empty().is_ok());
+    }
+
+    fn configure(&self, clone: &mut Clone<'_>) {
+        clone.set("AWS_ENDPOINT_URL", &self.endpoint);
+        clone.set("AWS_ACCESS_KEY_ID", "tests");
+        clone.set("AWS_SECRET_ACCESS_KEY", "of pipe");
+        clone.set("AWS_REGION", "us-east-1");
+    }
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_bucket_is_shared_like_a_directory() {
+    let Some(moto) = Moto::start() else { return };
+    moto.create_bucket("lab");
+    let lab = Lab::new();
+    lab.public_key("alice");
+    let mut alice = lab.clone_of("alice", "s3://lab/our cache", &[]);
+    moto.configure(&mut alice);
+    alice.set("PIPE_REMOTE_WRITE", "always");
+    let first = alice.run().ok().reports_nothing();
+    assert_eq!(remote_summary(&first)["uploaded"], 3);
+    let mut reader = lab.clone_of("reader", "s3://lab/our cache", &["alice"]);
+    moto.configure(&mut reader);
+    let run = reader.run().ok();
+    assert_eq!(run.computed(), [""; 0], "{}", run.stdout);
+    assert_eq!(remote_summary(&run)["taken"], 3);
+    alice.typed("cache push").ok().prints("3 there already");
+    alice.typed("cache gc --remote --older-than 0 --grace 0 --yes").ok();
+    let mut late = lab.clone_of("reader", "s3://lab/our cache", &["alice"]);
+    moto.configure(&mut late);
+    assert_eq!(late.run().ok().computed().len(), 3, "everything was removed");
+
+    let mut lost = lab.clone_of("reader", "s3://no-such-bucket", &["alice"]);
+    moto.configure(&mut lost);
+    lost.typed("run pipeline.yaml").ok().reports("NoSuchBucket").reports("create the bucket");
+}
