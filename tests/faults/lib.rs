@@ -1,5 +1,6 @@
 //! Injects faults into the programs `pipe` and `pipe-worker`, and checks that they recover. See docs/faults.md.
 
+pub mod bucket;
 pub mod campaign;
 pub mod classes;
 pub mod golden;

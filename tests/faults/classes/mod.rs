@@ -8,6 +8,7 @@ mod inputs;
 mod kill;
 mod permissions;
 mod power_loss;
+mod remote;
 mod runners;
 mod signals;
 mod system_calls;
@@ -101,6 +102,7 @@ pub fn all() -> Vec<Class> {
         Class::of::<system_calls::CallInTraining>(),
         Class::of::<power_loss::PowerLoss>(),
         Class::of::<power_loss::SlowNetwork>(),
+        Class::of::<remote::BadRemote>(),
     ]
 }
 

@@ -201,7 +201,7 @@ impl State {
         match (flags, self.disk.find(&new)) {
             (libc::RENAME_EXCHANGE, None) => return Err(libc::ENOENT),
             (libc::RENAME_EXCHANGE, Some(there)) => {
-                self.change(Change::Exchange((old, number), (new, there)))
+                self.change(Change::Exchange((old, number), (new, there)));
             }
             (libc::RENAME_NOREPLACE, Some(_)) => return Err(libc::EEXIST),
             (0 | libc::RENAME_NOREPLACE, there) => {
