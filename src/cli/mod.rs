@@ -9,6 +9,7 @@ mod console;
 mod data;
 mod data_files;
 mod diff;
+mod engine;
 mod exit;
 mod get;
 mod graph;
@@ -16,6 +17,7 @@ mod help;
 mod history;
 mod init;
 mod inspect_commands;
+mod jobs;
 mod live;
 mod lock;
 mod metrics;
@@ -60,6 +62,9 @@ pub(crate) fn main() -> ExitCode {
     };
     if let Some(Command::Worker { job }) = &cli.command {
         return run::worker(job);
+    }
+    if let Some(Command::Job { directory }) = &cli.command {
+        return jobs::job(directory);
     }
     match dispatch(cli) {
         Ok(exit) => exit.into(),
@@ -145,6 +150,9 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Report(args) => report::report(&project, args),
         Command::Runs(args) => runs::runs(&project, args),
         Command::Diff(args) => diff::diff(&project, args),
+        Command::Jobs(args) => jobs::jobs(&project, args),
+        Command::Cancel(args) => jobs::cancel(&project, args),
+        Command::Engine(command) => engine::engine(command),
         Command::Cache(command) => cache::cache(&project, command),
         Command::Data(command) => data::data(&project, command),
         Command::Predict(args) => predict::predict(&project, args),
@@ -160,6 +168,8 @@ fn dispatch(cli: Cli) -> Outcome {
             clap_complete::generate(*shell, &mut help::command(), "pipe", &mut script);
             print_text(&String::from_utf8_lossy(&script))
         }
-        Command::Worker { job } => unreachable!("{}: main runs jobs", job.display()),
+        Command::Worker { job: path } | Command::Job { directory: path } => {
+            unreachable!("{}: main runs jobs", path.display())
+        }
     }
 }

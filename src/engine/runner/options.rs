@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::cluster::Cluster;
 use crate::plan::Plan;
 use crate::spec::pipeline::InstanceIndex;
 use crate::store::manifest::Manifest;
@@ -41,6 +42,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Whether to begin with the stages that come last in the file where the order is free.
     pub last_first: bool,
+    /// Where stages run that are not light; on this machine if `None`.
+    pub cluster: Option<Arc<Cluster>>,
     /// Decides whether a result may be used, before anything is computed from it.
     pub gate: Option<ResultGate>,
 }
@@ -88,6 +91,7 @@ impl Default for Options {
             gpus: None,
             threads: None,
             last_first: false,
+            cluster: None,
             gate: None,
         }
     }
