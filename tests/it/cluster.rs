@@ -275,8 +275,12 @@ fn a_job_that_is_lost_is_submitted_again_without_a_retry() {
 fn a_limit_on_the_number_of_jobs_only_delays_them() {
     let mut cluster = BatchTest::new(GRID);
     cluster.limit = 2;
+    let run = cluster.start();
+    wait_until("two jobs run", || cluster.computed().len() == 2);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(cluster.jobs().len(), 2);
     cluster.go();
-    let ran = cluster.run().ok();
+    let ran = finish(run).ok();
     assert_eq!(ran.computed().len(), 9);
     assert!(ran.stdout.contains("no more than 2 jobs are allowed"), "{}", ran.stdout);
     assert_eq!(cluster.computed(), COMPUTED);
