@@ -100,6 +100,13 @@ pub(super) enum Command {
     Predict(PredictArgs),
     /// Explain a model's decisions about one row.
     Explain(ExplainArgs),
+    /// List the jobs that runs have left on a cluster.
+    Jobs(JobsArgs),
+    /// End jobs on a cluster: all of them, or those of some stages.
+    Cancel(CancelArgs),
+    /// Set up a cluster.
+    #[command(subcommand)]
+    Engine(EngineCommand),
     /// Inspect, clean, check and share the cache.
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -129,6 +136,9 @@ pub(super) enum Command {
     /// Run one job file (internal).
     #[command(hide = true)]
     Worker { job: PathBuf },
+    /// Carry out the job of a cluster in this directory (internal).
+    #[command(hide = true)]
+    Job { directory: PathBuf },
 }
 
 impl Command {
@@ -187,6 +197,10 @@ impl Command {
             | Self::Key(_)
             | Self::Data(_)
             | Self::Runs(_)
+            | Self::Jobs(_)
+            | Self::Cancel(_)
+            | Self::Engine(_)
+            | Self::Job { .. }
             | Self::Metrics { .. }
             | Self::Schema
             | Self::Completions { .. }
@@ -298,6 +312,12 @@ pub(super) struct RunArgs {
     /// Print one JSON event per line to standard output.
     #[arg(long)]
     pub json: bool,
+    /// Run stages on a cluster: `slurm`, or the name of a profile in `engines/`; `local` is this machine [env: PIPE_ENGINE].
+    #[arg(long, value_name = "NAME")]
+    pub engine: Option<String>,
+    /// With --engine: submit what is ready and leave; the next run takes the results and continues.
+    #[arg(long)]
+    pub detach: bool,
     /// Show the run on a web page for a browser on this machine, on any free port or on `--serve=PORT`.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub serve: Option<u16>,
@@ -717,6 +737,37 @@ pub(super) enum GraphFormat {
     Tree,
     Mermaid,
     Dot,
+}
+
+// The arguments of `pipe jobs`.
+#[derive(Debug, Args)]
+pub(super) struct JobsArgs {
+    /// The engine whose jobs to list [default: the only one in `engines/`, or Slurm] [env: PIPE_ENGINE].
+    #[arg(long, value_name = "NAME")]
+    pub engine: Option<String>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+// The arguments of `pipe cancel`.
+#[derive(Debug, Args)]
+pub(super) struct CancelArgs {
+    /// Only the jobs of these stages or instances, or with these ids.
+    #[arg(value_name = "STAGE")]
+    pub stages: Vec<String>,
+    /// The engine whose jobs to end [default: the only one in `engines/`, or Slurm] [env: PIPE_ENGINE].
+    #[arg(long, value_name = "NAME")]
+    pub engine: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum EngineCommand {
+    /// Write a profile to start from, `engines/NAME.yaml`; for Slurm with the partitions that `sinfo` lists.
+    Init {
+        /// `slurm`, or `template` for another scheduler.
+        name: String,
+    },
 }
 
 // The arguments of `pipe init`.

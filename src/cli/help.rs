@@ -22,6 +22,7 @@ const GROUPS: &[Group] = &[
                     "pipe run pipelines/quickstart.yaml",
                     "pipe run pipelines/quickstart.yaml 'train[adaptive]' --set vars.epochs=3",
                     "pipe run table1",
+                    "pipe run pipelines/quickstart.yaml --engine slurm",
                 ],
             ),
             ("plan", &["pipe plan pipelines/quickstart.yaml", "pipe plan --check"]),
@@ -72,6 +73,14 @@ const GROUPS: &[Group] = &[
             ("export", &["pipe export pipelines/quickstart.yaml -o quickstart.tar.zst"]),
             ("import", &["pipe import quickstart.tar.zst"]),
             ("provenance", &["pipe provenance pipelines/quickstart.yaml --ro-crate crate.zip"]),
+        ],
+    ),
+    (
+        "Use a cluster",
+        &[
+            ("engine", &["pipe engine init slurm"]),
+            ("jobs", &["pipe jobs", "pipe jobs --json"]),
+            ("cancel", &["pipe cancel", "pipe cancel 'train[adaptive,seed=0]'"]),
         ],
     ),
     (

@@ -9,6 +9,7 @@ mod console;
 mod data;
 mod data_files;
 mod diff;
+mod engine;
 mod exit;
 mod get;
 mod graph;
@@ -16,6 +17,7 @@ mod help;
 mod history;
 mod init;
 mod inspect_commands;
+mod jobs;
 mod key;
 mod labels;
 mod live;
@@ -65,6 +67,9 @@ pub(crate) fn main() -> ExitCode {
     };
     if let Some(Command::Worker { job }) = &cli.command {
         return run::worker(job);
+    }
+    if let Some(Command::Job { directory }) = &cli.command {
+        return jobs::job(directory);
     }
     match dispatch(cli) {
         Ok(exit) => exit.into(),
@@ -151,6 +156,9 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Report(args) => report::report(&project, args),
         Command::Runs(args) => runs::runs(&project, args),
         Command::Diff(args) => diff::diff(&project, args),
+        Command::Jobs(args) => jobs::jobs(&project, args),
+        Command::Cancel(args) => jobs::cancel(&project, args),
+        Command::Engine(command) => engine::engine(command),
         Command::Cache(command) => cache::cache(&project, command),
         Command::Key(command) => key::key(&project, command),
         Command::Data(command) => data::data(&project, command),
@@ -167,6 +175,8 @@ fn dispatch(cli: Cli) -> Outcome {
             clap_complete::generate(*shell, &mut help::command(), "pipe", &mut script);
             print_text(&String::from_utf8_lossy(&script))
         }
-        Command::Worker { job } => unreachable!("{}: main runs jobs", job.display()),
+        Command::Worker { job: path } | Command::Job { directory: path } => {
+            unreachable!("{}: main runs jobs", path.display())
+        }
     }
 }

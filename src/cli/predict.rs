@@ -1,6 +1,6 @@
 //! `pipe predict` and `pipe explain`: one job for `pipe-worker`, outside of the cache.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
@@ -351,7 +351,9 @@ fn run(
     }
     match (ended, reason) {
         (Ok(_), _) => Ok(()),
-        (Err(AttemptError::Stopped { .. }), _) => Err(Failure::new(Exit::Interrupted, "stopped")),
+        (Err(AttemptError::Stopped { .. } | AttemptError::Detached { .. }), _) => {
+            Err(Failure::new(Exit::Interrupted, "stopped"))
+        }
         (Err(AttemptError::Failed { .. }), Some(reason)) => Err(Failure::bad_input(reason)),
         (Err(AttemptError::Failed { error, .. }), None) => {
             Err(Failure::new(Exit::StageFailed, format!("pipe-worker ended without saying why: {error}")))
@@ -420,7 +422,7 @@ fn task(
     Ok(Task {
         job,
         program: Program::Worker,
-        inputs: &[],
+        fan_ins: BTreeSet::new(),
         environment: &[],
         directory: directory.to_owned(),
         stdout: directory.join("stdout"),

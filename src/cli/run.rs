@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::args::RunArgs;
 use super::console::{Console, Style, Verbosity};
+use super::engine;
 use super::exit::{Exit, Failure, Outcome};
 use super::live::{self, LiveServer};
 use super::lock;
@@ -23,12 +24,18 @@ use pipe_core::digest::StageKey;
 use pipe_core::harness;
 use pipe_core::stage::StageKind;
 use pipe_engine::plan::Plan;
+use pipe_engine::runner::cluster::Cluster;
 use pipe_engine::runner::event::Event;
 use pipe_engine::runner::local::{LocalProcess, Programs};
 use pipe_engine::runner::{self, Options, Stop};
 use pipe_engine::store::Store;
+use pipe_stages::plot::Plot;
+use pipe_stages::report::Report;
 use pipe_stages::table::TableStage;
 use pipe_stages::{command, registry};
+
+/// The kinds that also run here if the other stages run on a cluster: they take less time than a job needs to start.
+const LIGHT: [&str; 3] = [Plot::NAME, Report::NAME, TableStage::NAME];
 
 /// Runs the selected stages that are not in the cache, and updates the lock.
 pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
@@ -36,6 +43,10 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
         args.file.iter().map(|file| file.to_string_lossy()).chain(args.targets.iter().map(Into::into));
     if let (Some(0), Some(port)) = (args.serve, words.into_iter().find(|word| word.parse::<u16>().is_ok())) {
         return Err(Failure::bad_input(format!("a port is given with `=`: `--serve={port}`")));
+    }
+    let profile = engine::chosen(args.engine.as_deref())?;
+    if args.detach && profile.is_none() {
+        return Err(Failure::bad_input("--detach leaves jobs to a cluster, so it needs --engine"));
     }
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let opened = project.open(&selection, &args.pipeline.set)?;
@@ -69,6 +80,10 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
         options.gate = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
     }
     let pipe = std::env::current_exe()?;
+    if let Some(profile) = profile {
+        let directory = std::env::current_dir()?;
+        options.cluster = Some(Arc::new(Cluster::new(profile, directory, pipe.clone(), &LIGHT, args.detach)));
+    }
     let executor = LocalProcess::new(Programs { pipe, command: command::argv });
     stop_on_signals(&stop)?;
 
@@ -98,6 +113,12 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     }
     if summary.failed > 0 {
         return Ok(Exit::StageFailed);
+    }
+    if summary.detached > 0 {
+        project.status(
+            "jobs were left to the cluster: `pipe jobs` lists them, and the next run takes their results",
+        );
+        return Ok(Exit::Done);
     }
     if !summary.kept.is_empty() {
         return Ok(Exit::KeptFiles);

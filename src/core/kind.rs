@@ -4,6 +4,7 @@
 //! language knows no kind by name.
 
 use schemars::{Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::issue::Issue;
@@ -12,7 +13,8 @@ use crate::reference::StageRef;
 pub use crate::artifact::{ANY, ArtifactType, FILE, TIMINGS};
 
 /// The program that does the work of a stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Program {
     /// A child process of `pipe` itself, which starts in a millisecond.
     Pipe,

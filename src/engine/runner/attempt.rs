@@ -5,49 +5,43 @@ use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
+use super::computation::{Computation, InputArtifact};
 use super::executor::{AttemptError, Executor, ResourceUsage, Task};
-use super::inspect::{Prepared, ResolvedInput};
+use super::inspect::ResolvedInput;
 use super::outputs;
 use super::work_area::WorkArea;
-use crate::spec::pipeline::{InputSource, Instance};
 use crate::store::manifest::Manifest;
 use crate::store::{Draft, Seen, Store, StoreError, WriteRight};
 use pipe_core::digest::StageKey;
 use pipe_core::event::WorkerEvent;
 use pipe_core::job::{Job, JobInput};
-use pipe_core::kind::{FILE, Program};
+use pipe_core::kind::Program;
 use pipe_core::protocol::MetricValue;
 
 /// Everything that is needed to compute one instance.
 pub(super) struct Attempt<'a> {
-    pub instance: &'a Instance,
-    pub name: &'a str,
+    pub computation: &'a Computation,
     pub store: &'a Store,
     pub executor: &'a dyn Executor,
-    /// The id of the run, with which the output of failed stages is kept.
-    pub run: &'a str,
-    pub prepared: Prepared,
+    /// Keeps the output of a failed stage: the name of the stream, and the file with what was printed.
+    pub keep_log: &'a dyn Fn(&str, &Path),
     pub gpus: Vec<String>,
+    /// A description of this machine.
     pub environment: BTreeMap<String, String>,
-    pub warnings: Vec<String>,
-    /// The number of threads, if it is not the one that the stage asked for.
-    pub threads: Option<usize>,
 }
 
 /// What an attempt reports while it runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum AttemptNote {
-    Worker(WorkerEvent),
     /// The remote has no result that may be used, so the first try begins.
-    NotOnRemote {
-        key: StageKey,
-    },
+    NotOnRemote { key: StageKey },
     /// It failed, and the next try begins.
-    Retry {
-        error: String,
-        stderr_tail: String,
-        key: StageKey,
-        attempt: u32,
-    },
+    Retry { error: String, stderr_tail: String, key: StageKey, attempt: u32 },
+    #[serde(untagged)]
+    Worker(WorkerEvent),
 }
 
 /// How much of the output of a failed stage is shown.
@@ -69,7 +63,7 @@ impl Attempt<'_> {
                     return right.commit(draft).map_err(|error| AttemptError::permanent(error.to_string()));
                 }
                 Err(AttemptError::Failed { error, stderr_tail, retry: true })
-                    if attempt <= self.instance.retries =>
+                    if attempt <= self.computation.retries =>
                 {
                     attempt += 1;
                     report(AttemptNote::Retry { error, stderr_tail, key: right.key(), attempt });
@@ -117,8 +111,7 @@ impl Attempt<'_> {
             Ok((usage, warnings)) => Ok(self.draft(&task, usage, metrics, facts, warnings)),
             Err(error) => {
                 for (stream, path) in [("stdout", &task.stdout), ("stderr", &task.stderr)] {
-                    // Losing a log must not hide why the stage failed.
-                    let _ = self.store.keep_log(self.run, self.name, stream, path);
+                    (self.keep_log)(stream, path);
                 }
                 Err(self.described(error, &task))
             }
@@ -135,8 +128,9 @@ impl Attempt<'_> {
                 };
                 AttemptError::Failed { error, stderr_tail: tail(&task.stderr), retry }
             }
+            AttemptError::Detached { job } => AttemptError::Detached { job },
             AttemptError::Stopped { .. } => AttemptError::Stopped {
-                checkpoint: self.instance.program != Program::Command && !is_empty(&task.job.checkpoints),
+                checkpoint: self.computation.program != Program::Command && !is_empty(&task.job.checkpoints),
             },
         }
     }
@@ -144,9 +138,10 @@ impl Attempt<'_> {
     /// Returns the task, and what its inputs in the store look like.
     fn task(&self, right: &WriteRight<'_>, area: &WorkArea) -> Result<(Task<'_>, Vec<Seen>), AttemptError> {
         let (directory, scratch) = (area.path().to_owned(), area.work());
-        let is_command = self.instance.program == Program::Command;
+        let Computation { instance, kind, program, body, .. } = self.computation;
+        let is_command = *program == Program::Command;
         let mut outputs = BTreeMap::new();
-        for output in &self.instance.outputs {
+        for output in &self.computation.outputs {
             let path = if is_command {
                 scratch.join(&output.file_name)
             } else {
@@ -168,21 +163,21 @@ impl Attempt<'_> {
         let mut seen = Vec::new();
         let job = Job {
             key: Some(right.key()),
-            instance: self.name.to_owned(),
-            kind: self.instance.kind.to_owned(),
-            body: self.instance.body.clone(),
+            instance: instance.clone(),
+            kind: kind.clone(),
+            body: body.clone(),
             inputs: self.job_inputs(&directory.join("views"), &mut seen)?,
             outputs,
             scratch,
             checkpoints,
-            // What the stage asked for, not what is free in this run: a result must not depend on the number of jobs.
-            threads: self.threads.unwrap_or(self.instance.resources.cpu),
+            threads: self.computation.threads,
         };
+        let fan_ins = self.computation.inputs.iter().filter(|input| input.many);
         let task = Task {
             job,
-            program: self.instance.program,
-            inputs: &self.instance.inputs,
-            environment: &self.instance.environment,
+            program: *program,
+            fan_ins: fan_ins.map(|input| input.slot.clone()).collect(),
+            environment: &self.computation.environment,
             stdout: directory.join("stdout"),
             stderr: directory.join("stderr"),
             directory,
@@ -197,18 +192,13 @@ impl Attempt<'_> {
         seen: &mut Vec<Seen>,
     ) -> Result<BTreeMap<String, Vec<JobInput>>, AttemptError> {
         let mut inputs = BTreeMap::new();
-        for (input, contents) in self.instance.inputs.iter().zip(&self.prepared.inputs) {
-            let mut artifacts = Vec::with_capacity(contents.len());
-            for (source, content) in input.sources.iter().zip(contents) {
-                let (axes, artifact) = match source {
-                    InputSource::Output { axes, artifact, .. } => (axes.clone(), *artifact),
-                    InputSource::File(_) => (Vec::new(), FILE),
-                };
-                let path = self.locate(content, views, seen)?;
+        for input in &self.computation.inputs {
+            let mut artifacts = Vec::with_capacity(input.artifacts.len());
+            for InputArtifact { axes, artifact, content } in &input.artifacts {
                 artifacts.push(JobInput {
-                    axes,
-                    artifact: artifact.to_owned(),
-                    path,
+                    axes: axes.clone(),
+                    artifact: artifact.clone(),
+                    path: self.locate(content, views, seen)?,
                     blob: Some(content.blob()),
                 });
             }
@@ -238,8 +228,8 @@ impl Attempt<'_> {
     /// Fails if an input changed while the stage ran, even for a moment: then the manifest could be wrong.
     fn inputs_untouched(&self, seen: &[Seen]) -> Result<(), AttemptError> {
         let mut seen = seen.iter();
-        for (input, contents) in self.instance.inputs.iter().zip(&self.prepared.inputs) {
-            for content in contents {
+        for input in &self.computation.inputs {
+            for InputArtifact { content, .. } in &input.artifacts {
                 match content {
                     ResolvedInput::Source(source) if !self.store.still_the_same(source) => {
                         return Err(AttemptError::permanent(format!(
@@ -271,7 +261,7 @@ impl Attempt<'_> {
     /// Returns warnings if every declared output is there.
     fn check_outputs(&self, task: &Task) -> Result<Vec<String>, AttemptError> {
         outputs::check(&task.job.outputs, &task.job.scratch).map_err(AttemptError::retryable)?;
-        if self.instance.program != Program::Command {
+        if self.computation.program != Program::Command {
             return Ok(Vec::new());
         }
         let undeclared = outputs::undeclared(&task.job.outputs, &task.job.scratch);
@@ -294,12 +284,13 @@ impl Attempt<'_> {
             environment.insert("gpus".to_owned(), self.gpus.join(","));
         }
         environment.extend(facts);
-        warnings.extend(self.warnings.iter().cloned());
-        let volatile = self.instance.outputs.iter().filter(|output| output.is_volatile());
+        let Computation { instance, kind, parts, outputs, .. } = self.computation;
+        warnings.extend(self.computation.warnings.iter().cloned());
+        let volatile = outputs.iter().filter(|output| output.volatile);
         Draft {
-            kind: self.instance.kind.to_owned(),
-            instance: self.name.to_owned(),
-            parts: self.prepared.parts.clone(),
+            kind: kind.clone(),
+            instance: instance.clone(),
+            parts: parts.clone(),
             outputs: task.job.outputs.clone(),
             volatile: volatile.map(|output| output.name.clone()).collect(),
             stdout: not_empty(&task.stdout),
@@ -319,7 +310,7 @@ fn is_empty(directory: &Path) -> bool {
 }
 
 /// Returns the last lines of a file.
-fn tail(path: &Path) -> String {
+pub(super) fn tail(path: &Path) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = fs::File::open(path)?;
         let length = file.metadata()?.len();

@@ -106,6 +106,10 @@ pub enum PlaceOutcome {
     KeptEdited,
 }
 
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 /// The numbers at the end of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -117,6 +121,9 @@ pub struct Summary {
     /// The seconds of computing that the cache saved.
     pub saved: f64,
     pub interrupted: bool,
+    /// Stages that were left to a cluster, which are among the skipped ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub detached: usize,
     /// Generated files that were left alone because the user edited them.
     #[serde(default)]
     pub kept: Vec<String>,

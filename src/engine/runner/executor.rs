@@ -1,10 +1,12 @@
 //! The interface between the coordinator and the code that runs a stage: a process on this machine, or a function in
 //! tests.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::stop::Urgency;
-use crate::spec::pipeline::Input;
 use pipe_core::event::WorkerEvent;
 use pipe_core::job::Job;
 use pipe_core::kind::Program;
@@ -14,8 +16,8 @@ pub struct Task<'a> {
     /// Its paths exist, are absolute, and belong only to this attempt.
     pub job: Job,
     pub program: Program,
-    /// The inputs as the stage declares them, from which a command's `in/` is made.
-    pub inputs: &'a [Input],
+    /// The slots that take any number of artifacts: for a command they are directories in `in/`.
+    pub fan_ins: BTreeSet<String>,
     /// The environment variables of a command, by name; `None` unsets one.
     pub environment: &'a [(String, Option<String>)],
     /// A directory that holds everything that the attempt leaves behind.
@@ -36,7 +38,8 @@ pub struct ResourceUsage {
 }
 
 /// Why an attempt gave no result.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AttemptError {
     Failed {
         /// A sentence that says what happened and, where it helps, what to do next.
@@ -50,6 +53,11 @@ pub enum AttemptError {
     Stopped {
         /// Whether it left a checkpoint to continue from.
         checkpoint: bool,
+    },
+    /// It was left to the cluster.
+    Detached {
+        /// The id of its job; `None` if it was not submitted, because too many jobs are in the queue.
+        job: Option<String>,
     },
 }
 

@@ -6,6 +6,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::options::Options;
 use super::stop::Stop;
 use pipe_core::digest::{BlobId, StageKey};
@@ -40,10 +42,12 @@ pub(super) struct Prepared {
 }
 
 /// The content of one input.
-#[derive(Debug, Clone)]
-pub(super) enum ResolvedInput {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ResolvedInput<F = Arc<store::UserFile>> {
     Stored(Stored),
-    Source(Arc<store::UserFile>),
+    /// A file of the user.
+    Source(F),
 }
 
 impl ResolvedInput {

@@ -260,13 +260,12 @@ fn io_error(what: &str, path: &Path, error: &io::Error) -> AttemptError {
 /// Makes `in/<slot>`, or for a fan-in `in/<slot>/<axes>`, and sets `$PIPE_IN_<SLOT>`.
 fn link_inputs(task: &Task, command: &mut Command, reversed: bool) -> Result<(), AttemptError> {
     let directory = task.job.scratch.join("in");
-    if !task.inputs.is_empty() {
+    if !task.job.inputs.is_empty() {
         fs::create_dir_all(&directory).map_err(|e| io_error("create", &directory, &e))?;
     }
-    for input in task.inputs {
-        let artifacts = task.job.inputs.get(&input.slot).map_or(&[][..], Vec::as_slice);
-        let place = directory.join(&input.slot);
-        if input.many {
+    for (slot, artifacts) in &task.job.inputs {
+        let place = directory.join(slot);
+        if task.fan_ins.contains(slot) {
             fs::create_dir(&place).map_err(|e| io_error("create", &place, &e))?;
             let mut members: Vec<_> = artifacts.iter().enumerate().collect();
             if reversed {
@@ -278,7 +277,7 @@ fn link_inputs(task: &Task, command: &mut Command, reversed: bool) -> Result<(),
         } else if let Some(artifact) = artifacts.first() {
             link(&artifact.path, &place)?;
         }
-        command.env(variable("PIPE_IN_", &input.slot), place);
+        command.env(variable("PIPE_IN_", slot), place);
     }
     Ok(())
 }
@@ -344,7 +343,8 @@ mod tests {
             let directory = self.directory.path().to_owned();
             let (stdout, stderr) = (self.path("stdout"), self.path("stderr"));
             let Instance { program, inputs, environment, .. } = &self.instance;
-            Task { job, program: *program, inputs, environment, directory, stdout, stderr, gpus: Vec::new() }
+            let fan_ins = inputs.iter().filter(|input| input.many).map(|input| input.slot.clone()).collect();
+            Task { job, program: *program, fan_ins, environment, directory, stdout, stderr, gpus: Vec::new() }
         }
 
         /// A `pipe` that is a shell script.

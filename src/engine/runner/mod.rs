@@ -2,8 +2,10 @@
 
 mod attempt;
 mod child;
+pub mod cluster;
 #[cfg(test)]
 mod command_tests;
+mod computation;
 mod descendants;
 #[cfg(test)]
 mod double;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::cluster::Cluster;
 use crate::plan::Plan;
 use crate::remote::Remote;
 use crate::spec::pipeline::InstanceIndex;
@@ -42,6 +43,8 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Whether to begin with the stages that come last in the file where the order is free.
     pub last_first: bool,
+    /// Where stages run that are not light; on this machine if `None`.
+    pub cluster: Option<Arc<Cluster>>,
     /// Decides whether a result may be used, before anything is computed from it.
     pub gate: Option<ResultGate>,
     /// Where to look for results that the store does not have, and where to upload what is computed.
@@ -91,6 +94,7 @@ impl Default for Options {
             gpus: None,
             threads: None,
             last_first: false,
+            cluster: None,
             gate: None,
             remote: None,
         }

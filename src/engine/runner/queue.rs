@@ -45,6 +45,9 @@ pub struct Queue {
     /// Smallest index first.
     ready: BinaryHeap<Reverse<InstanceIndex>>,
     pending: BTreeSet<Turn>,
+    /// Whether each stage runs on another machine, and so holds nothing of this one.
+    elsewhere: Vec<bool>,
+    pending_elsewhere: BTreeSet<Turn>,
     /// The running stages, each with the number of stages that were started before it.
     running: Vec<(InstanceIndex, u64)>,
     /// For each stage, the number of stages that were started before it had to run.
@@ -107,6 +110,8 @@ impl Queue {
             ranks: vec![0.0; states.len()],
             demands: demands.iter().map(clamp).collect(),
             pending: BTreeSet::new(),
+            elsewhere: vec![false; states.len()],
+            pending_elsewhere: BTreeSet::new(),
             running: Vec::new(),
             wanted_at: vec![None; states.len()],
             started: 0,
@@ -117,6 +122,14 @@ impl Queue {
         };
         queue.weigh(&vec![1.0; dependencies.len()]);
         Ok(queue)
+    }
+
+    /// Says that these stages run on other machines: they need nothing of this one, and start as soon as they have to.
+    pub fn run_elsewhere(&mut self, stages: impl Iterator<Item = InstanceIndex>) {
+        for stage in stages {
+            self.elsewhere[stage.0] = true;
+            self.demands[stage.0] = Resources { cpu: 0, mem: 0, gpu: 0 };
+        }
     }
 
     /// Sets how long each stage takes, in seconds, which determines the order of stages that wait to run.
@@ -142,6 +155,7 @@ impl Queue {
             self.ranks[stage.0] = weights[stage.0].max(0.0) + longest;
         }
         self.pending = self.pending.iter().map(|&(_, stage)| self.turn(stage)).collect();
+        self.pending_elsewhere = self.pending_elsewhere.iter().map(|&(_, stage)| self.turn(stage)).collect();
     }
 
     fn turn(&self, stage: InstanceIndex) -> Turn {
@@ -165,11 +179,20 @@ impl Queue {
         debug_assert_eq!(self.states[stage.0], StageState::Inspected);
         self.states[stage.0] = StageState::Pending;
         self.wanted_at[stage.0].get_or_insert(self.started);
-        self.pending.insert(self.turn(stage));
+        let turn = self.turn(stage);
+        if self.elsewhere[stage.0] {
+            self.pending_elsewhere.insert(turn)
+        } else {
+            self.pending.insert(turn)
+        };
     }
 
     /// Returns the next stage to run, with the resources that it holds until it finishes, fails or is put back.
     pub fn next_to_start(&mut self) -> Option<(InstanceIndex, Resources)> {
+        if let Some((_, stage)) = self.pending_elsewhere.pop_first() {
+            self.states[stage.0] = StageState::Running;
+            return Some((stage, self.demands[stage.0]));
+        }
         let turn = self.next_turn()?;
         self.pending.remove(&turn);
         let (_, stage) = turn;
@@ -265,6 +288,7 @@ impl Queue {
     pub fn close(&mut self) -> Vec<InstanceIndex> {
         self.ready.clear();
         self.pending.clear();
+        self.pending_elsewhere.clear();
         let mut skipped = Vec::new();
         for stage in indices(self.states.len()) {
             if matches!(
@@ -472,6 +496,25 @@ mod tests {
         queue.want(InstanceIndex(0));
         queue.finish(InstanceIndex(1));
         assert_eq!(started(&mut queue), [0]);
+    }
+
+    #[test]
+    fn a_stage_that_runs_elsewhere_waits_for_its_inputs_but_not_for_a_processor() {
+        let gpus = Resources { cpu: 64, mem: 1 << 40, gpu: 0 };
+        let mut queue = queue(&[&[], &[], &[], &[1]], &[ONE, gpus, gpus, gpus], ONE);
+        queue.run_elsewhere([1, 2, 3].into_iter().map(InstanceIndex));
+        want_all_ready(&mut queue);
+        let mut all = started(&mut queue);
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2], "one here and two elsewhere");
+        queue.finish(InstanceIndex(1));
+        want_all_ready(&mut queue);
+        assert_eq!(started(&mut queue), [3]);
+        for stage in [0, 2, 3] {
+            queue.finish(InstanceIndex(stage));
+        }
+        assert!(queue.is_drained());
+        assert_eq!(queue.free, ONE);
     }
 
     /// What a random driver does with a stage that is ready or running.

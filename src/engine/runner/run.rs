@@ -7,13 +7,15 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use super::attempt::{Attempt, AttemptNote};
+use super::cluster::ClusterAttempt;
+use super::computation::Computation;
 use super::event::{Event, PlaceOutcome, Summary};
 use super::executor::{AttemptError, Executor};
 use super::inspect::{Finding, Inspector, Prepared, known};
@@ -25,7 +27,7 @@ use super::queue::Queue;
 use super::stop::{Stop, Urgency};
 use crate::plan::{Plan, Why};
 use crate::remote::{Remote, RemoteSummary, UploadQueue};
-use crate::spec::pipeline::{InstanceIndex, Resources};
+use crate::spec::pipeline::{Instance, InstanceIndex, Resources};
 use crate::store::manifest::{Manifest, Stored};
 use crate::store::{Claim, FailedAttempt, Origin, ResultSummary, Store, StoreError, WriteRight};
 use pipe_core::digest::{BlobId, StageKey};
@@ -61,7 +63,16 @@ pub fn run(
 ) -> Result<Summary, RunError> {
     let begin = Instant::now();
     let selected = options.selection(plan);
-    let asked: Vec<Resources> = plan.pipeline().instances.iter().map(|instance| instance.resources).collect();
+    let instances = &plan.pipeline().instances;
+    let elsewhere: Vec<bool> = instances
+        .iter()
+        .map(|instance| options.cluster.as_ref().is_some_and(|cluster| cluster.takes(instance)))
+        .collect();
+    // What runs on a cluster needs nothing of this machine.
+    let of_this_machine = |(instance, &elsewhere): (&Instance, &bool)| {
+        if elsewhere { Resources::default() } else { instance.resources }
+    };
+    let asked: Vec<Resources> = instances.iter().zip(&elsewhere).map(of_this_machine).collect();
     let gpus = match &options.gpus {
         Some(gpus) => gpus.clone(),
         None if asked.iter().any(|resources| resources.gpu > 0) => machine::gpus(),
@@ -79,6 +90,7 @@ pub fn run(
         let instance = plan.instance(error.stage).id.to_string();
         RunError::TooManyGpus { instance, asked: error.asked, present: error.present }
     })?;
+    queue.run_elsewhere((0..plan.len()).map(InstanceIndex).filter(|index| elsewhere[index.0]));
     if options.last_first {
         let weights: Vec<f64> = (0..plan.len()).map(|stage| 1.0 + stage as f64 * 1e-6).collect();
         queue.weigh(&weights);
@@ -94,7 +106,8 @@ pub fn run(
         jobs: capacity.cpu.max(1),
         set: options.set.clone(),
     });
-    let context = Context { plan, store, executor, options, stop, run, environment: OnceLock::new() };
+    let context =
+        Context { plan, store, executor, options, stop, run, elsewhere, environment: OnceLock::new() };
     let mut coordinator = Coordinator {
         context: &context,
         inspector,
@@ -131,6 +144,8 @@ struct Context<'a> {
     options: &'a Options,
     stop: &'a Stop,
     run: String,
+    /// Whether each instance runs on the cluster.
+    elsewhere: Vec<bool>,
     environment: OnceLock<BTreeMap<String, String>>,
 }
 
@@ -247,6 +262,9 @@ impl<'a> Coordinator<'a> {
         self.summary.interrupted = true;
         self.journal.emit(Event::Stopping { now: urgency == Urgency::Now });
         self.context.executor.stop(urgency);
+        if let Some(cluster) = &self.context.options.cluster {
+            cluster.stop(urgency);
+        }
         self.close("the run was stopped");
     }
 
@@ -355,44 +373,56 @@ impl<'a> Coordinator<'a> {
         let name = self.inspector.name(stage).to_owned();
         self.computing.insert(key, Computing { why: why.clone(), waiting: Vec::new() });
         let mut warnings = Vec::new();
-        if self.queue.was_clamped(instance.resources) {
+        let cluster = context.options.cluster.as_ref().filter(|_| context.elsewhere[stage.0]);
+        if cluster.is_none() && self.queue.was_clamped(instance.resources) {
             warnings
                 .push("it asks for more processors or memory than there are, so it runs alone".to_owned());
             self.journal.warn(Some(&name), warnings[0].clone());
         }
-        let remote = context.options.remote.as_deref().filter(|_| why != Why::Forced);
+        let forced = why == Why::Forced;
+        let remote = context.options.remote.as_deref().filter(|_| !forced);
         if remote.is_none() {
             self.journal.emit(Event::Started { instance: name.clone(), key, why, attempt: 1 });
         }
         let gpus = self.gpus.split_off(self.gpus.len() - holds.gpu);
         let (lent, refused) = (gpus.clone(), sender.clone());
         let work = move || {
-            let attempt = Attempt {
-                instance,
-                name: &name,
-                store: context.store,
-                executor: context.executor,
-                run: &context.run,
-                prepared,
-                gpus: gpus.clone(),
-                environment: context
-                    .environment
-                    .get_or_init(|| machine::describe(&context.options.project))
-                    .clone(),
-                warnings,
-                threads: context.options.threads,
+            let (store, threads) = (context.store, context.options.threads);
+            let computation = Computation::new(instance, name, prepared, threads, warnings);
+            let keep_log = |stream: &str, path: &Path| {
+                // Losing a log must not hide why the stage failed.
+                let _ = store.keep_log(&context.run, &computation.instance, stream, path);
             };
             // The coordinator outlives its threads, so sending cannot fail.
             let mut report = |note| drop(sender.send(Message::AttemptNote { stage, note }));
             let perform = AssertUnwindSafe(|| {
                 let mut right = right;
                 if let Some(remote) = remote {
-                    if let Some(taken) = remote.take(context.store, &mut right, &name) {
+                    if let Some(taken) = remote.take(store, &mut right, &computation.instance) {
                         return Ok(Box::new(taken));
                     }
                     report(AttemptNote::NotOnRemote { key });
                 }
-                attempt.perform(right, &mut report).map(Box::new)
+                let performed = match cluster {
+                    Some(cluster) => {
+                        let (computation, keep_log) = (&computation, &keep_log);
+                        let attempt = ClusterAttempt { instance, computation, store, forced, keep_log };
+                        cluster.perform(&attempt, right, &mut report)
+                    }
+                    None => {
+                        let describe = || machine::describe(&context.options.project);
+                        let attempt = Attempt {
+                            computation: &computation,
+                            store,
+                            executor: context.executor,
+                            keep_log: &keep_log,
+                            gpus: gpus.clone(),
+                            environment: context.environment.get_or_init(describe).clone(),
+                        };
+                        attempt.perform(right, &mut report)
+                    }
+                };
+                performed.map(Box::new)
             });
             let result = catch_unwind(perform)
                 .unwrap_or_else(|_| Err(AttemptError::permanent("pipe itself failed (a bug in pipe)")));
@@ -421,6 +451,12 @@ impl<'a> Coordinator<'a> {
                             self.done(stage, *manifest);
                         }
                         self.examine_again(waited);
+                    }
+                    Err(error @ AttemptError::Detached { .. }) => {
+                        for &same in waited.iter().chain([&stage]) {
+                            self.missed.remove(&same);
+                            self.failed(same, error.clone());
+                        }
                     }
                     Err(error) => {
                         if matches!(error, AttemptError::Failed { .. }) {
@@ -571,7 +607,22 @@ impl<'a> Coordinator<'a> {
 
     fn failed(&mut self, stage: InstanceIndex, error: AttemptError) {
         let instance = self.inspector.name(stage).to_owned();
+        let mut keep_going = self.context.options.keep_going;
         let because = match error {
+            AttemptError::Detached { job } => {
+                self.summary.skipped += 1;
+                self.summary.detached += 1;
+                keep_going = true;
+                let because = match job {
+                    Some(job) => {
+                        format!("it was left to the cluster as job {job}; the next run takes its result")
+                    }
+                    None => "`max_jobs` jobs are in the queue; the next run submits it".to_owned(),
+                };
+                let then = format!("`{instance}` was left to the cluster");
+                self.journal.emit(Event::Skipped { instance, because });
+                then
+            }
             AttemptError::Stopped { checkpoint } => {
                 self.summary.skipped += 1;
                 let next = if checkpoint { "continues from its checkpoint" } else { "starts it again" };
@@ -589,7 +640,7 @@ impl<'a> Coordinator<'a> {
         for skipped in self.queue.fail(stage) {
             self.skip(skipped, because.clone());
         }
-        if !self.context.options.keep_going {
+        if !keep_going {
             self.close(&format!("{because}, so the run stops; --keep-going continues"));
         }
     }

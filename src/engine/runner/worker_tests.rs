@@ -2,7 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "chatter on standard output is what is tested")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -173,7 +173,7 @@ fn task(directory: &Path, act: &str) -> Task<'static> {
     Task {
         job,
         program: Program::Pipe,
-        inputs: &[],
+        fan_ins: BTreeSet::new(),
         environment: &[],
         directory: directory.to_owned(),
         stdout: path("stdout"),

@@ -1,5 +1,7 @@
 //! Reads the parameters of one instance through its kind.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use super::compare::Compare;
@@ -21,6 +23,7 @@ pub(super) struct CheckedInstance {
     pub body: Value,
     pub content: CheckedBody,
     pub resources: Resources,
+    pub time: Option<Duration>,
     pub retries: u32,
     pub compare: Compare,
 }
@@ -47,13 +50,14 @@ impl Checker<'_> {
         let checked = self.body(content, draft, text_parameters, issues);
         let (settings, (body, checked)) = (settings?, checked?);
         let resources = settings.resources.as_ref().map(ResourceRequest::resources).unwrap_or_default();
+        let time = settings.resources.and_then(|asked| asked.time).map(|time| time.duration);
         let compare = settings.compare.unwrap_or_default();
         for issue in compare.issues(&checked.outputs) {
             let context = settings_context(&content.varying, content.kind_span);
             issues.push(context.issue_at(issue));
         }
         let retries = settings.retries.unwrap_or(0);
-        Some(CheckedInstance { body, content: checked, resources, retries, compare })
+        Some(CheckedInstance { body, content: checked, resources, time, retries, compare })
     }
 
     pub(super) fn instance_scope<'s>(&'s self, draft: &'s InstanceDraft) -> InstanceScope<'s> {

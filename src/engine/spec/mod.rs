@@ -39,6 +39,7 @@ mod stages;
 mod test_kinds;
 #[cfg(test)]
 mod tests;
+pub mod time_limit;
 mod user_files;
 mod yaml_node;
 

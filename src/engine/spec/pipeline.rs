@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,8 @@ pub struct Instance<F = PathBuf> {
     /// Environment variables that reach the stage, with their values (`None`: not set).
     pub environment: Vec<(String, Option<String>)>,
     pub resources: Resources,
+    /// How long it may run on a cluster.
+    pub time: Option<Duration>,
     pub retries: u32,
     /// How equal a second computation has to be; not part of the key.
     pub compare: Compare,
@@ -122,6 +125,7 @@ impl<F> Instance<F> {
             outputs: self.outputs,
             environment: self.environment,
             resources: self.resources,
+            time: self.time,
             retries: self.retries,
             compare: self.compare,
         })

@@ -11,6 +11,7 @@ use serde_untagged::UntaggedEnumVisitor;
 
 use super::compare::Compare;
 use super::pipeline::Resources;
+use super::time_limit::TimeLimit;
 use pipe_core::reference::StageRef;
 
 /// A pipeline for `pipe`.
@@ -67,6 +68,8 @@ pub struct ResourceRequest {
     pub mem: Option<Memory>,
     /// The number of GPUs; the default is 0.
     pub gpu: Option<usize>,
+    /// How long it may run on a cluster, such as `30m` or `4h`; the default is that of the cluster.
+    pub time: Option<TimeLimit>,
 }
 
 impl ResourceRequest {

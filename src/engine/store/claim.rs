@@ -3,12 +3,14 @@
 //! A claim excludes every other process and thread from computing the same key. It is either a hit or a
 //! [`WriteRight`]. Only [`WriteRight::commit`] turns the right into a result; dropping it abandons the attempt.
 
-use std::fs;
-use std::io::ErrorKind;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::RenameFlags;
+
 use super::Store;
-use super::blob::{Durability, flush_name};
+use super::blob::{Durability, flush_name, move_into_place};
 use super::error::{Flaw, StoreError};
 use super::lock::FileLock;
 use super::manifest::{Draft, Manifest};
@@ -117,7 +119,13 @@ impl Store {
         let Some(lock) = lock else { return Ok(None) };
         lock.reserve(ROOM_FOR_MANIFEST).map_err(|e| StoreError::writing(&path, e))?;
         let checkpoints = self.layout.checkpoints(*key);
-        Ok(Some(WriteRight { store: self, key: *key, checkpoints, lock }))
+        Ok(Some(WriteRight { store: self, key: *key, checkpoints, lock: Some(lock) }))
+    }
+
+    /// Returns the right to compute a key that another process has claimed: the one that submitted the calling process as
+    /// a job. If two copies of the job run, both commit the same content.
+    pub fn claimed_by_submitter(&self, key: &StageKey) -> WriteRight<'_> {
+        WriteRight { store: self, key: *key, checkpoints: self.layout.checkpoints(*key), lock: None }
     }
 }
 
@@ -126,8 +134,8 @@ pub struct WriteRight<'store> {
     store: &'store Store,
     key: StageKey,
     checkpoints: PathBuf,
-    /// Released last. Its file becomes the manifest.
-    lock: FileLock,
+    /// Released last. Its file becomes the manifest. `None` if the submitter of this job holds it.
+    lock: Option<FileLock>,
 }
 
 impl WriteRight<'_> {
@@ -190,7 +198,15 @@ impl WriteRight<'_> {
         let path = self.store.layout.action(self.key);
         let text = sealed::encode(manifest).map_err(|e| StoreError::writing(&path, e))?;
         let manifest = sealed::decode(&text).map_err(|flaw| StoreError::unusable(&path, flaw))?;
-        self.lock.become_file(&path, &text, durability).map_err(|e| StoreError::writing(&path, e))?;
+        let written = match &mut self.lock {
+            Some(lock) => lock.become_file(&path, &text, durability),
+            None => {
+                let temp = self.store.temp()?;
+                write_flushed(&temp, &text, durability)
+                    .and_then(|()| move_into_place(&temp, &path, RenameFlags::empty()))
+            }
+        };
+        written.map_err(|e| StoreError::writing(&path, e))?;
         if durability == Durability::Now {
             flush_name(&path)?;
         }
@@ -200,11 +216,17 @@ impl WriteRight<'_> {
 
 impl Drop for WriteRight<'_> {
     fn drop(&mut self) {
-        if self.lock.is_held() {
+        if self.lock.as_ref().is_some_and(FileLock::is_held) {
             // Fails if there is a checkpoint, which is intended.
             let _ = fs::remove_dir(&self.checkpoints);
         }
     }
+}
+
+fn write_flushed(path: &Path, content: &[u8], durability: Durability) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(content)?;
+    if durability == Durability::Now { file.sync_all() } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -256,6 +278,28 @@ mod tests {
         assert_eq!(store.read(&committed.stdout.unwrap()).unwrap(), b"said");
         assert_eq!(committed.stderr, None, "an empty log is none");
         assert_eq!(store.warnings(), [""; 0]);
+    }
+
+    #[test]
+    fn two_copies_of_a_job_commit_one_result_while_their_submitter_holds_the_key() {
+        let (dir, store) = store();
+        let right = claim(&store, "a");
+        let temporary = dir.path().join("temporary");
+        let jobs = [(); 2].map(|()| Store::open_in_job(dir.path(), &temporary).unwrap());
+        for job in &jobs {
+            let scratch = job.scratch().unwrap();
+            let out = scratch.join("out");
+            fs::write(&out, "result").unwrap();
+            let outputs = BTreeMap::from([("out".into(), out)]);
+            job.claimed_by_submitter(&key("a"))
+                .commit(Draft { outputs, seconds: 2.0, ..draft("a") })
+                .unwrap();
+            assert!(store.try_claim(&key("a")).unwrap().is_none(), "the submitter still holds it");
+        }
+        drop((right, jobs));
+        assert!(matches!(store.try_claim(&key("a")).unwrap(), Some(Claim::Hit(_))));
+        assert_eq!(store.usage().unwrap().blobs.items, 1);
+        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "jobs clean up");
     }
 
     #[test]

@@ -134,6 +134,14 @@ impl Store {
                 garbage.paths.push(path);
             }
         }
+        for key in self.keys_with_jobs()? {
+            // Its heartbeat changes the directory of a job that runs.
+            let last = self.job_directories(key)?.pop().and_then(|job| job.metadata().ok());
+            let unused = last.is_none_or(|job| old(&job, request.grace.max(request.min_age)));
+            if unused || self.has_manifest(key) {
+                garbage.paths.push(self.layout.jobs(key));
+            }
+        }
         for run in self.runs()?.into_iter().skip(request.keep_runs) {
             garbage.report.runs.add(run.bytes);
             garbage.paths.push(self.layout.runs().join(run.id));

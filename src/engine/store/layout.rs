@@ -7,6 +7,7 @@
 //!     blobs/ab/<blob id>            content, named by its blake3, read-only
 //!     actions/ab/<stage key>.json   manifests (sealed): the only files that are looked up
 //!     checkpoints/<stage key>/      what a stage keeps between attempts; removed by its commit
+//!     jobs/<stage key>/<number>/    jobs on a cluster; see `runner::cluster`. Removed when the key has a result
 //!     pipelines/<digest>.json       the last results of each pipeline file (sealed): the roots of gc, the memory of `why`
 //!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end;
 //!                                   output of failed stages: <instance>.stdout, <instance>.stderr
@@ -51,11 +52,12 @@ impl Layout {
     }
 
     /// Returns every directory that exists while a store is open.
-    pub(super) fn directories(&self) -> [PathBuf; 8] {
+    pub(super) fn directories(&self) -> [PathBuf; 9] {
         [
             self.blobs(),
             self.actions(),
             self.all_checkpoints(),
+            self.all_jobs(),
             self.pipelines(),
             self.runs(),
             self.locks(),
@@ -95,6 +97,14 @@ impl Layout {
 
     pub(super) fn checkpoints(&self, key: StageKey) -> PathBuf {
         self.all_checkpoints().join(key.digest().to_hex())
+    }
+
+    pub(super) fn all_jobs(&self) -> PathBuf {
+        self.base.join("jobs")
+    }
+
+    pub(super) fn jobs(&self, key: StageKey) -> PathBuf {
+        self.all_jobs().join(key.digest().to_hex())
     }
 
     pub(super) fn pipelines(&self) -> PathBuf {

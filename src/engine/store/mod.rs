@@ -21,6 +21,7 @@ mod error;
 mod fsck;
 mod gc;
 mod hash;
+mod job_directories;
 mod kept_log;
 mod layout;
 mod lock;
@@ -95,6 +96,13 @@ impl Store {
     pub fn open_read_only(root: &Path) -> Result<Self, StoreError> {
         let absolute = std::path::absolute(root).map_err(|e| StoreError::reading(root, e))?;
         Ok(Self::new(Layout::new(absolute.canonicalize().unwrap_or(absolute)), None))
+    }
+
+    /// Opens a store that exists, from a job on a cluster. Nothing is locked: the process that submitted the job holds the
+    /// key. Temporary files are made below `temporary`.
+    pub fn open_in_job(root: &Path, temporary: &Path) -> Result<Self, StoreError> {
+        let root = root.canonicalize().map_err(|e| StoreError::reading(root, e))?;
+        Ok(Self::new(Layout::new(root), Some(Session::without_locks(temporary)?)))
     }
 
     fn new(layout: Layout, session: Option<Session>) -> Self {

@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Session {
     owner: Mutex<Option<Owner>>,
     trash: Mutex<Option<PathBuf>>,
-    /// Released last.
-    gc_lock: GcLock,
+    /// Released last. `None` in a job on a cluster.
+    gc_lock: Option<GcLock>,
 }
 
 struct GcLock(File);
@@ -52,16 +52,27 @@ impl Session {
         let path = layout.gc_lock();
         let gc_lock = lock::open(&path).map_err(|e| StoreError::writing(&path, e))?;
         write_tag(&layout.tag()).map_err(|e| StoreError::writing(&layout.tag(), e))?;
-        let session = Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: GcLock(gc_lock) };
+        let session =
+            Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: Some(GcLock(gc_lock)) };
         session.share(layout)?;
         sweep(&layout.tmp(), "");
         Ok(session)
     }
 
+    /// Begins a session that holds no locks and removes nothing of others, for a job on another machine: not every network
+    /// file system shows the locks of one machine to another. Temporary files are made in a new directory in `parent`.
+    pub(super) fn without_locks(parent: &Path) -> Result<Self, StoreError> {
+        let directory = fs::create_dir_all(parent).and_then(|()| new_directory(parent));
+        let directory = directory.map_err(|e| StoreError::writing(parent, e))?;
+        let owner = Mutex::new(Some(Owner { directory, given: 0, lock: None }));
+        Ok(Self { owner, trash: Mutex::default(), gc_lock: None })
+    }
+
     fn share(&self, layout: &Layout) -> Result<(), StoreError> {
         let start = Instant::now();
+        let Some(gc_lock) = &self.gc_lock else { return Ok(()) };
         loop {
-            match self.gc_lock.0.try_lock_shared() {
+            match gc_lock.0.try_lock_shared() {
                 Ok(()) => return Ok(()),
                 Err(TryLockError::WouldBlock) if start.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(10));
@@ -82,7 +93,10 @@ impl Session {
         layout: &Layout,
         work: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let result = match self.gc_lock.0.try_lock() {
+        let Some(gc_lock) = &self.gc_lock else {
+            return Err(StoreError::Busy { root: layout.root().to_owned() });
+        };
+        let result = match gc_lock.0.try_lock() {
             Ok(()) => work(),
             Err(TryLockError::WouldBlock) => Err(StoreError::Busy { root: layout.root().to_owned() }),
             Err(TryLockError::Error(error)) => Err(StoreError::writing(&layout.gc_lock(), error)),

@@ -1,0 +1,517 @@
+//! Runs stages as jobs of a batch scheduler.
+//!
+//! The unit is one computation. The submitter holds the lock of its key and writes a directory with everything that the
+//! job needs; the job (`pipe job DIR`, see [`carry_out`]) commits the result itself. The manifest in the store is the only
+//! source of truth, so the submitter can be killed at any time: the next run finds the result, or joins the job.
+
+mod directory;
+mod node;
+mod polling;
+mod profile;
+mod scheduler;
+mod script;
+mod slurm;
+mod submitting;
+mod survey;
+mod template;
+mod verdict;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::attempt::AttemptNote;
+use super::computation::Computation;
+use super::executor::AttemptError;
+use super::stop::Urgency;
+use crate::spec::pipeline::Instance;
+use crate::store::manifest::Manifest;
+use crate::store::{Lookup, Store, StoreError, WriteRight};
+use pipe_core::digest::{Digest, StageKey};
+use pipe_core::event::{LogLevel, WorkerEvent};
+
+use directory::{EventReader, FileReference, JobDirectory, JobFile, Submission};
+pub use node::{JobSignals, carry_out};
+use polling::Polling;
+pub use profile::{EngineKind, Profile};
+use scheduler::{JobResources, Scheduler};
+use slurm::Slurm;
+use submitting::{Submitted, Submitting, Waiting, lock};
+pub use survey::{JobSummary, cancel_jobs, list_jobs};
+use template::Template;
+use verdict::{Interruption, Observation, Verdict, decide};
+
+/// How often a thread looks at the directory of its job.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long jobs are collected before they are submitted together.
+const COLLECT: Duration = Duration::from_millis(200);
+/// How often a job is submitted again after it was interrupted without having got further.
+const FRUITLESS: u32 = 4;
+/// How long a result that a job has announced may be invisible here.
+const SLOW_FILE_SYSTEM: Duration = Duration::from_secs(30);
+
+/// A cluster on which stages run.
+pub struct Cluster {
+    scheduler: Arc<dyn Scheduler>,
+    profile: Profile,
+    project: PathBuf,
+    /// The program that the nodes run.
+    pipe: PathBuf,
+    /// The kinds that run on this machine.
+    local: Vec<String>,
+    /// Whether to leave the jobs alone when the run ends.
+    detach: bool,
+    stopping: Mutex<Option<Urgency>>,
+    submitting: Submitting,
+    polling: Polling,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("profile", &self.profile).finish_non_exhaustive()
+    }
+}
+
+/// One computation and how it is reported.
+pub(super) struct ClusterAttempt<'a> {
+    pub instance: &'a Instance,
+    pub computation: &'a Computation,
+    pub store: &'a Store,
+    /// Whether to compute although there is a result.
+    pub forced: bool,
+    /// Keeps the output of a failed stage: the name of the stream, and the file with what was printed.
+    pub keep_log: &'a dyn Fn(&str, &Path),
+}
+
+impl Cluster {
+    /// Creates the connection to a cluster. `pipe` is the program here, and `local` are the kinds that run here, unless the
+    /// profile says otherwise.
+    pub fn new(profile: Profile, project: PathBuf, pipe: PathBuf, local: &[&str], detach: bool) -> Self {
+        Self {
+            scheduler: scheduler_of(&profile, &project),
+            pipe: profile.pipe.clone().unwrap_or(pipe),
+            local: profile
+                .local
+                .clone()
+                .unwrap_or_else(|| local.iter().map(|kind| (*kind).to_owned()).collect()),
+            profile,
+            project,
+            detach,
+            stopping: Mutex::default(),
+            submitting: Submitting::default(),
+            polling: Polling::default(),
+        }
+    }
+
+    /// Returns whether an instance runs on the cluster.
+    pub(super) fn takes(&self, instance: &Instance) -> bool {
+        !self.local.iter().any(|kind| kind == instance.kind)
+    }
+
+    /// Ends all jobs, or leaves them alone if that was asked for. May be called again, more urgently.
+    pub(super) fn stop(&self, urgency: Urgency) {
+        let first = lock(&self.stopping).replace(urgency).is_none();
+        if first && !self.detach {
+            self.polling.expect_change();
+            let ids: Vec<String> = lock(&self.submitting.live).values().flatten().cloned().collect();
+            self.cancel(ids);
+        }
+    }
+
+    /// Cancels jobs without waiting for a scheduler that may hang.
+    fn cancel(&self, ids: Vec<String>) {
+        if ids.is_empty() {
+            return;
+        }
+        let scheduler = Arc::clone(&self.scheduler);
+        // If this fails, the jobs run to their end, and the next run finds their results.
+        drop(std::thread::spawn(move || scheduler.cancel(&ids)));
+    }
+
+    fn is_stopping(&self) -> Option<Urgency> {
+        *lock(&self.stopping)
+    }
+
+    /// Computes a key on the cluster: joins the job that another run has left, or submits a new one, and waits for the
+    /// result. A job that is interrupted is submitted again.
+    pub(super) fn perform(
+        &self,
+        attempt: &ClusterAttempt<'_>,
+        right: WriteRight<'_>,
+        report: &mut dyn FnMut(AttemptNote),
+    ) -> Result<Manifest, AttemptError> {
+        let key = right.key();
+        let broken = |error: StoreError| AttemptError::permanent(error.to_string());
+        let mut job = self.unfinished_job(attempt.store, key).map_err(broken)?;
+        let mut fruitless = 0;
+        loop {
+            let progress = progress(attempt.store, key);
+            let directory = match job.take() {
+                Some(directory) => {
+                    lock(&self.submitting.live).insert(directory.clone(), None);
+                    directory
+                }
+                None => self.submit(attempt, key, report)?,
+            };
+            let ended = self.wait_for(attempt, key, &directory, report);
+            if !matches!(ended, Err(Unfinished::Error(AttemptError::Detached { .. }))) {
+                lock(&self.submitting.live).remove(&directory);
+            }
+            match ended {
+                Ok(manifest) => {
+                    attempt.store.remove_job_directories(key);
+                    return Ok(manifest);
+                }
+                Err(Unfinished::Error(error)) => {
+                    if matches!(error, AttemptError::Failed { .. }) {
+                        for stream in ["stdout", "stderr"] {
+                            (attempt.keep_log)(stream, &directory.file(stream));
+                        }
+                        attempt.store.remove_job_directories(key);
+                    }
+                    return Err(error);
+                }
+                Err(Unfinished::Interrupted(interruption)) => {
+                    let advanced = self::progress(attempt.store, key) != progress;
+                    fruitless = if advanced { 0 } else { fruitless + 1 };
+                    self.may_run_again(attempt, interruption, &directory, advanced, fruitless)?;
+                    let next = if advanced { "continues from its checkpoint" } else { "starts again" };
+                    warn(
+                        report,
+                        format!("its job {}; it was submitted again and {next}", interruption.happened()),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Returns the job that an earlier run has left for a key, if it may still end by itself.
+    fn unfinished_job(&self, store: &Store, key: StageKey) -> Result<Option<JobDirectory>, StoreError> {
+        let Some(directory) = store.job_directories(key)?.pop().map(JobDirectory::new) else {
+            return Ok(None);
+        };
+        let Some(submission) = directory.submission() else { return Ok(None) };
+        let asked = Instant::now();
+        let _ = self.polling.ask(&*self.scheduler, submission.id.as_slice());
+        let (view, _) = self.polling.view(&submission, asked);
+        let is_alive = directory.heartbeat_age().is_some_and(|age| age < self.profile.lost_after.duration);
+        let joins = view.may_run() || (is_alive && directory.end().is_none());
+        Ok(joins.then_some(directory))
+    }
+
+    /// Submits a new job.
+    fn submit(
+        &self,
+        attempt: &ClusterAttempt<'_>,
+        key: StageKey,
+        report: &mut dyn FnMut(AttemptNote),
+    ) -> Result<JobDirectory, AttemptError> {
+        let failed = |error: &dyn fmt::Display| AttemptError::permanent(error.to_string());
+        if self.detach && self.submitting.is_full(self.profile.max_jobs) {
+            return Err(AttemptError::Detached { job: None });
+        }
+        let directory =
+            JobDirectory::new(attempt.store.new_job_directory(key).map_err(|error| failed(&error))?);
+        let computation = attempt.computation.clone().map_files(&mut |file| {
+            let path = std::path::absolute(&file.path).map_err(|error| failed(&error))?;
+            Ok(FileReference { path, blob: file.blob })
+        })?;
+        let job = JobFile {
+            store: attempt.store.root().to_owned(),
+            project: self.project.clone(),
+            uses_gpu: attempt.instance.resources.gpu > 0,
+            forced: attempt.forced,
+            computation,
+        };
+        directory.write_job(&job).map_err(|error| failed(&error))?;
+        let resources = self.resources(attempt.instance);
+        let instance = attempt.computation.instance.clone();
+        self.submitting.add(Waiting { directory: directory.clone(), instance, resources });
+        let mut announced = false;
+        loop {
+            std::thread::sleep(COLLECT);
+            if self.is_stopping().is_some() && self.submitting.take_back(&directory) {
+                return Err(AttemptError::Stopped { checkpoint: false });
+            }
+            match self.submitting.outcome(&directory) {
+                Submitted::Yes => return Ok(directory),
+                Submitted::Refused(problem) => return Err(AttemptError::permanent(problem)),
+                Submitted::NotYet => {}
+            }
+            let script = |directories: &[&Path]| {
+                script::text(&self.profile, &self.pipe, self.scheduler.position_variable(), directories)
+            };
+            let problem =
+                self.submitting.submit_some(&*self.scheduler, &self.polling, self.profile.max_jobs, &script);
+            if let Some(problem) = problem
+                && !std::mem::replace(&mut announced, true)
+            {
+                warn(
+                    report,
+                    format!("the scheduler takes no job at the moment, so pipe tries again: {problem}"),
+                );
+            }
+        }
+    }
+
+    fn resources(&self, instance: &Instance) -> JobResources {
+        let resources = instance.resources;
+        JobResources {
+            cpu: resources.cpu,
+            mem: resources.mem,
+            gpu: resources.gpu,
+            time: instance.time.or(self.profile.time.map(|time| time.duration)),
+        }
+    }
+
+    /// Waits until a job has ended, and passes its events on.
+    fn wait_for(
+        &self,
+        attempt: &ClusterAttempt<'_>,
+        key: StageKey,
+        directory: &JobDirectory,
+        report: &mut dyn FnMut(AttemptNote),
+    ) -> Result<Manifest, Unfinished> {
+        let mut watch = Watch::new(directory);
+        loop {
+            for note in watch.events.read(directory) {
+                report(note);
+            }
+            self.polling.refresh(&*self.scheduler, &self.submitting.live);
+            directory.refresh();
+            let seen = self.observe(attempt, key, directory, &mut watch);
+            if self.is_stopping().is_some() && !watch.cancelled {
+                watch.cancelled = true;
+                self.cancel(watch.id.iter().cloned().collect());
+            }
+            watch.warn_about_silence(self.polling.problem(), report);
+            let verdict = decide(&seen, self.profile.lost_after.duration);
+            match verdict {
+                Verdict::Committed => match attempt.store.lookup(&key) {
+                    Lookup::Hit(manifest) => {
+                        for note in watch.events.read(directory) {
+                            report(note);
+                        }
+                        return Ok(*manifest);
+                    }
+                    Lookup::Unreadable(error) => {
+                        return Err(AttemptError::permanent(error.to_string()).into());
+                    }
+                    Lookup::Miss | Lookup::Damaged(_) => watch.give_up_if_invisible(&*directory)?,
+                },
+                Verdict::Failed(error) => return Err(error.into()),
+                Verdict::Interrupted(_) if self.is_stopping().is_some() => {
+                    return Err(self.stopped(attempt.store, key).into());
+                }
+                Verdict::Interrupted(interruption) => return Err(Unfinished::Interrupted(interruption)),
+                // A job that was cancelled before it started leaves no trace.
+                Verdict::Wait
+                    if self.is_stopping() == Some(Urgency::Now)
+                        || (watch.cancelled && !seen.view.may_run()) =>
+                {
+                    return Err(self.stopped(attempt.store, key).into());
+                }
+                Verdict::Wait if self.detach => return Err(AttemptError::Detached { job: watch.id }.into()),
+                Verdict::Wait => {}
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn stopped(&self, store: &Store, key: StageKey) -> AttemptError {
+        AttemptError::Stopped { checkpoint: progress(store, key).is_some() }
+    }
+
+    fn observe(
+        &self,
+        attempt: &ClusterAttempt<'_>,
+        key: StageKey,
+        directory: &JobDirectory,
+        watch: &mut Watch,
+    ) -> Observation {
+        let (view, id) = self.polling.view(&watch.submission, watch.since);
+        if id.is_some() && watch.id != id {
+            if let Some(known) = lock(&self.submitting.live).get_mut(directory) {
+                known.clone_from(&id);
+            }
+            watch.id = id;
+        }
+        let heartbeat = directory.heartbeat();
+        if (heartbeat.is_some() && heartbeat != watch.heartbeat) || view.may_run() {
+            watch.heard = Instant::now();
+        }
+        watch.heartbeat = heartbeat;
+        Observation {
+            manifest: !attempt.forced && attempt.store.has_manifest(key),
+            end: directory.end(),
+            view,
+            started: watch.heartbeat.is_some(),
+            quiet: watch.heard.elapsed(),
+        }
+    }
+
+    /// Returns an error if an interrupted job must not be submitted again.
+    fn may_run_again(
+        &self,
+        attempt: &ClusterAttempt<'_>,
+        interruption: Interruption,
+        directory: &JobDirectory,
+        advanced: bool,
+        fruitless: u32,
+    ) -> Result<(), AttemptError> {
+        let resources = self.resources(attempt.instance);
+        let id = directory.submission().and_then(|submission| submission.id).unwrap_or_default();
+        let error = match interruption {
+            Interruption::TimeLimit if advanced => return Ok(()),
+            Interruption::TimeLimit => match resources.minutes() {
+                Some(minutes) => format!(
+                    "it did not end, and wrote no new checkpoint, within its time limit of {minutes} min; ask for more time: \
+                     `resources: {{ time: {}m }}`",
+                    minutes * 2
+                ),
+                None => "it did not end, and wrote no new checkpoint, within the time limit of the cluster; state its time: \
+                         `resources: { time: ... }`"
+                    .to_owned(),
+            },
+            Interruption::OutOfMemory => match resources.mem_mib() {
+                0 => "it needed more memory than the cluster gives by default; state its memory: `resources: { mem: ... }`"
+                    .to_owned(),
+                mib => format!(
+                    "it needed more memory than the {mib} MiB that it asked for; ask for more: `resources: {{ mem: {}MiB }}`",
+                    mib * 2
+                ),
+            },
+            Interruption::Cancelled => format!("its job {id} was cancelled outside of this run"),
+            Interruption::NeverStarted => format!(
+                "its job {id} ended, and nothing was written to `{}`: the nodes must see the cache, the project and `{}` \
+                 under the same paths as this machine; --cache-dir chooses a directory on a shared file system",
+                directory.path().display(),
+                self.pipe.display()
+            ),
+            Interruption::NoRecord => format!(
+                "its job {id} ended without saying how; it may have been killed because it needed too much memory"
+            ),
+            Interruption::Terminated | Interruption::Preempted | Interruption::NodeFailed | Interruption::Lost => {
+                if fruitless <= FRUITLESS {
+                    return Ok(());
+                }
+                format!(
+                    "its job {}, and so did {FRUITLESS} before it, without getting any further",
+                    interruption.happened()
+                )
+            }
+        };
+        Err(AttemptError::Failed { error, stderr_tail: directory.output_tail(), retry: false })
+    }
+}
+
+/// Why [`Cluster::wait_for`] returned no result.
+enum Unfinished {
+    Interrupted(Interruption),
+    Error(AttemptError),
+}
+
+impl From<AttemptError> for Unfinished {
+    fn from(error: AttemptError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Interruption {
+    /// Returns what happened to the job, as the end of a sentence.
+    fn happened(self) -> &'static str {
+        match self {
+            Self::Terminated => "was ended by the cluster",
+            Self::TimeLimit => "reached its time limit",
+            Self::OutOfMemory => "ran out of memory",
+            Self::Preempted => "was preempted",
+            Self::NodeFailed => "was lost with its node",
+            Self::Cancelled => "was cancelled",
+            Self::Lost => "was lost",
+            Self::NeverStarted => "did not start",
+            Self::NoRecord => "ended without saying how",
+        }
+    }
+}
+
+/// What a thread knows about its job.
+struct Watch {
+    submission: Submission,
+    since: Instant,
+    id: Option<String>,
+    events: EventReader,
+    heartbeat: Option<String>,
+    /// When there was last a sign that the job may run.
+    heard: Instant,
+    announced: Option<Instant>,
+    cancelled: bool,
+    warned: bool,
+}
+
+impl Watch {
+    fn new(directory: &JobDirectory) -> Self {
+        let submission = directory.submission().unwrap_or(Submission { name: String::new(), id: None });
+        Self {
+            id: submission.id.clone(),
+            submission,
+            since: Instant::now(),
+            events: EventReader::default(),
+            heartbeat: None,
+            heard: Instant::now(),
+            announced: None,
+            cancelled: false,
+            warned: false,
+        }
+    }
+
+    /// Warns once that the scheduler does not answer. Results are found without it.
+    fn warn_about_silence(&mut self, problem: Option<String>, report: &mut dyn FnMut(AttemptNote)) {
+        if let Some(problem) = problem
+            && !std::mem::replace(&mut self.warned, true)
+        {
+            warn(report, format!("{problem}; the jobs go on, and their results are found without it"));
+        }
+    }
+
+    /// Fails if a job has said that it committed its result, and the result does not become visible.
+    fn give_up_if_invisible(&mut self, directory: &JobDirectory) -> Result<(), AttemptError> {
+        let announced = *self.announced.get_or_insert_with(Instant::now);
+        if announced.elapsed() < SLOW_FILE_SYSTEM {
+            return Ok(());
+        }
+        Err(AttemptError::permanent(format!(
+            "its job says in `{}` that it is done, but its result cannot be found in the cache; run again",
+            directory.path().display()
+        )))
+    }
+}
+
+fn warn(report: &mut dyn FnMut(AttemptNote), message: String) {
+    report(AttemptNote::Worker(WorkerEvent::Log { level: LogLevel::Warning, message }));
+}
+
+fn scheduler_of(profile: &Profile, project: &Path) -> Arc<dyn Scheduler> {
+    let command = |command: &Option<String>| command.clone().unwrap_or_default();
+    match profile.engine {
+        EngineKind::Slurm => Arc::new(Slurm::new(profile.clone(), project.to_owned())),
+        EngineKind::Template => Arc::new(Template {
+            submit: command(&profile.submit),
+            status: command(&profile.status),
+            cancel: command(&profile.cancel),
+            project: project.to_owned(),
+        }),
+    }
+}
+
+/// Returns a digest of the checkpoints of a key, which differs when a stage gets further; `None` if there are none.
+fn progress(store: &Store, key: StageKey) -> Option<Digest> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(store.checkpoints_of(key)).ok()?.flatten() {
+        let metadata = entry.metadata().ok()?;
+        found.push((entry.file_name(), metadata.len(), metadata.modified().ok()));
+    }
+    found.sort();
+    (!found.is_empty()).then(|| Digest::of(format!("{found:?}").as_bytes()))
+}

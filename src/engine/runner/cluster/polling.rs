@@ -1,0 +1,119 @@
+//! Asks the scheduler about all jobs with one command, as rarely as possible.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::directory::{JobDirectory, Submission};
+use super::scheduler::{JobState, ListedJob, Scheduler};
+use super::verdict::SchedulerView;
+
+/// How often the scheduler is asked, at most and at least. Results are found without it.
+const OFTEN: Duration = Duration::from_secs(2);
+const SELDOM: Duration = Duration::from_secs(30);
+
+/// The last answer of the scheduler.
+#[derive(Default)]
+pub(super) struct Polling {
+    /// Held while the scheduler is asked.
+    turn: Mutex<()>,
+    last: Mutex<Answer>,
+}
+
+#[derive(Default)]
+struct Answer {
+    /// When the question of the last answer was asked.
+    asked: Option<Instant>,
+    /// When the scheduler was last asked, whether or not it answered.
+    tried: Option<Instant>,
+    interval: Duration,
+    states: HashMap<String, JobState>,
+    /// The ids of jobs by their names.
+    ids: HashMap<String, String>,
+    /// Why the scheduler did not answer the last question.
+    problem: Option<String>,
+}
+
+impl Polling {
+    /// Asks the scheduler if it is time to, unless another thread is asking.
+    pub(super) fn refresh(
+        &self,
+        scheduler: &dyn Scheduler,
+        live: &Mutex<BTreeMap<JobDirectory, Option<String>>>,
+    ) {
+        let _turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        {
+            let last = self.last();
+            let interval = last.interval.clamp(OFTEN, SELDOM);
+            if last.tried.is_some_and(|tried| tried.elapsed() < interval) {
+                return;
+            }
+        }
+        let live = live.lock().unwrap_or_else(PoisonError::into_inner);
+        let ids: Vec<String> = live.values().flatten().cloned().collect();
+        drop(live);
+        // Not an answer: it would be wrong to ask a scheduler that lists only what it is asked for about nothing.
+        let _ = self.ask(scheduler, &ids);
+    }
+
+    /// Asks the scheduler now. Fails if it does not answer.
+    pub(super) fn ask(&self, scheduler: &dyn Scheduler, ids: &[String]) -> Result<(), String> {
+        let asked = Instant::now();
+        let answer = scheduler.list(ids);
+        let mut last = self.last();
+        last.tried = Some(asked);
+        match answer {
+            Ok(jobs) => {
+                last.problem = None;
+                last.asked = Some(asked);
+                let mut states = HashMap::new();
+                last.ids.clear();
+                for ListedJob { id, name, state } in jobs {
+                    if let Some(name) = name {
+                        last.ids.insert(name, id.clone());
+                    }
+                    states.insert(id, state);
+                }
+                last.interval = if states == last.states { last.interval.max(OFTEN) * 2 } else { OFTEN };
+                last.states = states;
+                Ok(())
+            }
+            Err(problem) => {
+                last.interval = last.interval.max(OFTEN) * 2;
+                last.problem = Some(problem.clone());
+                Err(problem)
+            }
+        }
+    }
+
+    /// Lets the next refresh ask soon, because something is about to change.
+    pub(super) fn expect_change(&self) {
+        self.last().interval = OFTEN;
+    }
+
+    /// Returns why the scheduler does not answer.
+    pub(super) fn problem(&self) -> Option<String> {
+        self.last().problem.clone()
+    }
+
+    /// Returns what the scheduler said about a job that was submitted at `since`, and the job's id.
+    pub(super) fn view(&self, job: &Submission, since: Instant) -> (SchedulerView, Option<String>) {
+        let last = self.last();
+        let id = job.id.clone().or_else(|| last.ids.get(&job.name).cloned());
+        let is_answer = last.problem.is_none() && last.asked.is_some_and(|asked| asked >= since);
+        let view = match id.as_ref().and_then(|id| last.states.get(id)) {
+            _ if !is_answer => SchedulerView::Silent,
+            Some(state) => SchedulerView::Listed(state.clone()),
+            None => SchedulerView::Unlisted,
+        };
+        (view, id)
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Answer> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

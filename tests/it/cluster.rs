@@ -1,0 +1,491 @@
+//! Stages as jobs of a scheduler: of a small batch program, which is always there, and of Slurm, where it is installed.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{PipelineTest, Ran};
+
+/// Four stages that wait for the file `go`, four that read their outputs, and one that reads all. Every computation appends a
+/// line to `$LEDGER`.
+const GRID: &str = "
+name: grid
+stages:
+  part:
+    matrix: { n: [1, 2, 3, 4] }
+    command:
+      run: echo part${matrix.n} >> \"$LEDGER\"; until [ -e \"$LEDGER.go\" ]; do sleep 0.02; done; seq 1 ${matrix.n}000 > part.txt
+      outputs: [part.txt]
+      env: [LEDGER]
+  sum:
+    each: part
+    command:
+      run: echo sum${matrix.n} >> \"$LEDGER\"; cksum < in/part > sum.txt
+      inputs: { part: \"${each}\" }
+      outputs: [sum.txt]
+      env: [LEDGER]
+  all:
+    command: { run: \"cat in/sums/* > all.txt\", inputs: { sums: [\"sum[*]\"] }, outputs: [all.txt] }
+outputs: [all]
+";
+
+const COMPUTED: [&str; 8] = ["part1", "part2", "part3", "part4", "sum1", "sum2", "sum3", "sum4"];
+
+/// A project with an engine `test` that uses the batch program.
+struct BatchTest {
+    test: PipelineTest,
+    limit: u32,
+}
+
+impl BatchTest {
+    fn new(yaml: &str) -> Self {
+        let test = PipelineTest::new(yaml);
+        let batch = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cluster/batch");
+        let call = |action: &str| format!("\"'{}' {action}\"", batch.display());
+        test.write(
+            "engines/test.yaml",
+            format!(
+                "engine: template\nsubmit: {}\nstatus: {}\ncancel: {}\nlost_after: 5s\n",
+                call("submit"),
+                call("status"),
+                call("cancel")
+            ),
+        );
+        std::fs::create_dir(test.file("batch")).unwrap();
+        Self { test, limit: 1000 }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.test.command(args);
+        command
+            .env("PIPE_ENGINE", "test")
+            .env("BATCH", self.test.file("batch"))
+            .env("BATCH_LIMIT", self.limit.to_string())
+            .env("LEDGER", self.ledger());
+        command
+    }
+
+    fn pipe(&self, args: &[&str]) -> Ran {
+        Ran::finish(self.command(args))
+    }
+
+    fn run(&self) -> Ran {
+        self.pipe(&["run", "pipeline.yaml", "--json"])
+    }
+
+    fn start(&self) -> Child {
+        let mut command = self.command(&["run", "pipeline.yaml", "--json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.test.file("ledger.txt")
+    }
+
+    /// Returns the sorted lines of the ledger.
+    fn computed(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.ledger()).unwrap_or_default();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    fn go(&self) {
+        self.test.write("ledger.txt.go", "");
+    }
+
+    /// Returns the processes of the jobs that run.
+    fn jobs(&self) -> Vec<Pid> {
+        let files = self.test.files_below("batch");
+        let pids = files.iter().filter(|(path, _)| path.extension().is_some_and(|ending| ending == "pid"));
+        let pids =
+            pids.filter_map(|(_, text)| Pid::from_raw(String::from_utf8_lossy(text).trim().parse().ok()?));
+        pids.filter(|pid| is_running(*pid)).collect()
+    }
+
+    fn submissions(&self) -> usize {
+        self.test.read("batch/submissions").lines().count()
+    }
+}
+
+impl Drop for BatchTest {
+    fn drop(&mut self) {
+        for job in self.jobs() {
+            let _ = kill_process(job, Signal::KILL);
+        }
+    }
+}
+
+fn is_running(pid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    !status.is_empty() && !status.contains(") Z")
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "gave up waiting until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn finish(child: Child) -> Ran {
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code(),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Returns the result and the content of the cache of a run on this machine.
+fn local_run(ledger: &Path) -> (String, Vec<PathBuf>) {
+    let test = PipelineTest::new(GRID);
+    std::fs::write(ledger.with_extension("txt.go"), "").unwrap();
+    let mut command = test.command(&["run", "pipeline.yaml"]);
+    command.env("LEDGER", ledger);
+    Ran::finish(command).ok();
+    (test.read("results/grid/all.txt"), blobs(&test))
+}
+
+fn blobs(test: &PipelineTest) -> Vec<PathBuf> {
+    test.files_below("cache/v2/blobs").into_keys().collect()
+}
+
+#[test]
+fn a_pipeline_gives_the_same_bytes_here_and_on_a_cluster() {
+    let cluster = BatchTest::new(GRID);
+    cluster.go();
+    let ran = cluster.run().ok();
+    assert_eq!(ran.computed().len(), 9);
+    assert_eq!(cluster.submissions(), 9);
+    assert_eq!(cluster.computed(), COMPUTED);
+    let directory = tempfile::tempdir().unwrap();
+    let (expected, blobs_here) = local_run(&directory.path().join("ledger.txt"));
+    assert_eq!(cluster.test.read("results/grid/all.txt"), expected);
+    assert_eq!(blobs(&cluster.test), blobs_here);
+    assert_eq!(cluster.test.files_below("cache/v2/jobs").len(), 0, "no job is left");
+    let again = cluster.run().ok();
+    assert_eq!(again.computed(), [""; 0]);
+    assert_eq!(cluster.submissions(), 9);
+}
+
+#[test]
+fn light_stages_and_cached_ones_need_no_job() {
+    let cluster =
+        BatchTest::new("name: x\nstages:\n  a: { command: { run: echo 1 > a.txt, outputs: [a.txt] } }\n");
+    cluster.test.edit("engines/test.yaml", "lost_after", "local: [command]\nlost_after");
+    assert_eq!(cluster.run().ok().computed(), ["a"]);
+    assert!(!cluster.test.file("batch/submissions").exists());
+}
+
+#[test]
+fn a_submitter_that_is_killed_loses_nothing_and_the_next_run_joins_its_jobs() {
+    let cluster = BatchTest::new(GRID);
+    let mut first = cluster.start();
+    wait_until("four jobs run", || cluster.computed().len() == 4);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(cluster.jobs().len(), 4, "the jobs do not depend on the submitter");
+    let second = cluster.start();
+    std::thread::sleep(Duration::from_secs(1));
+    cluster.go();
+    let ran = finish(second).ok();
+    assert_eq!(ran.computed().len(), 9);
+    assert_eq!(cluster.computed(), COMPUTED, "nothing was computed twice");
+    assert_eq!(cluster.submissions(), 9);
+}
+
+#[test]
+fn results_of_jobs_that_end_without_a_submitter_are_found() {
+    let cluster = BatchTest::new(GRID);
+    let mut first = cluster.start();
+    wait_until("four jobs run", || cluster.computed().len() == 4);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    cluster.go();
+    wait_until("the jobs have ended", || cluster.jobs().is_empty());
+    let ran = cluster.run().ok();
+    assert_eq!(ran.instances("hit").len(), 4, "{ran:?}");
+    assert_eq!(cluster.computed(), COMPUTED);
+}
+
+#[test]
+fn jobs_can_be_left_alone_listed_and_taken_over() {
+    let cluster = BatchTest::new(GRID);
+    cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok().reports("pipe jobs");
+    wait_until("four jobs run", || cluster.computed().len() == 4);
+    let listed = cluster.pipe(&["jobs", "--json"]).ok().json();
+    let states: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|job| job["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["running"; 4]);
+    cluster.pipe(&["jobs"]).ok().prints("part[n=1]");
+    cluster.go();
+    wait_until("the jobs have ended", || cluster.jobs().is_empty());
+    cluster.pipe(&["jobs"]).ok().prints("done");
+    cluster.run().ok();
+    assert_eq!(cluster.computed(), COMPUTED);
+    assert!(cluster.test.file("results/grid/all.txt").exists());
+}
+
+#[test]
+fn a_stop_cancels_the_jobs_and_the_next_run_starts_them_again() {
+    let cluster = BatchTest::new(GRID);
+    let run = cluster.start();
+    wait_until("four jobs run", || cluster.computed().len() == 4);
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    finish(run).exits_with(130);
+    wait_until("the jobs have ended", || cluster.jobs().is_empty());
+    cluster.go();
+    assert_eq!(cluster.run().ok().computed().len(), 9);
+}
+
+#[test]
+fn cancel_ends_the_jobs_of_the_stages_that_are_named() {
+    let cluster = BatchTest::new(GRID);
+    cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok();
+    wait_until("four jobs run", || cluster.jobs().len() == 4 && cluster.computed().len() == 4);
+    cluster.pipe(&["cancel", "summ"]).refuses("no job of `summ`");
+    cluster.pipe(&["cancel", "part[n=2]"]).ok().reports("1 job");
+    wait_until("one job has ended", || cluster.jobs().len() == 3);
+    cluster.pipe(&["cancel"]).ok().reports("3 jobs");
+    wait_until("all jobs have ended", || cluster.jobs().is_empty());
+}
+
+#[test]
+fn a_job_that_is_lost_is_submitted_again_without_a_retry() {
+    let cluster = BatchTest::new(GRID);
+    let run = cluster.start();
+    wait_until("four jobs run", || cluster.computed().len() == 4);
+    let lost = cluster.jobs()[0];
+    kill_process(lost, Signal::KILL).unwrap();
+    wait_until("its job was submitted again", || cluster.computed().len() == 5);
+    cluster.go();
+    let ran = finish(run).ok();
+    assert_eq!(ran.computed().len(), 9);
+    assert_eq!(ran.instances("failed"), [""; 0]);
+    assert!(ran.stdout.contains("was lost; it was submitted again"), "{}", ran.stdout);
+    assert_eq!(cluster.submissions(), 10);
+}
+
+#[test]
+fn a_limit_on_the_number_of_jobs_only_delays_them() {
+    let mut cluster = BatchTest::new(GRID);
+    cluster.limit = 2;
+    let run = cluster.start();
+    wait_until("two jobs run", || cluster.computed().len() == 2);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(cluster.jobs().len(), 2);
+    cluster.go();
+    let ran = finish(run).ok();
+    assert_eq!(ran.computed().len(), 9);
+    assert!(ran.stdout.contains("no more than 2 jobs are allowed"), "{}", ran.stdout);
+    assert_eq!(cluster.computed(), COMPUTED);
+}
+
+#[test]
+fn a_stage_that_fails_on_a_node_fails_with_its_reason_and_its_log_is_kept() {
+    let cluster = BatchTest::new(
+        "name: x\nstages:\n  a: { command: { run: echo why >&2; exit 3, outputs: [a.txt] }, retries: 1 }\n",
+    );
+    let ran = cluster.run().exits_with(1);
+    let failed: Vec<_> = ran.events().into_iter().filter(|event| event["event"] == "failed").collect();
+    assert_eq!(failed.len(), 2, "a retry is reported as it happens: {failed:?}");
+    assert_eq!(failed[1]["error"], "it ended with exit code 3");
+    assert_eq!(failed[1]["stderr_tail"], "why");
+    assert_eq!(cluster.submissions(), 1, "both attempts are one job");
+    cluster.pipe(&["logs", "pipeline.yaml", "a"]).ok().says("why");
+}
+
+#[test]
+fn a_node_that_does_not_see_the_cache_is_explained() {
+    let cluster =
+        BatchTest::new("name: x\nstages:\n  a: { command: { run: echo 1 > a.txt, outputs: [a.txt] } }\n");
+    cluster.test.write(
+        "engines/test.yaml",
+        "engine: template\nsubmit: echo 17\nstatus: 'true'\ncancel: 'true'\nlost_after: 2s\n",
+    );
+    let ran = cluster.run().exits_with(1);
+    assert!(ran.stdout.contains("the nodes must see the cache"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_scheduler_that_does_not_answer_does_not_stop_a_run() {
+    let cluster = BatchTest::new(GRID);
+    cluster.go();
+    let text = cluster.test.read("engines/test.yaml");
+    let status = text.lines().find(|line| line.starts_with("status:")).unwrap();
+    cluster.test.edit("engines/test.yaml", status, "status: echo the controller is down >&2; exit 1");
+    let ran = cluster.run().ok();
+    assert_eq!(ran.computed().len(), 9);
+    assert!(ran.stdout.contains("the controller is down"), "{}", ran.stdout);
+}
+
+#[test]
+fn wrong_engines_are_refused_before_anything_runs() {
+    let test =
+        PipelineTest::new("name: x\nstages:\n  a: { command: { run: echo 1 > a.txt, outputs: [a.txt] } }\n");
+    test.typed("run pipeline.yaml --engine slurn").refuses("did you mean `slurm`");
+    test.typed("run pipeline.yaml --detach").refuses("--engine");
+    test.write("engines/slurm.yaml", "engine: slurm\npartion: gpu\n");
+    test.typed("run pipeline.yaml --engine slurm").refuses("unknown field `partion`");
+    test.write("engines/slurm.yaml", "engine: slurm\n");
+    let mut command = test.command(&["run", "pipeline.yaml", "--engine", "slurm"]);
+    command.env("PATH", test.path());
+    Ran::finish(command).exits_with(1).reports("`sbatch` is not on PATH");
+    assert!(!test.file("results").exists());
+}
+
+#[test]
+fn a_profile_is_written_once() {
+    let test = PipelineTest::empty();
+    let mut command = test.command(&["engine", "init", "slurm"]);
+    command.env("PATH", test.path());
+    Ran::finish(command).ok();
+    assert!(test.read("engines/slurm.yaml").contains("engine: slurm"));
+    test.typed("engine init slurm").refuses("exists already");
+    test.typed("engine init template").ok();
+    test.typed("engine init slrum").refuses("did you mean `slurm`");
+}
+
+/// A Slurm cluster with three nodes on this machine.
+struct SlurmTest {
+    directory: tempfile::TempDir,
+}
+
+impl SlurmTest {
+    /// Starts the cluster; `None`, with a note, if Slurm is not installed, which fails the test with `PIPE_CI=1`.
+    fn start(port: u16, extra: &str) -> Option<Self> {
+        let is_installed = ["sbatch", "slurmctld", "slurmd", "munged"].iter().all(|program| {
+            let places = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
+            places.iter().any(|place| Path::new(place).join(program).exists())
+        });
+        if !is_installed {
+            assert!(
+                std::env::var_os("PIPE_CI").is_none_or(|ci| ci != "1"),
+                "slurm-wlm and munge are not installed"
+            );
+            println!("skipped: Slurm is not installed (Debian: slurm-wlm munge)");
+            return None;
+        }
+        let slurm = Self { directory: tempfile::tempdir().unwrap() };
+        let port = port.to_string();
+        let started = slurm.call(&["start", "DIR", "3", &port], extra);
+        assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
+        Some(slurm)
+    }
+
+    fn call(&self, words: &[&str], extra: &str) -> std::process::Output {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/slurm-up");
+        let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+        let directory = self.directory.path().to_str().unwrap();
+        let words = words.iter().map(|word| if *word == "DIR" { directory } else { word });
+        // The daemons keep the streams open.
+        let output = tempfile::tempfile().unwrap();
+        let mut command = Command::new(script);
+        command.args(words).env("PATH", path).env("SLURM_CONF_EXTRA", extra).stdin(Stdio::null());
+        command.stdout(output.try_clone().unwrap()).stderr(output);
+        let status = command.status().unwrap();
+        std::process::Output { status, stdout: Vec::new(), stderr: Vec::new() }
+    }
+
+    fn command(&self, test: &PipelineTest, args: &[&str]) -> Command {
+        let mut command = test.command(args);
+        command.env("SLURM_CONF", self.directory.path().join("slurm.conf")).env("PIPE_ENGINE", "slurm");
+        command.env("LEDGER", test.file("ledger.txt"));
+        command
+    }
+
+    fn run(&self, test: &PipelineTest) -> Ran {
+        Ran::finish(self.command(test, &["run", "pipeline.yaml", "--json"]))
+    }
+
+    /// Returns what a command of Slurm prints.
+    fn ask(&self, program: &str, args: &[&str]) -> String {
+        let mut command = Command::new(program);
+        command.args(args).env("SLURM_CONF", self.directory.path().join("slurm.conf"));
+        String::from_utf8_lossy(&command.output().unwrap().stdout).trim().to_owned()
+    }
+}
+
+impl Drop for SlurmTest {
+    fn drop(&mut self) {
+        self.call(&["stop", "DIR"], "");
+    }
+}
+
+fn lines_of(test: &PipelineTest) -> usize {
+    std::fs::read_to_string(test.file("ledger.txt")).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn slurm_gives_the_same_bytes_in_one_array_and_explains_wrong_settings() {
+    let Some(slurm) = SlurmTest::start(26810, "") else { return };
+    let test = PipelineTest::new(GRID);
+    test.write("ledger.txt.go", "");
+    let ran = slurm.run(&test).ok();
+    assert_eq!(ran.computed().len(), 9);
+    let arrays = slurm.ask("squeue", &["--noheader", "--states=all", "--array", "--format=%F"]);
+    let mut arrays: Vec<&str> = arrays.lines().collect();
+    arrays.sort_unstable();
+    arrays.dedup();
+    assert!(arrays.len() < 9, "jobs that are ready together are one array: {arrays:?}");
+    let directory = tempfile::tempdir().unwrap();
+    let (expected, blobs_here) = local_run(&directory.path().join("ledger.txt"));
+    assert_eq!(test.read("results/grid/all.txt"), expected);
+    assert_eq!(blobs(&test), blobs_here);
+
+    test.write("engines/slurm.yaml", "engine: slurm\npartition: nowhere\n");
+    test.edit("pipeline.yaml", "cat in/sums/*", "cat  in/sums/*");
+    slurm.run(&test).exits_with(1).says("invalid partition specified: nowhere");
+    test.remove("engines/slurm.yaml");
+    let mut init = slurm.command(&test, &["engine", "init", "slurm"]);
+    init.env_remove("PIPE_ENGINE");
+    Ran::finish(init).ok();
+    assert!(test.read("engines/slurm.yaml").contains("partition: main"));
+    slurm.run(&test).ok();
+}
+
+#[test]
+fn slurm_jobs_survive_the_loss_of_the_submitter_of_a_daemon_and_of_a_node() {
+    let Some(slurm) = SlurmTest::start(26820, "") else { return };
+    let test = PipelineTest::new(GRID);
+    let start = || {
+        let mut command = slurm.command(&test, &["run", "pipeline.yaml", "--json"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut first = start();
+    wait_until("four jobs run", || lines_of(&test) == 4);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let second = start();
+    let nodes = slurm.ask("squeue", &["--noheader", "--states=R", "--array", "--format=%N"]);
+    let mut nodes: Vec<&str> = nodes.lines().collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    assert!(nodes.len() >= 2, "{nodes:?}");
+    assert!(slurm.call(&["kill-node", "DIR", nodes[0]], "").status.success());
+    // The jobs of this node keep running, although Slurm starts them again elsewhere.
+    assert!(slurm.call(&["kill-daemon", "DIR", nodes[1]], "").status.success());
+    wait_until("the jobs of the lost node run again", || lines_of(&test) > 4);
+    test.write("ledger.txt.go", "");
+    let ran = finish(second).ok();
+    assert_eq!(ran.computed().len(), 9);
+    assert_eq!(ran.instances("failed"), [""; 0]);
+    let directory = tempfile::tempdir().unwrap();
+    let (expected, blobs_here) = local_run(&directory.path().join("ledger.txt"));
+    assert_eq!(test.read("results/grid/all.txt"), expected);
+    assert_eq!(blobs(&test), blobs_here);
+}
+
+#[test]
+fn a_limit_of_slurm_only_delays_jobs() {
+    let Some(slurm) = SlurmTest::start(26830, "MaxJobCount=5\nMaxArraySize=4\nMinJobAge=2") else { return };
+    let test = PipelineTest::new(GRID);
+    test.write("ledger.txt.go", "");
+    assert_eq!(slurm.run(&test).ok().computed().len(), 9);
+    assert_eq!(lines_of(&test), 8, "nothing was computed twice");
+}
