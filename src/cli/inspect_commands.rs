@@ -221,6 +221,9 @@ fn recorded(manifest: &Manifest, project: &Project) -> String {
     let memory = text::bytes(manifest.max_rss_bytes);
     let _ =
         writeln!(out, "  {} in {seconds} ({cpu} of processor time, {memory} of memory)", manifest.finished);
+    if let Some(writer) = &manifest.taken_from {
+        let _ = writeln!(out, "  by {writer}, and taken from the remote");
+    }
     let _ = writeln!(out, "  key {}", manifest.key);
     for (name, value) in &manifest.environment {
         let _ = writeln!(out, "  {name}: {value}");

@@ -161,6 +161,7 @@ fn the_second_clone_computes_nothing() {
     assert_eq!(reader.test.read("results/small/table.tex"), alice.test.read("results/small/table.tex"));
     reader.typed("cache fsck").ok();
     reader.typed("runs show").ok().says("taken from alice");
+    reader.typed("show pipeline.yaml data").ok().prints("by alice, and taken from the remote");
     let shown = lab.reader(&["alice"]).typed("run pipeline.yaml").ok();
     shown.reports("taken").reports("from alice").reports("remote: 3 taken");
 }
@@ -334,6 +335,19 @@ fn a_key_is_private_and_never_replaced() {
     assert_eq!(fs::read_to_string(&file).unwrap(), secret);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
     alice.typed("key show alice").refuses("other users can read this secret key");
+}
+
+#[test]
+fn two_writers_cannot_have_the_same_name() {
+    let lab = Lab::new();
+    let known = lab.public_key("alice");
+    let mut other = lab.clone_of("other", lab.remote().to_str().unwrap(), &["alice"]);
+    other.typed("key new alice").ok();
+    other.set("PIPE_REMOTE_WRITE", "always");
+    other.typed("run pipeline.yaml").refuses("each writer needs a name of its own");
+    let own = other.typed("key show alice").ok().stdout;
+    other.test.edit("pipe.yaml", &known, &format!("{known}\", \"{}", own.trim()));
+    assert_eq!(remote_summary(&other.run().ok())["uploaded"], 3, "both keys are in the list");
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl Client {
                     let length = file.rewind().and_then(|()| file.metadata());
                     let length = length.map_err(|error| failed(error.to_string()))?.len();
                     parts.headers.insert(header::CONTENT_LENGTH, length.into());
-                    let mut body = Interruptible { content: *file, stop: &self.stop };
+                    let mut body = Interruptible { content: file, stop: &self.stop };
                     self.agent.run(Request::from_parts(parts, SendBody::from_reader(&mut body)))
                 }
                 None => self.agent.run(Request::from_parts(parts, ())),

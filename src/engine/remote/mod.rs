@@ -98,6 +98,14 @@ impl Remote {
         if let (Trust::Keys(keys), Some(own)) = (&mut trust, &writer) {
             let own = own.public();
             if !keys.contains(&own) {
+                // Both would write to the same files.
+                if settings.write == Policy::Always && keys.iter().any(|key| key.name() == own.name()) {
+                    let name = own.name();
+                    return Err(format!(
+                        "`trusted` has another key with the name of yours, `{name}`, and each writer needs a name of its own; \
+                         `pipe key new OTHER-NAME` creates one, or add your line (`pipe key show {name}`) if both are yours"
+                    ));
+                }
                 keys.push(own);
             }
         }

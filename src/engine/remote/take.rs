@@ -182,12 +182,12 @@ impl Remote {
         }
     }
 
-    /// Fetches a blob into a store that needs it. Returns whether the store has it now. A failure is noted.
+    /// Fetches a blob into a store that needs it; without a size, it is the listing of a directory. Returns whether the store has it now. A failure is noted.
     pub fn fetch(&self, store: &Store, id: BlobId, bytes: Option<u64>) -> bool {
         if self.ledger.has_given_up() {
             return false;
         }
-        match self.fetch_blob(store, id, bytes.unwrap_or(u64::MAX - 1)) {
+        match self.fetch_blob(store, id, bytes.unwrap_or(LARGEST_LISTING)) {
             Ok(()) => true,
             Err(FetchError::Remote(error)) => {
                 self.ledger.note::<()>(Err(error));

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
+use std::time::{Duration, Instant};
 
 use super::backend::BackendError;
 use super::key::SigningKey;
@@ -155,7 +156,11 @@ fn local(store: &Store, error: io::Error) -> UploadError {
 }
 
 /// Uploads in the background. Dropping it lets the uploads end that were queued; the scope of their threads waits for them.
-pub struct UploadQueue(Sender<Box<Manifest>>);
+pub struct UploadQueue {
+    sender: Sender<Box<Manifest>>,
+    /// The number of results that are queued or being uploaded.
+    pending: Arc<AtomicUsize>,
+}
 
 impl UploadQueue {
     /// Starts the threads.
@@ -165,22 +170,36 @@ impl UploadQueue {
         store: &'a Store,
     ) -> Self {
         let (sender, receiver) = channel::<Box<Manifest>>();
-        let receiver = std::sync::Arc::new(Mutex::new(receiver));
+        let receiver = Arc::new(Mutex::new(receiver));
+        let pending = Arc::new(AtomicUsize::new(0));
         for _ in 0..UPLOADS {
-            let receiver = receiver.clone();
+            let (receiver, pending) = (Arc::clone(&receiver), Arc::clone(&pending));
             scope.spawn(move || {
                 while let Some(manifest) = next(&receiver) {
                     remote.upload(store, &manifest);
+                    pending.fetch_sub(1, Ordering::SeqCst);
                 }
             });
         }
-        Self(sender)
+        Self { sender, pending }
     }
 
     /// Uploads a result soon.
     pub fn push(&self, manifest: Box<Manifest>) {
+        self.pending.fetch_add(1, Ordering::SeqCst);
         // The threads outlive the queue, so sending cannot fail.
-        let _ = self.0.send(manifest);
+        let _ = self.sender.send(manifest);
+    }
+
+    /// Waits until everything is uploaded, or until the time is over. Returns how many results are left.
+    pub fn wait(&self, patience: Duration) -> usize {
+        let begin = Instant::now();
+        loop {
+            match self.pending.load(Ordering::SeqCst) {
+                left if left == 0 || begin.elapsed() >= patience => return left,
+                _ => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
     }
 }
 

@@ -31,7 +31,7 @@ use crate::spec::pipeline::{Instance, InstanceIndex, Resources};
 use crate::store::manifest::{Manifest, Stored};
 use crate::store::{Claim, FailedAttempt, Origin, ResultSummary, Store, StoreError, WriteRight};
 use pipe_core::digest::{BlobId, StageKey};
-use pipe_core::event::WorkerEvent;
+use pipe_core::event::{LogLevel, WorkerEvent};
 
 /// Why a run cannot start or cannot be recorded. A stage that fails is not such an error.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,9 @@ const CHECK_STOP: Duration = Duration::from_millis(50);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// How often new results are recorded while stages run.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
+
+/// How long the end of a run waits for uploads before it says so.
+const PATIENCE_WITH_UPLOADS: Duration = Duration::from_secs(1);
 
 /// Runs the selected stages and places their outputs. The summary says whether stages failed.
 pub fn run(
@@ -130,8 +133,7 @@ pub fn run(
             coordinator.uploads = Some(UploadQueue::start(scope, remote, store));
         }
         coordinator.drive(scope);
-        // The scope waits for the uploads that are queued.
-        coordinator.uploads = None;
+        coordinator.end_uploads();
     });
     coordinator.finish(begin)
 }
@@ -668,6 +670,16 @@ impl<'a> Coordinator<'a> {
         let warnings = remote.map(Remote::warnings).unwrap_or_default();
         for warning in self.context.store.warnings().into_iter().chain(warnings) {
             self.journal.warn(None, warning);
+        }
+    }
+
+    /// Lets the threads end that upload, for which the run then waits. Says so if it takes a while.
+    fn end_uploads(&mut self) {
+        let Some(uploads) = self.uploads.take() else { return };
+        let left = uploads.wait(PATIENCE_WITH_UPLOADS);
+        if left > 0 {
+            let message = format!("waiting for uploads to the remote: {left}; Ctrl-C leaves out the rest");
+            self.journal.emit(Event::Log { instance: None, level: LogLevel::Info, message });
         }
     }
 

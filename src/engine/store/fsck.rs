@@ -100,31 +100,27 @@ impl Store {
         })
     }
 
-    /// Replaces damaged and missing blobs by what `fetch` gets for their ids and, if they are known, their sizes. Returns how
-    /// many. A check afterwards finds what is still damaged.
+    /// Replaces damaged and missing blobs that results need by what `fetch` gets for their ids and sizes; the size of a listing
+    /// is not known. Returns how many. A check afterwards finds what is still damaged.
     pub fn replace_damaged(
         &self,
         report: &FsckReport,
         fetch: &mut dyn FnMut(BlobId, Option<u64>) -> bool,
     ) -> Result<usize, StoreError> {
         let session = self.session()?;
-        let mut replaced = 0;
-        for StoreProblem { path, .. } in &report.problems {
-            if let Some(id) = id_of_blob(path).filter(|id| self.layout.blob(*id) == *path) {
-                session.discard(&self.layout, path)?;
-                replaced += usize::from(fetch(id, None));
-            }
+        let paths = || report.problems.iter().map(|problem| &problem.path);
+        for path in paths().filter(|path| id_of_blob(path).is_some()) {
+            session.discard(&self.layout, path)?;
         }
+        let mut replaced = 0;
         let mut fetch_missing = |id: BlobId, bytes: Option<u64>| {
             replaced += usize::from(!self.has_blob(id) && fetch(id, bytes));
         };
-        for StoreProblem { path, .. } in &report.problems {
-            let Some(manifest) = key_of_action(path).and_then(|key| self.record(key)) else { continue };
+        for manifest in paths().filter_map(|path| self.record(key_of_action(path)?)) {
             for stored in manifest.stored() {
                 fetch_missing(stored.blob, (!stored.directory).then_some(stored.bytes));
-                for (id, bytes) in
-                    stored.directory.then(|| self.files_of(stored).ok()).flatten().unwrap_or_default()
-                {
+                let listed = if stored.directory { self.files_of(stored).ok() } else { None };
+                for (id, bytes) in listed.unwrap_or_default() {
                     fetch_missing(id, Some(bytes));
                 }
             }
