@@ -87,7 +87,8 @@ impl Pipeline {
 
     /// Returns the names that a project may contain after a run.
     pub fn may_contain(self, name: &str) -> bool {
-        ["pipeline.yaml", "pipeline.lock", "renamed.yaml", "renamed.lock", "cache", "data"].contains(&name)
+        ["pipeline.yaml", "pipeline.lock", "renamed.yaml", "renamed.lock", "cache", "data", "engines"]
+            .contains(&name)
             || self.placed().contains(&name)
     }
 

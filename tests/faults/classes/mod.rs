@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod clock;
+mod cluster;
 mod damage;
 mod full_disk;
 mod inputs;
@@ -103,6 +104,7 @@ pub fn all() -> Vec<Class> {
         Class::of::<power_loss::PowerLoss>(),
         Class::of::<power_loss::SlowNetwork>(),
         Class::of::<remote::BadRemote>(),
+        Class::of::<cluster::BadCluster>(),
     ]
 }
 
