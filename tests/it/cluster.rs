@@ -489,3 +489,56 @@ fn a_limit_of_slurm_only_delays_jobs() {
     assert_eq!(slurm.run(&test).ok().computed().len(), 9);
     assert_eq!(lines_of(&test), 8, "nothing was computed twice");
 }
+
+#[test]
+fn a_stage_that_reaches_its_time_limit_says_how_much_time_to_ask_for() {
+    let cluster = BatchTest::new(
+        "name: x\nstages:\n  a: { command: { run: sleep 60, outputs: [a.txt] }, resources: { time: 5m } }\n",
+    );
+    let run = cluster.start();
+    wait_until("the job runs", || {
+        cluster.jobs().len() == 1 && !cluster.test.files_below("cache/v2/jobs").is_empty()
+    });
+    wait_until("the job has started", || {
+        cluster.test.files_below("cache/v2/jobs").keys().any(|path| path.ends_with("heartbeat"))
+    });
+    kill_process(cluster.jobs()[0], Signal::USR1).unwrap();
+    let ran = finish(run).exits_with(1);
+    assert!(ran.stdout.contains("resources: { time: 10m }"), "{}", ran.stdout);
+    assert_eq!(cluster.submissions(), 1);
+}
+
+/// A training that writes a checkpoint after every epoch.
+const TRAINING: &str = "
+name: training
+stages:
+  data:
+    synthetic:
+      { rows: 2000, test_rows: 10, features: 500, labels: 300, labels_per_row: 3, features_per_row: 10, validation: { fraction: 0.1 } }
+  idf: { idf: { data: data } }
+  train:
+    train:
+      { data: data, idf: idf, preset: released, epochs: 40, device: cpu, net: { hidden: [64] }, checkpoint: { epochs: 1 } }
+outputs: { model: train.model }
+";
+
+#[test]
+fn a_training_that_is_killed_with_its_node_continues_on_another_one_and_ends_in_the_same_bits() {
+    let Some(slurm) = SlurmTest::start(26840, "") else { return };
+    crate::support::worker_program();
+    let here = PipelineTest::new(TRAINING);
+    here.run().ok();
+    let test = PipelineTest::new(TRAINING);
+    let mut command = slurm.command(&test, &["run", "pipeline.yaml", "--json"]);
+    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let has_checkpoint =
+        || test.files_below("cache/v2/checkpoints").keys().any(|path| path.ends_with("checkpoint"));
+    wait_until("there is a checkpoint", has_checkpoint);
+    let node = slurm.ask("squeue", &["--noheader", "--states=R", "--format=%N"]);
+    assert!(slurm.call(&["kill-node", "DIR", &node], "").status.success());
+    let ran = finish(run).ok();
+    assert_eq!(ran.instances("failed"), [""; 0]);
+    assert!(ran.stdout.contains("continues from the checkpoint"), "{}", ran.stdout);
+    let model = |test: &PipelineTest| test.files_below("results/training/model");
+    assert!(model(&test) == model(&here) && !model(&here).is_empty());
+}

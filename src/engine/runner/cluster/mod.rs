@@ -36,12 +36,12 @@ use directory::{EventReader, FileReference, JobDirectory, JobFile, Submission};
 pub use node::{JobSignals, carry_out};
 use polling::Polling;
 pub use profile::{EngineKind, Profile};
-use scheduler::{JobResources, Scheduler};
+use scheduler::{JobResources, JobState, Scheduler};
 use slurm::Slurm;
 use submitting::{Submitted, Submitting, Waiting, lock};
 pub use survey::{JobSummary, cancel_jobs, list_jobs};
 use template::Template;
-use verdict::{Interruption, Observation, Verdict, decide};
+use verdict::{Interruption, Observation, SchedulerView, Verdict, decide};
 
 /// How often a thread looks at the directory of its job.
 const LOOK: Duration = Duration::from_millis(500);
@@ -51,6 +51,17 @@ const COLLECT: Duration = Duration::from_millis(200);
 const FRUITLESS: u32 = 4;
 /// How long a result that a job has announced may be invisible here.
 const SLOW_FILE_SYSTEM: Duration = Duration::from_secs(30);
+
+/// Parts of the reasons for which Slurm lets a job wait until someone changes something.
+const NEEDS_ATTENTION: [&str; 7] = [
+    "Held",
+    "held",
+    "BadConstraints",
+    "PartitionTimeLimit",
+    "PartitionNodeLimit",
+    "InvalidAccount",
+    "InvalidQOS",
+];
 
 /// A cluster on which stages run.
 pub struct Cluster {
@@ -149,10 +160,7 @@ impl Cluster {
         loop {
             let progress = progress(attempt.store, key);
             let directory = match job.take() {
-                Some(directory) => {
-                    lock(&self.submitting.live).insert(directory.clone(), None);
-                    directory
-                }
+                Some(directory) => directory,
                 None => self.submit(attempt, key, report)?,
             };
             let ended = self.wait_for(attempt, key, &directory, report);
@@ -193,12 +201,17 @@ impl Cluster {
             return Ok(None);
         };
         let Some(submission) = directory.submission() else { return Ok(None) };
-        let asked = Instant::now();
-        let _ = self.polling.ask(&*self.scheduler, submission.id.as_slice());
-        let (view, _) = self.polling.view(&submission, asked);
+        // First, so that the scheduler is asked about this job.
+        lock(&self.submitting.live).insert(directory.clone(), submission.id.clone());
+        let since = Instant::now();
+        self.polling.refresh_since(since, &*self.scheduler, &self.submitting.live);
+        let (view, _) = self.polling.view(&submission, since);
         let is_alive = directory.heartbeat_age().is_some_and(|age| age < self.profile.lost_after.duration);
-        let joins = view.may_run() || (is_alive && directory.end().is_none());
-        Ok(joins.then_some(directory))
+        if view.may_run() || (is_alive && directory.end().is_none()) {
+            return Ok(Some(directory));
+        }
+        lock(&self.submitting.live).remove(&directory);
+        Ok(None)
     }
 
     /// Submits a new job.
@@ -287,6 +300,7 @@ impl Cluster {
                 self.cancel(watch.id.iter().cloned().collect());
             }
             watch.warn_about_silence(self.polling.problem(), report);
+            watch.warn_about_hold(&seen.view, report);
             let verdict = decide(&seen, self.profile.lost_after.duration);
             match verdict {
                 Verdict::Committed => match attempt.store.lookup(&key) {
@@ -448,6 +462,7 @@ struct Watch {
     announced: Option<Instant>,
     cancelled: bool,
     warned: bool,
+    held: bool,
 }
 
 impl Watch {
@@ -463,6 +478,7 @@ impl Watch {
             announced: None,
             cancelled: false,
             warned: false,
+            held: false,
         }
     }
 
@@ -472,6 +488,17 @@ impl Watch {
             && !std::mem::replace(&mut self.warned, true)
         {
             warn(report, format!("{problem}; the jobs go on, and their results are found without it"));
+        }
+    }
+
+    /// Warns once if the job waits for something that does not come by itself.
+    fn warn_about_hold(&mut self, view: &SchedulerView, report: &mut dyn FnMut(AttemptNote)) {
+        if let SchedulerView::Listed(JobState::Pending(reason)) = view
+            && NEEDS_ATTENTION.iter().any(|part| reason.contains(part))
+            && !std::mem::replace(&mut self.held, true)
+        {
+            let id = self.id.as_deref().unwrap_or_default();
+            warn(report, format!("its job {id} waits, and may wait for ever; the scheduler says: {reason}"));
         }
     }
 

@@ -3,6 +3,7 @@
 //! The job commits its result itself, so that nothing is lost if the submitter dies, and says how it ended last.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,9 @@ use crate::store::{Lookup, Store, UserFile};
 
 /// How often a job checks whether it was asked to stop.
 const CHECK_STOP: Duration = Duration::from_millis(50);
+
+/// How far apart the signals to the processes of one job may be.
+const SIGNALS_TOGETHER: Duration = Duration::from_millis(500);
 
 /// What the scheduler can ask of a job, through signals.
 #[derive(Debug, Clone, Default)]
@@ -38,7 +42,10 @@ pub fn carry_out(directory: &Path, executor: &dyn Executor, signals: &JobSignals
     let result = std::thread::scope(|scope| {
         // The children of a thread end with it, so the stage runs on the thread that waits for it.
         scope.spawn(|| watch(&directory, &beat, executor, signals, &ended));
-        let result = compute(&directory, executor);
+        let compute = AssertUnwindSafe(|| compute(&directory, executor));
+        let result = catch_unwind(compute)
+            .unwrap_or_else(|_| Err(AttemptError::permanent("pipe itself failed (a bug in pipe)")));
+        let result = result.map_err(|error| blame_stop(error, &signals.stop));
         ended.store(true, Ordering::SeqCst);
         result
     });
@@ -47,6 +54,21 @@ pub fn carry_out(directory: &Path, executor: &dyn Executor, signals: &JobSignals
     let succeeded = error.is_none();
     directory.write_end(&EndRecord { error, time_is_up })?;
     Ok(succeeded)
+}
+
+/// Returns that the stage was stopped, if it failed and the job was asked to stop. A scheduler that ends a job sends its
+/// signal to all processes of the job, so that the stage may have ended before the job has passed the request on.
+fn blame_stop(error: AttemptError, stop: &Stop) -> AttemptError {
+    let begin = Instant::now();
+    while stop.requested().is_none() && begin.elapsed() < SIGNALS_TOGETHER {
+        std::thread::sleep(CHECK_STOP);
+    }
+    match error {
+        AttemptError::Failed { .. } if stop.requested().is_some() => {
+            AttemptError::Stopped { checkpoint: false }
+        }
+        error => error,
+    }
 }
 
 /// Shows that the job is alive, and passes requests to stop on, until it has ended. A job whose directory is gone is not
@@ -147,5 +169,24 @@ impl<'a> Heartbeat<'a> {
 
     fn write(&self, count: u64) -> io::Result<()> {
         self.directory.write_heartbeat(&format!("{} {count}\n", self.run))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_that_fails_just_before_its_job_is_asked_to_stop_was_stopped() {
+        let stop = Stop::new();
+        let failure = AttemptError::retryable("it was ended by the signal SIGTERM");
+        assert_eq!(blame_stop(failure.clone(), &stop), failure);
+        let late = stop.clone();
+        let signal = std::thread::spawn(move || {
+            std::thread::sleep(SIGNALS_TOGETHER / 4);
+            late.request();
+        });
+        assert_eq!(blame_stop(failure, &stop), AttemptError::Stopped { checkpoint: false });
+        signal.join().unwrap();
     }
 }

@@ -1,16 +1,20 @@
 //! Asks the scheduler about all jobs with one command, as rarely as possible.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::directory::{JobDirectory, Submission};
 use super::scheduler::{JobState, ListedJob, Scheduler};
+use super::submitting::lock;
 use super::verdict::SchedulerView;
 
 /// How often the scheduler is asked, at most and at least. Results are found without it.
 const OFTEN: Duration = Duration::from_secs(2);
 const SELDOM: Duration = Duration::from_secs(30);
+
+/// The jobs that a run has submitted or joined, with their ids as far as they are known.
+pub(super) type LiveJobs = Mutex<BTreeMap<JobDirectory, Option<String>>>;
 
 /// The last answer of the scheduler.
 #[derive(Default)]
@@ -35,36 +39,39 @@ struct Answer {
 }
 
 impl Polling {
-    /// Asks the scheduler if it is time to, unless another thread is asking.
-    pub(super) fn refresh(
-        &self,
-        scheduler: &dyn Scheduler,
-        live: &Mutex<BTreeMap<JobDirectory, Option<String>>>,
-    ) {
+    /// Asks the scheduler about the live jobs if it is time to, unless another thread is asking.
+    pub(super) fn refresh(&self, scheduler: &dyn Scheduler, live: &LiveJobs) {
         let _turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        {
-            let last = self.last();
+        let is_early = {
+            let last = lock(&self.last);
             let interval = last.interval.clamp(OFTEN, SELDOM);
-            if last.tried.is_some_and(|tried| tried.elapsed() < interval) {
-                return;
-            }
+            last.tried.is_some_and(|tried| tried.elapsed() < interval)
+        };
+        if !is_early {
+            // If it does not answer, `problem` says why.
+            let _ = self.ask(scheduler, &ids_of(live));
         }
-        let live = live.lock().unwrap_or_else(PoisonError::into_inner);
-        let ids: Vec<String> = live.values().flatten().cloned().collect();
-        drop(live);
-        // Not an answer: it would be wrong to ask a scheduler that lists only what it is asked for about nothing.
-        let _ = self.ask(scheduler, &ids);
+    }
+
+    /// Asks the scheduler about the live jobs, unless it was asked after `since`. Threads that ask at the same time share one
+    /// question.
+    pub(super) fn refresh_since(&self, since: Instant, scheduler: &dyn Scheduler, live: &LiveJobs) {
+        let _turn = lock(&self.turn);
+        let is_known = lock(&self.last).tried.is_some_and(|tried| tried >= since);
+        if !is_known {
+            let _ = self.ask(scheduler, &ids_of(live));
+        }
     }
 
     /// Asks the scheduler now. Fails if it does not answer.
     pub(super) fn ask(&self, scheduler: &dyn Scheduler, ids: &[String]) -> Result<(), String> {
         let asked = Instant::now();
         let answer = scheduler.list(ids);
-        let mut last = self.last();
+        let mut last = lock(&self.last);
         last.tried = Some(asked);
         match answer {
             Ok(jobs) => {
@@ -92,17 +99,17 @@ impl Polling {
 
     /// Lets the next refresh ask soon, because something is about to change.
     pub(super) fn expect_change(&self) {
-        self.last().interval = OFTEN;
+        lock(&self.last).interval = OFTEN;
     }
 
     /// Returns why the scheduler does not answer.
     pub(super) fn problem(&self) -> Option<String> {
-        self.last().problem.clone()
+        lock(&self.last).problem.clone()
     }
 
     /// Returns what the scheduler said about a job that was submitted at `since`, and the job's id.
     pub(super) fn view(&self, job: &Submission, since: Instant) -> (SchedulerView, Option<String>) {
-        let last = self.last();
+        let last = lock(&self.last);
         let id = job.id.clone().or_else(|| last.ids.get(&job.name).cloned());
         let is_answer = last.problem.is_none() && last.asked.is_some_and(|asked| asked >= since);
         let view = match id.as_ref().and_then(|id| last.states.get(id)) {
@@ -112,8 +119,8 @@ impl Polling {
         };
         (view, id)
     }
+}
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Answer> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn ids_of(live: &LiveJobs) -> Vec<String> {
+    lock(live).values().flatten().cloned().collect()
 }

@@ -1,6 +1,6 @@
 //! Submits jobs. Those that are ready at the same time and ask for the same resources are submitted together.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::directory::{JobDirectory, Submission};
-use super::polling::Polling;
+use super::polling::{LiveJobs, Polling};
 use super::scheduler::{JobRequest, JobResources, Scheduler, SubmitError};
 use pipe_core::digest::Digest;
 
@@ -32,8 +32,7 @@ pub(super) struct Submitting {
     turn: Mutex<Pace>,
     waiting: Mutex<Vec<Waiting>>,
     refused: Mutex<HashMap<PathBuf, String>>,
-    /// The ids of the jobs that this run has submitted or joined; `None` as long as an id is not known.
-    pub live: Mutex<BTreeMap<JobDirectory, Option<String>>>,
+    pub live: LiveJobs,
 }
 
 /// How fast jobs may be submitted.
