@@ -5,8 +5,10 @@
 
 use std::fmt::Write as _;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::block::{DecisionBlock, Thresholds};
 use super::marked::Protocol;
 use crate::data::duplicates::Duplicates;
 use crate::data::split_data::PartName;
@@ -114,6 +116,9 @@ pub struct LossFloor {
     pub mean_threshold: f64,
 }
 
+/// For how many rows the terms of a loss are held in memory.
+const ROWS_AT_ONCE: usize = 16;
+
 /// The sums behind a [`LossFloor`].
 #[derive(Debug, Default)]
 pub struct LossSums {
@@ -124,21 +129,35 @@ pub struct LossSums {
 }
 
 impl LossSums {
-    /// Adds one row. `truth` are its true labels, ascending.
-    pub fn add_row(&mut self, scores: &[f32], thresholds: &[f32], truth: &[u32]) {
-        self.entries += scores.len() as u64;
-        for (&score, &threshold) in scores.iter().zip(thresholds) {
-            let (score, threshold) = (f64::from(score), f64::from(threshold));
-            self.bce += softplus(score - threshold);
-            self.without_scores += softplus(-threshold);
-            self.thresholds += threshold;
-        }
-        for &label in truth {
-            // softplus(-a) is softplus(a) - a.
-            let (score, threshold) =
-                (f64::from(scores[label as usize]), f64::from(thresholds[label as usize]));
-            self.bce -= score - threshold;
-            self.without_scores += threshold;
+    /// Adds the rows of a block. `truth` has the true labels of each row, ascending. Cuts that a later stage chose are not
+    /// part of a loss, so a block without a threshold for each entry adds nothing.
+    ///
+    /// The terms are computed on all threads, and added in the order of the entries.
+    pub fn add(&mut self, block: &DecisionBlock, truth: &[&[u32]]) {
+        let Thresholds::PerEntry(thresholds) = &block.thresholds else { return };
+        let labels = block.labels;
+        let entry = |at: usize| (f64::from(block.scores[at]), f64::from(thresholds[at]));
+        let terms = |at: usize| {
+            let (score, threshold) = entry(at);
+            [softplus(score - threshold), softplus(-threshold), threshold]
+        };
+        self.entries += (block.rows * labels) as u64;
+        for first in (0..block.rows).step_by(ROWS_AT_ONCE) {
+            let rows = first..block.rows.min(first + ROWS_AT_ONCE);
+            let terms: Vec<_> = (rows.start * labels..rows.end * labels).into_par_iter().map(terms).collect();
+            for (row, terms) in rows.zip(terms.chunks(labels.max(1))) {
+                for [bce, without_scores, threshold] in terms {
+                    self.bce += bce;
+                    self.without_scores += without_scores;
+                    self.thresholds += threshold;
+                }
+                for &label in truth[row] {
+                    // softplus(-a) is softplus(a) - a.
+                    let (score, threshold) = entry(row * labels + label as usize);
+                    self.bce -= score - threshold;
+                    self.without_scores += threshold;
+                }
+            }
         }
     }
 
@@ -482,11 +501,51 @@ mod tests {
         assert!(!audit.passed);
     }
 
+    fn block(scores: Vec<f32>, thresholds: Vec<f32>) -> DecisionBlock {
+        let labels = scores.len();
+        let thresholds = Thresholds::PerEntry(thresholds);
+        DecisionBlock { rows: 1, labels, scores, thresholds, ..DecisionBlock::default() }
+    }
+
+    #[test]
+    fn the_sums_of_a_loss_have_the_same_bits_for_any_number_of_threads() {
+        let (rows, labels) = (40, 7);
+        let value = |at: usize| (at as f32 * 0.37).sin() * 3.0;
+        let block = DecisionBlock {
+            rows,
+            labels,
+            scores: (0..rows * labels).map(value).collect(),
+            thresholds: Thresholds::PerEntry((0..rows * labels).map(|at| value(at + 1000)).collect()),
+            ..DecisionBlock::default()
+        };
+        let truth: Vec<&[u32]> = (0..rows).map(|row| if row % 2 == 0 { &[1, 4][..] } else { &[] }).collect();
+        let mut one_by_one = [0.0; 3];
+        for row in 0..rows {
+            let (scores, thresholds) = (block.row_scores(row), block.row_thresholds(row).unwrap());
+            for (&score, &threshold) in scores.iter().zip(thresholds) {
+                let (score, threshold) = (f64::from(score), f64::from(threshold));
+                one_by_one[0] += softplus(score - threshold);
+                one_by_one[1] += softplus(-threshold);
+                one_by_one[2] += threshold;
+            }
+            for label in truth[row].iter().map(|&label| label as usize) {
+                one_by_one[0] -= f64::from(scores[label]) - f64::from(thresholds[label]);
+                one_by_one[1] += f64::from(thresholds[label]);
+            }
+        }
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut sums = LossSums::default();
+            pool.install(|| sums.add(&block, &truth));
+            assert_eq!([sums.bce, sums.without_scores, sums.thresholds], one_by_one);
+        }
+    }
+
     #[test]
     fn a_loss_that_depends_on_the_thresholds_alone_is_a_caution() {
         let mut sums = LossSums::default();
-        sums.add_row(&[0.0; 100], &[1.0; 100], &[]);
-        sums.add_row(&[0.1, -0.1], &[1.0, 1.0], &[0]);
+        sums.add(&block(vec![0.0; 100], vec![1.0; 100]), &[&[]]);
+        sums.add(&block(vec![0.1, -0.1], vec![1.0, 1.0]), &[&[0]]);
         let loss = sums.floor().unwrap();
         let expected = (101.0 * softplus(-1.0) + softplus(1.0)) / 102.0;
         assert!((loss.bce_without_scores - expected).abs() < 1e-12, "{loss:?}");

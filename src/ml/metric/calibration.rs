@@ -7,6 +7,9 @@ use super::registry::Metric;
 /// The number of bins of equal width.
 pub const BINS: usize = 15;
 
+/// How many numbers up to 1 are added as 64-bit units of an [`ExactSum`]. 2047 would still fit.
+const ADDED_AT_ONCE: usize = 1024;
+
 /// The error for a value that is not a probability.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("the score {value} of label {label} is not a probability: calibration needs numbers from 0 to 1")]
@@ -38,12 +41,21 @@ impl Calibration {
         if let Some(label) = probabilities.iter().position(|p| !(0.0..=1.0).contains(p)) {
             return Err(NotAProbability { label, value: probabilities[label] });
         }
-        for &p in probabilities {
-            let p = f64::from(p);
-            let bin = &mut self.bins[bin_of(p)];
-            bin.entries += 1;
-            bin.expected += p;
-            self.squares += p * p;
+        for some in probabilities.chunks(ADDED_AT_ONCE) {
+            let mut squares = 0;
+            let mut bins = [(0, 0); BINS];
+            for &p in some {
+                let p = f64::from(p);
+                let (entries, expected) = &mut bins[bin_of(p)];
+                *entries += 1;
+                *expected += ExactSum::units(p);
+                squares += ExactSum::units(p * p);
+            }
+            self.squares.add_units(squares);
+            for (bin, (entries, expected)) in self.bins.iter_mut().zip(bins) {
+                bin.entries += entries;
+                bin.expected.add_units(expected);
+            }
         }
         for &label in truth {
             let p = f64::from(probabilities[label as usize]);
@@ -105,6 +117,13 @@ mod tests {
         }
         let brier = (3.0 * 0.25f64.powi(2) + 0.75f64.powi(2)) / 12.0;
         assert_eq!(calibration.values(), [(Metric::Brier, brier), (Metric::Ece, 0.0)]);
+    }
+
+    #[test]
+    fn long_rows_of_the_largest_probabilities_are_added_exactly() {
+        let mut calibration = Calibration::default();
+        calibration.add(&[0], &[1.0; 5000]).unwrap();
+        assert_eq!(calibration.values(), [(Metric::Brier, 4999.0 / 5000.0), (Metric::Ece, 4999.0 / 5000.0)]);
     }
 
     #[test]

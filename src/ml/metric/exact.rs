@@ -16,6 +16,17 @@ impl ExactSum {
     /// The sum of no terms.
     pub const ZERO: Self = Self(0);
 
+    /// Returns a term below [`SMALL`] as a number of units. Sums of a few such numbers fit into 64 bits, and are added several
+    /// times faster than those of 128 bits.
+    pub(super) fn units(term: f64) -> i64 {
+        (term * UNIT) as i64
+    }
+
+    /// Adds a sum of [`ExactSum::units`].
+    pub(super) fn add_units(&mut self, units: i64) {
+        *self += Self(i128::from(units));
+    }
+
     /// Returns the sum.
     pub fn value(self) -> f64 {
         self.0 as f64 / UNIT
@@ -24,8 +35,7 @@ impl ExactSum {
 
 impl From<f64> for ExactSum {
     fn from(term: f64) -> Self {
-        let units = term * UNIT;
-        Self(if term.abs() < SMALL { i128::from(units as i64) } else { units as i128 })
+        Self(if term.abs() < SMALL { i128::from(Self::units(term)) } else { (term * UNIT) as i128 })
     }
 }
 

@@ -73,7 +73,9 @@ impl Measure {
         let share = block.rows.div_ceil(self.parts.len()).max(1);
         self.parts.par_iter_mut().enumerate().try_for_each(|(number, part)| {
             let rows = block.rows.min(number * share)..block.rows.min((number + 1) * share);
-            rows.into_iter().try_for_each(|row| part.add(block, row, truth[row]))
+            rows.clone().try_for_each(|row| part.add(block, row, truth[row]))?;
+            part.tradeoff.add(block, rows, truth);
+            Ok(())
         })
     }
 
@@ -93,6 +95,7 @@ impl Measure {
 }
 
 impl MeasurePart {
+    /// Adds a row to everything but the tradeoff.
     fn add(&mut self, block: &DecisionBlock, row: usize, truth: &[u32]) -> Result<(), MeasureError> {
         let number = block.first + row;
         self.evaluator.add_decisions(truth, &block.predicted[row]);
@@ -104,8 +107,7 @@ impl MeasurePart {
             let added = self.evaluator.add_probabilities(truth, probabilities);
             added.map_err(|source| MeasureError::NotAProbability { row: number, source })?;
         }
-        if let (Some(margins), Some(thresholds)) = (block.margins(row), block.row_thresholds(row)) {
-            self.tradeoff.add(truth, margins);
+        if let Some(thresholds) = block.row_thresholds(row) {
             if let Some(bins) = &mut self.thresholds {
                 bins.add(truth, thresholds);
             }

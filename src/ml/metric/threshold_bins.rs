@@ -39,17 +39,18 @@ impl ThresholdBins {
     /// Adds one row: its true labels, ascending, and the threshold of every label. Infinite thresholds are left out.
     pub(super) fn add(&mut self, truth: &[u32], thresholds: &[f32]) {
         let bins = self.of_true.len();
-        let scale = if self.low < self.high { bins as f32 / (self.high - self.low) } else { 0.0 };
-        let mut truth = truth.iter().copied().peekable();
-        for (label, &threshold) in thresholds.iter().enumerate() {
-            let positive = truth.next_if_eq(&(label as u32)).is_some();
-            if threshold.is_finite() {
-                let bin = (((threshold - self.low) * scale).max(0.0) as usize).min(bins - 1);
-                let counts = if positive { &mut self.of_true } else { &mut self.of_false };
-                counts[bin] += 1;
-                self.least = self.least.min(threshold);
-                self.most = self.most.max(threshold);
-            }
+        let (low, scale) =
+            (self.low, if self.low < self.high { bins as f32 / (self.high - self.low) } else { 0.0 });
+        let bin = |threshold: f32| (((threshold - low) * scale).max(0.0) as usize).min(bins - 1);
+        for &threshold in thresholds.iter().filter(|threshold| threshold.is_finite()) {
+            self.of_false[bin(threshold)] += 1;
+            self.least = self.least.min(threshold);
+            self.most = self.most.max(threshold);
+        }
+        let of_truth = truth.iter().map(|&label| thresholds[label as usize]);
+        for threshold in of_truth.filter(|threshold| threshold.is_finite()) {
+            self.of_false[bin(threshold)] -= 1;
+            self.of_true[bin(threshold)] += 1;
         }
     }
 

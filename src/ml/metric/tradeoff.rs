@@ -3,6 +3,9 @@
 //! For each label, entries are counted by the largest shift at which they are still predicted, so that one
 //! pass over the entries is enough for all shifts.
 
+use std::ops::Range;
+
+use super::block::DecisionBlock;
 use super::curves::ShiftedMetrics;
 use super::label::{LabelCount, Tally};
 
@@ -13,12 +16,17 @@ const SIZES: [f32; 20] = [
     10.0,
 ];
 const SHIFTS: usize = 2 * SIZES.len() + 1;
+/// An entry exceeds between none and all of the shifts.
+const COLUMNS: usize = SHIFTS + 1;
+
+/// How many labels are counted for one row after the other, so that their counts stay in the fastest cache.
+const LABELS_AT_ONCE: usize = 64;
 
 /// Counts of entries by label and by shift.
 #[derive(Debug, Clone)]
 pub(super) struct Tradeoff {
-    shifts: [f32; SHIFTS],
-    /// Entries by label, then by the number of shifts that their margin exceeds, minus one.
+    shifts: Shifts,
+    /// Entries by label, then by the number of shifts that their margin exceeds.
     all: Vec<u32>,
     of_true: Vec<u32>,
     actual: Vec<u32>,
@@ -28,29 +36,32 @@ pub(super) struct Tradeoff {
 impl Tradeoff {
     /// Creates counts of no rows.
     pub(super) fn new(labels: usize) -> Self {
-        let mut shifts = [0.0; SHIFTS];
-        for (at, &size) in SIZES.iter().enumerate() {
-            shifts[SIZES.len() + 1 + at] = size;
-            shifts[SIZES.len() - 1 - at] = -size;
-        }
-        let counts = || vec![0; labels * SHIFTS];
-        Self { shifts, all: counts(), of_true: counts(), actual: vec![0; labels], seen: false }
+        let counts = || vec![0; labels * COLUMNS];
+        Self { shifts: Shifts::new(), all: counts(), of_true: counts(), actual: vec![0; labels], seen: false }
     }
 
-    /// Adds one row: its true labels, ascending, and each score minus its threshold.
-    pub(super) fn add(&mut self, truth: &[u32], margins: impl Iterator<Item = f32>) {
-        self.seen = true;
-        for &label in truth {
-            self.actual[label as usize] += 1;
+    /// Adds some rows of a block. `truth` has the true labels of each row of the block, ascending.
+    pub(super) fn add(&mut self, block: &DecisionBlock, rows: Range<usize>, truth: &[&[u32]]) {
+        let labels = self.actual.len();
+        for first in (0..labels).step_by(LABELS_AT_ONCE) {
+            let chosen = first..labels.min(first + LABELS_AT_ONCE);
+            for row in rows.clone() {
+                let Some(thresholds) = block.row_thresholds(row) else { return };
+                let scores = &block.row_scores(row)[chosen.clone()];
+                let counts = self.all[first * COLUMNS..].chunks_exact_mut(COLUMNS);
+                for ((score, threshold), counts) in scores.iter().zip(&thresholds[chosen.clone()]).zip(counts)
+                {
+                    counts[self.shifts.below(score - threshold)] += 1;
+                }
+            }
         }
-        let mut truth = truth.iter().copied().peekable();
-        for (label, margin) in margins.enumerate() {
-            let positive = truth.next_if_eq(&(label as u32)).is_some();
-            let exceeded = self.shifts.partition_point(|&shift| margin > shift);
-            if exceeded > 0 {
-                let at = label * SHIFTS + exceeded - 1;
-                self.all[at] += 1;
-                self.of_true[at] += u32::from(positive);
+        for row in rows {
+            let Some(thresholds) = block.row_thresholds(row) else { return };
+            self.seen = true;
+            for label in truth[row].iter().map(|&label| label as usize) {
+                self.actual[label] += 1;
+                let margin = block.row_scores(row)[label] - thresholds[label];
+                self.of_true[label * COLUMNS + self.shifts.below(margin)] += 1;
             }
         }
     }
@@ -65,9 +76,10 @@ impl Tradeoff {
 
     /// Returns the metrics by shift; empty if no row had thresholds.
     pub(super) fn curve(&self) -> Vec<ShiftedMetrics> {
+        let shifts = self.shifts.sorted;
         let at = |place: usize| {
             let count = |(label, &actual): (usize, &u32)| {
-                let above = label * SHIFTS + place..(label + 1) * SHIFTS;
+                let above = label * COLUMNS + place + 1..(label + 1) * COLUMNS;
                 let sum = |counts: &[u32]| counts[above.clone()].iter().sum();
                 LabelCount { tp: sum(&self.of_true), predicted: sum(&self.all), actual }
             };
@@ -79,7 +91,7 @@ impl Tradeoff {
             let tally = Tally::over(counts.iter().copied());
             ShiftedMetrics {
                 // By way of text, so that 0.1f32 becomes 0.1 and not 0.10000000149.
-                shift: self.shifts[place].to_string().parse().unwrap_or(f64::from(self.shifts[place])),
+                shift: shifts[place].to_string().parse().unwrap_or(f64::from(shifts[place])),
                 micro_precision: share(predicted),
                 micro_recall: share(actual),
                 micro_f1: tally.micro_f1(),
@@ -90,9 +102,74 @@ impl Tradeoff {
     }
 }
 
+/// The shifts, with a table that finds the place of a margin among them without a search.
+#[derive(Debug, Clone)]
+struct Shifts {
+    /// Ascending, with infinities behind them.
+    sorted: [f32; SHIFTS + COMPARED],
+    /// For each step of the line of margins, how many shifts are below all margins of the step before it.
+    below_step: Box<[u8]>,
+}
+
+/// The width of a step is a power of two and less than the distance between two shifts, so that three steps contain at most
+/// [`COMPARED`] shifts.
+const STEPS_PER_UNIT: f32 = 128.0;
+/// The steps reach from minus this to this, beyond all shifts. A margin outside belongs to the first or the last step.
+const REACH: f32 = 11.0;
+const COMPARED: usize = 3;
+
+impl Shifts {
+    fn new() -> Self {
+        let mut sorted = [f32::INFINITY; SHIFTS + COMPARED];
+        sorted[SIZES.len()] = 0.0;
+        for (at, &size) in SIZES.iter().enumerate() {
+            sorted[SIZES.len() + 1 + at] = size;
+            sorted[SIZES.len() - 1 - at] = -size;
+        }
+        let below = |step: usize| {
+            let start_of_step_before = (step as f32 - 1.0) / STEPS_PER_UNIT - REACH;
+            sorted.partition_point(|&shift| shift < start_of_step_before) as u8
+        };
+        let steps = (2.0 * REACH * STEPS_PER_UNIT) as usize;
+        Self { sorted, below_step: (0..steps).map(below).collect() }
+    }
+
+    /// Returns the number of shifts that a margin exceeds.
+    fn below(&self, margin: f32) -> usize {
+        let step = ((margin + REACH) * STEPS_PER_UNIT) as usize;
+        let least = usize::from(self.below_step[step.min(self.below_step.len() - 1)]);
+        // One step to both sides is allowed for rounding.
+        let exceeds = |at: usize| usize::from(margin > self.sorted[least + at]);
+        least + exceeds(0) + exceeds(1) + exceeds(2)
+    }
+}
+
 /// Adds counts one by one.
 fn add_counts(into: &mut [u32], from: &[u32]) {
     for (sum, count) in into.iter_mut().zip(from) {
         *sum += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_finds_what_a_search_finds() {
+        let shifts = Shifts::new();
+        let searched = |margin: f32| shifts.sorted.partition_point(|&shift| margin > shift);
+        let mut margins = vec![f32::NEG_INFINITY, f32::MIN, f32::MAX, f32::INFINITY, -0.0];
+        for &shift in &shifts.sorted[..SHIFTS] {
+            margins.extend([shift.next_down(), shift, shift.next_up()]);
+        }
+        for step in -3000..3000_i16 {
+            let edge = f32::from(step) / STEPS_PER_UNIT;
+            margins.extend([edge.next_down(), edge, edge.next_up(), edge + 0.003]);
+        }
+        for margin in margins {
+            // No margin exceeds an infinity behind the shifts.
+            assert_eq!(shifts.below(margin), searched(margin).min(SHIFTS), "{margin}");
+        }
     }
 }

@@ -15,7 +15,6 @@ use pipe_ml::metric::audit::{
     Audit, AuditChange, AuditObservations, AuditTrial, AuditValues, Coverage, EpochSelection,
     FindingSeverity, LossFloor, LossSums,
 };
-use pipe_ml::metric::block::Thresholds;
 use pipe_ml::metric::counts::Counts;
 use pipe_ml::metric::label::Tally;
 use pipe_ml::metric::marked::Protocol;
@@ -86,17 +85,13 @@ impl Auditor<'_, '_> {
         let mut loss = LossSums::default();
         let mut writer = CsrWriter::create(path, false)?;
         decide(&mut **system, self.protocol, evaluated.examples(), &mut |block| {
-            for (row, predicted) in block.predicted.iter().enumerate() {
-                let truth = evaluated.labels.row(block.first + row);
+            let truth: Vec<&[u32]> =
+                (0..block.rows).map(|row| evaluated.labels.row(block.first + row)).collect();
+            for (truth, predicted) in truth.iter().zip(&block.predicted) {
                 counts.add(truth, predicted);
-                // A loss contains only the learned thresholds, not cuts that a later stage chose.
-                if let (Thresholds::PerEntry(_), Some(thresholds)) =
-                    (&block.thresholds, block.row_thresholds(row))
-                {
-                    loss.add_row(block.row_scores(row), thresholds, truth);
-                }
                 writer.push(predicted, &[])?;
             }
+            loss.add(block, &truth);
             pause(self.work)
         })?;
         Ok((figures(&counts), loss.floor(), writer.finish(evaluated.labels.cols)?))

@@ -108,7 +108,8 @@ impl CompositeSystem {
     pub(super) fn fuse(&self, parts: PartScores) -> FusedScores {
         let (labels, PartScores { mut tables, kept }) = (self.card.labels, parts);
         let entries = tables[0].len();
-        let candidates = kept.iter().any(Option::is_some).then(|| union(&kept, entries / labels));
+        let sparse = kept.iter().any(Option::is_some);
+        let candidates = sparse.then(|| self.pool.install(|| union(&kept, entries / labels)));
         let scores = match &self.card.fusion {
             None => tables.swap_remove(0),
             Some(fusion) => self.pool.install(|| {
@@ -126,7 +127,9 @@ impl CompositeSystem {
     pub(super) fn block(&self, first: usize, scores: Vec<f32>) -> DecisionBlock {
         let labels = self.card.labels;
         let probabilities = match self.card.scale() {
-            ScoreScale::LogOdds => scores.iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect(),
+            ScoreScale::LogOdds => {
+                self.pool.install(|| scores.par_iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect())
+            }
             ScoreScale::Response | ScoreScale::Share | ScoreScale::Probability => Vec::new(),
         };
         let thresholds = match self.card.cuts.as_ref().map(Cuts::decision) {
@@ -225,7 +228,7 @@ fn union(kept: &[Option<Vec<Vec<u32>>>], rows: usize) -> Vec<Vec<u32>> {
         labels.dedup();
         labels
     };
-    (0..rows).map(row_union).collect()
+    (0..rows).into_par_iter().map(row_union).collect()
 }
 
 /// Returns the scores with minus infinity for every label that is not a candidate.

@@ -19,6 +19,7 @@ use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::explanation::Explanation;
 use pipe_ml::explanation::cut::CutRule;
 pub use pipe_ml::metric::block::{DecisionBlock, Thresholds};
+use rayon::prelude::*;
 use serde::Deserialize;
 
 use crate::dataset_part::DatasetPart;
@@ -143,7 +144,9 @@ fn cross_entropy(block: &DecisionBlock, truth: &[&[u32]]) -> f64 {
         };
         none + truth[row].iter().map(correction).sum::<f64>()
     };
-    (0..block.rows).map(row_sum).sum()
+    // The rows are added in order, so that the sum does not depend on the number of threads.
+    let rows: Vec<f64> = (0..block.rows).into_par_iter().map(row_sum).collect();
+    rows.into_iter().sum()
 }
 
 #[cfg(test)]

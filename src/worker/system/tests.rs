@@ -124,6 +124,29 @@ fn losses_agree_with_the_reference_expression() {
 }
 
 #[test]
+fn losses_have_the_same_bits_for_any_number_of_threads() {
+    let (model, part) = (model(Preset::Paper, Variant::Adaptive), part());
+    let mut system = system(&model, None);
+    let losses = system.losses();
+    for block in blocks(|take| system.decide_by_oracle(part.examples(), take)) {
+        let truth: Vec<&[u32]> = (0..block.rows).map(|row| part.labels.row(block.first + row)).collect();
+        let on_threads = |threads: usize| {
+            let measure = || (losses(&block, &truth), cross_entropy(&block, &truth));
+            crate::engine::pool::pool(threads).unwrap().install(measure)
+        };
+        assert_eq!(on_threads(1), on_threads(3));
+        // Row by row, in order.
+        let rows = |row: usize| {
+            let probabilities = block.row_probabilities(row).to_vec();
+            let row_block =
+                DecisionBlock { rows: 1, labels: block.labels, probabilities, ..DecisionBlock::default() };
+            cross_entropy(&row_block, &truth[row..=row])
+        };
+        assert_eq!(on_threads(3).1, (0..block.rows).map(rows).sum::<f64>());
+    }
+}
+
+#[test]
 fn only_the_oracle_depends_on_labels_and_only_if_a_signal_reads_them() {
     let part = part();
     let reversed: Vec<&[u32]> = (0..ROWS).map(|row| part.labels.row(ROWS - 1 - row)).collect();

@@ -30,8 +30,8 @@ use crate::model::Model;
 use crate::model::predict::{PredictError, Predictor};
 use crate::net::input::BatchInputs;
 
-/// How many rows are transposed together from label-major to row-major order: one cache line of values.
-const TRANSPOSED_ROWS: usize = 16;
+/// How many rows and labels are transposed together from label-major to row-major order: one cache line of values.
+const TRANSPOSED: usize = 16;
 
 /// A trained model that is ready to predict.
 pub(super) struct TrainedSystem {
@@ -294,14 +294,8 @@ fn decided_block(first: usize, labels: usize, parts: &ScoreParts) -> DecisionBlo
     let rows = parts.rows;
     let row_major = |values: &[f32]| {
         let mut transposed = vec![0.0; rows * labels];
-        transposed.par_chunks_mut(TRANSPOSED_ROWS * labels.max(1)).enumerate().for_each(|(group, into)| {
-            let count = into.len() / labels;
-            for label in 0..labels {
-                let run = &values[label * parts.stride + group * TRANSPOSED_ROWS..][..count];
-                for (row, &value) in run.iter().enumerate() {
-                    into[row * labels + label] = value;
-                }
-            }
+        transposed.par_chunks_mut(TRANSPOSED * labels.max(1)).enumerate().for_each(|(group, into)| {
+            transpose(&values[group * TRANSPOSED..], parts.stride, labels, into);
         });
         transposed
     };
@@ -319,6 +313,23 @@ fn decided_block(first: usize, labels: usize, parts: &ScoreParts) -> DecisionBlo
     DecisionBlock { first, rows, labels, scores, probabilities, predicted, thresholds }
 }
 
+/// Writes up to [`TRANSPOSED`] rows, row-major, from values that are label-major.
+fn transpose(values: &[f32], stride: usize, labels: usize, into: &mut [f32]) {
+    let rows = into.len() / labels;
+    for first in (0..labels).step_by(TRANSPOSED) {
+        let chosen = first..labels.min(first + TRANSPOSED);
+        let mut tile = [[0.0; TRANSPOSED]; TRANSPOSED];
+        for (of_label, label) in tile.iter_mut().zip(chosen.clone()) {
+            of_label[..rows].copy_from_slice(&values[label * stride..][..rows]);
+        }
+        for (row, into) in into.chunks_exact_mut(labels).enumerate() {
+            for (value, of_label) in into[chosen.clone()].iter_mut().zip(&tile) {
+                *value = of_label[row];
+            }
+        }
+    }
+}
+
 /// Returns the cross-entropy without weights, summed over the entries, and the loss of eqs. 3 and 7, reduced as in
 /// training.
 fn losses(
@@ -329,7 +340,8 @@ fn losses(
 ) -> (f64, f64) {
     let row_losses = |row: usize| {
         let Some(thresholds) = block.row_thresholds(row) else { return [0.0; 3] };
-        let margin = |label: usize| f64::from(block.row_scores(row)[label]) - f64::from(thresholds[label]);
+        let scores = block.row_scores(row);
+        let margin = |label: usize| f64::from(scores[label]) - f64::from(thresholds[label]);
         let hinge = |signed: f64| (signed + config.margin).max(0.0);
         let (mut bce, mut hinges) = (0.0, 0.0);
         for label in 0..block.labels {
