@@ -77,8 +77,8 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     let written = test.typed("init --data things.csv").ok().prints_nothing();
     written
         .reports("CSV, 90 rows")
-        .reports("the texts of `description`")
-        .reports("5 in `tags`, 1.5 per row, separated by `,`")
+        .reports("column `description`")
+        .reports("column `tags`, separated by `,`: 5 labels, 1.5 per row")
         .reports("1 of 5 labels have fewer than 3")
         .reports("next: pipe run pipelines/things.yaml");
     let yaml = test.read("pipelines/things.yaml");
@@ -100,7 +100,10 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     let rows: Vec<&str> = rows.lines().collect();
     assert_eq!(rows.len(), 4, "{rows:?}");
     assert_eq!((rows[0], rows[1]), ("id,labels", "k0,animal"));
-    assert!(rows[2].starts_with("k1,") && rows[3].starts_with("\"k,2\",") && rows[3].contains("stone"), "{rows:?}");
+    assert!(
+        rows[2].starts_with("k1,") && rows[3].starts_with("\"k,2\",") && rows[3].contains("stone"),
+        "{rows:?}"
+    );
     let plain = predict(&test, &["-", "-o", "-"], new).ok().stdout;
     let json = predict(&test, &["-", "--id-column", "key"], new).ok().stdout;
     assert_eq!(json.replacen("\"id\":\"k0\",", "", 1).lines().next(), plain.lines().next());
@@ -110,23 +113,56 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     predict(&test, &["-"], "other\ncat\n").refuses("standard input");
 }
 
+/// Runs every command of the tutorial, on smaller data with the same columns.
+#[test]
+fn the_commands_of_the_tutorial_run() {
+    let worker = worker_program();
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/your-own-data.md");
+    let tutorial = std::fs::read_to_string(file).unwrap();
+    let test = PipelineTest::empty();
+    test.write("packages.csv", csv().replacen("key", "package", 1));
+    test.write("new.csv", "package,description\nfoo,cat dog tiny\nbar,oak rose huge\n");
+    let blocks = tutorial.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
+    assert!(commands.len() >= 6, "{commands:?}");
+    for line in commands {
+        let path = format!("{}:{}", worker.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        let mut command = std::process::Command::new("sh");
+        command.current_dir(test.path()).args(["-c", line]).env_remove("PIPE_CACHE").env("PATH", path);
+        println!("{line}");
+        Ran::finish(command).ok();
+    }
+}
+
 #[test]
 fn the_written_pipeline_runs_for_every_format() {
     worker_program();
     let test = PipelineTest::empty();
-    let jsonl: String =
-        (0..ROWS).map(|row| format!("{}\n", serde_json::json!({ "text": text(row), "labels": labels(row) }))).collect();
+    let jsonl: String = (0..ROWS)
+        .map(|row| format!("{}\n", serde_json::json!({ "text": text(row), "labels": labels(row) })))
+        .collect();
     test.write("lines.jsonl", jsonl);
     let counts = |row: usize| format!("{}:1 {}:2 {}:1", row % 3, 3 + row % 2, 5 + row % 20);
     test.write("counts.svm", svm(counts));
-    test.write("weights.txt", format!("{ROWS} 30 5\n{}", svm(|row| format!("{}:0.5 {}:0.25", row % 3, 3 + row % 2))));
+    test.write(
+        "weights.txt",
+        format!("{ROWS} 30 5\n{}", svm(|row| format!("{}:0.5 {}:0.25", row % 3, 3 + row % 2))),
+    );
     let arff = (0..ROWS).map(|row| {
         let colour = ["red", "green", "blue"][row % 3];
-        format!("{},{},{colour},{}\n", u8::from(row.is_multiple_of(3)), u8::from(row.is_multiple_of(2)), row % 2)
+        format!(
+            "{},{},{colour},{}\n",
+            u8::from(row.is_multiple_of(3)),
+            u8::from(row.is_multiple_of(2)),
+            row % 2
+        )
     });
     let header = "@relation 'x: -C 2'\n@attribute a {0,1}\n@attribute b {0,1}\n@attribute c {red,green,blue}\n@attribute d numeric\n@data\n";
     test.write("nominal.arff", format!("{header}{}", arff.collect::<String>()));
-    test.write("X.npy", npy(4, |row, column| ((row % 3 == column) as u8 as f32) + 0.1 * (row % 2) as f32 + 0.01));
+    test.write(
+        "X.npy",
+        npy(4, |row, column| ((row % 3 == column) as u8 as f32) + 0.1 * (row % 2) as f32 + 0.01),
+    );
     test.write("y.npy", npy(3, |row, column| (row % 3 == column) as u8 as f32));
     for (data, name, kind) in [
         ("lines.jsonl", "lines", "vectorise"),
@@ -171,7 +207,8 @@ fn the_papers_grid_runs_on_a_public_data_set() {
     worker_program();
     let test = PipelineTest::empty();
     test.typed("init --paper").ok().reports("pipelines/paper.yaml");
-    let mut command = test.command(&["run", "pipelines/paper.yaml", "--set", "vars.epochs=1", "--set", "vars.seeds=[0]"]);
+    let mut command =
+        test.command(&["run", "pipelines/paper.yaml", "--set", "vars.epochs=1", "--set", "vars.seeds=[0]"]);
     command.env("PIPE_DATA_DIR", data);
     Ran::finish(command).ok();
     assert!(test.file("results/paper/table1.md").is_file());

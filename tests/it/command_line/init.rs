@@ -5,7 +5,11 @@ use crate::support::PipelineTest;
 #[test]
 fn init_writes_a_pipeline_that_runs_and_never_overwrites() {
     let test = PipelineTest::empty();
-    test.typed("init").ok().prints_nothing().reports("pipe run pipelines/example.yaml").reports("init --data FILE");
+    test.typed("init")
+        .ok()
+        .prints_nothing()
+        .reports("pipe run pipelines/example.yaml")
+        .reports("init --data FILE");
     test.typed("run").ok();
     test.typed("status").ok().prints("fresh");
     let written = test.read("pipelines/example.yaml");
@@ -23,7 +27,7 @@ fn data_that_leaves_something_unclear_is_refused_with_the_option_that_decides() 
     test.write("a.csv", "title,tags,category\nsome words,a;b,x\nmore words,b,y\n");
     test.typed("init --data a.csv").refuses("`--labels COLUMN`").reports("category  2 different values");
     assert!(!test.file("pipelines").exists(), "nothing is written");
-    test.typed("init --data a.csv --labels category").ok().reports("2 in `category`");
+    test.typed("init --data a.csv --labels category").ok().reports("column `category`");
     test.typed("init --data a.csv --labels tags").refuses("pipelines/a.yaml");
     test.typed("init b.yaml --data a.csv --labels tags --separator ;").ok();
     test.typed("plan b.yaml").ok();
@@ -32,7 +36,9 @@ fn data_that_leaves_something_unclear_is_refused_with_the_option_that_decides() 
 #[test]
 fn data_that_cannot_be_read_is_refused() {
     let test = PipelineTest::empty();
-    test.write("empty.csv", "").write("ragged.csv", "text,labels\na\n").write("latin.csv", b"text,labels\ncaf\xe9,a\n");
+    test.write("empty.csv", "")
+        .write("ragged.csv", "text,labels\na\n")
+        .write("latin.csv", b"text,labels\ncaf\xe9,a\n");
     test.write("x.svm", "0 1:1\n").write("b.csv", "text,labels\na,b\n");
     test.typed("init --data empty.csv").refuses("it is empty");
     test.typed("init --data ragged.csv").refuses("ragged.csv:2");
