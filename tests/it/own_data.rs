@@ -183,11 +183,11 @@ fn test_rows_in_a_file_of_their_own_are_used_as_given() {
     worker_program();
     let test = PipelineTest::empty();
     test.write("data/my train.csv", csv()).write("data/my test.csv", csv());
-    let args = ["init", "pipelines/own.yaml", "--data", "data/my train.csv", "data/my test.csv"];
+    let args = ["init", "--data", "data/my test.csv", "data/my train.csv"];
     test.pipe(&args).ok().reports("180 rows: 90 train, 90 test");
-    let yaml = test.read("pipelines/own.yaml");
+    let yaml = test.read("pipelines/my.yaml");
     assert!(yaml.contains("test: \"data/my test.csv\"") && !yaml.contains("split:"), "{yaml}");
-    test.typed("run pipelines/own.yaml").ok().says("test rows have the features of a training row");
+    test.typed("run pipelines/my.yaml").ok().says("test rows have the features of a training row");
 }
 
 #[test]

@@ -87,6 +87,7 @@ fn labels(found: &Inspection) -> String {
     let column = found.read.label_column.as_deref().unwrap_or("labels");
     let separator = found.read.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR);
     match found.format {
+        _ if found.is_single_label() => format!("column `{column}`, at most one per row: {number}"),
         Format::Csv => format!("column `{column}`, separated by `{separator}`: {number}"),
         _ => format!("field `{column}`: {number}"),
     }
