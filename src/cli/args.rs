@@ -778,7 +778,7 @@ pub(super) struct InitArgs {
     pub file: Option<PathBuf>,
     /// Inspect these files and write a pipeline for them: CSV, JSON lines, LIBSVM, XMC, ARFF or NumPy. A role says what a file
     /// contains, if its name does not: `train=a.csv test=b.csv`, `rows=x.npy labels=y.npy`.
-    #[arg(long, num_args = 1.., value_name = "[ROLE=]FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, num_args = 1.., value_name = "[ROLE=]FILE")]
     pub data: Vec<String>,
     /// The column of the text [default: found by its name and content].
     #[arg(long, value_name = "COLUMN", requires = "data")]

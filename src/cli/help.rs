@@ -53,7 +53,7 @@ const GROUPS: &[Group] = &[
                 &[
                     "pipe predict 'recipe[seed=0]' new.svm --feature-base 1 > labels.jsonl",
                     "pipe predict 'recipe[seed=0]' reports.csv --format csv --top 5 -o labels.csv",
-                    "pipe predict 'recipe[macro]' - --id-column package --format labels < new.csv",
+                    "pipe predict 'recipe[macro]' new.csv --id-column package --format labels > labels.csv",
                 ],
             ),
             ("explain", &["pipe explain 'train[adaptive,seed=0]' --row 12 --signal train-neighbours"]),

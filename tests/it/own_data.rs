@@ -77,8 +77,8 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     let written = test.typed("init --data things.csv").ok().prints_nothing();
     written
         .reports("CSV, 90 rows")
-        .reports("the texts of `description`")
-        .reports("5 in `tags`, 1.5 per row, separated by `,`")
+        .reports("column `description`")
+        .reports("column `tags`, separated by `,`: 5 labels, 1.5 per row")
         .reports("1 of 5 labels have fewer than 3")
         .reports("next: pipe run pipelines/things.yaml");
     let yaml = test.read("pipelines/things.yaml");
@@ -111,6 +111,27 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     predict(&test, &["-"], "text\ncat dog tiny\n").ok().prints("animal");
     predict(&test, &["-", "--id-column", "kye"], new).refuses("did you mean `key`?");
     predict(&test, &["-"], "other\ncat\n").refuses("standard input");
+}
+
+/// Runs every command of the tutorial, on smaller data with the same columns.
+#[test]
+fn the_commands_of_the_tutorial_run() {
+    let worker = worker_program();
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/your-own-data.md");
+    let tutorial = std::fs::read_to_string(file).unwrap();
+    let test = PipelineTest::empty();
+    test.write("packages.csv", csv().replacen("key", "package", 1));
+    test.write("new.csv", "package,description\nfoo,cat dog tiny\nbar,oak rose huge\n");
+    let blocks = tutorial.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
+    assert!(commands.len() >= 6, "{commands:?}");
+    for line in commands {
+        let path = format!("{}:{}", worker.parent().unwrap().display(), std::env::var("PATH").unwrap());
+        let mut command = std::process::Command::new("sh");
+        command.current_dir(test.path()).args(["-c", line]).env_remove("PIPE_CACHE").env("PATH", path);
+        println!("{line}");
+        Ran::finish(command).ok();
+    }
 }
 
 #[test]
@@ -162,11 +183,11 @@ fn test_rows_in_a_file_of_their_own_are_used_as_given() {
     worker_program();
     let test = PipelineTest::empty();
     test.write("data/my train.csv", csv()).write("data/my test.csv", csv());
-    let args = ["init", "pipelines/own.yaml", "--data", "data/my train.csv", "data/my test.csv"];
+    let args = ["init", "--data", "data/my test.csv", "data/my train.csv"];
     test.pipe(&args).ok().reports("180 rows: 90 train, 90 test");
-    let yaml = test.read("pipelines/own.yaml");
+    let yaml = test.read("pipelines/my.yaml");
     assert!(yaml.contains("test: \"data/my test.csv\"") && !yaml.contains("split:"), "{yaml}");
-    test.typed("run pipelines/own.yaml").ok().says("test rows have the features of a training row");
+    test.typed("run pipelines/my.yaml").ok().says("test rows have the features of a training row");
 }
 
 #[test]

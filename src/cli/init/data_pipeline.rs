@@ -49,11 +49,9 @@ impl DataPipeline<'_> {
         let contents = match part {
             "grid" => "the paper's variants under both protocols, the recipe, audits",
             "long-tail" => {
-                "label trees and neighbours, their fusion, cuts for macro-F1 and for micro-F1, evaluations, an audit"
+                "label trees and neighbours, their fusion, cuts, evaluations on the test rows, an audit"
             }
-            _ => {
-                "three models, their fusion, cuts for macro-F1 and for micro-F1, evaluations on the test rows, an audit"
-            }
+            _ => "three models, their fusion, cuts, evaluations on the test rows, an audit",
         };
         let mut text = format!(
             "# Written by `pipe init`, which found {} rows and {} labels, {:.1} per row.\n\
@@ -61,7 +59,7 @@ impl DataPipeline<'_> {
              #   pipe run {}\n\
              #\n\
              # `builtin/{part}` adds the other stages: {contents},\n\
-             # a table, figures and a report. `pipe show --part {part}` prints them; a stage of the same name here changes one.\n\
+             # a table, figures and a report. `pipe show --part {part}` prints them. To change one, write a stage with its name here.\n\
              extends: builtin/{part}\n\
              name: {}\n\n\
              vars:\n  title: {}\n\n\

@@ -22,7 +22,7 @@ pub(super) fn text(found: &Inspection) -> String {
     if found.format.content() == FormatContent::Text {
         lines.push(("columns", found.columns.join(", ")));
     }
-    lines.push(("input", input(found)));
+    lines.push(input(found));
     lines.push(("labels", labels(found)));
     lines.push((
         "tail",
@@ -46,6 +46,12 @@ pub(super) fn text(found: &Inspection) -> String {
     if !notes.is_empty() {
         lines.push(("rows", notes.join(", ")));
     }
+    if found.format.content() == FormatContent::Text {
+        lines.push((
+            "options",
+            "--text COLUMN, --labels COLUMN and --separator TEXT decide otherwise".to_owned(),
+        ));
+    }
     let lines: Vec<String> = lines.iter().map(|(what, text)| format!("{what:<8} {text}")).collect();
     lines.join("\n")
 }
@@ -54,11 +60,11 @@ fn rows(number: u64) -> String {
     count(number as usize, "row")
 }
 
-fn input(found: &Inspection) -> String {
+fn input(found: &Inspection) -> (&'static str, String) {
     match found.input {
         InputSummary::Texts { mean_words } => {
             let column = found.read.input_column.as_deref().unwrap_or("text");
-            format!("the texts of `{column}`, {mean_words:.1} words on average (another column: --text)")
+            ("text", format!("column `{column}`, {mean_words:.1} words on average"))
         }
         InputSummary::Sparse { features, counts } => {
             let what = if counts { "counts" } else { "weights" };
@@ -66,27 +72,23 @@ fn input(found: &Inspection) -> String {
                 Some(NominalEncoding::OneHot) => "; one for each value of a nominal attribute",
                 _ => "",
             };
-            format!("{} sparse features, {what}{nominal}", grouped(features))
+            ("features", format!("{}, sparse {what}{nominal}", grouped(features)))
         }
-        InputSummary::Dense { features } => format!("{} dense features", grouped(features)),
+        InputSummary::Dense { features } => ("features", format!("{}, dense", grouped(features))),
     }
 }
 
 fn labels(found: &Inspection) -> String {
-    let number = grouped(found.label_counts.len() as u64);
-    let per_row = found.labels_per_row();
+    let number =
+        format!("{} labels, {:.1} per row", grouped(found.label_counts.len() as u64), found.labels_per_row());
     if found.format.content() != FormatContent::Text {
-        return format!("{number}, {per_row:.1} per row");
+        return number;
     }
     let column = found.read.label_column.as_deref().unwrap_or("labels");
-    let separator = match &found.read.label_separator {
-        Some(separator) => separator,
-        None => DEFAULT_LABEL_SEPARATOR,
-    };
-    let how = match found.format {
-        Format::Csv if per_row > 1.0 => format!("separated by `{separator}` (--separator)"),
-        Format::Csv => format!("at most one per row, or separated by `{separator}` (--separator)"),
-        _ => "in lists".to_owned(),
-    };
-    format!("{number} in `{column}`, {per_row:.1} per row, {how} (another column: --labels)")
+    let separator = found.read.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR);
+    match found.format {
+        _ if found.is_single_label() => format!("column `{column}`, at most one per row: {number}"),
+        Format::Csv => format!("column `{column}`, separated by `{separator}`: {number}"),
+        _ => format!("field `{column}`: {number}"),
+    }
 }

@@ -27,7 +27,7 @@ fn data_that_leaves_something_unclear_is_refused_with_the_option_that_decides() 
     test.write("a.csv", "title,tags,category\nsome words,a;b,x\nmore words,b,y\n");
     test.typed("init --data a.csv").refuses("`--labels COLUMN`").reports("category  2 different values");
     assert!(!test.file("pipelines").exists(), "nothing is written");
-    test.typed("init --data a.csv --labels category").ok().reports("2 in `category`");
+    test.typed("init --data a.csv --labels category").ok().reports("column `category`, at most one per row");
     test.typed("init --data a.csv --labels tags").refuses("pipelines/a.yaml");
     test.typed("init b.yaml --data a.csv --labels tags --separator ;").ok();
     test.typed("plan b.yaml").ok();

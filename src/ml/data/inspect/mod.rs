@@ -70,6 +70,11 @@ impl Inspection {
         self.label_counts.iter().sum::<u64>() as f64 / self.rows.max(1) as f64
     }
 
+    /// Returns whether no row has more than one label.
+    pub fn is_single_label(&self) -> bool {
+        self.label_counts.iter().sum::<u64>() == self.rows - self.rows_without_labels
+    }
+
     /// Returns the median number of rows per label.
     pub fn median_rows_per_label(&self) -> u64 {
         self.label_counts.get(self.label_counts.len() / 2).copied().unwrap_or(0)

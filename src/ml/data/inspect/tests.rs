@@ -44,7 +44,7 @@ fn the_columns_and_the_separator_of_a_csv_file_are_found() {
     assert_eq!((found.rows, found.label_counts.as_slice()), (6, &[3, 3, 3, 2][..]));
     assert_eq!((found.rows_without_labels, found.empty_rows, found.duplicates), (1, 1, 1));
     assert_eq!((found.median_rows_per_label(), found.labels_under(3)), (3, 1));
-    assert!(!found.has_test_part());
+    assert!(!found.has_test_part() && !found.is_single_label());
 }
 
 #[test]
@@ -70,6 +70,7 @@ fn a_column_that_repeats_is_the_labels_if_no_other_does() {
         (0..8).map(|n| format!("{n},words of row number {n},{}\n", ["up", "down"][n % 2])).collect();
     let found = table("x.csv", &format!("id,story,direction\n{rows}")).unwrap();
     assert_eq!(columns(&found), (Some("story"), Some("direction"), None));
+    assert!(found.is_single_label());
 }
 
 #[test]

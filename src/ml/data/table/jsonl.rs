@@ -18,7 +18,7 @@ pub(super) fn rows(text: &str, fields: &TextColumns) -> Result<Vec<TextRow>, Fau
     Ok(rows)
 }
 
-/// Reads all fields, in the order in which they first appear.
+/// Reads all fields: those of the first object in alphabetical order, then those that first appear in later ones.
 pub(super) fn columns(text: &str) -> Result<Vec<TableColumn>, Fault> {
     let mut columns: Vec<TableColumn> = Vec::new();
     let (mut start, mut rows) = (0, 0);
