@@ -191,7 +191,7 @@ impl Command {
             Self::Diff(DiffArgs { html, .. }) => paths.extend(html),
             Self::Init(InitArgs { file, .. }) => paths.extend(file),
             Self::Cache(CacheCommand::Push { file, .. } | CacheCommand::Pull { file, .. }) => {
-                paths.extend(file)
+                paths.extend(file);
             }
             Self::Cache(_)
             | Self::Key(_)

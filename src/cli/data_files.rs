@@ -74,7 +74,9 @@ pub(super) fn obtain(
             let content = store.digest_user_file(&path)?;
             match locator.check(&dataset, &path, content.blob, content.bytes) {
                 Ok(warning) => {
-                    warning.into_iter().for_each(|text| project.warn(&text));
+                    if let Some(text) = warning {
+                        project.warn(&text);
+                    }
                     Ok(path)
                 }
                 Err(error) => {
