@@ -178,7 +178,7 @@ impl Command {
             Self::Diff(DiffArgs { html, .. }) => paths.extend(html),
             Self::Init(InitArgs { file }) => paths.push(file),
             Self::Cache(CacheCommand::Push { file, .. } | CacheCommand::Pull { file, .. }) => {
-                paths.extend(file)
+                paths.extend(file);
             }
             Self::Cache(_)
             | Self::Key(_)
