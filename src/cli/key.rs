@@ -1,4 +1,5 @@
-//! `pipe key`: creates and shows the keys that sign results. Secret keys are in the user's configuration directory, not in a project.
+//! `pipe key`: creates and shows the keys that sign results. Secret keys are in the user's configuration directory,
+//! not in a project.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -60,8 +61,8 @@ fn show(directory: &Path, name: Option<&str>) -> Outcome {
     print_text(&lines)
 }
 
-/// Returns the key that signs what this user uploads: the one in PIPE_SIGNING_KEY, or the one that PIPE_KEY names, or the only
-/// one there is.
+/// Returns the key that signs what this user uploads: the one in PIPE_SIGNING_KEY, or the one that PIPE_KEY names, or
+/// the only one there is.
 pub(super) fn own(environment: &dyn Fn(&str) -> Option<String>) -> Result<Option<SigningKey>, Failure> {
     let set = |name: &str| environment(name).filter(|value| !value.is_empty());
     if let Some(text) = set("PIPE_SIGNING_KEY") {

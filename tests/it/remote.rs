@@ -1,5 +1,5 @@
-//! A remote: two clones that share results through a directory, a web server or a bucket, and everything that may be wrong
-//! with it.
+//! A remote: two clones that share results through a directory, a web server or a bucket, and everything that may be
+//! wrong with it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -363,7 +363,7 @@ fn a_mistake_in_the_settings_is_reported_before_anything_runs() {
     reader.typed("cache push").refuses("this project has no remote");
 }
 
-/// A web server for the files of a directory.
+/// A web server for the files of a directory. If there is a file `slow`, blobs never end.
 struct StaticServer {
     url: String,
     requests: Arc<AtomicUsize>,
@@ -401,6 +401,13 @@ fn answer(stream: &TcpStream, root: &Path) -> std::io::Result<()> {
         Err(_) => ("404 Not Found", Vec::new()),
     };
     let mut out = stream;
+    if root.join("slow").exists() && !body.is_empty() && !body.starts_with(b"{") {
+        write!(out, "HTTP/1.1 {status}\r\nContent-Length: 1000000\r\nConnection: close\r\n\r\n")?;
+        for byte in body.iter().cycle() {
+            out.write_all(&[*byte])?;
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
     write!(out, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len())?;
     out.write_all(&body)
 }
@@ -440,6 +447,31 @@ fn a_server_that_stops_in_the_middle_costs_one_warning() {
     assert_eq!((seen[0], seen[5]), (3, 1), "{seen:?}");
     let nobody = lab.clone_of("reader", "http://127.0.0.1:1", &["alice"]);
     nobody.typed("run pipeline.yaml").ok().reports("the remote failed").reports("unreachable");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_slow_server() {
+    let lab = Lab::new();
+    lab.writer("alice").run().ok();
+    fs::write(lab.remote().join("slow"), "").unwrap();
+    let server = StaticServer::start(lab.remote(), usize::MAX);
+    let reader = lab.clone_of("reader", &server.url, &["alice"]);
+    let mut command = reader.test.command(&["run", "pipeline.yaml"]);
+    command.env("XDG_CONFIG_HOME", lab.config("reader")).stderr(Stdio::piped()).stdout(Stdio::null());
+    let child = command.spawn().unwrap();
+    let begin = Instant::now();
+    while server.requests.load(Ordering::SeqCst) < 2 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "the blob was not asked for");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let stopped = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(stopped.elapsed() < Duration::from_secs(5), "{:?}", stopped.elapsed());
+    assert_eq!(output.status.code(), Some(130));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said.contains("the remote failed"), "{said}");
 }
 
 /// A server that speaks the protocol of S3, with the credentials of the tests.

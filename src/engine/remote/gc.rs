@@ -35,8 +35,8 @@ pub struct RemoteGcReport {
 }
 
 impl Remote {
-    /// Removes old results, and the blobs that no other result needs. The error is a sentence; what was removed until then stays
-    /// removed.
+    /// Removes old results, and the blobs that no other result needs. The error is a sentence; what was removed until
+    /// then stays removed.
     ///
     /// Results go first: a process that is killed in between leaves blobs that the next collection removes.
     pub fn collect_garbage(&self, request: &RemoteGcRequest) -> Result<RemoteGcReport, String> {
@@ -96,7 +96,8 @@ impl Remote {
         Ok(())
     }
 
-    /// Returns the blobs of the files in a directory, or none if its listing is missing or damaged: nobody can use it then.
+    /// Returns the blobs of the files in a directory, or none if its listing is missing or damaged: nobody can use it
+    /// then.
     fn files_of(&self, directory: &Stored) -> Result<Vec<BlobId>, BackendError> {
         let Some(content) = self.backend.get(&blob_path(directory.blob))? else { return Ok(Vec::new()) };
         let mut text = Vec::new();

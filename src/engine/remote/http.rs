@@ -12,6 +12,9 @@ use crate::runner::{Stop, Urgency};
 
 /// The longest time without any data from the server.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest time until the server begins to answer. After an upload, it may have to write the content to its disks.
+const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(15);
+const PATIENCE_AFTER_UPLOAD: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 3;
 /// How long to wait before the second attempt; twice as long before the third.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -29,7 +32,6 @@ impl Client {
             .max_redirects(redirects)
             .max_redirects_will_error(false)
             .timeout_connect(Some(Duration::from_secs(10)))
-            .timeout_recv_response(Some(PATIENCE))
             .timeout_per_read(Some(PATIENCE))
             .timeout_per_write(Some(PATIENCE))
             .user_agent(concat!("pipe/", env!("CARGO_PKG_VERSION")))
@@ -48,7 +50,10 @@ impl Client {
         let failed = |what: String| BackendError(format!("cannot reach {url}: {what}"));
         let mut attempt = 1;
         loop {
-            let (mut parts, ()) = request().map_err(|error| failed(error.to_string()))?.into_parts();
+            let request = request().map_err(|error| failed(error.to_string()))?;
+            let patience = if content.is_some() { PATIENCE_AFTER_UPLOAD } else { PATIENCE_FOR_ANSWER };
+            let request = self.agent.configure_request(request).timeout_recv_response(Some(patience)).build();
+            let (mut parts, ()) = request.into_parts();
             let sent = match &mut content {
                 Some(file) => {
                     let length = file.rewind().and_then(|()| file.metadata());

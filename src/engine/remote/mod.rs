@@ -61,8 +61,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Opens a remote. Paths are relative to `project`. `writer` is the key of this user, if there is one; its results are
-    /// trusted like those of `trusted:`. The error is a sentence about the settings.
+    /// Opens a remote. Paths are relative to `project`. `writer` is the key of this user, if there is one; its
+    /// results are trusted like those of `trusted:`. The error is a sentence about the settings.
     pub fn open(
         settings: &RemoteSettings,
         project: &Path,

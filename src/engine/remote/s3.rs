@@ -1,7 +1,7 @@
 //! A bucket of S3, or of a server that speaks its protocol, as a remote.
 //!
-//! Four kinds of requests are signed here by hand (AWS Signature Version 4), with the hashes of `ring`, which TLS needs anyway. `rusty-s3`
-//! would add 37 crates to the build for the same.
+//! Four kinds of requests are signed here by hand (AWS Signature Version 4), with the hashes of `ring`, which TLS
+//! needs anyway. `rusty-s3` would add 37 crates to the build for the same.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -40,8 +40,8 @@ struct Credentials {
 }
 
 impl Bucket {
-    /// Creates the bucket of an address such as `s3://bucket/prefix`. Everything else is in the environment, under the names
-    /// that other programs use.
+    /// Creates the bucket of an address such as `s3://bucket/prefix`. Everything else is in the environment, under
+    /// the names that other programs use.
     pub(super) fn new(
         address: &str,
         environment: &dyn Fn(&str) -> Option<String>,
@@ -211,8 +211,8 @@ impl Backend for Bucket {
     }
 }
 
-/// Returns the text of the first element with this name. The answers of S3 have no attributes, comments or nested elements of the same name
-/// where this is used, so that a parser of XML is not needed.
+/// Returns the text of the first element with this name. The answers of S3 have no attributes, comments or nested
+/// elements of the same name where this is used, so that a parser of XML is not needed.
 fn element(xml: &str, name: &str) -> Option<String> {
     let (_, rest) = xml.split_once(&format!("<{name}>"))?;
     let (text, _) = rest.split_once(&format!("</{name}>"))?;
@@ -303,8 +303,8 @@ fn encode(text: &str, is_path: bool) -> String {
 mod tests {
     use super::*;
 
-    /// The example "GET Object" of the documentation of Signature Version 4 has a range and a hash of an empty body, so these are the
-    /// same steps with other headers. The expected value was computed with botocore.
+    /// The example "GET Object" of the documentation of Signature Version 4 has a range and a hash of an empty body,
+    /// so these are the same steps with other headers. The expected value was computed with botocore.
     #[test]
     fn a_request_is_signed_as_other_programs_sign_it() {
         let credentials = Credentials {

@@ -50,8 +50,8 @@ fn message(sealed: &[u8]) -> Vec<u8> {
     [PURPOSE, sealed].concat()
 }
 
-/// Returns the manifest that `writer` stored for `key`, or the reason why it must not be used, which completes the sentence
-/// "the result was refused: ...".
+/// Returns the manifest that `writer` stored for `key`, or the reason why it must not be used, which completes the
+/// sentence "the result was refused: ...".
 ///
 /// Nothing of the manifest is looked at before its signature was checked.
 pub(super) fn open(

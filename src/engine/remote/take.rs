@@ -26,8 +26,8 @@ enum FetchError {
 }
 
 impl Remote {
-    /// Takes the result of a key that nobody else can compute at the moment. Returns `None`, with the right as it was, if the
-    /// remote has no result that may be used.
+    /// Takes the result of a key that nobody else can compute at the moment. Returns `None`, with the right as it
+    /// was, if the remote has no result that may be used.
     pub fn take(&self, store: &Store, right: &mut WriteRight<'_>, instance: &str) -> Option<Manifest> {
         if !self.reads {
             return None;
@@ -69,7 +69,8 @@ impl Remote {
         None
     }
 
-    /// Returns the writers to ask for a key, the preferred one first. Without a listing, every trusted writer may have it.
+    /// Returns the writers to ask for a key, the preferred one first. Without a listing, every trusted writer may
+    /// have it.
     fn writers_of(&self, instance: &str, key: StageKey) -> Option<Vec<String>> {
         if self.ledger.has_given_up() {
             return None;
@@ -174,7 +175,8 @@ impl Remote {
         match adopted {
             Ok(Ok(())) => Ok(()),
             Ok(Err(StoreError::Foreign { .. })) | Err(_) => Err(refused("has another content")),
-            // The decoder found that the content is cut short or not compressed. Writing can fail, too, but then not like this.
+            // The decoder found that the content is cut short or not compressed. Writing can fail, too, but then not
+            // like this.
             Ok(Err(StoreError::Io { source, .. })) if source.raw_os_error().is_none() => {
                 Err(refused("is damaged"))
             }
@@ -182,7 +184,8 @@ impl Remote {
         }
     }
 
-    /// Fetches a blob into a store that needs it; without a size, it is the listing of a directory. Returns whether the store has it now. A failure is noted.
+    /// Fetches a blob into a store that needs it; without a size, it is the listing of a directory. Returns whether
+    /// the store has it now. A failure is noted.
     pub fn fetch(&self, store: &Store, id: BlobId, bytes: Option<u64>) -> bool {
         if self.ledger.has_given_up() {
             return false;
@@ -198,8 +201,8 @@ impl Remote {
     }
 }
 
-/// The content of an answer. Tells a connection that broke from content that is wrong, counts, and ends when the user wants to
-/// stop.
+/// The content of an answer. Tells a connection that broke from content that is wrong, counts, and ends when the user
+/// wants to stop.
 struct Received<'a> {
     content: Box<dyn Read + Send>,
     stop: &'a Stop,

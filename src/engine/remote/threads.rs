@@ -6,8 +6,8 @@ use std::sync::PoisonError;
 /// How many requests of one kind are made at the same time.
 const REQUESTS: usize = 8;
 
-/// Calls `work` for each item, on several threads if there are several items. Returns the first error; items that were not
-/// begun by then are left out.
+/// Calls `work` for each item, on several threads if there are several items. Returns the first error; items that
+/// were not begun by then are left out.
 pub(super) fn for_each<T: Send, E: Send>(
     items: Vec<T>,
     work: impl Fn(T) -> Result<(), E> + Sync,

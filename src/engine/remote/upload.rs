@@ -155,7 +155,8 @@ fn local(store: &Store, error: io::Error) -> UploadError {
     UploadError::Store(StoreError::writing(store.root(), error))
 }
 
-/// Uploads in the background. Dropping it lets the uploads end that were queued; the scope of their threads waits for them.
+/// Uploads in the background. Dropping it lets the uploads end that were queued; the scope of their threads waits for
+/// them.
 pub struct UploadQueue {
     sender: Sender<Box<Manifest>>,
     /// The number of results that are queued or being uploaded.

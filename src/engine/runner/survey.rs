@@ -1,4 +1,5 @@
-//! Predicts what a run would do: for `pipe plan`, `pipe status` and `pipe why`; and takes what it would need from a remote.
+//! Predicts what a run would do: for `pipe plan`, `pipe status` and `pipe why`; and takes what it would need from a
+//! remote.
 
 use super::inspect::{Finding, Inspector, known};
 use super::options::Options;

@@ -100,8 +100,8 @@ impl Store {
         })
     }
 
-    /// Replaces damaged and missing blobs that results need by what `fetch` gets for their ids and sizes; the size of a listing
-    /// is not known. Returns how many. A check afterwards finds what is still damaged.
+    /// Replaces damaged and missing blobs that results need by what `fetch` gets for their ids and sizes; the size of
+    /// a listing is not known. Returns how many. A check afterwards finds what is still damaged.
     pub fn replace_damaged(
         &self,
         report: &FsckReport,
