@@ -76,7 +76,7 @@ pub struct Cluster {
     detach: bool,
     stopping: Mutex<Option<Urgency>>,
     submitting: Submitting,
-    polling: Polling,
+    polling: Arc<Polling>,
 }
 
 impl fmt::Debug for Cluster {
@@ -112,7 +112,7 @@ impl Cluster {
             detach,
             stopping: Mutex::default(),
             submitting: Submitting::default(),
-            polling: Polling::default(),
+            polling: Arc::default(),
         }
     }
 
@@ -292,7 +292,7 @@ impl Cluster {
             for note in watch.events.read(directory) {
                 report(note);
             }
-            self.polling.refresh(&*self.scheduler, &self.submitting.live);
+            self.polling.refresh(&self.scheduler, &self.submitting.live);
             directory.refresh();
             let seen = self.observe(attempt, key, directory, &mut watch);
             if self.is_stopping().is_some() && !watch.cancelled {
