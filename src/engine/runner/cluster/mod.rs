@@ -321,7 +321,7 @@ impl Cluster {
                     Lookup::Unreadable(error) => {
                         return Err(AttemptError::permanent(error.to_string()).into());
                     }
-                    Lookup::Miss | Lookup::Damaged(_) => watch.give_up_if_invisible(&*directory)?,
+                    Lookup::Miss | Lookup::Damaged(_) => watch.give_up_if_invisible(directory)?,
                 },
                 Verdict::Failed(error) => return Err(error.into()),
                 Verdict::Interrupted(_) if self.is_stopping().is_some() => {
