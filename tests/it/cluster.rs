@@ -1,5 +1,6 @@
 //! Stages as jobs of a scheduler: of a small batch program, which is always there, and of Slurm, where it is installed.
 
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -325,6 +326,18 @@ fn a_scheduler_that_does_not_answer_does_not_stop_a_run() {
 }
 
 #[test]
+fn a_scheduler_that_hangs_does_not_delay_results() {
+    let cluster = BatchTest::new(GRID);
+    cluster.go();
+    let text = cluster.test.read("engines/test.yaml");
+    let status = text.lines().find(|line| line.starts_with("status:")).unwrap();
+    cluster.test.edit("engines/test.yaml", status, "status: sleep 25");
+    let begin = Instant::now();
+    assert_eq!(cluster.run().ok().computed().len(), 9);
+    assert!(begin.elapsed() < Duration::from_secs(18), "it waited for the scheduler: {:?}", begin.elapsed());
+}
+
+#[test]
 fn wrong_engines_are_refused_before_anything_runs() {
     let test =
         PipelineTest::new("name: x\nstages:\n  a: { command: { run: echo 1 > a.txt, outputs: [a.txt] } }\n");
@@ -384,12 +397,14 @@ impl SlurmTest {
         let directory = self.directory.path().to_str().unwrap();
         let words = words.iter().map(|word| if *word == "DIR" { directory } else { word });
         // The daemons keep the streams open.
-        let output = tempfile::tempfile().unwrap();
+        let mut output = tempfile::tempfile().unwrap();
         let mut command = Command::new(script);
         command.args(words).env("PATH", path).env("SLURM_CONF_EXTRA", extra).stdin(Stdio::null());
-        command.stdout(output.try_clone().unwrap()).stderr(output);
+        command.stdout(output.try_clone().unwrap()).stderr(output.try_clone().unwrap());
         let status = command.status().unwrap();
-        std::process::Output { status, stdout: Vec::new(), stderr: Vec::new() }
+        let mut said = Vec::new();
+        output.rewind().and_then(|()| output.read_to_end(&mut said)).unwrap();
+        std::process::Output { status, stdout: Vec::new(), stderr: said }
     }
 
     fn command(&self, test: &PipelineTest, args: &[&str]) -> Command {
@@ -518,7 +533,7 @@ stages:
   idf: { idf: { data: data } }
   train:
     train:
-      { data: data, idf: idf, preset: released, epochs: 40, device: cpu, net: { hidden: [64] }, checkpoint: { epochs: 1 } }
+      { data: data, idf: idf, preset: released, epochs: 120, device: cpu, net: { hidden: [64] }, checkpoint: { epochs: 1 } }
 outputs: { model: train.model }
 ";
 

@@ -49,6 +49,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const COLLECT: Duration = Duration::from_millis(200);
 /// How often a job is submitted again after it was interrupted without having got further.
 const FRUITLESS: u32 = 4;
+/// How long after its commit a job may take to record its end.
+const RECORDS_ITS_END: Duration = Duration::from_secs(2);
 /// How long a result that a job has announced may be invisible here.
 const SLOW_FILE_SYSTEM: Duration = Duration::from_secs(30);
 
@@ -76,7 +78,7 @@ pub struct Cluster {
     detach: bool,
     stopping: Mutex<Option<Urgency>>,
     submitting: Submitting,
-    polling: Polling,
+    polling: Arc<Polling>,
 }
 
 impl fmt::Debug for Cluster {
@@ -112,7 +114,7 @@ impl Cluster {
             detach,
             stopping: Mutex::default(),
             submitting: Submitting::default(),
-            polling: Polling::default(),
+            polling: Arc::default(),
         }
     }
 
@@ -169,6 +171,12 @@ impl Cluster {
             }
             match ended {
                 Ok(manifest) => {
+                    let seen = Instant::now();
+                    // The job records its end after it has committed; a file that is written while its directory is removed
+                    // would stay.
+                    while directory.end().is_none() && seen.elapsed() < RECORDS_ITS_END {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
                     attempt.store.remove_job_directories(key);
                     return Ok(manifest);
                 }
@@ -292,7 +300,7 @@ impl Cluster {
             for note in watch.events.read(directory) {
                 report(note);
             }
-            self.polling.refresh(&*self.scheduler, &self.submitting.live);
+            self.polling.refresh(&self.scheduler, &self.submitting.live);
             directory.refresh();
             let seen = self.observe(attempt, key, directory, &mut watch);
             if self.is_stopping().is_some() && !watch.cancelled {

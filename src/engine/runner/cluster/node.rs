@@ -52,8 +52,11 @@ pub fn carry_out(directory: &Path, executor: &dyn Executor, signals: &JobSignals
     let time_is_up = signals.time_is_up.load(Ordering::SeqCst);
     let error = result.err();
     let succeeded = error.is_none();
-    directory.write_end(&EndRecord { error, time_is_up })?;
-    Ok(succeeded)
+    match directory.write_end(&EndRecord { error, time_is_up }) {
+        // The submitter has seen the result, and has removed the directory.
+        Err(_) if succeeded && !directory.path().exists() => Ok(true),
+        written => written.map(|()| succeeded),
+    }
 }
 
 /// Returns that the stage was stopped, if it failed and the job was asked to stop. A scheduler that ends a job sends its

@@ -1,7 +1,8 @@
 //! Asks the scheduler about all jobs with one command, as rarely as possible.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::directory::{JobDirectory, Submission};
@@ -21,6 +22,8 @@ pub(super) type LiveJobs = Mutex<BTreeMap<JobDirectory, Option<String>>>;
 pub(super) struct Polling {
     /// Held while the scheduler is asked.
     turn: Mutex<()>,
+    /// Whether a thread asks, or is about to.
+    is_asking: AtomicBool,
     last: Mutex<Answer>,
 }
 
@@ -39,37 +42,48 @@ struct Answer {
 }
 
 impl Polling {
-    /// Asks the scheduler about the live jobs if it is time to, unless another thread is asking.
-    pub(super) fn refresh(&self, scheduler: &dyn Scheduler, live: &LiveJobs) {
-        let _turn = match self.turn.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+    /// Asks the scheduler about the live jobs if it is time to. Does not wait for the answer: a scheduler that hangs must not
+    /// keep anyone from looking at the files of a job.
+    pub(super) fn refresh(self: &Arc<Self>, scheduler: &Arc<dyn Scheduler>, live: &LiveJobs) {
         let is_early = {
             let last = lock(&self.last);
             let interval = last.interval.clamp(OFTEN, SELDOM);
             last.tried.is_some_and(|tried| tried.elapsed() < interval)
         };
-        if !is_early {
+        if is_early || self.is_asking.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // Before the ids are collected: a job that is added later is not among those that were asked about.
+        let asked = Instant::now();
+        let (polling, scheduler, ids) = (Arc::clone(self), Arc::clone(scheduler), ids_of(live));
+        let ask = move || {
+            let _turn = lock(&polling.turn);
             // If it does not answer, `problem` says why.
-            let _ = self.ask(scheduler, &ids_of(live));
+            let _ = polling.ask_at(asked, &*scheduler, &ids);
+            polling.is_asking.store(false, Ordering::SeqCst);
+        };
+        if std::thread::Builder::new().spawn(ask).is_err() {
+            self.is_asking.store(false, Ordering::SeqCst);
         }
     }
 
-    /// Asks the scheduler about the live jobs, unless it was asked after `since`. Threads that ask at the same time share one
-    /// question.
+    /// Asks the scheduler about the live jobs, unless it was asked after `since`, and waits for the answer. Threads that ask at
+    /// the same time share one question.
     pub(super) fn refresh_since(&self, since: Instant, scheduler: &dyn Scheduler, live: &LiveJobs) {
         let _turn = lock(&self.turn);
         let is_known = lock(&self.last).tried.is_some_and(|tried| tried >= since);
         if !is_known {
-            let _ = self.ask(scheduler, &ids_of(live));
+            let asked = Instant::now();
+            let _ = self.ask_at(asked, scheduler, &ids_of(live));
         }
     }
 
     /// Asks the scheduler now. Fails if it does not answer.
     pub(super) fn ask(&self, scheduler: &dyn Scheduler, ids: &[String]) -> Result<(), String> {
-        let asked = Instant::now();
+        self.ask_at(Instant::now(), scheduler, ids)
+    }
+
+    fn ask_at(&self, asked: Instant, scheduler: &dyn Scheduler, ids: &[String]) -> Result<(), String> {
         let answer = scheduler.list(ids);
         let mut last = lock(&self.last);
         last.tried = Some(asked);
