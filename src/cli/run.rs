@@ -22,8 +22,8 @@ use pipe_core::harness;
 use pipe_core::stage::StageKind;
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::event::Event;
-use pipe_engine::runner::local::{LocalProcess, Programs};
-use pipe_engine::runner::{self, Options, Stop};
+use pipe_engine::runner::local::{LocalProcess, OnUndeclared, Programs};
+use pipe_engine::runner::{self, Options, Stop, file_trace};
 use pipe_engine::store::Store;
 use pipe_stages::table::TableStage;
 use pipe_stages::{command, registry};
@@ -34,6 +34,13 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
         args.file.iter().map(|file| file.to_string_lossy()).chain(args.targets.iter().map(Into::into));
     if let (Some(0), Some(port)) = (args.serve, words.into_iter().find(|word| word.parse::<u16>().is_ok())) {
         return Err(Failure::bad_input(format!("a port is given with `=`: `--serve={port}`")));
+    }
+    if args.sandbox
+        && let Some(reason) = file_trace::unavailable()
+    {
+        return Err(Failure::bad_input(format!(
+            "`--sandbox` cannot observe which files commands read on this machine: {reason}"
+        )));
     }
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let opened = project.open(&selection, &args.pipeline.set)?;
@@ -63,7 +70,10 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
         options.gate = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
     }
     let pipe = std::env::current_exe()?;
-    let executor = LocalProcess::new(Programs { pipe, command: command::argv });
+    let mut executor = LocalProcess::new(Programs { pipe, command: command::argv });
+    if args.sandbox {
+        executor = executor.observing_files(&options.project, OnUndeclared::Fail);
+    }
     let stop = Stop::new();
     stop_on_signals(&stop)?;
 
