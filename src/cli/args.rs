@@ -309,6 +309,9 @@ pub(super) struct RunArgs {
     /// Fail if the run would change the lock, or if a result differs from it.
     #[arg(long)]
     pub locked: bool,
+    /// Observe which files commands read, and fail a stage that reads a file which it does not declare as an input.
+    #[arg(long)]
+    pub sandbox: bool,
     /// Print one JSON event per line to standard output.
     #[arg(long)]
     pub json: bool,
@@ -354,7 +357,7 @@ pub(super) struct VerifyArgs {
     /// Compute again and compare with the lock: all stages, or these; `sample=K` and `budget=20m` limit them.
     #[arg(long, num_args = 0.., value_name = "WHAT")]
     pub rerun: Option<Vec<String>>,
-    /// Compute all stages, or these, twice under different conditions, and compare.
+    /// Compute all stages, or these, twice under different conditions, and compare; find inputs that are not declared.
     #[arg(long, num_args = 0.., value_name = "STAGE")]
     pub twice: Option<Vec<String>>,
     /// Compare what different writers stored on the remote for the stages of the lock.

@@ -13,6 +13,7 @@ use pipe_core::event::LogLevel;
 use pipe_core::paint::Paint;
 use pipe_core::protocol::MetricValue;
 use pipe_engine::runner::event::{Event, PlaceOutcome, Summary};
+use pipe_engine::runner::file_trace::listed;
 
 /// How much status is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,6 +119,16 @@ impl Console {
                 }
             }
             Event::Log { instance, level, message } => self.log(instance.as_deref(), *level, message),
+            // What it read follows as an error or as a finding.
+            Event::Undeclared { instance, written, .. } => {
+                if !written.is_empty() {
+                    let message = format!(
+                        "it wrote {} outside of its working directory, which nothing keeps or checks",
+                        listed(written)
+                    );
+                    self.log(Some(instance), LogLevel::Warning, &message);
+                }
+            }
             Event::Done { instance, seconds, .. } => {
                 self.finish(instance);
                 if self.verbosity != Verbosity::Quiet {

@@ -26,8 +26,8 @@ use pipe_core::stage::StageKind;
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::cluster::Cluster;
 use pipe_engine::runner::event::Event;
-use pipe_engine::runner::local::{LocalProcess, Programs};
-use pipe_engine::runner::{self, Options, Stop};
+use pipe_engine::runner::local::{LocalProcess, OnUndeclared, Programs};
+use pipe_engine::runner::{self, Options, Stop, file_trace};
 use pipe_engine::store::Store;
 use pipe_stages::plot::Plot;
 use pipe_stages::report::Report;
@@ -47,6 +47,18 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     let profile = engine::chosen(args.engine.as_deref())?;
     if args.detach && profile.is_none() {
         return Err(Failure::bad_input("--detach leaves jobs to a cluster, so it needs --engine"));
+    }
+    if args.sandbox && profile.is_some() {
+        return Err(Failure::bad_input(
+            "--sandbox observes commands on this machine, so it cannot be used with --engine; `--engine local` runs them here",
+        ));
+    }
+    if args.sandbox
+        && let Some(reason) = file_trace::unavailable()
+    {
+        return Err(Failure::bad_input(format!(
+            "`--sandbox` cannot observe which files commands read on this machine: {reason}"
+        )));
     }
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let opened = project.open(&selection, &args.pipeline.set)?;
@@ -84,7 +96,10 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
         let directory = std::env::current_dir()?;
         options.cluster = Some(Arc::new(Cluster::new(profile, directory, pipe.clone(), &LIGHT, args.detach)));
     }
-    let executor = LocalProcess::new(Programs { pipe, command: command::argv });
+    let mut executor = LocalProcess::new(Programs { pipe, command: command::argv });
+    if args.sandbox {
+        executor = executor.observing_files(&options.project, OnUndeclared::Fail);
+    }
     stop_on_signals(&stop)?;
 
     let live = args.serve.map(|port| serve(port, &plan, &selected)).transpose()?;

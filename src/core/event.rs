@@ -29,6 +29,8 @@ pub enum WorkerEvent {
     Fact { name: String, value: String },
     /// A message for the user.
     Log { level: LogLevel, message: String },
+    /// Files that a command used without declaring them. Sent by the runner itself, which observes commands if it is asked to.
+    Undeclared { read: Vec<String>, written: Vec<String> },
     /// The stage succeeded.
     Done,
     /// The stage failed; says why.

@@ -25,6 +25,7 @@ mod setup_scripts;
 mod shipped_pipelines;
 mod support;
 mod training;
+mod undeclared_inputs;
 mod user_files;
 mod variants;
 mod verify;

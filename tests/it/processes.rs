@@ -146,15 +146,16 @@ stages:
 }
 
 /// Returns whether a process has this word among its arguments.
-fn running(word: &str) -> bool {
+pub(crate) fn running(word: &str) -> bool {
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         arguments.split(|&byte| byte == 0).any(|argument| argument == word.as_bytes())
     })
 }
 
+/// Waits until a condition is met.
 #[track_caller]
-fn wait_until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < Duration::from_secs(30), "this did not happen in time: {what}");

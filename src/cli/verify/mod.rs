@@ -99,7 +99,7 @@ pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
     }
     Ok(match report.outcome() {
         CheckOutcome::Same | CheckOutcome::NotChecked => Exit::Done,
-        CheckOutcome::Drift => Exit::StageFailed,
+        CheckOutcome::Drift | CheckOutcome::Undeclared => Exit::StageFailed,
         CheckOutcome::CannotTell => Exit::BadInput,
         CheckOutcome::Damage => Exit::CacheDamage,
     })
@@ -263,6 +263,7 @@ fn render(report: &VerifyReport, file: &Path, verbose: bool, paint: Paint) -> St
             CheckOutcome::Same => paint.green("same"),
             CheckOutcome::NotChecked => paint.dim("not checked"),
             CheckOutcome::CannotTell => paint.yellow("undetermined"),
+            CheckOutcome::Undeclared => paint.red("undeclared"),
             CheckOutcome::Drift => paint.red("drift"),
             CheckOutcome::Damage => paint.red("damage"),
         };
@@ -276,6 +277,7 @@ fn render(report: &VerifyReport, file: &Path, verbose: bool, paint: Paint) -> St
     let mut counts = vec![format!("{} same", report.count(CheckOutcome::Same))];
     let others = [
         (CheckOutcome::Drift, "drifted"),
+        (CheckOutcome::Undeclared, "with undeclared inputs"),
         (CheckOutcome::Damage, "damaged"),
         (CheckOutcome::CannotTell, "undetermined"),
         (CheckOutcome::NotChecked, "not checked"),

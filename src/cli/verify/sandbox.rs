@@ -16,7 +16,7 @@ use pipe_engine::lock::difference::difference;
 use pipe_engine::lock::{LockRecord, LockedOutput};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::event::Event;
-use pipe_engine::runner::local::{LocalProcess, Programs};
+use pipe_engine::runner::local::{LocalProcess, OnUndeclared, Programs};
 use pipe_engine::runner::{self, Options, Outlook, Stop, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::manifest::Manifest;
@@ -29,6 +29,8 @@ pub(super) struct Conditions {
     pub jobs: Option<usize>,
     pub threads: Option<usize>,
     pub perturbed: bool,
+    /// Whether to observe which files commands read.
+    pub observed: bool,
 }
 
 /// A finished run in a store of its own.
@@ -39,6 +41,8 @@ pub(super) struct SandboxRun {
     /// The instances whose results were copied into the store rather than computed.
     pub copied: BTreeSet<InstanceIndex>,
     failures: BTreeMap<String, String>,
+    /// The files that commands read without declaring them, by instance, if the run was observed.
+    pub undeclared: BTreeMap<String, Vec<String>>,
 }
 
 impl SandboxRun {
@@ -107,6 +111,13 @@ pub(super) fn different(
         CompareVerdict::Different(how) => Some((output, how)),
         _ => None,
     })
+}
+
+/// What went wrong in a run, by instance.
+#[derive(Default)]
+struct Findings {
+    failures: BTreeMap<String, String>,
+    undeclared: BTreeMap<String, Vec<String>>,
 }
 
 /// A pipeline and a temporary directory to run it in.
@@ -188,7 +199,10 @@ impl<'a> Sandbox<'a> {
         if conditions.perturbed {
             executor = executor.perturbed();
         }
-        let failures = self.execute(&store, &executor, &options, label)?;
+        if conditions.observed {
+            executor = executor.observing_files(&options.project, OnUndeclared::Report);
+        }
+        let Findings { failures, undeclared } = self.execute(&store, &executor, &options, label)?;
         let mut results = BTreeMap::new();
         for (index, outlook) in survey(&self.plan, &store, &options).into_iter().enumerate() {
             if let Outlook::Fresh(manifest) = outlook {
@@ -196,23 +210,29 @@ impl<'a> Sandbox<'a> {
             }
         }
         let copied = options.known.into_keys().collect();
-        Ok(SandboxRun { directory, store, results, copied, failures })
+        Ok(SandboxRun { directory, store, results, copied, failures, undeclared })
     }
 
-    /// Returns the errors of the instances that failed, by name.
+    /// Runs the stages, and returns what went wrong.
     fn execute(
         &self,
         store: &Store,
         executor: &LocalProcess,
         options: &Options,
         label: &str,
-    ) -> Result<BTreeMap<String, String>, Failure> {
+    ) -> Result<Findings, Failure> {
         self.project.status(&format!("verify: {label}"));
         let mut console = Console::new(Style::Lines, self.project.verbosity, self.project.paint);
-        let mut failures = BTreeMap::new();
+        let mut findings = Findings::default();
         let summary = runner::run(&self.plan, store, executor, options, &self.stop, &mut |event| {
-            if let Event::Failed { instance, error, will_retry: false, .. } = &event {
-                failures.insert(instance.clone(), error.clone());
+            match &event {
+                Event::Failed { instance, error, will_retry: false, .. } => {
+                    findings.failures.insert(instance.clone(), error.clone());
+                }
+                Event::Undeclared { instance, read, .. } if !read.is_empty() => {
+                    findings.undeclared.insert(instance.clone(), read.clone());
+                }
+                _ => {}
             }
             console.show(&event);
         });
@@ -220,7 +240,7 @@ impl<'a> Sandbox<'a> {
         if summary.interrupted {
             return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was compared"));
         }
-        Ok(failures)
+        Ok(findings)
     }
 
     /// Deletes the directory, or keeps it if the user should look at both sides of a difference.

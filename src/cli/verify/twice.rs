@@ -8,11 +8,13 @@ use crate::cli::exit::Failure;
 use crate::cli::lock::input_content;
 use crate::cli::project::{Project, select};
 use pipe_core::digest::StageKey;
+use pipe_core::kind::Program;
 use pipe_engine::lock::compare::CompareVerdict;
 use pipe_engine::lock::follow::follow;
 use pipe_engine::lock::report::{Check, CheckOutcome};
 use pipe_engine::lock::{Lock, LockRecord};
 use pipe_engine::plan::Plan;
+use pipe_engine::runner::file_trace::{self, listed};
 use pipe_engine::runner::{Options, Outlook, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::Store;
@@ -46,18 +48,33 @@ pub(super) fn twice(
     };
     let most_threads =
         plan.pipeline().instances.iter().map(|instance| instance.resources.cpu).max().unwrap_or(1);
-    let plain = Conditions { jobs: Some(1), ..Conditions::default() };
-    let perturbed =
-        Conditions { jobs: Some(sandbox.jobs.max(2)), threads: Some(most_threads + 1), perturbed: true };
+    let unobservable = file_trace::unavailable();
+    let plain = Conditions { jobs: Some(1), observed: unobservable.is_none(), ..Conditions::default() };
+    let perturbed = Conditions {
+        jobs: Some(sandbox.jobs.max(2)),
+        threads: Some(most_threads + 1),
+        perturbed: true,
+        // Being observed must not influence a result either.
+        observed: false,
+    };
     let first = sandbox.run("first", &chosen, &known, &plain)?;
     // Its directory has a longer name with a space in it, on purpose.
     let second = sandbox.run("second run, elsewhere", &chosen, &known, &perturbed)?;
     let wanted = plan.with_dependencies(&chosen);
+    let not_observed = if args.strict { CheckOutcome::CannotTell } else { CheckOutcome::NotChecked };
     let mut checks = Vec::new();
     let mut unstable = false;
     for &index in plan.topological().iter().filter(|index| wanted[index.0] && !first.copied.contains(index)) {
         let instance = plan.instance(index);
         let name = instance.id.to_string();
+        if let Some(read) = first.undeclared.get(&name) {
+            checks.push(undeclared_inputs(instance, read));
+        } else if let Some(reason) = &unobservable
+            && instance.program == Program::Command
+        {
+            let message = format!("what it reads without declaring it was not observed: {reason}");
+            checks.push(Check::new("inputs", &name, not_observed, message));
+        }
         let (Some(one), Some(two)) = (first.results.get(&index), second.results.get(&index)) else {
             let failed = if first.results.contains_key(&index) { &second } else { &first };
             checks.push(Check::cannot_tell("stage", &name, failed.failure(&name)));
@@ -88,6 +105,16 @@ pub(super) fn twice(
     }
     sandbox.finish(unstable);
     Ok(checks)
+}
+
+/// Returns the check of a stage that reads files which it does not declare.
+fn undeclared_inputs(instance: &Instance, read: &[String]) -> Check {
+    let taken: Vec<&str> = instance.inputs.iter().map(|input| input.slot.as_str()).collect();
+    let lines = file_trace::input_lines(read, &taken);
+    let message =
+        format!("it read {}, which it does not declare, so that a change would not be noticed", listed(read));
+    let detail = format!("add to its `inputs:`\n    {}\n", lines.join("\n    "));
+    Check::new("inputs", &instance.id.to_string(), CheckOutcome::Undeclared, message).with_detail(detail)
 }
 
 /// Returns the keys of the stages that still match the lock, by name.

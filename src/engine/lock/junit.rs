@@ -4,10 +4,13 @@ use std::fmt::Write;
 
 use super::report::{CheckOutcome, VerifyReport};
 
-/// Returns the XML with one test case per check. Drift and damage are failures; a check without an answer is an error.
+/// Returns the XML with one test case per check. Undeclared inputs, drift and damage are failures; a check without an answer is an error.
 pub fn junit(report: &VerifyReport, suite: &str) -> String {
     let count = |outcome| report.count(outcome);
-    let failures = count(CheckOutcome::Drift) + count(CheckOutcome::Damage);
+    let failures = [CheckOutcome::Undeclared, CheckOutcome::Drift, CheckOutcome::Damage]
+        .map(count)
+        .iter()
+        .sum::<usize>();
     let totals = format!(
         "name=\"{}\" tests=\"{}\" failures=\"{failures}\" errors=\"{}\" skipped=\"{}\"",
         escape(suite),
@@ -23,7 +26,7 @@ pub fn junit(report: &VerifyReport, suite: &str) -> String {
             CheckOutcome::Same => "",
             CheckOutcome::NotChecked => "skipped",
             CheckOutcome::CannotTell => "error",
-            CheckOutcome::Drift | CheckOutcome::Damage => "failure",
+            CheckOutcome::Undeclared | CheckOutcome::Drift | CheckOutcome::Damage => "failure",
         };
         if element.is_empty() {
             xml.push_str("/>\n");

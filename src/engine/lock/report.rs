@@ -10,6 +10,8 @@ pub enum CheckOutcome {
     /// There was nothing to check, and nothing depends on it.
     NotChecked,
     CannotTell,
+    /// A stage reads files that it does not declare, so the other checks do not hold for it.
+    Undeclared,
     Drift,
     Damage,
 }
@@ -17,7 +19,7 @@ pub enum CheckOutcome {
 /// The check of one thing: a stage instance, a placed file, the lock itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// `stage`, `file`, `cache`, `lock`.
+    /// `stage`, `inputs`, `file`, `cache`, `lock`.
     pub what: &'static str,
     /// The instance's name or the file's path.
     pub name: String,

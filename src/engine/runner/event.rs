@@ -64,6 +64,14 @@ pub enum Event {
         level: LogLevel,
         message: String,
     },
+    /// Files that a command used without declaring them, relative to the project if they are in it. Reported only if
+    /// commands are observed.
+    Undeclared {
+        instance: String,
+        read: Vec<String>,
+        /// Files outside of the working directory.
+        written: Vec<String>,
+    },
     /// Computed and committed.
     Done {
         instance: String,

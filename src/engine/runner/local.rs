@@ -17,6 +17,7 @@ use std::time::Duration;
 use super::child::{ChildProcess, Children};
 use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::exit::ProcessExit;
+use super::file_trace::{FileTrace, Surroundings};
 use super::listen::{self, Events, Kept, StreamSink};
 use super::machine;
 use super::stop::Urgency;
@@ -42,6 +43,22 @@ pub struct LocalProcess {
     children: Children,
     memory_kills: OnceLock<Option<AtomicU64>>,
     perturbed: bool,
+    observed: Option<Observation>,
+}
+
+/// How the files that commands use are observed.
+struct Observation {
+    project: PathBuf,
+    undeclared: OnUndeclared,
+}
+
+/// What follows if a command reads a file that it does not declare. Either way, [`WorkerEvent::Undeclared`] is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnUndeclared {
+    /// The command fails.
+    Fail,
+    /// Nothing else.
+    Report,
 }
 
 /// Workers send an event every few seconds; this is many times as long.
@@ -56,7 +73,7 @@ impl LocalProcess {
     pub fn new(programs: Programs) -> Self {
         let (children, memory_kills) = (Children::default(), OnceLock::new());
         let servers = WorkerServers::default();
-        Self { programs, silence: SILENCE, servers, children, memory_kills, perturbed: false }
+        Self { programs, silence: SILENCE, servers, children, memory_kills, perturbed: false, observed: None }
     }
 
     /// Changes conditions that no result may depend on: workers get another time zone and locale, and the members of a fan-in are
@@ -65,12 +82,21 @@ impl LocalProcess {
         Self { perturbed: true, ..self }
     }
 
+    /// Observes which files commands use; see [`super::file_trace`].
+    pub fn observing_files(self, project: &Path, undeclared: OnUndeclared) -> Self {
+        Self { observed: Some(Observation { project: project.to_owned(), undeclared }), ..self }
+    }
+
     /// Sets how long a worker may be silent before there is a warning.
     pub fn warn_after_silence(self, silence: Duration) -> Self {
         Self { silence, ..self }
     }
 
-    fn run_command(&self, task: &Task) -> Result<ResourceUsage, AttemptError> {
+    fn run_command(
+        &self,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<ResourceUsage, AttemptError> {
         let words =
             (self.programs.command)(&task.job.body).map_err(|e| AttemptError::retryable(e.to_string()))?;
         let Some((program, arguments)) = words.split_first() else {
@@ -101,8 +127,18 @@ impl LocalProcess {
             };
         }
         let mut stdout = Kept::at(&task.stdout);
-        let (exit, usage) = self.run(task, &mut command, program, &mut stdout)?;
-        if exit.is_success() { Ok(usage) } else { Err(self.explain(exit, usage)) }
+        let Some(observation) = &self.observed else {
+            let (exit, usage) = self.run(task, &mut command, program, &mut stdout)?;
+            return if exit.is_success() { Ok(usage) } else { Err(self.explain(exit, usage)) };
+        };
+        let trace = observation.start(task, &mut command)?;
+        let ended = self.run(task, &mut command, program, &mut stdout);
+        let undeclared = observation.finish(trace, task, report);
+        let (exit, usage) = ended?;
+        if !exit.is_success() {
+            return Err(self.explain(exit, usage));
+        }
+        undeclared.map(|()| usage)
     }
 
     fn run_worker(
@@ -225,6 +261,35 @@ impl LocalProcess {
     }
 }
 
+impl Observation {
+    fn start(&self, task: &Task, command: &mut Command) -> Result<FileTrace, AttemptError> {
+        let inputs = task.job.inputs.values().flatten().map(|input| input.path.as_path()).collect();
+        let surroundings = Surroundings { project: &self.project, work_area: &task.directory, inputs };
+        FileTrace::prepare(command, &surroundings)
+            .map_err(|e| AttemptError::retryable(format!("its files cannot be observed: {e}")))
+    }
+
+    /// Reports the undeclared files of a command that has ended.
+    fn finish(
+        &self,
+        trace: FileTrace,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<(), AttemptError> {
+        let files = trace
+            .finish()
+            .map_err(|e| AttemptError::retryable(format!("its files could not be observed: {e}")))?;
+        if !files.read.is_empty() || !files.written.is_empty() {
+            report(WorkerEvent::Undeclared { read: files.read.clone(), written: files.written.clone() });
+        }
+        if self.undeclared == OnUndeclared::Report || files.read.is_empty() {
+            return Ok(());
+        }
+        let taken: Vec<&str> = task.job.inputs.keys().map(String::as_str).collect();
+        Err(AttemptError::permanent(files.failure(&taken)))
+    }
+}
+
 /// Returns the `pipe-worker` beside this `pipe`, or else the one on PATH.
 pub fn worker_program(pipe: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -239,7 +304,7 @@ impl Executor for LocalProcess {
         report: &mut dyn FnMut(WorkerEvent),
     ) -> Result<ResourceUsage, AttemptError> {
         match task.program {
-            Program::Command => self.run_command(task),
+            Program::Command => self.run_command(task, report),
             Program::Pipe | Program::Worker => self.run_worker(task, report),
         }
     }

@@ -12,6 +12,7 @@ mod double;
 pub mod event;
 pub mod executor;
 mod exit;
+pub mod file_trace;
 mod inspect;
 mod journal;
 mod listen;

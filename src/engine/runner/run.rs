@@ -484,6 +484,9 @@ impl<'a> Coordinator<'a> {
             AttemptNote::Worker(WorkerEvent::Log { level, message }) => {
                 Event::Log { instance: Some(instance), level, message }
             }
+            AttemptNote::Worker(WorkerEvent::Undeclared { read, written }) => {
+                Event::Undeclared { instance, read, written }
+            }
             AttemptNote::Worker(
                 WorkerEvent::Alive
                 | WorkerEvent::Done
