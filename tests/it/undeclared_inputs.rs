@@ -47,7 +47,7 @@ fn reads(run: &str, inputs: &str, expected: &[&str]) {
 
 #[test]
 fn a_stage_that_reads_an_undeclared_file_fails_and_the_lines_to_add_make_it_pass() {
-    let test = project("cat ../../../../../data.csv \"$ROOT\"/raw/a.csv > out.txt", "{}");
+    let test = project("cat ../../../../../../data.csv \"$ROOT\"/raw/a.csv > out.txt", "{}");
     let failed = run(&test, &[]).exits_with(1);
     let failed = failed
         .reports("`data.csv`, `raw/a.csv`")
@@ -80,7 +80,7 @@ fn files_are_seen_however_they_are_read() {
     reads("ln -s \"$ROOT\"/data.csv x; cat x > out.txt", "{}", &["data.csv"]);
     reads("ln \"$ROOT\"/data.csv x; cat x > out.txt", "{}", &["data.csv"]);
     reads("cd \"$ROOT\"/raw; cat ./../data.csv > \"$PIPE_OUT_OUT\"", "{}", &["data.csv"]);
-    reads("cat /proc/self/cwd/../../../../../data.csv > out.txt", "{}", &["data.csv"]);
+    reads("cat /proc/self/cwd/../../../../../../data.csv > out.txt", "{}", &["data.csv"]);
     let test = project("\"$ROOT\"/tool > out.txt", "{}");
     test.write("tool", "#!/bin/sh\necho 1\n");
     assert!(Command::new("chmod").arg("+x").arg(test.file("tool")).status().unwrap().success());
