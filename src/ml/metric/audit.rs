@@ -520,7 +520,7 @@ mod tests {
         };
         let truth: Vec<&[u32]> = (0..rows).map(|row| if row % 2 == 0 { &[1, 4][..] } else { &[] }).collect();
         let mut one_by_one = [0.0; 3];
-        for row in 0..rows {
+        for (row, truth) in truth.iter().enumerate() {
             let (scores, thresholds) = (block.row_scores(row), block.row_thresholds(row).unwrap());
             for (&score, &threshold) in scores.iter().zip(thresholds) {
                 let (score, threshold) = (f64::from(score), f64::from(threshold));
@@ -528,7 +528,7 @@ mod tests {
                 one_by_one[1] += softplus(-threshold);
                 one_by_one[2] += threshold;
             }
-            for label in truth[row].iter().map(|&label| label as usize) {
+            for label in truth.iter().map(|&label| label as usize) {
                 one_by_one[0] -= f64::from(scores[label]) - f64::from(thresholds[label]);
                 one_by_one[1] += f64::from(thresholds[label]);
             }
