@@ -13,6 +13,7 @@ use pipe_core::kind::OutputDecl;
 use pipe_core::reference::StageRef;
 use pipe_core::{quote, suggest};
 use pipe_engine::spec::pipeline::InstanceIndex;
+use pipe_engine::store::B3SUMS;
 use pipe_engine::store::manifest::Stored;
 
 /// Runs `pipe get`.
@@ -75,7 +76,9 @@ fn resolve<'s>(survey: &'s Survey, what: &str) -> Result<(InstanceIndex, &'s Out
 fn destination(to: &Path, output: &OutputDecl) -> PathBuf {
     let name = Path::new(&output.file_name).file_name().map(Path::new).unwrap_or(Path::new(&output.name));
     let is_directory = to.is_dir() || to.as_os_str().as_encoded_bytes().ends_with(b"/");
-    if is_directory { to.join(name) } else { to.to_owned() }
+    // An earlier copy is replaced.
+    let is_copy = to.join(B3SUMS).exists();
+    if is_directory && !is_copy { to.join(name) } else { to.to_owned() }
 }
 
 fn copy(project: &Project, stored: &Stored, to: &Path, overwrite: bool) -> Outcome {

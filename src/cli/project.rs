@@ -162,10 +162,9 @@ impl Project {
 
     /// Returns the pipeline file to use if none is named: the one that was run last, or else the only one there is.
     fn usual_pipeline_file(&self, store: &Store) -> Result<PathBuf, Failure> {
-        if let Some(file) = store.last_pipeline_file() {
-            let here = std::env::current_dir().and_then(|here| here.canonicalize()).ok();
-            let inside = here.and_then(|here| Some(file.strip_prefix(here).ok()?.to_owned()));
-            return Ok(inside.unwrap_or(file));
+        let here = std::env::current_dir().and_then(|here| here.canonicalize())?;
+        if let Some(file) = store.last_pipeline_file(&here) {
+            return Ok(file.strip_prefix(&here).unwrap_or(&file).to_owned());
         }
         let found: Vec<PathBuf> = std::fs::read_dir("pipelines")
             .into_iter()

@@ -259,3 +259,44 @@ stages:
     run.wait().unwrap();
     assert!(test.read(&record(&test)).contains("\"last\":{\"quick\":"), "{}", test.read(&record(&test)));
 }
+
+#[test]
+fn an_output_may_change_from_a_directory_to_a_file_and_back() {
+    let test = PipelineTest::new("");
+    let pipeline = |run: &str, output: &str| {
+        format!(
+            "name: paper\nstages:\n  d: {{ command: {{ run: \"{run}\", outputs: {{ d: {output} }} }} }}\noutputs: {{ results/d: d.d }}\n"
+        )
+    };
+    let (directory, file) = (pipeline("mkdir d; echo 1 > d/a", "d/"), pipeline("echo 2 > d", "d"));
+    for _ in 0..2 {
+        test.write("pipeline.yaml", &directory).run().ok();
+        assert_eq!(test.read("results/d/a"), "1\n");
+        test.write("pipeline.yaml", &file).run().ok();
+        assert_eq!(test.read("results/d"), "2\n");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_longer_an_output_is_named_as_long_as_it_is_there() {
+    let test = table();
+    test.run().ok();
+    test.write("pipeline.yaml", test.read("pipeline.yaml").replace("outputs: [table]\n", ""));
+    for _ in 0..2 {
+        test.run().ok().says("`results/paper/table.tex` is no longer an output");
+    }
+    test.write("results/paper/table.tex", "mine now\n");
+    assert!(!test.run().ok().stderr.contains("no longer an output"));
+}
+
+#[test]
+fn the_pipeline_that_was_run_last_is_one_of_this_project() {
+    let test = table();
+    test.run().ok();
+    let copy = PipelineTest::new("");
+    std::fs::remove_file(copy.file("pipeline.yaml")).unwrap();
+    copy.write("pipelines/own.yaml", test.read("pipeline.yaml").replace("echo", "echo own"));
+    let cache = test.file("cache").display().to_string();
+    copy.pipe(&["run", "--cache-dir", &cache]).ok();
+    assert_eq!(copy.read("results/paper/table.tex"), "own 1\n");
+}

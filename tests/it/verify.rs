@@ -475,6 +475,8 @@ outputs: [table]
     verify(&test, &[]).exits_with(2).says("docs/results: there is no such directory");
     verify(&test, &["--allow-missing"]).exits_with(2).says("docs/results: there is no such directory");
     verify(&test, &["--strict"]).exits_with(1).says("docs/results: there is no such directory");
+    std::fs::create_dir_all(test.file("docs/results")).unwrap();
+    verify(&test, &["--strict"]).exits_with(1).says("docs/results: it contains no results");
     test.write("docs/results/table.tex", "1\n");
     verify(&test, &[]).ok();
     test.remove("results");

@@ -9,7 +9,7 @@ use pipe_engine::plan::Plan;
 use pipe_engine::store::Store;
 
 /// Returns one check per published file. A published directory may have fewer files than the pipeline places, but no
-/// others. `missing` is the outcome if there is no such directory.
+/// others. `missing` is the outcome if there is no such directory, or nothing in it.
 pub(super) fn check_published_files(
     plan: &Plan,
     lock: &Lock,
@@ -25,6 +25,10 @@ pub(super) fn check_published_files(
     let placed_below = format!("results/{}", pipeline.name);
     let mut checks = Vec::new();
     check_directory(directory, &placed_below, lock, store, &mut checks);
+    if checks.is_empty() {
+        let message = "it contains no results; copy those that you publish into it";
+        checks.push(Check::new("file", &directory.display().to_string(), missing, message));
+    }
     checks
 }
 

@@ -246,11 +246,8 @@ impl<'a> Sandbox<'a> {
     /// Deletes the directory, or keeps it if the user should look at both sides of a difference.
     pub(super) fn finish(self, keep: bool) {
         if keep {
-            let text = match self.root.keep() {
-                Ok(kept) => format!("both sides were kept for comparison: {}", kept.display()),
-                Err(error) => format!("could not keep both sides for comparison: {error}"),
-            };
-            self.project.status(&text);
+            let kept = self.root.keep();
+            self.project.status(&format!("both sides were kept for comparison: {}", kept.display()));
         }
     }
 }

@@ -55,6 +55,7 @@ impl Ownership<'_> {
             Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 return decided(edited, None);
             }
+            Err(_) if overwrite => return decided(PlaceOutcome::Written, None),
             Err(error) => return Err(error),
         };
         if (present.blob, present.directory) == (output.blob, output.directory) {

@@ -713,6 +713,7 @@ impl<'a> Coordinator<'a> {
         for write in &writes {
             self.remember_placed(write);
         }
+        self.warn_of_former_outputs();
         self.save_state()?;
         for Placing { path, target, output, outcome, .. } in writes {
             if outcome == PlaceOutcome::Written
@@ -762,6 +763,34 @@ impl<'a> Coordinator<'a> {
             }
         }
         placings
+    }
+
+    /// Warns of files that this pipeline placed before its `outputs:` changed and that nobody has touched: they look like results but
+    /// are no longer kept up to date. Forgets those that are gone, or that belong to somebody else now.
+    fn warn_of_former_outputs(&mut self) {
+        let context = self.context;
+        let placements = &context.plan.pipeline().placements;
+        let current: HashSet<String> = placements.iter().map(|p| p.path.display().to_string()).collect();
+        let state = &mut self.inspector.state;
+        let former: Vec<(String, BlobId)> = state
+            .placed
+            .iter()
+            .filter(|(path, _)| !current.contains(*path))
+            .map(|(path, blob)| (path.clone(), *blob))
+            .collect();
+        for (path, blob) in former {
+            let present = context.store.digest_user_file(&context.options.project.join(&path));
+            if present.is_ok_and(|present| present.blob == blob) {
+                let message = format!(
+                    "`{path}` is no longer an output of this pipeline, so it is not kept up to date; remove it, or add it to `outputs:`"
+                );
+                self.journal.warn(None, message);
+            } else {
+                state.placed.remove(&path);
+                state.origins.remove(&path);
+                self.state_changed = true;
+            }
+        }
     }
 
     fn cannot_place(&mut self, path: &str, error: &StoreError) {

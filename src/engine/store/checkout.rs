@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use super::Store;
 use super::blob::{OTHER_CONTENT, sync_directory_of};
@@ -13,7 +14,7 @@ use super::error::{Flaw, StoreError, read_twice};
 use super::hash;
 use super::manifest::Stored;
 use super::outside::TemporaryDirectory;
-use super::session::remove_tree;
+use super::session::{delete, remove_tree};
 use super::stamp::Stamp;
 use super::tree::{Tree, TreeNode};
 use pipe_core::digest::BlobId;
@@ -91,7 +92,9 @@ impl Store {
             == Placed::OnAnotherFileSystem
         {
             let beside = TemporaryDirectory::new_in(parent).map_err(writing)?;
-            self.place_by_way_of(&beside.join("new"), stored, to)?;
+            if self.place_by_way_of(&beside.join("new"), stored, to)? == Placed::OnAnotherFileSystem {
+                return Err(writing(ErrorKind::CrossesDevices.into()));
+            }
         }
         Ok(())
     }
@@ -117,7 +120,7 @@ impl Store {
         } else {
             self.copy_and_flush(stored.blob, false, temp)
         };
-        let swapped = made.and_then(|()| match swap(temp, to, stored.directory) {
+        let swapped = made.and_then(|()| match swap(temp, to) {
             // Before the replaced directory is removed: names may reach the disk in any order.
             Ok(()) => sync_directory_of(to).map(|()| Placed::Done),
             Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(Placed::OnAnotherFileSystem),
@@ -185,18 +188,18 @@ enum Placed {
 
 /// Moves `new` to `to`. A directory that is already there is exchanged with it. Tries again if another runner, perhaps on
 /// another machine, places something at the same path meanwhile.
-fn swap(new: &Path, to: &Path, directory: bool) -> io::Result<()> {
+fn swap(new: &Path, to: &Path) -> io::Result<()> {
     const TRIES: usize = 5;
     let mut result = fs::rename(new, to);
     for _ in 0..TRIES {
         match &result {
-            Err(error) if directory && is_in_the_way(error) => {}
+            Err(error) if is_in_the_way(error) => {}
             _ => break,
         }
         match renameat_with(CWD, new, CWD, to, RenameFlags::EXCHANGE) {
-            Err(rustix::io::Errno::NOENT) => {}
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) if to.is_dir() => remove_tree(to)?,
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => fs::remove_file(to)?,
+            Err(Errno::NOENT) => {}
+            // Not every file system can: an overlay says that the two are on different ones.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::XDEV) => delete(to)?,
             exchanged => return Ok(exchanged?),
         }
         result = fs::rename(new, to);
@@ -204,9 +207,15 @@ fn swap(new: &Path, to: &Path, directory: bool) -> io::Result<()> {
     result
 }
 
-/// Returns whether a directory could not be moved because of what is at its new path.
+/// Returns whether something could not be moved because of what is at its new path: one of the two is a directory.
 fn is_in_the_way(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists | ErrorKind::NotADirectory)
+    matches!(
+        error.kind(),
+        ErrorKind::DirectoryNotEmpty
+            | ErrorKind::AlreadyExists
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory
+    )
 }
 
 /// Flushes the names in a directory and in those below it, which POSIX does not promise for a flush of the files.
@@ -288,6 +297,8 @@ mod tests {
         fs::write(&file, "old and longer").unwrap();
         fs::create_dir(&directory).unwrap();
         fs::write(directory.join("stale"), "").unwrap();
+        store.place(&text, &directory).unwrap();
+        assert_eq!(fs::read_to_string(&directory).unwrap(), "new", "in place of a directory");
         store.place(&text, &file).unwrap();
         store.place(&tree, &directory).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
@@ -305,7 +316,7 @@ mod tests {
             store.place(&text, &disk.path().join("file")).unwrap();
             store.place(&tree, &disk.path().join("directory")).unwrap();
         }
-        let left_by_a_killed_process = disk.path().join(".pipe-20200101T000000Z-dead");
+        let left_by_a_killed_process = disk.path().join(".pipe-tmp-0123456789abcdef");
         fs::create_dir(&left_by_a_killed_process).unwrap();
         store.place(&text, &disk.path().join("file")).unwrap();
         assert!(!left_by_a_killed_process.exists());

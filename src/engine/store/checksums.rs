@@ -12,7 +12,7 @@ use super::manifest::Stored;
 use super::tree::{Tree, TreeNode};
 use pipe_core::digest::BlobId;
 
-const B3SUMS: &str = "B3SUMS";
+pub const B3SUMS: &str = "B3SUMS";
 
 /// What is known about a directory outside of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,12 @@ impl Store {
         let tree = self.read_tree(stored.blob).map_err(|flaw| flaw.into_error())?;
         self.place(stored, to)?;
         let path = to.join(B3SUMS);
+        let is_odd =
+            |path: &Path| path == Path::new(B3SUMS) || path.to_str().is_none_or(|p| p.contains(['\n', '\\']));
+        if tree.files().any(|(path, ..)| is_odd(path)) {
+            // The stage has a file of this name, or one whose name would have to be escaped.
+            return Ok(());
+        }
         fs::write(&path, encode(&tree)).map_err(|e| StoreError::writing(&path, e))
     }
 

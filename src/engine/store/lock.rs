@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, RenameFlags, fallocate};
@@ -23,6 +23,18 @@ pub(super) struct FileLock {
 impl FileLock {
     /// Acquires the lock, or returns `None` if another process or thread holds it.
     pub(super) fn try_acquire(path: &Path) -> io::Result<Option<Self>> {
+        Self::try_acquire_with(path, open)
+    }
+
+    /// Like [`FileLock::try_acquire`], but fails if there is no such file, or a link in its place: in a directory to which other
+    /// users can write, a link could lead anywhere.
+    pub(super) fn try_acquire_existing(path: &Path) -> io::Result<Option<Self>> {
+        Self::try_acquire_with(path, |path| {
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path)
+        })
+    }
+
+    fn try_acquire_with(path: &Path, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<Option<Self>> {
         loop {
             let file = open(path)?;
             match file.try_lock() {

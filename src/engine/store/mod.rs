@@ -46,7 +46,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 pub use checkout::Seen;
-pub use checksums::Confirmation;
+pub use checksums::{B3SUMS, Confirmation};
 pub use claim::{Claim, Lookup, WriteRight};
 pub use error::StoreError;
 pub use fsck::{FsckReport, FsckRequest, StoreProblem, Subset};

@@ -94,13 +94,15 @@ impl Store {
         sync_directory_of(&path)
     }
 
-    /// Returns the last run pipeline whose file still exists.
-    pub fn last_pipeline_file(&self) -> Option<PathBuf> {
+    /// Returns the pipeline below a directory that was run last and whose file still exists. A cache that was copied, or that several
+    /// projects share, also knows pipelines elsewhere.
+    pub fn last_pipeline_file(&self, project: &Path) -> Option<PathBuf> {
         let mut newest = None;
         for entry in fs::read_dir(self.layout.pipelines()).ok()?.flatten() {
             let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
             if modified > newest.as_ref().and_then(|(time, _)| *time)
                 && let Ok(state) = sealed::read::<PipelineState>(&entry.path())
+                && state.file.starts_with(project)
                 && state.file.exists()
             {
                 newest = Some((modified, state.file));

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -46,8 +47,10 @@ impl Session {
             fs::create_dir_all(&directory).map_err(|e| StoreError::writing(&directory, e))?;
         }
         if is_new {
-            let inside = layout.tag();
-            inside.ancestors().take(3).try_for_each(sync_directory_of)?;
+            for path in layout.tag().ancestors().take(3) {
+                // A directory that may not be read cannot be flushed.
+                let _ = sync_directory_of(path);
+            }
         }
         let path = layout.gc_lock();
         let gc_lock = lock::open(&path).map_err(|e| StoreError::writing(&path, e))?;
@@ -55,7 +58,7 @@ impl Session {
         let session =
             Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: Some(GcLock(gc_lock)) };
         session.share(layout)?;
-        sweep(&layout.tmp(), "");
+        sweep(&layout.tmp());
         Ok(session)
     }
 
@@ -214,16 +217,20 @@ pub(super) struct Owner {
     lock: Option<FileLock>,
 }
 
+/// The name of the lock in the directory of an owner.
+pub(super) const LOCK: &str = "lock";
+
 impl Owner {
     fn new(tmp: &Path) -> io::Result<Self> {
-        Self::named(tmp, "")
+        Self::in_new(|| new_directory(tmp))
     }
 
-    pub(super) fn named(parent: &Path, prefix: &str) -> io::Result<Self> {
+    /// Takes over the directory that `create` creates.
+    pub(super) fn in_new(create: impl Fn() -> io::Result<PathBuf>) -> io::Result<Self> {
         loop {
-            let directory = new_named_directory(parent, prefix)?;
+            let directory = create()?;
             // Another process may remove the directory as a dead one before we hold its lock; then try again.
-            match FileLock::try_acquire(&directory.join("lock")) {
+            match FileLock::try_acquire(&directory.join(LOCK)) {
                 Ok(Some(lock)) => return Ok(Self { directory, given: 0, lock: Some(lock) }),
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -240,13 +247,20 @@ impl Drop for Owner {
     }
 }
 
+impl Owner {
+    /// Gives the directory away: nobody removes it any more. Returns its path.
+    pub(super) fn give_away(mut self) -> PathBuf {
+        drop(self.lock.take());
+        std::mem::take(&mut ManuallyDrop::new(self).directory)
+    }
+}
+
 /// Removes the temporary directories of dead processes.
-pub(super) fn sweep(parent: &Path, prefix: &str) {
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+fn sweep(tmp: &Path) {
+    for entry in fs::read_dir(tmp).into_iter().flatten().flatten() {
         let directory = entry.path();
-        if entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes())
-            && entry.file_type().is_ok_and(|kind| kind.is_dir())
-            && let Ok(Some(_dead)) = FileLock::try_acquire(&directory.join("lock"))
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Ok(Some(_dead)) = FileLock::try_acquire(&directory.join(LOCK))
         {
             let _ = remove_tree(&directory);
         }
@@ -287,16 +301,12 @@ fn make_writable(directory: &Path) -> io::Result<()> {
 
 /// Creates a directory that is named by the time, so that names sort by age.
 pub(super) fn new_directory(parent: &Path) -> io::Result<PathBuf> {
-    new_named_directory(parent, "")
-}
-
-fn new_named_directory(parent: &Path, prefix: &str) -> io::Result<PathBuf> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let salt = Digest::of(format!("{} {} {count}", stamp::now(), std::process::id()).as_bytes());
         let time = jiff::Timestamp::now().strftime(TIME_FORMAT);
-        let path = parent.join(format!("{prefix}{time}-{}", &salt.to_hex()[..8]));
+        let path = parent.join(format!("{time}-{}", &salt.to_hex()[..8]));
         match fs::create_dir(&path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             result => return result.map(|()| path),
@@ -324,10 +334,10 @@ mod tests {
         fs::write(living.directory.join("1"), "at work").unwrap();
         let dead = dir.path().join("20200101T000000Z-dead");
         fs::create_dir_all(dead.join("7/deep")).unwrap();
-        fs::write(dead.join("lock"), "").unwrap();
+        fs::write(dead.join(LOCK), "").unwrap();
         let killed_at_once = dir.path().join("20200101T000000Z-killed");
         fs::create_dir(&killed_at_once).unwrap();
-        sweep(dir.path(), "");
+        sweep(dir.path());
         assert!(living.directory.join("1").exists());
         assert!(!dead.exists() && !killed_at_once.exists());
         let directory = living.directory.clone();
