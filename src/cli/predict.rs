@@ -192,7 +192,12 @@ impl InputRows {
         let columns = match TableColumn::read_all(&self.path) {
             Ok(columns) => columns,
             // The job reads the file again, and says what is wrong with it and what the model needs.
-            Err(_) if ids.is_none() => return Ok(stated),
+            Err(_) if ids.is_none() => {
+                return Ok(RowTable {
+                    text_column: stated.text_column.or(place.text_column.clone()),
+                    ids: None,
+                });
+            }
             Err(error) => return Err(self.named(Failure::bad_input(error.to_string()))),
         };
         let find = |name: &str| columns.iter().find(|column| column.name == name);

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::backend::{Backend, BackendError, Listed};
@@ -49,8 +49,13 @@ fn failed(doing: &str, path: &Path, error: &io::Error) -> BackendError {
 impl Backend for Directory {
     fn get(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         let path = self.root.join(path);
-        let file = self.unless_missing(&path, File::open(&path))?;
-        Ok(file.map(|file| Box::new(file) as Box<dyn Read + Send>))
+        // Whoever can write to the directory can put a named pipe there, which would be waited for without this flag.
+        let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+        let Some(file) = self.unless_missing(&path, opened)? else { return Ok(None) };
+        if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            return Err(BackendError(format!("cannot read `{}`: it is not a file", path.display())));
+        }
+        Ok(Some(Box::new(file)))
     }
 
     fn put(&self, path: &str, content: &File) -> Result<(), BackendError> {

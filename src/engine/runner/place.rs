@@ -4,7 +4,9 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::event::PlaceOutcome;
 use crate::store::manifest::Stored;
@@ -30,9 +32,35 @@ pub(super) struct PlaceDecision {
     pub replaces: Option<BlobId>,
 }
 
+/// How long a network file system may show an old state of a directory.
+const SETTLE: Duration = Duration::from_millis(1500);
+
+/// Returns whether a file was changed, or moved to its place, a few seconds ago.
+fn is_new(path: &Path) -> bool {
+    const SECONDS: i64 = 5;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
+    path.symlink_metadata().is_ok_and(|metadata| (now - metadata.ctime()).abs() <= SECONDS)
+}
+
 impl Ownership<'_> {
     /// Decides what to do about the file at `target`, which is called `path` in the records.
     pub(super) fn decide(
+        &self,
+        output: &Stored,
+        path: &str,
+        target: &Path,
+        overwrite: bool,
+    ) -> Result<PlaceDecision, StoreError> {
+        let decision = self.look(output, path, target, overwrite)?;
+        if decision.outcome == PlaceOutcome::KeptEdited && is_new(target) {
+            // A run on another machine may be replacing it right now, and a network file system may show half of that.
+            std::thread::sleep(SETTLE);
+            return self.look(output, path, target, overwrite);
+        }
+        Ok(decision)
+    }
+
+    fn look(
         &self,
         output: &Stored,
         path: &str,

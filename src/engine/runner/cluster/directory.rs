@@ -97,6 +97,11 @@ impl JobDirectory {
     }
 
     /// Returns how the scheduler knows the job; `None` if it was never about to be submitted.
+    /// Removes the record of a submission that the scheduler has refused.
+    pub(super) fn forget_submission(&self) {
+        let _ = fs::remove_file(self.file("submission.json"));
+    }
+
     pub(super) fn submission(&self) -> Option<Submission> {
         self.read("submission.json")
     }

@@ -408,9 +408,14 @@ impl Cluster {
             Interruption::Cancelled => format!("its job {id} was cancelled outside of this run"),
             Interruption::NeverStarted => format!(
                 "its job {id} ended, and nothing was written to `{}`: the nodes must see the cache, the project and `{}` \
-                 under the same paths as this machine; --cache-dir chooses a directory on a shared file system",
+                 under the same paths as this machine; --cache-dir chooses a directory on a shared file system{}",
                 directory.path().display(),
-                self.pipe.display()
+                self.pipe.display(),
+                if self.profile.setup.is_some() {
+                    ". If they do, `setup` of the profile failed: the file `output` in that directory says why"
+                } else {
+                    ""
+                }
             ),
             Interruption::NoRecord => format!(
                 "its job {id} ended without saying how; it may have been killed because it needed too much memory"

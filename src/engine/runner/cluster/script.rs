@@ -24,7 +24,8 @@ pub(super) fn text(profile: &Profile, pipe: &Path, position: Option<&str>, direc
     }
     text.push_str("exec >>\"$job/output\" 2>&1\n");
     if let Some(setup) = &profile.setup {
-        let _ = writeln!(text, "{}", setup.trim_end());
+        // Results must not be computed in an environment that could not be set up.
+        let _ = writeln!(text, "set -e\n{}\nset +e", setup.trim_end());
     }
     // `exec`, so that the signals of the scheduler reach the job.
     let _ = writeln!(text, "exec {} job \"$job\"", quoted(pipe));
@@ -39,6 +40,17 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_computed_if_the_setup_fails() {
+        let directory = tempfile::tempdir().unwrap();
+        let profile = Profile { setup: Some("module_that_does_not_exist load x".into()), ..Profile::slurm() };
+        let script = text(&profile, Path::new("/bin/echo"), None, &[directory.path()]);
+        let ended = std::process::Command::new("sh").args(["-c", &script]).status().unwrap();
+        assert!(!ended.success());
+        let output = std::fs::read_to_string(directory.path().join("output")).unwrap();
+        assert!(output.contains("module_that_does_not_exist") && !output.contains("job "), "{output}");
+    }
 
     #[test]
     fn each_job_of_an_array_finds_its_own_directory() {

@@ -137,6 +137,8 @@ impl Submitting {
                     .retain(|waiting| !jobs.iter().any(|job| job.directory == waiting.directory));
                 let mut refused = lock(&self.refused);
                 for job in jobs {
+                    // Nobody has to look for this job: the next run would wait for it if the scheduler did not answer.
+                    job.directory.forget_submission();
                     refused.insert(job.directory.path().to_owned(), problem.clone());
                 }
                 None

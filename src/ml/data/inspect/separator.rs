@@ -8,20 +8,21 @@ const CANDIDATES: [&str; 4] = [";", "|", ",", " "];
 /// Returns the separator of the labels, or `None` if every value looks like one label.
 ///
 /// A character separates labels if the pieces repeat more than the whole values do: splitting `a,b`, `b,c`, `a,c` gives
-/// fewer different texts, and splitting `Smith, J`, `Jones, A` gives more. Blanks are frequent inside names, so they have
-/// to halve the number.
+/// fewer different texts, and splitting `Smith, J`, `Jones, A` gives more. In a small file many labels occur once, so it is enough
+/// if a piece occurs twice as often as a whole value on average. Blanks are frequent inside names, so they have to halve the number.
 pub(super) fn separator(values: &[&str]) -> Option<&'static str> {
     let whole = values.iter().collect::<HashSet<_>>().len();
     CANDIDATES.into_iter().find(|&candidate| {
         if !values.iter().any(|value| value.contains(candidate)) {
             return false;
         }
-        let pieces: HashSet<&str> = values.iter().flat_map(|value| pieces(value, candidate)).collect();
+        let all: Vec<&str> = values.iter().flat_map(|value| pieces(value, candidate)).collect();
+        let pieces: HashSet<&str> = all.iter().copied().collect();
         match candidate {
             " " => 2 * pieces.len() <= whole,
             // These are hardly ever part of a name.
             ";" | "|" => true,
-            _ => pieces.len() < whole,
+            _ => pieces.len() < whole || all.len() * whole >= 2 * values.len() * pieces.len(),
         }
     })
 }
@@ -39,6 +40,8 @@ mod tests {
         assert_eq!(separator(&["a; b", "b", "a;c"]), Some(";"));
         assert_eq!(separator(&["a|b", "b"]), Some("|"));
         assert_eq!(separator(&["a, b", "b, c", "a, c", "a, b, c"]), Some(","));
+        let few_rows = ["a, b, c", "a, b, d", "a, b, e, f", "a, b", "a, b, g", "a, b"];
+        assert_eq!(separator(&few_rows), Some(","), "5 different values, 7 different labels");
         assert_eq!(separator(&["a b", "b c", "a c", "a b c", "c a", "c b"]), Some(" "));
     }
 
@@ -47,5 +50,6 @@ mod tests {
         assert_eq!(separator(&["a", "b", "a"]), None);
         assert_eq!(separator(&["machine learning", "machine translation", "deep learning"]), None);
         assert_eq!(separator(&["Smith, J", "Jones, A", "Smith, J"]), None);
+        assert_eq!(separator(&["Toys, small", "Toys, large", "Books, small", "Toys, small"]), None);
     }
 }
