@@ -254,5 +254,5 @@ impl<'a> Sandbox<'a> {
 
 fn temporary_directory(parent: &Path) -> std::io::Result<TemporaryDirectory> {
     std::fs::create_dir_all(parent)?;
-    TemporaryDirectory::new_in(parent)
+    TemporaryDirectory::new_in(&std::path::absolute(parent)?)
 }
