@@ -24,7 +24,7 @@ endif
 GET_LIBTORCH := python3 scripts/libtorch.py fetch $(TORCH)
 endif
 
-.PHONY: help run build test faults lint verify relock libtorch tools clean
+.PHONY: help run build test faults lint verify relock book libtorch tools clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z<>%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | expand -t 16
@@ -66,6 +66,10 @@ relock: build ## run $PIPELINES, or all pipelines with a lock, and rewrite their
 bench-%: build ## run benches/<name>, which prints its values last, as `name value unit`
 	@test -x benches/$* || { echo "there is no benchmark '$*'; the benchmarks are in benches/" >&2; exit 1; }
 	@benches/$* $(ARGS)
+
+book: ## build the documentation as a book in target/book; needs mdbook
+	@command -v mdbook > /dev/null || { echo "mdbook is missing; install it with: cargo install mdbook" >&2; exit 1; }
+	mdbook build docs
 
 libtorch: tools ## fetch libtorch into .libtorch, if it is not there
 	@$(GET_LIBTORCH)

@@ -161,6 +161,28 @@ mod tests {
         }
     }
 
+    /// Returns the words of a command in a shell, up to a comment or a redirection.
+    fn words(line: &str) -> Vec<String> {
+        let end = [" #", " > ", " < ", " | ", " && "].iter().filter_map(|end| line.find(end)).min();
+        line[..end.unwrap_or(line.len())].split_whitespace().map(|word| word.replace(['\'', '"'], "")).collect()
+    }
+
+    #[test]
+    fn every_command_in_the_documentation_parses() {
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+        let mut found = 0;
+        for entry in std::fs::read_dir(docs).unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            for line in text.lines().map(str::trim_start).filter(|line| line.starts_with("pipe ")) {
+                let read = command().try_get_matches_from(words(line));
+                assert!(read.is_ok(), "{}: {line}: {}", path.display(), read.unwrap_err());
+                found += 1;
+            }
+        }
+        assert!(found > 30, "{found}");
+    }
+
     /// Adds each option that takes a path to the first example of its command.
     #[test]
     fn every_path_option_is_among_the_typed_paths() {

@@ -10,6 +10,7 @@ mod caching;
 mod cluster;
 mod command_line;
 mod damage;
+mod documentation;
 mod evaluation;
 mod fake_worker;
 mod lock_files;

@@ -25,7 +25,7 @@ fn text(row: usize) -> String {
 
 const ROWS: usize = 90;
 
-fn csv() -> String {
+pub(crate) fn csv() -> String {
     let rows = (0..ROWS).map(|row| format!("id{row},{},\"{}\"\n", text(row), labels(row).join(", ")));
     format!("key,description,tags\n{}", rows.collect::<String>())
 }
@@ -111,27 +111,6 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     predict(&test, &["-"], "text\ncat dog tiny\n").ok().prints("animal");
     predict(&test, &["-", "--id-column", "kye"], new).refuses("did you mean `key`?");
     predict(&test, &["-"], "other\ncat\n").refuses("standard input");
-}
-
-/// Runs every command of the tutorial, on smaller data with the same columns.
-#[test]
-fn the_commands_of_the_tutorial_run() {
-    let worker = worker_program();
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/your-own-data.md");
-    let tutorial = std::fs::read_to_string(file).unwrap();
-    let test = PipelineTest::empty();
-    test.write("packages.csv", csv().replacen("key", "package", 1));
-    test.write("new.csv", "package,description\nfoo,cat dog tiny\nbar,oak rose huge\n");
-    let blocks = tutorial.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
-    let commands: Vec<&str> = blocks.flat_map(str::lines).collect();
-    assert!(commands.len() >= 6, "{commands:?}");
-    for line in commands {
-        let path = format!("{}:{}", worker.parent().unwrap().display(), std::env::var("PATH").unwrap());
-        let mut command = std::process::Command::new("sh");
-        command.current_dir(test.path()).args(["-c", line]).env_remove("PIPE_CACHE").env("PATH", path);
-        println!("{line}");
-        Ran::finish(command).ok();
-    }
 }
 
 #[test]

@@ -66,7 +66,11 @@ impl FileReader<'_> {
                 None => self.base(&file.parent().unwrap_or(Path::new("")).join(base), span, chain),
             };
             match base {
-                Some(base) => {
+                Some(mut base) => {
+                    // The copies that another pipeline publishes are of its own results.
+                    if let YamlData::Map(entries) = &mut base.data {
+                        entries.retain(|entry| entry.key != "published");
+                    }
                     merged = Some(match merged {
                         Some(below) => overlay(below, base, MergeLevel::File),
                         None => base,

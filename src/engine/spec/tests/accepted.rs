@@ -290,6 +290,17 @@ stages:
 }
 
 #[test]
+fn a_file_does_not_inherit_where_another_pipeline_publishes() {
+    let base = b"name: base\npublished: docs\nstages: { a: { command: { run: x } } }";
+    let main = |own: &'static [u8]| {
+        let files: &[(&str, &[u8])] = &[("p/main.yaml", own), ("p/base.yaml", base)];
+        Project { files, set: &[], env: &[] }.load().unwrap_or_else(|d| panic!("{d}")).published
+    };
+    assert_eq!(main(b"extends: base.yaml\nname: m\n"), None);
+    assert_eq!(main(b"extends: base.yaml\nname: m\npublished: mine\n"), Some("mine".into()));
+}
+
+#[test]
 fn a_file_can_extend_a_built_in_part_which_is_not_one_of_its_files() {
     let files: &[(&str, &[u8])] = &[
         ("p/main.yaml", b"extends: [builtin/twice, ./builtin/base]\nname: m\nvars: { set: mine }\n"),

@@ -34,7 +34,7 @@ fn map(path: &Path) -> Result<Arc<Mmap>, DataError> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
     // SAFETY: artifacts are written once, under a name that no other process reads yet, and `pipe` never changes them in
     // place afterwards. For a directory that a user names, nobody can promise that: a file that is cut short while it is
-    // read ends the process with SIGBUS. `SECURITY.md` says so.
+    // read ends the process with SIGBUS. `docs/SECURITY.md` says so.
     let map = unsafe { Mmap::map(&file) }.map_err(DataError::io("map", path))?;
     Ok(Arc::new(map))
 }
