@@ -312,6 +312,9 @@ pub(super) struct RunArgs {
     /// Observe which files commands read, and fail a stage that reads a file which it does not declare as an input.
     #[arg(long)]
     pub sandbox: bool,
+    /// Write this about the run into its log; `pipe runs` shows it.
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
     /// Print one JSON event per line to standard output.
     #[arg(long)]
     pub json: bool,
@@ -679,6 +682,12 @@ pub(super) struct RunsArgs {
     /// List at most this many runs.
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     pub limit: usize,
+    /// Show the best value of this metric among the stages of each run, such as `macro_f1`.
+    #[arg(short, long, value_name = "NAME")]
+    pub metric: Vec<String>,
+    /// Sort by the first metric, best run first, instead of by time.
+    #[arg(long, requires = "metric")]
+    pub sort: bool,
     /// Print the list as JSON.
     #[arg(long)]
     pub json: bool,

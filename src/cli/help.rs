@@ -164,7 +164,10 @@ mod tests {
     /// Returns the words of a command in a shell, up to a comment or a redirection.
     fn words(line: &str) -> Vec<String> {
         let end = [" #", " > ", " < ", " | ", " && "].iter().filter_map(|end| line.find(end)).min();
-        line[..end.unwrap_or(line.len())].split_whitespace().map(|word| word.replace(['\'', '"'], "")).collect()
+        line[..end.unwrap_or(line.len())]
+            .split_whitespace()
+            .map(|word| word.replace(['\'', '"'], ""))
+            .collect()
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! Past runs, read back from their logs.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
 
 use super::exit::Failure;
 use pipe_core::digest::StageKey;
+use pipe_core::protocol::MetricValue;
 use pipe_engine::runner::event::{Event, Summary};
 use pipe_engine::store::{RunRecord, Store};
+use pipe_ml::metric::registry::{Direction, Metric};
 
 /// A past run.
 pub(super) struct PastRun {
@@ -51,6 +55,22 @@ impl PastRun {
             _ => None,
         });
         set.unwrap_or_default()
+    }
+
+    /// Returns what the user wrote about the run.
+    pub(super) fn note(&self) -> Option<&str> {
+        self.events.iter().find_map(|event| match event {
+            Event::RunStarted { note, .. } => note.as_deref(),
+            _ => None,
+        })
+    }
+
+    /// Returns the best value of a metric among the results of the run. Values under the oracle protocol count only if
+    /// there is no other.
+    pub(super) fn best(&self, metric: Metric, store: &Store) -> Option<MetricValue> {
+        let keys = self.instances().into_iter().filter_map(|instance| instance.key);
+        let values = keys.filter_map(|key| store.record(key)?.metrics.get(metric.name()).copied());
+        values.filter(|value| value.value.is_finite()).min_by(|a, b| compare(metric, *a, *b))
     }
 
     /// Returns when the run started: `2026-01-31 10:15:00 UTC`.
@@ -126,6 +146,15 @@ impl PastRun {
     pub(super) fn count(&self, outcome: &str) -> usize {
         self.instances().iter().filter(|instance| instance.outcome == outcome).count()
     }
+}
+
+/// Orders values of a metric, best first: honest before oracle, then by the direction of the metric.
+pub(super) fn compare(metric: Metric, a: MetricValue, b: MetricValue) -> Ordering {
+    let by_value = match metric.direction() {
+        Direction::Lower => a.value.total_cmp(&b.value),
+        Direction::Higher | Direction::Neither => b.value.total_cmp(&a.value),
+    };
+    a.is_oracle().cmp(&b.is_oracle()).then(by_value)
 }
 
 /// Finds a run by its id, by the beginning of its id, as `latest`, or as `latest~N`: N runs of the same pipeline

@@ -24,6 +24,7 @@ use pipe_stages::parts::PARTS;
 pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &selection.stages)?;
+    project.warn_of_unused_variables(&survey.plan);
     let selected: Vec<bool> =
         survey.outlooks.iter().map(|outlook| !matches!(outlook, Outlook::NotSelected)).collect();
     user_files::require(project, &survey.plan, &selected)?;

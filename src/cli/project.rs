@@ -148,6 +148,13 @@ impl Project {
         Ok(Opened { plan, store, targets, missing_data: MissingDataFiles::new() })
     }
 
+    /// Warns about variables of the pipeline that nothing uses: most often, a name is misspelt.
+    pub(super) fn warn_of_unused_variables<F>(&self, plan: &Plan<F>) {
+        for (name, place) in &plan.pipeline().unused_variables {
+            self.warn(&format!("{}: nothing uses the variable `vars.{name}`", place.line()));
+        }
+    }
+
     fn load(&self, file: &Path, set: &[String]) -> Result<Plan<UnlocatedFile>, Failure> {
         let overrides = set
             .iter()

@@ -62,11 +62,13 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     }
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let opened = project.open(&selection, &args.pipeline.set)?;
+    project.warn_of_unused_variables(&opened.plan);
     let pipeline = opened.plan.pipeline();
     let mut options = Options {
         jobs: args.jobs.unwrap_or_else(|| Options::default().jobs),
         keep_going: args.keep_going,
         set: normalised_overrides(&args.pipeline.set),
+        note: args.note.clone(),
         targets: opened.targets.clone(),
         until: select(pipeline, &args.until)?,
         force: select(pipeline, &args.force)?,

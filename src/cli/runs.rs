@@ -4,51 +4,77 @@ use serde_json::{Value, json};
 
 use super::args::{RunsArgs, RunsCommand};
 use super::cache::warn_of_damage;
-use super::exit::{Exit, Outcome};
+use super::exit::{Exit, Failure, Outcome};
 use super::history::{self, PastRun};
 use super::project::Project;
 use super::table::Grid;
 use super::variant_files::set_arguments;
 use super::{print_json, print_text, text};
+use pipe_core::protocol::MetricValue;
+use pipe_ml::metric::registry::{Metric, UnknownMetric};
 
 /// Runs `pipe runs`.
 pub(super) fn runs(project: &Project, args: &RunsArgs) -> Outcome {
     match &args.command {
-        None => list(project, args.limit, args.json),
+        None => list(project, args),
         Some(RunsCommand::Show { run, json }) => show(project, run, *json),
     }
 }
 
-fn list(project: &Project, limit: usize, as_json: bool) -> Outcome {
+fn list(project: &Project, args: &RunsArgs) -> Outcome {
+    let metrics: Vec<Metric> = args
+        .metric
+        .iter()
+        .map(|name| name.parse().map_err(|unknown: UnknownMetric| Failure::bad_input(unknown.to_string())))
+        .collect::<Result<_, _>>()?;
     let store = project.store_to_read()?;
-    let records = store.runs()?.into_iter().take(limit);
-    let runs: Vec<PastRun> = records.map(|record| PastRun::read(&store, record)).collect::<Result<_, _>>()?;
+    let mut runs = Vec::new();
+    for record in store.runs()?.into_iter().take(args.limit) {
+        let past = PastRun::read(&store, record)?;
+        let best: Vec<Option<MetricValue>> =
+            metrics.iter().map(|metric| past.best(*metric, &store)).collect();
+        runs.push((past, best));
+    }
     warn_of_damage(project, &store);
-    if as_json {
-        return print_json(&runs.iter().map(run_json).collect::<Vec<_>>());
+    if let Some(&metric) = metrics.first().filter(|_| args.sort) {
+        // Runs without a value come last.
+        runs.sort_by(|(_, a), (_, b)| match (a[0], b[0]) {
+            (Some(a), Some(b)) => history::compare(metric, a, b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        });
+    }
+    if args.json {
+        let shown = runs.iter().map(|(past, best)| {
+            let mut shown = run_json(past);
+            if !metrics.is_empty() {
+                let values =
+                    metrics.iter().zip(best).map(|(metric, value)| (metric.name().to_owned(), json!(value)));
+                shown["metrics"] = Value::Object(values.collect());
+            }
+            shown
+        });
+        return print_json(&shown.collect::<Vec<_>>());
     }
     if runs.is_empty() {
         project.status("nothing has been run here yet");
         return Ok(Exit::Done);
     }
-    let mut grid = Grid::new(&[
-        "run", "started", "pipeline", "state", "computed", "cached", "failed", "skipped", "took", "with",
-    ])
-    .right_aligned(&[4, 5, 6, 7, 8]);
-    for past in &runs {
-        let count = |outcome| past.count(outcome).to_string();
-        grid.row([
-            past.record.id.clone(),
-            past.started(),
-            past.pipeline().to_owned(),
-            past.state().to_owned(),
-            count("computed"),
-            count("cached"),
-            count("failed"),
-            count("skipped"),
-            past.summary().map(|summary| text::duration(summary.seconds)).unwrap_or_default(),
-            set_arguments(past.set()).trim_start().to_owned(),
-        ]);
+    let mut heading = vec!["run", "started", "pipeline", "state"];
+    heading.extend(metrics.iter().map(|metric| metric.name()));
+    heading.extend(["computed", "cached", "failed", "skipped", "took", "with", "note"]);
+    let numbers: Vec<usize> = (4..heading.len() - 2).collect();
+    let mut grid = Grid::new(&heading).right_aligned(&numbers);
+    for (past, best) in &runs {
+        let mut cells =
+            vec![past.record.id.clone(), past.started(), past.pipeline().to_owned(), past.state().to_owned()];
+        let value = |value: &MetricValue| format!("{}{}", text::value(value.value), value.suffix());
+        cells.extend(best.iter().map(|best| best.as_ref().map(value).unwrap_or_default()));
+        let outcomes = ["computed", "cached", "failed", "skipped"];
+        cells.extend(outcomes.map(|outcome| past.count(outcome).to_string()));
+        cells.push(past.summary().map(|summary| text::duration(summary.seconds)).unwrap_or_default());
+        cells.push(set_arguments(past.set()).trim_start().to_owned());
+        cells.push(past.note().unwrap_or_default().to_owned());
+        grid.row(cells);
     }
     print_text(&grid.to_string())
 }
@@ -60,6 +86,7 @@ fn run_json(past: &PastRun) -> Value {
         "started": past.record.started().map(|time| time.to_string()),
         "pipeline": past.pipeline(),
         "set": past.set(),
+        "note": past.note(),
         "state": past.state(),
         "computed": past.count("computed"),
         "cached": past.count("cached"),
@@ -89,6 +116,7 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
         [] => String::new(),
         set => format!(", with{}", set_arguments(set)),
     };
+    let note = past.note().map(|note| format!("{note}\n")).unwrap_or_default();
     let mut grid = Grid::new(&["stage", "outcome", "took", "why"]).right_aligned(&[2]);
     for end in instances {
         let took = match (end.outcome, end.seconds) {
@@ -98,5 +126,9 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
         let note = end.note.lines().next().unwrap_or_default().to_owned();
         grid.row([end.instance, end.outcome.to_owned(), took, note]);
     }
-    print_text(&format!("{name}  run {}, started {}{with}{took}\n{grid}", past.record.id, past.started()))
+    print_text(&format!(
+        "{name}  run {}, started {}{with}{took}\n{note}{grid}",
+        past.record.id,
+        past.started()
+    ))
 }

@@ -101,7 +101,9 @@ fn every_link_of_the_documentation_leads_somewhere() {
             let leaves_the_book = page.path.starts_with("docs") && path.contains("..");
             if leaves_the_book || !root().join(&target).exists() {
                 broken.push(format!("{}: {link}", page.path.display()));
-            } else if !fragment.is_empty() && !Page::read(target.to_str().unwrap()).anchors().contains(fragment) {
+            } else if !fragment.is_empty()
+                && !Page::read(target.to_str().unwrap()).anchors().contains(fragment)
+            {
                 broken.push(format!("{}: {link}: no such heading", page.path.display()));
             }
         }
@@ -123,7 +125,7 @@ const CONTEXT: &str = r#"
 name: context
 vars: { seeds: [0, 1] }
 stages:
-  data: { synthetic: { rows: 10, test_rows: 10, features: 10, labels: 3 } }
+  data: { synthetic: { rows: 100, test_rows: 50, features: 300, features_per_row: 20, labels: 40, labels_per_row: 3 } }
   idf: { idf: { data: data } }
   train:
     matrix: { variant: [adaptive, static], seed: "${vars.seeds}" }

@@ -46,7 +46,12 @@ fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
     worker_program();
     let test = PipelineTest::new(BOTH_PROTOCOLS);
     let wanted = ["eval", "oracle", "leak", "clean"];
+    test.run_with(&["oracle"]).ok();
     test.run_with(&wanted).ok();
+
+    let runs = test.typed("runs --metric macro_f1 --sort --json").ok().json();
+    let values = runs.as_array().unwrap().iter().map(|run| &run["metrics"]["macro_f1"]["protocol"]);
+    assert_eq!(values.collect::<Vec<_>>(), ["honest", "oracle"], "an oracle value is never the best: {runs}");
 
     let leak = json(&test, "results/judged/leak/audit.json");
     assert_eq!(

@@ -86,12 +86,22 @@ impl<F> Plan<F> {
         self,
         mut locate: impl FnMut(InstanceIndex, F) -> Result<PathBuf, E>,
     ) -> Result<Plan, E> {
-        let Pipeline { name, file, files, instances, placements, user_files, published } = self.pipeline;
+        let Pipeline { name, file, files, instances, placements, user_files, published, unused_variables } =
+            self.pipeline;
         let mut located = Vec::with_capacity(instances.len());
         for (index, instance) in instances.into_iter().enumerate() {
             located.push(instance.map_files(&mut |file| locate(InstanceIndex(index), file))?);
         }
-        let pipeline = Pipeline { name, file, files, instances: located, placements, user_files, published };
+        let pipeline = Pipeline {
+            name,
+            file,
+            files,
+            instances: located,
+            placements,
+            user_files,
+            published,
+            unused_variables,
+        };
         Ok(Plan { pipeline, dependencies: self.dependencies })
     }
 

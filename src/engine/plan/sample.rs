@@ -28,6 +28,7 @@ pub(crate) fn pipeline(instances: Vec<Instance>) -> Pipeline {
         placements: Vec::new(),
         user_files: Vec::new(),
         published: None,
+        unused_variables: Vec::new(),
     }
 }
 

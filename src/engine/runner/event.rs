@@ -21,6 +21,9 @@ pub enum Event {
         /// The variables that the command line set.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         set: Vec<String>,
+        /// What the user wrote about the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// Found in the cache; `saved` is how long it took to compute, in seconds.
     Hit {

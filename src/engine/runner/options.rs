@@ -23,6 +23,8 @@ pub struct Options {
     pub keep_going: bool,
     /// The variables that the command line set, which are recorded with the placed files.
     pub set: Vec<String>,
+    /// What the user wrote about the run.
+    pub note: Option<String>,
     /// Only these and what they need; everything if `None`.
     pub targets: Option<Vec<InstanceIndex>>,
     /// Instances whose dependents do not run.
@@ -84,6 +86,7 @@ impl Default for Options {
             jobs: std::thread::available_parallelism().map_or(1, usize::from),
             keep_going: false,
             set: Vec::new(),
+            note: None,
             targets: None,
             until: Vec::new(),
             force: Vec::new(),

@@ -108,6 +108,7 @@ pub fn run(
         instances: selected.iter().filter(|&&selected| selected).count(),
         jobs: capacity.cpu.max(1),
         set: options.set.clone(),
+        note: options.note.clone(),
     });
     let context =
         Context { plan, store, executor, options, stop, run, elsewhere, environment: OnceLock::new() };

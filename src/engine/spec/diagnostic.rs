@@ -55,6 +55,11 @@ impl SpecLocation {
         Self { sources: Arc::clone(sources), span }
     }
 
+    /// Returns the file and the line: `pipelines/x.yaml:5`.
+    pub fn line(&self) -> String {
+        format!("{}:{}", self.sources.path(self.span.file).display(), self.span.start.line)
+    }
+
     /// Creates a diagnostic at this place.
     pub fn diagnostic(&self, message: impl Into<String>, hint: impl Into<String>) -> Diagnostic {
         let mut diagnostic = Diagnostic::new(self.sources.get(self.span.file), self.span, message.into());

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::check::{CheckedInstance, Checker};
 use super::deserialize::{ValueContext, read};
-use super::diagnostic::Diagnostics;
+use super::diagnostic::{Diagnostics, SpecLocation};
 use super::extends::{FileReader, LARGEST, ReadFile};
 use super::index::StageIndex;
 use super::interpolate::{Budget, interpolate};
@@ -140,8 +140,13 @@ fn build(
     for (member, inputs) in members.into_iter().zip(inputs) {
         instances.push(instance(member, inputs, request.environment)?);
     }
+    let unused = scope.unused(tree.span.file);
+    let unused_variables =
+        unused.map(|(name, span)| (name.to_owned(), SpecLocation::new(sources, span))).collect();
     let file = request.file.clone();
-    Some(Plan::new(Pipeline { name, file, files, instances, placements, user_files, published }, graph))
+    let pipeline =
+        Pipeline { name, file, files, instances, placements, user_files, published, unused_variables };
+    Some(Plan::new(pipeline, graph))
 }
 
 /// Returns the directory of published copies, which has to be inside the project.

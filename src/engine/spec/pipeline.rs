@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::compare::Compare;
+use super::diagnostic::SpecLocation;
 pub use super::user_files::UserFileReference;
 use pipe_core::job::Axes;
 use pipe_core::kind::{ArtifactType, OutputDecl, Program};
@@ -29,6 +30,8 @@ pub struct Pipeline<F = PathBuf> {
     pub user_files: Vec<UserFileReference>,
     /// A directory with published copies of the placed files, relative to the project directory.
     pub published: Option<PathBuf>,
+    /// Variables of the pipeline file itself, not of those that it extends, that nothing refers to.
+    pub unused_variables: Vec<(String, SpecLocation)>,
 }
 
 /// The name of one stage instance: `train[adaptive,seed=1]`.

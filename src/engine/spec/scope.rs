@@ -2,13 +2,14 @@
 //! instance that `each` goes through.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use serde_json::Value;
 
 use super::interpolate::{Budget, Placeholder, PlaceholderLookup, describe, interpolate};
 use super::pipeline::InstanceId;
-use super::source_text::Span;
+use super::source_text::{FileId, Span};
 use super::spec_issue::{SpecIssue, SpecIssues};
 use super::yaml_node::{YamlData, YamlEntry, YamlNode};
 use pipe_core::name::{NAME_RULE, is_name};
@@ -31,6 +32,8 @@ struct Vars<'a> {
     entries: &'a [YamlEntry],
     by_name: HashMap<&'a str, usize>,
     states: Vec<VarState>,
+    /// Whether anything refers to the variable.
+    used: Vec<Cell<bool>>,
 }
 
 #[derive(Clone)]
@@ -63,7 +66,8 @@ impl<'a> Scope<'a> {
             issues.push(SpecIssue::new(entry.key_span, message).hint(NAME_RULE));
         }
         let by_name = entries.iter().enumerate().map(|(at, entry)| (entry.key.as_str(), at)).collect();
-        let vars = Vars { entries, by_name, states: vec![VarState::Untouched; entries.len()] };
+        let used = vec![Cell::new(false); entries.len()];
+        let vars = Vars { entries, by_name, states: vec![VarState::Untouched; entries.len()], used };
         let declared = env.map(YamlNode::entries).unwrap_or_default().iter();
         let env = declared.filter_map(|entry| {
             let default = entry.value.as_scalar()?;
@@ -75,6 +79,13 @@ impl<'a> Scope<'a> {
             resolver.resolve(at, issues);
         }
         scope
+    }
+
+    /// Returns the variables of a file that nothing has referred to so far, with the places of their names.
+    pub(super) fn unused(&self, file: FileId) -> impl Iterator<Item = (&'a str, Span)> {
+        let entries = self.vars.entries.iter().zip(&self.vars.used);
+        let unused = entries.filter(move |(entry, used)| !used.get() && entry.key_span.file == file);
+        unused.map(|(entry, _)| (entry.key.as_str(), entry.key_span))
     }
 
     fn env(&self, name: &str, span: Span, issues: &mut SpecIssues) -> LookupResult<'_> {
@@ -132,6 +143,7 @@ impl<'a> Scope<'a> {
             let hint = issues.suggestions.did_you_mean(name, "the variables are", names);
             return issues.reject(issue.maybe_hint(hint));
         };
+        self.vars.used[at].set(true);
         let VarState::Done(value) = &self.vars.states[at] else { return None };
         let mut value = value;
         let mut so_far = format!("vars.{name}");

@@ -73,3 +73,13 @@ fn status_has_one_line_per_instance() {
     assert_eq!(json[0]["kind"], "command");
     assert!(json[0]["key"].is_string() && json[2]["key"].is_null(), "{json}");
 }
+
+#[test]
+fn a_variable_that_nothing_uses_is_reported() {
+    let test = fits();
+    test.edit("pipeline.yaml", "vars: { ", "vars: { prior: 5, ");
+    for command in ["plan pipeline.yaml", "run pipeline.yaml"] {
+        test.typed(command).ok().reports("pipeline.yaml:3: nothing uses the variable `vars.prior`");
+    }
+    test.typed("status pipeline.yaml").ok().reports_nothing();
+}

@@ -20,6 +20,17 @@ fn past_runs_are_listed_and_shown() {
 }
 
 #[test]
+fn a_note_is_kept_with_its_run() {
+    let test = PipelineTest::new(FITS);
+    test.run_with(&["--note", "before the rewrite"]).ok();
+    test.typed("runs").ok().prints("before the rewrite");
+    test.typed("runs show").ok().prints("before the rewrite");
+    assert_eq!(test.typed("runs --json").ok().json()[0]["note"], "before the rewrite");
+    test.typed("runs --metric macrof1").refuses("did you mean `macro_f1`?");
+    test.typed("runs --sort").refuses("--metric");
+}
+
+#[test]
 fn a_run_that_does_not_exist_is_refused() {
     let test = PipelineTest::new(FITS);
     test.typed("runs show").refuses("pipe run");

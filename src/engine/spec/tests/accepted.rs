@@ -290,6 +290,17 @@ stages:
 }
 
 #[test]
+fn variables_of_the_file_that_nothing_uses_are_known() {
+    let main =
+        b"extends: base.yaml\nname: m\nvars: { used: 1, through: 2, other: '${vars.through}', prior: 3 }\n\
+        stages: { a: { load: { rows: '${vars.used}', dataset: '${vars.other}' } } }\n";
+    let files: &[(&str, &[u8])] = &[("p/main.yaml", main), ("p/base.yaml", b"vars: { of_the_base: 1 }\n")];
+    let pipeline = Project { files, set: &[], env: &[] }.load().unwrap_or_else(|d| panic!("{d}"));
+    let unused = pipeline.unused_variables.iter().map(|(name, place)| format!("{name} {}", place.line()));
+    assert_eq!(unused.collect::<Vec<_>>(), ["prior p/main.yaml:3"]);
+}
+
+#[test]
 fn a_file_does_not_inherit_where_another_pipeline_publishes() {
     let base = b"name: base\npublished: docs\nstages: { a: { command: { run: x } } }";
     let main = |own: &'static [u8]| {
