@@ -90,6 +90,15 @@ pub(super) enum Command {
     Logs(LogsArgs),
     /// Copy or print one output of a stage.
     Get(GetArgs),
+    /// Say which stage, run and commit a file comes from, and what it depends on.
+    Whence {
+        /// A file that `pipe` placed, or a copy of one.
+        #[arg(value_hint = ValueHint::AnyPath)]
+        file: PathBuf,
+        /// Print the result as JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Write everything about a pipeline as one self-contained HTML page.
     Report(ReportArgs),
     /// List past runs, newest first, or show one.
@@ -178,7 +187,7 @@ impl Command {
             Self::Provenance(ProvenanceArgs { file, ro_crate, .. }) => {
                 paths.extend(file.typed().chain([ro_crate]));
             }
-            Self::Import(ImportArgs { bundle, .. }) => paths.push(bundle),
+            Self::Import(ImportArgs { bundle: file, .. }) | Self::Whence { file, .. } => paths.push(file),
             Self::Predict(PredictArgs { model, input, output, .. }) => {
                 paths.extend(model.typed_paths());
                 paths.push(input);

@@ -39,6 +39,7 @@ const GROUPS: &[Group] = &[
             ("labels", &["pipe labels 'eval[macro]'", "pipe labels 'eval[macro]' --top 20"]),
             ("logs", &["pipe logs 'train[adaptive,seed=0]'"]),
             ("get", &["pipe get table1.tex", "pipe get 'train[adaptive,seed=0].model' --to model/"]),
+            ("whence", &["pipe whence results/quickstart/table1.tex"]),
             ("metrics", &["pipe metrics macro_f1", "pipe metrics precision"]),
             ("report", &["pipe report pipelines/quickstart.yaml -o report.html"]),
             ("runs", &["pipe runs -n 5", "pipe runs show latest~1"]),

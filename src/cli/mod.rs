@@ -44,6 +44,7 @@ mod user_files;
 mod variant_files;
 mod verify;
 mod version;
+mod whence;
 
 use std::io::Write;
 use std::path::Path;
@@ -152,6 +153,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Table(args) => show_table::table(&project, args),
         Command::Labels(args) => labels::labels(&project, args),
         Command::Get(args) => get::get(&project, args),
+        Command::Whence { file, json } => whence::whence(&project, file, *json),
         Command::Graph(args) => graph::graph(&project, args),
         Command::Report(args) => report::report(&project, args),
         Command::Runs(args) => runs::runs(&project, args),

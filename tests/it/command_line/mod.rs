@@ -17,6 +17,7 @@ mod runs;
 mod show;
 mod streams;
 mod verify;
+mod whence;
 
 use crate::support::PipelineTest;
 

@@ -1,0 +1,218 @@
+//! `pipe whence`: says which computation a file comes from, and what that depends on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde::Serialize;
+
+use super::cache::warn_of_damage;
+use super::exit::{Exit, Failure, Outcome};
+use super::history::PastRun;
+use super::project::Project;
+use super::table::Grid;
+use super::variant_files::set_arguments;
+use super::{print_json, print_text, text};
+use pipe_core::digest::{BlobId, StageKey};
+use pipe_engine::store::Store;
+use pipe_engine::store::manifest::Manifest;
+
+/// How many digits of a digest are shown.
+const DIGITS: usize = 10;
+
+/// Where a file comes from.
+#[derive(Debug, Serialize)]
+struct Origin {
+    file: String,
+    digest: BlobId,
+    stage: String,
+    kind: String,
+    output: String,
+    key: StageKey,
+    computed: String,
+    seconds: f64,
+    /// The run that computed it, if its log is still there.
+    run: Option<String>,
+    set: Vec<String>,
+    /// The commit in which a lock first recorded this content.
+    commit: Option<String>,
+    /// Every stage that it depends on, nearest first.
+    stages: Vec<Ancestor>,
+    /// Files of the user that these stages read.
+    files: Vec<ReadFile>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ancestor {
+    stage: String,
+    kind: String,
+    key: StageKey,
+    computed: String,
+}
+
+#[derive(Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
+struct ReadFile {
+    stage: String,
+    input: String,
+    digest: String,
+}
+
+/// Runs `pipe whence`.
+pub(super) fn whence(project: &Project, file: &Path, as_json: bool) -> Outcome {
+    let store = project.store_to_read()?;
+    let digest = store.digest_user_file(file)?.blob;
+    let manifests: Vec<Manifest> = store.list()?.into_iter().map(|listed| listed.manifest).collect();
+    warn_of_damage(project, &store);
+    let Some((manifest, output)) = producer(&store, &manifests, digest)? else {
+        let name = file.display();
+        return Err(Failure::new(
+            Exit::StageFailed,
+            format!(
+                "no result in the cache has the content of {name}: it was edited, it comes from another cache, \
+                 or its result was removed by `pipe cache gc`"
+            ),
+        ));
+    };
+    let (stages, files) = ancestors(&manifests, manifest);
+    let run = computing_run(&store, manifest.key)?;
+    let origin = Origin {
+        file: file.display().to_string(),
+        digest,
+        stage: manifest.instance.clone(),
+        kind: manifest.kind.clone(),
+        output: output.to_owned(),
+        key: manifest.key,
+        computed: manifest.finished.clone(),
+        seconds: manifest.seconds,
+        set: run.as_ref().map(|run| run.set().to_vec()).unwrap_or_default(),
+        run: run.map(|run| run.record.id),
+        commit: recording_commit(digest),
+        stages,
+        files,
+    };
+    if as_json { print_json(&origin) } else { print_text(&described(&origin)) }
+}
+
+/// Returns the result that has this content as an output, or as a file in an output; the newest if there are several.
+fn producer<'m>(
+    store: &Store,
+    manifests: &'m [Manifest],
+    digest: BlobId,
+) -> Result<Option<(&'m Manifest, &'m str)>, Failure> {
+    let outputs = || {
+        let of = |manifest: &'m Manifest| {
+            manifest.outputs.iter().map(move |(name, stored)| (manifest, name.as_str(), stored))
+        };
+        manifests.iter().flat_map(of)
+    };
+    if let Some((manifest, name, _)) = outputs().find(|(_, _, stored)| stored.blob == digest) {
+        return Ok(Some((manifest, name)));
+    }
+    for (manifest, name, stored) in outputs().filter(|(_, _, stored)| stored.directory) {
+        // A directory whose content was removed cannot have the file.
+        if store.has_blob(stored.blob) && store.files_of(stored)?.iter().any(|(blob, _)| *blob == digest) {
+            return Ok(Some((manifest, name)));
+        }
+    }
+    Ok(None)
+}
+
+/// Follows inputs by their content: a result depends on the results that gave the content of its inputs. What no result
+/// gave was a file of the user.
+fn ancestors(manifests: &[Manifest], of: &Manifest) -> (Vec<Ancestor>, Vec<ReadFile>) {
+    let mut producers: BTreeMap<String, &Manifest> = BTreeMap::new();
+    // The oldest comes last and wins: a newer one may have the same content by coincidence, such as an empty file.
+    for manifest in manifests {
+        producers.extend(manifest.outputs.values().map(|stored| (stored.blob.to_string(), manifest)));
+    }
+    let (mut stages, mut files) = (Vec::new(), BTreeSet::new());
+    let mut seen = BTreeSet::from([of.key]);
+    let mut pending = vec![of];
+    let mut at = 0;
+    while let Some(&manifest) = pending.get(at) {
+        at += 1;
+        for (part, value) in manifest.parts.iter() {
+            let Some(input) = part.strip_prefix("inputs.") else { continue };
+            if input.ends_with(".order") || input.ends_with(".form") {
+                continue;
+            }
+            match producers.get(value) {
+                Some(producer) if seen.insert(producer.key) => {
+                    pending.push(producer);
+                    stages.push(Ancestor {
+                        stage: producer.instance.clone(),
+                        kind: producer.kind.clone(),
+                        key: producer.key,
+                        computed: producer.finished.clone(),
+                    });
+                }
+                Some(_) => {}
+                None => {
+                    files.insert(ReadFile {
+                        stage: manifest.instance.clone(),
+                        input: input.to_owned(),
+                        digest: value.to_owned(),
+                    });
+                }
+            }
+        }
+    }
+    (stages, files.into_iter().collect())
+}
+
+/// Returns the run that computed a key.
+fn computing_run(store: &Store, key: StageKey) -> Result<Option<PastRun>, Failure> {
+    for record in store.runs()? {
+        let past = PastRun::read(store, record)?;
+        let computed = |instance: &super::history::PastInstance| {
+            instance.outcome == "computed" && instance.key == Some(key)
+        };
+        if past.instances().iter().any(computed) {
+            return Ok(Some(past));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the commit in which a lock first recorded this content, as `git log` shows it; `None` without git.
+fn recording_commit(digest: BlobId) -> Option<String> {
+    let needle = format!("-S{digest}");
+    let arguments = ["log", "--reverse", "--format=%h %cs %s", &needle, "--", "*.lock"];
+    let output =
+        Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned())
+}
+
+fn short(digest: &str) -> &str {
+    digest.get(..DIGITS).unwrap_or(digest)
+}
+
+fn described(origin: &Origin) -> String {
+    let Origin { file, stage, kind, output, key, computed, .. } = origin;
+    let mut shown = format!("{file} is the output `{output}` of `{stage}` ({kind})\n");
+    let mut line = |name: &str, value: &str| shown.push_str(&format!("{name:<10}{value}\n"));
+    line("digest", &origin.digest.to_string());
+    line("key", &key.to_string());
+    line("computed", &format!("{computed}, in {}", text::duration(origin.seconds)));
+    if let Some(run) = &origin.run {
+        line("run", &format!("{run}{}", set_arguments(&origin.set)));
+    }
+    if let Some(commit) = &origin.commit {
+        line("commit", &format!("{commit} (the first whose lock records it)"));
+    }
+    if !origin.stages.is_empty() {
+        let mut grid = Grid::new(&["depends on", "kind", "computed", "key"]);
+        for Ancestor { stage, kind, key, computed } in &origin.stages {
+            grid.row([stage.clone(), kind.clone(), computed.clone(), short(&key.to_string()).to_owned()]);
+        }
+        shown.push_str(&format!("\n{grid}"));
+    }
+    if !origin.files.is_empty() {
+        let mut grid = Grid::new(&["file of yours", "read by", "digest"]);
+        for ReadFile { stage, input, digest } in &origin.files {
+            grid.row([input.clone(), stage.clone(), short(digest).to_owned()]);
+        }
+        shown.push_str(&format!("\n{grid}"));
+    }
+    shown
+}
