@@ -67,6 +67,7 @@ pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
                     report.checks.append(&mut stages);
                     report.checks.extend(check_libtorch(&lock));
                 }
+                report.checks.extend(unmet_expectations(&plan, &lock));
                 report.checks.extend(placed_checks(&plan, &lock, &store, missing, files));
                 // Nothing accepts that a declared directory is missing.
                 let missing = missing.max(CheckOutcome::CannotTell);
@@ -145,6 +146,18 @@ fn unknown_input(
         }
     }
     None
+}
+
+/// Returns a check for each recorded metric that is not what the pipeline expects.
+fn unmet_expectations(plan: &Plan, lock: &Lock) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for instance in &plan.pipeline().instances {
+        let name = instance.id.to_string();
+        let Some(record) = lock.stages.get(&name) else { continue };
+        let violations = instance.expect.violations(&record.metrics);
+        checks.extend(violations.into_iter().map(|violation| Check::drift("metric", &name, violation)));
+    }
+    checks
 }
 
 /// Checks that placed files have the recorded content. `known` are findings about their lines in the lock.

@@ -58,5 +58,6 @@ pub(crate) fn stage(name: &str, needs: &[usize]) -> Instance {
         time: None,
         retries: 0,
         compare: Default::default(),
+        expect: Default::default(),
     }
 }

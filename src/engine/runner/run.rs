@@ -284,9 +284,10 @@ impl<'a> Coordinator<'a> {
         };
         let options = self.context.options;
         let is_forced = options.force.contains(&stage);
-        // A gate checks whole manifests.
+        // These checks need whole manifests.
+        let is_checked = options.gate.is_some() || !self.context.plan.instance(stage).expect.is_empty();
         if !is_forced
-            && options.gate.is_none()
+            && !is_checked
             && let Some(ResultSummary { key, seconds, outputs, .. }) =
                 self.context.store.unchanged_result(prepared.key)
         {
@@ -565,6 +566,10 @@ impl<'a> Coordinator<'a> {
 
     /// Checks a result. If it may not be used, its stage fails, so that nothing is computed from it or placed.
     fn check_result(&self, stage: InstanceIndex, manifest: &Manifest) -> Result<(), String> {
+        let violations = self.context.plan.instance(stage).expect.violations(&manifest.metrics);
+        if !violations.is_empty() {
+            return Err(violations.join("; "));
+        }
         match &self.context.options.gate {
             Some(gate) => gate.check(stage, manifest),
             None => Ok(()),

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::compare::Compare;
 use super::deserialize::{ValueContext, at_mut, path_that_expects_text, read, report_all};
+use super::expect::Expect;
 use super::interpolate::{Budget, interpolate, interpolate_to_json};
 use super::pipeline::Resources;
 use super::pipeline_file::{ResourceRequest, StageSettings};
@@ -26,6 +27,7 @@ pub(super) struct CheckedInstance {
     pub time: Option<Duration>,
     pub retries: u32,
     pub compare: Compare,
+    pub expect: Expect,
 }
 
 /// Checks instances against their kinds.
@@ -52,12 +54,13 @@ impl Checker<'_> {
         let resources = settings.resources.as_ref().map(ResourceRequest::resources).unwrap_or_default();
         let time = settings.resources.and_then(|asked| asked.time).map(|time| time.duration);
         let compare = settings.compare.unwrap_or_default();
-        for issue in compare.issues(&checked.outputs) {
+        let expect = settings.expect.unwrap_or_default();
+        for issue in compare.issues(&checked.outputs).into_iter().chain(expect.issues()) {
             let context = settings_context(&content.varying, content.kind_span);
             issues.push(context.issue_at(issue));
         }
         let retries = settings.retries.unwrap_or(0);
-        Some(CheckedInstance { body, content: checked, resources, time, retries, compare })
+        Some(CheckedInstance { body, content: checked, resources, time, retries, compare, expect })
     }
 
     pub(super) fn instance_scope<'s>(&'s self, draft: &'s InstanceDraft) -> InstanceScope<'s> {

@@ -223,7 +223,7 @@ fn instance(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Option<Instance<UnlocatedFile>> {
     let kind = member.stage.content.as_ref()?.kind;
-    let CheckedInstance { body, content, resources, time, retries, compare } = member.checked?;
+    let CheckedInstance { body, content, resources, time, retries, compare, expect } = member.checked?;
     let environment = content.environment.into_iter().map(|name| {
         let value = environment(&name);
         (name, value)
@@ -242,5 +242,6 @@ fn instance(
         time,
         retries,
         compare,
+        expect,
     })
 }

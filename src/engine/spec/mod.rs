@@ -19,6 +19,7 @@ mod check;
 pub mod compare;
 mod deserialize;
 pub mod diagnostic;
+pub mod expect;
 mod extends;
 mod index;
 mod interpolate;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compare::Compare;
 use super::diagnostic::SpecLocation;
+use super::expect::Expect;
 pub use super::user_files::UserFileReference;
 use pipe_core::job::Axes;
 use pipe_core::kind::{ArtifactType, OutputDecl, Program};
@@ -66,6 +67,8 @@ pub struct Instance<F = PathBuf> {
     pub retries: u32,
     /// How equal a second computation has to be; not part of the key.
     pub compare: Compare,
+    /// Bounds of its metrics; not part of the key.
+    pub expect: Expect,
 }
 
 /// One input slot of an instance and the artifacts that enter it.
@@ -131,6 +134,7 @@ impl<F> Instance<F> {
             time: self.time,
             retries: self.retries,
             compare: self.compare,
+            expect: self.expect,
         })
     }
 }

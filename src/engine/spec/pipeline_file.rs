@@ -10,6 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny};
 use serde_untagged::UntaggedEnumVisitor;
 
 use super::compare::Compare;
+use super::expect::Expect;
 use super::pipeline::Resources;
 use super::time_limit::TimeLimit;
 use pipe_core::reference::StageRef;
@@ -50,13 +51,15 @@ pub struct StageSettings {
     pub retries: Option<u32>,
     /// How closely a second computation has to agree with the first; the default is `exact`.
     pub compare: Option<Compare>,
+    /// Bounds of metrics, such as `macro_f1: { min: 0.43 }`. A result outside of them fails the run and `pipe verify`.
+    pub expect: Option<Expect>,
     /// A description for readers of the pipeline.
     pub description: Option<String>,
 }
 
 /// The keys of [`StageSettings`]. Every other key of a stage is its kind.
-pub(super) const STAGE_SETTINGS: [&str; 6] =
-    ["matrix", "each", "resources", "retries", "compare", "description"];
+pub(super) const STAGE_SETTINGS: [&str; 7] =
+    ["matrix", "each", "resources", "retries", "compare", "expect", "description"];
 
 /// The resources that an instance needs while it runs.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]

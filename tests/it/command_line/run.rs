@@ -147,3 +147,25 @@ stages:
     assert_eq!(test.run_with(&["--offline", "small"]).ok().computed(), ["small"]);
     test.typed("run pipeline.yaml --offline").refuses("bibtex");
 }
+
+#[test]
+fn a_result_that_is_not_what_the_pipeline_expects_fails_the_run_and_verify() {
+    let yaml = "
+name: expected
+stages:
+  data:
+    expect: { test_rows: { min: 50 } }
+    synthetic: { rows: 100, test_rows: 50, features: 300, features_per_row: 20, labels: 40, labels_per_row: 3 }
+  copy: { command: { run: cp -r in/data copy, inputs: { data: data.dataset }, outputs: [copy] } }
+";
+    let test = PipelineTest::locked(yaml);
+    test.edit("pipeline.yaml", "min: 50", "min: 51");
+    let sentence = "test_rows is 50, but it has to be at least 51";
+    let failed = test.run().exits_with(1);
+    assert!(failed.stdout.contains(sentence) && failed.computed().is_empty(), "{}", failed.stdout);
+    test.typed("verify pipeline.yaml").exits_with(1).prints(sentence);
+    test.edit("pipeline.yaml", "min: 51", "min: 5");
+    assert_eq!(test.run().ok().computed(), [""; 0], "the result was kept");
+    test.edit("pipeline.yaml", "min: 5 ", "least: 5 ");
+    test.run().exits_with(2);
+}

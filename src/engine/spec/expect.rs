@@ -1,0 +1,102 @@
+//! `expect`: what the metrics of a stage have to be. A result outside of these bounds fails the run and `pipe verify`.
+//! Not part of the key: it describes how a result is judged, not what the result is.
+
+use std::collections::BTreeMap;
+
+use pipe_core::issue::Issue;
+use pipe_core::protocol::MetricValue;
+use pipe_core::suggest::did_you_mean;
+use schemars::JsonSchema;
+
+/// Bounds of the metrics of a stage, by the name of the metric.
+#[derive(Debug, Clone, PartialEq, Default, serde::Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Expect(BTreeMap<String, Bounds>);
+
+/// The bounds of one metric.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    /// The smallest value that is accepted.
+    min: Option<f64>,
+    /// The largest value that is accepted.
+    max: Option<f64>,
+}
+
+impl Expect {
+    /// Returns true if nothing is expected.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns what is wrong with the bounds themselves.
+    pub(super) fn issues(&self) -> Vec<Issue> {
+        let wrong = |bounds: &Bounds| match (bounds.min, bounds.max) {
+            (None, None) => Some("give it a bound: `min`, `max` or both"),
+            (min, max) if [min, max].iter().flatten().any(|bound| !bound.is_finite()) => {
+                Some("a bound must be a finite number")
+            }
+            (Some(min), Some(max)) if min > max => Some("`min` is larger than `max`"),
+            _ => None,
+        };
+        let issue = |(name, bounds)| Some(Issue::new(format!("expect.{name}"), wrong(bounds)?));
+        self.0.iter().filter_map(issue).collect()
+    }
+
+    /// Returns the sentences about metrics that are missing or not within their bounds.
+    pub fn violations(&self, metrics: &BTreeMap<String, MetricValue>) -> Vec<String> {
+        let violation = |(name, bounds): (&String, &Bounds)| {
+            let Some(found) = metrics.get(name) else {
+                let names = metrics.keys().map(String::as_str);
+                let hint = did_you_mean(name, "it has", names).unwrap_or_default();
+                return Some(format!("it has no metric `{name}`, for which `expect` gives bounds; {hint}"));
+            };
+            let (value, mark) = (found.value, found.suffix());
+            let is_within =
+                bounds.min.is_none_or(|min| value >= min) && bounds.max.is_none_or(|max| value <= max);
+            let wanted = match (bounds.min, bounds.max) {
+                (Some(min), Some(max)) => format!("between {min} and {max}"),
+                (Some(min), None) => format!("at least {min}"),
+                (None, Some(max)) => format!("at most {max}"),
+                (None, None) => return None,
+            };
+            // NaN is within no bounds.
+            (!is_within).then(|| format!("{name} is {value}{mark}, but it has to be {wanted} (`expect`)"))
+        };
+        self.0.iter().filter_map(violation).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expect(yaml: &str) -> Expect {
+        serde_yaml::from_str(yaml).unwrap()
+    }
+
+    #[test]
+    fn a_metric_outside_of_its_bounds_or_missing_is_a_violation() {
+        let metrics = BTreeMap::from([
+            ("macro_f1".to_owned(), MetricValue::unmarked(0.4)),
+            ("undefined".to_owned(), MetricValue::unmarked(f64::NAN)),
+        ]);
+        let violations = |yaml| expect(yaml).violations(&metrics);
+        assert_eq!(violations("{ macro_f1: { min: 0.4, max: 0.4 } }"), [""; 0]);
+        assert_eq!(
+            violations("{ macro_f1: { min: 0.43 } }"),
+            ["macro_f1 is 0.4, but it has to be at least 0.43 (`expect`)"]
+        );
+        assert!(violations("{ macro_f1: { max: 0.3 } }")[0].contains("at most 0.3"));
+        assert_eq!(violations("{ undefined: { min: 0 } }").len(), 1);
+        assert!(violations("{ macrof1: { min: 0 } }")[0].contains("did you mean `macro_f1`?"));
+    }
+
+    #[test]
+    fn bounds_that_bound_nothing_or_contradict_each_other_are_issues() {
+        for yaml in ["{ a: {} }", "{ a: { min: 1, max: 0 } }", "{ a: { min: .nan } }"] {
+            assert_eq!(expect(yaml).issues().len(), 1, "{yaml}");
+        }
+        assert!(serde_yaml::from_str::<Expect>("{ a: { least: 1 } }").is_err());
+    }
+}
