@@ -27,6 +27,7 @@ fn a_damaged_lock_is_an_error_for_verify_and_replaced_by_a_run_with_a_warning() 
         test.run().ok().says("warning: ").says("is damaged").says(flaw).says("pipeline.lock.bad");
         assert_eq!(test.read("pipeline.lock.bad"), content);
         assert_eq!(test.read("pipeline.lock"), good);
+        std::fs::remove_file(test.file("pipeline.lock.bad")).unwrap();
     }
 }
 
