@@ -230,6 +230,31 @@ impl Command {
         }
     }
 
+    /// Returns whether the command shows what is in the cache and never creates one.
+    pub(super) fn only_reads_the_cache(&self) -> bool {
+        match self {
+            Self::Lock(_)
+            | Self::Export(_)
+            | Self::Provenance(_)
+            | Self::Plan(_)
+            | Self::Why(_)
+            | Self::Status(_)
+            | Self::Show(_)
+            | Self::Logs(_)
+            | Self::Table(_)
+            | Self::Labels(_)
+            | Self::Get(_)
+            | Self::Report(_)
+            | Self::Runs(_)
+            | Self::Diff(_)
+            | Self::Cache(CacheCommand::Du { .. } | CacheCommand::Ls { .. } | CacheCommand::Gc { .. }) => {
+                true
+            }
+            Self::Cache(CacheCommand::Fsck { repair, .. }) => !repair,
+            _ => false,
+        }
+    }
+
     /// Returns where to put the default if this command needs a pipeline file and none was typed.
     pub(super) fn default_file(&mut self) -> Option<&mut Option<PathBuf>> {
         match self {

@@ -186,8 +186,9 @@ fn new_files<'a>(
         return Ok(new);
     }
     Err(Failure::bad_input(format!(
-        "{} differ from those in the bundle. Nothing was changed; `--overwrite` replaces them",
-        in_the_way.join(", ")
+        "not the same as in the bundle: {}. Nothing was changed; `--overwrite` replaces {}",
+        in_the_way.join(", "),
+        text::them(in_the_way.len())
     )))
 }
 

@@ -164,11 +164,17 @@ fn render_checked(report: &FsckReport, fetched: usize) -> String {
     for problem in &report.problems {
         out.push_str(&format!("{}: {}\n", problem.path.display(), problem.flaw));
     }
+    let bad = report.problems.len() - report.affected;
+    let damaged = match report.affected {
+        0 => format!("{bad} damaged"),
+        affected => format!("{bad} damaged, needed by {}", text::count(affected, "result")),
+    };
+    let them = text::them(report.problems.len());
     let next = match (report.problems.len(), report.repaired) {
         (0, _) if report.unread.items == 0 => "no damage".to_owned(),
         (0, _) => "no damage in what was read".to_owned(),
-        (bad, true) => format!("{bad} damaged and removed; the next run computes them again"),
-        (bad, false) => format!("{bad} damaged; `pipe cache fsck --repair` removes them"),
+        (_, true) => format!("{damaged}; removed, and the next run computes {them} again"),
+        (_, false) => format!("{damaged}; `pipe cache fsck --repair` removes {them}"),
     };
     let (results, blobs) = (report.results.items as usize, report.blobs.items as usize);
     out.push_str(&format!(

@@ -261,9 +261,11 @@ impl Console {
     /// Warns at the end of the run, where it is seen, about files that are not what the run computed.
     fn warn_of_kept_files(&self, files: &[String]) {
         if !files.is_empty() {
+            let them = text::them(files.len());
             let files = files.join(", ");
-            let reason =
-                "edited by hand, so the lock was not updated either; `pipe run --overwrite` replaces them";
+            let reason = format!(
+                "edited by hand, so the lock was not updated either; `pipe run --overwrite` replaces {them}"
+            );
             self.line(&format!("{} not replaced: {files} ({reason})", self.paint.yellow("warning:")));
         }
     }

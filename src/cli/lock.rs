@@ -12,6 +12,7 @@ use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
 use super::text;
 use super::variant_files::set_arguments;
+use pipe_core::bad_file;
 use pipe_core::digest::BlobId;
 use pipe_engine::lock::compare::{CompareVerdict, class_difference, compare};
 use pipe_engine::lock::merge::merge;
@@ -166,9 +167,7 @@ pub(super) fn update(project: &Project, plan: &Plan, store: &Store) -> Result<()
         Ok(Some(old)) => old,
         // `require_readable` has looked at it before the run.
         Err(flaw) => {
-            let kept = path.with_extension("lock.bad");
-            fs::copy(&path, &kept)
-                .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", kept.display())))?;
+            let kept = keep_copy(&path)?;
             project.warn(&format!(
                 "{} is damaged ({flaw}); it is replaced by the results of this run, and kept as {}",
                 path.display(),
@@ -187,16 +186,25 @@ pub(super) fn update(project: &Project, plan: &Plan, store: &Store) -> Result<()
         keep_edited_lock(project, &path, &old)?;
     }
     write(&path, &new)?;
-    let changes = text::count(new.changes_from(&old), "change");
-    project.status(&format!("{} updated, {changes}; commit it together with their cause", path.display()));
+    let count = new.changes_from(&old);
+    let changes = text::count(count, "change");
+    let cause = if count == 1 { "its cause" } else { "their cause" };
+    project.status(&format!("{} updated, {changes}; commit the lock together with {cause}", path.display()));
     Ok(())
+}
+
+/// Copies a damaged lock to a new file beside it. Returns its path.
+fn keep_copy(path: &Path) -> Result<PathBuf, Failure> {
+    let kept = bad_file::free_path(path);
+    match fs::copy(path, &kept) {
+        Ok(_) => Ok(kept),
+        Err(error) => Err(Failure::bad_input(format!("cannot write {}: {error}", kept.display()))),
+    }
 }
 
 /// Keeps a copy of a lock that was edited by hand or merged line by line.
 fn keep_edited_lock(project: &Project, path: &Path, lock: &Lock) -> Result<(), Failure> {
-    let kept = path.with_extension("lock.bad");
-    fs::copy(path, &kept)
-        .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", kept.display())))?;
+    let kept = keep_copy(path)?;
     let records: Vec<String> = lock.edited.iter().map(|name| format!("`{name}`")).collect();
     project.warn(&format!(
         "in {}, the record of {} was edited, or merged line by line: it does not match its checksum. \

@@ -27,6 +27,9 @@ pub(super) struct Project {
     pub paint_out: Paint,
 }
 
+/// The directory of the cache, unless the user names another one.
+const CACHE_DIR: &str = "cache";
+
 /// A pipeline that a command has opened, and the store, which may be read-only or not exist yet.
 ///
 /// `F` is as in [`Pipeline`]: [`Opened::find_data`] and [`Opened::fetch_data`] locate the data files, which most commands
@@ -79,7 +82,7 @@ impl Project {
             }
         }
         let project = Self {
-            cache_dir: directory(global.cache_dir.as_ref(), "PIPE_CACHE", "cache"),
+            cache_dir: directory(global.cache_dir.as_ref(), "PIPE_CACHE", CACHE_DIR),
             data_dir: directory(global.data_dir.as_ref(), "PIPE_DATA_DIR", "data"),
             verbosity: match (global.quiet, global.verbose) {
                 (true, _) => Verbosity::Quiet,
@@ -91,6 +94,15 @@ impl Project {
         };
         if let Some(root) = found {
             project.status(&format!("working in the project {}", root.display()));
+        }
+        if project.cache_dir != Path::new(CACHE_DIR)
+            && command.only_reads_the_cache()
+            && !project.store_to_read()?.exists()
+        {
+            project.warn(&format!(
+                "there is no cache in `{}`, so nothing is found there",
+                project.cache_dir.display()
+            ));
         }
         if let Some(file) = command.default_file() {
             *file = Some(project.usual_pipeline_file(&project.store_to_read()?)?);

@@ -1,6 +1,6 @@
 //! `pipe run`, and the hidden `pipe worker` that runs one built-in stage.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,10 +18,12 @@ use super::print_text;
 use super::project::{Opened, Project, select};
 use super::settings::Use;
 use super::show_table;
+use super::text;
 use super::user_files;
 use super::variant_files::normalised_overrides;
 use pipe_core::digest::StageKey;
 use pipe_core::harness;
+use pipe_core::kind::Program;
 use pipe_core::stage::StageKind;
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::cluster::Cluster;
@@ -107,7 +109,9 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     let live = args.serve.map(|port| serve(port, &plan, &selected)).transpose()?;
     let mut console = Console::new(style(project, args), project.verbosity, project.paint);
     let tables = table_stages(&plan);
+    let commands = if args.sandbox { commands(&plan) } else { HashSet::new() };
     let mut first_table: Option<(usize, StageKey)> = None;
+    let mut not_observed = 0;
     let mut listen = |event| {
         console.show(&event);
         if let Event::Hit { instance, key, .. } | Event::Done { instance, key, .. } = &event
@@ -115,6 +119,11 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
             && first_table.is_none_or(|(first, _)| position < first)
         {
             first_table = Some((position, *key));
+        }
+        if let Event::Hit { instance, .. } = &event
+            && commands.contains(instance)
+        {
+            not_observed += 1;
         }
         if let Some(live) = &live {
             live.send(&event);
@@ -125,6 +134,12 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
         live.end();
     }
     let printed = console.printed();
+    if not_observed > 0 {
+        let stages = text::count(not_observed, "command");
+        project.warn(&format!(
+            "--sandbox did not observe {stages} whose result was in the cache; `--force STAGE` runs a stage again"
+        ));
+    }
     if summary.interrupted {
         return Ok(Exit::Interrupted);
     }
@@ -156,6 +171,15 @@ fn table_stages(plan: &Plan) -> HashMap<String, usize> {
     let tables = plan.pipeline().instances.iter().enumerate();
     let tables = tables.filter(|(_, instance)| instance.kind == TableStage::NAME);
     tables.map(|(position, instance)| (instance.id.to_string(), position)).collect()
+}
+
+/// Returns the names of the instances that are commands of the user.
+fn commands(plan: &Plan) -> HashSet<String> {
+    let instances = plan.pipeline().instances.iter();
+    instances
+        .filter(|instance| instance.program == Program::Command)
+        .map(|instance| instance.id.to_string())
+        .collect()
 }
 
 /// Ends a run on a terminal with its answer: the first rows of the first table, and where to look next.

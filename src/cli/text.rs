@@ -40,6 +40,11 @@ pub(super) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{plural}")
 }
 
+/// Returns the pronoun for a number of things that were just named.
+pub(super) fn them(n: usize) -> &'static str {
+    if n == 1 { "it" } else { "them" }
+}
+
 /// Formats a metric's value with four decimals; very large and very small ones in scientific notation.
 pub(super) fn value(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e15 {

@@ -15,6 +15,7 @@
 //! - [`issue`]: what is wrong with a field, and what to do about it.
 //! - [`kind`]: stage kinds as the pipeline language sees them, without their Rust types.
 //! - [`key`] and [`digest`]: the identity of a computation.
+//! - [`bad_file`]: the names under which damaged files are kept.
 //! - [`reference`](mod@reference), [`name`], [`scalar`] and [`suggest`]: small pieces of the pipeline language.
 //!
 //! # A stage kind
@@ -116,6 +117,7 @@
 //! ```
 
 pub mod artifact;
+pub mod bad_file;
 pub mod builtin_part;
 pub mod digest;
 pub mod escape;

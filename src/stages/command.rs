@@ -120,6 +120,10 @@ impl StageKind for Command {
             Run::Program(words) if words.first().is_none_or(String::is_empty) => {
                 report("run".into(), "there is no program to run".into(), "the first word is the program");
             }
+            _ if self.shell.trim().is_empty() => {
+                let hint = "name a shell such as `bash`, or leave `shell` out";
+                report("shell".into(), "the shell has no name".into(), hint);
+            }
             Run::Program(_) if self.shell != DEFAULT_SHELL => {
                 let message = "a list is run without a shell".to_owned();
                 report("shell".into(), message, "leave `shell` out, or write `run` as text");
@@ -415,6 +419,7 @@ mod tests {
             issues("{ run: [x], shell: bash, outputs: [a] }"),
             ["shell: a list is run without a shell"]
         );
+        assert_eq!(issues("{ run: x, shell: '', outputs: [a] }"), ["shell: the shell has no name"]);
         assert_eq!(
             issues("{ run: x, outputs: {} }"),
             ["outputs: the command has no outputs, so nothing would be kept"]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -66,27 +67,35 @@ struct State {
     faults: u64,
 }
 
-/// A bucket on this machine. The server ends with the program.
+/// A bucket on this machine. The server ends when this is dropped.
 pub struct Bucket {
-    /// `http://127.0.0.1:PORT`.
-    pub address: String,
+    address: SocketAddr,
     state: Arc<Mutex<State>>,
+    is_closed: Arc<AtomicBool>,
 }
 
 impl Bucket {
     /// Starts the server of an empty bucket.
     pub fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let address = format!("http://{}", listener.local_addr()?);
-        let state = Arc::new(Mutex::new(State::default()));
-        let served = state.clone();
+        let bucket =
+            Self { address: listener.local_addr()?, state: Arc::default(), is_closed: Arc::default() };
+        let (served, is_closed) = (bucket.state.clone(), bucket.is_closed.clone());
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
+                if is_closed.load(Ordering::SeqCst) {
+                    return;
+                }
                 let state = served.clone();
                 std::thread::spawn(move || serve(&connection, &state));
             }
         });
-        Ok(Self { address, state })
+        Ok(bucket)
+    }
+
+    /// Returns the address of the server, `http://127.0.0.1:PORT`.
+    pub fn address(&self) -> String {
+        format!("http://{}", self.address)
     }
 
     /// Makes some of the following requests fail, or none.
@@ -114,6 +123,14 @@ impl Bucket {
     }
 }
 
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        // Wakes the server, which waits for a connection.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -128,8 +145,9 @@ struct Request {
 /// Answers one request and closes the connection. Whatever goes wrong here looks to `pipe` like one more fault.
 fn serve(mut connection: &TcpStream, state: &Mutex<State>) {
     let Some(request) = receive(connection) else { return };
-    let trouble = state_of_trouble(state);
+    let trouble = next_misbehaviour(state);
     if trouble == Some(Misbehaviour::Drop) {
+        count_fault(state);
         return;
     }
     if trouble == Some(Misbehaviour::Delay) {
@@ -143,34 +161,42 @@ fn serve(mut connection: &TcpStream, state: &Mutex<State>) {
         Some(Misbehaviour::NotFound) => ("404 Not Found", b"<Code>NoSuchKey</Code>".to_vec()),
         _ => answer(&request, state),
     };
-    if trouble == Some(Misbehaviour::DropAnswer) {
-        return;
-    }
     let length = content.len();
-    if trouble == Some(Misbehaviour::Garble)
-        && let Some(byte) = content.get_mut(length / 2)
-    {
-        *byte ^= 1;
-    }
-    if trouble == Some(Misbehaviour::Truncate) {
-        content.truncate(length / 2);
-    }
     if request.method == "HEAD" {
         content.clear();
+    }
+    match trouble {
+        None => {}
+        // An empty answer can be neither changed nor cut short.
+        Some(Misbehaviour::Garble | Misbehaviour::Truncate) if content.is_empty() => {}
+        Some(_) => count_fault(state),
+    }
+    match trouble {
+        Some(Misbehaviour::DropAnswer) => return,
+        Some(Misbehaviour::Garble) => {
+            if let Some(byte) = content.get_mut(length / 2) {
+                *byte ^= 1;
+            }
+        }
+        Some(Misbehaviour::Truncate) => content.truncate(length / 2),
+        _ => {}
     }
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
     let _ = connection.write_all(&[head.as_bytes(), &content].concat());
 }
 
 /// Counts a request, and returns what to do instead of answering it.
-fn state_of_trouble(state: &Mutex<State>) -> Option<Misbehaviour> {
+fn next_misbehaviour(state: &Mutex<State>) -> Option<Misbehaviour> {
     let mut state = lock(state);
     let number = state.requests;
     state.requests += 1;
     let Trouble { what, from, count } = state.trouble?;
     let is_meant = number >= from && count.is_none_or(|count| number < from + count);
-    state.faults += u64::from(is_meant);
     is_meant.then_some(what)
+}
+
+fn count_fault(state: &Mutex<State>) {
+    lock(state).faults += 1;
 }
 
 fn receive(connection: &TcpStream) -> Option<Request> {

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pipeline {
-    /// Commands: files, directories, fan-in, and a stage whose inputs stay the same when the data change. The commands
-    /// use nothing that hides a failing system call: no command substitution and no pipe.
+    /// Commands: files, directories, an output that is a file for some versions of the data and a directory for others, fan-in,
+    /// and a stage whose inputs stay the same when the data change. The commands use nothing that hides a failing system
+    /// call: no command substitution and no pipe.
     Commands,
     /// A network that is trained in `pipe-worker`, with a checkpoint after every epoch.
     Training,
@@ -31,8 +32,9 @@ stages:
   first: { command: { run: "sed -n 1p in/words > first.txt", inputs: { words: words }, outputs: [first.txt] } }
   after: { command: { run: "cat in/first > after.txt", inputs: { first: first }, outputs: [after.txt] } }
   held: { command: { run: "sh -c 'while [ -e HOLD ]; do sleep 0.02; done'; cat in/b > held.txt", inputs: { b: { file: data/b.txt } }, outputs: [held.txt] } }
+  shape: { command: { run: ". ./in/script", inputs: { script: { file: data/shape.sh } }, outputs: [shape] } }
   all: { command: { run: "cat in/parts/* in/tree/sub/y in/after in/held > all.txt", inputs: { parts: ["part[*]"], tree: tree, after: after, held: held }, outputs: [all.txt] } }
-outputs: [all, tree, first]
+outputs: [all, tree, first, shape]
 "#;
 
 const TRAINING: &str = r#"
@@ -68,12 +70,14 @@ impl Pipeline {
         if self == Self::Training {
             return Vec::new();
         }
+        let shape = if version == 1 { "mkdir shape; echo inner > shape/inner" } else { "echo outer > shape" };
         let line = |n: u32| format!("{} of version {version}\n", n * 7919 % 1000);
         vec![
             ("data/a.txt", std::iter::once("0 first\n".to_owned()).chain((1..200).map(line)).collect()),
             ("data/b.txt", "1000 last\n".to_owned()),
             ("data/tree/x", "x is the same in every version\n".to_owned()),
             ("data/tree/sub/y", format!("y of version {version}\n")),
+            ("data/shape.sh", format!("# version {version}\n{shape}\n")),
         ]
     }
 

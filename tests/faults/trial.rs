@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::bucket::Bucket;
 use crate::golden::{Golden, Known};
 use crate::mount::Mount;
 use crate::process::{Ended, Running};
@@ -155,6 +156,8 @@ pub struct Trial<'a> {
     pub user: Option<u32>,
     /// Variables that are added to the environment of `pipe`.
     pub environment: Vec<(&'static str, String)>,
+    /// The server of the remote store, which runs until the end of the trial.
+    pub bucket: Option<Bucket>,
     /// How many faults were injected.
     pub faults: u64,
     /// The instances whose results must be in the cache: none of them may have to run again.
@@ -186,6 +189,7 @@ impl<'a> Trial<'a> {
             pause,
             user: None,
             environment: Vec::new(),
+            bucket: None,
             faults: 0,
             stored: BTreeSet::new(),
             damaged: Vec::new(),

@@ -27,6 +27,7 @@ fn a_damaged_lock_is_an_error_for_verify_and_replaced_by_a_run_with_a_warning() 
         test.run().ok().says("warning: ").says("is damaged").says(flaw).says("pipeline.lock.bad");
         assert_eq!(test.read("pipeline.lock.bad"), content);
         assert_eq!(test.read("pipeline.lock"), good);
+        std::fs::remove_file(test.file("pipeline.lock.bad")).unwrap();
     }
 }
 
@@ -56,6 +57,9 @@ fn an_edited_lock_is_replaced_with_a_warning_and_kept_as_a_copy() {
     test.run().ok().says("warning: ").says("`value`").says("pipeline.lock.bad");
     assert_eq!(test.read("pipeline.lock"), good);
     assert_eq!(test.read("pipeline.lock.bad"), edited);
+    test.write("pipeline.lock", &good.replace("echo 1", "echo 8"));
+    test.run().ok().says("pipeline.lock.bad2");
+    assert_eq!(test.read("pipeline.lock.bad"), edited, "an earlier copy is kept");
 }
 
 #[test]
@@ -65,6 +69,7 @@ fn a_file_edited_by_hand_is_reported_last_and_has_its_own_exit_code() {
     let ran = test.pipe(&["run", "pipeline.yaml"]).exits_with(4);
     let last = ran.stderr.lines().last().unwrap();
     assert!(last.contains("not replaced: results/paper/table.tex"), "{}", ran.stderr);
+    assert!(last.ends_with("`pipe run --overwrite` replaces it)"), "{last}");
     test.pipe(&["run", "pipeline.yaml", "--locked"])
         .exits_with(4)
         .says("not replaced: results/paper/table.tex");

@@ -64,6 +64,16 @@ fn a_stage_that_reads_an_undeclared_file_fails_and_the_lines_to_add_make_it_pass
 }
 
 #[test]
+fn commands_whose_results_are_in_the_cache_are_said_to_be_not_observed() {
+    let test = project("cat \"$ROOT\"/data.csv > out.txt", "{}");
+    let mut unobserved = test.command(&["run", "pipeline.yaml"]);
+    unobserved.env("ROOT", test.path());
+    Ran::finish(unobserved).ok();
+    run(&test, &[]).ok().says("--sandbox did not observe 1 command whose result was in the cache");
+    run(&test, &["--force", "it"]).exits_with(1).reports("`data.csv`");
+}
+
+#[test]
 fn a_run_without_the_option_is_not_observed() {
     let test = project("cat \"$ROOT\"/data.csv > out.txt", "{}");
     let mut command = test.command(&["run", "pipeline.yaml", "--json"]);

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::event::PlaceOutcome;
 use crate::store::manifest::Stored;
@@ -32,14 +31,13 @@ pub(super) struct PlaceDecision {
     pub replaces: Option<BlobId>,
 }
 
-/// How long a network file system may show an old state of a directory.
-const SETTLE: Duration = Duration::from_millis(1500);
-
-/// Returns whether a file was changed, or moved to its place, a few seconds ago.
-fn is_new(path: &Path) -> bool {
-    const SECONDS: i64 = 5;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64;
-    path.symlink_metadata().is_ok_and(|metadata| (now - metadata.ctime()).abs() <= SECONDS)
+/// Returns which file or directory is at a path, or `None` if there is none. Another one, moved to the same path, differs.
+fn identity(path: &Path) -> Result<Option<(u64, u64, i64, i64)>, StoreError> {
+    match path.symlink_metadata() {
+        Ok(there) => Ok(Some((there.dev(), there.ino(), there.ctime(), there.ctime_nsec()))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StoreError::Io { doing: "read", path: path.to_owned(), source }),
+    }
 }
 
 impl Ownership<'_> {
@@ -51,13 +49,20 @@ impl Ownership<'_> {
         target: &Path,
         overwrite: bool,
     ) -> Result<PlaceDecision, StoreError> {
-        let decision = self.look(output, path, target, overwrite)?;
-        if decision.outcome == PlaceOutcome::KeptEdited && is_new(target) {
-            // A run on another machine may be replacing it right now, and a network file system may show half of that.
-            std::thread::sleep(SETTLE);
-            return self.look(output, path, target, overwrite);
+        const LOOKS: usize = 10;
+        for _ in 0..LOOKS {
+            let before = identity(target)?;
+            let decision = match before {
+                None => Ok(PlaceDecision { outcome: PlaceOutcome::Written, replaces: None }),
+                Some(_) => self.look(output, path, target, overwrite),
+            };
+            // Another run replaces a directory as a whole. If it did so just now, half of what was seen may be of the old
+            // directory and half of the new one.
+            if identity(target)? == before {
+                return decision;
+            }
         }
-        Ok(decision)
+        Err(StoreError::Changing { path: target.to_owned() })
     }
 
     fn look(
@@ -68,13 +73,6 @@ impl Ownership<'_> {
         overwrite: bool,
     ) -> Result<PlaceDecision, StoreError> {
         let decided = |outcome, replaces| Ok(PlaceDecision { outcome, replaces });
-        match target.symlink_metadata() {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => return decided(PlaceOutcome::Written, None),
-            Err(source) => {
-                return Err(StoreError::Io { doing: "read", path: target.to_owned(), source });
-            }
-        }
         let edited = if overwrite { PlaceOutcome::Written } else { PlaceOutcome::KeptEdited };
         let present = match self.store.digest_user_file(target) {
             Ok(present) => present,

@@ -100,6 +100,13 @@ impl<'a> Scope<'a> {
                 ),
             }));
         };
+        if is_secret(name) {
+            let message = format!("the value of `{name}` would be readable in locks, manifests and bundles");
+            let hint = format!(
+                "pass it to the program with `env: [{name}]` in the `command`, where only a digest of it is recorded"
+            );
+            return issues.reject(SpecIssue::new(span, message).hint(hint));
+        }
         let owned = |scalar| Some(Cow::Owned(YamlNode { span, data: YamlData::Scalar(scalar) }));
         let Some(text) = (self.environment)(name) else {
             if *declared.default == Scalar::Null {
@@ -174,6 +181,15 @@ impl PlaceholderLookup for &Scope<'_> {
             Placeholder::Each => Scope::each_outside_a_stage(span, issues),
         }
     }
+}
+
+/// Returns whether the name of an environment variable says that its value is a secret.
+fn is_secret(name: &str) -> bool {
+    const WORDS: [&str; 8] =
+        ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"];
+    const ENDS: [&str; 3] = ["API_KEY", "ACCESS_KEY", "PRIVATE_KEY"];
+    let name = name.to_ascii_uppercase();
+    name.split('_').any(|word| WORDS.contains(&word)) || ENDS.iter().any(|end| name.ends_with(end))
 }
 
 /// Resolves variables on demand and remembers which variable led to which, to find cycles.

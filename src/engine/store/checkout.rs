@@ -14,7 +14,7 @@ use super::error::{Flaw, StoreError, read_twice};
 use super::hash;
 use super::manifest::Stored;
 use super::outside::TemporaryDirectory;
-use super::session::{delete, remove_tree};
+use super::session::{delete, new_directory, remove_tree};
 use super::stamp::Stamp;
 use super::tree::{Tree, TreeNode};
 use pipe_core::digest::BlobId;
@@ -88,11 +88,11 @@ impl Store {
         fs::create_dir_all(parent).map_err(writing)?;
         // Through a temporary file in the store, where leftovers of a killed process are removed, if a rename can
         // leave the store.
-        if self.place_by_way_of(&self.session()?.temp(&self.layout)?, stored, to)?
-            == Placed::OnAnotherFileSystem
-        {
+        let temp = self.session()?.temp(&self.layout)?;
+        if self.place_by_way_of(&temp, &self.layout.trash(), stored, to)? == Placed::OnAnotherFileSystem {
             let beside = TemporaryDirectory::new_in(parent).map_err(writing)?;
-            if self.place_by_way_of(&beside.join("new"), stored, to)? == Placed::OnAnotherFileSystem {
+            let placed = self.place_by_way_of(&beside.join("new"), &beside, stored, to)?;
+            if placed == Placed::OnAnotherFileSystem {
                 return Err(writing(ErrorKind::CrossesDevices.into()));
             }
         }
@@ -108,7 +108,14 @@ impl Store {
         copy.sync_all().map_err(|e| StoreError::writing(to, e))
     }
 
-    fn place_by_way_of(&self, temp: &Path, stored: &Stored, to: &Path) -> Result<Placed, StoreError> {
+    /// Makes the copy at `temp` and moves it to `to`. `replaced` is the directory for what is there, if it cannot be exchanged.
+    fn place_by_way_of(
+        &self,
+        temp: &Path,
+        replaced: &Path,
+        stored: &Stored,
+        to: &Path,
+    ) -> Result<Placed, StoreError> {
         let made = if stored.directory {
             let tree = self.read_tree(stored.blob).map_err(|flaw| self.lost(flaw))?;
             fs::create_dir(temp)
@@ -120,7 +127,7 @@ impl Store {
         } else {
             self.copy_and_flush(stored.blob, false, temp)
         };
-        let swapped = made.and_then(|()| match swap(temp, to) {
+        let swapped = made.and_then(|()| match swap(temp, to, replaced) {
             // Before the replaced directory is removed: names may reach the disk in any order.
             Ok(()) => sync_directory_of(to).map(|()| Placed::Done),
             Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(Placed::OnAnotherFileSystem),
@@ -186,9 +193,9 @@ enum Placed {
     OnAnotherFileSystem,
 }
 
-/// Moves `new` to `to`. A directory that is already there is exchanged with it. Tries again if another runner, perhaps on
-/// another machine, places something at the same path meanwhile.
-fn swap(new: &Path, to: &Path) -> io::Result<()> {
+/// Moves `new` to `to`. A directory that is already there is exchanged with it or, if the file system cannot do that, moved
+/// into `replaced` first. Tries again if another runner, perhaps on another machine, places something at the same path meanwhile.
+fn swap(new: &Path, to: &Path, replaced: &Path) -> io::Result<()> {
     const TRIES: usize = 5;
     let mut result = fs::rename(new, to);
     for _ in 0..TRIES {
@@ -199,12 +206,24 @@ fn swap(new: &Path, to: &Path) -> io::Result<()> {
         match renameat_with(CWD, new, CWD, to, RenameFlags::EXCHANGE) {
             Err(Errno::NOENT) => {}
             // Not every file system can: an overlay says that the two are on different ones.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::XDEV) => delete(to)?,
+            Err(Errno::INVAL | Errno::NOSYS | Errno::XDEV) => move_aside(to, replaced)?,
             exchanged => return Ok(exchanged?),
         }
         result = fs::rename(new, to);
     }
     result
+}
+
+/// Moves a file or directory as a whole to a new directory in `replaced`. It is not deleted: file systems that cannot exchange
+/// two directories are mostly network file systems, and there another machine may still see it at its old path for a while.
+/// That machine has to see all of it, or it would take it for edited by hand.
+fn move_aside(path: &Path, replaced: &Path) -> io::Result<()> {
+    match fs::rename(path, new_directory(replaced)?.join("replaced")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        // An overlay does not move directories of a lower layer.
+        Err(error) if error.kind() == ErrorKind::CrossesDevices => delete(path),
+        moved => moved,
+    }
 }
 
 /// Returns whether something could not be moved because of what is at its new path: one of the two is a directory.
@@ -305,6 +324,22 @@ mod tests {
         assert_eq!(store.digest_user_file(&directory).unwrap().blob, tree.blob);
         assert_eq!(store.usage().unwrap().temporary.items, 1, "only the owner's lock is left");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3, "the store and what was placed");
+    }
+
+    #[test]
+    fn a_directory_that_another_machine_still_sees_stays_complete_when_it_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (placed, trash) = (dir.path().join("placed"), dir.path().join("trash"));
+        make_tree(&placed);
+        fs::create_dir(&trash).unwrap();
+        let store = Store::open(&dir.path().join("cache")).unwrap();
+        let before = store.digest_user_file(&placed).unwrap().blob;
+        let seen = File::open(&placed).unwrap();
+        move_aside(&placed, &trash).unwrap();
+        move_aside(&placed, &trash).unwrap();
+        assert!(!placed.exists(), "the new one can be moved there");
+        let seen = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&seen)));
+        assert_eq!(store.digest_user_file(&seen).unwrap().blob, before);
     }
 
     #[test]

@@ -31,8 +31,9 @@ impl Store {
         let path = to.join(B3SUMS);
         let is_odd =
             |path: &Path| path == Path::new(B3SUMS) || path.to_str().is_none_or(|p| p.contains(['\n', '\\']));
-        if tree.files().any(|(path, ..)| is_odd(path)) {
-            // The stage has a file of this name, or one whose name would have to be escaped.
+        let has_links = tree.entries().iter().any(|entry| matches!(entry.node, TreeNode::Link { .. }));
+        if has_links || tree.files().any(|(path, ..)| is_odd(path)) {
+            // There are links, which cannot be listed; or a file of this name; or one whose name would have to be escaped.
             return Ok(());
         }
         fs::write(&path, encode(&tree)).map_err(|e| StoreError::writing(&path, e))
@@ -53,7 +54,7 @@ impl Store {
     }
 
     /// Checks a directory that did not come from the store of this project, or is a copy. Fails if a file differs from
-    /// `B3SUMS`, is missing there, or is not there although `B3SUMS` lists it.
+    /// `B3SUMS`, is missing there, or is not there although `B3SUMS` lists it, or if there is a link inside of the directory.
     pub fn confirm(&self, directory: &Path) -> Result<Confirmation, StoreError> {
         let path = directory.join(B3SUMS);
         let text = match fs::read_to_string(&path) {
@@ -67,7 +68,15 @@ impl Store {
         let bad = |problem: String| StoreError::unusable(directory, problem);
         let mut listed =
             decode(&text).ok_or_else(|| bad(format!("its `{B3SUMS}` is not a list of digests")))?;
-        for (file, blob, _) in self.list_user_directory(directory)?.files() {
+        let tree = self.list_user_directory(directory)?;
+        let link = tree.entries().iter().find(|entry| matches!(entry.node, TreeNode::Link { .. }));
+        if let Some(link) = link {
+            let name = link.path.display();
+            return Err(bad(format!(
+                "`{B3SUMS}` does not list its symbolic link `{name}`; replace it by a copy of the file"
+            )));
+        }
+        for (file, blob, _) in tree.files() {
             let name = file.to_string_lossy();
             match listed.remove(name.as_ref()) {
                 _ if name == B3SUMS => {}
@@ -135,10 +144,13 @@ mod tests {
     #[test]
     fn every_change_of_a_copy_is_noticed() {
         type Change = fn(&Path);
-        let cases: [(&str, Change); 4] = [
+        let cases: [(&str, Change); 5] = [
             ("`parts/0/weights` is damaged", |copy| flip_bit(&copy.join("parts/0/weights"), 3)),
             ("`model.json` is missing", |copy| fs::remove_file(copy.join("model.json")).unwrap()),
             ("does not list its file `new`", |copy| fs::write(copy.join("new"), "").unwrap()),
+            ("does not list its symbolic link `new`", |copy| {
+                std::os::unix::fs::symlink("model.json", copy.join("new")).unwrap();
+            }),
             ("is not a list of digests", |copy| fs::write(copy.join(B3SUMS), "nonsense\n").unwrap()),
         ];
         for (message, change) in cases {

@@ -67,6 +67,8 @@ pub struct FsckReport {
     pub unsteady: Count,
     /// Undamaged blobs that no result refers to. Not a problem; garbage collection removes them.
     pub orphans: Count,
+    /// How many of the problems are results that are sound themselves but refer to a damaged blob, which is a problem of its own.
+    pub affected: usize,
     pub problems: Vec<StoreProblem>,
 }
 
@@ -133,10 +135,13 @@ impl Store {
         // Results first: the blobs that they refer to were there before them.
         let manifests = self.inspect_manifests(&mut report)?;
         let sound = self.inspect_blobs(request, &mut report)?;
+        let bad: BTreeSet<BlobId> =
+            report.problems.iter().filter_map(|problem| id_of_blob(&problem.path)).collect();
         let mut needed = BTreeSet::new();
         for (path, manifest) in manifests {
             for stored in manifest.stored() {
-                if let Err(flaw) = self.inspect_stored(stored, &sound, &mut needed) {
+                if let Err((blob, flaw)) = self.inspect_stored(stored, &sound, &mut needed) {
+                    report.affected += usize::from(bad.contains(&blob));
                     report.problem(&path, format!("the result of {}: {flaw}", manifest.instance));
                     break;
                 }
@@ -221,13 +226,13 @@ impl Store {
         stored: &Stored,
         sound: &BTreeMap<BlobId, u64>,
         needed: &mut BTreeSet<BlobId>,
-    ) -> Result<(), String> {
+    ) -> Result<(), (BlobId, String)> {
         let mut look = |blob: BlobId, bytes: Option<u64>| {
             needed.insert(blob);
             match sound.get(&blob) {
-                None => Err(format!("blob {} is missing or bad", blob.short())),
+                None => Err((blob, format!("blob {} is missing or bad", blob.short()))),
                 Some(size) if bytes.is_some_and(|bytes| bytes != *size) => {
-                    Err(format!("blob {} has another size", blob.short()))
+                    Err((blob, format!("blob {} has another size", blob.short())))
                 }
                 Some(_) => Ok(()),
             }
@@ -236,7 +241,7 @@ impl Store {
             return look(stored.blob, Some(stored.bytes));
         }
         look(stored.blob, None)?;
-        let tree = self.peek_tree(stored.blob).map_err(|flaw| flaw.to_string())?;
+        let tree = self.peek_tree(stored.blob).map_err(|flaw| (stored.blob, flaw.to_string()))?;
         tree.files().try_for_each(|(_, blob, bytes)| look(blob, Some(bytes)))
     }
 
@@ -426,6 +431,22 @@ mod tests {
             }
         }
         assert!(flipped > 30, "{flipped} bits");
+    }
+
+    #[test]
+    fn a_damaged_blob_and_the_results_that_need_it_are_counted_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        make_store(dir.path());
+        let mut store = Store::open(dir.path()).unwrap();
+        let blob = store.layout.blob(hit(&store, "file").unwrap().outputs["out"].blob);
+        flip_bit(&blob, 0);
+        let report = store.check(false).unwrap();
+        assert_eq!(report.problems.len() - report.affected, 1);
+        assert!(report.affected >= 1);
+        fs::remove_file(&blob).unwrap();
+        let report = store.check(false).unwrap();
+        assert_eq!(report.affected, 0, "a missing blob is not listed, only the results that need it");
+        assert!(!report.problems.is_empty());
     }
 
     #[test]

@@ -16,7 +16,8 @@
 //!     locks/<stage key>             held while the key is being computed; becomes the manifest
 //!     locks/gc                      shared by every open store; exclusive while garbage is moved
 //!     tmp/<owner>/                  temporary files of one process, which holds `lock` in it
-//!     trash/<time>-<random>/        discarded files under their old names, until the grace period ends
+//!     trash/<time>-<random>/        discarded files under their old names, and `replaced`, which was in the place of an
+//!                                   output outside of the store; until the grace period ends
 //! ```
 
 use std::path::{Path, PathBuf};

@@ -111,6 +111,11 @@ impl Store {
         Self { layout, stats, summaries, warnings: Mutex::default(), session }
     }
 
+    /// Returns whether there is a store. One that was opened for reading may not exist.
+    pub fn exists(&self) -> bool {
+        self.layout.base().is_dir()
+    }
+
     /// Returns the directory that the store was opened with.
     pub fn root(&self) -> &Path {
         self.layout.root()

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fetch::{DownloadClient, DownloadProgress, FetchError, digest_file};
 use super::registry::{self, DataFile, KnownDataSet, UnknownDataSet};
+use pipe_core::bad_file;
 use pipe_core::digest::BlobId;
 
 /// Finds files in the data directory and, unless it is offline, downloads missing ones.
@@ -248,10 +249,9 @@ fn known(dataset: &str, file: &str) -> Result<(&'static KnownDataSet, &'static D
 
 /// Renames a damaged file, and returns its new path.
 fn move_aside(path: &Path) -> io::Result<PathBuf> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".bad");
-    fs::rename(path, &name)?;
-    Ok(name.into())
+    let kept = bad_file::free_path(path);
+    fs::rename(path, &kept)?;
+    Ok(kept)
 }
 
 fn describe(seen: FileChecksum) -> String {
@@ -396,6 +396,10 @@ mod tests {
         fs::write(temp.path().join(CHECKSUMS), "{\"eurlex-4k/").unwrap();
         assert!(check().unwrap().contains("checksums.json.bad"));
         assert_eq!(check(), None);
+        fs::write(temp.path().join(CHECKSUMS), "{\"eurlex-4k/again").unwrap();
+        assert!(check().unwrap().contains("checksums.json.bad2"));
+        let kept = fs::read_to_string(temp.path().join("checksums.json.bad")).unwrap();
+        assert_eq!(kept, "{\"eurlex-4k/", "the first one is still there");
     }
 
     #[test]

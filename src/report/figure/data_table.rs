@@ -112,4 +112,11 @@ mod tests {
             DataTable::of_results(&["name", "n", "x", "y", "z"], [Marked::new(Protocol::Oracle, row)]);
         assert_eq!(table.csv(), "protocol,name,n,x,y,z\noracle,\"a,\"\"b\"\"\nc\",3,0.1,,\n");
     }
+
+    #[test]
+    fn a_name_that_a_spreadsheet_would_run_is_defused_in_the_data_of_a_figure() {
+        let row = vec![DataCell::from("=1+1"), DataCell::from(-0.5)];
+        let table = DataTable::of_results(&["name", "x"], [Marked::new(Protocol::Honest, row)]);
+        assert_eq!(table.csv(), "protocol,name,x\nhonest,'=1+1,-0.5\n");
+    }
 }

@@ -128,6 +128,9 @@ pub(super) struct SlowNetwork {
     outdated: u64,
     /// How long every request takes, in microseconds.
     delay: u64,
+    /// Whether the second machine has looked at the results before, and so may see them as they were for a while.
+    #[serde(default)]
+    looked: bool,
     /// When the second machine starts its run, in milliseconds.
     second: u64,
     /// When the first run is killed, in milliseconds.
@@ -150,6 +153,7 @@ impl Fault for SlowNetwork {
             start: rng.pick(&[Start::Cold, Start::Edited]),
             outdated: rng.pick(&[0, 50, 300, 1000]),
             delay: rng.pick(&[0, 100, 500]),
+            looked: rng.chance(50),
             second: rng.below(200),
             killed: rng.chance(40).then_some(killed),
         })
@@ -165,6 +169,9 @@ impl Fault for SlowNetwork {
         let mut trial = on_disk(golden, &power, seen, 0.0, self.start)?;
         let other = trial.place.path().join("machine/project");
         trial.mounts.push(power.mount(&other, seen)?);
+        if self.looked {
+            trial.pipeline.results(&other)?;
+        }
         let mut first = trial.run()?;
         first.wait_for(Duration::from_millis(self.second))?;
         let mut command = trial.command(&golden.pipe, &["run", &trial.file, "--json"]);

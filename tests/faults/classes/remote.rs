@@ -49,7 +49,7 @@ impl Fault for BadRemote {
             ("PIPE_REMOTE", "s3://bucket/cache".to_owned()),
             ("PIPE_REMOTE_WRITE", "always".to_owned()),
             ("PIPE_SIGNING_KEY", new_key(&trial)?),
-            ("AWS_ENDPOINT_URL", bucket.address.clone()),
+            ("AWS_ENDPOINT_URL", bucket.address()),
             ("AWS_ACCESS_KEY_ID", "id".to_owned()),
             ("AWS_SECRET_ACCESS_KEY", "secret".to_owned()),
         ];
@@ -69,6 +69,7 @@ impl Fault for BadRemote {
         run_in_spite_of_it(&mut trial)?;
         bucket.misbehave(None);
         trial.faults += bucket.faults();
+        trial.bucket = Some(bucket);
         Ok(trial)
     }
 }

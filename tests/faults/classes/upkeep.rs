@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Fault;
 use crate::golden::Golden;
+use crate::oracle::check_results;
 use crate::project::{FIRST_VERSION, Files, Pipeline};
 use crate::rng::Rng;
-use crate::trial::{Start, Trial};
+use crate::trial::{Outcome, Start, Trial};
 
 /// Something that a user does.
 #[derive(Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ enum Step {
     RenameProject,
     /// Copies the project to another place, as `cp -a` does, and goes on there.
     CopyProject,
+    /// Copies the project, edits and runs the copy, and goes on in the original.
+    TryInACopy,
     /// Renames the pipeline file.
     RenamePipeline,
     /// Removes the results.
@@ -33,10 +36,11 @@ enum Step {
     TwoVersionsAtOnce,
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step::RemoveCache,
     Step::RenameProject,
     Step::CopyProject,
+    Step::TryInACopy,
     Step::RenamePipeline,
     Step::RemoveResults,
     Step::RestoreOldResults,
@@ -94,6 +98,23 @@ impl Step {
                 let copy = trial.place.project();
                 crate::process::tool("cp", &["-a", &project.to_string_lossy(), &copy.to_string_lossy()])?;
                 std::fs::remove_dir_all(project)?;
+            }
+            Self::TryInACopy => {
+                let (name, version) = (trial.place.name.clone(), trial.version);
+                trial.place.name.push_str("-trial");
+                let copy = trial.place.project();
+                crate::process::tool("cp", &["-a", &project.to_string_lossy(), &copy.to_string_lossy()])?;
+                trial.edit(1 + version % 2)?;
+                let running = trial.run()?;
+                let ended = trial.finish(running, false)?;
+                if ended.code == Some(0) {
+                    check_results(trial, "the run in the copy")?;
+                } else {
+                    let text = format!("the run in the copy exited with {:?}\n{}", ended.code, ended.tail());
+                    trial.note(Outcome::Hand, text);
+                }
+                std::fs::remove_dir_all(copy)?;
+                (trial.place.name, trial.version) = (name, version);
             }
             Self::RenamePipeline => {
                 let old = std::mem::replace(&mut trial.file, "renamed.yaml".to_owned());

@@ -29,6 +29,19 @@ fn a_missing_cache_is_an_empty_one() {
 }
 
 #[test]
+fn a_mistyped_cache_directory_is_not_taken_for_an_empty_cache() {
+    let test = fits();
+    for line in ["cache du", "cache ls", "cache fsck", "runs", "status pipeline.yaml", "plan pipeline.yaml"] {
+        test.typed(&format!("{line} --cache-dir cahce")).ok().says("there is no cache in `cahce`");
+        let right = test.typed(&format!("{line} --cache-dir cache")).ok();
+        assert!(!right.stderr.contains("there is no cache"), "{}", right.stderr);
+    }
+    assert!(!test.file("cahce").exists());
+    let made = test.typed("run pipeline.yaml --cache-dir other").ok();
+    assert!(!made.stderr.contains("there is no cache"), "{}", made.stderr);
+}
+
+#[test]
 fn damage_has_an_exit_code_of_its_own_and_can_be_repaired() {
     let test = fits();
     for name in test.files_below("cache/v2/blobs").keys() {

@@ -264,6 +264,20 @@ stages:
 }
 
 #[test]
+fn a_secret_cannot_become_part_of_a_parameter() {
+    for name in ["API_TOKEN", "db_password", "OPENAI_API_KEY"] {
+        let text = format!(
+            "name: m\nenv: {{ {name}: }}\nvars: {{ x: \"${{env.{name}}}\" }}\nstages:\n  a: {{ load: {{ dataset: x }} }}\n"
+        );
+        let shown = project_issues(&[("p.yaml", text.as_bytes())], &[], &[(name, "sk-1")]);
+        assert!(shown.contains(&format!("the value of `{name}` would be readable")), "{shown}");
+        assert!(shown.contains(&format!("`env: [{name}]` in the `command`")), "{shown}");
+    }
+    let text = "name: m\nenv: { SORT_KEY: , TOKENS: 3 }\nvars: { x: \"${env.SORT_KEY}${env.TOKENS}\" }\nstages:\n  a: { load: { dataset: x } }\n";
+    Project { files: &[("p.yaml", text.as_bytes())], set: &[], env: &[("SORT_KEY", "name")] }.load().unwrap();
+}
+
+#[test]
 fn only_variables_that_exist_can_be_set() {
     let files: &[(&str, &[u8])] = &[("p.yaml", ABLATION.as_bytes())];
     let set = &["vars.epoch=3", "vars.seeds=[1, 1]", "vars.epochs.deep=2", "vars.epochs={"];
