@@ -7,11 +7,11 @@ use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::config::threshold::Variant;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::dataset_part::DatasetPart;
-use pipe_ml::data::examples::{Examples, Unlabelled};
+use pipe_ml::data::examples::Examples;
 use pipe_ml::data::random::Random;
 use pipe_ml::metric::block::{DecisionBlock, Thresholds};
 use pipe_ml::signal::idf::Idf;
-use pipe_ml::system::{ExplainRequest, cross_entropy};
+use pipe_ml::system::{BlockSink, ExplainRequest, cross_entropy};
 use tch::{Kind, Tensor};
 
 use super::*;
