@@ -14,13 +14,14 @@ use super::table::Grid;
 use super::{print_json, print_status, print_text, text};
 use pipe_engine::runner::cluster::{JobSignals, JobSummary, cancel_jobs, carry_out, list_jobs};
 use pipe_engine::runner::local::{LocalProcess, Programs};
-use pipe_stages::command;
+use pipe_stages::{command, judge};
 
 /// Carries out the job in a directory. Its end is recorded there; the exit code is for the scheduler.
 pub(super) fn job(directory: &Path) -> ExitCode {
     let signals = JobSignals::default();
     let carried_out = handle_signals(&signals).and_then(|()| std::env::current_exe()).and_then(|pipe| {
-        let executor = LocalProcess::new(Programs { pipe, command: command::argv });
+        let executor =
+            LocalProcess::new(Programs { pipe, command: command::argv, needs_worker: judge::needs_worker });
         carry_out(directory, &executor, &signals)
     });
     match carried_out {

@@ -1,4 +1,4 @@
-//! `pipe predict` and `pipe explain`: one job for `pipe-worker`, outside of the cache.
+//! `pipe predict` and `pipe explain`: one job, outside of the cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -35,9 +35,9 @@ use pipe_ml::data::table::columns::TableColumn;
 use pipe_ml::data::transform::NewRows;
 use pipe_ml::explanation::Explanation;
 use pipe_ml::explanation::cut::CutRule;
-use pipe_stages::command;
 use pipe_stages::predict::{self as jobs, Explain, Predict, PredictionFormat};
 use pipe_stages::threshold::Threshold;
+use pipe_stages::{command, judge};
 
 /// How often to check for a request to stop.
 const CHECK_STOP: Duration = Duration::from_millis(50);
@@ -321,7 +321,7 @@ fn artifact(survey: &Survey, index: InstanceIndex, output: &str, view: &Path) ->
     Ok(std::path::absolute(path)?)
 }
 
-/// Runs one job in `pipe-worker`, outside of any pipeline, and prints its warnings.
+/// Runs one job outside of any pipeline, and prints its warnings.
 ///
 /// The reason that a worker gives for a failure is about the model or the rows, so it counts as bad input.
 fn run(
@@ -333,13 +333,15 @@ fn run(
     scratch: &Path,
 ) -> Result<(), Failure> {
     let pipe = std::env::current_exe()?;
-    if worker_program(&pipe).is_none() {
+    let task = task(kind, body, place, rows, output, scratch)?;
+    if judge::needs_worker(&task.job) && worker_program(&pipe).is_none() {
         return Err(Failure::bad_input(
-            "`pipe-worker` is neither beside `pipe` nor in PATH; `make build` builds both",
+            "the model has a network, and `pipe-worker`, which runs networks, is neither beside `pipe` nor in PATH; `make \
+             build` builds both",
         ));
     }
-    let task = task(kind, body, place, rows, output, scratch)?;
-    let executor = LocalProcess::new(Programs { pipe, command: command::argv });
+    let executor =
+        LocalProcess::new(Programs { pipe, command: command::argv, needs_worker: judge::needs_worker });
     let stop = Stop::new();
     stop_on_signals(&stop)?;
     let mut reason = None;
@@ -361,7 +363,7 @@ fn run(
         }
         (Err(AttemptError::Failed { .. }), Some(reason)) => Err(Failure::bad_input(reason)),
         (Err(AttemptError::Failed { error, .. }), None) => {
-            Err(Failure::new(Exit::StageFailed, format!("pipe-worker ended without saying why: {error}")))
+            Err(Failure::new(Exit::StageFailed, format!("the prediction ended without saying why: {error}")))
         }
     }
 }
@@ -426,7 +428,7 @@ fn task(
     };
     Ok(Task {
         job,
-        program: Program::Worker,
+        program: Program::Either,
         fan_ins: BTreeSet::new(),
         environment: &[],
         directory: directory.to_owned(),

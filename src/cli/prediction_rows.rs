@@ -11,7 +11,7 @@ use super::args::PredictFormat;
 use super::exit::Failure;
 use pipe_core::escape::csv_text;
 
-/// A line of predictions, as `pipe-worker` writes it.
+/// A line of predictions, as the job writes it.
 #[derive(Deserialize)]
 struct PredictedRow {
     row: usize,
@@ -24,7 +24,7 @@ struct PredictedLabel {
     name: Option<String>,
 }
 
-/// Adds the ids of the rows to a file of predictions, and writes the format `labels`. `pipe-worker` knows neither.
+/// Adds the ids of the rows to a file of predictions, and writes the format `labels`. The job knows neither.
 pub(super) fn rewrite(
     path: &Path,
     format: PredictFormat,

@@ -31,10 +31,11 @@ use pipe_engine::runner::event::Event;
 use pipe_engine::runner::local::{LocalProcess, OnUndeclared, Programs};
 use pipe_engine::runner::{self, Options, Stop, file_trace};
 use pipe_engine::store::Store;
+use pipe_stages::judge::WithoutNetworks;
 use pipe_stages::plot::Plot;
 use pipe_stages::report::Report;
 use pipe_stages::table::TableStage;
-use pipe_stages::{command, registry};
+use pipe_stages::{command, judge, registry};
 
 /// The kinds that also run here if the other stages run on a cluster: they take less time than a job needs to start.
 const LIGHT: [&str; 3] = [Plot::NAME, Report::NAME, TableStage::NAME];
@@ -100,7 +101,8 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
         let directory = std::env::current_dir()?;
         options.cluster = Some(Arc::new(Cluster::new(profile, directory, pipe.clone(), &LIGHT, args.detach)));
     }
-    let mut executor = LocalProcess::new(Programs { pipe, command: command::argv });
+    let mut executor =
+        LocalProcess::new(Programs { pipe, command: command::argv, needs_worker: judge::needs_worker });
     if args.sandbox {
         executor = executor.observing_files(&options.project, OnUndeclared::Fail);
     }
@@ -210,7 +212,8 @@ fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<LiveServer, Failur
 
 /// Runs one built-in stage in a child process.
 pub(super) fn worker(job: &Path) -> ExitCode {
-    harness::main(job, &[registry::light_runners()], &[])
+    let judging = (judge::stage_runners::<WithoutNetworks>(), judge::job_runners::<WithoutNetworks>());
+    harness::main(job, &[registry::light_runners(), &judging.0, &judging.1], &[])
 }
 
 fn style(project: &Project, args: &RunArgs) -> Style {

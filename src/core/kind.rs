@@ -20,6 +20,8 @@ pub enum Program {
     Pipe,
     /// `pipe-worker`, which has libtorch.
     Worker,
+    /// `pipe-worker` if the model among the inputs needs libtorch, otherwise a child process of `pipe` itself.
+    Either,
     /// The user's own program, started by the runner.
     Command,
 }

@@ -9,10 +9,12 @@
 //! | [`config`] | parameters of training ([`config::method::Method`]) and of models ([`config::model::ModelConfig`]) |
 //! | [`signal`] | rarity of labels ([`signal::idf::Idf`]) and labels of similar rows ([`signal::neighbours::NeighbourIndex`]) |
 //! | [`score`] | tables of out-of-sample scores ([`score::table::ScoreTable`]) |
+//! | [`scorer`] | fitted models that score rows without libtorch ([`scorer::Scorer`]) |
 //! | [`label_tree`] | linear classifiers in trees of similar labels ([`label_tree::LabelTrees`]) |
 //! | [`fusion`] | one score from the scores of several models ([`fusion::Fusion`]) |
 //! | [`threshold`] | rules that turn scores into decisions ([`threshold::rule::Rule`], [`threshold::cuts::Cuts`]) |
 //! | [`composite`] | a stored model of parts, fusion and cuts ([`composite::Composite`]) |
+//! | [`system`] | models of any kind behind one trait that turns rows into decisions ([`system::System`]) |
 //! | [`metric`] | metrics, confidence intervals and audits ([`metric::registry::Metric`], [`metric::evaluation::Evaluator`]) |
 //! | [`explanation`] | why a model decided as it did ([`explanation::Explanation`]) |
 //! | [`history`] | the record of a training ([`history::History`]) |
@@ -52,6 +54,8 @@ pub mod history;
 pub mod label_tree;
 pub mod metric;
 pub mod score;
+pub mod scorer;
 pub mod signal;
 pub mod softplus;
+pub mod system;
 pub mod threshold;

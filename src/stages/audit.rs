@@ -1,5 +1,5 @@
 //! `audit`: tests whether a model's decisions depend on the labels that they are judged by. These are its parameters;
-//! `pipe-worker` runs it.
+//! [`crate::judge`] runs it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,9 +67,9 @@ impl AuditStage {
 
 impl StageKind for AuditStage {
     const NAME: &'static str = "audit";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const SUMMARY: &'static str = "Tests whether a model's decisions depend on the labels they are judged by";
-    const PROGRAM: Program = Program::Worker;
+    const PROGRAM: Program = Program::Either;
 
     fn inputs(&self) -> Vec<InputDecl> {
         let mut inputs = vec![Self::DATA.one(&self.data), Self::MODEL.one(&self.model)];

@@ -1,5 +1,5 @@
-//! `evaluate`: measures a model's decisions on rows that it was not trained on. These are its parameters; `pipe-worker`
-//! runs it.
+//! `evaluate`: measures a model's decisions on rows that it was not trained on. These are its parameters;
+//! [`crate::judge`] runs it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,9 +68,9 @@ impl Evaluate {
 
 impl StageKind for Evaluate {
     const NAME: &'static str = "evaluate";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const SUMMARY: &'static str = "Measures a model's decisions on rows that it has not seen";
-    const PROGRAM: Program = Program::Worker;
+    const PROGRAM: Program = Program::Either;
 
     fn inputs(&self) -> Vec<InputDecl> {
         vec![Self::DATA.one(&self.data), Self::MODEL.one(&self.model)]

@@ -2,8 +2,9 @@
 //!
 //! Every module is one kind, named as in a pipeline: [`load`], [`train`], [`table`], ... Its struct of parameters
 //! implements [`StageKind`](pipe_core::stage::StageKind), and has a typed constant for each of its slots and outputs. The
-//! kinds that need no libtorch also implement [`RunStage`](pipe_core::stage::RunStage) here; the others
-//! ([`train`], [`fit`], [`evaluate`], [`audit`]) are run by `pipe-worker`, in `src/worker/stages`. [`command`] runs a
+//! kinds that need no libtorch also implement [`RunStage`](pipe_core::stage::RunStage) here; [`train`]
+//! and [`fit`] are run by `pipe-worker`, in `src/worker/stages`. [`judge`] has the work of [`evaluate`] and [`audit`], which
+//! `pipe-worker` runs only if the model has a network. [`command`] runs a
 //! program of the user, and [`predict`] has the jobs of `pipe predict` and `pipe explain`, which are not stages.
 //!
 //! To add a kind, write one module and add the struct to the lists in [`registry`].
@@ -26,6 +27,7 @@ pub mod evaluate;
 pub mod fit;
 pub mod fuse;
 pub mod idf;
+pub mod judge;
 pub mod load;
 pub mod one_or_many;
 pub mod parts;

@@ -1,4 +1,4 @@
-//! The jobs of `pipe predict` and `pipe explain`. `pipe-worker` runs them; no pipeline contains them, and their results
+//! The jobs of `pipe predict` and `pipe explain`. [`crate::judge`] runs them; no pipeline contains them, and their results
 //! are not cached.
 
 use serde::{Deserialize, Serialize};

@@ -39,8 +39,8 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
     }
 }
 
-/// Returns the kinds that `pipe` runs in child processes of itself. The kinds that need libtorch are run by `pipe-worker`
-/// and listed in `src/worker/stages`.
+/// Returns the kinds that only `pipe` runs, in child processes of itself. The kinds that need libtorch are run by
+/// `pipe-worker` and listed in `src/worker/stages`; [`crate::judge`] has those that either program can run.
 pub fn light_runners() -> &'static [Runner] {
     const {
         &[

@@ -14,14 +14,13 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`stages`] | the stages that need libtorch: `train`, `fit`, `evaluate`, `audit`, `predict`, `explain` |
+//! | [`stages`] | the stages that need libtorch: `train`, `fit`, and those that judge a model with a network |
 //! | [`train`] | the training loop, early stopping, and checkpoints |
 //! | [`engine`] | training steps and scores, on the CPU or on CUDA |
 //! | [`net`], [`loss`], [`optim`] | the CPU engine: network, loss (eqs. 1-3 and 7 of the paper) and optimisers |
-//! | [`fit`] | the other models: ridge regression, kernel ridge regression, neighbours, logistic regression |
+//! | [`fit`] | the fits of the other models: ridge regression, kernel ridge regression, neighbours, logistic regression |
 //! | [`model`] | trained networks on disk, and scoring with them |
-//! | [`system`] | every kind of model behind one trait, for the stages that evaluate, audit, predict and explain |
-//! | [`dataset_part`] | one part of a data set as sparse rows |
+//! | [`system`] | opens models of every kind, for the stages that evaluate, audit, predict and explain |
 //!
 //! # Which engine runs where
 //!
@@ -61,7 +60,6 @@
 //! assert!(label_sums[0] < 0.0 && label_sums[1] > 0.0);
 //! ```
 
-pub mod dataset_part;
 pub mod engine;
 pub mod fit;
 pub mod loss;

@@ -12,7 +12,7 @@ use pipe_core::harness;
 use pipe_core::job::Job;
 use pipe_stages::registry;
 use pipe_worker::engine::device::TF32;
-use pipe_worker::stages::{JOBS, STAGES};
+use pipe_worker::stages::{JOBS, JUDGING_STAGES, STAGES};
 use serde_json::Value;
 
 fn main() -> ExitCode {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
             let job = if argument == SERVE { fork_server::serve() } else { argument.into() };
             restart_for_tf32(&job);
             let facts = [("worker", env!("CARGO_PKG_VERSION")), ("libtorch", env!("PIPE_LIBTORCH_VERSION"))];
-            end(harness::run(&job, &[registry::light_runners(), STAGES, JOBS], &facts))
+            end(harness::run(&job, &[registry::light_runners(), STAGES, JUDGING_STAGES, JOBS], &facts))
         }
         None => {
             print_status(

@@ -21,7 +21,7 @@ use pipe_engine::runner::{self, Options, Outlook, Stop, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::manifest::Manifest;
 use pipe_engine::store::{Store, TemporaryDirectory};
-use pipe_stages::command;
+use pipe_stages::{command, judge};
 
 /// The circumstances of a run that must not influence its results.
 #[derive(Clone, Copy, Default)]
@@ -194,8 +194,9 @@ impl<'a> Sandbox<'a> {
             known: copied,
             ..Options::default()
         };
+        let pipe = std::env::current_exe()?;
         let mut executor =
-            LocalProcess::new(Programs { pipe: std::env::current_exe()?, command: command::argv });
+            LocalProcess::new(Programs { pipe, command: command::argv, needs_worker: judge::needs_worker });
         if conditions.perturbed {
             executor = executor.perturbed();
         }

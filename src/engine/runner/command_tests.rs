@@ -49,7 +49,7 @@ impl Project {
 
     fn run(&self, stages: &str) -> (Summary, Vec<Event>) {
         let pipe = std::env::current_exe().unwrap();
-        let executor = LocalProcess::new(Programs { pipe, command: command::argv });
+        let executor = LocalProcess::new(Programs { pipe, command: command::argv, needs_worker: |_| false });
         let mut events = Vec::new();
         let summary =
             run(&self.plan(stages), &self.store, &executor, &self.options(), &Stop::new(), &mut |event| {

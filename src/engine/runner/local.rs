@@ -23,7 +23,7 @@ use super::machine;
 use super::stop::Urgency;
 use super::worker_servers::WorkerServers;
 use pipe_core::event::WorkerEvent;
-use pipe_core::job::Axes;
+use pipe_core::job::{Axes, Job};
 use pipe_core::kind::Program;
 
 /// How the programs that stages run in are found.
@@ -32,6 +32,8 @@ pub struct Programs {
     pub pipe: PathBuf,
     /// The words to execute for the body of a command stage.
     pub command: fn(&serde_json::Value) -> Result<Vec<String>, serde_json::Error>,
+    /// Whether a job of [`Program::Either`] needs `pipe-worker`.
+    pub needs_worker: fn(&Job) -> bool,
 }
 
 /// Runs tasks as child processes.
@@ -128,11 +130,11 @@ impl LocalProcess {
         }
         let mut stdout = Kept::at(&task.stdout);
         let Some(observation) = &self.observed else {
-            let (exit, usage) = self.run(task, &mut command, program, &mut stdout)?;
+            let (exit, usage) = self.run(task, Program::Command, &mut command, &mut stdout)?;
             return if exit.is_success() { Ok(usage) } else { Err(self.explain(exit, usage)) };
         };
         let trace = observation.start(task, &mut command)?;
-        let ended = self.run(task, &mut command, program, &mut stdout);
+        let ended = self.run(task, Program::Command, &mut command, &mut stdout);
         let undeclared = observation.finish(trace, task, report);
         let (exit, usage) = ended?;
         if !exit.is_success() {
@@ -150,7 +152,12 @@ impl LocalProcess {
         let text =
             serde_json::to_vec_pretty(&task.job).map_err(|e| AttemptError::retryable(e.to_string()))?;
         fs::write(&job, text).map_err(|e| io_error("write", &job, &e))?;
-        let mut command = match task.program {
+        let program = match task.program {
+            Program::Either if (self.programs.needs_worker)(&task.job) => Program::Worker,
+            Program::Either => Program::Pipe,
+            stated => stated,
+        };
+        let mut command = match program {
             Program::Worker => Command::new(self.find_worker()?),
             _ => {
                 let mut command = Command::new(&self.programs.pipe);
@@ -158,7 +165,6 @@ impl LocalProcess {
                 command
             }
         };
-        let program = command.get_program().to_string_lossy().into_owned();
         let threads = task.job.threads.to_string();
         command
             .arg(&job)
@@ -169,7 +175,7 @@ impl LocalProcess {
             command.envs(PERTURBED);
         }
         let mut said = Events::new(report, self.silence);
-        let (exit, usage) = self.run(task, &mut command, &program, &mut said)?;
+        let (exit, usage) = self.run(task, program, &mut command, &mut said)?;
         said.end();
         match (said.failed, exit.is_success(), said.done) {
             (Some(message), ..) => Err(self.failure(message)),
@@ -185,12 +191,12 @@ impl LocalProcess {
     fn run(
         &self,
         task: &Task,
+        program: Program,
         command: &mut Command,
-        program: &str,
         stdout: &mut dyn StreamSink,
     ) -> Result<(ProcessExit, ResourceUsage), AttemptError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.spawn(task, command, program)?;
+        let mut child = self.spawn(task, program, command)?;
         let heard = listen::drain(&mut child, stdout, &mut Kept::at(&task.stderr));
         // Its output is no longer read, so it could wait for ever.
         if heard.is_err() {
@@ -205,19 +211,20 @@ impl LocalProcess {
     fn spawn(
         &self,
         task: &Task,
+        program: Program,
         command: &mut Command,
-        program: &str,
     ) -> Result<ChildProcess<'_>, AttemptError> {
         self.memory_kills.get_or_init(|| machine::out_of_memory_kills().map(AtomicU64::new));
         if !task.gpus.is_empty() {
             command.env("CUDA_VISIBLE_DEVICES", task.gpus.join(","));
         }
-        if task.program == Program::Worker
+        if program == Program::Worker
             && let Some(child) = self.servers.fork(&self.children, command, &job_file(task))
         {
             return Ok(child);
         }
         self.children.spawn(command).map_err(|error| {
+            let program = command.get_program().to_string_lossy();
             AttemptError::retryable(match error.kind() {
                 io::ErrorKind::NotFound => {
                     format!("the program `{program}` was not found; is it installed and on PATH?")
@@ -305,7 +312,7 @@ impl Executor for LocalProcess {
     ) -> Result<ResourceUsage, AttemptError> {
         match task.program {
             Program::Command => self.run_command(task, report),
-            Program::Pipe | Program::Worker => self.run_worker(task, report),
+            Program::Pipe | Program::Worker | Program::Either => self.run_worker(task, report),
         }
     }
 
@@ -417,7 +424,11 @@ mod tests {
             let pipe = self.path("pipe");
             fs::write(&pipe, format!("#!/bin/sh\n{worker}\n")).unwrap();
             fs::set_permissions(&pipe, fs::Permissions::from_mode(0o755)).unwrap();
-            LocalProcess::new(Programs { pipe, command: |body| serde_json::from_value(body.clone()) })
+            LocalProcess::new(Programs {
+                pipe,
+                command: |body| serde_json::from_value(body.clone()),
+                needs_worker: |job| !job.inputs.is_empty(),
+            })
         }
 
         fn command(&mut self, script: &str) -> (Result<ResourceUsage, AttemptError>, String) {
@@ -553,5 +564,16 @@ mod tests {
         fs::remove_dir(bench.path("work")).unwrap();
         fs::remove_dir(bench.path("tmp")).unwrap();
         assert!(bench.worker("").0.is_ok());
+    }
+
+    #[test]
+    fn a_stage_of_either_program_runs_in_pipe_unless_its_job_needs_the_worker() {
+        let mut bench = Bench::new();
+        bench.instance.program = Program::Either;
+        assert!(bench.worker("echo '{\"event\":\"done\"}'").0.is_ok());
+        let mut task = bench.task(json!([]));
+        task.job.inputs.insert("model".to_owned(), Vec::new());
+        let ended = bench.executor("echo '{\"event\":\"done\"}'").execute(&task, &mut |_| {});
+        assert!(failed(ended).contains("pipe-worker"));
     }
 }

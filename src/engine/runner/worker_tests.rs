@@ -154,7 +154,7 @@ fn executor(directory: &Path) -> LocalProcess {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     let pipe = directory.join("pipe");
-    LocalProcess::new(Programs { pipe, command: pipe_stages::command::argv })
+    LocalProcess::new(Programs { pipe, command: pipe_stages::command::argv, needs_worker: |_| false })
 }
 
 fn task(directory: &Path, act: &str) -> Task<'static> {

@@ -5,6 +5,7 @@ pub mod artifact;
 mod citeulike;
 pub mod compress;
 pub mod csr;
+pub mod dataset_part;
 mod dense;
 pub mod describe;
 mod detect;

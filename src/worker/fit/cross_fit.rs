@@ -11,19 +11,12 @@ use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::random::Random;
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
+use pipe_ml::scorer::{Scorer, rows_at_once};
 
-use super::{FitContext, Scorer, TrainingData, fit, select_rows};
-
-/// About how many scores are held in memory at a time.
-const HELD_SCORES: usize = 1 << 22;
+use super::{FitContext, TrainingData, fit, select_rows};
 
 /// How many rows are searched at a time.
 const SEARCHED_ROWS: usize = 4096;
-
-/// Returns how many rows to score at a time.
-pub fn rows_at_once(labels: usize) -> usize {
-    (HELD_SCORES / labels.max(1)).clamp(16, 1024)
-}
 
 /// Draws the fold of each row at random. The sizes of the folds differ by at most one.
 pub fn folds(rows: usize, folds: usize, seed: u64) -> Vec<usize> {
@@ -112,7 +105,7 @@ fn one_fold(
     let unfinished = directory.with_extension("unfinished");
     let mut writer = ScoreWriter::create(&unfinished, purpose.clone())?;
     let rows = Unlabelled { features: &data.features, rows: inside };
-    write_scores(&mut *part, rows, &mut writer)?;
+    write_scores(part.scorer(), rows, &mut writer)?;
     writer.finish()?;
     let _ = fs::remove_dir_all(directory);
     fs::rename(&unfinished, directory).context("cannot keep the finished fold")?;

@@ -1,4 +1,4 @@
-//! Linear ridge regression on a = [x, constant].
+//! The fit of a linear ridge regression on a = [x, constant].
 //!
 //! The weights are W = (A'A + ridge I)^-1 A'Y, or, if it is cheaper because there are more features than rows, the
 //! equal W = A'(AA' + ridge I)^-1 Y. The leave-one-out scores of row i are (a_i W - h_i y_i) / (1 - h_i) with the
@@ -6,32 +6,20 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use pipe_ml::data::artifact::{ArtifactCheck, open_dense};
-use pipe_ml::data::csr::{Csr, DenseMatrix};
-use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
+use anyhow::{Context, Result};
+use pipe_ml::data::csr::DenseMatrix;
+use pipe_ml::scorer::Scorer;
+use pipe_ml::scorer::linear_ridge::{LinearRidge, extended};
 use pipe_ml::signal::dot_index::{DotIndex, Product, entries};
 use pipe_ml::threshold::scores::by_column;
 use rayon::prelude::*;
 
-use super::kernel_ridge::write_dense;
 use super::tiled_inverse::InverseFactor;
-use super::{CAUSES, LeaveOneOut, ModelSize, SCORE, Scorer, TrainingData};
+use super::{FittedModel, LeaveOneOut, TrainingData};
 
-const WEIGHTS: &str = "weights.dense";
-
-/// A fitted linear ridge regression.
-pub struct LinearRidge {
-    constant: f32,
-    /// W, (features + 1) x labels; the last row belongs to the constant.
-    weights: DenseMatrix,
-    /// The data for leave-one-out scores; `None` in a loaded model.
-    fitted: Option<RidgeTrainingRows>,
-}
-
-/// The data for leave-one-out scores of the training rows.
-struct RidgeTrainingRows {
+/// A linear ridge regression with the data for leave-one-out scores.
+pub struct FittedRidge {
+    model: LinearRidge,
     data: TrainingData,
     /// The leverage h_i of each row.
     leverage: Vec<f64>,
@@ -59,7 +47,7 @@ impl RidgeForm {
     }
 }
 
-impl LinearRidge {
+impl FittedRidge {
     /// Fits a regression by the cheaper form.
     pub fn fit(data: &TrainingData, ridge: f64, constant: f64, device: tch::Device) -> Result<Self> {
         Self::fit_as(RidgeForm::cheaper(data), data, ridge, constant, device)
@@ -81,35 +69,8 @@ impl LinearRidge {
         .context("cannot solve the equations of the ridge regression")?;
         let weights =
             DenseMatrix { rows: data.features.cols + 1, cols: data.labels.cols, values: weights.into() };
-        Ok(Self { constant, weights, fitted: Some(RidgeTrainingRows { data: data.clone(), leverage }) })
+        Ok(Self { model: LinearRidge { constant, weights }, data: data.clone(), leverage })
     }
-
-    /// Opens a saved model.
-    pub fn load(directory: &Path, size: ModelSize, constant: f64) -> Result<Self> {
-        let weights = open_dense(&directory.join(WEIGHTS), ArtifactCheck::Deep)?;
-        ensure!(weights.rows > 0, "{}: the model has no weights", directory.display());
-        size.check(directory, weights.rows - 1, weights.cols)?;
-        Ok(Self { constant: constant as f32, weights, fitted: None })
-    }
-
-    /// Computes the scores a W of a row.
-    fn score_row(&self, features: &Csr, row: usize, into: &mut [f32]) {
-        let last = self.weights.row(self.weights.rows - 1);
-        for (score, weight) in into.iter_mut().zip(last) {
-            *score = self.constant * weight;
-        }
-        for (feature, value) in entries(features, row) {
-            let weights = self.weights.row(feature as usize);
-            for (score, weight) in into.iter_mut().zip(weights) {
-                *score += value * weight;
-            }
-        }
-    }
-}
-
-/// Returns the features of a row, followed by the constant: a of the module documentation.
-fn extended(features: &Csr, row: usize, constant: f32) -> impl Iterator<Item = (u32, f32)> {
-    entries(features, row).chain([(features.cols as u32, constant)])
 }
 
 /// Solves the primal form. Returns weights and leverages.
@@ -228,55 +189,25 @@ fn dual(
     Ok((weights, leverage))
 }
 
-impl Scorer for LinearRidge {
-    fn features(&self) -> usize {
-        self.weights.rows - 1
-    }
-
-    fn labels(&self) -> usize {
-        self.weights.cols
-    }
-
-    fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()> {
-        let (this, width) = (&*self, self.labels());
-        let scored = into.par_chunks_mut(width).zip(rows.rows);
-        scored.for_each(|(into, &row)| this.score_row(rows.features, row as usize, into));
-        Ok(())
-    }
-
-    fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
-        let entries: Vec<(u32, f32)> = extended(features, row, self.constant).collect();
-        let weight = |feature: u32| self.weights.row(feature as usize)[label as usize];
-        let value = |&(feature, x): &(u32, f32)| f64::from(x) * f64::from(weight(feature));
-        let values: Vec<f64> = entries.iter().map(value).collect();
-        Evidence::new(SCORE, "x * weight, over the features of the row", &values, CAUSES, |at| {
-            let (feature, x) = entries[at];
-            let what = if (feature as usize) < features.cols {
-                CauseSubject::Feature { feature, name: None }
-            } else {
-                CauseSubject::Constant { name: "constant".to_owned() }
-            };
-            Cause::new(what, &[("x", x.into()), ("weight", weight(feature).into())], values[at])
-        })
+impl FittedModel for FittedRidge {
+    fn scorer(&mut self) -> &mut dyn Scorer {
+        &mut self.model
     }
 
     fn left_out(&self) -> Option<&dyn LeaveOneOut> {
-        self.fitted.as_ref().map(|_| self as &dyn LeaveOneOut)
+        Some(self)
     }
 
     fn save(&self, directory: &Path) -> Result<()> {
-        std::fs::create_dir_all(directory)?;
-        write_dense(&directory.join(WEIGHTS), &self.weights)
+        self.model.save(directory)
     }
 }
 
-impl LeaveOneOut for LinearRidge {
+impl LeaveOneOut for FittedRidge {
     fn scores(&self, row: usize, into: &mut [f32]) {
-        into.fill(0.0);
-        let Some(RidgeTrainingRows { data, leverage }) = &self.fitted else { return };
-        self.score_row(&data.features, row, into);
-        let leverage = leverage[row];
-        for &label in data.labels.row(row) {
+        self.model.score_row(&self.data.features, row, into);
+        let leverage = self.leverage[row];
+        for &label in self.data.labels.row(row) {
             into[label as usize] -= leverage as f32;
         }
         let rest = 1.0 - leverage;
@@ -295,11 +226,11 @@ mod tests {
     fn both_forms_give_the_same_weights_and_leverages() {
         for (rows, features) in [(40, 12), (15, 30)] {
             let data = training_data(rows, features, 5);
-            let fit = |form| LinearRidge::fit_as(form, &data, 0.7, 0.3, tch::Device::Cpu).unwrap();
+            let fit = |form| FittedRidge::fit_as(form, &data, 0.7, 0.3, tch::Device::Cpu).unwrap();
             let (primal, dual) = (fit(RidgeForm::Primal), fit(RidgeForm::Dual));
-            let (a, b) = (&primal.weights.values, &dual.weights.values);
+            let (a, b) = (&primal.model.weights.values, &dual.model.weights.values);
             assert!(a.iter().zip(b.iter()).all(|(a, b)| (a - b).abs() < 1e-4));
-            let leverages = [&primal, &dual].map(|model| &model.fitted.as_ref().unwrap().leverage);
+            let leverages = [&primal, &dual].map(|fitted| &fitted.leverage);
             assert!(leverages[0].iter().zip(leverages[1]).all(|(a, b)| (a - b).abs() < 1e-5));
         }
     }

@@ -1,54 +1,30 @@
-//! The models of the stage `fit`. Each is fitted on rows with labels and scores rows without labels. If there is a
-//! closed form, it also scores its training rows as if each had been left out.
+//! The fits of the stage `fit`. If there is a closed form, a fitted model also scores its training rows as if each had
+//! been left out. Models that need no libtorch to score rows are in [`pipe_ml::scorer`].
 
 pub mod cross_fit;
 pub mod kernel_ridge;
-mod label_trees;
 pub mod linear_ridge;
-pub mod nearest_labels;
 pub mod network;
 pub mod row_blocks;
 mod tiled_inverse;
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::csr::Csr;
-use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::explanation::Evidence;
 use pipe_ml::label_tree::LabelTrees;
+use pipe_ml::scorer::nearest_labels::NearestLabels;
+use pipe_ml::scorer::{self, ModelSize, Scorer};
 
 use crate::train::host::TrainingHost;
 
-/// How many causes of a score are kept, if there may be thousands.
-const CAUSES: usize = 10;
+/// A model that was just fitted.
+pub trait FittedModel: Send {
+    /// Returns the model.
+    fn scorer(&mut self) -> &mut dyn Scorer;
 
-/// The name of a scorer's score in the formulas of explanations.
-const SCORE: &str = "r";
-
-/// A fitted model.
-pub trait Scorer: Send {
-    /// Returns the number of features that a row may have.
-    fn features(&self) -> usize;
-
-    /// Returns the number of labels.
-    fn labels(&self) -> usize;
-
-    /// Computes the scores of some rows for every label, row-major. The labels of these rows are not an input.
-    fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()>;
-
-    /// Returns the search for the labels of a row, for models that give most labels the score 0.
-    fn search(&self) -> Option<&dyn LabelSearch> {
-        None
-    }
-
-    /// Explains the score of a row for a label: the terms of the sum over training rows or features, if it is such a
-    /// sum.
-    fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence;
-
-    /// Returns the leave-one-out scores of the training rows. `None` if there is no closed form, or if the model was
-    /// loaded and does not have the data for them.
+    /// Returns the leave-one-out scores of the training rows; `None` if there is no closed form.
     fn left_out(&self) -> Option<&dyn LeaveOneOut>;
 
     /// Creates a directory and writes everything that [`load`] needs into it.
@@ -59,12 +35,6 @@ pub trait Scorer: Send {
 pub trait LeaveOneOut: Sync {
     /// Computes the scores of a training row for every label.
     fn scores(&self, row: usize, into: &mut [f32]);
-}
-
-/// A search for the labels of rows that avoids the work for all other labels.
-pub trait LabelSearch {
-    /// Returns the labels of each row with a score above 0, ascending, and their scores.
-    fn found(&self, rows: Unlabelled) -> Vec<Vec<(u32, f32)>>;
 }
 
 /// The rows that a model is fitted on.
@@ -85,14 +55,18 @@ pub struct FitContext<'a> {
 }
 
 /// Fits a model. Call it in a thread pool from [`crate::engine::pool`].
-pub fn fit(model: &ModelConfig, data: TrainingData, context: &mut FitContext) -> Result<Box<dyn Scorer>> {
+pub fn fit(
+    model: &ModelConfig,
+    data: TrainingData,
+    context: &mut FitContext,
+) -> Result<Box<dyn FittedModel>> {
     Ok(match model {
         ModelConfig::Ridge { ridge, constant } => {
-            Box::new(linear_ridge::LinearRidge::fit(&data, *ridge, *constant, context.device)?)
+            Box::new(linear_ridge::FittedRidge::fit(&data, *ridge, *constant, context.device)?)
         }
         ModelConfig::KernelRidge { gamma, ridge } => {
             let blocks = row_blocks::RowBlocks::one(&data.features);
-            Box::new(kernel_ridge::KernelRidge::fit(data, blocks, *gamma, *ridge, context.device)?)
+            Box::new(kernel_ridge::FittedKernelRidge::fit(data, blocks, *gamma, *ridge, context.device)?)
         }
         ModelConfig::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds } => {
             let plan = row_blocks::BlockPlan {
@@ -102,10 +76,10 @@ pub fn fit(model: &ModelConfig, data: TrainingData, context: &mut FitContext) ->
                 seed: context.seed,
             };
             let blocks = row_blocks::RowBlocks::by_similarity(&data.features, plan);
-            Box::new(kernel_ridge::KernelRidge::fit(data, blocks, *gamma, *ridge, context.device)?)
+            Box::new(kernel_ridge::FittedKernelRidge::fit(data, blocks, *gamma, *ridge, context.device)?)
         }
         ModelConfig::Neighbours { neighbours, weighting } => {
-            Box::new(nearest_labels::NearestLabels::new(data, *neighbours, *weighting))
+            Box::new(NearestLabels::new(data.features, data.labels, *neighbours, *weighting))
         }
         ModelConfig::LabelTree(config) => {
             Box::new(LabelTrees::fit(&data.features, &data.labels, config, context.seed))
@@ -116,8 +90,7 @@ pub fn fit(model: &ModelConfig, data: TrainingData, context: &mut FitContext) ->
     })
 }
 
-/// Opens a saved model, which must have the given size. Its files are checked in full before anything is allocated for
-/// them, because a user may name any directory.
+/// Opens a saved model of any kind, which must have the given size.
 pub fn load(
     model: &ModelConfig,
     directory: &Path,
@@ -125,41 +98,43 @@ pub fn load(
     device: pipe_ml::config::device::Device,
     threads: usize,
 ) -> Result<Box<dyn Scorer>> {
-    Ok(match model {
-        ModelConfig::Ridge { constant, .. } => {
-            Box::new(linear_ridge::LinearRidge::load(directory, size, *constant)?)
-        }
-        ModelConfig::KernelRidge { gamma, .. } | ModelConfig::BlockKernelRidge { gamma, .. } => {
-            Box::new(kernel_ridge::KernelRidge::load(directory, size, *gamma)?)
-        }
-        ModelConfig::Neighbours { neighbours, weighting } => {
-            Box::new(nearest_labels::NearestLabels::load(directory, size, *neighbours, *weighting)?)
-        }
-        ModelConfig::LabelTree(config) => Box::new(LabelTrees::load(directory, config.beam)?),
-        ModelConfig::Logistic { .. } | ModelConfig::Mlp { .. } => {
-            Box::new(network::NetworkScorer::load(directory, size, device, threads)?)
-        }
-    })
+    match scorer::load(model, directory, size)? {
+        Some(scorer) => Ok(scorer),
+        None => Ok(Box::new(network::NetworkScorer::load(directory, size, device, threads)?)),
+    }
 }
 
-/// The numbers of features and of labels of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ModelSize {
-    pub features: usize,
-    pub labels: usize,
+impl FittedModel for NearestLabels {
+    fn scorer(&mut self) -> &mut dyn Scorer {
+        self
+    }
+
+    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
+        Some(self)
+    }
+
+    fn save(&self, directory: &Path) -> Result<()> {
+        self.save(directory)
+    }
 }
 
-impl ModelSize {
-    /// Returns an error if a part of a model has another size than the model.
-    fn check(self, part: &Path, features: usize, labels: usize) -> Result<()> {
-        ensure!(
-            self == Self { features, labels },
-            "{}: this part has {features} features and {labels} labels, but its model has {} and {}",
-            part.display(),
-            self.features,
-            self.labels
-        );
-        Ok(())
+impl LeaveOneOut for NearestLabels {
+    fn scores(&self, row: usize, into: &mut [f32]) {
+        self.score_left_out(row, into);
+    }
+}
+
+impl FittedModel for LabelTrees {
+    fn scorer(&mut self) -> &mut dyn Scorer {
+        self
+    }
+
+    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
+        None
+    }
+
+    fn save(&self, directory: &Path) -> Result<()> {
+        Ok(self.save(directory)?)
     }
 }
 

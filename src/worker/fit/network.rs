@@ -9,10 +9,11 @@ use pipe_ml::config::method::Method;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
+use pipe_ml::scorer::{CAUSES, ModelSize, SCORE, Scorer};
 use pipe_ml::signal::dot_index::entries;
 use pipe_ml::signal::idf::Idf;
 
-use super::{CAUSES, FitContext, LeaveOneOut, ModelSize, SCORE, Scorer, TrainingData};
+use super::{FitContext, FittedModel, LeaveOneOut, TrainingData};
 use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
 use crate::model::predict::Predictor;
@@ -114,6 +115,12 @@ impl Scorer for NetworkScorer {
                 }
             }
         })
+    }
+}
+
+impl FittedModel for NetworkScorer {
+    fn scorer(&mut self) -> &mut dyn Scorer {
+        self
     }
 
     fn left_out(&self) -> Option<&dyn LeaveOneOut> {

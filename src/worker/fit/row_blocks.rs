@@ -6,6 +6,7 @@ use rayon::prelude::*;
 
 use pipe_ml::data::csr::{Csr, DenseMatrix};
 use pipe_ml::data::random::Random;
+use pipe_ml::scorer::block_centres::similarities;
 use pipe_ml::signal::dot_index::{entries, inverse_norm};
 
 /// A partition of the rows into blocks, and the centre of each block.
@@ -70,28 +71,6 @@ impl RowBlocks {
         let rows = kept.iter().map(|&number| std::mem::take(&mut members[number])).collect();
         Self { centres: DenseMatrix { rows: kept.len(), cols, values: values.into() }, rows }
     }
-}
-
-/// Returns the centre that is nearest to a row; of equally near ones, the first.
-pub fn nearest(features: &Csr, row: usize, centres: &DenseMatrix) -> usize {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (number, similarity) in
-        similarities(features, row, &centres.values, centres.rows).into_iter().enumerate()
-    {
-        if similarity > best.1 {
-            best = (number, similarity);
-        }
-    }
-    best.0
-}
-
-/// Returns the dot product of a row with each centre.
-fn similarities(features: &Csr, row: usize, centres: &[f32], count: usize) -> Vec<f32> {
-    let cols = features.cols;
-    let similarity = |number: usize| -> f32 {
-        entries(features, row).map(|(feature, value)| value * centres[number * cols + feature as usize]).sum()
-    };
-    (0..count).map(similarity).collect()
 }
 
 /// Assigns each row to its nearest centre, nearest rows first. If that block is full, the row goes to the next nearest.

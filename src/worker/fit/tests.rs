@@ -4,6 +4,7 @@ use std::path::Path;
 
 use pipe_ml::config::device::Device;
 use pipe_ml::config::model::{ModelBody, ModelConfig};
+use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::random::Random;
 use pipe_ml::explanation::CauseSubject;
 use pipe_ml::score::ScoreOrigin;
@@ -40,7 +41,7 @@ fn model(yaml: &str) -> ModelConfig {
     serde_json::from_value::<ModelBody>(json).unwrap().resolve(0, Device::Cpu)
 }
 
-fn fitted(model: &ModelConfig, data: TrainingData) -> Box<dyn Scorer> {
+fn fitted(model: &ModelConfig, data: TrainingData) -> Box<dyn FittedModel> {
     let mut host = SilentHost;
     let mut context =
         FitContext { seed: 4, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
@@ -86,7 +87,7 @@ fn leave_one_out_scores_in_closed_form_agree_with_refitting_without_the_row() {
                     features: select_rows(&data.features, &others),
                     labels: select_rows(&data.labels, &others),
                 };
-                let expected = scores(&mut *fitted(&model, without), &data.features, &[row as u32]);
+                let expected = scores(fitted(&model, without).scorer(), &data.features, &[row as u32]);
                 close(&left_out(&model, &data, row), &expected, 2e-5);
             }
         }
@@ -182,8 +183,8 @@ fn finished_folds_are_not_fitted_again() {
 fn a_single_block_equals_the_exact_kernel() {
     let data = training_data(50, 10, 4);
     let all: Vec<u32> = (0..50).collect();
-    let exact = scores(&mut *fitted(&model(CLOSED[1]), data.clone()), &data.features, &all);
-    let block = scores(&mut *fitted(&model(CLOSED[2]), data.clone()), &data.features, &all);
+    let exact = scores(fitted(&model(CLOSED[1]), data.clone()).scorer(), &data.features, &all);
+    let block = scores(fitted(&model(CLOSED[2]), data.clone()).scorer(), &data.features, &all);
     assert_eq!(exact, block);
 }
 
@@ -200,8 +201,13 @@ fn a_loaded_model_gives_the_same_scores_as_the_fitted_one() {
         let size = ModelSize { features: 10, labels: 4 };
         let mut after = load(&model, temp.path(), size, Device::Cpu, 1).unwrap();
         assert_eq!((after.features(), after.labels()), (10, 4));
-        let both = [&mut before, &mut after].map(|scorer| scores(&mut **scorer, &data.features, &all));
-        assert_eq!(both[0], both[1], "{yaml}");
+        let both = [before.scorer(), &mut *after].map(|scorer| scores(scorer, &data.features, &all));
+        // The scores of a kernel model that was just fitted come from libtorch.
+        if yaml.contains("kernel") {
+            close(&both[0], &both[1], 1e-5);
+        } else {
+            assert_eq!(both[0], both[1], "{yaml}");
+        }
     }
 }
 
@@ -238,9 +244,10 @@ fn the_evidence_of_a_score_adds_up_to_the_score() {
         r#"{"kind": "logistic", "epochs": 2}"#,
     ];
     for yaml in CLOSED.into_iter().chain(others) {
-        let mut scorer = fitted(&model(yaml), data.clone());
+        let mut fitted = fitted(&model(yaml), data.clone());
+        let scorer = fitted.scorer();
         for row in [0, 31] {
-            let scores = scores(&mut *scorer, &data.features, &[row]);
+            let scores = scores(scorer, &data.features, &[row]);
             for (label, &score) in scores.iter().enumerate() {
                 let evidence = scorer.evidence(&data.features, row as usize, label as u32);
                 let total = evidence.total();
@@ -254,7 +261,9 @@ fn the_evidence_of_a_score_adds_up_to_the_score() {
 #[test]
 fn the_evidence_of_a_network_with_hidden_layers_says_that_there_is_no_sum() {
     let data = training_data(20, 6, 3);
-    let scorer = fitted(&model(r#"{"kind": "mlp", "epochs": 1, "net": {"hidden": [4]}}"#), data.clone());
+    let network = model(r#"{"kind": "mlp", "epochs": 1, "net": {"hidden": [4]}}"#);
+    let mut fitted = fitted(&network, data.clone());
+    let scorer = fitted.scorer();
     let evidence = scorer.evidence(&data.features, 0, 1);
     assert!(evidence.causes.is_empty() && evidence.words.contains("hidden layers"), "{evidence:?}");
 }
@@ -263,10 +272,11 @@ fn the_evidence_of_a_network_with_hidden_layers_says_that_there_is_no_sum() {
 fn a_search_finds_the_labels_that_the_scores_of_all_labels_show() {
     let data = training_data(50, 12, 6);
     let all: Vec<u32> = (0..50).collect();
-    let mut scorer = fitted(&model(TREE), data.clone());
+    let mut fitted = fitted(&model(TREE), data.clone());
+    let scorer = fitted.scorer();
     let rows = Unlabelled { features: &data.features, rows: &all };
     let found = scorer.search().unwrap().found(rows);
-    let dense = scores(&mut *scorer, &data.features, &all);
+    let dense = scores(scorer, &data.features, &all);
     for (row, found) in dense.chunks_exact(6).zip(found) {
         let above: Vec<(u32, f32)> = (0..).zip(row.iter().copied()).filter(|label| label.1 > 0.0).collect();
         assert_eq!(above, found);
@@ -277,7 +287,8 @@ fn a_search_finds_the_labels_that_the_scores_of_all_labels_show() {
 #[test]
 fn the_evidence_of_a_label_tree_names_the_features_on_the_path() {
     let data = training_data(50, 12, 6);
-    let scorer = fitted(&model(TREE), data.clone());
+    let mut fitted = fitted(&model(TREE), data.clone());
+    let scorer = fitted.scorer();
     let evidence = scorer.evidence(&data.features, 0, 1);
     assert!(evidence.words.contains("classifiers on the path to the label in tree"), "{}", evidence.words);
     let features = data.features.row(0);

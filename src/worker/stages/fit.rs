@@ -5,19 +5,20 @@ use pipe_core::protocol::Protocol;
 use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::composite::{Composite, ModelPart, mark, save_label_names};
+use pipe_ml::data::dataset_part::DatasetPart;
 use pipe_ml::data::split_data::PartName;
 use pipe_ml::score::ScoreOrigin;
 use pipe_ml::score::candidates::Candidates;
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
+use pipe_ml::scorer::rows_at_once;
 use pipe_stages::fit::Fit;
 use rayon::prelude::*;
 
 use super::train::Reporter;
-use crate::dataset_part::DatasetPart;
 use crate::engine::device;
 use crate::engine::pool::pool;
-use crate::fit::cross_fit::{cross_fit, rows_at_once};
-use crate::fit::{FitContext, LeaveOneOut, Scorer, TrainingData, fit};
+use crate::fit::cross_fit::cross_fit;
+use crate::fit::{FitContext, FittedModel, LeaveOneOut, TrainingData, fit};
 use crate::train::host::TrainingHost;
 
 /// Runs the stage `fit`.
@@ -89,7 +90,7 @@ impl RunStage for RunFit {
 }
 
 fn leave_one_out(
-    fitted: &dyn Scorer,
+    fitted: &dyn FittedModel,
     rows: usize,
     purpose: ScoreTableSpec,
     output: &std::path::Path,

@@ -1,28 +1,35 @@
-//! The stages and jobs that only the worker can run.
+//! The stages and jobs that the worker runs.
 //!
 //! Their parameters are in `pipe_stages`, which does not depend on libtorch. Each module has a unit struct that
-//! implements [`RunStage`](pipe_core::stage::RunStage) for them.
+//! implements [`RunStage`](pipe_core::stage::RunStage) for a stage that only the worker can run.
 
-mod audit;
-mod evaluate;
-mod explain;
 mod fit;
-mod judged_model;
-mod predict;
 mod train;
 
+use std::path::Path;
+
+use anyhow::Result;
 use pipe_core::stage::Runner;
+use pipe_ml::system::{System, SystemSettings};
+use pipe_stages::judge::{self, OpenSystem};
 
 /// The stages that need libtorch.
-pub const STAGES: &[Runner] = &[
-    Runner::of::<audit::RunAudit>(),
-    Runner::of::<evaluate::RunEvaluate>(),
-    Runner::of::<fit::RunFit>(),
-    Runner::of::<train::RunTrain>(),
-];
+pub const STAGES: &[Runner] = &[Runner::of::<fit::RunFit>(), Runner::of::<train::RunTrain>()];
+
+/// The stages that need libtorch if their model has a network.
+pub const JUDGING_STAGES: &[Runner] = &judge::stage_runners::<EveryModel>();
 
 /// The jobs of commands, which no pipeline contains.
-pub const JOBS: &[Runner] = &[Runner::of::<explain::RunExplain>(), Runner::of::<predict::RunPredict>()];
+pub const JOBS: &[Runner] = &judge::job_runners::<EveryModel>();
+
+/// Opens models of every kind.
+struct EveryModel;
+
+impl OpenSystem for EveryModel {
+    fn open(directory: &Path, settings: SystemSettings) -> Result<Box<dyn System>> {
+        crate::system::open(directory, settings)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -47,6 +54,7 @@ mod tests {
     fn every_registered_kind_has_a_runner_in_the_program_that_it_declares() {
         assert_eq!(kinds_of(Program::Pipe), names(light_runners()));
         assert_eq!(kinds_of(Program::Worker), names(STAGES));
+        assert_eq!(kinds_of(Program::Either), names(JUDGING_STAGES));
         assert_eq!(kinds_of(Program::Command), BTreeSet::from(["command"]));
     }
 

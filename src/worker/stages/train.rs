@@ -5,10 +5,10 @@ use pipe_core::protocol::Protocol;
 use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::artifacts::EpochSeconds;
+use pipe_ml::data::dataset_part::DatasetPart;
 use pipe_ml::data::split_data::PartName;
 use pipe_stages::train::Train;
 
-use crate::dataset_part::DatasetPart;
 use crate::engine::device;
 use crate::train::host::{TrainingHost, TrainingProgress};
 use crate::train::trainer::{TrainError, TrainingRun, train};

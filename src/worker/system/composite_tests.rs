@@ -1,20 +1,27 @@
 //! Tests of composite models as systems, compared with their parts.
 
 use pipe_ml::composite::{Composite, ModelPart};
+use pipe_ml::config::device::Device;
 use pipe_ml::config::model::{ModelBody, ModelConfig};
 use pipe_ml::config::signal::Weighting;
 use pipe_ml::data::artifact::{ArtifactCheck, open_csr, write_csr};
 use pipe_ml::data::csr::Csr;
+use pipe_ml::data::dataset_part::DatasetPart;
+use pipe_ml::data::examples::Unlabelled;
+use pipe_ml::explanation::cut::CutRule;
 use pipe_ml::explanation::{CauseSubject, Explanation};
 use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors};
+use pipe_ml::metric::block::{DecisionBlock, Thresholds};
 use pipe_ml::score::ScoreScale;
+use pipe_ml::scorer::ModelSize;
+use pipe_ml::system::{BlockSink, ExplainRequest};
 use pipe_ml::threshold::cuts::Cuts;
 use pipe_ml::threshold::scores::{DenseScores, ScoreLayout};
 use serde_json::json;
 
 use super::*;
+use crate::fit::FitContext;
 use crate::fit::tests::training_data;
-use crate::fit::{self, FitContext, ModelSize};
 use crate::train::host::SilentHost;
 
 const ROWS: usize = 40;

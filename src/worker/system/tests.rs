@@ -1,11 +1,17 @@
 //! Tests of trained models as systems, compared with the engine and the reference loss.
 
+use pipe_ml::config::device::Device;
 use pipe_ml::config::method::Method;
 use pipe_ml::config::preset::Preset;
+use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::config::threshold::Variant;
 use pipe_ml::data::csr::Csr;
+use pipe_ml::data::dataset_part::DatasetPart;
+use pipe_ml::data::examples::Examples;
 use pipe_ml::data::random::Random;
+use pipe_ml::metric::block::{DecisionBlock, Thresholds};
 use pipe_ml::signal::idf::Idf;
+use pipe_ml::system::{BlockSink, ExplainRequest, cross_entropy};
 use tch::{Kind, Tensor};
 
 use super::*;

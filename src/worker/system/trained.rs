@@ -7,21 +7,20 @@ use pipe_ml::config::loss::LossConfig;
 use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::config::threshold::{GlobalSignal, Squash, Variant};
 use pipe_ml::data::csr::Csr;
+use pipe_ml::data::dataset_part::DatasetPart;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::explanation::{Explanation, ExplanationTerm, LabelExplanation, share};
+use pipe_ml::metric::block::{DecisionBlock, Thresholds};
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::neighbours::NeighbourIndex;
 use pipe_ml::signal::sparse_rows::SparseRows;
 use pipe_ml::signal::supply::{LocalSignalBatch, LocalSupply};
 use pipe_ml::softplus::softplus;
+use pipe_ml::system::explained_labels::labels_to_explain;
+use pipe_ml::system::{BlockSink, ExplainRequest, LossFunction, Losses, ModelOrigin, System, SystemSettings};
 use rayon::prelude::*;
 
-use super::explained_labels::labels_to_explain;
-use super::{
-    BlockSink, DecisionBlock, ExplainRequest, LossFunction, Losses, ModelOrigin, System, SystemSettings,
-    Thresholds,
-};
 use crate::engine::predicted_signal::predicted_signal;
 use crate::engine::{Batch, BatchFeatures, BatchScores, ScoreParts};
 use crate::loss::real::Real;
@@ -54,7 +53,7 @@ impl TrainedSystem {
         let idf = model.idf.clone();
         let predictor = Predictor::new(model, settings.device, settings.threads)?;
         let needed = settings.train.filter(|_| signal == LocalSignal::TrainNeighbours);
-        let index = |part: crate::dataset_part::DatasetPart| {
+        let index = |part: DatasetPart| {
             predictor.check(part.examples().unlabelled())?;
             Ok::<_, PredictError>((NeighbourIndex::owning(part.features, part.rows), part.labels))
         };

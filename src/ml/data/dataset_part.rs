@@ -1,9 +1,9 @@
 //! One part of a data set (training, validation or test) in the form that models use: sparse rows.
 
-use anyhow::Result;
-use pipe_ml::data::csr::{Csr, Features};
-use pipe_ml::data::examples::Examples;
-use pipe_ml::data::split_data::{PartName, SplitData};
+use super::csr::{Csr, Features};
+use super::error::DataError;
+use super::examples::Examples;
+use super::split_data::{PartName, SplitData};
 
 /// All rows of one part of a data set, with their labels.
 pub struct DatasetPart {
@@ -15,7 +15,7 @@ pub struct DatasetPart {
 
 impl DatasetPart {
     /// Reads a part; dense features become sparse ones.
-    pub fn open(data: &SplitData, part: PartName) -> Result<Self> {
+    pub fn open(data: &SplitData, part: PartName) -> Result<Self, DataError> {
         let features = sparse(data.features(part)?);
         let rows = (0..features.rows() as u32).collect();
         Ok(Self { features, labels: data.labels(part)?, rows })
@@ -46,8 +46,7 @@ pub fn sparse(features: Features) -> Csr {
 
 #[cfg(test)]
 mod tests {
-    use pipe_ml::data::csr::DenseMatrix;
-
+    use super::super::csr::DenseMatrix;
     use super::*;
 
     #[test]

@@ -4,23 +4,24 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use pipe_ml::config::signal::Weighting;
-use pipe_ml::data::artifact::{ArtifactCheck, open_csr, write_csr};
-use pipe_ml::data::csr::Csr;
-use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::explanation::{Evidence, share};
-use pipe_ml::signal::dot_index::{DotIndex, Product};
-use pipe_ml::signal::neighbours::weigh;
 use rayon::prelude::*;
 
-use super::{LeaveOneOut, ModelSize, SCORE, Scorer, TrainingData};
+use super::{ModelSize, SCORE, Scorer};
+use crate::config::signal::Weighting;
+use crate::data::artifact::{ArtifactCheck, open_csr, write_csr};
+use crate::data::csr::Csr;
+use crate::data::examples::Unlabelled;
+use crate::explanation::{Evidence, share};
+use crate::signal::dot_index::{DotIndex, Product};
+use crate::signal::neighbours::weigh;
 
 const FEATURES: &str = "features.csr";
 const LABELS: &str = "labels.csr";
 
 /// A nearest-neighbours model.
 pub struct NearestLabels {
-    data: TrainingData,
+    features: Csr,
+    train_labels: Csr,
     neighbours: usize,
     weighting: Weighting,
     index: DotIndex,
@@ -28,10 +29,10 @@ pub struct NearestLabels {
 
 impl NearestLabels {
     /// Builds the index over the training rows.
-    pub fn new(data: TrainingData, neighbours: usize, weighting: Weighting) -> Self {
-        let rows: Vec<u32> = (0..data.features.rows() as u32).collect();
-        let index = DotIndex::new(&data.features, &rows, Product::Cosine);
-        Self { data, neighbours, weighting, index }
+    pub fn new(features: Csr, train_labels: Csr, neighbours: usize, weighting: Weighting) -> Self {
+        let rows: Vec<u32> = (0..features.rows() as u32).collect();
+        let index = DotIndex::new(&features, &rows, Product::Cosine);
+        Self { features, train_labels, neighbours, weighting, index }
     }
 
     /// Opens a saved model.
@@ -45,33 +46,42 @@ impl NearestLabels {
             "{}: the model has a different number of rows of features and of labels",
             directory.display()
         );
-        Ok(Self::new(TrainingData { features, labels }, neighbours, weighting))
+        Ok(Self::new(features, labels, neighbours, weighting))
     }
 
     /// Computes the weighted mean of the labels of the found rows.
     fn mean(&self, found: Vec<(u32, f32)>, into: &mut [f32]) {
         into.fill(0.0);
         for (row, weight) in weigh(found, self.weighting) {
-            for &label in self.data.labels.row(row as usize) {
+            for &label in self.train_labels.row(row as usize) {
                 into[label as usize] += weight;
             }
         }
     }
 
-    /// Scores a row; `itself` is its number if it is a training row.
-    fn score_row(&self, features: &Csr, row: usize, itself: Option<u32>, into: &mut [f32]) {
+    /// Computes the scores of a training row as if it were not one.
+    pub fn score_left_out(&self, row: usize, into: &mut [f32]) {
         let mut scratch = self.index.scratch();
-        self.mean(self.index.nearest(features, row, self.neighbours, itself, &mut scratch), into);
+        let itself = Some(row as u32);
+        self.mean(self.index.nearest(&self.features, row, self.neighbours, itself, &mut scratch), into);
+    }
+
+    /// Creates a directory and writes everything that [`Self::load`] needs into it.
+    pub fn save(&self, directory: &Path) -> Result<()> {
+        std::fs::create_dir_all(directory)?;
+        write_csr(&directory.join(FEATURES), &self.features)?;
+        write_csr(&directory.join(LABELS), &self.train_labels)?;
+        Ok(())
     }
 }
 
 impl Scorer for NearestLabels {
     fn features(&self) -> usize {
-        self.data.features.cols
+        self.features.cols
     }
 
     fn labels(&self) -> usize {
-        self.data.labels.cols
+        self.train_labels.cols
     }
 
     fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()> {
@@ -89,23 +99,6 @@ impl Scorer for NearestLabels {
 
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
         let near = self.index.nearest(features, row, self.neighbours, None, &mut self.index.scratch());
-        share::evidence(SCORE, &near, self.weighting, &self.data.labels, label)
-    }
-
-    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
-        Some(self)
-    }
-
-    fn save(&self, directory: &Path) -> Result<()> {
-        std::fs::create_dir_all(directory)?;
-        write_csr(&directory.join(FEATURES), &self.data.features)?;
-        write_csr(&directory.join(LABELS), &self.data.labels)?;
-        Ok(())
-    }
-}
-
-impl LeaveOneOut for NearestLabels {
-    fn scores(&self, row: usize, into: &mut [f32]) {
-        self.score_row(&self.data.features, row, Some(row as u32), into);
+        share::evidence(SCORE, &near, self.weighting, &self.train_labels, label)
     }
 }

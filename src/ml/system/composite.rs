@@ -3,20 +3,19 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use pipe_ml::composite::Composite;
-use pipe_ml::data::csr::Csr;
-use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::explanation::Explanation;
-use pipe_ml::score::candidates::Candidates;
-use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
-use pipe_ml::score::{ScoreOrigin, ScoreScale};
-use pipe_ml::threshold::cuts::{Cuts, Decision};
 use rayon::prelude::*;
 
-use super::{BlockSink, DecisionBlock, ExplainRequest, System, SystemSettings, Thresholds};
-use crate::engine::pool::pool;
-use crate::fit::cross_fit::rows_at_once;
-use crate::fit::{self, ModelSize, Scorer};
+use super::{BlockSink, ExplainRequest, LoadPart, System, SystemSettings};
+use crate::composite::{Composite, ModelPart};
+use crate::data::csr::Csr;
+use crate::data::examples::Unlabelled;
+use crate::explanation::Explanation;
+use crate::metric::block::{DecisionBlock, Thresholds};
+use crate::score::candidates::Candidates;
+use crate::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
+use crate::score::{ScoreOrigin, ScoreScale};
+use crate::scorer::{ModelSize, Scorer, rows_at_once};
+use crate::threshold::cuts::{Cuts, Decision};
 
 /// A composite model that is ready to predict.
 pub(super) struct CompositeSystem {
@@ -45,7 +44,7 @@ pub(super) struct FusedScores {
 
 impl CompositeSystem {
     /// Opens a composite model and all of its parts.
-    pub(super) fn open(directory: &Path, settings: SystemSettings) -> Result<Self> {
+    pub(super) fn open(directory: &Path, settings: SystemSettings, load: LoadPart) -> Result<Self> {
         let card = Composite::load(directory)?;
         let size = ModelSize { features: card.features, labels: card.labels };
         if let Some(train) = &settings.train {
@@ -58,14 +57,13 @@ impl CompositeSystem {
                 size.labels
             );
         }
-        let load_part = |part: &pipe_ml::composite::ModelPart| {
-            fit::load(&part.model, &directory.join(&part.directory), size, settings.device, settings.threads)
-        };
+        let load_part = |part: &ModelPart| load(&part.model, &directory.join(&part.directory), size);
         let scorers = card.parts.iter().map(load_part).collect::<Result<_>>()?;
         let same_row_count =
             |labels: &Csr| card.fusion.as_ref().is_none_or(|fusion| fusion.rows == labels.rows() as u64);
         let train_labels = settings.train.map(|part| part.labels).filter(same_row_count);
-        Ok(Self { scorers, card, train_labels, pool: pool(settings.threads)? })
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads.max(1)).build()?;
+        Ok(Self { scorers, card, train_labels, pool })
     }
 
     /// Returns an error if the rows do not have the features that the model was fitted on.

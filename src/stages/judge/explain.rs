@@ -1,22 +1,25 @@
 //! Runs the job of `pipe explain`: explains the decisions of a model about one row.
 
+use std::marker::PhantomData;
+
 use anyhow::{Context, Result, ensure};
 use pipe_core::stage::RunStage;
 use pipe_core::work::Work;
+use pipe_ml::data::dataset_part::sparse;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::transform::read_new_rows;
 use pipe_ml::explanation::{CauseSubject, LabelExplanation};
-use pipe_stages::predict::{DATA, Explain, MODEL, ROWS};
+use pipe_ml::system::ExplainRequest;
 
+use super::OpenSystem;
 use super::judged_model::open_system;
-use crate::dataset_part::sparse;
-use crate::system::ExplainRequest;
+use crate::predict::{DATA, Explain, MODEL, ROWS};
 
-/// Runs the job of `pipe explain`.
-pub(super) struct RunExplain;
+/// Runs the job of `pipe explain` with the models that `O` opens.
+pub(super) struct RunExplain<O>(PhantomData<O>);
 
-impl RunStage for RunExplain {
+impl<O: OpenSystem> RunStage for RunExplain<O> {
     type Stage = Explain;
 
     fn run(stage: &Explain, work: &mut Work) -> Result<()> {
@@ -40,7 +43,7 @@ impl RunStage for RunExplain {
             .as_deref()
             .map(|label| label_number(label, names.as_deref(), data.meta().labels))
             .transpose()?;
-        let mut system = open_system(work, MODEL, &data, stage.device, stage.signal)?;
+        let mut system = open_system::<O>(work, MODEL, &data, stage.device, stage.signal)?;
         let rows: Vec<u32> = (0..count as u32).collect();
         let asked = ExplainRequest { row: stage.row, label, rule: stage.cut.clone() };
         let mut explanation = system.explain(Unlabelled { features: &features, rows: &rows }, &asked)?;

@@ -7,14 +7,15 @@ use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::data::csr::Csr;
+use pipe_ml::data::dataset_part::DatasetPart;
 use pipe_ml::data::examples::Examples;
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::stats::column_counts;
 use pipe_ml::metric::marked::Protocol;
-use pipe_stages::evaluate::EvaluatedPart;
+use pipe_ml::system::{BlockSink, System, SystemSettings};
 
-use crate::dataset_part::DatasetPart;
-use crate::system::{self, BlockSink, System, SystemSettings};
+use super::OpenSystem;
+use crate::evaluate::EvaluatedPart;
 
 /// A model with the rows that it is judged on.
 pub(super) struct JudgedModel {
@@ -27,7 +28,7 @@ pub(super) struct JudgedModel {
 
 impl JudgedModel {
     /// Opens a data set and a model from the slots of a stage.
-    pub(super) fn open(
+    pub(super) fn open<O: OpenSystem>(
         work: &Work,
         (data, model): (Slot<SplitData>, Slot<ModelDirectory>),
         part: EvaluatedPart,
@@ -40,7 +41,7 @@ impl JudgedModel {
             EvaluatedPart::Validation => PartName::Validation,
         };
         let evaluated = DatasetPart::open(&data, part)?;
-        let system = open_system(work, model, &data, device, signal)?;
+        let system = open_system::<O>(work, model, &data, device, signal)?;
         Ok(Self { data, part, evaluated, system })
     }
 
@@ -53,7 +54,7 @@ impl JudgedModel {
 }
 
 /// Opens a model, which must have the labels of the data set.
-pub(super) fn open_system(
+pub(super) fn open_system<O: OpenSystem>(
     work: &Work,
     model: Slot<ModelDirectory>,
     data: &SplitData,
@@ -62,7 +63,7 @@ pub(super) fn open_system(
 ) -> Result<Box<dyn System>> {
     let train = Some(DatasetPart::open(data, PartName::Train)?);
     let settings = SystemSettings { device, threads: work.job().threads, signal, train };
-    let system = system::open(&work.open(model)?.0, settings)?;
+    let system = O::open(&work.open(model)?.0, settings)?;
     let (model, labels) = (system.labels(), data.meta().labels as usize);
     ensure!(
         model == labels,

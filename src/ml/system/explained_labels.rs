@@ -5,7 +5,7 @@ const OTHERS: usize = 3;
 
 /// Returns the predicted labels and then the best of the others, each best first. A label whose ranking value is
 /// not finite cannot be predicted and is left out.
-pub(super) fn labels_to_explain(ranking: &[f32], predicted: &[u32]) -> Vec<u32> {
+pub fn labels_to_explain(ranking: &[f32], predicted: &[u32]) -> Vec<u32> {
     let better = |a: &u32, b: &u32| ranking[*b as usize].total_cmp(&ranking[*a as usize]).then(a.cmp(b));
     let not_predicted =
         |label: &u32| ranking[*label as usize].is_finite() && predicted.binary_search(label).is_err();

@@ -1,5 +1,6 @@
 //! Runs the stage `audit`: repeats an evaluation with changed labels and features.
 
+use std::marker::PhantomData;
 use std::path::Path;
 
 use anyhow::{Result, bail};
@@ -7,6 +8,7 @@ use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::artifact::CsrWriter;
 use pipe_ml::data::csr::Csr;
+use pipe_ml::data::dataset_part::DatasetPart;
 use pipe_ml::data::duplicates::{Duplicates, LabelledRows};
 use pipe_ml::data::examples::Examples;
 use pipe_ml::data::random::Random;
@@ -15,24 +17,24 @@ use pipe_ml::metric::audit::{
     Audit, AuditChange, AuditObservations, AuditTrial, AuditValues, Coverage, EpochSelection,
     FindingSeverity, LossFloor, LossSums,
 };
+use pipe_ml::metric::block::DecisionBlock;
 use pipe_ml::metric::counts::Counts;
 use pipe_ml::metric::label::Tally;
 use pipe_ml::metric::marked::Protocol;
-use pipe_stages::audit::{AuditStage, Require};
 
+use super::OpenSystem;
 use super::judged_model::{JudgedModel, decide};
-use crate::dataset_part::DatasetPart;
-use crate::system::DecisionBlock;
+use crate::audit::{AuditStage, Require};
 
-/// Runs the stage `audit`.
-pub(super) struct RunAudit;
+/// Runs the stage `audit` with the models that `O` opens.
+pub(super) struct RunAudit<O>(PhantomData<O>);
 
-impl RunStage for RunAudit {
+impl<O: OpenSystem> RunStage for RunAudit<O> {
     type Stage = AuditStage;
 
     fn run(stage: &AuditStage, work: &mut Work) -> Result<()> {
         let inputs = (AuditStage::DATA, AuditStage::MODEL);
-        let mut judged = JudgedModel::open(work, inputs, stage.part, stage.device, stage.signal)?;
+        let mut judged = JudgedModel::open::<O>(work, inputs, stage.part, stage.device, stage.signal)?;
         let scratch = work.job().scratch.join("decisions.csr");
         let mut auditor = Auditor { work, judged: &mut judged, protocol: stage.protocol };
         let (as_is, loss, decisions) = auditor.as_is(&scratch)?;

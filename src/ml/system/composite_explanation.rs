@@ -4,16 +4,17 @@
 //! to the bit.
 
 use anyhow::Result;
-use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::explanation::composite::{self, Decided, model_words, signal_words};
-use pipe_ml::explanation::{CauseSubject, Evidence, Explanation, LabelExplanation};
-use pipe_ml::metric::marked::Protocol;
-use pipe_ml::threshold::cuts::{Cuts, Decision};
 
 use super::composite::{CompositeSystem, FusedScores};
 use super::explained_labels::labels_to_explain;
-use super::{DecisionBlock, ExplainRequest, System};
-use crate::fit::cross_fit::rows_at_once;
+use super::{ExplainRequest, System};
+use crate::data::examples::Unlabelled;
+use crate::explanation::composite::{self, Decided, model_words, signal_words};
+use crate::explanation::{CauseSubject, Evidence, Explanation, LabelExplanation};
+use crate::metric::block::DecisionBlock;
+use crate::metric::marked::Protocol;
+use crate::scorer::rows_at_once;
+use crate::threshold::cuts::{Cuts, Decision};
 
 /// The scores of one row by each part, and the labels that may be predicted for it.
 struct ExplainedRow {

@@ -1,6 +1,7 @@
 //! Runs the job of `pipe predict`: writes one line per row, or per row and label.
 
 use std::io::{BufWriter, Write};
+use std::marker::PhantomData;
 
 use anyhow::{Context, Result};
 use pipe_core::escape::csv_text;
@@ -9,17 +10,18 @@ use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::transform::read_new_rows;
+use pipe_ml::metric::block::DecisionBlock;
 use pipe_ml::metric::top::Top;
-use pipe_stages::predict::{DATA, MODEL, Predict, PredictionFormat, ROWS};
 use serde::Serialize;
 
+use super::OpenSystem;
 use super::judged_model::open_system;
-use crate::system::DecisionBlock;
+use crate::predict::{DATA, MODEL, Predict, PredictionFormat, ROWS};
 
-/// Runs the job of `pipe predict`.
-pub(super) struct RunPredict;
+/// Runs the job of `pipe predict` with the models that `O` opens.
+pub(super) struct RunPredict<O>(PhantomData<O>);
 
-impl RunStage for RunPredict {
+impl<O: OpenSystem> RunStage for RunPredict<O> {
     type Stage = Predict;
 
     fn run(stage: &Predict, work: &mut Work) -> Result<()> {
@@ -27,7 +29,7 @@ impl RunStage for RunPredict {
         let (new_rows, directory) = (work.input_path(ROWS)?, work.input_path(DATA)?);
         let features =
             read_new_rows(new_rows, directory, &stage.read, &work.job().scratch, work.job().threads)?;
-        let mut system = open_system(work, MODEL, &data, stage.device, stage.signal)?;
+        let mut system = open_system::<O>(work, MODEL, &data, stage.device, stage.signal)?;
         let rows: Vec<u32> = (0..features.rows() as u32).collect();
         let path = work.output_path(Predict::PREDICTIONS)?;
         let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
@@ -158,7 +160,7 @@ impl<W: Write> PredictionLines<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::Thresholds;
+    use pipe_ml::metric::block::Thresholds;
 
     fn block() -> DecisionBlock {
         DecisionBlock {

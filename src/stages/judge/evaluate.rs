@@ -1,38 +1,39 @@
 //! Runs the stage `evaluate`: takes blocks of decisions and measures them. Only the decisions are kept for all rows, in a
 //! memory-mapped file.
 
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::artifacts::LabelRecords;
+use pipe_ml::metric::block::DecisionBlock;
 use pipe_ml::metric::decisions::{Decisions, DecisionsWriter};
 use pipe_ml::metric::evaluation::{Evaluation, TrainingCounts};
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::measure::{Measure, Measurements};
 use pipe_ml::metric::record::{EvaluationRecord, Intervals};
 use pipe_ml::metric::registry::Metric;
-use pipe_stages::evaluate::Evaluate;
 
+use super::OpenSystem;
 use super::judged_model::{JudgedModel, decide};
-use crate::engine::pool::pool;
-use crate::system::DecisionBlock;
+use crate::evaluate::Evaluate;
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_millis(500);
 /// The largest number of entries that is resampled. They are held in memory, 4 bytes each.
 const RESAMPLED: usize = 1 << 28;
 
-/// Runs the stage `evaluate`.
-pub(super) struct RunEvaluate;
+/// Runs the stage `evaluate` with the models that `O` opens.
+pub(super) struct RunEvaluate<O>(PhantomData<O>);
 
-impl RunStage for RunEvaluate {
+impl<O: OpenSystem> RunStage for RunEvaluate<O> {
     type Stage = Evaluate;
 
     fn run(stage: &Evaluate, work: &mut Work) -> Result<()> {
         let inputs = (Evaluate::DATA, Evaluate::MODEL);
-        let mut judged = JudgedModel::open(work, inputs, stage.part, stage.device, stage.signal)?;
+        let mut judged = JudgedModel::open::<O>(work, inputs, stage.part, stage.device, stage.signal)?;
         if stage.protocol == Protocol::Oracle {
             work.info(
                 "oracle protocol: the thresholds use the true labels of the evaluated rows, so no deployed model can reach \
@@ -41,7 +42,7 @@ impl RunStage for RunEvaluate {
         }
         let (rows, positives) = judged.training_positives()?;
         let training = TrainingCounts { rows, positives, propensity: stage.propensity };
-        let threads = pool(work.job().threads)?;
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(work.job().threads.max(1)).build()?;
         let (measured, decisions) = measure(work, &mut judged, stage, training, &threads)?;
         let evaluation = measured.evaluation();
         announce(work, &evaluation);

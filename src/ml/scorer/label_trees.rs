@@ -1,14 +1,12 @@
 //! Label trees as a scorer.
 
-use std::path::Path;
-
 use anyhow::Result;
-use pipe_ml::data::csr::Csr;
-use pipe_ml::data::examples::Unlabelled;
-use pipe_ml::explanation::Evidence;
-use pipe_ml::label_tree::LabelTrees;
 
-use super::{CAUSES, LabelSearch, LeaveOneOut, Scorer};
+use super::{CAUSES, LabelSearch, Scorer};
+use crate::data::csr::Csr;
+use crate::data::examples::Unlabelled;
+use crate::explanation::Evidence;
+use crate::label_tree::LabelTrees;
 
 impl Scorer for LabelTrees {
     fn features(&self) -> usize {
@@ -36,14 +34,6 @@ impl Scorer for LabelTrees {
 
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
         self.evidence(features, row, label, CAUSES)
-    }
-
-    fn left_out(&self) -> Option<&dyn LeaveOneOut> {
-        None
-    }
-
-    fn save(&self, directory: &Path) -> Result<()> {
-        Ok(self.save(directory)?)
     }
 }
 

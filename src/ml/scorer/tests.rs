@@ -1,0 +1,104 @@
+//! Tests of all scorers.
+
+use super::kernel_ridge::{KernelBlock, KernelRidge};
+use super::linear_ridge::LinearRidge;
+use super::nearest_labels::NearestLabels;
+use super::product::multiply;
+use super::*;
+use crate::config::model::LabelTreeConfig;
+use crate::config::signal::Weighting;
+use crate::data::random::Random;
+use crate::signal::dot_index::{DotIndex, Product};
+
+const FEATURES: usize = 40;
+const LABELS: usize = 9;
+
+/// Returns random sparse rows.
+fn rows(count: usize) -> Csr {
+    let mut random = Random::new("scorer rows", 3);
+    let (mut indptr, mut indices, mut values) = (vec![0u64], Vec::new(), Vec::new());
+    for _ in 0..count {
+        for feature in 0..FEATURES as u32 {
+            if random.unit() < 0.3 {
+                indices.push(feature);
+                values.push(random.unit() as f32 + 0.1);
+            }
+        }
+        indptr.push(indices.len() as u64);
+    }
+    Csr { cols: FEATURES, indptr: indptr.into(), indices: indices.into(), values: values.into() }
+}
+
+fn dense(rows: usize, cols: usize) -> DenseMatrix {
+    let mut random = Random::new("scorer weights", 5);
+    let values: Vec<f32> = (0..rows * cols).map(|_| random.unit() as f32 - 0.5).collect();
+    DenseMatrix { rows, cols, values: values.into() }
+}
+
+fn train_labels(count: usize) -> Csr {
+    let of_row = |row: usize| vec![(row % LABELS) as u32, (row / 2 % LABELS) as u32];
+    Csr::from_rows(LABELS, &(0..count).map(of_row).collect::<Vec<_>>())
+}
+
+/// Returns a kernel model of two blocks; the second one lacks the first three labels.
+fn kernel_ridge() -> KernelRidge {
+    let features = rows(700);
+    let block = |rows: std::ops::Range<u32>, labels: std::ops::Range<u32>| {
+        let rows: Vec<u32> = rows.collect();
+        let index = DotIndex::new(&features, &rows, Product::Cosine);
+        let dual = dense(rows.len(), labels.len());
+        KernelBlock { rows, labels: labels.collect(), dual, index }
+    };
+    let blocks = vec![block(0..400, 0..LABELS as u32), block(400..700, 3..LABELS as u32)];
+    KernelRidge::new(3.0, LABELS, features, dense(2, FEATURES), blocks, multiply)
+}
+
+fn every_scorer() -> Vec<(&'static str, Box<dyn Scorer>)> {
+    let tree = LabelTreeConfig { largest_leaf: 2, beam: 2, ..LabelTreeConfig::default() };
+    vec![
+        ("ridge", Box::new(LinearRidge { constant: 0.3, weights: dense(FEATURES + 1, LABELS) })),
+        ("kernel_ridge", Box::new(kernel_ridge())),
+        (
+            "neighbours",
+            Box::new(NearestLabels::new(rows(300), train_labels(300), 7, Weighting::CosineSquared)),
+        ),
+        ("label_tree", Box::new(LabelTrees::fit(&rows(300), &train_labels(300), &tree, 0))),
+    ]
+}
+
+fn scores(scorer: &mut dyn Scorer, features: &Csr, rows: &[u32]) -> Vec<f32> {
+    let mut scores = vec![9.0; rows.len() * LABELS];
+    scorer.score(Unlabelled { features, rows }, &mut scores).unwrap();
+    scores
+}
+
+#[test]
+fn the_scores_of_a_row_are_the_same_to_the_bit_in_any_batch_and_with_any_number_of_threads() {
+    let features = rows(150);
+    let all: Vec<u32> = (0..150).collect();
+    for (name, mut scorer) in every_scorer() {
+        let together = scores(&mut *scorer, &features, &all);
+        assert!(together.iter().any(|&score| score != together[0]), "{name}");
+        for threads in [1, 3] {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            for size in [1, 2, 3, 7, 64] {
+                let in_chunks = |scorer: &mut dyn Scorer| {
+                    all.chunks(size).flat_map(|rows| scores(scorer, &features, rows)).collect::<Vec<f32>>()
+                };
+                let apart = pool.install(|| in_chunks(&mut *scorer));
+                assert_eq!(apart, together, "{name} in batches of {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kernel_model_is_opened_as_it_was_saved() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut model = kernel_ridge();
+    model.save(temp.path()).unwrap();
+    let size = ModelSize { features: FEATURES, labels: LABELS };
+    let mut opened = KernelRidge::load(temp.path(), size, 3.0).unwrap();
+    let (features, all) = (rows(20), (0..20).collect::<Vec<u32>>());
+    assert_eq!(scores(&mut opened, &features, &all), scores(&mut model, &features, &all));
+}
