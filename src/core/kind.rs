@@ -146,6 +146,8 @@ pub struct CheckedBody {
     /// The typed parameters with defaults filled in and references left out (they serialise as null). Equal parameters
     /// give equal bytes, however the YAML is written.
     pub params: Value,
+    /// The program that does the work.
+    pub program: Program,
     /// The declared inputs.
     pub inputs: Vec<InputDecl>,
     /// The declared outputs.
@@ -166,7 +168,7 @@ pub trait Kind: Sync {
     fn version(&self) -> u32;
     /// Returns one line for the list of kinds.
     fn summary(&self) -> &'static str;
-    /// Returns the program that does the work.
+    /// Returns the program that does the work, unless the parameters need another one; see [`CheckedBody::program`].
     fn program(&self) -> Program;
     /// Deserializes the parameters into the typed struct of the kind. The error carries the path to the wrong field.
     fn check(&self, body: &Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>>;

@@ -28,8 +28,13 @@ pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
     const VERSION: u32;
     /// One line for the list of kinds.
     const SUMMARY: &'static str;
-    /// The program that does the work.
+    /// The program that does the work, unless [`StageKind::program`] says otherwise.
     const PROGRAM: Program;
+
+    /// Returns the program that does the work of a stage with these parameters.
+    fn program(&self) -> Program {
+        Self::PROGRAM
+    }
 
     /// Returns the inputs that these parameters declare.
     fn inputs(&self) -> Vec<InputDecl>;
@@ -119,6 +124,7 @@ impl<T: StageKind> Kind for KindOf<T> {
         })?;
         Ok(CheckedBody {
             params,
+            program: typed.program(),
             inputs: typed.inputs(),
             outputs: typed.outputs(),
             issues: typed.issues(),

@@ -3,7 +3,7 @@
 //! Every module is one kind, named as in a pipeline: [`load`], [`train`], [`table`], ... Its struct of parameters
 //! implements [`StageKind`](pipe_core::stage::StageKind), and has a typed constant for each of its slots and outputs. The
 //! kinds that need no libtorch also implement [`RunStage`](pipe_core::stage::RunStage) here; the others
-//! ([`train`], [`fit`], [`evaluate`], [`audit`]) are run by `pipe-worker`, in `src/worker/stages`. [`command`] runs a
+//! ([`train`], [`fit`], [`evaluate`] of a model, [`audit`]) are run by `pipe-worker`, in `src/worker/stages`. [`command`] runs a
 //! program of the user, and [`predict`] has the jobs of `pipe predict` and `pipe explain`, which are not stages.
 //!
 //! To add a kind, write one module and add the struct to the lists in [`registry`].
@@ -23,6 +23,8 @@ pub mod audit;
 pub mod command;
 pub mod dataset;
 pub mod evaluate;
+pub mod evaluate_predictions;
+pub mod file_source;
 pub mod fit;
 pub mod fuse;
 pub mod idf;

@@ -40,10 +40,11 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
 }
 
 /// Returns the kinds that `pipe` runs in child processes of itself. The kinds that need libtorch are run by `pipe-worker`
-/// and listed in `src/worker/stages`.
+/// and listed in `src/worker/stages`; `evaluate` is in both lists, because only models need libtorch.
 pub fn light_runners() -> &'static [Runner] {
     const {
         &[
+            Runner::of::<Evaluate>(),
             Runner::of::<Fuse>(),
             Runner::of::<IdfStage>(),
             Runner::of::<Load>(),
@@ -63,6 +64,7 @@ mod tests {
 
     use super::*;
     use pipe_core::kind::Program;
+    use pipe_core::stage::StageKind as _;
 
     #[test]
     fn every_kind_refuses_unknown_fields() {
@@ -76,8 +78,9 @@ mod tests {
 
     #[test]
     fn exactly_the_kinds_that_pipe_runs_have_a_light_runner() {
-        let declared: BTreeSet<&str> =
+        let mut declared: BTreeSet<&str> =
             kinds().iter().filter(|kind| kind.program() == Program::Pipe).map(|kind| kind.name()).collect();
+        declared.insert(Evaluate::NAME);
         let run: BTreeSet<&str> = light_runners().iter().map(Runner::kind).collect();
         assert_eq!(declared, run);
         assert_eq!(run.len(), light_runners().len(), "a kind is listed twice");

@@ -227,7 +227,7 @@ fn instance(
         id: member.draft.id.clone(),
         kind: kind.name(),
         version: kind.version(),
-        program: kind.program(),
+        program: content.program,
         params: content.params,
         body,
         inputs,

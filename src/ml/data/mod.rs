@@ -5,7 +5,7 @@ pub mod artifact;
 mod citeulike;
 pub mod compress;
 pub mod csr;
-mod dense;
+pub(crate) mod dense;
 pub mod describe;
 mod detect;
 pub mod duplicates;
