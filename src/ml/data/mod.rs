@@ -36,6 +36,7 @@ pub mod table;
 #[cfg(test)]
 mod test_matrix;
 pub mod text;
+pub mod text_units;
 pub mod transform;
 pub mod vectorise;
 pub mod weight;
