@@ -10,107 +10,18 @@ import json
 import os
 import resource
 import sys
-import tempfile
 import time
 
 import numpy as np
 import scipy.sparse as sp
 
-FOLDS = 3
-# The score of a label for which an alternative gives no score.
-UNLISTED = -1e30
-
-
-def read_csr(path):
-    raw = np.fromfile(path, dtype=np.uint8)
-    assert raw[:8].tobytes() == b"PIPE-CSR", path
-    valued = raw[16:20].view("<u4")[0]
-    rows, cols, entries = (int(raw[at : at + 8].view("<u8")[0]) for at in (24, 32, 40))
-    align = lambda at: (at + 63) // 64 * 64
-    indices = raw[128 : 128 + 4 * entries].view("<u4").astype(np.int32)
-    values_at = align(128 + 4 * entries)
-    values = raw[values_at : values_at + 4 * entries].view("<f4") if valued else np.ones(entries, np.float32)
-    indptr_at = align(values_at + (4 * entries if valued else 0))
-    indptr = raw[indptr_at : indptr_at + 8 * (rows + 1)].view("<u8").astype(np.int64)
-    return sp.csr_matrix((values, indices, indptr), shape=(rows, cols))
-
-
-def f1(tp, predicted, actual):
-    return np.where(tp > 0, 2 * tp / np.maximum(predicted + actual, 1), 0.0)
-
-
-def cut_per_label(scores, y):
-    """Returns for each label the cut between two scores that has the best F1 (SCut)."""
-    cuts = np.full(y.shape[1], np.inf)
-    for label in range(y.shape[1]):
-        order = np.argsort(-scores[:, label], kind="stable")
-        ranked, hits = scores[order, label], np.cumsum(y[order, label])
-        if hits[-1] == 0:
-            continue
-        values = f1(hits, np.arange(1, len(hits) + 1), hits[-1])
-        values[:-1][ranked[:-1] == ranked[1:]] = 0
-        best = int(np.argmax(values))
-        below = ranked[best + 1] if best + 1 < len(ranked) else ranked[best] - 1
-        cuts[label] = (ranked[best] + below) / 2
-    return cuts
-
-
-def cut_for_all(scores, y):
-    flat = scores.ravel()
-    order = np.argsort(-flat, kind="stable")
-    hits = np.cumsum(y.ravel()[order])
-    best = int(np.argmax(f1(hits, np.arange(1, len(hits) + 1), hits[-1])))
-    return (flat[order[best]] + flat[order[min(best + 1, len(flat) - 1)]]) / 2
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../pipelines/baselines"))
+from baseline import UNLISTED, cross_fitted, cut_for_all, cut_per_label, f1, logistic, napkinxc_plt, read_csr
 
 
 def quality(predicted, y):
     tp, p, a = (predicted & y).sum(0), predicted.sum(0), y.sum(0)
     return float(f1(tp, p, a).mean()), float(2 * tp.sum() / max(p.sum() + a.sum(), 1))
-
-
-def cross_fitted(fit, x, y, test):
-    """Returns the scores of the training rows, each from a model fitted without that row, and those of the test rows."""
-    fold = np.random.RandomState(0).permutation(x.shape[0]) % FOLDS
-    held_out = np.full(y.shape, UNLISTED, np.float32)
-    for part in range(FOLDS):
-        held_out[fold == part] = fit(x[fold != part], y[fold != part])(x[fold == part])
-    return held_out, fit(x, y)(test)
-
-
-def logistic(x, y):
-    from sklearn.linear_model import LogisticRegression
-
-    models = []
-    for label in range(y.shape[1]):
-        target = y[:, label]
-        if 0 < target.sum() < len(target):
-            models.append((label, LogisticRegression(solver="liblinear", C=10.0).fit(x, target)))
-
-    def score(rows):
-        scores = np.full((rows.shape[0], y.shape[1]), UNLISTED, np.float32)
-        for label, model in models:
-            scores[:, label] = model.decision_function(rows)
-        return scores
-
-    return score
-
-
-def listed(pairs, rows, labels):
-    scores = np.full((rows, labels), UNLISTED, np.float32)
-    for row, found in enumerate(pairs):
-        for label, score in found:
-            scores[row, int(label)] = score
-    return scores
-
-
-def napkinxc_plt(x, y):
-    from napkinxc.models import PLT
-
-    directory = tempfile.mkdtemp()
-    model = PLT(directory, verbose=False, seed=0, threads=os.cpu_count())
-    model.fit(x, [[int(label) for label in np.flatnonzero(row)] for row in y])
-    top = min(y.shape[1], 100)
-    return lambda rows: listed(model.predict_proba(rows, top_k=top), rows.shape[0], y.shape[1])
 
 
 def pecos_xlinear(x, y):

@@ -10,6 +10,8 @@ shift
 pipe=${PIPE:-target/release/pipe}
 reports=${JUNIT:-}
 twice=${TWICE:-pipelines/quickstart.yaml}
+# The other programs of pipelines/baselines.yaml, if they are installed. Only `nightly` and `relock` run them.
+PATH=$PWD/.bench-env/baselines/bin:$PATH
 
 shopt -s nullglob
 locks=(pipelines/*.lock)

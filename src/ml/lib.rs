@@ -15,6 +15,7 @@
 //! | [`threshold`] | rules that turn scores into decisions ([`threshold::rule::Rule`], [`threshold::cuts::Cuts`]) |
 //! | [`composite`] | a stored model of parts, fusion and cuts ([`composite::Composite`]) |
 //! | [`system`] | models of any kind behind one trait that turns rows into decisions ([`system::System`]) |
+//! | [`predictions`] | decisions and scores that any program wrote ([`predictions::ExpectedPredictions`]) |
 //! | [`metric`] | metrics, confidence intervals and audits ([`metric::registry::Metric`], [`metric::evaluation::Evaluator`]) |
 //! | [`explanation`] | why a model decided as it did ([`explanation::Explanation`]) |
 //! | [`history`] | the record of a training ([`history::History`]) |
@@ -53,6 +54,7 @@ pub mod fusion;
 pub mod history;
 pub mod label_tree;
 pub mod metric;
+pub mod predictions;
 pub mod score;
 pub mod scorer;
 pub mod signal;

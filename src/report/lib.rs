@@ -38,6 +38,7 @@
 //!         axes: vec![("variant".to_owned(), variant.to_owned())],
 //!         blob: BlobId::new(Digest::of(variant.as_bytes())),
 //!         record: serde_json::from_value(record).unwrap(),
+//!         external: false,
 //!     }
 //! };
 //! let request = TableRequest {

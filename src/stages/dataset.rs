@@ -7,6 +7,7 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::file_source::FileOrStage;
 use pipe_core::artifact::PlainFile;
 use pipe_core::issue::Issue;
 use pipe_core::kind::InputDecl;
@@ -14,39 +15,38 @@ use pipe_core::slot::{Out, Slot};
 use pipe_core::work::Work;
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::source::{DataSource, SourcePart};
-use pipe_ml::data::source_path::SourcePath;
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::stats::{Stats, TAIL_BOUNDS};
 
 /// The output of every stage that makes a data set.
 pub const DATASET: Out<SplitData> = Out::new("dataset", "dataset");
 
-/// Files of the user: either `train` and, optionally, `test`, or `rows` with all rows in one file.
+/// Files of the user or of other stages: either `train` and, optionally, `test`, or `rows` with all rows in one file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Files {
     /// Training rows.
-    pub train: Option<SourcePath>,
+    pub train: Option<FileOrStage>,
     /// Test rows.
-    pub test: Option<SourcePath>,
+    pub test: Option<FileOrStage>,
     /// All rows in one file.
-    pub rows: Option<SourcePath>,
+    pub rows: Option<FileOrStage>,
     /// The labels of `train`, if they are not in the same file.
-    pub train_labels: Option<SourcePath>,
+    pub train_labels: Option<FileOrStage>,
     /// The labels of `test`, if they are not in the same file.
-    pub test_labels: Option<SourcePath>,
+    pub test_labels: Option<FileOrStage>,
     /// The labels of `rows`.
-    pub labels: Option<SourcePath>,
+    pub labels: Option<FileOrStage>,
     /// The numbers of the training rows within `rows`, in the format of the XMC repository.
-    pub train_split: Option<SourcePath>,
+    pub train_split: Option<FileOrStage>,
     /// The numbers of the test rows within `rows`.
-    pub test_split: Option<SourcePath>,
+    pub test_split: Option<FileOrStage>,
     /// Mulan's list of the attributes that are labels.
-    pub label_xml: Option<SourcePath>,
+    pub label_xml: Option<FileOrStage>,
     /// The names of the labels, one per line.
-    pub label_names: Option<SourcePath>,
+    pub label_names: Option<FileOrStage>,
     /// The names of the features, one per line.
-    pub feature_names: Option<SourcePath>,
+    pub feature_names: Option<FileOrStage>,
 }
 
 impl Files {
@@ -76,7 +76,7 @@ impl Files {
     /// Returns the declared files. Files of test rows are left out unless `with_test` is set, because a split that
     /// ignores the test rows must not depend on them.
     pub fn inputs(&self, with_test: bool) -> Vec<InputDecl> {
-        let of_test = |path: &Option<SourcePath>| path.clone().filter(|_| with_test);
+        let of_test = |file: &Option<FileOrStage>| file.clone().filter(|_| with_test);
         let slots = [
             (Self::TRAIN, self.train.clone()),
             (Self::TEST, of_test(&self.test)),
@@ -90,7 +90,10 @@ impl Files {
             (Self::LABEL_NAMES, self.label_names.clone()),
             (Self::FEATURE_NAMES, self.feature_names.clone()),
         ];
-        slots.into_iter().filter_map(|(slot, path)| Some(slot.file(&path?.0))).collect()
+        let declare = |(slot, source): (Slot<PlainFile>, Option<FileOrStage>)| {
+            Some(slot.from(source?.0.declare()).written_in("files"))
+        };
+        slots.into_iter().filter_map(declare).collect()
     }
 
     /// Returns the fields whose values cannot be used.

@@ -1,31 +1,46 @@
-//! `evaluate`: measures a model's decisions on rows that it was not trained on. These are its parameters;
-//! [`crate::judge`] runs it.
+//! `evaluate`: measures a model's decisions on rows that it was not trained on, or the decisions that another program
+//! wrote about these rows. These are its parameters; [`crate::judge`] runs it.
 
+use anyhow::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::file_source::StageOrFile;
+use pipe_core::artifact::PlainFile;
 use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::StageKind;
+use pipe_core::work::Work;
 use pipe_ml::artifacts::{LabelRecords, ModelDirectory};
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
-use pipe_ml::data::split_data::SplitData;
+use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::metric::bootstrap::Bootstrap;
 use pipe_ml::metric::curves::Curves;
 use pipe_ml::metric::decisions::Decisions;
 use pipe_ml::metric::marked::Protocol;
+use pipe_ml::metric::measure::Measurements;
 use pipe_ml::metric::propensity::Propensity;
-use pipe_ml::metric::record::EvaluationRecord;
+use pipe_ml::metric::record::{EvaluationRecord, Intervals};
+use pipe_ml::metric::registry::Metric;
 
 /// The parameters of `evaluate`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Evaluate {
     pub data: StageRef,
-    pub model: StageRef,
+    /// The model that is evaluated.
+    pub model: Option<StageRef>,
+    /// In place of a model: decisions or scores that any program wrote about the rows. An output of a stage, or
+    /// `{ file: PATH }`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predictions: Option<StageOrFile>,
+    /// What a score of `predictions` must exceed for its label to be predicted. Without it, scores must be probabilities,
+    /// which are cut at 0.5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
     #[serde(default)]
     pub protocol: Protocol,
     /// The part of the data set that is evaluated.
@@ -56,6 +71,8 @@ impl Evaluate {
     pub const DATA: Slot<SplitData> = Slot::new("data");
     /// The model that is evaluated.
     pub const MODEL: Slot<ModelDirectory> = Slot::new("model");
+    /// The predictions that are evaluated in place of a model.
+    pub const PREDICTIONS: Slot<PlainFile> = Slot::new("predictions");
     /// The metrics, with their intervals.
     pub const EVALUATION: Out<EvaluationRecord> = Out::new("evaluation", "evaluation.json");
     /// The counts and metrics of every label.
@@ -69,11 +86,14 @@ impl Evaluate {
 impl StageKind for Evaluate {
     const NAME: &'static str = "evaluate";
     const VERSION: u32 = 2;
-    const SUMMARY: &'static str = "Measures a model's decisions on rows that it has not seen";
+    const SUMMARY: &'static str =
+        "Measures a model's or another program's decisions on rows that it has not seen";
     const PROGRAM: Program = Program::Either;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        vec![Self::DATA.one(&self.data), Self::MODEL.one(&self.model)]
+        let model = self.model.as_ref().map(|model| Self::MODEL.one(model));
+        let predictions = self.predictions.as_ref().map(|source| Self::PREDICTIONS.from(source.declare()));
+        [Some(Self::DATA.one(&self.data)), model, predictions].into_iter().flatten().collect()
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
@@ -82,8 +102,69 @@ impl StageKind for Evaluate {
 
     fn issues(&self) -> Vec<Issue> {
         let bootstrap = self.bootstrap.issues().into_iter().map(|issue| issue.within("bootstrap"));
-        bootstrap.chain(signal_issue(self.protocol, self.signal)).collect()
+        let mut issues: Vec<Issue> = bootstrap.chain(signal_issue(self.protocol, self.signal)).collect();
+        match (&self.model, &self.predictions) {
+            (Some(_), None) if self.threshold.is_some() => {
+                let message = "only `predictions` are cut at a `threshold`; a model has cuts of its own";
+                issues.push(Issue::new("threshold", message));
+            }
+            (None, Some(_)) => {
+                let only_model = "only a model needs it: leave it out";
+                let given = [("signal", self.signal.is_some()), ("device", self.device != Device::default())];
+                let given = given.into_iter().filter(|(_, is_given)| *is_given);
+                issues.extend(given.map(|(field, _)| Issue::new(field, only_model)));
+                if self.threshold.is_some_and(|threshold| !threshold.is_finite()) {
+                    issues.push(Issue::new("threshold", "must be a finite number"));
+                }
+            }
+            (Some(_), None) => {}
+            _ => issues.push(Issue::new("", "give exactly one of `model` and `predictions`")),
+        }
+        issues
     }
+}
+
+impl EvaluatedPart {
+    /// Returns the part of the data set.
+    pub fn name(self) -> PartName {
+        match self {
+            Self::Test => PartName::Test,
+            Self::Validation => PartName::Validation,
+        }
+    }
+}
+
+/// The largest number of entries that is resampled. They are held in memory, 4 bytes each.
+const RESAMPLED: usize = 1 << 28;
+
+/// Reports the main metrics, each with its protocol, computes the confidence intervals, and writes every output except the
+/// decisions, which exist already.
+pub fn conclude(
+    work: &mut Work,
+    stage: &Evaluate,
+    measured: &Measurements,
+    decisions: &Decisions,
+    threads: &rayon::ThreadPool,
+) -> Result<()> {
+    let evaluation = measured.evaluation();
+    for metric in Metric::ANNOUNCED {
+        if let Some(marked) = evaluation.get(metric) {
+            work.marked_metric(metric.name(), marked.reveal());
+        }
+    }
+    let entries = decisions.truth.entries() + decisions.predicted.entries();
+    let intervals = if entries > RESAMPLED {
+        work.warn(format!("{entries} true and predicted entries are too many to resample: no intervals"));
+        None
+    } else {
+        let (_, outcomes) = decisions.outcomes()?.reveal();
+        let values = threads.install(|| stage.bootstrap.intervals(&outcomes))?;
+        Some(Intervals { bootstrap: stage.bootstrap, values })
+    };
+    let record = EvaluationRecord { part: stage.part.name(), evaluation, intervals };
+    work.save(Evaluate::EVALUATION, &record)?;
+    work.save(Evaluate::LABELS, &LabelRecords(measured.label_records()))?;
+    work.save(Evaluate::CURVES, &measured.curves())
 }
 
 /// Returns the issue of a local signal under a protocol. `batch-labels` is allowed under the oracle protocol,

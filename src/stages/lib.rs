@@ -24,6 +24,8 @@ pub mod audit;
 pub mod command;
 pub mod dataset;
 pub mod evaluate;
+mod evaluate_predictions;
+pub mod file_source;
 pub mod fit;
 pub mod fuse;
 pub mod idf;

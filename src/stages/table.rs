@@ -8,9 +8,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_untagged::UntaggedEnumVisitor;
 
+use super::evaluate::Evaluate;
 use super::one_or_many::{AxisValue, OneOrMany, UserFile};
-use pipe_core::artifact::{Artifact, PlainFile};
+use pipe_core::artifact::{Artifact, FILE, PlainFile};
 use pipe_core::issue::Issue;
+use pipe_core::job::JobInput;
 use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program, Vocabulary};
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
@@ -25,7 +27,7 @@ use pipe_ml::metric::registry::Metric;
 use pipe_report::table::Table;
 use pipe_report::table::build::build;
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
-use pipe_report::table::measured::{MeasuredRecord, PART, PROTOCOL};
+use pipe_report::table::measured::{EXTERNAL, MeasuredRecord, PART, PROTOCOL};
 use pipe_report::table::reference::{Reference, shipped_names};
 use pipe_report::table::request::{self, DEFAULT_DIGITS, TableRequest};
 use pipe_report::table::sheet;
@@ -36,7 +38,8 @@ use pipe_report::table::term::TableTerm;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TableStage {
-    /// `evaluate` stages. The axis `stage` distinguishes the records of several stages.
+    /// `evaluate` stages, or commands that write JSON `{metric: value}`, whose values are marked as external. The axis
+    /// `stage` distinguishes the records of several stages.
     pub from: OneOrMany<StageRef>,
     /// Axes of the matrix, `stage`, `protocol`, `part`; or metrics, if they are not in the columns.
     pub rows: OneOrMany<TableTerm>,
@@ -135,10 +138,10 @@ impl StageKind for TableStage {
     const PROGRAM: Program = Program::Pipe;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let mut inputs = vec![Self::FROM.many(&self.from.0)];
+        let mut inputs = vec![Self::FROM.all(&self.from.0)];
         if self.significance.is_some() {
-            let stages: Vec<StageRef> = self.from.0.iter().map(whole_stage).collect();
-            inputs.push(Self::DECISIONS.many(&stages));
+            let stages: Vec<StageRef> = self.from.0.iter().map(with_decisions).collect();
+            inputs.push(Self::DECISIONS.all(&stages));
         }
         inputs
             .extend(self.reference_files().map(|(position, path)| Self::reference_slot(position).file(path)));
@@ -218,7 +221,7 @@ impl StageKind for TableStage {
             slots: vec![Self::FROM.name().to_owned()],
             given: vec![
                 (PROTOCOL, [Protocol::Honest, Protocol::Oracle].map(Protocol::name).to_vec()),
-                (PART, [PartName::Test, PartName::Validation].map(PartName::name).to_vec()),
+                (PART, vec![PartName::Test.name(), PartName::Validation.name(), EXTERNAL]),
             ],
             others: Some(Vocabulary {
                 noun: "metric",
@@ -267,14 +270,30 @@ impl TableStage {
     }
 }
 
-/// Returns the reference without its output: `eval[*]` for `eval[*].evaluation`. The decisions are another output of the
-/// same instances.
-fn whole_stage(reference: &StageRef) -> StageRef {
-    let text = match reference.output() {
-        Some(output) => reference.text().strip_suffix(&format!(".{output}")).unwrap_or(reference.text()),
-        None => reference.text(),
-    };
-    text.parse().unwrap_or_else(|_| reference.clone())
+/// Returns a reference to the decisions of the same instances: `eval[*]` for `eval[*].evaluation`. Another output is the
+/// file of a command, which has no decisions.
+fn with_decisions(reference: &StageRef) -> StageRef {
+    let whole_stage = reference.text().strip_suffix(&format!(".{}", Evaluate::EVALUATION.name()));
+    whole_stage.and_then(|text| text.parse().ok()).unwrap_or_else(|| reference.clone())
+}
+
+/// Reads an evaluation, or the values that a command reports.
+fn read_record(input: &JobInput) -> Result<MeasuredRecord> {
+    let blob = input.blob.context("the job does not say which content its inputs have")?;
+    let axes = input.axes.clone();
+    if input.artifact != FILE {
+        let record = EvaluationRecord::open(&input.path)?;
+        return Ok(MeasuredRecord { axes, blob, record, external: false });
+    }
+    let PlainFile(bytes) = PlainFile::open(&input.path)?;
+    let values = serde_json::from_slice::<BTreeMap<Metric, f64>>(&bytes).with_context(|| {
+        let named: Vec<String> = axes.iter().map(|(axis, value)| format!("{axis}={value}")).collect();
+        format!(
+            "the values of the command [{}] cannot be read; expected JSON such as `{{\"macro_f1\": 0.5}}`",
+            named.join(", ")
+        )
+    })?;
+    Ok(MeasuredRecord::reported(axes, blob, values))
 }
 
 impl RunStage for TableStage {
@@ -282,12 +301,7 @@ impl RunStage for TableStage {
 
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let request = stage.request(work)?;
-        let mut measured = Vec::new();
-        for input in work.inputs(&Self::FROM) {
-            let record = EvaluationRecord::open(&input.path)?;
-            let blob = input.blob.context("the job does not say which content its inputs have")?;
-            measured.push(MeasuredRecord { axes: input.axes.clone(), blob, record });
-        }
+        let measured = work.inputs(&Self::FROM).iter().map(read_record).collect::<Result<Vec<_>>>()?;
         let mut table = build(&request, &measured)?;
         for name in request.unused_names(&table) {
             work.warn(format!("`names` has `{name}`, but nothing has that name"));
@@ -299,13 +313,10 @@ impl RunStage for TableStage {
                 correction: significance.correction,
             };
             let axes: Vec<_> = table.records.iter().map(|record| record.axes.clone()).collect();
-            let mut paths = Vec::with_capacity(axes.len());
-            for axes in axes {
-                let found = work.inputs(&Self::DECISIONS).iter().find(|input| input.axes == axes);
-                paths.push(found.context("there are no decisions for one of the evaluations")?.path.clone());
-            }
-            let load =
-                |record: usize| -> Result<_, LoadError> { Ok(Decisions::open(&paths[record])?.outcomes()?) };
+            let load = |record: usize| -> Result<_, LoadError> {
+                let found = work.inputs(&Self::DECISIONS).iter().find(|input| input.axes == axes[record]);
+                Ok(Decisions::open(&found.ok_or(LoadError::Missing)?.path)?.outcomes()?)
+            };
             significance::test(&mut table, &settings, load)?;
         }
         let sheet = sheet::lay_out(&table);
@@ -318,6 +329,8 @@ impl RunStage for TableStage {
 
 #[derive(Debug, thiserror::Error)]
 enum LoadError {
+    #[error("there are no decisions for one of the evaluations")]
+    Missing,
     #[error(transparent)]
     Data(#[from] pipe_ml::data::error::DataError),
     #[error(transparent)]
@@ -374,7 +387,6 @@ mod tests {
     use super::super::stage_test::StageTest;
     use super::*;
     use pipe_core::digest::{BlobId, Digest};
-    use pipe_core::job::JobInput;
     use pipe_ml::data::csr::Csr;
     use pipe_ml::metric::counts::Counts;
     use pipe_ml::metric::evaluation::Evaluator;

@@ -106,6 +106,7 @@ impl StageKind for Vectorise {
     fn issues(&self) -> Vec<Issue> {
         let mut issues = self.preparation().issues();
         issues.extend(self.files.issues());
+        issues.extend(self.words.issues().into_iter().map(|issue| issue.within("words")));
         issues
     }
 }

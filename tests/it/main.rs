@@ -18,6 +18,7 @@ mod models;
 mod own_data;
 mod placed_files;
 mod processes;
+mod programs;
 mod provenance;
 mod remote;
 mod report;

@@ -126,6 +126,15 @@ fn the_pipeline_of_amazoncat_can_be_planned_for_some_rows_and_for_all() {
     test.pipe(&["plan", "pipelines/amazoncat.yaml", "--set", "vars.rows=null"]).ok().says("recipe_audit");
 }
 
+#[test]
+fn the_pipeline_of_baselines_can_be_planned_without_the_other_programs() {
+    let test = shipped();
+    for file in ["pipelines/baselines/baseline.py", "pipelines/baselines/requirements.txt"] {
+        test.write(file, std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap());
+    }
+    test.pipe(&["plan", "pipelines/baselines.yaml"]).ok().says("baseline_eval[micro,method=napkinxc]");
+}
+
 /// The part of the paper audit that needs no files: generated data in the shape of AmazonCat-13K, smaller.
 const GENERATED: &str = "
 extends: paper-audit.yaml

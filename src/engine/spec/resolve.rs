@@ -139,7 +139,8 @@ impl<'a> ReferenceResolver<'a> {
     ) -> Option<Input<UnlocatedFile>> {
         let parameter = decl.parameter();
         let siblings = declared.iter().filter(|other| other.parameter() == parameter);
-        let types: Vec<ArtifactType> = siblings.map(|other| other.accepts).collect();
+        let mut types: Vec<ArtifactType> = siblings.map(|other| other.accepts).collect();
+        types.dedup();
         let needs = OutputConsumer::Parameter(&member.draft.id.stage, parameter, &types);
         let all = matches!(decl.source, SourceDecl::All(_));
         let from_file = |file| {

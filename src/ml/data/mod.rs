@@ -6,7 +6,7 @@ mod citeulike;
 pub mod compress;
 pub mod csr;
 pub mod dataset_part;
-mod dense;
+pub(crate) mod dense;
 pub mod describe;
 mod detect;
 pub mod duplicates;
@@ -37,6 +37,7 @@ pub mod table;
 #[cfg(test)]
 mod test_matrix;
 pub mod text;
+pub mod text_units;
 pub mod transform;
 pub mod vectorise;
 pub mod weight;

@@ -1,18 +1,20 @@
 //! Turns texts into TF-IDF features. The vocabulary and the document frequencies are fitted on training rows only.
 //!
-//! A word is a run of at least two letters, digits and underscores. tf is the count, or `1 + ln(count)` if sublinear;
+//! A word is a run of at least two letters, digits and underscores; [`super::text_units`] turns words into n-grams. tf is the count, or `1 + ln(count)` if sublinear;
 //! idf = `ln((1 + n) / (1 + df)) + 1` over the `n` fitted rows; rows are scaled to length 1. These are the defaults of
 //! scikit-learn's `TfidfVectorizer`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use pipe_core::issue::Issue;
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::artifact::{CsrWriter, dataset::write_json};
 use super::error::DataError;
+use super::text_units::{NgramRange, Numbers, TextUnit, TextUnits};
 
 /// How texts become features.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,11 +32,64 @@ pub struct VectoriseOptions {
     pub idf: bool,
     /// Scale every row to length 1.
     pub l2: bool,
+    /// Whether features are made of words, or of characters within words.
+    #[serde(skip_serializing_if = "is_default")]
+    pub unit: TextUnit,
+    /// How many consecutive words or characters form a feature: `[1, 2]` for single words and pairs.
+    #[serde(skip_serializing_if = "is_default")]
+    pub ngrams: NgramRange,
+    /// Words that are left out, before n-grams are formed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub stop_words: BTreeSet<String>,
+    /// What words of digits alone become.
+    #[serde(skip_serializing_if = "is_default")]
+    pub numbers: Numbers,
+    /// Keep features that occur in at most this share of the training rows.
+    #[serde(skip_serializing_if = "is_default")]
+    pub max_share: Option<f64>,
+}
+
+/// Options with their default value are not stored, so that options that are added later change no key and no byte.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl VectoriseOptions {
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let mut issues: Vec<Issue> =
+            self.ngrams.issue().map(|message| Issue::new("ngrams", message)).into_iter().collect();
+        if self.max_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            issues.push(Issue::new("max_share", "must be above 0 and at most 1, for example 0.5"));
+        }
+        if let Some(word) =
+            self.stop_words.iter().find(|word| self.lowercase && word.to_lowercase() != **word)
+        {
+            let message = format!(
+                "`{word}` is never found, because words are in lower case: write `{}`",
+                word.to_lowercase()
+            );
+            issues.push(Issue::new("stop_words", message));
+        }
+        issues
+    }
 }
 
 impl Default for VectoriseOptions {
     fn default() -> Self {
-        Self { lowercase: true, min_rows: 1, max_features: None, sublinear_tf: false, idf: true, l2: true }
+        Self {
+            lowercase: true,
+            min_rows: 1,
+            max_features: None,
+            sublinear_tf: false,
+            idf: true,
+            l2: true,
+            unit: TextUnit::default(),
+            ngrams: NgramRange::default(),
+            stop_words: BTreeSet::new(),
+            numbers: Numbers::default(),
+            max_share: None,
+        }
     }
 }
 
@@ -66,22 +121,27 @@ impl Vectoriser {
     pub fn fit(texts: &[String], rows: &[u32], options: &VectoriseOptions) -> Self {
         let counts = rows
             .par_iter()
-            .filter_map(|&row| texts.get(row as usize))
-            .fold(HashMap::new, |mut counts: HashMap<String, u64>, text| {
-                let words: HashSet<String> = words(text, options.lowercase).collect();
-                for word in words {
-                    *counts.entry(word).or_default() += 1;
-                }
+            .filter_map(|&row| Some((row, texts.get(row as usize)?)))
+            .fold(HashMap::new, |mut counts: HashMap<String, RowCount>, (row, text)| {
+                TextUnits::of(text, options).visit(options, |unit| match counts.get_mut(unit) {
+                    Some(count) => count.add(row),
+                    None => {
+                        counts.insert(unit.to_owned(), RowCount { rows: 1, last: row });
+                    }
+                });
                 counts
             })
+            .map(|counts| counts.into_iter().map(|(word, count)| (word, count.rows)).collect())
             .reduce(HashMap::new, |mut all, counts| {
                 for (word, count) in counts {
                     *all.entry(word).or_default() += count;
                 }
                 all
             });
-        let enough = |&(_, count): &(String, u64)| count >= u64::from(options.min_rows);
-        let mut words: Vec<(String, u64)> = counts.into_iter().filter(enough).collect();
+        let most = options.max_share.map_or(f64::INFINITY, |share| share * rows.len() as f64);
+        let is_kept =
+            |&(_, count): &(String, u64)| count >= u64::from(options.min_rows) && count as f64 <= most;
+        let mut words: Vec<(String, u64)> = counts.into_iter().filter(is_kept).collect();
         if let Some(limit) = options.max_features {
             words.sort_unstable_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.cmp(b)));
             words.truncate(limit as usize);
@@ -107,11 +167,11 @@ impl Vectoriser {
     pub fn transform(&self, text: &str) -> (Vec<u32>, Vec<f32>) {
         let options = &self.vocabulary.options;
         let mut counts: HashMap<u32, u32> = HashMap::new();
-        for word in words(text, options.lowercase) {
-            if let Some(&feature) = self.features_by_word.get(&word) {
+        TextUnits::of(text, options).visit(options, |unit| {
+            if let Some(&feature) = self.features_by_word.get(unit) {
                 *counts.entry(feature).or_default() += 1;
             }
-        }
+        });
         let mut weights: Vec<(u32, f64)> = counts
             .into_iter()
             .map(|(feature, count)| {
@@ -166,10 +226,18 @@ impl Vectoriser {
     }
 }
 
-fn words(text: &str, lowercase: bool) -> impl Iterator<Item = String> + '_ {
-    text.split(|c: char| !(c.is_alphanumeric() || c == '_'))
-        .filter(|word| word.chars().nth(1).is_some())
-        .map(move |word| if lowercase { word.to_lowercase() } else { word.to_owned() })
+/// The number of rows that contain a word, and the last of them.
+struct RowCount {
+    rows: u64,
+    last: u32,
+}
+
+impl RowCount {
+    /// Counts a row, once even if it contains the word several times.
+    fn add(&mut self, row: u32) {
+        self.rows += u64::from(self.last != row);
+        self.last = row;
+    }
 }
 
 #[cfg(test)]
@@ -212,6 +280,43 @@ mod tests {
         let fitted = Vectoriser::fit(&texts(), &[0, 1], &options);
         assert_eq!(fitted.words(), ["sat"]);
         assert_eq!(fitted.transform("sat sat").1, [1.0 + 2_f32.ln()]);
+    }
+
+    fn words_with(options: &str) -> Vec<String> {
+        let options: VectoriseOptions = serde_yaml::from_str(options).unwrap();
+        assert_eq!(options.issues(), []);
+        Vectoriser::fit(&texts(), &[0, 1], &options).words().to_vec()
+    }
+
+    #[test]
+    fn frequent_words_are_left_out_by_their_share_of_training_rows() {
+        assert_eq!(words_with("max_share: 0.5"), ["cat", "dog", "the"]);
+        assert_eq!(words_with("max_share: 1"), ["cat", "dog", "sat", "the"]);
+        let fields = |options: &str| -> Vec<String> {
+            let options: VectoriseOptions = serde_yaml::from_str(options).unwrap();
+            options.issues().into_iter().map(|issue| issue.field).collect()
+        };
+        assert_eq!(fields("{ max_share: 0, ngrams: [2, 1] }"), ["ngrams", "max_share"]);
+        assert_eq!(fields("{ max_share: 1.5, ngrams: [0, 1] }"), ["ngrams", "max_share"]);
+        assert_eq!(fields("{ stop_words: [The] }"), ["stop_words"]);
+        assert_eq!(fields("{ stop_words: [The], lowercase: false }"), [""; 0]);
+    }
+
+    #[test]
+    fn n_grams_are_features_of_training_and_of_new_texts() {
+        let words = ["cat", "cat sat", "dog", "dog sat", "sat", "sat the", "the", "the cat"];
+        assert_eq!(words_with("ngrams: [1, 2]"), words);
+        let options = serde_yaml::from_str("{ ngrams: [2, 2], idf: false, l2: false }").unwrap();
+        let fitted = Vectoriser::fit(&texts(), &[0, 1], &options);
+        assert_eq!(fitted.words(), ["cat sat", "dog sat", "sat the", "the cat"]);
+        assert_eq!(fitted.transform("THE CAT, the cat, a dog"), (vec![3], vec![2.0]));
+    }
+
+    #[test]
+    fn options_that_are_not_set_are_not_stored() {
+        let stored = serde_json::to_string(&VectoriseOptions::default()).unwrap();
+        let before = r#"{"lowercase":true,"min_rows":1,"max_features":null,"sublinear_tf":false,"idf":true,"l2":true}"#;
+        assert_eq!(stored, before);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub struct DecisionBlock {
     pub first: usize,
     pub rows: usize,
     pub labels: usize,
+    /// Minus infinity for a label without a score. Empty if only the decisions are known, which then have no thresholds.
     pub scores: Vec<f32>,
     /// Empty if the model gives no probabilities.
     pub probabilities: Vec<f32>,

@@ -99,9 +99,13 @@ impl MeasurePart {
     fn add(&mut self, block: &DecisionBlock, row: usize, truth: &[u32]) -> Result<(), MeasureError> {
         let number = block.first + row;
         self.evaluator.add_decisions(truth, &block.predicted[row]);
-        let ranked = self.top.of_dense(&block.ranking(row));
-        let ranked = ranked.map_err(|bad| MeasureError::NotANumber { row: number, label: bad.label })?;
-        self.evaluator.add_ranking(truth, ranked);
+        if !block.scores.is_empty() {
+            // A program may score only some labels; the others are no part of the ranking.
+            let is_scored = |&(_, score): &(u32, f32)| score != f32::NEG_INFINITY;
+            let ranked = self.top.of((0..).zip(block.ranking(row).iter().copied()).filter(is_scored));
+            let ranked = ranked.map_err(|bad| MeasureError::NotANumber { row: number, label: bad.label })?;
+            self.evaluator.add_ranking(truth, ranked);
+        }
         let probabilities = block.row_probabilities(row);
         if !probabilities.is_empty() {
             let added = self.evaluator.add_probabilities(truth, probabilities);

@@ -255,7 +255,7 @@ impl TableBuilder<'_> {
         let values = members.iter().filter_map(|&at| self.kept[at].record.get(metric));
         let gathered = Marked::gather(values).map_err(|mixed| TableError::Mixed { place: named(), mixed })?;
         let Some(gathered) = gathered else { return Ok(None) };
-        let part = self.kept[members[0]].record.part.name().to_owned();
+        let part = self.kept[members[0]].part().to_owned();
         let (protocol, values) = gathered.reveal();
         let Some(spread) = SeedSpread::over(&values) else { return Ok(None) };
         let value = Marked::new(protocol, spread);

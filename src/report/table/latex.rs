@@ -161,6 +161,7 @@ fn cell(text: &SheetText) -> String {
     for piece in text {
         match piece {
             TextPiece::Oracle => marks.push_str("\\dagger"),
+            TextPiece::External => marks.push_str("\\ddagger"),
             TextPiece::Differs => marks.push('*'),
             other => out.push_str(&piece_text(other)),
         }
@@ -193,6 +194,7 @@ fn piece_text(piece: &TextPiece) -> String {
         TextPiece::PlusMinus => " $\\pm$ ".to_owned(),
         TextPiece::Oracle => "$^{\\dagger}$".to_owned(),
         TextPiece::Differs => "$^{*}$".to_owned(),
+        TextPiece::External => "$^{\\ddagger}$".to_owned(),
         TextPiece::Up => " $\\uparrow$".to_owned(),
         TextPiece::Down => " $\\downarrow$".to_owned(),
         TextPiece::Difference => "$\\Delta$".to_owned(),

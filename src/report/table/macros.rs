@@ -2,7 +2,7 @@
 //!
 //! A name such as `\tableAdaptiveMacroFOne` consists of the table's name, the values of the axes and the metric. It uses
 //! values, not titles, so that a new title does not rename a macro. It has letters only; digits are spelt out. The name
-//! of an oracle value contains `Oracle`, so that nobody uses it by accident. Names that would be equal all get letters
+//! of an oracle value contains `Oracle`, and that of a reported one `External`, so that nobody uses it by accident. Names that would be equal all get letters
 //! of a digest, so that a new row never changes the meaning of a macro.
 
 use std::collections::BTreeMap;
@@ -67,6 +67,10 @@ fn cell_macros(table: &Table, row: usize, column: usize) -> Vec<Macro> {
     let mut origin = protocol.name().to_owned();
     if protocol == Protocol::Oracle {
         name.push_str("Oracle");
+    }
+    if cell.is_external() {
+        name.push_str("External");
+        origin.push_str(" external");
     }
     let values = || table.entries(row, column).filter(|value| value.axis != METRIC);
     for value in values() {

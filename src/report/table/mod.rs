@@ -101,7 +101,7 @@ pub struct AxisEntry {
 #[serde(deny_unknown_fields)]
 pub struct TableCell {
     pub metric: Metric,
-    /// The name of the part of the data that was evaluated: `test` or `validation`.
+    /// The name of the part of the data that was evaluated: `test`, `validation`, or [`measured::EXTERNAL`].
     pub part: String,
     /// Decimals in print.
     pub digits: u8,
@@ -114,6 +114,14 @@ pub struct TableCell {
     pub comparisons: Vec<Option<Comparison>>,
     /// Positions in [`Table::records`].
     pub records: Vec<usize>,
+}
+
+impl TableCell {
+    /// Returns whether a program reported the value. Such values are neither ranked nor tested, because `pipe` has not seen
+    /// the decisions behind them.
+    pub fn is_external(&self) -> bool {
+        self.part == measured::EXTERNAL
+    }
 }
 
 /// The rank of a cell among the cells that it competes with, as far as it is printed.
@@ -229,10 +237,11 @@ impl Table {
     }
 
     /// Returns the positions of the cells that compete with each other: they differ only in the compared axis, and were
-    /// measured on the same part under the same protocol.
+    /// measured on the same part under the same protocol. Values
+    /// that a program reported do not compete.
     pub fn contests(&self) -> Vec<Vec<(usize, usize)>> {
         let mut contests = std::collections::BTreeMap::<_, Vec<_>>::new();
-        for (row, column, cell) in self.cells() {
+        for (row, column, cell) in self.cells().filter(|(_, _, cell)| !cell.is_external()) {
             let rest = self.entries(row, column).filter(|value| value.axis != self.compared);
             let rest: Vec<_> = rest.map(|value| (&value.axis, &value.value)).collect();
             let contest = (cell.value.protocol(), &cell.part, rest);

@@ -83,6 +83,7 @@ fn title_of(table: &Table, metric: Metric) -> String {
 pub(super) fn notes(table: &Table) -> Vec<SheetText> {
     let mut notes = Vec::new();
     notes.extend(oracle(table));
+    notes.extend(external(table));
     notes.extend(parts(table));
     for (at, reference) in table.references.iter().enumerate() {
         let beside = |set: usize| {
@@ -134,8 +135,15 @@ fn oracle(table: &Table) -> Option<SheetText> {
     })
 }
 
+fn external(table: &Table) -> Option<SheetText> {
+    let words = " External: reported by a program, not computed from decisions; neither ranked nor tested.";
+    let any = table.cells().any(|(_, _, cell)| cell.is_external());
+    any.then(|| vec![TextPiece::External, TextPiece::Text(words.to_owned())])
+}
+
 fn parts(table: &Table) -> Option<SheetText> {
-    let mut parts: Vec<&str> = table.cells().map(|(_, _, cell)| cell.part.as_str()).collect();
+    let measured = table.cells().filter(|(_, _, cell)| !cell.is_external());
+    let mut parts: Vec<&str> = measured.map(|(_, _, cell)| cell.part.as_str()).collect();
     parts.sort_unstable();
     parts.dedup();
     match parts.as_slice() {

@@ -19,6 +19,8 @@ pub enum TextPiece {
     PlusMinus,
     /// The mark of the oracle protocol: the labels of the evaluated rows were used to decide on them.
     Oracle,
+    /// The mark of a value that a program reported.
+    External,
     /// The mark of a significant difference from the row that it was tested against.
     Differs,
     /// An arrow: higher values are better.
@@ -38,6 +40,7 @@ impl TextPiece {
             Self::Text(text) | Self::Number(text) | Self::Best(text) | Self::Second(text) => text,
             Self::PlusMinus => " ± ",
             Self::Oracle => "†",
+            Self::External => "‡",
             Self::Differs => "*",
             Self::Up => " ↑",
             Self::Down => " ↓",
@@ -311,6 +314,9 @@ impl<'a> SheetLayout<'a> {
             text.push(TextPiece::Text(format!(" (n={})", spread.seeds)));
         }
         let mut text = marked(text, protocol, is_marked);
+        if cell.is_external() {
+            text.push(TextPiece::External);
+        }
         if cell.test.as_ref().is_some_and(|test| test.as_ref().reveal().1.differs) {
             text.push(TextPiece::Differs);
         }

@@ -31,7 +31,7 @@ fn record(axes: &[(&str, &str)], protocol: Protocol, values: &[(Metric, f64)]) -
     let record = EvaluationRecord { part: PartName::Test, evaluation, intervals: None };
     let axes: Vec<_> = axes.iter().map(|(axis, value)| (axis.to_string(), value.to_string())).collect();
     let blob = BlobId::new(Digest::of(serde_json::to_string(&(&axes, &record)).unwrap().as_bytes()));
-    MeasuredRecord { axes, blob, record }
+    MeasuredRecord { axes, blob, record, external: false }
 }
 
 /// Returns a record with macro F1, BCE and the ratio of positives for a variant and a seed.

@@ -7,23 +7,20 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
-use pipe_ml::artifacts::LabelRecords;
 use pipe_ml::metric::block::DecisionBlock;
 use pipe_ml::metric::decisions::{Decisions, DecisionsWriter};
-use pipe_ml::metric::evaluation::{Evaluation, TrainingCounts};
+use pipe_ml::metric::evaluation::TrainingCounts;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::measure::{Measure, Measurements};
-use pipe_ml::metric::record::{EvaluationRecord, Intervals};
 use pipe_ml::metric::registry::Metric;
 
 use super::OpenSystem;
 use super::judged_model::{JudgedModel, decide};
-use crate::evaluate::Evaluate;
+use crate::evaluate::{Evaluate, conclude};
+use crate::evaluate_predictions;
 
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_millis(500);
-/// The largest number of entries that is resampled. They are held in memory, 4 bytes each.
-const RESAMPLED: usize = 1 << 28;
 
 /// Runs the stage `evaluate` with the models that `O` opens.
 pub(super) struct RunEvaluate<O>(PhantomData<O>);
@@ -32,6 +29,9 @@ impl<O: OpenSystem> RunStage for RunEvaluate<O> {
     type Stage = Evaluate;
 
     fn run(stage: &Evaluate, work: &mut Work) -> Result<()> {
+        if stage.predictions.is_some() {
+            return evaluate_predictions::run(stage, work);
+        }
         let inputs = (Evaluate::DATA, Evaluate::MODEL);
         let mut judged = JudgedModel::open::<O>(work, inputs, stage.part, stage.device, stage.signal)?;
         if stage.protocol == Protocol::Oracle {
@@ -44,25 +44,7 @@ impl<O: OpenSystem> RunStage for RunEvaluate<O> {
         let training = TrainingCounts { rows, positives, propensity: stage.propensity };
         let threads = rayon::ThreadPoolBuilder::new().num_threads(work.job().threads.max(1)).build()?;
         let (measured, decisions) = measure(work, &mut judged, stage, training, &threads)?;
-        let evaluation = measured.evaluation();
-        announce(work, &evaluation);
-
-        let intervals = match decisions.truth.entries() + decisions.predicted.entries() {
-            entries if entries > RESAMPLED => {
-                work.warn(format!(
-                    "{entries} true and predicted entries are too many to resample: no intervals"
-                ));
-                None
-            }
-            _ => {
-                let (_, outcomes) = decisions.outcomes()?.reveal();
-                let values = threads.install(|| stage.bootstrap.intervals(&outcomes))?;
-                Some(Intervals { bootstrap: stage.bootstrap, values })
-            }
-        };
-        work.save(Evaluate::EVALUATION, &EvaluationRecord { part: judged.part, evaluation, intervals })?;
-        work.save(Evaluate::LABELS, &LabelRecords(measured.label_records()))?;
-        work.save(Evaluate::CURVES, &measured.curves())
+        conclude(work, stage, &measured, &decisions, &threads)
     }
 }
 
@@ -102,13 +84,4 @@ fn measure(
     };
     decide(&mut **system, stage.protocol, evaluated.examples(), &mut take)?;
     Ok((measure.finish(stage.protocol), writer.finish(stage.protocol, labels)?))
-}
-
-/// Reports the main metrics, each with its protocol.
-fn announce(work: &mut Work, evaluation: &Evaluation) {
-    for metric in Metric::ANNOUNCED {
-        if let Some(marked) = evaluation.get(metric) {
-            work.marked_metric(metric.name(), marked.reveal());
-        }
-    }
 }

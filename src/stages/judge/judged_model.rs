@@ -36,10 +36,7 @@ impl JudgedModel {
         signal: Option<LocalSignal>,
     ) -> Result<Self> {
         let data = work.open(data)?;
-        let part = match part {
-            EvaluatedPart::Test => PartName::Test,
-            EvaluatedPart::Validation => PartName::Validation,
-        };
+        let part = part.name();
         let evaluated = DatasetPart::open(&data, part)?;
         let system = open_system::<O>(work, model, &data, device, signal)?;
         Ok(Self { data, part, evaluated, system })

@@ -6,7 +6,7 @@ use super::element::ElementType;
 
 /// The shape and the element type of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ArrayLayout {
+pub(crate) struct ArrayLayout {
     pub rows: u64,
     pub cols: u64,
     pub element: ElementType,
@@ -15,21 +15,21 @@ pub(super) struct ArrayLayout {
 
 /// Whether the file stores row after row or column after column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ArrayOrder {
+pub(crate) enum ArrayOrder {
     Rows,
     Columns,
 }
 
 /// The position of a run of values in the array.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct ArrayPosition {
+pub(crate) struct ArrayPosition {
     first: u64,
     cols: u64,
 }
 
 impl ArrayPosition {
     /// Returns the row and the column of the value `offset` positions further on.
-    pub(super) fn after(self, offset: u64) -> (u64, u64) {
+    pub(crate) fn after(self, offset: u64) -> (u64, u64) {
         let at = self.first + offset;
         (at / self.cols.max(1), at % self.cols.max(1))
     }
@@ -48,23 +48,64 @@ impl ArrayLayout {
 
     /// Passes the numbers to `take` row by row, in runs that need not end at the end of a row. Buffers only what the file
     /// really contains, so that a header with a false size costs no memory.
-    pub(super) fn stream(
+    pub(crate) fn stream<E: From<DataError>>(
         &self,
         input: &mut InputFile,
         order: ArrayOrder,
-        mut take: impl FnMut(ArrayPosition, &[f32]) -> Result<(), DataError>,
-    ) -> Result<(), DataError> {
+        mut take: impl FnMut(ArrayPosition, &[f32]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut values = Vec::new();
+        let mut columns = Vec::new();
+        self.stream_bytes(input, |first, numbers| {
+            values.clear();
+            values.extend(numbers.map(|number| self.element.read(number)));
+            match order {
+                ArrayOrder::Rows => take(ArrayPosition { first, cols: self.cols }, &values)?,
+                ArrayOrder::Columns => columns.extend_from_slice(&values),
+            }
+            Ok::<(), E>(())
+        })?;
+        if order == ArrayOrder::Columns {
+            let (rows, cols) = (self.rows as usize, self.cols as usize);
+            for row in 0..rows {
+                values.clear();
+                values.extend((0..cols).map(|col| columns[col * rows + row]));
+                take(ArrayPosition { first: (row * cols) as u64, cols: self.cols }, &values)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all numbers as indices.
+    pub(crate) fn read_indices(&self, input: &mut InputFile) -> Result<Vec<u64>, DataError> {
+        let path = input.path().to_owned();
+        let mut indices = Vec::new();
+        self.stream_bytes(input, |_, numbers| {
+            for number in numbers {
+                let index = self.element.read_index(number);
+                let reason = || format!("number {} is not a whole number from 0", indices.len());
+                indices.push(index.ok_or_else(|| DataError::file(&path, reason()))?);
+            }
+            Ok::<(), DataError>(())
+        })?;
+        Ok(indices)
+    }
+
+    /// Passes the little-endian bytes of the numbers to `take` in the order of the file, with the position of the first.
+    fn stream_bytes<E: From<DataError>>(
+        &self,
+        input: &mut InputFile,
+        mut take: impl FnMut(u64, std::slice::ChunksExact<'_, u8>) -> Result<(), E>,
+    ) -> Result<(), E> {
         const AT_ONCE: u64 = 1 << 16;
         // Rows without columns take no room in the file, so that any number of them could be announced.
         if self.cols == 0 {
-            return Err(DataError::file(input.path(), "it has no columns"));
+            return Err(DataError::file(input.path(), "it has no columns").into());
         }
         let size = self.element.size();
         let too_large = || DataError::file(input.path(), "its header contains an impossible shape");
         let total = self.numbers().ok_or_else(too_large)?;
         let mut bytes = Vec::new();
-        let mut values = Vec::new();
-        let mut columns = Vec::new();
         let mut first = 0;
         while first < total {
             let count = AT_ONCE.min(total - first) as usize;
@@ -73,28 +114,13 @@ impl ArrayLayout {
             if read < bytes.len() {
                 let (has, needs) = ((first + (read / size) as u64), total);
                 let reason = format!("it ends after {has} of the {needs} numbers that its header announces");
-                return Err(DataError::file(input.path(), reason));
+                return Err(DataError::file(input.path(), reason).into());
             }
-            values.clear();
-            values.extend(bytes.chunks_exact_mut(size).map(|number| {
-                if self.big_endian {
-                    number.reverse();
-                }
-                self.element.read(number)
-            }));
-            match order {
-                ArrayOrder::Rows => take(ArrayPosition { first, cols: self.cols }, &values)?,
-                ArrayOrder::Columns => columns.extend_from_slice(&values),
+            if self.big_endian {
+                bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
             }
+            take(first, bytes.chunks_exact(size))?;
             first += count as u64;
-        }
-        if order == ArrayOrder::Columns {
-            let (rows, cols) = (self.rows as usize, self.cols as usize);
-            for row in 0..rows {
-                values.clear();
-                values.extend((0..cols).map(|col| columns[col * rows + row]));
-                take(ArrayPosition { first: (row * cols) as u64, cols: self.cols }, &values)?;
-            }
         }
         Ok(())
     }

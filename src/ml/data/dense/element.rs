@@ -2,7 +2,7 @@
 
 /// The type of the numbers in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ElementType {
+pub(crate) enum ElementType {
     Bool,
     I8,
     U8,
@@ -27,6 +27,22 @@ impl ElementType {
             Self::I32 | Self::U32 | Self::F32 => 4,
             Self::I64 | Self::U64 | Self::F64 => 8,
         }
+    }
+
+    /// Returns whether numbers of the type may have a fraction.
+    pub(crate) fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
+    }
+
+    /// Converts one number from its [`ElementType::size`] little-endian bytes; `None` if it is negative or the type has
+    /// fractions.
+    pub(super) fn read_index(self, bytes: &[u8]) -> Option<u64> {
+        let size = self.size();
+        let mut wide = [0; 8];
+        wide[..size].copy_from_slice(&bytes[..size]);
+        let is_signed = matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64);
+        let is_negative = is_signed && bytes[size - 1] >= 0x80;
+        (!self.is_float() && !is_negative).then_some(u64::from_le_bytes(wide))
     }
 
     /// Converts one number from its [`ElementType::size`] little-endian bytes.
@@ -86,6 +102,16 @@ mod tests {
             (ElementType::F64, &0.1_f64.to_le_bytes(), 0.1),
         ] {
             assert_eq!(element.read(bytes), value, "{element:?}");
+        }
+        for (element, bytes, index) in [
+            (ElementType::Bool, &[1][..], Some(1)),
+            (ElementType::I16, &[0xff, 0x7f], Some(32_767)),
+            (ElementType::I32, &[0xff; 4], None),
+            (ElementType::I64, &0x100_0001_i64.to_le_bytes(), Some(0x100_0001)),
+            (ElementType::U64, &[0xff; 8], Some(u64::MAX)),
+            (ElementType::F32, &1.0_f32.to_le_bytes(), None),
+        ] {
+            assert_eq!(element.read_index(bytes), index, "{element:?}");
         }
         assert!(!ElementType::F16.read(&[0x00, 0x7c]).is_finite());
         assert!(ElementType::F16.read(&[0x01, 0x7c]).is_nan());

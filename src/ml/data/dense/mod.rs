@@ -4,10 +4,10 @@
 //! zeros and ones, or text with one line per row that lists label indices (from 0 unless `label_base` is set), separated by
 //! commas or blanks.
 
-mod array;
+pub(crate) mod array;
 mod element;
 mod label_lines;
-mod npy;
+pub(crate) mod npy;
 mod safetensors;
 
 use std::path::Path;

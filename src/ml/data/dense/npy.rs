@@ -7,8 +7,45 @@ use super::element::ElementType;
 
 const MAX_HEADER: usize = 1 << 16;
 
-/// Reads the header, so that the numbers follow in `input`.
-pub(super) fn read_header(input: &mut InputFile) -> Result<(ArrayLayout, ArrayOrder), DataError> {
+/// Reads the header of an array of rows and columns, so that the numbers follow in `input`.
+pub(crate) fn read_header(input: &mut InputFile) -> Result<(ArrayLayout, ArrayOrder), DataError> {
+    let header = read_any_header(input)?;
+    match header.sizes[..] {
+        [rows, cols] => Ok((header.layout(rows, cols), header.order)),
+        _ => Err(header.wrong_shape(input, "two dimensions, rows and columns")),
+    }
+}
+
+/// Reads the header of a list of numbers, which becomes an array of one column.
+pub(crate) fn read_list_header(input: &mut InputFile) -> Result<ArrayLayout, DataError> {
+    let header = read_any_header(input)?;
+    match header.sizes[..] {
+        [length] => Ok(header.layout(length, 1)),
+        _ => Err(header.wrong_shape(input, "one dimension")),
+    }
+}
+
+/// The header of an array of any shape.
+struct NpyHeader {
+    sizes: Vec<u64>,
+    element: ElementType,
+    big_endian: bool,
+    order: ArrayOrder,
+}
+
+impl NpyHeader {
+    fn layout(&self, rows: u64, cols: u64) -> ArrayLayout {
+        ArrayLayout { rows, cols, element: self.element, big_endian: self.big_endian }
+    }
+
+    fn wrong_shape(&self, input: &InputFile, expected: &str) -> DataError {
+        let sizes: Vec<String> = self.sizes.iter().map(u64::to_string).collect();
+        let reason = format!("its shape is ({}), but it must have {expected}", sizes.join(", "));
+        DataError::file(input.path(), reason)
+    }
+}
+
+fn read_any_header(input: &mut InputFile) -> Result<NpyHeader, DataError> {
     let mut start = [0; 8];
     if input.fill(&mut start)? < start.len() || !start.starts_with(b"\x93NUMPY") {
         return Err(DataError::file(input.path(), "it is not a NumPy array"));
@@ -26,7 +63,7 @@ pub(super) fn read_header(input: &mut InputFile) -> Result<(ArrayLayout, ArrayOr
 }
 
 /// Parses a dictionary such as `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`
-fn parse(header: &str) -> Result<(ArrayLayout, ArrayOrder), String> {
+fn parse(header: &str) -> Result<NpyHeader, String> {
     let field = |name: &str| {
         let at = header.find(&format!("'{name}'")).ok_or_else(|| format!("its header has no `{name}`"))?;
         let rest = header[at + name.len() + 2..].trim_start();
@@ -57,14 +94,11 @@ fn parse(header: &str) -> Result<(ArrayLayout, ArrayOrder), String> {
     let order =
         if field("fortran_order")?.starts_with("True") { ArrayOrder::Columns } else { ArrayOrder::Rows };
     let shape = field("shape")?.strip_prefix('(').and_then(|rest| rest.split(')').next()).unwrap_or_default();
-    let sizes: Vec<u64> = shape
+    let sizes = shape
         .split(',')
         .map(str::trim)
         .filter(|size| !size.is_empty())
         .map(|size| size.parse().map_err(|_| format!("its shape ({shape}) cannot be read")))
         .collect::<Result<_, _>>()?;
-    match sizes[..] {
-        [rows, cols] => Ok((ArrayLayout { rows, cols, element, big_endian }, order)),
-        _ => Err(format!("its shape is ({shape}), but it must have two dimensions, rows and columns")),
-    }
+    Ok(NpyHeader { sizes, element, big_endian, order })
 }
