@@ -1,14 +1,12 @@
 //! Reads the parameters of one instance through its kind.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 
 use super::compare::Compare;
 use super::deserialize::{ValueContext, at_mut, path_that_expects_text, read, report_all};
 use super::interpolate::{Budget, interpolate, interpolate_to_json};
-use super::pipeline::Resources;
-use super::pipeline_file::{ResourceRequest, StageSettings};
+use super::pipeline::{ClusterRequest, Resources};
+use super::pipeline_file::StageSettings;
 use super::scope::{InstanceScope, Scope};
 use super::source_text::Span;
 use super::spec_issue::SpecIssues;
@@ -23,7 +21,7 @@ pub(super) struct CheckedInstance {
     pub body: Value,
     pub content: CheckedBody,
     pub resources: Resources,
-    pub time: Option<Duration>,
+    pub cluster: ClusterRequest,
     pub retries: u32,
     pub compare: Compare,
 }
@@ -49,15 +47,15 @@ impl Checker<'_> {
         let settings = self.settings(content, draft, issues);
         let checked = self.body(content, draft, text_parameters, issues);
         let (settings, (body, checked)) = (settings?, checked?);
-        let resources = settings.resources.as_ref().map(ResourceRequest::resources).unwrap_or_default();
-        let time = settings.resources.and_then(|asked| asked.time).map(|time| time.duration);
+        let asked = settings.resources.unwrap_or_default();
+        let (resources, cluster) = (asked.resources(), asked.of_cluster());
         let compare = settings.compare.unwrap_or_default();
         for issue in compare.issues(&checked.outputs) {
             let context = settings_context(&content.varying, content.kind_span);
             issues.push(context.issue_at(issue));
         }
         let retries = settings.retries.unwrap_or(0);
-        Some(CheckedInstance { body, content: checked, resources, time, retries, compare })
+        Some(CheckedInstance { body, content: checked, resources, cluster, retries, compare })
     }
 
     pub(super) fn instance_scope<'s>(&'s self, draft: &'s InstanceDraft) -> InstanceScope<'s> {

@@ -218,7 +218,7 @@ fn instance(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Option<Instance<UnlocatedFile>> {
     let kind = member.stage.content.as_ref()?.kind;
-    let CheckedInstance { body, content, resources, time, retries, compare } = member.checked?;
+    let CheckedInstance { body, content, resources, cluster, retries, compare } = member.checked?;
     let environment = content.environment.into_iter().map(|name| {
         let value = environment(&name);
         (name, value)
@@ -234,7 +234,7 @@ fn instance(
         outputs: content.outputs,
         environment: environment.collect(),
         resources,
-        time,
+        cluster,
         retries,
         compare,
     })

@@ -43,6 +43,10 @@ pub(super) struct JobFile {
     /// The directory with which the store was opened.
     pub store: PathBuf,
     pub project: PathBuf,
+    /// The name of the engine that it was submitted to.
+    pub engine: String,
+    /// The memory that it asked for, in bytes; 0 if that was left to the cluster.
+    pub mem: u64,
     pub uses_gpu: bool,
     /// Whether to compute even if there is a result.
     pub forced: bool,
@@ -96,12 +100,12 @@ impl JobDirectory {
         self.replace("submission.json", &serde_json::to_vec(submission)?)
     }
 
-    /// Returns how the scheduler knows the job; `None` if it was never about to be submitted.
     /// Removes the record of a submission that the scheduler has refused.
     pub(super) fn forget_submission(&self) {
         let _ = fs::remove_file(self.file("submission.json"));
     }
 
+    /// Returns how the scheduler knows the job; `None` if it was never about to be submitted.
     pub(super) fn submission(&self) -> Option<Submission> {
         self.read("submission.json")
     }
