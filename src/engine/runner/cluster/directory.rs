@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::super::attempt::AttemptNote;
 use super::super::computation::Computation;
 use super::super::executor::AttemptError;
+use crate::store::StoreError;
 use pipe_core::digest::BlobId;
 
 /// How often a running job replaces its heartbeat.
@@ -139,6 +140,13 @@ impl JobDirectory {
     pub(super) fn heartbeat_age(&self) -> Option<Duration> {
         let written = fs::metadata(self.file("heartbeat")).and_then(|file| file.modified()).ok()?;
         Some(SystemTime::now().duration_since(written).unwrap_or_default())
+    }
+
+    /// Returns why nothing can be written to the directory, if that is so.
+    pub(super) fn write_problem(&self) -> Option<StoreError> {
+        let written = self.replace("probe", &[0; 4096]);
+        let _ = fs::remove_file(self.file("probe"));
+        written.err().map(|error| StoreError::writing(&self.0, error))
     }
 
     /// Lists the directory, so that a network file system notices new files.

@@ -17,6 +17,7 @@ mod survey;
 mod template;
 mod verdict;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,6 +85,8 @@ pub struct Cluster {
     detach: bool,
     /// The request to stop, and when it was first made.
     stopping: Mutex<Option<(Urgency, Instant)>>,
+    /// The ids of the jobs that the scheduler was asked to end.
+    cancelled: Mutex<HashSet<String>>,
     submitting: Submitting,
     polling: Arc<Polling>,
 }
@@ -122,6 +125,7 @@ impl Cluster {
             project,
             detach,
             stopping: Mutex::default(),
+            cancelled: Mutex::default(),
             submitting: Submitting::default(),
             polling: Arc::default(),
         }
@@ -146,8 +150,10 @@ impl Cluster {
         }
     }
 
-    /// Cancels jobs without waiting for a scheduler that may hang.
-    fn cancel(&self, ids: Vec<String>) {
+    /// Cancels jobs, each of them once, without waiting for a scheduler that may hang.
+    fn cancel(&self, mut ids: Vec<String>) {
+        let mut cancelled = lock(&self.cancelled);
+        ids.retain(|id| cancelled.insert(id.clone()));
         if ids.is_empty() {
             return;
         }
@@ -418,6 +424,13 @@ impl Cluster {
         let asked = directory.read_job().map_or(0, |job| job.mem);
         let resources = self.resources(attempt.instance, asked);
         let id = directory.submission().and_then(|submission| submission.id).unwrap_or_default();
+        if matches!(interruption, Interruption::NeverStarted | Interruption::NoRecord)
+            && let Some(problem) = directory.write_problem()
+        {
+            return Err(AttemptError::permanent(format!(
+                "its job {id} could not say how it ended: {problem}"
+            )));
+        }
         let error = match interruption {
             Interruption::TimeLimit if advanced => return Ok(asked),
             Interruption::TimeLimit => match resources.minutes() {

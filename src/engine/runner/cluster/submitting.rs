@@ -99,7 +99,7 @@ impl Submitting {
                 Ok(()) => pace.unclear = false,
                 Err(problem) => {
                     pace.slow_down();
-                    return pace.to_report(problem);
+                    return pace.report_once(problem);
                 }
             }
         }
@@ -138,7 +138,7 @@ impl Submitting {
                 if jobs.len() == 1 {
                     pace.slow_down();
                 }
-                pace.to_report(problem)
+                pace.report_once(problem)
             }
             Err(SubmitError::Refused(problem)) => {
                 lock(&self.waiting)
@@ -191,7 +191,7 @@ impl Pace {
         self.not_before = Some(Instant::now() + self.pause);
     }
 
-    fn to_report(&mut self, problem: String) -> Option<String> {
+    fn report_once(&mut self, problem: String) -> Option<String> {
         (!std::mem::replace(&mut self.reported, true)).then_some(problem)
     }
 }
