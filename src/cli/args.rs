@@ -788,7 +788,7 @@ pub(super) enum GraphFormat {
 // The arguments of `pipe jobs`.
 #[derive(Debug, Args)]
 pub(super) struct JobsArgs {
-    /// The engine whose jobs to list [default: the only one in `engines/`, or Slurm] [env: PIPE_ENGINE].
+    /// Only the jobs of this engine.
     #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,
     /// Print the result as JSON.
@@ -802,7 +802,7 @@ pub(super) struct CancelArgs {
     /// Only the jobs of these stages or instances, or with these ids.
     #[arg(value_name = "STAGE")]
     pub stages: Vec<String>,
-    /// The engine whose jobs to end [default: the only one in `engines/`, or Slurm] [env: PIPE_ENGINE].
+    /// Only the jobs of this engine.
     #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,
 }

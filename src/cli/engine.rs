@@ -10,6 +10,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::print_status;
 use pipe_core::suggest;
 use pipe_engine::runner::cluster::Profile;
+use pipe_stages::registry;
 
 /// The directory of profiles, in the project and in the user's configuration.
 const DIRECTORY: &str = "engines";
@@ -27,23 +28,8 @@ pub(super) fn chosen(named: Option<&str>) -> Result<Option<Profile>, Failure> {
     }
 }
 
-/// Returns the profile of the engine whose jobs a command concerns: the one that is named, or the only one of the project.
-pub(super) fn of_jobs(named: Option<&str>) -> Result<Profile, Failure> {
-    if let Some(profile) = chosen(named)? {
-        return Ok(profile);
-    }
-    match &profiles_in(Path::new(DIRECTORY))[..] {
-        [only] => read(only),
-        [] => read(SLURM),
-        several => Err(Failure::bad_input(format!(
-            "there are several engines here: {}; name one with --engine",
-            suggest::listed(several.iter().map(String::as_str)).unwrap_or_default()
-        ))),
-    }
-}
-
 /// Reads a profile: that of the project, or else that of the user. Slurm needs none.
-fn read(name: &str) -> Result<Profile, Failure> {
+pub(super) fn read(name: &str) -> Result<Profile, Failure> {
     let places: Vec<PathBuf> =
         directories().iter().map(|directory| directory.join(format!("{name}.yaml"))).collect();
     for path in &places {
@@ -52,8 +38,7 @@ fn read(name: &str) -> Result<Profile, Failure> {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => return Err(Failure::bad_input(format!("cannot read {}: {error}", path.display()))),
         };
-        let profile: Result<Profile, String> = serde_yaml::from_str(&text).map_err(|error| error.to_string());
-        return profile.and_then(|profile| profile.check().map(|()| profile)).map_err(|error| {
+        return parse(name, &text).map_err(|error| {
             Failure::bad_input(format!("the engine profile {} is wrong: {error}", path.display()))
         });
     }
@@ -69,6 +54,18 @@ fn read(name: &str) -> Result<Profile, Failure> {
         places.join(" nor "),
         hint.map(|hint| format!("; {hint}")).unwrap_or_default()
     )))
+}
+
+/// Reads the text of a profile.
+fn parse(name: &str, text: &str) -> Result<Profile, String> {
+    let mut profile: Profile = serde_yaml::from_str(text).map_err(|error| {
+        let message = error.to_string();
+        let hint = suggest::for_unknown_field(&message).map(|hint| format!("; {hint}")).unwrap_or_default();
+        message + &hint
+    })?;
+    profile.name = name.to_owned();
+    let kinds: Vec<&str> = registry::kinds().iter().map(|kind| kind.name()).collect();
+    profile.check(&kinds).map(|()| profile)
 }
 
 /// Returns where profiles are looked for.
@@ -179,6 +176,11 @@ fn slurm_profile(partitions: &[Partition]) -> String {
         let usual = partitions.iter().find(|partition| partition.is_default).or(partitions.first());
         if let Some(partition) = usual {
             text.push_str(&format!("partition: {}\n", partition.name));
+            if let Ok(most) = partition.memory_mb.trim_end_matches('+').parse::<u64>() {
+                text.push_str(&format!(
+                    "mem_max: {most}MiB           # a job that runs out of memory gets up to this much\n"
+                ));
+            }
         }
     }
     text.push_str(
@@ -188,6 +190,7 @@ fn slurm_profile(partitions: &[Partition]) -> String {
 #flags: [--exclusive]       # further arguments of sbatch
 #setup: module load cuda    # shell lines that every job runs first
 #time: 4h                   # for stages without `resources: { time: ... }`
+#mem: 4GB                   # for stages without `resources: { mem: ... }`
 max_jobs: 100               # at most this many jobs in the queue at once
 ",
     );
@@ -210,9 +213,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str) -> Profile {
-        let profile: Profile = serde_yaml::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
-        profile.check().unwrap();
-        profile
+        parse("test", text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
     #[test]
@@ -225,6 +226,8 @@ mod tests {
         assert_eq!(partitions.len(), 2);
         let text = slurm_profile(&partitions);
         assert!(text.contains("long: time limit infinite, 64 processors and 512000 MB per node, gpu:a100:4"));
-        assert_eq!(check(&text).partition.as_deref(), Some("long"));
+        let profile = check(&text);
+        assert_eq!(profile.partition.as_deref(), Some("long"));
+        assert_eq!(profile.mem_max.map(|memory| memory.bytes), Some(512_000 << 20));
     }
 }

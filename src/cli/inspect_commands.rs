@@ -16,6 +16,7 @@ use super::{print_json, print_status, print_text, text};
 use pipe_core::suggest;
 use pipe_engine::plan::Why;
 use pipe_engine::runner::Outlook;
+use pipe_engine::runner::cluster::{has_job, log_of_job};
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
 use pipe_engine::store::manifest::{Manifest, Stored};
 use pipe_stages::parts::PARTS;
@@ -246,7 +247,7 @@ fn without_references(params: &Value) -> Value {
     }
 }
 
-/// `pipe logs`: prints what a stage wrote when it was computed or when it failed.
+/// `pipe logs`: prints what a stage wrote when it was computed or when it failed, or what its job on a cluster has written so far.
 pub(super) fn logs(project: &Project, args: &LogsArgs) -> Outcome {
     let selection = PipelineSelection::stage(&args.pipeline, args.file.as_ref(), &args.stage)?;
     let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
@@ -267,7 +268,13 @@ pub(super) fn logs(project: &Project, args: &LogsArgs) -> Outcome {
         }
         if !has_log {
             let fresh = manifest(&survey.outlooks[index.0]).is_some();
-            let what = if fresh { "wrote nothing" } else { "has not been run yet, or its logs were removed" };
+            let what = if fresh {
+                "wrote nothing"
+            } else if survey.key_of(index).is_some_and(|key| has_job(&survey.store, key)) {
+                "has a job on the cluster, which has written nothing so far; `pipe jobs` shows its state"
+            } else {
+                "has not been run yet, or its logs were removed"
+            };
             print_status(&format!("{name} {what}"));
         }
     }
@@ -278,6 +285,10 @@ fn log_of(survey: &Survey, index: InstanceIndex, stream: &str) -> Result<Option<
     if let Some(manifest) = manifest(&survey.outlooks[index.0]) {
         let stored = if stream == "stdout" { &manifest.stdout } else { &manifest.stderr };
         return Ok(stored.as_ref().map(|stored| survey.store.read(stored)).transpose()?);
+    }
+    let of_job = survey.key_of(index).and_then(|key| log_of_job(&survey.store, key, stream));
+    if of_job.is_some() {
+        return Ok(of_job);
     }
     let name = survey.name(index);
     let runs = survey.store.runs()?;

@@ -1,5 +1,6 @@
 //! `pipe jobs` and `pipe cancel`, and the hidden `pipe job` that a scheduler starts on a node.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -53,10 +54,8 @@ fn handle_signals(signals: &JobSignals) -> std::io::Result<()> {
 
 /// Runs `pipe jobs`: lists the jobs of the cache.
 pub(super) fn jobs(project: &Project, args: &JobsArgs) -> Outcome {
-    let profile = engine::of_jobs(args.engine.as_deref())?;
-    let directory = std::env::current_dir()?;
-    let (jobs, problem) = list_jobs(&project.store_to_read()?, &profile, &directory)?;
-    if let Some(problem) = problem {
+    let (jobs, problems) = jobs_of(project, args.engine.as_deref())?;
+    for problem in problems {
         print_status(&format!("warning: {problem}"));
     }
     if args.json {
@@ -66,20 +65,25 @@ pub(super) fn jobs(project: &Project, args: &JobsArgs) -> Outcome {
         project.status("no job is in the queue, and none has ended since the last run");
         return Ok(Exit::Done);
     }
-    let mut grid = Grid::new(&["stage", "job", "state", "note"]);
-    for JobSummary { instance, job, state, note, .. } in jobs {
+    let mut grid = Grid::new(&["stage", "engine", "job", "state", "note"]);
+    for JobSummary { instance, engine, job, state, note, .. } in jobs {
         let note = note.lines().next().unwrap_or_default().to_owned();
-        grid.row([instance, job.unwrap_or_default(), state.to_owned(), note]);
+        grid.row([instance, engine, job.unwrap_or_default(), state.to_owned(), note]);
     }
     print_text(&grid.to_string())
 }
 
+/// Returns the jobs of the cache, of all engines or of the one that is named, and why schedulers could not be asked.
+fn jobs_of(project: &Project, engine: Option<&str>) -> Result<(Vec<JobSummary>, Vec<String>), Failure> {
+    engine.map(engine::read).transpose()?;
+    let profile_of = |name: &str| engine::read(name).map_err(|failure| failure.text);
+    Ok(list_jobs(&project.store_to_read()?, &std::env::current_dir()?, engine, &profile_of)?)
+}
+
 /// Runs `pipe cancel`: ends all jobs of the cache, or those of some stages.
 pub(super) fn cancel(project: &Project, args: &CancelArgs) -> Outcome {
-    let profile = engine::of_jobs(args.engine.as_deref())?;
-    let directory = std::env::current_dir()?;
-    let (jobs, problem) = list_jobs(&project.store_to_read()?, &profile, &directory)?;
-    if let Some(problem) = problem {
+    let (jobs, problems) = jobs_of(project, args.engine.as_deref())?;
+    if let Some(problem) = problems.into_iter().next() {
         return Err(Failure::bad_input(problem));
     }
     let live: Vec<&JobSummary> = jobs.iter().filter(|job| job.is_live()).collect();
@@ -96,8 +100,15 @@ pub(super) fn cancel(project: &Project, args: &CancelArgs) -> Outcome {
     let chosen = live
         .iter()
         .filter(|job| args.stages.is_empty() || args.stages.iter().any(|name| is_named(job, name)));
-    let ids: Vec<String> = chosen.filter_map(|job| job.job.clone()).collect();
-    cancel_jobs(&profile, &directory, &ids).map_err(Failure::bad_input)?;
-    project.status(&format!("asked the scheduler to end {}", text::count(ids.len(), "job")));
+    let mut ids: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for job in chosen {
+        ids.entry(&job.engine).or_default().extend(job.job.clone());
+    }
+    let directory = std::env::current_dir()?;
+    for (engine, ids) in &ids {
+        cancel_jobs(&engine::read(engine)?, &directory, ids).map_err(Failure::bad_input)?;
+    }
+    let count = ids.values().map(Vec::len).sum();
+    project.status(&format!("asked the scheduler to end {}", text::count(count, "job")));
     Ok(Exit::Done)
 }

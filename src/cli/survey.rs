@@ -13,8 +13,9 @@ use super::exit::Failure;
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
 use super::variant_files::{VariantFile, normalised_overrides, variant_files, warnings};
+use pipe_core::digest::StageKey;
 use pipe_engine::plan::{Plan, Why};
-use pipe_engine::runner::{Options, Outlook, survey};
+use pipe_engine::runner::{Options, Outlook, key_of, survey};
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
@@ -66,6 +67,11 @@ impl Survey {
     /// Returns the result of an instance that is up to date.
     pub(super) fn fresh(&self, index: InstanceIndex) -> Option<&Manifest> {
         manifest(&self.outlooks[index.0])
+    }
+
+    /// Returns the key of an instance, if the results of everything before it are there.
+    pub(super) fn key_of(&self, index: InstanceIndex) -> Option<StageKey> {
+        key_of(&self.plan, &self.store, &self.outlooks, index)
     }
 
     /// Returns the name of an instance.

@@ -41,6 +41,14 @@ pub fn did_you_mean<'a>(
     Some(format!("{what}: {list}"))
 }
 
+/// Returns "did you mean ...?" for what serde says about an unknown field, which lists the fields that are known.
+pub fn for_unknown_field(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("unknown field `")?;
+    let (field, expected) = rest.split_once('`')?;
+    let known = closest(field, expected.split('`').skip(1).step_by(2))?;
+    Some(format!("did you mean `{known}`?"))
+}
+
 /// Returns up to 12 names in backquotes, followed by "and N more" if there are more; `None` for no names.
 pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     const MAX_SHOWN: usize = 12;
@@ -63,6 +71,15 @@ mod tests {
         assert_eq!(closest("eval", ["load", "evaluate", "train"]), Some("evaluate"));
         assert_eq!(closest("Trian", ["load", "train"]), Some("train"));
         assert_eq!(closest("zebra", ["load", "train"]), None);
+    }
+
+    #[test]
+    fn a_misspelt_field_is_recognised_in_a_message() {
+        let message =
+            "unknown field `partion`, expected one of `engine`, `partition`, `account` at line 2 column 1";
+        assert_eq!(for_unknown_field(message).as_deref(), Some("did you mean `partition`?"));
+        assert_eq!(for_unknown_field("unknown field `zebra`, expected `engine` or `account`"), None);
+        assert_eq!(for_unknown_field("missing field `engine`"), None);
     }
 
     #[test]

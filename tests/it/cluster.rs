@@ -219,11 +219,15 @@ fn jobs_can_be_left_alone_listed_and_taken_over() {
     let cluster = BatchTest::new(GRID);
     cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok().reports("pipe jobs");
     wait_until("four jobs run", || cluster.computed().len() == 4);
+    // A job knows its engine, whichever others there are.
+    cluster.test.write("engines/another.yaml", "engine: slurm\n");
     let listed = cluster.pipe(&["jobs", "--json"]).ok().json();
     let states: Vec<&str> =
         listed.as_array().unwrap().iter().map(|job| job["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["running"; 4]);
     cluster.pipe(&["jobs"]).ok().prints("part[n=1]");
+    cluster.pipe(&["jobs", "--engine", "another"]).ok().reports("no job");
+    cluster.pipe(&["jobs", "--engine", "tset"]).refuses("did you mean `test`?");
     cluster.go();
     wait_until("the jobs have ended", || cluster.jobs().is_empty());
     cluster.pipe(&["jobs"]).ok().prints("done");
@@ -338,13 +342,112 @@ fn a_scheduler_that_hangs_does_not_delay_results() {
 }
 
 #[test]
+fn a_stop_does_not_wait_for_a_scheduler_that_hangs() {
+    let cluster = BatchTest::new(GRID);
+    cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok();
+    wait_until("four jobs run", || cluster.computed().len() == 4);
+    let text = cluster.test.read("engines/test.yaml");
+    for field in ["status:", "cancel:"] {
+        let line = text.lines().find(|line| line.starts_with(field)).unwrap();
+        cluster.test.edit("engines/test.yaml", line, &format!("{field} sleep 50"));
+    }
+    // It looks for the jobs that were left, and gets no answer.
+    let run = cluster.start();
+    std::thread::sleep(Duration::from_secs(2));
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    let begin = Instant::now();
+    let ran = finish(run).exits_with(130);
+    assert!(begin.elapsed() < Duration::from_secs(15), "it waited for the scheduler: {:?}", begin.elapsed());
+    assert!(ran.stdout.contains("left to the cluster"), "{}", ran.stdout);
+    assert_eq!(cluster.jobs().len(), 4);
+    cluster.test.write("engines/test.yaml", text);
+    cluster.go();
+    cluster.run().ok();
+    assert_eq!(cluster.computed(), COMPUTED, "nothing was computed twice");
+}
+
+#[test]
+fn two_runs_at_the_same_time_compute_everything_once() {
+    let cluster = BatchTest::new(GRID);
+    let runs = [cluster.start(), cluster.start()];
+    wait_until("four jobs run", || cluster.computed().len() == 4);
+    cluster.go();
+    for run in runs {
+        assert_eq!(finish(run).ok().instances("failed"), [""; 0]);
+    }
+    assert_eq!(cluster.computed(), COMPUTED);
+    assert_eq!(cluster.submissions(), 9);
+}
+
+#[test]
+fn the_log_of_a_stage_can_be_read_while_its_job_runs() {
+    let cluster = BatchTest::new(
+        "name: x\nstages:\n  a:\n    command:\n      run: echo working; until [ -e \"$LEDGER.go\" ]; do sleep 0.02; done; echo 1 > a.txt\n      \
+         outputs: [a.txt]\n      env: [LEDGER]\n",
+    );
+    cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok();
+    wait_until("it has written something", || {
+        cluster.pipe(&["logs", "pipeline.yaml", "a"]).ok().stdout.contains("working")
+    });
+    assert_eq!(cluster.jobs().len(), 1, "it still runs");
+    cluster.go();
+    cluster.run().ok();
+    cluster.pipe(&["logs", "pipeline.yaml", "a"]).ok().prints("working");
+}
+
+/// Returns the lines with which the batch program recorded the submissions for an instance.
+fn submissions_of(cluster: &BatchTest, instance: &str) -> Vec<String> {
+    let text = cluster.test.read("batch/submissions");
+    let words = text.lines().filter_map(|line| line.strip_prefix(instance)?.strip_prefix(' '));
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_stage_asks_for_the_memory_that_it_has_used_before() {
+    let cluster = BatchTest::new(
+        "name: x\nstages:\n  a: { command: { run: echo 1 > a.txt, outputs: [a.txt] }, resources: { mem: auto, gpu: 'a100:2' } }\n",
+    );
+    cluster.test.edit("engines/test.yaml", "lost_after", "mem: 3GiB\nlost_after");
+    cluster.run().ok();
+    assert_eq!(submissions_of(&cluster, "a"), ["mem=3072 gpu=a100:2"], "nothing is known the first time");
+    cluster.test.edit("pipeline.yaml", "echo 1", "echo 2");
+    cluster.run().ok();
+    let asked = submissions_of(&cluster, "a").pop().unwrap();
+    let mib: u64 =
+        asked.strip_prefix("mem=").and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
+    assert!((64..300).contains(&mib), "a shell needs a few megabytes: {asked}");
+}
+
+#[test]
+fn a_job_that_runs_out_of_memory_is_submitted_again_with_more_up_to_the_maximum() {
+    let stage = |name: &str, mem: &str| {
+        format!(
+            "  {name}: {{ command: {{ run: echo {name} > x.txt, outputs: [x.txt] }}, resources: {{ mem: {mem} }} }}\n"
+        )
+    };
+    let text = format!("name: x\nstages:\n{}{}", stage("a", "400MiB"), stage("b", "700MiB"));
+    let cluster = BatchTest::new(&text);
+    cluster.test.edit("engines/test.yaml", "lost_after", "mem_max: 700MiB\nlost_after");
+    let mut command = cluster.command(&["run", "pipeline.yaml", "--json", "--keep-going"]);
+    command.env("BATCH_NEEDS", "a=600 b=5000");
+    let ran = Ran::finish(command).exits_with(1);
+    assert_eq!(ran.computed(), ["a"]);
+    assert_eq!(submissions_of(&cluster, "a"), ["mem=400 gpu=:0", "mem=700 gpu=:0"]);
+    assert!(ran.stdout.contains("ran out of memory; it was submitted again with 700 MiB"), "{}", ran.stdout);
+    assert_eq!(submissions_of(&cluster, "b").len(), 1);
+    assert!(ran.stdout.contains("resources: { mem: 1400MiB }"), "{}", ran.stdout);
+}
+
+#[test]
 fn wrong_engines_are_refused_before_anything_runs() {
     let test =
         PipelineTest::new("name: x\nstages:\n  a: { command: { run: echo 1 > a.txt, outputs: [a.txt] } }\n");
     test.typed("run pipeline.yaml --engine slurn").refuses("did you mean `slurm`");
     test.typed("run pipeline.yaml --detach").refuses("--engine");
     test.write("engines/slurm.yaml", "engine: slurm\npartion: gpu\n");
-    test.typed("run pipeline.yaml --engine slurm").refuses("unknown field `partion`");
+    test.typed("run pipeline.yaml --engine slurm").refuses("did you mean `partition`?");
+    test.write("engines/slurm.yaml", "engine: slurm\nlocal: [comand]\n");
+    test.typed("run pipeline.yaml --engine slurm").refuses("did you mean `command`?");
     test.write("engines/slurm.yaml", "engine: slurm\n");
     let mut command = test.command(&["run", "pipeline.yaml", "--engine", "slurm"]);
     command.env("PATH", test.path());
@@ -448,10 +551,7 @@ fn slurm_gives_the_same_bytes_in_one_array_and_explains_wrong_settings() {
     arrays.sort_unstable();
     arrays.dedup();
     assert!(arrays.len() < 9, "jobs that are ready together are one array: {arrays:?}");
-    let directory = tempfile::tempdir().unwrap();
-    let (expected, blobs_here) = local_run(&directory.path().join("ledger.txt"));
-    assert_eq!(test.read("results/grid/all.txt"), expected);
-    assert_eq!(blobs(&test), blobs_here);
+    equals_local_run(&test, &ran);
 
     test.write("engines/slurm.yaml", "engine: slurm\npartition: nowhere\n");
     test.edit("pipeline.yaml", "cat in/sums/*", "cat  in/sums/*");
@@ -489,20 +589,97 @@ fn slurm_jobs_survive_the_loss_of_the_submitter_of_a_daemon_and_of_a_node() {
     test.write("ledger.txt.go", "");
     let ran = finish(second).ok();
     assert_eq!(ran.computed().len(), 9);
-    assert_eq!(ran.instances("failed"), [""; 0]);
-    let directory = tempfile::tempdir().unwrap();
-    let (expected, blobs_here) = local_run(&directory.path().join("ledger.txt"));
-    assert_eq!(test.read("results/grid/all.txt"), expected);
-    assert_eq!(blobs(&test), blobs_here);
+    equals_local_run(&test, &ran);
 }
 
 #[test]
 fn a_limit_of_slurm_only_delays_jobs() {
     let Some(slurm) = SlurmTest::start(26830, "MaxJobCount=5\nMaxArraySize=4\nMinJobAge=2") else { return };
+    let test = PipelineTest::new(&GRID.replace("[1, 2, 3, 4]", "[1, 2, 3, 4, 5, 6, 7, 8]"));
+    test.write("ledger.txt.go", "");
+    let ran = slurm.run(&test).ok();
+    assert_eq!(ran.computed().len(), 17);
+    assert!(ran.stdout.contains("the scheduler takes no job at the moment"), "{}", ran.stdout);
+    assert_eq!(lines_of(&test), 16, "nothing was computed twice");
+}
+
+/// Asserts that the results of [`GRID`] are those of a run on this machine, and that no stage failed.
+#[track_caller]
+fn equals_local_run(test: &PipelineTest, ran: &Ran) {
+    assert_eq!(ran.instances("failed"), [""; 0]);
+    let directory = tempfile::tempdir().unwrap();
+    let (expected, blobs_here) = local_run(&directory.path().join("ledger.txt"));
+    assert_eq!(test.read("results/grid/all.txt"), expected);
+    assert_eq!(blobs(test), blobs_here);
+}
+
+#[test]
+fn a_controller_that_is_killed_delays_only_what_is_not_submitted_yet() {
+    let Some(slurm) = SlurmTest::start(26850, "") else { return };
+    let test = PipelineTest::new(GRID);
+    let mut command = slurm.command(&test, &["run", "pipeline.yaml", "--json"]);
+    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("four jobs run", || lines_of(&test) == 4);
+    assert!(slurm.call(&["kill-controller", "DIR"], "").status.success());
+    test.write("ledger.txt.go", "");
+    let results = || test.files_below("cache/v2/actions").len();
+    wait_until("the jobs have committed their results", || results() == 4);
+    assert!(slurm.call(&["start-controller", "DIR"], "").status.success());
+    let ran = finish(run).ok();
+    assert_eq!(ran.computed().len(), 9);
+    equals_local_run(&test, &ran);
+}
+
+#[test]
+fn jobs_that_are_preempted_run_again_without_a_failure() {
+    let preempting = "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
+                      PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF State=UP";
+    let Some(slurm) = SlurmTest::start(26860, preempting) else { return };
+    let test = PipelineTest::new(GRID);
+    let mut command = slurm.command(&test, &["run", "pipeline.yaml", "--json"]);
+    let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("four jobs run", || lines_of(&test) == 4);
+    let urgent = ["--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"];
+    assert!(slurm.ask("sbatch", &urgent).contains("Submitted"));
+    wait_until("the jobs that were preempted run again", || lines_of(&test) == 8);
+    test.write("ledger.txt.go", "");
+    equals_local_run(&test, &finish(run).ok());
+}
+
+#[test]
+fn neither_squeue_nor_accounting_is_needed() {
+    let Some(slurm) = SlurmTest::start(26870, "") else { return };
     let test = PipelineTest::new(GRID);
     test.write("ledger.txt.go", "");
-    assert_eq!(slurm.run(&test).ok().computed().len(), 9);
-    assert_eq!(lines_of(&test), 8, "nothing was computed twice");
+    let mut path = vec![test.file("hanging")];
+    for program in ["squeue", "sacct"] {
+        test.write(
+            &format!("hanging/{program}"),
+            "#!/bin/sh\necho $0 >> \"$LEDGER.asked\"\nexec sleep 100\n",
+        );
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(test.file("hanging").join(program), executable).unwrap();
+    }
+    path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()));
+    let mut command = slurm.command(&test, &["run", "pipeline.yaml", "--json"]);
+    command.env("PATH", std::env::join_paths(path).unwrap());
+    let ran = Ran::finish(command).ok();
+    equals_local_run(&test, &ran);
+    let asked = test.read("ledger.txt.asked");
+    assert!(asked.contains("squeue") && !asked.contains("sacct"), "{asked}");
+}
+
+#[test]
+fn a_job_that_slurm_kills_because_of_its_memory_gets_more() {
+    let enforced = "JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherFrequency=task=1\nJobAcctGatherParams=OverMemoryKill";
+    let Some(slurm) = SlurmTest::start(26880, enforced) else { return };
+    let test = PipelineTest::new(
+        "name: x\nstages:\n  a:\n    command:\n      run: head -c 250M /dev/zero | tail | (sleep 4; wc -c > a.txt)\n      \
+         outputs: [a.txt]\n    resources: { mem: 200MiB }\n",
+    );
+    test.write("engines/slurm.yaml", "engine: slurm\nmem_max: 1GiB\n");
+    let ran = slurm.run(&test).ok();
+    assert!(ran.stdout.contains("ran out of memory; it was submitted again with 400 MiB"), "{}", ran.stdout);
 }
 
 #[test]

@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::plan::sample;
-    use crate::spec::pipeline::{InstanceId, Resources};
+    use crate::spec::pipeline::{ClusterRequest, InstanceId, Resources};
 
     fn blob(content: &[u8]) -> BlobId {
         BlobId::new(Digest::of(content))
@@ -293,6 +293,7 @@ mod tests {
         let mut twin = train();
         twin.id = InstanceId { stage: "renamed".into(), axes: vec![("seed".into(), "7".into())] };
         twin.resources = Resources { cpu: 8, mem: 1 << 30, gpu: 1 };
+        twin.cluster = ClusterRequest { auto_mem: true, gpu_type: Some("a100".into()), ..Default::default() };
         twin.retries = 5;
         twin.compare.ignore.insert("out".into());
         twin.body = json!({ "data": "another-stage" });

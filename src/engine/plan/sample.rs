@@ -55,7 +55,7 @@ pub(crate) fn stage(name: &str, needs: &[usize]) -> Instance {
         outputs: vec![OutputDecl { name: "out".into(), artifact: FILE, file_name: "out".into() }],
         environment: Vec::new(),
         resources: Resources::default(),
-        time: None,
+        cluster: Default::default(),
         retries: 0,
         compare: Default::default(),
         expect: Default::default(),

@@ -62,7 +62,7 @@ impl Attempt<'_> {
                 Ok(draft) => {
                     return right.commit(draft).map_err(|error| AttemptError::permanent(error.to_string()));
                 }
-                Err(AttemptError::Failed { error, stderr_tail, retry: true })
+                Err(AttemptError::Failed { error, stderr_tail, retry: true, .. })
                     if attempt <= self.computation.retries =>
                 {
                     attempt += 1;
@@ -121,12 +121,13 @@ impl Attempt<'_> {
     /// Adds to an error what only the attempt knows: the last lines printed, a full disk, a checkpoint.
     fn described(&self, error: AttemptError, task: &Task) -> AttemptError {
         match error {
-            AttemptError::Failed { error, retry, .. } => {
+            AttemptError::Failed { error, retry, out_of_memory, .. } => {
                 let error = match self.store.lack_of_space() {
                     Some(lack) => format!("{error}; {lack}"),
                     None => error,
                 };
-                AttemptError::Failed { error, stderr_tail: tail(&task.stderr), retry }
+                let stderr_tail = tail(&task.stderr);
+                AttemptError::Failed { error, stderr_tail, retry, out_of_memory }
             }
             AttemptError::Detached { job } => AttemptError::Detached { job },
             AttemptError::Stopped { .. } => AttemptError::Stopped {

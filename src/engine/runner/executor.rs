@@ -48,6 +48,8 @@ pub enum AttemptError {
         stderr_tail: String,
         /// Whether another try might succeed.
         retry: bool,
+        /// Whether it was killed because it needed too much memory, as far as this is known.
+        out_of_memory: bool,
     },
     /// Whether it ended because it was asked to stop.
     Stopped {
@@ -64,12 +66,16 @@ pub enum AttemptError {
 impl AttemptError {
     /// A failure of the stage's own program, which might succeed another time.
     pub fn retryable(error: impl Into<String>) -> Self {
-        Self::Failed { error: error.into(), stderr_tail: String::new(), retry: true }
+        Self::failed(error, true)
     }
 
     /// A failure that would happen again.
     pub fn permanent(error: impl Into<String>) -> Self {
-        Self::Failed { error: error.into(), stderr_tail: String::new(), retry: false }
+        Self::failed(error, false)
+    }
+
+    fn failed(error: impl Into<String>, retry: bool) -> Self {
+        Self::Failed { error: error.into(), stderr_tail: String::new(), retry, out_of_memory: false }
     }
 }
 

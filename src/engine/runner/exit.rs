@@ -25,6 +25,11 @@ impl ProcessExit {
         self == Self::Code(0)
     }
 
+    /// Returns whether SIGKILL ended the process, or its child if it is a shell.
+    pub(super) fn is_kill(self) -> bool {
+        [Self::Signal(libc::SIGKILL), Self::Code(128 + libc::SIGKILL)].contains(&self)
+    }
+
     /// Says why the process failed. `out_of_memory` is whether the kernel counted an out-of-memory kill meanwhile; `None`
     /// if it does not report this.
     pub(super) fn explain(self, usage: ResourceUsage, out_of_memory: Option<bool>) -> String {

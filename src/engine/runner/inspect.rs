@@ -31,6 +31,8 @@ pub(super) struct Inspector<'a> {
     sources: HashMap<&'a OsStr, Result<Arc<store::UserFile>, String>>,
     outputs: Vec<Option<BTreeMap<String, Stored>>>,
     names: Vec<String>,
+    /// The largest memory that the instances of a stage have used, by the name of the stage.
+    peaks: HashMap<String, Option<u64>>,
 }
 
 /// An instance whose inputs are known, and therefore its key.
@@ -89,6 +91,7 @@ impl<'a> Inspector<'a> {
             sources: HashMap::new(),
             outputs: vec![None; plan.len()],
             names: plan.pipeline().instances.iter().map(|instance| instance.id.to_string()).collect(),
+            peaks: HashMap::new(),
         }
     }
 
@@ -194,6 +197,20 @@ impl<'a> Inspector<'a> {
     /// Returns how long the instance took when it last ran.
     pub(super) fn last_seconds(&self, index: InstanceIndex) -> Option<f64> {
         self.store.record(self.last(index)?).map(|record| record.seconds)
+    }
+
+    /// Returns the largest memory, in bytes, that the instances of a stage used when they last ran.
+    pub(super) fn peak_memory(&mut self, stage: &str) -> Option<u64> {
+        if let Some(&known) = self.peaks.get(stage) {
+            return known;
+        }
+        let instances = self.plan.pipeline().instances.iter().zip(&self.names);
+        let keys = instances
+            .filter(|(instance, _)| instance.id.stage == stage)
+            .filter_map(|(_, name)| self.state.last.get(name));
+        let peak = keys.filter_map(|&key| self.store.record(key)).map(|record| record.max_rss_bytes).max();
+        self.peaks.insert(stage.to_owned(), peak);
+        peak
     }
 
     fn last(&self, index: InstanceIndex) -> Option<StageKey> {

@@ -238,7 +238,12 @@ impl LocalProcess {
     }
 
     fn explain(&self, exit: ProcessExit, usage: ResourceUsage) -> AttemptError {
-        self.failure(exit.explain(usage, self.ran_out_of_memory()))
+        let counted = self.ran_out_of_memory();
+        let mut failure = self.failure(exit.explain(usage, counted));
+        if let AttemptError::Failed { out_of_memory, .. } = &mut failure {
+            *out_of_memory = exit.is_kill() && counted != Some(false);
+        }
+        failure
     }
 
     /// A process that fails during a stop counts as stopped.

@@ -35,4 +35,4 @@ mod worker_tests;
 pub use options::{Options, ResultGate};
 pub use run::{RunError, run};
 pub use stop::{Stop, Urgency};
-pub use survey::{Outlook, Pulled, pull, survey};
+pub use survey::{Outlook, Pulled, key_of, pull, survey};

@@ -383,6 +383,8 @@ impl<'a> Coordinator<'a> {
                 .push("it asks for more processors or memory than there are, so it runs alone".to_owned());
             self.journal.warn(Some(&name), warnings[0].clone());
         }
+        let auto_mem = cluster.is_some() && instance.cluster.auto_mem;
+        let peak = if auto_mem { self.inspector.peak_memory(&instance.id.stage) } else { None };
         let forced = why == Why::Forced;
         let remote = context.options.remote.as_deref().filter(|_| !forced);
         if remote.is_none() {
@@ -410,7 +412,7 @@ impl<'a> Coordinator<'a> {
                 let performed = match cluster {
                     Some(cluster) => {
                         let (computation, keep_log) = (&computation, &keep_log);
-                        let attempt = ClusterAttempt { instance, computation, store, forced, keep_log };
+                        let attempt = ClusterAttempt { instance, computation, store, forced, peak, keep_log };
                         cluster.perform(&attempt, right, &mut report)
                     }
                     None => {

@@ -9,6 +9,7 @@ use crate::remote::Remote;
 use crate::spec::pipeline::InstanceIndex;
 use crate::store::manifest::Manifest;
 use crate::store::{Claim, Store};
+use pipe_core::digest::StageKey;
 
 /// What a run would do with an instance.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +48,18 @@ pub fn survey(plan: &Plan, store: &Store, options: &Options) -> Vec<Outlook> {
         }
     }
     outlooks
+}
+
+/// Returns the key of an instance; `None` if something before it has no result, or if an input cannot be read.
+pub fn key_of(plan: &Plan, store: &Store, outlooks: &[Outlook], index: InstanceIndex) -> Option<StageKey> {
+    let options = Options::default();
+    let state = store.pipeline_state(&plan.pipeline().file);
+    let mut inspector = Inspector::new(plan, store, &options.project, state, &Stop::new());
+    for needed in plan.dependencies(index) {
+        let Outlook::Fresh(manifest) = &outlooks[needed.0] else { return None };
+        inspector.learn(needed, manifest.outputs.clone());
+    }
+    inspector.prepare(index).ok().map(|prepared| prepared.key)
 }
 
 /// What [`pull`] did.

@@ -1,15 +1,13 @@
 //! Reads the parameters of one instance through its kind.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value};
 
 use super::compare::Compare;
 use super::deserialize::{ValueContext, at_mut, path_that_expects_text, read, report_all};
 use super::expect::Expect;
 use super::interpolate::{Budget, interpolate, interpolate_to_json};
-use super::pipeline::Resources;
-use super::pipeline_file::{ResourceRequest, StageSettings};
+use super::pipeline::{ClusterRequest, Resources};
+use super::pipeline_file::StageSettings;
 use super::scope::{InstanceScope, Scope};
 use super::source_text::Span;
 use super::spec_issue::SpecIssues;
@@ -24,7 +22,7 @@ pub(super) struct CheckedInstance {
     pub body: Value,
     pub content: CheckedBody,
     pub resources: Resources,
-    pub time: Option<Duration>,
+    pub cluster: ClusterRequest,
     pub retries: u32,
     pub compare: Compare,
     pub expect: Expect,
@@ -51,8 +49,8 @@ impl Checker<'_> {
         let settings = self.settings(content, draft, issues);
         let checked = self.body(content, draft, text_parameters, issues);
         let (settings, (body, checked)) = (settings?, checked?);
-        let resources = settings.resources.as_ref().map(ResourceRequest::resources).unwrap_or_default();
-        let time = settings.resources.and_then(|asked| asked.time).map(|time| time.duration);
+        let asked = settings.resources.unwrap_or_default();
+        let (resources, cluster) = (asked.resources(), asked.of_cluster());
         let compare = settings.compare.unwrap_or_default();
         let expect = settings.expect.unwrap_or_default();
         for issue in compare.issues(&checked.outputs).into_iter().chain(expect.issues()) {
@@ -60,7 +58,7 @@ impl Checker<'_> {
             issues.push(context.issue_at(issue));
         }
         let retries = settings.retries.unwrap_or(0);
-        Some(CheckedInstance { body, content: checked, resources, time, retries, compare, expect })
+        Some(CheckedInstance { body, content: checked, resources, cluster, retries, compare, expect })
     }
 
     pub(super) fn instance_scope<'s>(&'s self, draft: &'s InstanceDraft) -> InstanceScope<'s> {

@@ -223,7 +223,7 @@ fn instance(
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Option<Instance<UnlocatedFile>> {
     let kind = member.stage.content.as_ref()?.kind;
-    let CheckedInstance { body, content, resources, time, retries, compare, expect } = member.checked?;
+    let CheckedInstance { body, content, resources, cluster, retries, compare, expect } = member.checked?;
     let environment = content.environment.into_iter().map(|name| {
         let value = environment(&name);
         (name, value)
@@ -239,7 +239,7 @@ fn instance(
         outputs: content.outputs,
         environment: environment.collect(),
         resources,
-        time,
+        cluster,
         retries,
         compare,
         expect,

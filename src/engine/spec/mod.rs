@@ -30,6 +30,7 @@ mod overrides;
 pub mod pipeline;
 pub mod pipeline_file;
 mod resolve;
+pub mod resource_request;
 mod schema;
 mod scope;
 mod select;

@@ -62,8 +62,7 @@ pub struct Instance<F = PathBuf> {
     /// Environment variables that reach the stage, with their values (`None`: not set).
     pub environment: Vec<(String, Option<String>)>,
     pub resources: Resources,
-    /// How long it may run on a cluster.
-    pub time: Option<Duration>,
+    pub cluster: ClusterRequest,
     pub retries: u32,
     /// How equal a second computation has to be; not part of the key.
     pub compare: Compare,
@@ -131,7 +130,7 @@ impl<F> Instance<F> {
             outputs: self.outputs,
             environment: self.environment,
             resources: self.resources,
-            time: self.time,
+            cluster: self.cluster,
             retries: self.retries,
             compare: self.compare,
             expect: self.expect,
@@ -152,6 +151,17 @@ impl Default for Resources {
     fn default() -> Self {
         Self { cpu: 1, mem: 0, gpu: 0 }
     }
+}
+
+/// What an instance asks of a cluster, besides its resources.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClusterRequest {
+    /// How long it may run.
+    pub time: Option<Duration>,
+    /// Whether to ask for as much memory as its stage has used before.
+    pub auto_mem: bool,
+    /// The type of its GPUs, as the cluster names it.
+    pub gpu_type: Option<String>,
 }
 
 /// An output that is placed outside the cache.

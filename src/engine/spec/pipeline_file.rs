@@ -3,16 +3,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::num::NonZero;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer, Error, IgnoredAny};
+use serde::de::{Deserialize, Deserializer, IgnoredAny};
 use serde_untagged::UntaggedEnumVisitor;
 
 use super::compare::Compare;
 use super::expect::Expect;
-use super::pipeline::Resources;
-use super::time_limit::TimeLimit;
+use super::resource_request::ResourceRequest;
 use pipe_core::reference::StageRef;
 
 /// A pipeline for `pipe`.
@@ -60,84 +58,6 @@ pub struct StageSettings {
 /// The keys of [`StageSettings`]. Every other key of a stage is its kind.
 pub(super) const STAGE_SETTINGS: [&str; 7] =
     ["matrix", "each", "resources", "retries", "compare", "expect", "description"];
-
-/// The resources that an instance needs while it runs.
-#[derive(Debug, Default, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ResourceRequest {
-    /// The number of threads; the default is 1.
-    pub cpu: Option<NonZero<usize>>,
-    /// The amount of memory, such as `500MB` or `4GB`.
-    pub mem: Option<Memory>,
-    /// The number of GPUs; the default is 0.
-    pub gpu: Option<usize>,
-    /// How long it may run on a cluster, such as `30m` or `4h`; the default is that of the cluster.
-    pub time: Option<TimeLimit>,
-}
-
-impl ResourceRequest {
-    /// Returns the resources, with defaults for those that are not stated.
-    pub fn resources(&self) -> Resources {
-        let Resources { cpu, mem, gpu } = Resources::default();
-        Resources {
-            cpu: self.cpu.map_or(cpu, NonZero::get),
-            mem: self.mem.map_or(mem, |memory| memory.bytes),
-            gpu: self.gpu.unwrap_or(gpu),
-        }
-    }
-}
-
-/// An amount of memory: a number and its unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
-    pub bytes: u64,
-}
-
-impl Memory {
-    fn parse(text: &str) -> Option<Self> {
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, unit) = text.split_at(end);
-        let factor: f64 = match unit.trim_start().to_ascii_lowercase().as_str() {
-            "b" => 1.0,
-            "kb" => 1e3,
-            "mb" => 1e6,
-            "gb" => 1e9,
-            "tb" => 1e12,
-            "kib" => 1024.0,
-            "mib" => 1024f64.powi(2),
-            "gib" => 1024f64.powi(3),
-            "tib" => 1024f64.powi(4),
-            _ => return None,
-        };
-        let bytes = (number.parse::<f64>().ok()? * factor).round();
-        (1.0..1e18).contains(&bytes).then_some(Self { bytes: bytes as u64 })
-    }
-}
-
-impl<'de> Deserialize<'de> for Memory {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        UntaggedEnumVisitor::new()
-            .expecting("an amount of memory with its unit, such as `4GB`")
-            .string(|text| {
-                Memory::parse(text).ok_or_else(|| {
-                    Error::custom(format_args!(
-                        "`{text}` is not an amount of memory; write it like `500MB` or `4GB`"
-                    ))
-                })
-            })
-            .deserialize(deserializer)
-    }
-}
-
-impl JsonSchema for Memory {
-    fn schema_name() -> Cow<'static, str> {
-        "Memory".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[0-9.]+ *([kKmMgGtT]i?)?[bB]$|\\$\\{" })
-    }
-}
 
 /// A map whose content other code reads.
 #[derive(Debug)]
@@ -299,21 +219,5 @@ impl JsonSchema for Outputs {
                 { "type": "object", "additionalProperties": reference },
             ],
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_has_a_unit() {
-        let bytes = |text| Memory::parse(text).map(|memory| memory.bytes);
-        assert_eq!(bytes("4GB"), Some(4_000_000_000));
-        assert_eq!(bytes("1.5 KiB"), Some(1536));
-        assert_eq!(bytes("500mb"), Some(500_000_000));
-        for bad in ["", "4", "GB", "4 apples", "-4GB", "0GB", "1..5GB", "99999999TB"] {
-            assert_eq!(bytes(bad), None, "{bad}");
-        }
     }
 }

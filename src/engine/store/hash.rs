@@ -22,7 +22,8 @@ const ALONE: u64 = 1 << 20;
 const BUFFER: usize = 32 * 1024;
 
 thread_local! {
-    static BYTES: RefCell<[u8; BUFFER]> = const { RefCell::new([0; BUFFER]) };
+    /// On the heap, so that only threads that hash files have it: a run has one thread per job on a cluster.
+    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Says whether to give up hashing, because the user asked to stop.
@@ -76,6 +77,7 @@ fn subtree(file: &File, offset: u64, length: u64, give_up: GiveUp) -> io::Result
 
 fn absorb(mut hasher: Hasher, file: &File, mut offset: u64, mut length: u64) -> io::Result<Hasher> {
     BYTES.with_borrow_mut(|bytes| {
+        bytes.resize(BUFFER, 0);
         while length > 0 {
             let bytes = &mut bytes[..BUFFER.min(length as usize)];
             file.read_exact_at(bytes, offset)?;

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::super::attempt::AttemptNote;
 use super::super::computation::Computation;
 use super::super::executor::AttemptError;
+use crate::store::StoreError;
 use pipe_core::digest::BlobId;
 
 /// How often a running job replaces its heartbeat.
@@ -43,6 +44,10 @@ pub(super) struct JobFile {
     /// The directory with which the store was opened.
     pub store: PathBuf,
     pub project: PathBuf,
+    /// The name of the engine that it was submitted to.
+    pub engine: String,
+    /// The memory that it asked for, in bytes; 0 if that was left to the cluster.
+    pub mem: u64,
     pub uses_gpu: bool,
     /// Whether to compute even if there is a result.
     pub forced: bool,
@@ -96,12 +101,12 @@ impl JobDirectory {
         self.replace("submission.json", &serde_json::to_vec(submission)?)
     }
 
-    /// Returns how the scheduler knows the job; `None` if it was never about to be submitted.
     /// Removes the record of a submission that the scheduler has refused.
     pub(super) fn forget_submission(&self) {
         let _ = fs::remove_file(self.file("submission.json"));
     }
 
+    /// Returns how the scheduler knows the job; `None` if it was never about to be submitted.
     pub(super) fn submission(&self) -> Option<Submission> {
         self.read("submission.json")
     }
@@ -135,6 +140,13 @@ impl JobDirectory {
     pub(super) fn heartbeat_age(&self) -> Option<Duration> {
         let written = fs::metadata(self.file("heartbeat")).and_then(|file| file.modified()).ok()?;
         Some(SystemTime::now().duration_since(written).unwrap_or_default())
+    }
+
+    /// Returns why nothing can be written to the directory, if that is so.
+    pub(super) fn write_problem(&self) -> Option<StoreError> {
+        let written = self.replace("probe", &[0; 4096]);
+        let _ = fs::remove_file(self.file("probe"));
+        written.err().map(|error| StoreError::writing(&self.0, error))
     }
 
     /// Lists the directory, so that a network file system notices new files.

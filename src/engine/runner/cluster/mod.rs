@@ -5,6 +5,7 @@
 //! source of truth, so the submitter can be killed at any time: the next run finds the result, or joins the job.
 
 mod directory;
+mod memory;
 mod node;
 mod polling;
 mod profile;
@@ -16,6 +17,7 @@ mod survey;
 mod template;
 mod verdict;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,15 +38,20 @@ use directory::{EventReader, FileReference, JobDirectory, JobFile, Submission};
 pub use node::{JobSignals, carry_out};
 use polling::Polling;
 pub use profile::{EngineKind, Profile};
-use scheduler::{JobResources, JobState, Scheduler};
+use scheduler::{JobResources, JobState, Scheduler, mebibytes};
 use slurm::Slurm;
 use submitting::{Submitted, Submitting, Waiting, lock};
-pub use survey::{JobSummary, cancel_jobs, list_jobs};
+pub use survey::{JobSummary, cancel_jobs, has_job, list_jobs, log_of_job};
 use template::Template;
 use verdict::{Interruption, Observation, SchedulerView, Verdict, decide};
 
-/// How often a thread looks at the directory of its job.
+/// How often a thread looks at the directory of its job, if there are few jobs and if there are many.
 const LOOK: Duration = Duration::from_millis(500);
+const SELDOM_LOOK: Duration = Duration::from_secs(3);
+/// With more jobs than this, each of them is looked at less often.
+const FEW_JOBS: u32 = 100;
+/// How long a stop waits for a scheduler that does not answer.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long jobs are collected before they are submitted together.
 const COLLECT: Duration = Duration::from_millis(200);
 /// How often a job is submitted again after it was interrupted without having got further.
@@ -76,7 +83,10 @@ pub struct Cluster {
     local: Vec<String>,
     /// Whether to leave the jobs alone when the run ends.
     detach: bool,
-    stopping: Mutex<Option<Urgency>>,
+    /// The request to stop, and when it was first made.
+    stopping: Mutex<Option<(Urgency, Instant)>>,
+    /// The ids of the jobs that the scheduler was asked to end.
+    cancelled: Mutex<HashSet<String>>,
     submitting: Submitting,
     polling: Arc<Polling>,
 }
@@ -94,6 +104,8 @@ pub(super) struct ClusterAttempt<'a> {
     pub store: &'a Store,
     /// Whether to compute although there is a result.
     pub forced: bool,
+    /// The largest memory that its stage has used before, in bytes.
+    pub peak: Option<u64>,
     /// Keeps the output of a failed stage: the name of the stream, and the file with what was printed.
     pub keep_log: &'a dyn Fn(&str, &Path),
 }
@@ -113,6 +125,7 @@ impl Cluster {
             project,
             detach,
             stopping: Mutex::default(),
+            cancelled: Mutex::default(),
             submitting: Submitting::default(),
             polling: Arc::default(),
         }
@@ -125,16 +138,22 @@ impl Cluster {
 
     /// Ends all jobs, or leaves them alone if that was asked for. May be called again, more urgently.
     pub(super) fn stop(&self, urgency: Urgency) {
-        let first = lock(&self.stopping).replace(urgency).is_none();
-        if first && !self.detach {
+        let before = {
+            let mut stopping = lock(&self.stopping);
+            let since = stopping.map_or_else(Instant::now, |(_, since)| since);
+            stopping.replace((urgency, since))
+        };
+        if before.is_none() && !self.detach {
             self.polling.expect_change();
             let ids: Vec<String> = lock(&self.submitting.live).values().flatten().cloned().collect();
             self.cancel(ids);
         }
     }
 
-    /// Cancels jobs without waiting for a scheduler that may hang.
-    fn cancel(&self, ids: Vec<String>) {
+    /// Cancels jobs, each of them once, without waiting for a scheduler that may hang.
+    fn cancel(&self, mut ids: Vec<String>) {
+        let mut cancelled = lock(&self.cancelled);
+        ids.retain(|id| cancelled.insert(id.clone()));
         if ids.is_empty() {
             return;
         }
@@ -144,7 +163,19 @@ impl Cluster {
     }
 
     fn is_stopping(&self) -> Option<Urgency> {
-        *lock(&self.stopping)
+        lock(&self.stopping).map(|(urgency, _)| urgency)
+    }
+
+    /// Returns whether a stop is in vain because the scheduler does not answer.
+    fn stops_in_vain(&self) -> bool {
+        let since = lock(&self.stopping).map(|(_, since)| since);
+        since.is_some_and(|since| since.elapsed() > STOP_PATIENCE && !self.polling.has_answered_since(since))
+    }
+
+    /// Returns how often to look at the directory of each job: rarely enough that many jobs do not use up a processor.
+    fn look_interval(&self) -> Duration {
+        let jobs = lock(&self.submitting.live).len() as u32;
+        (LOOK * jobs / FEW_JOBS).clamp(LOOK, SELDOM_LOOK)
     }
 
     /// Computes a key on the cluster: joins the job that another run has left, or submits a new one, and waits for the
@@ -158,18 +189,19 @@ impl Cluster {
         let key = right.key();
         let broken = |error: StoreError| AttemptError::permanent(error.to_string());
         let mut job = self.unfinished_job(attempt.store, key).map_err(broken)?;
+        let mut memory = self.profile.first_memory(attempt.instance, attempt.peak);
         let mut fruitless = 0;
         loop {
             let progress = progress(attempt.store, key);
             let directory = match job.take() {
                 Some(directory) => directory,
-                None => self.submit(attempt, key, report)?,
+                None => self.submit(attempt, key, memory, report)?,
             };
             let ended = self.wait_for(attempt, key, &directory, report);
             if !matches!(ended, Err(Unfinished::Error(AttemptError::Detached { .. }))) {
                 lock(&self.submitting.live).remove(&directory);
             }
-            match ended {
+            let error = match ended {
                 Ok(manifest) => {
                     let seen = Instant::now();
                     // The job records its end after it has committed; a file that is written while its directory is removed
@@ -180,26 +212,27 @@ impl Cluster {
                     attempt.store.remove_job_directories(key);
                     return Ok(manifest);
                 }
-                Err(Unfinished::Error(error)) => {
-                    if matches!(error, AttemptError::Failed { .. }) {
-                        for stream in ["stdout", "stderr"] {
-                            (attempt.keep_log)(stream, &directory.file(stream));
-                        }
-                        attempt.store.remove_job_directories(key);
-                    }
-                    return Err(error);
-                }
+                Err(Unfinished::Error(error)) => error,
                 Err(Unfinished::Interrupted(interruption)) => {
                     let advanced = self::progress(attempt.store, key) != progress;
                     fruitless = if advanced { 0 } else { fruitless + 1 };
-                    self.may_run_again(attempt, interruption, &directory, advanced, fruitless)?;
-                    let next = if advanced { "continues from its checkpoint" } else { "starts again" };
-                    warn(
-                        report,
-                        format!("its job {}; it was submitted again and {next}", interruption.happened()),
-                    );
+                    match self.memory_of_next(attempt, interruption, &directory, advanced, fruitless) {
+                        Ok(next) => {
+                            memory = next;
+                            warn(report, submitted_again(interruption, advanced, memory));
+                            continue;
+                        }
+                        Err(error) => error,
+                    }
                 }
+            };
+            if matches!(error, AttemptError::Failed { .. }) {
+                for stream in ["stdout", "stderr"] {
+                    (attempt.keep_log)(stream, &directory.file(stream));
+                }
+                attempt.store.remove_job_directories(key);
             }
+            return Err(error);
         }
     }
 
@@ -212,7 +245,8 @@ impl Cluster {
         // First, so that the scheduler is asked about this job.
         lock(&self.submitting.live).insert(directory.clone(), submission.id.clone());
         let since = Instant::now();
-        self.polling.refresh_since(since, &*self.scheduler, &self.submitting.live);
+        let stopping = || self.is_stopping().is_some();
+        self.polling.refresh_since(since, &self.scheduler, &self.submitting.live, &stopping);
         let (view, _) = self.polling.view(&submission, since);
         let is_alive = directory.heartbeat_age().is_some_and(|age| age < self.profile.lost_after.duration);
         if view.may_run() || (is_alive && directory.end().is_none()) {
@@ -227,6 +261,7 @@ impl Cluster {
         &self,
         attempt: &ClusterAttempt<'_>,
         key: StageKey,
+        memory: u64,
         report: &mut dyn FnMut(AttemptNote),
     ) -> Result<JobDirectory, AttemptError> {
         let failed = |error: &dyn fmt::Display| AttemptError::permanent(error.to_string());
@@ -242,15 +277,16 @@ impl Cluster {
         let job = JobFile {
             store: attempt.store.root().to_owned(),
             project: self.project.clone(),
+            engine: self.profile.name.clone(),
+            mem: memory,
             uses_gpu: attempt.instance.resources.gpu > 0,
             forced: attempt.forced,
             computation,
         };
         directory.write_job(&job).map_err(|error| failed(&error))?;
-        let resources = self.resources(attempt.instance);
+        let resources = self.resources(attempt.instance, memory);
         let instance = attempt.computation.instance.clone();
         self.submitting.add(Waiting { directory: directory.clone(), instance, resources });
-        let mut announced = false;
         loop {
             std::thread::sleep(COLLECT);
             if self.is_stopping().is_some() && self.submitting.take_back(&directory) {
@@ -266,9 +302,7 @@ impl Cluster {
             };
             let problem =
                 self.submitting.submit_some(&*self.scheduler, &self.polling, self.profile.max_jobs, &script);
-            if let Some(problem) = problem
-                && !std::mem::replace(&mut announced, true)
-            {
+            if let Some(problem) = problem {
                 warn(
                     report,
                     format!("the scheduler takes no job at the moment, so pipe tries again: {problem}"),
@@ -277,13 +311,13 @@ impl Cluster {
         }
     }
 
-    fn resources(&self, instance: &Instance) -> JobResources {
-        let resources = instance.resources;
+    fn resources(&self, instance: &Instance, memory: u64) -> JobResources {
         JobResources {
-            cpu: resources.cpu,
-            mem: resources.mem,
-            gpu: resources.gpu,
-            time: instance.time.or(self.profile.time.map(|time| time.duration)),
+            cpu: instance.resources.cpu,
+            mem: memory,
+            gpu: instance.resources.gpu,
+            gpu_type: instance.cluster.gpu_type.clone(),
+            time: instance.cluster.time.or(self.profile.time.map(|time| time.duration)),
         }
     }
 
@@ -307,7 +341,9 @@ impl Cluster {
                 watch.cancelled = true;
                 self.cancel(watch.id.iter().cloned().collect());
             }
-            watch.warn_about_silence(self.polling.problem(), report);
+            if let Some(problem) = self.polling.problem_to_report() {
+                warn(report, format!("{problem}; the jobs go on, and their results are found without it"));
+            }
             watch.warn_about_hold(&seen.view, report);
             let verdict = decide(&seen, self.profile.lost_after.duration);
             match verdict {
@@ -335,10 +371,12 @@ impl Cluster {
                 {
                     return Err(self.stopped(attempt.store, key).into());
                 }
-                Verdict::Wait if self.detach => return Err(AttemptError::Detached { job: watch.id }.into()),
+                Verdict::Wait if self.detach || self.stops_in_vain() => {
+                    return Err(AttemptError::Detached { job: watch.id }.into());
+                }
                 Verdict::Wait => {}
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(self.look_interval());
         }
     }
 
@@ -374,19 +412,27 @@ impl Cluster {
         }
     }
 
-    /// Returns an error if an interrupted job must not be submitted again.
-    fn may_run_again(
+    /// Returns the memory with which an interrupted job is submitted again, or an error if it must not be.
+    fn memory_of_next(
         &self,
         attempt: &ClusterAttempt<'_>,
         interruption: Interruption,
         directory: &JobDirectory,
         advanced: bool,
         fruitless: u32,
-    ) -> Result<(), AttemptError> {
-        let resources = self.resources(attempt.instance);
+    ) -> Result<u64, AttemptError> {
+        let asked = directory.read_job().map_or(0, |job| job.mem);
+        let resources = self.resources(attempt.instance, asked);
         let id = directory.submission().and_then(|submission| submission.id).unwrap_or_default();
+        if matches!(interruption, Interruption::NeverStarted | Interruption::NoRecord)
+            && let Some(problem) = directory.write_problem()
+        {
+            return Err(AttemptError::permanent(format!(
+                "its job {id} could not say how it ended: {problem}"
+            )));
+        }
         let error = match interruption {
-            Interruption::TimeLimit if advanced => return Ok(()),
+            Interruption::TimeLimit if advanced => return Ok(asked),
             Interruption::TimeLimit => match resources.minutes() {
                 Some(minutes) => format!(
                     "it did not end, and wrote no new checkpoint, within its time limit of {minutes} min; ask for more time: \
@@ -397,13 +443,9 @@ impl Cluster {
                          `resources: { time: ... }`"
                     .to_owned(),
             },
-            Interruption::OutOfMemory => match resources.mem_mib() {
-                0 => "it needed more memory than the cluster gives by default; state its memory: `resources: { mem: ... }`"
-                    .to_owned(),
-                mib => format!(
-                    "it needed more memory than the {mib} MiB that it asked for; ask for more: `resources: {{ mem: {}MiB }}`",
-                    mib * 2
-                ),
+            Interruption::OutOfMemory => match self.profile.more_memory(asked) {
+                Ok(more) => return Ok(more),
+                Err(refusal) => refusal,
             },
             Interruption::Cancelled => format!("its job {id} was cancelled outside of this run"),
             Interruption::NeverStarted => format!(
@@ -412,17 +454,21 @@ impl Cluster {
                 directory.path().display(),
                 self.pipe.display(),
                 if self.profile.setup.is_some() {
-                    ". If they do, `setup` of the profile failed: the file `output` in that directory says why"
+                    ". If they do, `setup` of the profile failed"
                 } else {
                     ""
                 }
             ),
-            Interruption::NoRecord => format!(
-                "its job {id} ended without saying how; it may have been killed because it needed too much memory"
-            ),
+            // Some schedulers do not say that they killed a job because of its memory.
+            Interruption::NoRecord => match self.profile.more_memory(asked) {
+                Ok(more) => return Ok(more),
+                Err(_) => format!(
+                    "its job {id} ended without saying how; it may have been killed because it needed too much memory"
+                ),
+            },
             Interruption::Terminated | Interruption::Preempted | Interruption::NodeFailed | Interruption::Lost => {
                 if fruitless <= FRUITLESS {
-                    return Ok(());
+                    return Ok(asked);
                 }
                 format!(
                     "its job {}, and so did {FRUITLESS} before it, without getting any further",
@@ -430,7 +476,8 @@ impl Cluster {
                 )
             }
         };
-        Err(AttemptError::Failed { error, stderr_tail: directory.output_tail(), retry: false })
+        let out_of_memory = interruption == Interruption::OutOfMemory;
+        Err(AttemptError::Failed { error, stderr_tail: directory.output_tail(), retry: false, out_of_memory })
     }
 }
 
@@ -458,7 +505,7 @@ impl Interruption {
             Self::Cancelled => "was cancelled",
             Self::Lost => "was lost",
             Self::NeverStarted => "did not start",
-            Self::NoRecord => "ended without saying how",
+            Self::NoRecord => "ended without saying how, most likely because it ran out of memory",
         }
     }
 }
@@ -474,7 +521,6 @@ struct Watch {
     heard: Instant,
     announced: Option<Instant>,
     cancelled: bool,
-    warned: bool,
     held: bool,
 }
 
@@ -490,17 +536,7 @@ impl Watch {
             heard: Instant::now(),
             announced: None,
             cancelled: false,
-            warned: false,
             held: false,
-        }
-    }
-
-    /// Warns once that the scheduler does not answer. Results are found without it.
-    fn warn_about_silence(&mut self, problem: Option<String>, report: &mut dyn FnMut(AttemptNote)) {
-        if let Some(problem) = problem
-            && !std::mem::replace(&mut self.warned, true)
-        {
-            warn(report, format!("{problem}; the jobs go on, and their results are found without it"));
         }
     }
 
@@ -526,6 +562,16 @@ impl Watch {
             directory.path().display()
         )))
     }
+}
+
+/// Returns a sentence about a job that takes the place of an interrupted one.
+fn submitted_again(interruption: Interruption, advanced: bool, memory: u64) -> String {
+    let next = if advanced { "continues from its checkpoint" } else { "starts again" };
+    let with = match interruption {
+        Interruption::OutOfMemory | Interruption::NoRecord => format!(" with {} MiB", mebibytes(memory)),
+        _ => String::new(),
+    };
+    format!("its job {}; it was submitted again{with} and {next}", interruption.happened())
 }
 
 fn warn(report: &mut dyn FnMut(AttemptNote), message: String) {

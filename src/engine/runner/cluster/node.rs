@@ -104,7 +104,7 @@ fn watch(
 
 fn compute(directory: &JobDirectory, executor: &dyn Executor) -> Result<Manifest, AttemptError> {
     let permanent = |error: String| AttemptError::permanent(error);
-    let JobFile { store, project, uses_gpu, forced, computation } =
+    let JobFile { store, project, uses_gpu, forced, computation, .. } =
         directory.read_job().map_err(|error| {
             permanent(format!("its job file in `{}` cannot be read: {error}", directory.path().display()))
         })?;

@@ -13,6 +13,8 @@ use super::verdict::SchedulerView;
 /// How often the scheduler is asked, at most and at least. Results are found without it.
 const OFTEN: Duration = Duration::from_secs(2);
 const SELDOM: Duration = Duration::from_secs(30);
+/// How often a thread that needs an answer checks whether there is one.
+const CHECK_ANSWER: Duration = Duration::from_millis(20);
 
 /// The jobs that a run has submitted or joined, with their ids as far as they are known.
 pub(super) type LiveJobs = Mutex<BTreeMap<JobDirectory, Option<String>>>;
@@ -39,6 +41,8 @@ struct Answer {
     ids: HashMap<String, String>,
     /// Why the scheduler did not answer the last question.
     problem: Option<String>,
+    /// Whether the problem has been reported since the scheduler last answered.
+    reported: bool,
 }
 
 impl Polling {
@@ -50,14 +54,34 @@ impl Polling {
             let interval = last.interval.clamp(OFTEN, SELDOM);
             last.tried.is_some_and(|tried| tried.elapsed() < interval)
         };
-        if is_early || self.is_asking.swap(true, Ordering::SeqCst) {
+        if !is_early {
+            self.ask_in_background(scheduler, live);
+        }
+    }
+
+    /// Asks the scheduler about the live jobs, unless it was asked after `since`, and waits until it has answered or could not,
+    /// or until `give_up` says so. Threads that wait at the same time share one question.
+    pub(super) fn refresh_since(
+        self: &Arc<Self>,
+        since: Instant,
+        scheduler: &Arc<dyn Scheduler>,
+        live: &LiveJobs,
+        give_up: &dyn Fn() -> bool,
+    ) {
+        while lock(&self.last).tried.is_none_or(|tried| tried < since) && !give_up() {
+            self.ask_in_background(scheduler, live);
+            std::thread::sleep(CHECK_ANSWER);
+        }
+    }
+
+    fn ask_in_background(self: &Arc<Self>, scheduler: &Arc<dyn Scheduler>, live: &LiveJobs) {
+        if self.is_asking.swap(true, Ordering::SeqCst) {
             return;
         }
         // Before the ids are collected: a job that is added later is not among those that were asked about.
         let asked = Instant::now();
         let (polling, scheduler, ids) = (Arc::clone(self), Arc::clone(scheduler), ids_of(live));
         let ask = move || {
-            let _turn = lock(&polling.turn);
             // If it does not answer, `problem` says why.
             let _ = polling.ask_at(asked, &*scheduler, &ids);
             polling.is_asking.store(false, Ordering::SeqCst);
@@ -67,29 +91,19 @@ impl Polling {
         }
     }
 
-    /// Asks the scheduler about the live jobs, unless it was asked after `since`, and waits for the answer. Threads that ask at
-    /// the same time share one question.
-    pub(super) fn refresh_since(&self, since: Instant, scheduler: &dyn Scheduler, live: &LiveJobs) {
-        let _turn = lock(&self.turn);
-        let is_known = lock(&self.last).tried.is_some_and(|tried| tried >= since);
-        if !is_known {
-            let asked = Instant::now();
-            let _ = self.ask_at(asked, scheduler, &ids_of(live));
-        }
-    }
-
     /// Asks the scheduler now. Fails if it does not answer.
     pub(super) fn ask(&self, scheduler: &dyn Scheduler, ids: &[String]) -> Result<(), String> {
         self.ask_at(Instant::now(), scheduler, ids)
     }
 
     fn ask_at(&self, asked: Instant, scheduler: &dyn Scheduler, ids: &[String]) -> Result<(), String> {
+        let _turn = lock(&self.turn);
         let answer = scheduler.list(ids);
         let mut last = lock(&self.last);
         last.tried = Some(asked);
         match answer {
             Ok(jobs) => {
-                last.problem = None;
+                (last.problem, last.reported) = (None, false);
                 last.asked = Some(asked);
                 let mut states = HashMap::new();
                 last.ids.clear();
@@ -116,9 +130,19 @@ impl Polling {
         lock(&self.last).interval = OFTEN;
     }
 
-    /// Returns why the scheduler does not answer.
-    pub(super) fn problem(&self) -> Option<String> {
-        lock(&self.last).problem.clone()
+    /// Returns why the scheduler does not answer, once until it answers again.
+    pub(super) fn problem_to_report(&self) -> Option<String> {
+        let mut last = lock(&self.last);
+        if last.reported {
+            return None;
+        }
+        last.reported = last.problem.is_some();
+        last.problem.clone()
+    }
+
+    /// Returns whether the scheduler has answered a question that was asked after `since`.
+    pub(super) fn has_answered_since(&self, since: Instant) -> bool {
+        lock(&self.last).asked.is_some_and(|asked| asked >= since)
     }
 
     /// Returns what the scheduler said about a job that was submitted at `since`, and the job's id.

@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::spec::resource_request::Memory;
 use crate::spec::time_limit::TimeLimit;
+use pipe_core::suggest;
 
 /// The content of a profile file, such as `engines/slurm.yaml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
+    /// The name by which the user chooses it: that of its file.
+    #[serde(skip)]
+    pub name: String,
     pub engine: EngineKind,
     /// For Slurm: the partition, account, quality of service and constraint of every job; the site's defaults if missing.
     pub partition: Option<String>,
@@ -28,6 +33,10 @@ pub struct Profile {
     pub setup: Option<String>,
     /// The time limit of stages that state none; the site's default if missing.
     pub time: Option<TimeLimit>,
+    /// The memory of stages that state none, and of those with `mem: auto` that have never run; the site's default if missing.
+    pub mem: Option<Memory>,
+    /// Up to how much memory `pipe` asks for by itself.
+    pub mem_max: Option<Memory>,
     /// How many jobs a run may have in the queue at once.
     #[serde(default = "many")]
     pub max_jobs: usize,
@@ -52,6 +61,7 @@ impl Profile {
     /// Returns the profile for a Slurm whose defaults are used.
     pub fn slurm() -> Self {
         Self {
+            name: "slurm".to_owned(),
             engine: EngineKind::Slurm,
             partition: None,
             account: None,
@@ -63,6 +73,8 @@ impl Profile {
             cancel: None,
             setup: None,
             time: None,
+            mem: None,
+            mem_max: None,
             max_jobs: many(),
             lost_after: a_minute(),
             pipe: None,
@@ -70,8 +82,9 @@ impl Profile {
         }
     }
 
-    /// Returns a sentence about fields that do not belong to the engine, or that it lacks.
-    pub fn check(&self) -> Result<(), String> {
+    /// Returns a sentence about fields that do not belong to the engine, that it lacks, or whose values cannot be used. `kinds`
+    /// are the stage kinds.
+    pub fn check(&self, kinds: &[&str]) -> Result<(), String> {
         let of_slurm = [
             ("partition", self.partition.is_some()),
             ("account", self.account.is_some()),
@@ -105,6 +118,19 @@ impl Profile {
         if self.max_jobs == 0 {
             return Err("`max_jobs` must be at least 1".to_owned());
         }
+        if let (Some(mem), Some(max)) = (self.mem, self.mem_max)
+            && mem.bytes > max.bytes
+        {
+            return Err("`mem` must not be larger than `mem_max`".to_owned());
+        }
+        let local = self.local.iter().flatten();
+        if let Some(unknown) = local.map(String::as_str).find(|kind| !kinds.contains(kind)) {
+            let hint = suggest::did_you_mean(unknown, "the kinds are", kinds.iter().copied());
+            return Err(format!(
+                "`local` names `{unknown}`, which is not a stage kind{}",
+                hint.map(|hint| format!("; {hint}")).unwrap_or_default()
+            ));
+        }
         Ok(())
     }
 }
@@ -123,7 +149,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Profile, String> {
         let profile: Profile = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
-        profile.check()?;
+        profile.check(&["plot", "table", "train"])?;
         Ok(profile)
     }
 
@@ -142,5 +168,8 @@ mod tests {
         assert!(read("{ engine: template, submit: a, status: b }").unwrap_err().contains("`cancel`"));
         assert!(read("{ engine: slurm, submit: a }").unwrap_err().contains("template"));
         assert!(read("{ engine: slurm, max_jobs: 0 }").unwrap_err().contains("at least 1"));
+        assert!(read("{ engine: slurm, mem: 2GB, mem_max: 1GB }").unwrap_err().contains("not be larger"));
+        assert!(read("{ engine: slurm, local: [plot, table] }").is_ok());
+        assert!(read("{ engine: slurm, local: [tabel] }").unwrap_err().contains("did you mean `table`?"));
     }
 }

@@ -21,25 +21,32 @@ pub(super) struct JobRequest {
 }
 
 /// What a job asks of the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct JobResources {
     pub cpu: usize,
     /// In bytes; 0 if not stated.
     pub mem: u64,
     pub gpu: usize,
+    /// The type of the GPUs, as the cluster names it.
+    pub gpu_type: Option<String>,
     pub time: Option<Duration>,
 }
 
 impl JobResources {
     /// Returns the memory in MiB, rounded up.
     pub(super) fn mem_mib(&self) -> u64 {
-        self.mem.div_ceil(1 << 20)
+        mebibytes(self.mem)
     }
 
     /// Returns the time limit in minutes, rounded up.
     pub(super) fn minutes(&self) -> Option<u64> {
         self.time.map(|time| time.as_secs().div_ceil(60).max(1))
     }
+}
+
+/// Returns an amount of memory in MiB, rounded up.
+pub(super) fn mebibytes(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20)
 }
 
 /// Why jobs were not submitted.

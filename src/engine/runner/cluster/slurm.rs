@@ -55,13 +55,14 @@ impl Slurm {
         command.arg(format!("--job-name={}", array_name(&first.name)));
         command.arg(format!("--comment={}", first.instance));
         command.arg("--chdir").arg(&self.project);
-        let resources = first.resources;
+        let resources = &first.resources;
         command.arg(format!("--cpus-per-task={}", resources.cpu));
         if resources.mem > 0 {
             command.arg(format!("--mem={}M", resources.mem_mib()));
         }
         if resources.gpu > 0 {
-            command.arg(format!("--gres=gpu:{}", resources.gpu));
+            let gpu_type = resources.gpu_type.iter().map(|name| format!("{name}:")).collect::<String>();
+            command.arg(format!("--gres=gpu:{gpu_type}{}", resources.gpu));
         }
         if let Some(minutes) = resources.minutes() {
             command.arg(format!("--time={minutes}"));
@@ -228,15 +229,24 @@ mod tests {
     fn the_settings_of_the_site_and_the_resources_of_the_stage_reach_sbatch() {
         let profile =
             Profile { partition: Some("gpu".into()), flags: vec!["--exclusive".into()], ..Profile::slurm() };
-        let resources =
-            JobResources { cpu: 4, mem: 1_500_000_000, gpu: 2, time: Some(Duration::from_secs(7201)) };
+        let resources = JobResources {
+            cpu: 4,
+            mem: 1_500_000_000,
+            gpu: 2,
+            gpu_type: None,
+            time: Some(Duration::from_secs(7201)),
+        };
+        let typed = JobResources { gpu_type: Some("a100".into()), ..resources.clone() };
         let job = |position: usize| JobRequest {
             name: format!("pipe-a_{position}"),
             instance: "train".into(),
             directory: "/store/jobs/a/1".into(),
-            resources,
+            resources: resources.clone(),
         };
-        let command = Slurm::new(profile, "/project".into()).sbatch(&[job(0), job(1)]).unwrap();
+        let slurm = Slurm::new(profile, "/project".into());
+        let typed = slurm.sbatch(&[JobRequest { resources: typed, ..job(0) }]).unwrap();
+        assert!(typed.get_args().any(|word| word == "--gres=gpu:a100:2"), "{typed:?}");
+        let command = slurm.sbatch(&[job(0), job(1)]).unwrap();
         let words: Vec<&str> = command.get_args().filter_map(|word| word.to_str()).collect();
         for word in [
             "--job-name=pipe-a",

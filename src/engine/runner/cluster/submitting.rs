@@ -44,6 +44,8 @@ struct Pace {
     batch: usize,
     /// Whether the scheduler may have taken jobs although it did not say so.
     unclear: bool,
+    /// Whether it has been reported that the scheduler refuses jobs for the moment.
+    reported: bool,
 }
 
 /// What became of a job that waited for its submission.
@@ -80,7 +82,7 @@ impl Submitting {
     }
 
     /// Submits as many of the waiting jobs as go together, unless another thread does or it is too early. Returns a sentence
-    /// if the scheduler refuses jobs for the moment.
+    /// the first time that the scheduler refuses jobs for the moment.
     pub(super) fn submit_some(
         &self,
         scheduler: &dyn Scheduler,
@@ -95,7 +97,10 @@ impl Submitting {
         if pace.unclear {
             match self.find_taken(scheduler, polling) {
                 Ok(()) => pace.unclear = false,
-                Err(problem) => return Some(pace.slow_down(problem)),
+                Err(problem) => {
+                    pace.slow_down();
+                    return pace.report_once(problem);
+                }
             }
         }
         let room = max_jobs.saturating_sub(lock(&self.live).len());
@@ -110,7 +115,7 @@ impl Submitting {
                 name: if jobs.len() == 1 { name.clone() } else { format!("{name}_{position}") },
                 instance: job.instance.clone(),
                 directory: job.directory.path().to_owned(),
-                resources: job.resources,
+                resources: job.resources.clone(),
             })
             .collect();
         let answer = match prepare(&jobs, &requests, script) {
@@ -130,7 +135,10 @@ impl Submitting {
                 pace.batch = (jobs.len() / 2).max(1);
                 pace.unclear = true;
                 // A smaller batch may be what it takes.
-                Some(if jobs.len() > 1 { problem } else { pace.slow_down(problem) })
+                if jobs.len() == 1 {
+                    pace.slow_down();
+                }
+                pace.report_once(problem)
             }
             Err(SubmitError::Refused(problem)) => {
                 lock(&self.waiting)
@@ -178,10 +186,13 @@ impl Submitting {
 }
 
 impl Pace {
-    fn slow_down(&mut self, problem: String) -> String {
+    fn slow_down(&mut self) {
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.not_before = Some(Instant::now() + self.pause);
-        problem
+    }
+
+    fn report_once(&mut self, problem: String) -> Option<String> {
+        (!std::mem::replace(&mut self.reported, true)).then_some(problem)
     }
 }
 
@@ -264,7 +275,7 @@ mod tests {
         for number in 0..count {
             let path = root.join(number.to_string());
             fs::create_dir(&path).unwrap();
-            let resources = JobResources { cpu: 1 + number % 2, mem: 0, gpu: 0, time: None };
+            let resources = JobResources { cpu: 1 + number % 2, mem: 0, gpu: 0, gpu_type: None, time: None };
             let directory = JobDirectory::new(path);
             submitting.add(Waiting { directory, instance: "x".into(), resources });
         }

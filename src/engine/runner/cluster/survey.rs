@@ -1,11 +1,13 @@
 //! Lists and cancels the jobs of a store, from any machine that sees it.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::directory::JobDirectory;
+use super::directory::{JobDirectory, Submission};
 use super::polling::Polling;
 use super::profile::Profile;
 use super::scheduler::{Ending, JobState};
@@ -20,6 +22,8 @@ use pipe_core::digest::StageKey;
 pub struct JobSummary {
     pub instance: String,
     pub key: StageKey,
+    /// The name of the engine that it was submitted to.
+    pub engine: String,
     /// The id that the scheduler gave it.
     pub job: Option<String>,
     /// `pending`, `running`, `done`, `failed`, `stopped`, `lost` or `unknown`.
@@ -35,36 +39,70 @@ impl JobSummary {
     }
 }
 
-/// Lists the last job of every key that has one. The second value says why the scheduler did not answer.
+/// A job that was submitted, as its directory describes it.
+struct FoundJob {
+    key: StageKey,
+    instance: String,
+    directory: JobDirectory,
+    submission: Submission,
+}
+
+/// Lists the last job of every key that has one: those of all engines, or of the one that is named. `profile_of` returns the profile of
+/// an engine. The second value says which schedulers could not be asked, and why.
 pub fn list_jobs(
     store: &Store,
-    profile: &Profile,
     project: &Path,
-) -> Result<(Vec<JobSummary>, Option<String>), StoreError> {
-    let scheduler = scheduler_of(profile, project);
-    let mut jobs = Vec::new();
+    engine: Option<&str>,
+    profile_of: &dyn Fn(&str) -> Result<Profile, String>,
+) -> Result<(Vec<JobSummary>, Vec<String>), StoreError> {
+    let mut jobs: BTreeMap<String, Vec<FoundJob>> = BTreeMap::new();
     for key in store.keys_with_jobs()? {
-        let directory = store.job_directories(key)?.pop().map(JobDirectory::new);
-        if let Some(directory) = directory
-            && let Some(submission) = directory.submission()
-        {
-            jobs.push((key, directory, submission));
+        let Some(directory) = store.job_directories(key)?.pop().map(JobDirectory::new) else { continue };
+        let (Some(submission), Ok(job)) = (directory.submission(), directory.read_job()) else { continue };
+        if engine.is_none_or(|engine| engine == job.engine) {
+            let instance = job.computation.instance;
+            jobs.entry(job.engine).or_default().push(FoundJob { key, instance, directory, submission });
         }
     }
-    if jobs.is_empty() {
-        return Ok((Vec::new(), None));
+    let (mut summaries, mut problems) = (Vec::new(), Vec::new());
+    for (engine, jobs) in jobs {
+        let (polling, asked) = (Polling::default(), Instant::now());
+        let ids: Vec<String> = jobs.iter().filter_map(|job| job.submission.id.clone()).collect();
+        let profile = profile_of(&engine);
+        let answer = profile
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|profile| polling.ask(&*scheduler_of(profile, project), &ids));
+        problems.extend(answer.err());
+        let lost_after = profile.unwrap_or_else(|_| Profile::slurm()).lost_after.duration;
+        for FoundJob { key, instance, directory, submission } in jobs {
+            let (view, job) = polling.view(&submission, asked);
+            let (state, note) = state(store.has_manifest(key), &directory, view, lost_after);
+            summaries.push(JobSummary { instance, key, engine: engine.clone(), job, state, note });
+        }
     }
-    let (polling, asked) = (Polling::default(), Instant::now());
-    let ids: Vec<String> = jobs.iter().filter_map(|(_, _, submission)| submission.id.clone()).collect();
-    let problem = polling.ask(&*scheduler, &ids).err();
-    let summaries = jobs.into_iter().map(|(key, directory, submission)| {
-        let (view, job) = polling.view(&submission, asked);
-        let instance =
-            directory.read_job().map(|job| job.computation.instance).unwrap_or_else(|_| "?".to_owned());
-        let (state, note) = state(store.has_manifest(key), &directory, view, profile.lost_after.duration);
-        JobSummary { instance, key, job, state, note }
-    });
-    Ok((summaries.collect(), problem))
+    Ok((summaries, problems))
+}
+
+/// Returns whether a job was submitted for a key that has no result yet.
+pub fn has_job(store: &Store, key: StageKey) -> bool {
+    store.job_directories(key).is_ok_and(|directories| !directories.is_empty())
+}
+
+/// Returns what the last job for a key has printed so far to a stream, `stdout` or `stderr`. A job that failed keeps it in its
+/// directory; one that runs has it in a temporary directory.
+pub fn log_of_job(store: &Store, key: StageKey, stream: &str) -> Option<Vec<u8>> {
+    let directory = JobDirectory::new(store.job_directories(key).ok()?.pop()?);
+    let areas = listed(&directory.file("tmp")).flat_map(|session| listed(&session));
+    let running = areas.map(|area| area.join(stream)).filter(|path| path.is_file());
+    let written = |path: &PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let path = running.max_by_key(written).unwrap_or_else(|| directory.file(stream));
+    fs::read(path).ok().filter(|text| !text.is_empty())
+}
+
+/// Returns the paths in a directory; none if it cannot be read.
+fn listed(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 fn state(

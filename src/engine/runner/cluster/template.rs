@@ -43,6 +43,7 @@ impl Scheduler for Template {
                 .env("PIPE_JOB_CPU", resources.cpu.to_string())
                 .env("PIPE_JOB_MEM_MB", resources.mem_mib().to_string())
                 .env("PIPE_JOB_GPU", resources.gpu.to_string())
+                .env("PIPE_JOB_GPU_TYPE", resources.gpu_type.as_deref().unwrap_or_default())
                 .env("PIPE_JOB_MINUTES", resources.minutes().unwrap_or(0).to_string());
             let answer = run_tool(&mut command, SUBMIT_PATIENCE).map_err(|error| {
                 let sentence = error.sentence("submit");

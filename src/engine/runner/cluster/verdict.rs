@@ -92,6 +92,9 @@ pub(super) fn decide(seen: &Observation, lost_after: Duration) -> Verdict {
                 _ => Verdict::Interrupted(Interruption::Terminated),
             };
         }
+        Some(EndRecord { error: Some(AttemptError::Failed { out_of_memory: true, .. }), .. }) => {
+            return Verdict::Interrupted(Interruption::OutOfMemory);
+        }
         Some(EndRecord { error: Some(error), .. }) => return Verdict::Failed(error.clone()),
         None => {}
     }
