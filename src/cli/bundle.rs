@@ -15,7 +15,7 @@ use pipe_core::digest::{BlobId, Digest};
 use pipe_engine::bundle::{
     self, BundleContent, BundleError, BundleIndex, IndexedFile, ReadBundle, visible_path,
 };
-use pipe_engine::lock::path_of;
+use pipe_engine::lock::{path_of, witnesses_path_of};
 use pipe_engine::spec::pipeline::{InputSource, Pipeline, UnlocatedFile};
 use pipe_engine::store::{Condition, Store, write_atomically};
 
@@ -75,7 +75,7 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Returns the pipeline, the files that it extends, its lock, and the project files that its stages read.
+/// Returns the pipeline, the files that it extends, its lock with its witnesses, and the project files that its stages read.
 ///
 /// Registered data sets are left out: the other machine downloads them and checks their digests.
 fn project_files(
@@ -90,7 +90,8 @@ fn project_files(
         InputSource::File(UnlocatedFile::User(path)) => Some(path.clone()),
         _ => None,
     });
-    let own = pipeline.files.iter().cloned().chain([lock.to_owned()]);
+    let witnesses = Some(witnesses_path_of(&pipeline.file)).filter(|path| path.exists());
+    let own = pipeline.files.iter().cloned().chain([lock.to_owned()]).chain(witnesses);
     let mut pending: Vec<PathBuf> = own.chain(sources).collect();
     while let Some(path) = pending.pop() {
         let Some(name) = visible_path(&path) else {

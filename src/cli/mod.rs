@@ -44,6 +44,7 @@ mod user_files;
 mod variant_files;
 mod verify;
 mod version;
+mod witness;
 
 use std::io::Write;
 use std::path::Path;

@@ -188,6 +188,25 @@ fn nothing_is_uploaded_unless_the_settings_say_so() {
 }
 
 #[test]
+fn what_is_faster_to_compute_than_to_fetch_is_uploaded_only_on_request() {
+    let lab = Lab::new();
+    let mut alice = lab.writer("alice");
+    alice.test.edit("pipeline.yaml", "echo b > parts/b", "head -c 2000000 /dev/zero > parts/b");
+    let run = alice.run().ok();
+    assert_eq!((&remote_summary(&run)["uploaded"], &remote_summary(&run)["cheap"]), (&2.into(), &1.into()));
+    assert_eq!(files_below(&lab.remote().join("actions")).len(), 2);
+    alice.typed("cache push").ok().prints("1 result uploaded");
+
+    let settings = alice.test.read("pipe.yaml").replace("{ url", "{ bandwidth: 1e6, url");
+    lab.public_key("bob");
+    alice.person = "bob";
+    alice.test.write("pipe.yaml", settings);
+    alice.test.edit("pipeline.yaml", "2000000", "2000001");
+    let run = alice.run().ok();
+    assert_eq!((&remote_summary(&run)["uploaded"], &remote_summary(&run)["cheap"]), (&2.into(), &0.into()));
+}
+
+#[test]
 fn a_poisoned_result_is_refused_and_the_stage_is_computed() {
     let lab = Lab::new();
     lab.set_secret("poison\n");
@@ -293,7 +312,9 @@ fn verify_counts_the_writers_that_agree() {
         fs::copy(alice.test.file(name), reader.test.file(name)).unwrap();
     }
     let verified = reader.typed("verify pipeline.yaml --remote --allow-missing").ok();
-    verified.prints("data: 2 of 2 writers agree").prints("table: 2 of 2 writers agree");
+    verified
+        .prints("data: 2 of 2 writers agree with the lock, on 1 machine class")
+        .prints("table: 2 of 2 writers agree");
 
     lab.set_secret("another machine\n");
     fs::remove_file(lab.manifest("bob", "data")).unwrap();
@@ -303,6 +324,74 @@ fn verify_counts_the_writers_that_agree() {
     other.run().ok();
     let verified = reader.typed("verify pipeline.yaml --remote --allow-missing").exits_with(1);
     verified.prints("drift  data: 1 of 2 writers agree with the lock; `bob` got another");
+}
+
+/// Copies the lock of a clone and its witnesses, if there are any.
+fn copy_lock(from: &Clone<'_>, to: &Clone<'_>) {
+    for name in ["pipeline.lock", "pipeline.witnesses"] {
+        if from.test.file(name).exists() {
+            fs::copy(from.test.file(name), to.test.file(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_machine_is_a_witness_of_a_lock_only_if_it_got_the_same_bytes() {
+    let lab = Lab::new();
+    let nowhere = lab.remote().to_str().unwrap().to_owned();
+    lab.public_key("alice");
+    let alice = lab.clone_of("alice", &nowhere, &[]);
+    alice.run().ok();
+    alice.typed("lock pipeline.yaml").ok();
+    let lock = alice.test.read("pipeline.lock");
+    alice.typed("lock pipeline.yaml --witness").ok().reports("3 results computed here, signed by `alice`");
+    assert_eq!(alice.test.read("pipeline.lock"), lock);
+    let witnesses = alice.test.read("pipeline.witnesses");
+    alice.typed("lock pipeline.yaml --witness").ok().reports("pipeline.witnesses is up to date");
+    assert_eq!(alice.test.read("pipeline.witnesses"), witnesses);
+    alice.typed("verify pipeline.yaml").ok().prints("reproduced on 1 machine class\n");
+
+    let bob = lab.clone_of("bob", &nowhere, &["alice"]);
+    copy_lock(&alice, &bob);
+    bob.typed("run pipeline.yaml --locked").ok();
+    assert_eq!(bob.test.read("pipeline.witnesses"), witnesses, "a run does not change them");
+    bob.typed("lock pipeline.yaml --witness").ok().reports("3 results computed here, not signed");
+    assert_eq!(bob.test.read("pipeline.lock"), lock);
+    bob.typed("verify pipeline.yaml").ok().prints("3 results, unsigned, by `alice`");
+    let both = bob.test.read("pipeline.witnesses");
+    assert!(witnesses.lines().all(|line| both.contains(line)), "{both}");
+
+    // The line of another machine, as `pipe` would write it there.
+    let line = both.lines().find(|line| line.contains(" -:")).unwrap();
+    let words: Vec<&str> = line.splitn(5, ' ').collect();
+    let statement = format!("{} {} 2026-11-18 riscv64 threads=1", words[0], words[1]);
+    let seal = &blake3::hash(statement.as_bytes()).to_hex()[..16];
+    let elsewhere = format!("{} {} 2026-11-18 -:{seal} riscv64 threads=1\n", words[0], words[1]);
+    bob.test.write("pipeline.witnesses", format!("{both}{elsewhere}"));
+    bob.typed("verify pipeline.yaml").ok().prints("reproduced on 1 to 2 machine classes");
+    bob.test.write("pipeline.witnesses", both.replacen("threads=", "threads=9", 1));
+    bob.typed("verify pipeline.yaml").exits_with(1).prints("drift").prints("was refused");
+
+    lab.set_secret("another machine\n");
+    let carol = lab.clone_of("carol", &nowhere, &[]);
+    carol.run().ok();
+    copy_lock(&alice, &carol);
+    let refused = carol.typed("lock pipeline.yaml --witness").exits_with(1);
+    refused.reports("`data` is the first stage that differs: its `data`");
+    assert_eq!(carol.test.read("pipeline.witnesses"), witnesses);
+}
+
+#[test]
+fn whoever_took_a_result_is_no_witness_of_it() {
+    let lab = Lab::new();
+    let alice = lab.writer("alice");
+    alice.run().ok();
+    alice.typed("lock pipeline.yaml").ok();
+    let reader = lab.reader(&["alice"]);
+    copy_lock(&alice, &reader);
+    reader.run().ok();
+    reader.typed("lock pipeline.yaml --witness").refuses("every result was taken from others");
+    assert!(!reader.test.file("pipeline.witnesses").exists());
 }
 
 #[test]
@@ -450,6 +539,37 @@ fn a_server_that_stops_in_the_middle_costs_one_warning() {
 }
 
 #[test]
+fn a_stop_does_not_wait_for_a_server_that_never_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let lab = Lab::new();
+    let reader = lab.clone_of("reader", &url, &["alice"]);
+    let (asked, was_asked) = std::sync::mpsc::channel();
+    // Ends with the process of the tests, and keeps the connections open until then.
+    std::thread::spawn(move || {
+        let connections: Vec<TcpStream> =
+            listener.incoming().flatten().inspect(|_| asked.send(()).unwrap()).collect();
+        drop(connections);
+    });
+    let mut command = reader.test.command(&["run", "pipeline.yaml"]);
+    command.env("XDG_CONFIG_HOME", lab.config("reader")).stderr(Stdio::piped()).stdout(Stdio::null());
+    let child = command.spawn().unwrap();
+    was_asked.recv_timeout(Duration::from_secs(20)).expect("the remote was asked");
+    interrupt(&child);
+    let stopped = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(stopped.elapsed() < Duration::from_secs(2), "{:?}", stopped.elapsed());
+    assert_eq!(output.status.code(), Some(130));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said.contains("the remote failed"), "{said}");
+}
+
+fn interrupt(child: &Child) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
+#[test]
 fn a_stop_does_not_wait_for_a_slow_server() {
     let lab = Lab::new();
     lab.writer("alice").run().ok();
@@ -464,8 +584,7 @@ fn a_stop_does_not_wait_for_a_slow_server() {
         assert!(begin.elapsed() < Duration::from_secs(20), "the blob was not asked for");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    interrupt(&child);
     let stopped = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert!(stopped.elapsed() < Duration::from_secs(5), "{:?}", stopped.elapsed());

@@ -8,18 +8,16 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use super::key::{PublicKey, SigningKey};
-use super::settings::Trust;
+use super::key::SigningKey;
+use super::trust::Trust;
 use crate::store::Store;
 use crate::store::manifest::Manifest;
 use pipe_core::digest::StageKey;
 
-/// Comes before what is signed, so that a signature for another purpose can never be used for a manifest.
-const PURPOSE: &[u8] = b"pipe manifest 1\n";
+/// What manifests are signed for, on a remote and in a bundle.
+const PURPOSE: &str = "pipe manifest 1";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,16 +36,16 @@ pub(super) struct TrustedManifest {
 
 /// Returns the bytes of a signed manifest.
 pub(super) fn sign(sealed: &[u8], key: &SigningKey) -> Vec<u8> {
-    let signature = STANDARD.encode(key.sign(&message(sealed)));
-    let signatures = Signatures { signatures: BTreeMap::from([(key.name().to_owned(), signature)]) };
+    let signatures = Signatures { signatures: BTreeMap::from([signature(sealed, key)]) };
     let mut text = serde_json::to_vec(&signatures).unwrap_or_default();
     text.push(b'\n');
     text.extend_from_slice(sealed);
     text
 }
 
-fn message(sealed: &[u8]) -> Vec<u8> {
-    [PURPOSE, sealed].concat()
+/// Returns the name of the writer and its signature of a sealed manifest.
+fn signature(sealed: &[u8], key: &SigningKey) -> (String, String) {
+    (key.name().to_owned(), key.sign(PURPOSE, sealed))
 }
 
 /// Returns the manifest that `writer` stored for `key`, or the reason why it must not be used, which completes the
@@ -64,33 +62,13 @@ pub(super) fn open(
     let (first, sealed) = (&text[..end], &text[end + 1..]);
     let signatures: Signatures =
         serde_json::from_slice(first).map_err(|_| "its first line has no signatures")?;
-    if let Trust::Keys(trusted) = trust {
-        check_signature(&signatures, sealed, writer, trusted)?;
+    if *trust != Trust::Anyone {
+        let signature = signatures.signatures.get(writer).ok_or("it is not signed by its writer")?;
+        trust.check(PURPOSE, sealed, writer, signature)?;
     }
     let manifest = Store::read_record(sealed).map_err(|error| error.to_string())?;
     if manifest.key != key {
         return Err(format!("it is the result of another key, {}", manifest.key.short()));
     }
     Ok(TrustedManifest { writer: writer.to_owned(), text: sealed.to_owned(), manifest })
-}
-
-fn check_signature(
-    signatures: &Signatures,
-    sealed: &[u8],
-    writer: &str,
-    trusted: &[PublicKey],
-) -> Result<(), String> {
-    let mut keys = trusted.iter().filter(|key| key.name() == writer).peekable();
-    if keys.peek().is_none() {
-        return Err("its writer is not among the `trusted:` keys".to_owned());
-    }
-    let signature = signatures.signatures.get(writer).ok_or("it is not signed by its writer")?;
-    let signature = STANDARD.decode(signature).map_err(|_| "its signature is not base64")?;
-    let message = message(sealed);
-    if keys.any(|key| key.verifies(&message, &signature)) {
-        Ok(())
-    } else {
-        Err("its signature is wrong: it was changed, or signed with another key than the trusted one"
-            .to_owned())
-    }
 }

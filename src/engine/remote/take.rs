@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 
 use super::backend::BackendError;
-use super::settings::Trust;
 use super::signed::{self, TrustedManifest};
+use super::trust::Trust;
 use super::{Remote, blob_path, is_writer_name, manifest_path, manifests_path, threads};
 use crate::runner::Stop;
 use crate::store::manifest::{Manifest, Stored};
@@ -201,8 +201,8 @@ impl Remote {
     }
 }
 
-/// The content of an answer. Tells a connection that broke from content that is wrong, counts, and ends when the user
-/// wants to stop.
+/// The content of a file of the remote. Tells a connection that broke from content that is wrong, counts, and ends when the
+/// user wants to stop.
 struct Received<'a> {
     content: Box<dyn Read + Send>,
     stop: &'a Stop,
