@@ -190,17 +190,15 @@ fn nothing_is_uploaded_unless_the_settings_say_so() {
 #[test]
 fn what_is_faster_to_compute_than_to_fetch_is_uploaded_only_on_request() {
     let lab = Lab::new();
-    let mut alice = lab.writer("alice");
+    let alice = lab.writer("alice");
+    alice.test.edit("pipe.yaml", "{ url", "{ bandwidth: 0.001, url");
     alice.test.edit("pipeline.yaml", "echo b > parts/b", "head -c 2000000 /dev/zero > parts/b");
     let run = alice.run().ok();
-    assert_eq!((&remote_summary(&run)["uploaded"], &remote_summary(&run)["cheap"]), (&2.into(), &1.into()));
-    assert_eq!(files_below(&lab.remote().join("actions")).len(), 2);
-    alice.typed("cache push").ok().prints("1 result uploaded");
+    assert_eq!((&remote_summary(&run)["uploaded"], &remote_summary(&run)["cheap"]), (&1.into(), &2.into()));
+    assert_eq!(files_below(&lab.remote().join("actions")).len(), 1);
+    alice.typed("cache push").ok().prints("2 results uploaded");
 
-    let settings = alice.test.read("pipe.yaml").replace("{ url", "{ bandwidth: 1e6, url");
-    lab.public_key("bob");
-    alice.person = "bob";
-    alice.test.write("pipe.yaml", settings);
+    alice.test.edit("pipe.yaml", "bandwidth: 0.001", "bandwidth: 1e6");
     alice.test.edit("pipeline.yaml", "2000000", "2000001");
     let run = alice.run().ok();
     assert_eq!((&remote_summary(&run)["uploaded"], &remote_summary(&run)["cheap"]), (&2.into(), &0.into()));
@@ -392,6 +390,38 @@ fn whoever_took_a_result_is_no_witness_of_it() {
     reader.run().ok();
     reader.typed("lock pipeline.yaml --witness").refuses("every result was taken from others");
     assert!(!reader.test.file("pipeline.witnesses").exists());
+}
+
+#[test]
+fn the_signatures_in_a_bundle_are_checked_by_a_project_that_trusts_keys() {
+    let lab = Lab::new();
+    let nowhere = lab.remote().to_str().unwrap().to_owned();
+    lab.public_key("alice");
+    let alice = lab.clone_of("alice", &nowhere, &[]);
+    alice.run().ok();
+    alice.typed("lock pipeline.yaml").ok();
+    alice.typed("export pipeline.yaml -o bundle").ok();
+    let bundle = alice.test.file("bundle").display().to_string();
+    let import = |clone: &Clone<'_>, bundle: &str| clone.pipe(&["import", bundle, "--overwrite"]);
+
+    let trusting = lab.reader(&["alice"]);
+    let imported = import(&trusting, &bundle).ok();
+    assert!(!imported.stderr.contains("warning"), "{}", imported.stderr);
+    assert_eq!(trusting.run().ok().computed(), [""; 0]);
+    let other = lab.reader(&["bob"]);
+    import(&other, &bundle).ok().reports("has signed 3 results of the bundle").reports("`split`");
+    import(&lab.reader(&[]), &bundle).ok();
+
+    let signature = "\"alice\": \"";
+    let mut forged = zstd::decode_all(fs::File::open(&bundle).unwrap()).unwrap();
+    let at = forged.windows(signature.len()).position(|found| found == signature.as_bytes()).unwrap();
+    let first = &mut forged[at + signature.len()];
+    *first = if *first == b'A' { b'B' } else { b'A' };
+    let path = lab.dir.path().join("forged");
+    fs::write(&path, zstd::encode_all(forged.as_slice(), 0).unwrap()).unwrap();
+    let victim = lab.reader(&["alice"]);
+    import(&victim, path.to_str().unwrap()).refuses("was refused: its signature is wrong");
+    assert!(!victim.test.file("pipeline.lock").exists());
 }
 
 #[test]
@@ -604,22 +634,27 @@ impl Moto {
     fn start() -> Option<Self> {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(".moto/bin/moto_server");
         let program = if own.is_file() { own } else { PathBuf::from("moto_server") };
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new(program);
-        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let Ok(child) = started else {
-            assert!(std::env::var_os("PIPE_CI").is_none(), "moto_server is missing: run scripts/moto");
-            println!("skipped: moto_server is not installed (scripts/moto installs it)");
-            return None;
-        };
-        let moto = Self { child, endpoint: format!("http://127.0.0.1:{port}") };
         let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "moto_server does not answer");
-            std::thread::sleep(Duration::from_millis(50));
+        loop {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let mut command = Command::new(&program);
+            command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+            let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            let Ok(child) = started else {
+                assert!(std::env::var_os("PIPE_CI").is_none(), "moto_server is missing: run scripts/moto");
+                println!("skipped: moto_server is not installed (scripts/moto installs it)");
+                return None;
+            };
+            let mut moto = Self { child, endpoint: format!("http://127.0.0.1:{port}") };
+            // It ends if another test was faster and has the port.
+            while moto.child.try_wait().unwrap().is_none() {
+                if ureq::get(format!("{}/moto-api/data.json", moto.endpoint)).call().is_ok() {
+                    return Some(moto);
+                }
+                assert!(begin.elapsed() < Duration::from_secs(60), "moto_server does not answer");
+                std::thread::sleep(Duration::from_millis(50));
+            }
         }
-        Some(moto)
     }
 
     fn create_bucket(&self, name: &str) {
@@ -640,6 +675,30 @@ impl Drop for Moto {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn content_of_any_length_goes_through_a_bucket() {
+    let Some(moto) = Moto::start() else { return };
+    moto.create_bucket("lab");
+    let lab = Lab::new();
+    lab.public_key("alice");
+    // Half of each byte is random, so that it shrinks to more than one part of an upload.
+    let mut state = 1_u64;
+    let text = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        b"0123456789abcdef"[(state >> 60) as usize]
+    });
+    fs::write(lab.dir.path().join("secret"), text.take(40_000_000).collect::<Vec<u8>>()).unwrap();
+    let mut alice = lab.clone_of("alice", "s3://lab", &[]);
+    moto.configure(&mut alice);
+    alice.run().ok();
+    alice.typed("cache push").ok().prints("3 results uploaded");
+    let mut reader = lab.clone_of("reader", "s3://lab", &["alice"]);
+    moto.configure(&mut reader);
+    let run = reader.run().ok();
+    assert_eq!(run.computed(), [""; 0], "{}", run.stdout);
+    assert!(reader.test.file("results/small/table.tex").metadata().unwrap().len() > 40_000_000);
 }
 
 #[test]

@@ -16,6 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest time until the server begins to answer. After an upload, it may have to write the content to its disks.
 const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(15);
 const PATIENCE_AFTER_UPLOAD: Duration = Duration::from_secs(60);
+/// How many bytes a server writes per second, at least.
+const SLOWEST_SERVER: u64 = 10_000_000;
 const ATTEMPTS: u32 = 3;
 /// How long to wait before the second attempt; twice as long before the third.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -100,8 +102,17 @@ impl Client {
         let (sender, receiver) = sync_channel(1);
         let (agent, stop) = (self.agent.clone(), self.stop.clone());
         std::thread::Builder::new().name("request".to_owned()).spawn(move || {
-            let patience = if content.is_some() { PATIENCE_AFTER_UPLOAD } else { PATIENCE_FOR_ANSWER };
-            let request = agent.configure_request(request).timeout_recv_response(Some(patience)).build();
+            let patience = match &content {
+                Some((_, Length::Exactly(bytes) | Length::About(bytes))) => {
+                    PATIENCE_AFTER_UPLOAD + Duration::from_secs(bytes / SLOWEST_SERVER)
+                }
+                None => PATIENCE_FOR_ANSWER,
+            };
+            let request = agent
+                .configure_request(request)
+                .timeout_recv_response(Some(patience))
+                .timeout_per_read(Some(patience.max(PATIENCE)))
+                .build();
             let (mut parts, ()) = request.into_parts();
             let sent = match content {
                 Some((content, length)) => {

@@ -38,12 +38,13 @@ mod witness;
 use std::fmt;
 use std::path::Path;
 
-use backend::Backend;
+use backend::{Backend, BackendError};
 pub use gc::{RemoteGcReport, RemoteGcRequest};
 pub use key::{BadKey, PublicKey, SigningKey, is_writer_name};
 use report::Ledger;
 pub use report::{Refusal, RemoteSummary};
 pub use settings::{Anyone, Policy, RemoteSettings, TrustedWriters};
+pub use signed::{Signatures, is_signed, signatures_of};
 pub use trust::Trust;
 pub use upload::{Outcome, UploadQueue};
 pub use witness::{Testimony, Witnesses};
@@ -131,6 +132,14 @@ impl Remote {
     /// Returns what happened since the remote was opened.
     pub fn summary(&self) -> RemoteSummary {
         self.ledger.summary()
+    }
+
+    /// Takes note of an answer or a failure. What fails after the user wants to stop is no failure of the remote.
+    fn note<T>(&self, answer: Result<T, BackendError>) -> Option<T> {
+        if answer.is_err() && self.stop.requested().is_some() {
+            return None;
+        }
+        self.ledger.note(answer)
     }
 
     /// Returns the warnings since the last call.

@@ -140,6 +140,9 @@ impl Bucket {
             "InvalidAccessKeyId" | "SignatureDoesNotMatch" => {
                 "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             }
+            "QuotaExceeded" | "XMinioStorageFull" | "ServiceQuotaExceededException" => {
+                "its storage is full; make room with `pipe cache gc --remote`, or ask for more"
+            }
             "ExpiredToken" => "renew the credentials in AWS_SESSION_TOKEN",
             "PermanentRedirect" | "AuthorizationHeaderMalformed" => {
                 "set AWS_REGION to the region of the bucket"
@@ -199,7 +202,8 @@ impl Backend for Bucket {
         match answer.status {
             StatusCode::OK => Ok(true),
             StatusCode::NOT_FOUND => Ok(false),
-            _ => Err(self.refused("read", answer)),
+            // The answer to HEAD has no text that says why.
+            _ => self.get(path).map(|found| found.is_some()),
         }
     }
 
@@ -476,6 +480,58 @@ mod tests {
             authorization,
             "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, SignedHeaders=host;x-amz-content-sha256;x-amz-date, Signature=507441dd05cbfe3c356d6f189a51da790c7ffb5a5724e71b179d3b91417dfed8"
         );
+    }
+
+    /// Returns what a bucket says about a server that gives the same answer to every request.
+    fn answered(
+        status: &str,
+        code: &str,
+        credentials: bool,
+        ask: impl Fn(&Bucket) -> BackendError,
+    ) -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let text = format!("<Error><Code>{code}</Code></Error>");
+        let answer =
+            format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", text.len());
+        // Ends with the process of the tests.
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let mut request = vec![0; 1 << 16];
+                let count = stream.read(&mut request).unwrap_or(0);
+                let body = if request[..count].starts_with(b"HEAD") { "" } else { &text };
+                let _ = std::io::Write::write_all(&mut stream, format!("{answer}{body}").as_bytes());
+            }
+        });
+        let environment = |name: &str| match name {
+            "AWS_ENDPOINT_URL" => Some(endpoint.clone()),
+            "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => credentials.then(|| "tests".to_owned()),
+            _ => None,
+        };
+        ask(&Bucket::new("lab", &environment, Stop::new()).unwrap()).0
+    }
+
+    #[test]
+    fn a_refusal_says_what_happened_and_what_to_do() {
+        let content: Arc<[u8]> = b"text".to_vec().into();
+        let get = |bucket: &Bucket| bucket.get("x").err().unwrap();
+        let exists = |bucket: &Bucket| bucket.exists("x").unwrap_err();
+        let put = |bucket: &Bucket| bucket.put("x", &content).unwrap_err();
+        let list = |bucket: &Bucket| bucket.list("x").unwrap_err();
+        for ask in [&get as &dyn Fn(&Bucket) -> BackendError, &exists, &put, &list] {
+            let cases = [
+                ("403 Forbidden", "RequestTimeTooSkewed", true, "set the clock of this machine"),
+                ("403 Forbidden", "SignatureDoesNotMatch", true, "check AWS_ACCESS_KEY_ID"),
+                ("403 Forbidden", "AccessDenied", true, "do not allow it"),
+                ("403 Forbidden", "AccessDenied", false, "there are no credentials; set AWS_ACCESS_KEY_ID"),
+                ("400 Bad Request", "ExpiredToken", true, "renew the credentials"),
+                ("507 Insufficient Storage", "QuotaExceeded", true, "make room"),
+            ];
+            for (status, code, credentials, hint) in cases {
+                let said = answered(status, code, credentials, ask);
+                assert!(said.contains(code) && said.contains(hint), "{said}");
+            }
+        }
     }
 
     #[test]

@@ -19,10 +19,13 @@ use pipe_core::digest::StageKey;
 /// What manifests are signed for, on a remote and in a bundle.
 const PURPOSE: &str = "pipe manifest 1";
 
+/// Signatures of a sealed manifest, by the name of the writer.
+pub type Signatures = BTreeMap<String, String>;
+
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Signatures {
-    signatures: BTreeMap<String, String>,
+struct FirstLine {
+    signatures: Signatures,
 }
 
 /// A manifest that was read from a remote and may be used.
@@ -36,16 +39,25 @@ pub(super) struct TrustedManifest {
 
 /// Returns the bytes of a signed manifest.
 pub(super) fn sign(sealed: &[u8], key: &SigningKey) -> Vec<u8> {
-    let signatures = Signatures { signatures: BTreeMap::from([signature(sealed, key)]) };
-    let mut text = serde_json::to_vec(&signatures).unwrap_or_default();
+    let first = FirstLine { signatures: signatures_of(sealed, key) };
+    let mut text = serde_json::to_vec(&first).unwrap_or_default();
     text.push(b'\n');
     text.extend_from_slice(sealed);
     text
 }
 
-/// Returns the name of the writer and its signature of a sealed manifest.
-fn signature(sealed: &[u8], key: &SigningKey) -> (String, String) {
-    (key.name().to_owned(), key.sign(PURPOSE, sealed))
+/// Returns the signature of a sealed manifest.
+pub fn signatures_of(sealed: &[u8], key: &SigningKey) -> Signatures {
+    BTreeMap::from([(key.name().to_owned(), key.sign(PURPOSE, sealed))])
+}
+
+/// Returns whether a trusted key signed a sealed manifest. A wrong signature of a trusted writer is an error, which completes the
+/// sentence "it was refused: ...".
+pub fn is_signed(sealed: &[u8], signatures: &Signatures, trust: &Trust) -> Result<bool, String> {
+    let known = signatures.iter().filter(|(writer, _)| trust.knows(writer));
+    let checked = known.map(|(writer, signature)| trust.check(PURPOSE, sealed, writer, signature));
+    let checked: Vec<()> = checked.collect::<Result<_, _>>()?;
+    Ok(!checked.is_empty())
 }
 
 /// Returns the manifest that `writer` stored for `key`, or the reason why it must not be used, which completes the
@@ -60,10 +72,10 @@ pub(super) fn open(
 ) -> Result<TrustedManifest, String> {
     let end = text.iter().position(|&byte| byte == b'\n').ok_or("it is cut short")?;
     let (first, sealed) = (&text[..end], &text[end + 1..]);
-    let signatures: Signatures =
+    let FirstLine { signatures } =
         serde_json::from_slice(first).map_err(|_| "its first line has no signatures")?;
     if *trust != Trust::Anyone {
-        let signature = signatures.signatures.get(writer).ok_or("it is not signed by its writer")?;
+        let signature = signatures.get(writer).ok_or("it is not signed by its writer")?;
         trust.check(PURPOSE, sealed, writer, signature)?;
     }
     let manifest = Store::read_record(sealed).map_err(|error| error.to_string())?;

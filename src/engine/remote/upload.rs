@@ -51,13 +51,13 @@ impl Remote {
         }
         match self.try_upload(store, manifest, writer) {
             Ok(()) => {
-                self.ledger.note(Ok(()));
+                self.note(Ok(()));
                 self.ledger.update(|summary| summary.uploaded += 1);
                 Outcome::Uploaded
             }
             Err(_) if self.stop.requested().is_some() => Outcome::Failed,
             Err(UploadError::Remote(error)) => {
-                self.ledger.note::<()>(Err(error));
+                self.note::<()>(Err(error));
                 Outcome::Failed
             }
             Err(UploadError::Store(error)) => {
@@ -76,7 +76,7 @@ impl Remote {
         if self.ledger.has_given_up() {
             return Outcome::Failed;
         }
-        match self.ledger.note(self.backend.exists(&manifest_path(manifest.key, writer.name()))) {
+        match self.note(self.backend.exists(&manifest_path(manifest.key, writer.name()))) {
             Some(true) => Outcome::Present,
             Some(false) => self.upload(store, manifest),
             None => Outcome::Failed,
