@@ -375,8 +375,11 @@ pub(super) struct LockArgs {
     /// Replace a lock that differs from the results in the cache.
     #[arg(long)]
     pub rebuild: bool,
+    /// Record next to the lock that this machine computed the same results; `pipe verify` counts the kinds of machines.
+    #[arg(long)]
+    pub witness: bool,
     /// Merge THEIRS into OURS, as a git merge driver.
-    #[arg(long, num_args = 3, value_names = ["BASE", "OURS", "THEIRS"], conflicts_with_all = ["file", "named", "rebuild"])]
+    #[arg(long, num_args = 3, value_names = ["BASE", "OURS", "THEIRS"], conflicts_with_all = ["file", "named", "rebuild", "witness"])]
     pub merge: Option<Vec<PathBuf>>,
 }
 
@@ -862,10 +865,10 @@ pub(super) enum CacheCommand {
         /// Remove them.
         #[arg(long)]
         yes: bool,
-        /// Keep removed results in the trash for this many days; on the remote, keep blobs that are not older.
+        /// Keep removed results in the trash for this many days; with `--remote`, keep blobs that are younger than this.
         #[arg(long, default_value_t = 7, value_name = "DAYS")]
         grace: u64,
-        /// Remove results from the remote instead: those that were uploaded long ago.
+        /// Clean up the remote instead of the cache: remove results that were uploaded long ago.
         #[arg(long)]
         remote: bool,
         /// With `--remote`: remove results that were uploaded longer ago than this.

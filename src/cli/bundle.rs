@@ -10,12 +10,13 @@ use super::exit::{Exit, Failure, Outcome};
 use super::lock::read;
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project, select};
-use super::text;
+use super::{key, text};
 use pipe_core::digest::{BlobId, Digest};
 use pipe_engine::bundle::{
     self, BundleContent, BundleError, BundleIndex, IndexedFile, ReadBundle, visible_path,
 };
-use pipe_engine::lock::path_of;
+use pipe_engine::lock::{path_of, witnesses_path_of};
+use pipe_engine::remote::{Trust, is_signed, signatures_of};
 use pipe_engine::spec::pipeline::{InputSource, Pipeline, UnlocatedFile};
 use pipe_engine::store::{Condition, Store, write_atomically};
 
@@ -41,13 +42,23 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
         let chosen = select(pipeline, &args.with)?;
         chosen.iter().map(|index| pipeline.instances[index.0].id.to_string()).collect()
     };
+    let key = key::own(&|name| std::env::var(name).ok()).unwrap_or_else(|failure| {
+        project.warn(&format!("the results in the bundle are not signed: {}", failure.text));
+        None
+    });
     let mut records = BTreeMap::new();
+    let mut signatures = BTreeMap::new();
     let mut blobs = BTreeSet::new();
     for (name, record) in &lock.stages {
         let missing = || {
             Failure::bad_input(format!("the result of `{name}` is not in the cache; run the pipeline first"))
         };
         let text = store.sealed_record(record.key).ok_or_else(missing)?;
+        // A key signs only what its owner computed.
+        let is_ours = store.record(record.key).is_some_and(|manifest| manifest.taken_from.is_none());
+        if let Some(key) = key.as_ref().filter(|_| is_ours) {
+            signatures.insert(record.key, signatures_of(&text, key));
+        }
         records.insert(record.key, text);
         if with_content.contains(name) {
             match store.examine(record.key) {
@@ -61,7 +72,8 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
         }
     }
     let files = project_files(project, pipeline, &path)?;
-    let content = BundleContent { pipeline: args.file.display().to_string(), files, records, blobs };
+    let content =
+        BundleContent { pipeline: args.file.display().to_string(), files, records, blobs, signatures };
     pack(&args.output, &content, &store)
         .map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", args.output.display())))?;
     let size = fs::metadata(&args.output).map_or(0, |file| file.len());
@@ -75,7 +87,7 @@ pub(super) fn export(project: &Project, args: &ExportArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Returns the pipeline, the files that it extends, its lock, and the project files that its stages read.
+/// Returns the pipeline, the files that it extends, its lock with its witnesses, and the project files that its stages read.
 ///
 /// Registered data sets are left out: the other machine downloads them and checks their digests.
 fn project_files(
@@ -90,7 +102,8 @@ fn project_files(
         InputSource::File(UnlocatedFile::User(path)) => Some(path.clone()),
         _ => None,
     });
-    let own = pipeline.files.iter().cloned().chain([lock.to_owned()]);
+    let witnesses = Some(witnesses_path_of(&pipeline.file)).filter(|path| path.exists());
+    let own = pipeline.files.iter().cloned().chain([lock.to_owned()]).chain(witnesses);
     let mut pending: Vec<PathBuf> = own.chain(sources).collect();
     while let Some(path) = pending.pop() {
         let Some(name) = visible_path(&path) else {
@@ -134,6 +147,7 @@ pub(super) fn import(project: &Project, args: &ImportArgs) -> Outcome {
         BundleError::Io(error) => refuse(error.to_string()),
     })?;
     let new = new_files(&index, project, &store, args.overwrite)?;
+    check_signatures(project, &index, &records).map_err(refuse)?;
     let mut complete = 0;
     for text in &records {
         let adopted = store.adopt_record(text).map_err(|error| refuse(error.to_string()))?;
@@ -157,6 +171,31 @@ pub(super) fn import(project: &Project, args: &ImportArgs) -> Outcome {
         index.pipeline
     ));
     Ok(Exit::Done)
+}
+
+/// Refuses a bundle with a wrong signature, and names the results that no trusted key signed. Does nothing if the project has no list of
+/// trusted keys.
+fn check_signatures(project: &Project, index: &BundleIndex, records: &[Vec<u8>]) -> Result<(), String> {
+    let trust = project.trust().map_err(|failure| failure.text)?;
+    if trust == Trust::Anyone {
+        return Ok(());
+    }
+    let mut unsigned = Vec::new();
+    for text in records {
+        let manifest = Store::read_record(text).map_err(|error| error.to_string())?;
+        let signatures = index.signatures.get(&manifest.key).cloned().unwrap_or_default();
+        let refused = |reason| format!("the result of `{}` was refused: {reason}", manifest.instance);
+        if !is_signed(text, &signatures, &trust).map_err(refused)? {
+            unsigned.push(format!("`{}`", manifest.instance));
+        }
+    }
+    if !unsigned.is_empty() {
+        let (count, names) = (text::count(unsigned.len(), "result"), unsigned.join(", "));
+        project.warn(&format!(
+            "no key under `trusted:` in `pipe.yaml` has signed {count} of the bundle: {names}"
+        ));
+    }
+    Ok(())
 }
 
 /// Returns the files to write. Fails if other files are in their places, unless they may be overwritten.

@@ -10,8 +10,8 @@ use super::cache::warn_of_damage;
 use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
-use super::text;
 use super::variant_files::set_arguments;
+use super::{text, witness};
 use pipe_core::bad_file;
 use pipe_core::digest::BlobId;
 use pipe_engine::lock::compare::{CompareVerdict, class_difference, compare};
@@ -36,20 +36,38 @@ pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
     };
     let selection = PipelineSelection::of_file(file);
     let Opened { plan, store, .. } = project.open(&selection, &[])?.find_data(project);
-    let mut new = of_cache(&plan, &store)?;
+    let manifests = results(&plan, &store)?;
+    let mut new = Lock::of(plan.pipeline(), &manifests);
     warn_of_damage(project, &store);
-    require_matching_files(&plan, &store, &new)?;
     let path = path_of(file);
     let old = read(&path);
     if let Ok(Some(old)) = &old
         && !args.rebuild
     {
+        if args.witness {
+            witness::require_same_results(&plan, old, &new)?;
+        }
         new.keep_equal_records(old, plan.pipeline());
     }
+    require_matching_files(&plan, &store, &new)?;
+    write_if_changed(project, args, file, old, &new)?;
+    if args.witness { witness::record(project, &plan, &new, &manifests) } else { Ok(Exit::Done) }
+}
+
+/// Writes a lock, unless it is there already. Fails if another one is there that may not be replaced.
+fn write_if_changed(
+    project: &Project,
+    args: &LockArgs,
+    file: &Path,
+    old: Result<Option<Lock>, Failure>,
+    new: &Lock,
+) -> Result<(), Failure> {
+    let path = path_of(file);
     match old {
         Ok(None) => {}
-        Ok(Some(old)) if old.is_same_text(&new) => {
-            return done(project, &format!("{} is up to date", path.display()));
+        Ok(Some(old)) if old.is_same_text(new) => {
+            project.status(&format!("{} is up to date", path.display()));
+            return Ok(());
         }
         Ok(Some(old)) if !args.rebuild => {
             let count = text::count(new.changes_from(&old), "entry").replace("entrys", "entries");
@@ -63,14 +81,9 @@ pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
         Err(failure) if !args.rebuild => return Err(failure),
         _ => {}
     }
-    write(&path, &new)?;
-    done(project, &format!("{} written: {}", path.display(), contents(&new)))
-}
-
-/// Prints a status line and ends the command.
-fn done(project: &Project, sentence: &str) -> Outcome {
-    project.status(sentence);
-    Ok(Exit::Done)
+    write(&path, new)?;
+    project.status(&format!("{} written: {}", path.display(), contents(new)));
+    Ok(())
 }
 
 fn contents(lock: &Lock) -> String {
@@ -116,11 +129,16 @@ pub(super) fn write(path: &Path, lock: &Lock) -> Result<(), Failure> {
 
 /// Returns the lock of the results that the cache has for every stage of the pipeline.
 fn of_cache(plan: &Plan, store: &Store) -> Result<Lock, Failure> {
+    Ok(Lock::of(plan.pipeline(), &results(plan, store)?))
+}
+
+/// Returns the result that the cache has for every stage, in the order of the pipeline.
+fn results(plan: &Plan, store: &Store) -> Result<Vec<Manifest>, Failure> {
     let outlooks = survey(plan, store, &Options::default());
-    let mut manifests: Vec<&Manifest> = Vec::with_capacity(outlooks.len());
-    for (instance, outlook) in plan.pipeline().instances.iter().zip(&outlooks) {
+    let mut manifests = Vec::with_capacity(outlooks.len());
+    for (instance, outlook) in plan.pipeline().instances.iter().zip(outlooks) {
         match outlook {
-            Outlook::Fresh(manifest) => manifests.push(manifest),
+            Outlook::Fresh(manifest) => manifests.push(*manifest),
             _ => {
                 return Err(Failure::bad_input(format!(
                     "`{}` has no result in the cache for the current pipeline; run `pipe run {}` first",
@@ -130,7 +148,7 @@ fn of_cache(plan: &Plan, store: &Store) -> Result<Lock, Failure> {
             }
         }
     }
-    Ok(Lock::of(plan.pipeline(), manifests))
+    Ok(manifests)
 }
 
 /// Fails if placed files differ from the new lock, because `pipe verify` would report them as drift.

@@ -45,6 +45,7 @@ mod variant_files;
 mod verify;
 mod version;
 mod whence;
+mod witness;
 
 use std::io::Write;
 use std::path::Path;

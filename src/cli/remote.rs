@@ -1,6 +1,6 @@
 //! `pipe cache push` and `pipe cache pull`, and what other commands do with the remote.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde_json::json;
@@ -11,10 +11,9 @@ use super::project::Project;
 use super::settings::Use;
 use super::table::Grid;
 use super::{print_json, print_status, print_text, text};
-use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
 use pipe_engine::lock::report::{Check, CheckOutcome};
-use pipe_engine::lock::{Lock, LockRecord};
+use pipe_engine::lock::{EnvironmentClass, Lock, LockRecord};
 use pipe_engine::plan::Plan;
 use pipe_engine::remote::{Outcome as Upload, Remote, RemoteGcRequest, RemoteSummary, Testimony};
 use pipe_engine::runner::{self, Options, Pulled, Stop};
@@ -132,9 +131,7 @@ fn compare_stage(remote: &Remote, name: &str, record: &LockRecord) -> Check {
         Ok(witnesses) => witnesses,
         Err(error) => return Check::cannot_tell("remote", name, error),
     };
-    let steady = record.outputs.iter().filter(|(_, locked)| !locked.volatile);
-    let outputs: BTreeMap<String, BlobId> =
-        steady.map(|(output, locked)| (output.clone(), locked.stored.blob)).collect();
+    let outputs = record.steady_outputs();
     let all = witnesses.testimonies.len();
     let differing: Vec<(&Testimony, &str)> = witnesses
         .testimonies
@@ -145,7 +142,10 @@ fn compare_stage(remote: &Remote, name: &str, record: &LockRecord) -> Check {
     match differing.first() {
         _ if all == 0 => Check::cannot_tell("remote", name, nobody(&witnesses.refused)),
         None => {
-            let message = format!("{all} of {} with the lock", agree(all));
+            let classes: BTreeSet<&EnvironmentClass> =
+                witnesses.testimonies.iter().map(|testimony| &testimony.class).collect();
+            let on = text::count(classes.len(), "machine class");
+            let message = format!("{all} of {} with the lock, on {on}", agree(all));
             Check::new("remote", name, CheckOutcome::Same, message)
         }
         Some((testimony, output)) => {
@@ -179,6 +179,9 @@ pub(super) fn summary_line(summary: &RemoteSummary, paint: Paint) -> String {
     if summary.uploaded > 0 {
         parts.push(format!("{} uploaded ({})", summary.uploaded, text::bytes(summary.sent_bytes)));
     }
+    if summary.cheap > 0 {
+        parts.push(format!("{} not uploaded (faster to compute than to fetch)", summary.cheap));
+    }
     if !summary.refused.is_empty() {
         parts.push(paint.yellow(&format!("{} refused", summary.refused.len())));
     }
@@ -196,6 +199,9 @@ mod tests {
     fn the_line_about_the_remote_says_only_what_happened() {
         let summary = RemoteSummary { taken: 3, received_bytes: 1_500_000, ..RemoteSummary::default() };
         assert_eq!(summary_line(&summary, Paint(false)), "remote: 3 taken (1.50 MB)");
+        let cheap = RemoteSummary { cheap: 2, ..RemoteSummary::default() };
+        let expected = "remote: 2 not uploaded (faster to compute than to fetch)";
+        assert_eq!(summary_line(&cheap, Paint(false)), expected);
         let summary = RemoteSummary { unreachable: Some("refused".to_owned()), uploaded: 1, ..summary };
         assert_eq!(
             summary_line(&summary, Paint(false)),

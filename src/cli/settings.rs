@@ -8,13 +8,13 @@ use super::exit::Failure;
 use super::key;
 use super::project::Project;
 use pipe_core::suggest;
-use pipe_engine::remote::{Policy, Remote, RemoteSettings};
+use pipe_engine::remote::{Policy, Remote, RemoteSettings, SigningKey, Trust, TrustedWriters};
 use pipe_engine::runner::Stop;
 
 /// The file with the settings, in the project directory.
 pub(super) const FILE: &str = "pipe.yaml";
 
-const FIELDS: [&str; 5] = ["remote", "url", "read", "write", "trusted"];
+const FIELDS: [&str; 6] = ["remote", "url", "read", "write", "trusted", "bandwidth"];
 
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -54,6 +54,17 @@ impl Project {
         };
         let opened = Remote::open(&settings, Path::new("."), &environment, writer, stop.clone());
         opened.map(Some).map_err(|error| Failure::bad_input(format!("the remote cannot be used: {error}")))
+    }
+
+    /// Returns whose signatures count, also without a remote. A project without a list of keys does not look at signatures.
+    pub(super) fn trust(&self) -> Result<Trust, Failure> {
+        let trusted = read(Path::new(FILE))?.remote.map(|remote| remote.trusted).unwrap_or_default();
+        if trusted == TrustedWriters::default() {
+            return Ok(Trust::Anyone);
+        }
+        let own = key::own(&|name| std::env::var(name).ok()).ok().flatten();
+        Trust::new(&trusted, own.as_ref().map(SigningKey::public))
+            .map_err(|error| Failure::bad_input(format!("{FILE}: {error}")))
     }
 
     /// Opens the remote for a command that is about it.
@@ -142,6 +153,7 @@ mod tests {
     fn a_remote_is_read_and_not_written_unless_the_settings_say_so() {
         let remote = settings("remote: { url: /lab/cache }\n", &[]).unwrap().unwrap();
         assert_eq!((remote.read, remote.write), (Policy::Always, Policy::Never));
+        assert_eq!(settings("remote: /lab/cache\n", &[]).unwrap(), Some(remote), "only the address");
         assert_eq!(settings("# nothing yet\n", &[]).unwrap(), None);
     }
 
@@ -165,6 +177,10 @@ mod tests {
         assert!(error.contains("`sometimes`") && error.contains("`always`"), "{error}");
         let error = settings("remote: { url: x, trusted: everyone }\n", &[]).unwrap_err();
         assert!(error.contains("the word `anyone`"), "{error}");
+        let error = settings("remote: [/lab/cache]\n", &[]).unwrap_err();
+        assert!(error.contains("an address, or a mapping with the field `url`"), "{error}");
+        let error = settings("remote: { url: x, bandwidth: 0 }\n", &[]).unwrap_err();
+        assert!(error.contains("MB per second is expected"), "{error}");
         let error = settings("name: x\nstages: {}\n", &[]).unwrap_err();
         assert!(error.contains("give a pipeline another name"), "{error}");
     }

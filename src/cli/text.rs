@@ -36,7 +36,11 @@ pub(super) fn bytes(count: u64) -> String {
 
 /// Formats a number of things: `1 stage`, `3 stages`.
 pub(super) fn count(n: usize, noun: &str) -> String {
-    let plural = if n == 1 { "" } else { "s" };
+    let plural = match noun {
+        _ if n == 1 => "",
+        noun if noun.ends_with('s') => "es",
+        _ => "s",
+    };
     format!("{n} {noun}{plural}")
 }
 

@@ -16,6 +16,7 @@ use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
 
+use crate::remote::Signatures;
 use crate::store::{Store, StoreError};
 use pipe_core::digest::{BlobId, StageKey};
 
@@ -34,6 +35,9 @@ pub struct BundleIndex {
     pub files: BTreeMap<String, IndexedFile>,
     results: BTreeSet<StageKey>,
     blobs: BTreeSet<BlobId>,
+    /// The signatures of manifests, as on a remote. A bundle without any has no such field.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub signatures: BTreeMap<StageKey, Signatures>,
 }
 
 /// What the index says about a project file.
@@ -76,6 +80,7 @@ pub struct BundleContent {
     /// The sealed manifests.
     pub records: BTreeMap<StageKey, Vec<u8>>,
     pub blobs: BTreeSet<BlobId>,
+    pub signatures: BTreeMap<StageKey, Signatures>,
 }
 
 /// Writes a bundle.
@@ -86,6 +91,7 @@ pub fn write<W: Write>(out: W, content: &BundleContent, store: &Store) -> Result
         files: content.files.iter().map(|(path, (file, _))| (path.clone(), *file)).collect(),
         results: content.records.keys().copied().collect(),
         blobs: content.blobs.clone(),
+        signatures: content.signatures.clone(),
     };
     let mut tar = tar::Builder::new(zstd::Encoder::new(out, 0)?);
     append(&mut tar, INDEX, &serde_json::to_vec_pretty(&index).map_err(io::Error::from)?)?;

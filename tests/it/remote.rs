@@ -188,6 +188,23 @@ fn nothing_is_uploaded_unless_the_settings_say_so() {
 }
 
 #[test]
+fn what_is_faster_to_compute_than_to_fetch_is_uploaded_only_on_request() {
+    let lab = Lab::new();
+    let alice = lab.writer("alice");
+    alice.test.edit("pipe.yaml", "{ url", "{ bandwidth: 0.001, url");
+    alice.test.edit("pipeline.yaml", "echo b > parts/b", "head -c 2000000 /dev/zero > parts/b");
+    let run = alice.run().ok();
+    assert_eq!((&remote_summary(&run)["uploaded"], &remote_summary(&run)["cheap"]), (&1.into(), &2.into()));
+    assert_eq!(files_below(&lab.remote().join("actions")).len(), 1);
+    alice.typed("cache push").ok().prints("2 results uploaded");
+
+    alice.test.edit("pipe.yaml", "bandwidth: 0.001", "bandwidth: 1e6");
+    alice.test.edit("pipeline.yaml", "2000000", "2000001");
+    let run = alice.run().ok();
+    assert_eq!((&remote_summary(&run)["uploaded"], &remote_summary(&run)["cheap"]), (&2.into(), &0.into()));
+}
+
+#[test]
 fn a_poisoned_result_is_refused_and_the_stage_is_computed() {
     let lab = Lab::new();
     lab.set_secret("poison\n");
@@ -293,7 +310,9 @@ fn verify_counts_the_writers_that_agree() {
         fs::copy(alice.test.file(name), reader.test.file(name)).unwrap();
     }
     let verified = reader.typed("verify pipeline.yaml --remote --allow-missing").ok();
-    verified.prints("data: 2 of 2 writers agree").prints("table: 2 of 2 writers agree");
+    verified
+        .prints("data: 2 of 2 writers agree with the lock, on 1 machine class")
+        .prints("table: 2 of 2 writers agree");
 
     lab.set_secret("another machine\n");
     fs::remove_file(lab.manifest("bob", "data")).unwrap();
@@ -303,6 +322,106 @@ fn verify_counts_the_writers_that_agree() {
     other.run().ok();
     let verified = reader.typed("verify pipeline.yaml --remote --allow-missing").exits_with(1);
     verified.prints("drift  data: 1 of 2 writers agree with the lock; `bob` got another");
+}
+
+/// Copies the lock of a clone and its witnesses, if there are any.
+fn copy_lock(from: &Clone<'_>, to: &Clone<'_>) {
+    for name in ["pipeline.lock", "pipeline.witnesses"] {
+        if from.test.file(name).exists() {
+            fs::copy(from.test.file(name), to.test.file(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_machine_is_a_witness_of_a_lock_only_if_it_got_the_same_bytes() {
+    let lab = Lab::new();
+    let nowhere = lab.remote().to_str().unwrap().to_owned();
+    lab.public_key("alice");
+    let alice = lab.clone_of("alice", &nowhere, &[]);
+    alice.run().ok();
+    alice.typed("lock pipeline.yaml").ok();
+    let lock = alice.test.read("pipeline.lock");
+    alice.typed("lock pipeline.yaml --witness").ok().reports("3 results computed here, signed by `alice`");
+    assert_eq!(alice.test.read("pipeline.lock"), lock);
+    let witnesses = alice.test.read("pipeline.witnesses");
+    alice.typed("lock pipeline.yaml --witness").ok().reports("pipeline.witnesses is up to date");
+    assert_eq!(alice.test.read("pipeline.witnesses"), witnesses);
+    alice.typed("verify pipeline.yaml").ok().prints("reproduced on 1 machine class\n");
+
+    let bob = lab.clone_of("bob", &nowhere, &["alice"]);
+    copy_lock(&alice, &bob);
+    bob.typed("run pipeline.yaml --locked").ok();
+    assert_eq!(bob.test.read("pipeline.witnesses"), witnesses, "a run does not change them");
+    bob.typed("lock pipeline.yaml --witness").ok().reports("3 results computed here, not signed");
+    assert_eq!(bob.test.read("pipeline.lock"), lock);
+    bob.typed("verify pipeline.yaml").ok().prints("3 results, unsigned, by `alice`");
+    let both = bob.test.read("pipeline.witnesses");
+    assert!(witnesses.lines().all(|line| both.contains(line)), "{both}");
+
+    // The line of another machine, as `pipe` would write it there.
+    let line = both.lines().find(|line| line.contains(" -:")).unwrap();
+    let words: Vec<&str> = line.splitn(5, ' ').collect();
+    let statement = format!("{} {} 2026-11-18 riscv64 threads=1", words[0], words[1]);
+    let seal = &blake3::hash(statement.as_bytes()).to_hex()[..16];
+    let elsewhere = format!("{} {} 2026-11-18 -:{seal} riscv64 threads=1\n", words[0], words[1]);
+    bob.test.write("pipeline.witnesses", format!("{both}{elsewhere}"));
+    bob.typed("verify pipeline.yaml").ok().prints("reproduced on 1 to 2 machine classes");
+    bob.test.write("pipeline.witnesses", both.replacen("threads=", "threads=9", 1));
+    bob.typed("verify pipeline.yaml").exits_with(1).prints("drift").prints("was refused");
+
+    lab.set_secret("another machine\n");
+    let carol = lab.clone_of("carol", &nowhere, &[]);
+    carol.run().ok();
+    copy_lock(&alice, &carol);
+    let refused = carol.typed("lock pipeline.yaml --witness").exits_with(1);
+    refused.reports("`data` is the first stage that differs: its `data`");
+    assert_eq!(carol.test.read("pipeline.witnesses"), witnesses);
+}
+
+#[test]
+fn whoever_took_a_result_is_no_witness_of_it() {
+    let lab = Lab::new();
+    let alice = lab.writer("alice");
+    alice.run().ok();
+    alice.typed("lock pipeline.yaml").ok();
+    let reader = lab.reader(&["alice"]);
+    copy_lock(&alice, &reader);
+    reader.run().ok();
+    reader.typed("lock pipeline.yaml --witness").refuses("every result was taken from others");
+    assert!(!reader.test.file("pipeline.witnesses").exists());
+}
+
+#[test]
+fn the_signatures_in_a_bundle_are_checked_by_a_project_that_trusts_keys() {
+    let lab = Lab::new();
+    let nowhere = lab.remote().to_str().unwrap().to_owned();
+    lab.public_key("alice");
+    let alice = lab.clone_of("alice", &nowhere, &[]);
+    alice.run().ok();
+    alice.typed("lock pipeline.yaml").ok();
+    alice.typed("export pipeline.yaml -o bundle").ok();
+    let bundle = alice.test.file("bundle").display().to_string();
+    let import = |clone: &Clone<'_>, bundle: &str| clone.pipe(&["import", bundle, "--overwrite"]);
+
+    let trusting = lab.reader(&["alice"]);
+    let imported = import(&trusting, &bundle).ok();
+    assert!(!imported.stderr.contains("warning"), "{}", imported.stderr);
+    assert_eq!(trusting.run().ok().computed(), [""; 0]);
+    let other = lab.reader(&["bob"]);
+    import(&other, &bundle).ok().reports("has signed 3 results of the bundle").reports("`split`");
+    import(&lab.reader(&[]), &bundle).ok();
+
+    let signature = "\"alice\": \"";
+    let mut forged = zstd::decode_all(fs::File::open(&bundle).unwrap()).unwrap();
+    let at = forged.windows(signature.len()).position(|found| found == signature.as_bytes()).unwrap();
+    let first = &mut forged[at + signature.len()];
+    *first = if *first == b'A' { b'B' } else { b'A' };
+    let path = lab.dir.path().join("forged");
+    fs::write(&path, zstd::encode_all(forged.as_slice(), 0).unwrap()).unwrap();
+    let victim = lab.reader(&["alice"]);
+    import(&victim, path.to_str().unwrap()).refuses("was refused: its signature is wrong");
+    assert!(!victim.test.file("pipeline.lock").exists());
 }
 
 #[test]
@@ -450,6 +569,37 @@ fn a_server_that_stops_in_the_middle_costs_one_warning() {
 }
 
 #[test]
+fn a_stop_does_not_wait_for_a_server_that_never_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let lab = Lab::new();
+    let reader = lab.clone_of("reader", &url, &["alice"]);
+    let (asked, was_asked) = std::sync::mpsc::channel();
+    // Ends with the process of the tests, and keeps the connections open until then.
+    std::thread::spawn(move || {
+        let connections: Vec<TcpStream> =
+            listener.incoming().flatten().inspect(|_| asked.send(()).unwrap()).collect();
+        drop(connections);
+    });
+    let mut command = reader.test.command(&["run", "pipeline.yaml"]);
+    command.env("XDG_CONFIG_HOME", lab.config("reader")).stderr(Stdio::piped()).stdout(Stdio::null());
+    let child = command.spawn().unwrap();
+    was_asked.recv_timeout(Duration::from_secs(20)).expect("the remote was asked");
+    interrupt(&child);
+    let stopped = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(stopped.elapsed() < Duration::from_secs(2), "{:?}", stopped.elapsed());
+    assert_eq!(output.status.code(), Some(130));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said.contains("the remote failed"), "{said}");
+}
+
+fn interrupt(child: &Child) {
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
+#[test]
 fn a_stop_does_not_wait_for_a_slow_server() {
     let lab = Lab::new();
     lab.writer("alice").run().ok();
@@ -464,8 +614,7 @@ fn a_stop_does_not_wait_for_a_slow_server() {
         assert!(begin.elapsed() < Duration::from_secs(20), "the blob was not asked for");
         std::thread::sleep(Duration::from_millis(10));
     }
-    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    interrupt(&child);
     let stopped = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert!(stopped.elapsed() < Duration::from_secs(5), "{:?}", stopped.elapsed());
@@ -485,22 +634,27 @@ impl Moto {
     fn start() -> Option<Self> {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(".moto/bin/moto_server");
         let program = if own.is_file() { own } else { PathBuf::from("moto_server") };
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut command = Command::new(program);
-        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
-        let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let Ok(child) = started else {
-            assert!(std::env::var_os("PIPE_CI").is_none(), "moto_server is missing: run scripts/moto");
-            println!("skipped: moto_server is not installed (scripts/moto installs it)");
-            return None;
-        };
-        let moto = Self { child, endpoint: format!("http://127.0.0.1:{port}") };
         let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "moto_server does not answer");
-            std::thread::sleep(Duration::from_millis(50));
+        loop {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let mut command = Command::new(&program);
+            command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+            let started = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            let Ok(child) = started else {
+                assert!(std::env::var_os("PIPE_CI").is_none(), "moto_server is missing: run scripts/moto");
+                println!("skipped: moto_server is not installed (scripts/moto installs it)");
+                return None;
+            };
+            let mut moto = Self { child, endpoint: format!("http://127.0.0.1:{port}") };
+            // It ends if another test was faster and has the port.
+            while moto.child.try_wait().unwrap().is_none() {
+                if ureq::get(format!("{}/moto-api/data.json", moto.endpoint)).call().is_ok() {
+                    return Some(moto);
+                }
+                assert!(begin.elapsed() < Duration::from_secs(60), "moto_server does not answer");
+                std::thread::sleep(Duration::from_millis(50));
+            }
         }
-        Some(moto)
     }
 
     fn create_bucket(&self, name: &str) {
@@ -521,6 +675,30 @@ impl Drop for Moto {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn content_of_any_length_goes_through_a_bucket() {
+    let Some(moto) = Moto::start() else { return };
+    moto.create_bucket("lab");
+    let lab = Lab::new();
+    lab.public_key("alice");
+    // Half of each byte is random, so that it shrinks to more than one part of an upload.
+    let mut state = 1_u64;
+    let text = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        b"0123456789abcdef"[(state >> 60) as usize]
+    });
+    fs::write(lab.dir.path().join("secret"), text.take(40_000_000).collect::<Vec<u8>>()).unwrap();
+    let mut alice = lab.clone_of("alice", "s3://lab", &[]);
+    moto.configure(&mut alice);
+    alice.run().ok();
+    alice.typed("cache push").ok().prints("3 results uploaded");
+    let mut reader = lab.clone_of("reader", "s3://lab", &["alice"]);
+    moto.configure(&mut reader);
+    let run = reader.run().ok();
+    assert_eq!(run.computed(), [""; 0], "{}", run.stdout);
+    assert!(reader.test.file("results/small/table.tex").metadata().unwrap().len() > 40_000_000);
 }
 
 #[test]

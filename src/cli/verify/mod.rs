@@ -20,8 +20,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::lock::{find, input_content, parsed};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
-use super::remote;
-use super::{print_json, print_text, text};
+use super::{print_json, print_text, remote, text, witness};
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
 use pipe_engine::lock::difference::difference;
@@ -66,6 +65,7 @@ pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
                     }
                     report.checks.append(&mut stages);
                     report.checks.extend(check_libtorch(&lock));
+                    report.checks.extend(witness::check(project, &plan, &lock)?);
                 }
                 report.checks.extend(unmet_expectations(&plan, &lock));
                 report.checks.extend(placed_checks(&plan, &lock, &store, missing, files));

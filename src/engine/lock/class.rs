@@ -5,13 +5,22 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// A class as one line of words: `x86_64 threads=2 libtorch=2.13.0 device=cpu kernels=avx2 vendor=AuthenticAMD`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct EnvironmentClass(String);
 
 impl EnvironmentClass {
     /// Returns the class of the environment that a manifest records. Without libtorch, only the architecture and
     /// the threads count, because it is not known what else a program of the user depends on.
     pub fn of(environment: &BTreeMap<String, String>) -> Self {
+        Self::from_facts(environment, environment.contains_key("libtorch"))
+    }
+
+    /// Returns the class of the machine that a manifest describes, whatever the stage depends on.
+    pub fn of_machine(environment: &BTreeMap<String, String>) -> Self {
+        Self::from_facts(environment, true)
+    }
+
+    fn from_facts(environment: &BTreeMap<String, String>, with_kernels: bool) -> Self {
         let fact = |name: &str| environment.get(name).map(String::as_str);
         let architecture = fact("os").and_then(|os| os.split_whitespace().last()).unwrap_or("unknown");
         let mut words = vec![architecture.to_owned()];
@@ -21,8 +30,8 @@ impl EnvironmentClass {
             }
         };
         word("threads", fact("threads"));
-        if let Some(libtorch) = fact("libtorch") {
-            word("libtorch", Some(libtorch));
+        if with_kernels {
+            word("libtorch", fact("libtorch"));
             word("device", fact("device").map(|device| device.split(':').next().unwrap_or(device)));
             word("kernels", fact("cpu features").map(kernels));
             word("vendor", fact("cpu vendor"));
@@ -85,6 +94,12 @@ mod tests {
         let expected = "x86_64 threads=2 libtorch=2.13.0 device=cuda kernels=avx2 vendor=GenuineIntel";
         assert_eq!(class(&torch).to_string(), expected);
         assert_eq!(class(&torch[..3]).to_string(), "x86_64 threads=2");
+        let machine = torch.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let machine: BTreeMap<String, String> =
+            machine.into_iter().filter(|(name, _)| name != "libtorch").collect();
+        assert_eq!(EnvironmentClass::of(&machine).to_string(), "x86_64 threads=2");
+        let expected = "x86_64 threads=2 device=cuda kernels=avx2 vendor=GenuineIntel";
+        assert_eq!(EnvironmentClass::of_machine(&machine).to_string(), expected);
         assert_eq!(class(&torch).word("libtorch"), Some("2.13.0"));
         assert_eq!(class(&torch).word("lib"), None);
     }

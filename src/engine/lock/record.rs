@@ -67,6 +67,14 @@ impl LockRecord {
     }
 }
 
+impl LockRecord {
+    /// Returns the content of each output, without those whose bytes differ from run to run.
+    pub fn steady_outputs(&self) -> BTreeMap<String, BlobId> {
+        let steady = self.outputs.iter().filter(|(_, locked)| !locked.volatile);
+        steady.map(|(output, locked)| (output.clone(), locked.stored.blob)).collect()
+    }
+}
+
 impl Lock {
     /// Returns the lock of a pipeline, given one manifest per instance in the order of the pipeline.
     pub fn of<'m>(pipeline: &Pipeline, manifests: impl IntoIterator<Item = &'m Manifest>) -> Self {

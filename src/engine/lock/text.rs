@@ -59,6 +59,11 @@ pub struct LockError {
     pub problem: String,
 }
 
+/// Returns whether `git` wrote a line into a file that it could not merge.
+pub(super) fn is_conflict_marker(line: &str) -> bool {
+    ["<<<<<<<", "=======", ">>>>>>>", "|||||||"].iter().any(|marker| line.starts_with(marker))
+}
+
 impl fmt::Display for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{HEAD}\npipeline {}", word(&self.pipeline))?;
@@ -101,14 +106,14 @@ pub(super) fn body(name: &str, record: &LockRecord) -> String {
     text
 }
 
-fn seal(body: &str) -> String {
+pub(super) fn seal(body: &str) -> String {
     let mut digits = Digest::of(body.as_bytes()).to_hex();
     digits.truncate(SEAL_DIGITS);
     digits
 }
 
 /// Writes a text without spaces.
-fn word(text: &str) -> String {
+pub(super) fn word(text: &str) -> String {
     let plain = |c: char| !c.is_whitespace() && !c.is_control();
     if !text.is_empty() && !text.starts_with('\\') && text.chars().all(plain) {
         return text.to_owned();
@@ -135,7 +140,7 @@ fn rest(text: &str) -> String {
     if plain && !text.is_empty() { text.to_owned() } else { word(text) }
 }
 
-fn unescape(text: &str) -> Option<String> {
+pub(super) fn unescape(text: &str) -> Option<String> {
     match text.strip_prefix('\\') {
         None if text.is_empty() => None,
         None => Some(text.to_owned()),
@@ -204,7 +209,7 @@ struct RecordDraft {
 
 impl LockReader {
     fn line(&mut self, line: &str) -> Result<(), String> {
-        if ["<<<<<<<", "=======", ">>>>>>>", "|||||||"].iter().any(|marker| line.starts_with(marker)) {
+        if is_conflict_marker(line) {
             return Err(
                 "two versions were merged and disagree here; take either side of the whole file, then \
                         `pipe run` or `pipe lock --rebuild`"

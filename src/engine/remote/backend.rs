@@ -1,8 +1,9 @@
 //! Where a remote keeps its files: the little that a directory, a web server and a bucket have in common.
 
-use std::fs::File;
 use std::io::Read;
 use std::time::SystemTime;
+
+use super::outgoing::Outgoing;
 
 /// Files under relative paths such as `blobs/ab/<id>`.
 ///
@@ -11,8 +12,8 @@ pub(super) trait Backend: Send + Sync {
     /// Opens a file, or returns `None` if there is none.
     fn get(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>, BackendError>;
 
-    /// Writes a file. Readers see all of it or nothing.
-    fn put(&self, path: &str, content: &File) -> Result<(), BackendError>;
+    /// Writes a file. Readers see all of it, or nothing if reading the content fails. Returns its length.
+    fn put(&self, path: &str, content: &dyn Outgoing) -> Result<u64, BackendError>;
 
     /// Returns whether there is a file.
     fn exists(&self, path: &str) -> Result<bool, BackendError>;

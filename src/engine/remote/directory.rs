@@ -6,6 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::backend::{Backend, BackendError, Listed};
+use super::outgoing::Outgoing;
 
 /// The files of a remote in a directory.
 pub(super) struct Directory {
@@ -58,7 +59,7 @@ impl Backend for Directory {
         Ok(Some(Box::new(file)))
     }
 
-    fn put(&self, path: &str, content: &File) -> Result<(), BackendError> {
+    fn put(&self, path: &str, content: &dyn Outgoing) -> Result<u64, BackendError> {
         self.require_root()?;
         let path = self.root.join(path);
         let write = || {
@@ -68,8 +69,9 @@ impl Backend for Directory {
             let mut builder = tempfile::Builder::new();
             builder.prefix(".new-").permissions(Permissions::from_mode(0o444));
             let mut temp = builder.tempfile_in(folder)?;
-            io::copy(&mut &*content, &mut temp)?;
-            temp.persist(&path).map_err(|error| error.error).map(drop)
+            let length = io::copy(&mut content.open()?, &mut temp)?;
+            temp.persist(&path).map_err(|error| error.error)?;
+            Ok(length)
         };
         write().map_err(|error| failed("write", &path, &error))
     }

@@ -53,9 +53,11 @@ impl PublicKey {
         &self.name
     }
 
-    /// Returns whether this writer signed the message.
-    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        UnparsedPublicKey::new(&ED25519, &self.bytes).verify(message, signature).is_ok()
+    /// Returns whether this writer signed a text for a purpose.
+    pub(super) fn verifies(&self, purpose: &str, text: &[u8], signature: &str) -> bool {
+        let Ok(signature) = STANDARD.decode(signature) else { return false };
+        let key = UnparsedPublicKey::new(&ED25519, &self.bytes);
+        key.verify(&message(purpose, text), &signature).is_ok()
     }
 }
 
@@ -114,9 +116,14 @@ impl SigningKey {
         &self.name
     }
 
-    pub(super) fn sign(&self, message: &[u8]) -> Vec<u8> {
-        self.pair.sign(message).as_ref().to_vec()
+    /// Returns the signature of a text, in base64. It is of no use for another purpose.
+    pub fn sign(&self, purpose: &str, text: &[u8]) -> String {
+        STANDARD.encode(self.pair.sign(&message(purpose, text)))
     }
+}
+
+fn message(purpose: &str, text: &[u8]) -> Vec<u8> {
+    [purpose.as_bytes(), b"\n", text].concat()
 }
 
 impl FromStr for SigningKey {
@@ -144,10 +151,12 @@ mod tests {
         let again: SigningKey = alice.secret_text().parse().unwrap();
         let public: PublicKey = alice.public().to_string().parse().unwrap();
         assert_eq!(again.public(), public);
-        assert!(public.verifies(b"text", &again.sign(b"text")));
-        assert!(!public.verifies(b"other", &again.sign(b"text")));
-        assert!(!public.verifies(b"text", &mallory.sign(b"text")));
-        assert!(!public.verifies(b"text", b""));
+        assert!(public.verifies("test", b"text", &again.sign("test", b"text")));
+        assert!(!public.verifies("test", b"other", &again.sign("test", b"text")));
+        assert!(!public.verifies("other", b"text", &again.sign("test", b"text")));
+        assert!(!public.verifies("test", b"text", &mallory.sign("test", b"text")));
+        assert!(!public.verifies("test", b"text", ""));
+        assert!(!public.verifies("test", b"text", "not base64!"));
     }
 
     /// The first test vector of RFC 8032, section 7.1.
@@ -159,7 +168,7 @@ mod tests {
         let seed = hex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
         let key: SigningKey = format!("a:{}", STANDARD.encode(seed)).parse().unwrap();
         let expected = "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b";
-        assert_eq!(key.sign(b""), hex(expected));
+        assert_eq!(key.pair.sign(b"").as_ref(), hex(expected));
     }
 
     #[test]

@@ -21,6 +21,8 @@ mod directory;
 mod gc;
 mod http;
 mod key;
+mod outgoing;
+mod permits;
 mod report;
 mod s3;
 mod settings;
@@ -29,19 +31,21 @@ mod take;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod trust;
 mod upload;
 mod witness;
 
 use std::fmt;
 use std::path::Path;
 
-use backend::Backend;
+use backend::{Backend, BackendError};
 pub use gc::{RemoteGcReport, RemoteGcRequest};
 pub use key::{BadKey, PublicKey, SigningKey, is_writer_name};
 use report::Ledger;
 pub use report::{Refusal, RemoteSummary};
-use settings::Trust;
 pub use settings::{Anyone, Policy, RemoteSettings, TrustedWriters};
+pub use signed::{Signatures, is_signed, signatures_of};
+pub use trust::Trust;
 pub use upload::{Outcome, UploadQueue};
 pub use witness::{Testimony, Witnesses};
 
@@ -56,6 +60,8 @@ pub struct Remote {
     trust: Trust,
     /// The key that signs what this run uploads, if it uploads.
     writer: Option<SigningKey>,
+    /// In bytes per second.
+    bandwidth: f64,
     stop: Stop,
     ledger: Ledger,
 }
@@ -84,7 +90,13 @@ impl Remote {
                 return Err(format!("its `url` is `{url}`, but {expected} is expected"));
             }
         };
-        let mut trust = settings.trusted.parse()?;
+        let own = writer.as_ref().map(SigningKey::public);
+        if settings.write == Policy::Always
+            && let Some(own) = &own
+        {
+            require_own_name(own, &Trust::new(&settings.trusted, None)?)?;
+        }
+        let trust = Trust::new(&settings.trusted, own)?;
         if backend.only_gets() && settings.write == Policy::Always {
             return Err(format!("`write: always` needs a directory or a bucket, and {url} can only be read"));
         }
@@ -95,26 +107,13 @@ impl Remote {
             let next = "`pipe key new NAME` creates one; PIPE_REMOTE_WRITE=never only reads";
             return Err(format!("`write: always` needs a key to sign with, and there is none; {next}"));
         }
-        if let (Trust::Keys(keys), Some(own)) = (&mut trust, &writer) {
-            let own = own.public();
-            if !keys.contains(&own) {
-                // Both would write to the same files.
-                if settings.write == Policy::Always && keys.iter().any(|key| key.name() == own.name()) {
-                    let name = own.name();
-                    return Err(format!(
-                        "`trusted` has another key with the name of yours, `{name}`, and each writer needs a name of its own; \
-                         `pipe key new OTHER-NAME` creates one, or add your line (`pipe key show {name}`) if both are yours"
-                    ));
-                }
-                keys.push(own);
-            }
-        }
         Ok(Self {
             url: url.to_owned(),
             backend,
             reads: settings.read == Policy::Always,
             trust,
             writer: writer.filter(|_| settings.write == Policy::Always),
+            bandwidth: settings.bandwidth * 1e6,
             stop,
             ledger: Ledger::default(),
         })
@@ -135,9 +134,31 @@ impl Remote {
         self.ledger.summary()
     }
 
+    /// Takes note of an answer or a failure. What fails after the user wants to stop is no failure of the remote.
+    fn note<T>(&self, answer: Result<T, BackendError>) -> Option<T> {
+        if answer.is_err() && self.stop.requested().is_some() {
+            return None;
+        }
+        self.ledger.note(answer)
+    }
+
     /// Returns the warnings since the last call.
     pub fn warnings(&self) -> Vec<String> {
         self.ledger.warnings()
+    }
+}
+
+/// Fails if another writer has the name of this one: both would write to the same files.
+fn require_own_name(own: &PublicKey, trusted: &Trust) -> Result<(), String> {
+    let name = own.name();
+    match trusted {
+        Trust::Keys(keys) if !keys.contains(own) && keys.iter().any(|key| key.name() == name) => {
+            Err(format!(
+                "`trusted` has another key with the name of yours, `{name}`, and each writer needs a name of its own; \
+             `pipe key new OTHER-NAME` creates one, or add your line (`pipe key show {name}`) if both are yours"
+            ))
+        }
+        _ => Ok(()),
     }
 }
 

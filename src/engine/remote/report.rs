@@ -18,6 +18,9 @@ pub struct RemoteSummary {
     pub taken: usize,
     /// Results that were uploaded.
     pub uploaded: usize,
+    /// Results that were not uploaded because it takes less time to compute them than to fetch them.
+    #[serde(default)]
+    pub cheap: usize,
     /// The bytes that were received and sent, compressed.
     pub received_bytes: u64,
     pub sent_bytes: u64,

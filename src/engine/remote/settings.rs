@@ -1,12 +1,14 @@
 //! The settings of a remote, as a project or the environment gives them. They are never part of a key.
 
-use serde::Deserialize;
+use std::fmt;
 
-use super::key::PublicKey;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
-/// The section `remote:` of the project's settings.
+/// The section `remote:` of the project's settings: a mapping, or only the address.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct RemoteSettings {
     /// A directory, `https://...` or `s3://bucket/prefix`.
     pub url: String,
@@ -19,6 +21,43 @@ pub struct RemoteSettings {
     /// Whose results are used.
     #[serde(default)]
     pub trusted: TrustedWriters,
+    /// How fast results can be fetched, in MB per second. A run does not upload what is computed faster than it is fetched.
+    #[serde(default = "usual_bandwidth", deserialize_with = "positive")]
+    pub bandwidth: f64,
+}
+
+impl<'de> Deserialize<'de> for RemoteSettings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AddressOrMapping;
+        impl<'de> Visitor<'de> for AddressOrMapping {
+            type Value = RemoteSettings;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an address, or a mapping with the field `url`")
+            }
+
+            fn visit_str<E>(self, url: &str) -> Result<RemoteSettings, E> {
+                Ok(RemoteSettings::of_url(url.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RemoteSettings, A::Error> {
+                // The derived function, which reads the fields.
+                RemoteSettings::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+        deserializer.deserialize_any(AddressOrMapping)
+    }
+}
+
+fn usual_bandwidth() -> f64 {
+    20.0
+}
+
+fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let value = f64::deserialize(deserializer)?;
+    let wrong =
+        || D::Error::custom(format!("`bandwidth` is {value}, but a number of MB per second is expected"));
+    if value > 0.0 { Ok(value) } else { Err(wrong()) }
 }
 
 /// Whether a run uses the remote in one direction.
@@ -37,7 +76,8 @@ fn always() -> Policy {
 impl RemoteSettings {
     /// Returns the settings of a remote that is read, never written, and trusts nobody.
     pub fn of_url(url: String) -> Self {
-        Self { url, read: Policy::Always, write: Policy::Never, trusted: TrustedWriters::default() }
+        let (read, write) = (Policy::Always, Policy::Never);
+        Self { url, read, write, trusted: TrustedWriters::default(), bandwidth: usual_bandwidth() }
     }
 }
 
@@ -63,25 +103,4 @@ impl Default for TrustedWriters {
 #[serde(rename_all = "lowercase")]
 pub enum Anyone {
     Anyone,
-}
-
-/// Whose results may be used.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Trust {
-    /// In the order of preference.
-    Keys(Vec<PublicKey>),
-    Anyone,
-}
-
-impl TrustedWriters {
-    pub(super) fn parse(&self) -> Result<Trust, String> {
-        let Self::Keys(lines) = self else { return Ok(Trust::Anyone) };
-        let mut keys = Vec::new();
-        for (position, line) in lines.iter().enumerate() {
-            let key =
-                line.parse().map_err(|error| format!("entry {} of `trusted`: {error}", position + 1))?;
-            keys.push(key);
-        }
-        Ok(Trust::Keys(keys))
-    }
 }

@@ -8,23 +8,24 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use super::key::{PublicKey, SigningKey};
-use super::settings::Trust;
+use super::key::SigningKey;
+use super::trust::Trust;
 use crate::store::Store;
 use crate::store::manifest::Manifest;
 use pipe_core::digest::StageKey;
 
-/// Comes before what is signed, so that a signature for another purpose can never be used for a manifest.
-const PURPOSE: &[u8] = b"pipe manifest 1\n";
+/// What manifests are signed for, on a remote and in a bundle.
+const PURPOSE: &str = "pipe manifest 1";
+
+/// Signatures of a sealed manifest, by the name of the writer.
+pub type Signatures = BTreeMap<String, String>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Signatures {
-    signatures: BTreeMap<String, String>,
+struct FirstLine {
+    signatures: Signatures,
 }
 
 /// A manifest that was read from a remote and may be used.
@@ -38,16 +39,25 @@ pub(super) struct TrustedManifest {
 
 /// Returns the bytes of a signed manifest.
 pub(super) fn sign(sealed: &[u8], key: &SigningKey) -> Vec<u8> {
-    let signature = STANDARD.encode(key.sign(&message(sealed)));
-    let signatures = Signatures { signatures: BTreeMap::from([(key.name().to_owned(), signature)]) };
-    let mut text = serde_json::to_vec(&signatures).unwrap_or_default();
+    let first = FirstLine { signatures: signatures_of(sealed, key) };
+    let mut text = serde_json::to_vec(&first).unwrap_or_default();
     text.push(b'\n');
     text.extend_from_slice(sealed);
     text
 }
 
-fn message(sealed: &[u8]) -> Vec<u8> {
-    [PURPOSE, sealed].concat()
+/// Returns the signature of a sealed manifest.
+pub fn signatures_of(sealed: &[u8], key: &SigningKey) -> Signatures {
+    BTreeMap::from([(key.name().to_owned(), key.sign(PURPOSE, sealed))])
+}
+
+/// Returns whether a trusted key signed a sealed manifest. A wrong signature of a trusted writer is an error, which completes the
+/// sentence "it was refused: ...".
+pub fn is_signed(sealed: &[u8], signatures: &Signatures, trust: &Trust) -> Result<bool, String> {
+    let known = signatures.iter().filter(|(writer, _)| trust.knows(writer));
+    let checked = known.map(|(writer, signature)| trust.check(PURPOSE, sealed, writer, signature));
+    let checked: Vec<()> = checked.collect::<Result<_, _>>()?;
+    Ok(!checked.is_empty())
 }
 
 /// Returns the manifest that `writer` stored for `key`, or the reason why it must not be used, which completes the
@@ -62,35 +72,15 @@ pub(super) fn open(
 ) -> Result<TrustedManifest, String> {
     let end = text.iter().position(|&byte| byte == b'\n').ok_or("it is cut short")?;
     let (first, sealed) = (&text[..end], &text[end + 1..]);
-    let signatures: Signatures =
+    let FirstLine { signatures } =
         serde_json::from_slice(first).map_err(|_| "its first line has no signatures")?;
-    if let Trust::Keys(trusted) = trust {
-        check_signature(&signatures, sealed, writer, trusted)?;
+    if *trust != Trust::Anyone {
+        let signature = signatures.get(writer).ok_or("it is not signed by its writer")?;
+        trust.check(PURPOSE, sealed, writer, signature)?;
     }
     let manifest = Store::read_record(sealed).map_err(|error| error.to_string())?;
     if manifest.key != key {
         return Err(format!("it is the result of another key, {}", manifest.key.short()));
     }
     Ok(TrustedManifest { writer: writer.to_owned(), text: sealed.to_owned(), manifest })
-}
-
-fn check_signature(
-    signatures: &Signatures,
-    sealed: &[u8],
-    writer: &str,
-    trusted: &[PublicKey],
-) -> Result<(), String> {
-    let mut keys = trusted.iter().filter(|key| key.name() == writer).peekable();
-    if keys.peek().is_none() {
-        return Err("its writer is not among the `trusted:` keys".to_owned());
-    }
-    let signature = signatures.signatures.get(writer).ok_or("it is not signed by its writer")?;
-    let signature = STANDARD.decode(signature).map_err(|_| "its signature is not base64")?;
-    let message = message(sealed);
-    if keys.any(|key| key.verifies(&message, &signature)) {
-        Ok(())
-    } else {
-        Err("its signature is wrong: it was changed, or signed with another key than the trusted one"
-            .to_owned())
-    }
 }

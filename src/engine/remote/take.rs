@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 
 use super::backend::BackendError;
-use super::settings::Trust;
 use super::signed::{self, TrustedManifest};
+use super::trust::Trust;
 use super::{Remote, blob_path, is_writer_name, manifest_path, manifests_path, threads};
 use crate::runner::Stop;
 use crate::store::manifest::{Manifest, Stored};
@@ -37,7 +37,7 @@ impl Remote {
             if self.ledger.has_given_up() || self.stop.requested().is_some() {
                 return None;
             }
-            let Some(found) = self.ledger.note(self.manifest_of(key, &writer))? else { continue };
+            let Some(found) = self.note(self.manifest_of(key, &writer))? else { continue };
             let TrustedManifest { writer, text, manifest } = match found {
                 Ok(trusted) => trusted,
                 Err(reason) => {
@@ -51,7 +51,7 @@ impl Remote {
                     self.ledger.refuse(instance, key, &writer, reason);
                     continue;
                 }
-                Err(FetchError::Remote(error)) => return self.ledger.note(Err(error)),
+                Err(FetchError::Remote(error)) => return self.note(Err(error)),
                 Err(FetchError::Store | FetchError::Stopped) => return None,
             }
             match right.adopt(&text, &writer) {
@@ -86,7 +86,7 @@ impl Remote {
         if self.backend.only_gets() {
             return Some(trusted);
         }
-        let present = self.ledger.note(self.writers(key))?;
+        let present = self.note(self.writers(key))?;
         if self.trust == Trust::Anyone {
             return Some(present);
         }
@@ -193,7 +193,7 @@ impl Remote {
         match self.fetch_blob(store, id, bytes.unwrap_or(LARGEST_LISTING)) {
             Ok(()) => true,
             Err(FetchError::Remote(error)) => {
-                self.ledger.note::<()>(Err(error));
+                self.note::<()>(Err(error));
                 false
             }
             Err(FetchError::Refused(_) | FetchError::Store | FetchError::Stopped) => false,
@@ -201,8 +201,8 @@ impl Remote {
     }
 }
 
-/// The content of an answer. Tells a connection that broke from content that is wrong, counts, and ends when the user
-/// wants to stop.
+/// The content of a file of the remote. Tells a connection that broke from content that is wrong, counts, and ends when the
+/// user wants to stop.
 struct Received<'a> {
     content: Box<dyn Read + Send>,
     stop: &'a Stop,

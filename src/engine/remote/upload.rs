@@ -1,7 +1,5 @@
 //! Uploads results to a remote, blobs before the manifest that names them.
 
-use std::fs::File;
-use std::io::{self, Seek, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +8,18 @@ use std::time::{Duration, Instant};
 
 use super::backend::BackendError;
 use super::key::SigningKey;
+use super::outgoing::{Outgoing, OutgoingBlob};
 use super::{Remote, blob_path, manifest_path, signed, threads};
 use crate::store::manifest::Manifest;
 use crate::store::{Store, StoreError};
-use pipe_core::digest::{BlobId, Digest, StageKey};
+use pipe_core::digest::{BlobId, StageKey};
 
 /// How many results are uploaded at the same time.
 const UPLOADS: usize = 2;
+
+/// Results up to this size are uploaded however fast they were computed, so that others need not compute anything in most
+/// cases.
+const ALWAYS_WORTH_IT: u64 = 1 << 20;
 
 /// Why a result was not uploaded.
 enum UploadError {
@@ -48,13 +51,13 @@ impl Remote {
         }
         match self.try_upload(store, manifest, writer) {
             Ok(()) => {
-                self.ledger.note(Ok(()));
+                self.note(Ok(()));
                 self.ledger.update(|summary| summary.uploaded += 1);
                 Outcome::Uploaded
             }
             Err(_) if self.stop.requested().is_some() => Outcome::Failed,
             Err(UploadError::Remote(error)) => {
-                self.ledger.note::<()>(Err(error));
+                self.note::<()>(Err(error));
                 Outcome::Failed
             }
             Err(UploadError::Store(error)) => {
@@ -73,11 +76,17 @@ impl Remote {
         if self.ledger.has_given_up() {
             return Outcome::Failed;
         }
-        match self.ledger.note(self.backend.exists(&manifest_path(manifest.key, writer.name()))) {
+        match self.note(self.backend.exists(&manifest_path(manifest.key, writer.name()))) {
             Some(true) => Outcome::Present,
             Some(false) => self.upload(store, manifest),
             None => Outcome::Failed,
         }
+    }
+
+    /// Returns whether others save time if they fetch a result instead of computing it.
+    fn is_worth_uploading(&self, manifest: &Manifest) -> bool {
+        let bytes: u64 = manifest.stored().map(|stored| stored.bytes).sum();
+        bytes <= ALWAYS_WORTH_IT || manifest.seconds >= bytes as f64 / self.bandwidth
     }
 
     fn try_upload(&self, store: &Store, manifest: &Manifest, writer: &SigningKey) -> Result<(), UploadError> {
@@ -87,8 +96,14 @@ impl Remote {
             what: format!("the manifest of key {} is missing", manifest.key.short()),
         };
         let sealed = store.sealed_record(manifest.key).ok_or_else(incomplete).map_err(UploadError::Store)?;
-        let file = write_temporary(store, &signed::sign(&sealed, writer))?;
-        self.put(&manifest_path(manifest.key, writer.name()), &file)
+        let signed: Arc<[u8]> = signed::sign(&sealed, writer).into();
+        self.put(&manifest_path(manifest.key, writer.name()), &signed).map_err(UploadError::Remote)
+    }
+
+    fn put(&self, path: &str, content: &dyn Outgoing) -> Result<(), BackendError> {
+        let sent = self.backend.put(path, content)?;
+        self.ledger.update(|summary| summary.sent_bytes += sent);
+        Ok(())
     }
 
     fn upload_blob(&self, store: &Store, id: BlobId) -> Result<(), UploadError> {
@@ -97,62 +112,12 @@ impl Remote {
         if !self.ledger.is_damaged(id) && self.backend.exists(&path).map_err(UploadError::Remote)? {
             return Ok(());
         }
-        let file = compress(store, id)?;
-        self.put(&path, &file)
+        let blob = OutgoingBlob::new(store, id).map_err(UploadError::Store)?;
+        self.put(&path, &blob).map_err(|error| match blob.flaw() {
+            Some(flaw) => UploadError::Store(StoreError::Damaged { what: flaw.clone() }),
+            None => UploadError::Remote(error),
+        })
     }
-
-    fn put(&self, path: &str, file: &File) -> Result<(), UploadError> {
-        self.backend.put(path, file).map_err(UploadError::Remote)?;
-        let sent = file.metadata().map_or(0, |file| file.len());
-        self.ledger.update(|summary| summary.sent_bytes += sent);
-        Ok(())
-    }
-}
-
-/// Compresses a blob into a temporary file, and checks its content on the way.
-fn compress(store: &Store, id: BlobId) -> Result<File, UploadError> {
-    let (mut blob, _) = store.open_blob(id).map_err(UploadError::Store)?;
-    let temporary = temporary_file(store)?;
-    let mut hasher = blake3::Hasher::new();
-    let write = || -> io::Result<File> {
-        let mut encoder = zstd::Encoder::new(temporary, 0)?;
-        let mut buffer = vec![0; 1 << 18];
-        loop {
-            match io::Read::read(&mut blob, &mut buffer)? {
-                0 => break,
-                count => {
-                    hasher.update(&buffer[..count]);
-                    encoder.write_all(&buffer[..count])?;
-                }
-            }
-        }
-        let mut file = encoder.finish()?;
-        file.rewind()?;
-        Ok(file)
-    };
-    let file = write().map_err(|error| local(store, error))?;
-    if Digest::from(hasher.finalize()) != id.digest() {
-        let what = format!("blob {} does not have the content that its name says", id.short());
-        return Err(UploadError::Store(StoreError::Damaged { what }));
-    }
-    Ok(file)
-}
-
-fn write_temporary(store: &Store, content: &[u8]) -> Result<File, UploadError> {
-    let mut file = temporary_file(store)?;
-    let written = file.write_all(content).and_then(|()| file.rewind());
-    written.map_err(|error| local(store, error))?;
-    Ok(file)
-}
-
-/// Creates a file without a name on the file system of the store.
-fn temporary_file(store: &Store) -> Result<File, UploadError> {
-    let scratch = store.scratch().map_err(UploadError::Store)?;
-    tempfile::tempfile_in(&*scratch).map_err(|error| local(store, error))
-}
-
-fn local(store: &Store, error: io::Error) -> UploadError {
-    UploadError::Store(StoreError::writing(store.root(), error))
 }
 
 /// Uploads in the background. Dropping it lets the uploads end that were queued; the scope of their threads waits for
@@ -177,7 +142,11 @@ impl UploadQueue {
             let (receiver, pending) = (Arc::clone(&receiver), Arc::clone(&pending));
             scope.spawn(move || {
                 while let Some(manifest) = next(&receiver) {
-                    remote.upload(store, &manifest);
+                    if remote.is_worth_uploading(&manifest) {
+                        remote.upload(store, &manifest);
+                    } else {
+                        remote.ledger.update(|summary| summary.cheap += 1);
+                    }
                     pending.fetch_sub(1, Ordering::SeqCst);
                 }
             });

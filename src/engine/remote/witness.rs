@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Remote;
 use super::backend::BackendError;
-use super::settings::Trust;
+use super::trust::Trust;
+use crate::lock::EnvironmentClass;
 use crate::store::manifest::Manifest;
 use pipe_core::digest::{BlobId, StageKey};
 
@@ -12,6 +13,8 @@ use pipe_core::digest::{BlobId, StageKey};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Testimony {
     pub writer: String,
+    /// The machine on which it was computed.
+    pub class: EnvironmentClass,
     /// The content of each output, without those whose bytes differ from run to run.
     pub outputs: BTreeMap<String, BlobId>,
 }
@@ -29,7 +32,8 @@ impl Testimony {
     pub fn of(writer: &str, manifest: &Manifest) -> Self {
         let steady = manifest.outputs.iter().filter(|(name, _)| !manifest.volatile.contains(*name));
         let outputs = steady.map(|(name, stored)| (name.clone(), stored.blob)).collect();
-        Self { writer: writer.to_owned(), outputs }
+        let class = EnvironmentClass::of_machine(&manifest.environment);
+        Self { writer: writer.to_owned(), class, outputs }
     }
 
     /// Returns the first output that has another content here, or is only in one of both.

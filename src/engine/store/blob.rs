@@ -132,20 +132,30 @@ impl Store {
     }
 
     fn keep_file(&self, path: &Path, durability: Durability) -> Result<Stored, StoreError> {
+        self.keep_hashed(path, durability, hash::file)
+    }
+
+    /// Moves a file into the store. `hash` returns the digest of its content, given its size.
+    pub(super) fn keep_hashed(
+        &self,
+        path: &Path,
+        durability: Durability,
+        hash: impl Fn(&File, u64) -> io::Result<Digest>,
+    ) -> Result<Stored, StoreError> {
         let reading = |e| StoreError::reading(path, e);
         let metadata = path.symlink_metadata().map_err(reading)?;
         if metadata.nlink() > 1 {
             // Another program could write to it under its other name.
             let copy = self.temp()?;
             fs::copy(path, &copy).map_err(|e| StoreError::writing(&copy, e))?;
-            return self.keep_file(&copy, durability);
+            return self.keep_hashed(&copy, durability, hash);
         }
         fs::set_permissions(path, Permissions::from_mode(0o444)).map_err(reading)?;
         let file = File::open(path).map_err(reading)?;
         file.set_modified(stamp::blob_time()).map_err(reading)?;
         let before = Stamp::of(&file.metadata().map_err(reading)?);
         let read_at = stamp::now();
-        let digest = hash::file(&file, before.size).map_err(|error| match error.kind() {
+        let digest = hash(&file, before.size).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => StoreError::Changing { path: path.to_owned() },
             _ => reading(error),
         })?;

@@ -59,7 +59,7 @@ impl StoreError {
         Self::Unusable { path: path.to_owned(), problem: problem.into() }
     }
 
-    pub(super) fn reading(path: &Path, source: io::Error) -> Self {
+    pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
         Self::Io { doing: "read", path: path.to_owned(), source }
     }
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
-use std::path::Path;
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
@@ -74,19 +74,36 @@ impl Store {
         })
     }
 
+    /// Returns where a blob is, if it is in the store.
+    pub fn blob_path(&self, id: BlobId) -> PathBuf {
+        self.layout.blob(id)
+    }
+
     /// Imports a blob, whose content must match its name.
     pub fn adopt_blob(&self, id: BlobId, content: &mut dyn Read) -> Result<(), StoreError> {
         let temp = self.temp()?;
         let writing = |e| StoreError::writing(&temp, e);
         let mut file = File::create_new(&temp).map_err(writing)?;
-        io::copy(content, &mut file).map_err(writing)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = vec![0; 128 << 10];
+        loop {
+            match content.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => {
+                    hasher.update(&buffer[..count]);
+                    file.write_all(&buffer[..count]).map_err(writing)?;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(writing(error)),
+            }
+        }
         drop(file);
-        let found = read_and_hash(&temp).map_err(|e| StoreError::reading(&temp, e))?;
-        if found.is_none_or(|(digest, _)| digest != id.digest()) {
+        let digest = Digest::from(hasher.finalize());
+        if digest != id.digest() {
             let what = format!("what claims to be blob {} has another content", id.short());
             return Err(StoreError::Foreign { what });
         }
-        self.keep(&temp, Durability::Eventually).map(drop)
+        self.keep_hashed(&temp, Durability::Eventually, |_, _| Ok(digest)).map(drop)
     }
 
     /// Returns whether there is a blob with this name. Its content is not checked.
