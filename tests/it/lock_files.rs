@@ -57,7 +57,7 @@ fn an_edited_lock_is_replaced_with_a_warning_and_kept_as_a_copy() {
     test.run().ok().says("warning: ").says("`value`").says("pipeline.lock.bad");
     assert_eq!(test.read("pipeline.lock"), good);
     assert_eq!(test.read("pipeline.lock.bad"), edited);
-    test.write("pipeline.lock", &good.replace("echo 1", "echo 8"));
+    test.write("pipeline.lock", good.replace("echo 1", "echo 8"));
     test.run().ok().says("pipeline.lock.bad2");
     assert_eq!(test.read("pipeline.lock.bad"), edited, "an earlier copy is kept");
 }
