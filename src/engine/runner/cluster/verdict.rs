@@ -184,6 +184,16 @@ mod tests {
     }
 
     #[test]
+    fn a_stage_that_was_killed_because_of_its_memory_has_not_failed_yet() {
+        let mut error = AttemptError::retryable("it was killed because the machine ran out of memory");
+        if let AttemptError::Failed { out_of_memory, .. } = &mut error {
+            *out_of_memory = true;
+        }
+        let killed = Observation { end: end(Some(error)), ..running() };
+        assert_eq!(decide(&killed, MINUTE), Verdict::Interrupted(Interruption::OutOfMemory));
+    }
+
+    #[test]
     fn a_failure_of_the_stage_is_final_and_an_end_of_the_job_has_a_grace_period() {
         let error = AttemptError::retryable("it ended with exit code 3");
         let failed = Observation { end: end(Some(error.clone())), ..running() };
