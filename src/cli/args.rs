@@ -125,6 +125,9 @@ pub(super) enum Command {
     /// Find, describe and download data sets.
     #[command(subcommand)]
     Data(DataCommand),
+    /// Copy a model for use outside of the project.
+    #[command(subcommand)]
+    Model(ModelCommand),
     /// List the metrics of an evaluation, with their definitions.
     Metrics {
         /// Only metrics with this name, or with this in their name.
@@ -196,6 +199,10 @@ impl Command {
             Self::Explain(ExplainArgs { model, input, .. }) => {
                 paths.extend(model.typed_paths());
                 paths.extend(input);
+            }
+            Self::Model(ModelCommand::Export(ModelExportArgs { to, pipeline, .. })) => {
+                paths.push(to);
+                paths.extend(&mut pipeline.named);
             }
             Self::Diff(DiffArgs { html, .. }) => paths.extend(html),
             Self::Init(InitArgs { file, .. }) => paths.extend(file),
@@ -929,6 +936,25 @@ pub(super) enum KeyCommand {
         /// Only this key.
         name: Option<String>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ModelCommand {
+    /// Write a model with the description of its data set into a new directory, which `pipe predict` reads without `--data`.
+    Export(ModelExportArgs),
+}
+
+// The arguments of `pipe model export`.
+#[derive(Debug, Args)]
+pub(super) struct ModelExportArgs {
+    /// A stage that trained a model: `recipe[macro]`.
+    #[arg(value_name = "STAGE")]
+    pub model: String,
+    /// The directory to create.
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub to: PathBuf,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -58,6 +58,7 @@ const GROUPS: &[Group] = &[
                 ],
             ),
             ("explain", &["pipe explain 'train[adaptive,seed=0]' --row 12 --signal train-neighbours"]),
+            ("model", &["pipe model export 'recipe[macro]' model/"]),
         ],
     ),
     (

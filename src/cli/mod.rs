@@ -11,6 +11,7 @@ mod data_files;
 mod diff;
 mod engine;
 mod exit;
+mod exported_model;
 mod get;
 mod graph;
 mod help;
@@ -23,6 +24,7 @@ mod labels;
 mod live;
 mod lock;
 mod metrics;
+mod model_card;
 mod pipeline_selection;
 mod predict;
 mod prediction_rows;
@@ -167,6 +169,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Data(command) => data::data(&project, command),
         Command::Predict(args) => predict::predict(&project, args),
         Command::Explain(args) => predict::explain(&project, args),
+        Command::Model(command) => exported_model::model(&project, command),
         Command::Metrics { name, json } => metrics::metrics(name.as_deref(), *json),
         Command::Schema => {
             let schema = pipe_engine::spec::schema(pipe_stages::registry::kinds());

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{ExplainArgs, ModelArgs, PredictArgs, PredictFormat};
 use super::exit::{Exit, Failure, Outcome};
+use super::exported_model;
 use super::prediction_rows;
 use super::project::{Project, select};
 use super::run::stop_on_signals;
@@ -68,7 +69,7 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
         }
         None => scratch.join("predictions"),
     };
-    let separator = place.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR);
+    let separator = place.stages.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR);
     let ran = run(
         Predict::KIND,
         &body,
@@ -100,7 +101,7 @@ pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
         row: args.row,
         part: PartName::Test,
         label: args.label.clone(),
-        cut: place.cut.clone(),
+        cut: place.stages.cut.clone(),
         read: args.model.read(table.and_then(|table| table.text_column)),
         signal: args.model.signal()?,
         device: args.model.device()?,
@@ -134,14 +135,22 @@ impl ModelArgs {
 }
 
 /// The directories of a model and of the data set that it was trained on.
-struct ModelPlace {
-    model: PathBuf,
-    data: PathBuf,
-    /// The rule that fitted the model's cuts, if its stage is known.
-    cut: Option<CutRule>,
-    /// The column of the texts that the model was trained on, if the stage of its data is known.
+pub(super) struct ModelPlace {
+    pub(super) model: PathBuf,
+    pub(super) data: PathBuf,
+    /// What the stages of the model say about it, as far as they are known.
+    pub(super) stages: StageFacts,
+}
+
+/// What the stages of a model say about it. An exported model has it in a file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StageFacts {
+    /// The rule that fitted the model's cuts.
+    pub(super) cut: Option<CutRule>,
+    /// The column of the texts that the model was trained on.
     text_column: Option<String>,
-    /// What separated the labels of the data, if its stage is known.
+    /// What separated the labels of the data.
     label_separator: Option<String>,
 }
 
@@ -186,7 +195,7 @@ impl InputRows {
     /// another one, or the file has only a column `text`.
     fn table(&self, args: &ModelArgs, place: &ModelPlace, ids: Option<&str>) -> Result<RowTable, Failure> {
         let stated = RowTable { text_column: args.text_column.clone(), ids: None };
-        if ids.is_none() && (stated.text_column.is_some() || place.text_column.is_none()) {
+        if ids.is_none() && (stated.text_column.is_some() || place.stages.text_column.is_none()) {
             return Ok(stated);
         }
         let columns = match TableColumn::read_all(&self.path) {
@@ -194,7 +203,7 @@ impl InputRows {
             // The job reads the file again, and says what is wrong with it and what the model needs.
             Err(_) if ids.is_none() => {
                 return Ok(RowTable {
-                    text_column: stated.text_column.or(place.text_column.clone()),
+                    text_column: stated.text_column.or(place.stages.text_column.clone()),
                     ids: None,
                 });
             }
@@ -202,7 +211,7 @@ impl InputRows {
         };
         let find = |name: &str| columns.iter().find(|column| column.name == name);
         let remembered =
-            || place.text_column.clone().filter(|name| find(name).is_some() || find("text").is_none());
+            || place.stages.text_column.clone().filter(|name| find(name).is_some() || find("text").is_none());
         let ids = ids.map(|name| {
             find(name).map(TableColumn::texts).ok_or_else(|| {
                 let names = columns.iter().map(|column| column.name.as_str());
@@ -218,27 +227,44 @@ impl ModelPlace {
     fn find(project: &Project, args: &ModelArgs, scratch: &Path) -> Result<Self, Failure> {
         let directory = Path::new(&args.model);
         if directory.join("model.json").is_file() {
-            let data = args.data.clone().ok_or_else(|| {
-                Failure::bad_input(
-                    "a model's directory does not say how the features were transformed: name the data set that it was \
-                     trained on with `--data DIR`, or name the model by its stage",
-                )
-            })?;
-            for directory in [directory, &data] {
-                confirm(project, directory)?;
-            }
-            let model = directory.to_owned();
-            return Ok(Self { model, data, cut: None, text_column: None, label_separator: None });
+            confirm(project, directory)?;
+            let exported = directory.join(exported_model::DATA);
+            let data = match &args.data {
+                Some(data) => {
+                    confirm(project, data)?;
+                    data.clone()
+                }
+                None if exported.is_dir() => exported,
+                None => {
+                    return Err(Failure::bad_input(
+                        "this directory does not say how the features were transformed: name the data set that the model was \
+                         trained on with `--data DIR`, name the model by its stage, or export it with `pipe model export`",
+                    ));
+                }
+            };
+            let stages = exported_model::stage_facts(directory)?;
+            return Ok(Self { model: directory.to_owned(), data, stages });
         }
         let survey = Survey::of(project, args.pipeline.named.as_ref(), &args.pipeline, &[])?;
-        let chosen = select(survey.plan.pipeline(), std::slice::from_ref(&args.model))?;
+        Ok(Self::of_stage(&survey, &args.model, args.data.as_deref(), scratch)?.1)
+    }
+
+    /// Returns the one stage that a word selects among those that make a model, and the place of its model. The directories
+    /// may be in `scratch`.
+    pub(super) fn of_stage(
+        survey: &Survey,
+        word: &str,
+        data: Option<&Path>,
+        scratch: &Path,
+    ) -> Result<(InstanceIndex, Self), Failure> {
+        let chosen = select(survey.plan.pipeline(), &[word.to_owned()])?;
         let makers: Vec<InstanceIndex> =
             chosen.into_iter().filter(|&index| model_output(survey.plan.instance(index)).is_some()).collect();
-        let [index] = makers[..] else { return Err(not_one_model(&survey, &args.model, &makers)) };
+        let [index] = makers[..] else { return Err(not_one_model(survey, word, &makers)) };
         let view = scratch.join("view");
         let instance = survey.plan.instance(index);
         let output = model_output(instance).unwrap_or_default();
-        let model = artifact(&survey, index, output, &view)?;
+        let model = artifact(survey, index, output, &view)?;
         let sources = instance.inputs.iter().flat_map(|input| &input.sources);
         let mut sets = sources.filter_map(|source| match source {
             InputSource::Output { producer, output, artifact, .. } if *artifact == SplitData::TYPE => {
@@ -251,21 +277,21 @@ impl ModelPlace {
             let (producer, _) = set?;
             survey.plan.instance(producer).params["read"][name].as_str().map(str::to_owned)
         };
-        let data = match &args.data {
-            Some(data) => data.clone(),
+        let data = match data {
+            Some(data) => data.to_owned(),
             None => {
                 let (producer, output) = set.ok_or_else(|| {
                     let name = survey.name(index);
                     Failure::bad_input(format!("{name} reads no data set: name it with `--data DIR`"))
                 })?;
-                artifact(&survey, producer, output, &view)?
+                artifact(survey, producer, output, &view)?
             }
         };
         let cut = (instance.kind == Threshold::NAME).then(|| Threshold::deserialize(&instance.body));
         let cut = cut.transpose().map_err(anyhow::Error::from)?;
         let cut = cut.map(|stage| CutRule { rule: stage.rule(), objective: stage.objective });
         let (text_column, label_separator) = (read_option("input_column"), read_option("label_separator"));
-        Ok(Self { model, data, cut, text_column, label_separator })
+        Ok((index, Self { model, data, stages: StageFacts { cut, text_column, label_separator } }))
     }
 }
 

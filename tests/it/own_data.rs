@@ -1,7 +1,7 @@
 //! From a file of data to results, without writing a pipeline: `pipe init --data`, `run`, `labels`, `predict`.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::support::{PipelineTest, Ran, worker_program};
 
@@ -69,6 +69,25 @@ fn predict(test: &PipelineTest, args: &[&str], input: &str) -> Ran {
     }
 }
 
+/// Compares the labels that `predict.py` of an exported model finds with those of `pipe predict`.
+#[track_caller]
+fn the_python_reader_decides_like(expected: &str, model: &str, rows: &str) {
+    let python = |args: &[&str]| Command::new("python3").args(args).output().unwrap();
+    if !python(&["-c", "import numpy, scipy"]).status.success() {
+        println!("skipped: python3 has no numpy and scipy");
+        return;
+    }
+    let labels = |lines: &str| -> Vec<Vec<serde_json::Value>> {
+        let row = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["labels"].clone();
+        let names =
+            |row: serde_json::Value| row.as_array().unwrap().iter().map(|l| l["name"].clone()).collect();
+        lines.lines().map(row).map(names).collect()
+    };
+    let output = python(&[&format!("{model}/predict.py"), rows]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(labels(&String::from_utf8_lossy(&output.stdout)), labels(expected));
+}
+
 #[test]
 fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     worker_program();
@@ -108,6 +127,32 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     let json = predict(&test, &["-", "--id-column", "key"], new).ok().stdout;
     assert_eq!(json.replacen("\"id\":\"k0\",", "", 1).lines().next(), plain.lines().next());
     predict(&test, &["-", "--format", "csv", "--id-column", "key", "--top", "1"], new).ok().prints("k0,0,");
+
+    // An exported model needs neither the project nor the data set, and remembers the column as well.
+    test.typed("model export recipe[macro] model").ok();
+    test.typed("model export recipe[macro] model").refuses("model exists");
+    let card = test.read("model/README.md");
+    for expected in [
+        "# Model card: `recipe[macro]`",
+        "## Evaluation `eval[macro]`",
+        "| Macro F1 |",
+        "never predicted",
+        "soft cuts",
+    ] {
+        assert!(card.contains(expected), "{expected}: {card}");
+    }
+    test.write("new.csv", new);
+    let elsewhere = PipelineTest::empty();
+    let model = test.path().join("model").display().to_string();
+    let rows = test.path().join("new.csv").display().to_string();
+    assert_eq!(elsewhere.pipe(&["predict", &model, &rows]).ok().reports_nothing().stdout, plain);
+    let explained = elsewhere.pipe(&["explain", &model, "--row", "0", "--input", &rows]).ok();
+    explained.prints("animal").prints(": predicted");
+    elsewhere.pipe(&["explain", &model, "--row", "0"]).exits_with(2).says("`--input FILE`");
+    the_python_reader_decides_like(&plain, &model, &rows);
+    let names = test.read("model/data/label_names.jsonl");
+    test.write("model/data/label_names.jsonl", names.replace("stone", "stein"));
+    elsewhere.pipe(&["predict", &model, &rows]).exits_with(2).says("label_names.jsonl");
     predict(&test, &["-"], "text\ncat dog tiny\n").ok().prints("animal");
     predict(&test, &["-", "--id-column", "kye"], new).refuses("did you mean `key`?");
     predict(&test, &["-"], "other\ncat\n").refuses("standard input");

@@ -575,10 +575,11 @@ mod tests {
     fn a_stage_of_either_program_runs_in_pipe_unless_its_job_needs_the_worker() {
         let mut bench = Bench::new();
         bench.instance.program = Program::Either;
-        assert!(bench.worker("echo '{\"event\":\"done\"}'").0.is_ok());
-        let mut task = bench.task(json!([]));
+        let executor = bench.executor("echo '{\"event\":\"done\"}'");
+        let mut task = bench.task(Value::Null);
+        assert!(executor.execute(&task, &mut |_| {}).is_ok());
         task.job.inputs.insert("model".to_owned(), Vec::new());
-        let ended = bench.executor("echo '{\"event\":\"done\"}'").execute(&task, &mut |_| {});
+        let ended = executor.execute(&task, &mut |_| {});
         assert!(failed(ended).contains("pipe-worker"));
     }
 }

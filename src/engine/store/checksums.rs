@@ -39,6 +39,13 @@ impl Store {
         fs::write(&path, encode(&tree)).map_err(|e| StoreError::writing(&path, e))
     }
 
+    /// Adds `B3SUMS` to a directory of the user.
+    pub fn write_checksums(&self, directory: &Path) -> Result<(), StoreError> {
+        let path = directory.join(B3SUMS);
+        let text = encode(&self.list_user_directory(directory)?);
+        fs::write(&path, text).map_err(|e| StoreError::writing(&path, e))
+    }
+
     /// Returns whether a directory is a copy of `stored`, with or without `B3SUMS`.
     pub fn is_copy(&self, stored: &Stored, path: &Path) -> Result<bool, StoreError> {
         let present = self.digest_user_file(path)?;

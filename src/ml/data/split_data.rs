@@ -125,6 +125,12 @@ impl SplitData {
         self.meta.rows.contains_key(&part)
     }
 
+    /// Returns whether a part exists and its rows are here. A directory that [`super::transform::copy_description`] wrote has
+    /// no rows.
+    pub fn has_rows(&self, part: PartName) -> bool {
+        self.has(part) && self.directory.join(part.name()).is_dir()
+    }
+
     /// Opens the features of a part.
     pub fn features(&self, part: PartName) -> Result<Features, DataError> {
         let features = open_features(&self.part(part)?, self.meta.dense, self.check)?;

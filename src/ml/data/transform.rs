@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::artifact::CsrWriter;
 use super::artifact::dataset::write_json;
+use super::artifact::layout::{FEATURE_NAMES, LABEL_NAMES, META};
 use super::compress::InputFile;
 use super::csr::{Csr, DenseMatrix, Features};
 use super::detect::{detect, first_line};
@@ -92,6 +93,18 @@ impl Transform {
 /// Stores a fitted vocabulary with the data set that it has produced.
 pub fn write_vocabulary(dataset: &Path, vectoriser: &Vectoriser) -> Result<(), DataError> {
     vectoriser.save(&dataset.join(VOCABULARY))
+}
+
+/// Copies what new rows need of a data set into a new directory: sizes, transformation, vocabulary and names, but no rows.
+pub fn copy_description(dataset: &Path, to: &Path) -> Result<(), DataError> {
+    std::fs::create_dir_all(to).map_err(DataError::io("create", to))?;
+    for name in [META, TRANSFORM, VOCABULARY, LABEL_NAMES, FEATURE_NAMES] {
+        let path = dataset.join(name);
+        if path.is_file() {
+            std::fs::copy(&path, to.join(name)).map_err(DataError::io("copy", &path))?;
+        }
+    }
+    Ok(())
 }
 
 /// How new rows are read.

@@ -25,6 +25,10 @@ impl<O: OpenSystem> RunStage for RunExplain<O> {
     fn run(stage: &Explain, work: &mut Work) -> Result<()> {
         let data = SplitData::open_unverified(work.input_path(DATA)?)?;
         let features = if work.inputs(&ROWS).is_empty() {
+            ensure!(
+                !data.has(stage.part) || data.has_rows(stage.part),
+                "an exported model has no rows of its data set: name a file of rows with `--input FILE`"
+            );
             sparse(data.features(stage.part)?)
         } else {
             let (rows, directory) = (work.input_path(ROWS)?, work.input_path(DATA)?);

@@ -58,7 +58,8 @@ pub(super) fn open_system<O: OpenSystem>(
     device: Device,
     signal: Option<LocalSignal>,
 ) -> Result<Box<dyn System>> {
-    let train = Some(DatasetPart::open(data, PartName::Train)?);
+    let train =
+        data.has_rows(PartName::Train).then(|| DatasetPart::open(data, PartName::Train)).transpose()?;
     let settings = SystemSettings { device, threads: work.job().threads, signal, train };
     let system = O::open(&work.open(model)?.0, settings)?;
     let (model, labels) = (system.labels(), data.meta().labels as usize);

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Predicts the labels of new rows with the exported model beside this file. Needs NumPy and SciPy, and not `pipe`.
+
+    python3 predict.py ROWS            LIBSVM text, or CSV or JSON lines with texts (by their suffix)
+
+Prints one JSON object per row. Networks are not supported. `pipe predict` computes in single precision and this program
+in double precision, so that a score may differ in its last digits.
+"""
+
+import csv
+import json
+import math
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack, vstack
+
+HERE = Path(__file__).parent
+
+
+def read_json(path):
+    return json.loads((HERE / path).read_text())
+
+
+def read_matrix(path):
+    """Reads a matrix: a header of 128 bytes, then sections that start at multiples of 64."""
+    data = (HERE / path).read_bytes()
+    valued = int.from_bytes(data[16:20], "little")
+    rows, cols, entries = (int(n) for n in np.frombuffer(data, "<u8", 3, 24))
+    if data[:8] == b"PIPE-DNS":
+        return np.frombuffer(data, "<f4", rows * cols, 128).reshape(rows, cols).astype(float)
+    after = lambda offset: -(-offset // 64) * 64
+    indices = np.frombuffer(data, "<u4", entries, 128)
+    at = after(128 + 4 * entries)
+    values = np.ones(entries)
+    if valued:
+        values = np.frombuffer(data, "<f4", entries, at).astype(float)
+        at = after(at + 4 * entries)
+    return csr_matrix((values, indices.astype(int), np.frombuffer(data, "<u8", rows + 1, at).astype(int)), (rows, cols))
+
+
+def unit_rows(rows):
+    norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    return csr_matrix(rows.multiply(np.where(norms > 0, 1 / np.where(norms > 0, norms, 1), 0)[:, None]))
+
+
+def read_texts(path):
+    column = read_json("stages.json")["text_column"] or "text"
+    with open(path, newline="", encoding="utf-8") as file:
+        lines = csv.DictReader(file) if path.endswith(".csv") else map(json.loads, file)
+        return [line[column] for line in lines]
+
+
+def text_row(text, vocabulary, numbers):
+    options = vocabulary["options"]
+    words = re.findall(r"\w\w+", text)
+    counts = Counter(numbers.get(word.lower() if options["lowercase"] else word) for word in words)
+    row = {}
+    for feature, count in counts.items():
+        if feature is not None:
+            idf = math.log((1 + vocabulary["rows"]) / (1 + vocabulary["row_counts"][feature])) + 1
+            row[feature] = (1 + math.log(count) if options["sublinear_tf"] else count) * (idf if options["idf"] else 1)
+    norm = math.sqrt(sum(value * value for value in row.values())) if options["l2"] and row else 1
+    return {feature: value / norm for feature, value in row.items()}
+
+
+def read_rows(path, meta):
+    """Returns the rows of a file, with their features as in the training data."""
+    if (HERE / "data/vocabulary.json").exists():
+        vocabulary = read_json("data/vocabulary.json")
+        numbers = {word: number for number, word in enumerate(vocabulary["words"])}
+        rows = [text_row(text, vocabulary, numbers) for text in read_texts(path)]
+    else:
+        base = meta["report"]["feature_base"]["first"]
+        lines = [line for line in open(path, encoding="utf-8").read().splitlines() if not line.startswith("#")]
+        pairs = ([word.split(":") for word in line.split() if ":" in word] for line in lines)
+        rows = [{int(feature) - base: float(value) for feature, value in row} for row in pairs]
+    indptr = np.cumsum([0] + [len(row) for row in rows])
+    indices = [feature for row in rows for feature in row]
+    values = [value for row in rows for value in row.values()]
+    features = csr_matrix((values, indices, indptr), (len(rows), meta["features_before"]))
+    transform = read_json("data/transform.json")
+    if transform["idf"] is not None:
+        features = csr_matrix(features.multiply(np.array(transform["idf"])))
+    if transform["kept"] is not None:
+        features = features[:, transform["kept"]]
+    return unit_rows(features) if transform["l2"] else features
+
+
+def ridge(rows, directory, config):
+    weights = read_matrix(f"{directory}/weights.dense")
+    return rows @ weights[:-1] + config["constant"] * weights[-1]
+
+
+def kernel_ridge(rows, directory, config):
+    train, units = unit_rows(read_matrix(f"{directory}/features.csr")), unit_rows(rows)
+    block_rows, block_labels = (read_matrix(f"{directory}/block_{what}.csr") for what in ("rows", "labels"))
+    nearest = np.argmax(rows @ read_matrix(f"{directory}/centres.dense").T, axis=1)
+    scores = np.zeros((rows.shape[0], block_labels.shape[1]))
+    for block in range(block_rows.shape[0]):
+        chosen, labels = np.flatnonzero(nearest == block), block_labels[block].indices
+        if len(chosen) and len(labels):
+            cosines = (units[chosen] @ train[block_rows[block].indices].T).toarray()
+            dual = read_matrix(f"{directory}/dual-{block}.dense")
+            scores[np.ix_(chosen, labels)] = np.exp(config["gamma"] * (cosines - 1)) @ dual
+    return scores
+
+
+def neighbours(rows, directory, config):
+    train, labels = unit_rows(read_matrix(f"{directory}/features.csr")), read_matrix(f"{directory}/labels.csr")
+    scores = []
+    for row in unit_rows(rows):
+        cosines = (row @ train.T).toarray().ravel().astype(np.float32)
+        near = np.argsort(-cosines, kind="stable")[: config["neighbours"]]
+        near = near[cosines[near] > 0]
+        weights = np.ones(len(near)) if config["weighting"] == "uniform" else cosines[near].astype(float) ** 2
+        scores.append(csr_matrix(weights / max(weights.sum(), 1e-38)) @ labels[near] if len(near) else labels[:1] * 0)
+    return vstack(scores).toarray()
+
+
+def label_tree(rows, directory, config):
+    children, leaves, inputs, weights = (
+        read_matrix(f"{directory}/{name}.csr") for name in ("children", "leaves", "inputs", "weights")
+    )
+    roots = sorted(set(range(children.shape[0])) - set(children.indices))
+    rows = csr_matrix(hstack([rows, np.ones((rows.shape[0], 1))]))
+    scores = np.zeros((rows.shape[0], leaves.shape[1]))
+    for number, row in enumerate(rows):
+        for root in roots:
+            level = [(0.0, root)]
+            while level:
+                below = []
+                for logarithm, node in level:
+                    span = slice(inputs.indptr[node], inputs.indptr[node + 1])
+                    values = np.asarray(row[:, inputs.indices[span]] @ weights[span].toarray()).ravel()
+                    logs = logarithm - np.maximum(0, 1 - values) ** 3
+                    found = leaves[node].indices
+                    scores[number, found] += np.exp(logs[: len(found)]) / len(roots)
+                    below += zip(logs, children[node].indices)
+                level = sorted(below, key=lambda visit: (-visit[0], visit[1]))[: config["beam"]]
+    return scores
+
+
+KINDS = {"ridge": ridge, "kernel_ridge": kernel_ridge, "block_kernel_ridge": kernel_ridge,
+         "neighbours": neighbours, "label_tree": label_tree}  # fmt: skip
+
+
+def best(scores, count):
+    """Returns the best labels of a row; of equal ones the first."""
+    return np.argsort(-scores, kind="stable")[:count]
+
+
+def main():
+    meta, model = read_json("data/meta.json"), read_json("model.json")
+    rows = read_rows(sys.argv[1], meta)
+    tables, candidates = [], None
+    for part in model["parts"]:
+        kind = part["model"]["kind"]
+        if kind not in KINDS:
+            sys.exit(f"predict.py: a model of kind `{kind}` needs `pipe predict`")
+        scores = np.asarray(KINDS[kind](rows, part["directory"], part["model"]))
+        if part["keep"] is not None:
+            kept = np.zeros(scores.shape, bool)
+            for own, row in zip(kept, scores):
+                own[best(row, part["keep"])] = True
+            kept &= scores > 0
+            scores = np.where(kept, scores, part["rest"])
+            candidates = kept if candidates is None else candidates | kept
+        tables.append(scores)
+    scores, fusion, cut = tables[0], model["fusion"], 0.5
+    if fusion:
+        idf = np.log(fusion["rows"] / np.maximum(np.array(fusion["counts"], float), 0.5))
+        logs = (t["weight"] * np.log(np.maximum(s, 0) + t["floor"]) for t, s in zip(fusion["terms"], tables))
+        scores, cut = sum(logs) + fusion["idf_weight"] * idf + fusion["constant"], 0.0
+    if candidates is not None:
+        scores = np.where(candidates, scores, -np.inf)
+    decision = (model["cuts"] or {}).get("decision", {"kind": "per_label", "cuts": [cut] * scores.shape[1]})
+    if decision["kind"] != "per_label":
+        sys.exit(f"predict.py: the rule `{decision['kind']}` needs `pipe predict`")
+    cuts = np.array([math.inf if cut is None else cut for cut in decision["cuts"]])
+    names = HERE / "data/label_names.jsonl"
+    names = [json.loads(line) for line in names.open(encoding="utf-8")] if names.exists() else None
+    for number, row in enumerate(scores):
+        labels = [int(label) for label in np.flatnonzero(row > cuts)]
+        named = [{"label": label, **({"name": names[label]} if names else {}), "score": float(row[label])} for label in labels]
+        print(json.dumps({"row": number, "labels": named}, ensure_ascii=False))
+
+
+main()
