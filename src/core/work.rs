@@ -18,6 +18,10 @@ pub trait EventSink: Send {
     fn send(&mut self, event: WorkerEvent);
 }
 
+/// The name of the fact that says what multiplied matrices, if it was not libtorch: such a library chooses its code by the
+/// vector units of the machine, and another code may round differently.
+pub const MATRIX_PRODUCT: &str = "matrix product";
+
 /// The error that a stage returns when it ends because of [`Work::should_stop`], after it has written its checkpoint.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped on request")]

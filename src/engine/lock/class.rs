@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use pipe_core::work::MATRIX_PRODUCT;
+
 /// A class as one line of words: `x86_64 threads=2 libtorch=2.13.0 device=cpu kernels=avx2 vendor=AuthenticAMD`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct EnvironmentClass(String);
 
 impl EnvironmentClass {
-    /// Returns the class of the environment that a manifest records. Without libtorch, only the architecture and
-    /// the threads count, because it is not known what else a program of the user depends on.
+    /// Returns the class of the environment that a manifest records. Unless matrices were multiplied, only the architecture
+    /// and the threads count, because it is not known what else a program of the user depends on.
     pub fn of(environment: &BTreeMap<String, String>) -> Self {
-        Self::from_facts(environment, environment.contains_key("libtorch"))
+        let multiplies = ["libtorch", MATRIX_PRODUCT].iter().any(|fact| environment.contains_key(*fact));
+        Self::from_facts(environment, multiplies)
     }
 
     /// Returns the class of the machine that a manifest describes, whatever the stage depends on.
@@ -98,6 +101,9 @@ mod tests {
         let machine: BTreeMap<String, String> =
             machine.into_iter().filter(|(name, _)| name != "libtorch").collect();
         assert_eq!(EnvironmentClass::of(&machine).to_string(), "x86_64 threads=2");
+        let mut multiplied = machine.clone();
+        multiplied.insert(MATRIX_PRODUCT.to_owned(), "matrixmultiply".to_owned());
+        assert_eq!(EnvironmentClass::of(&multiplied), EnvironmentClass::of_machine(&machine));
         let expected = "x86_64 threads=2 device=cuda kernels=avx2 vendor=GenuineIntel";
         assert_eq!(EnvironmentClass::of_machine(&machine).to_string(), expected);
         assert_eq!(class(&torch).word("libtorch"), Some("2.13.0"));

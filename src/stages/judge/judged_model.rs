@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pipe_core::slot::Slot;
-use pipe_core::work::Work;
+use pipe_core::work::{MATRIX_PRODUCT, Work};
 use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
@@ -29,7 +29,7 @@ pub(super) struct JudgedModel {
 impl JudgedModel {
     /// Opens a data set and a model from the slots of a stage.
     pub(super) fn open<O: OpenSystem>(
-        work: &Work,
+        work: &mut Work,
         (data, model): (Slot<SplitData>, Slot<ModelDirectory>),
         part: EvaluatedPart,
         device: Device,
@@ -39,6 +39,7 @@ impl JudgedModel {
         let part = part.name();
         let evaluated = DatasetPart::open(&data, part)?;
         let system = open_system::<O>(work, model, &data, device, signal)?;
+        work.fact(MATRIX_PRODUCT, "matrixmultiply");
         Ok(Self { data, part, evaluated, system })
     }
 
