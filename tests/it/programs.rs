@@ -33,7 +33,8 @@ fn predicted() -> PipelineTest {
     test.write("names.txt", "cat\ndog\nfish\n");
     let right = |row: usize| format!("{row},{}\n", ["cat", "dog", "fish"][row % 3]);
     test.write("good.csv", "row,label\n".to_owned() + &(0..60).map(right).collect::<String>());
-    let poor = |row: usize| format!("{row},{},{}\n", (row / 2) % 3, if row % 5 == 0 { -1 } else { 1 });
+    let poor =
+        |row: usize| format!("{row},{},{}\n", (row / 2) % 3, if row.is_multiple_of(5) { -1 } else { 1 });
     test.write("poor.csv", "row,label,score\n".to_owned() + &(0..60).map(poor).collect::<String>());
     test.write("values.json", r#"{"macro_f1": 0.9999, "micro_f1": 0.25}"#);
     test
