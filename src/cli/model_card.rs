@@ -18,6 +18,7 @@ use pipe_ml::explanation::composite::model_words;
 use pipe_ml::metric::label::LabelRecord;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::EvaluationRecord;
+use pipe_report::table::markdown;
 use pipe_stages::evaluate::Evaluate;
 
 /// How many labels that are never predicted are listed by name.
@@ -120,7 +121,7 @@ fn quality(
         records.iter().filter(|record| record.tp + record.fp == 0).map(|record| record.label).collect();
     let _ = write!(section, "\nLabels that are never predicted: {} of {}", never.len(), records.len());
     let label = |&label: &u32| match names {
-        Some(names) => format!("`{}`", names[label as usize]),
+        Some(names) => markdown::escape(&names[label as usize]),
         None => label.to_string(),
     };
     let listed: Vec<String> = never.iter().take(LISTED).map(label).collect();
