@@ -110,7 +110,9 @@ fn quality(
     };
     let rows = record.evaluation.rows();
     let _ = writeln!(section, "{rows} {} rows, {protocol}.\n", record.part.name());
-    section += "| metric | value | 95 % interval |\n|---|--:|---|\n";
+    let confidence = record.intervals.as_ref().map_or(0.95, |intervals| intervals.bootstrap.confidence);
+    let percent = 100.0 * confidence;
+    let _ = writeln!(section, "| metric | value | {percent} % interval |\n|---|--:|---|");
     for (metric, value) in record.evaluation.iter() {
         let interval = record.interval(metric).map(|interval| interval.reveal().1);
         let interval = interval.map(|interval| format!("{:.4} to {:.4}", interval.low, interval.high));

@@ -3,8 +3,9 @@
 
     python3 predict.py ROWS            LIBSVM text, or CSV or JSON lines with texts (by their suffix)
 
-Prints one JSON object per row. Networks are not supported. `pipe predict` computes in single precision and this program
-in double precision, so that a score may differ in its last digits.
+Prints one JSON object per row. What it could only do differently from `pipe predict` (networks, n-grams, stop words, scripts
+with combining marks, other formats) it refuses. `pipe predict` computes in single precision and this program in double
+precision, so that a score may differ in its last digits.
 """
 
 import csv
@@ -12,6 +13,7 @@ import json
 import math
 import re
 import sys
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -21,8 +23,12 @@ from scipy.sparse import csr_matrix, hstack, vstack
 HERE = Path(__file__).parent
 
 
+def refuse(reason):
+    sys.exit(f"predict.py: {reason}; use `pipe predict`")
+
+
 def read_json(path):
-    return json.loads((HERE / path).read_text())
+    return json.loads((HERE / path).read_text(encoding="utf-8"))
 
 
 def read_matrix(path):
@@ -49,13 +55,24 @@ def unit_rows(rows):
 
 def read_texts(path):
     column = read_json("stages.json")["text_column"] or "text"
-    with open(path, newline="", encoding="utf-8") as file:
+    csv.field_size_limit(1 << 30)
+    with open(path, newline="", encoding="utf-8-sig") as file:
         lines = csv.DictReader(file) if path.endswith(".csv") else map(json.loads, file)
         return [line[column] for line in lines]
 
 
+# Options that are known here. Others change which words a text has, and are written only if they are set.
+OPTIONS = {"lowercase", "min_rows", "max_features", "max_share", "sublinear_tf", "idf", "l2"}
+
+
 def text_row(text, vocabulary, numbers):
     options = vocabulary["options"]
+    unknown = set(options) - OPTIONS
+    if unknown:
+        refuse(f"the words of this model were made with the options {', '.join(sorted(unknown))}")
+    # `pipe` takes some of these characters for letters, and Python takes none of them for letters.
+    if any(unicodedata.category(character) in ("Mn", "Mc", "Me", "So") for character in text):
+        refuse(f"the text {text[:40]!r} has combining marks or symbols, which Python separates from words")
     words = re.findall(r"\w\w+", text)
     counts = Counter(numbers.get(word.lower() if options["lowercase"] else word) for word in words)
     row = {}
@@ -74,8 +91,13 @@ def read_rows(path, meta):
         numbers = {word: number for number, word in enumerate(vocabulary["words"])}
         rows = [text_row(text, vocabulary, numbers) for text in read_texts(path)]
     else:
+        if meta["report"]["format"] != "libsvm":
+            refuse(f"the model was trained on {meta['report']['format']}, and only LIBSVM text and texts can be read")
         base = meta["report"]["feature_base"]["first"]
         lines = [line for line in open(path, encoding="utf-8").read().splitlines() if not line.startswith("#")]
+        lines = [line.split("#")[0] for line in lines]
+        if lines and re.fullmatch(r"\d+\s+\d+\s+\d+\s*", lines[0]):
+            refuse("the first line looks like the header of an XMC file")
         pairs = ([word.split(":") for word in line.split() if ":" in word] for line in lines)
         rows = [{int(feature) - base: float(value) for feature, value in row} for row in pairs]
     indptr = np.cumsum([0] + [len(row) for row in rows])
@@ -154,13 +176,15 @@ def best(scores, count):
 
 
 def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     meta, model = read_json("data/meta.json"), read_json("model.json")
     rows = read_rows(sys.argv[1], meta)
     tables, candidates = [], None
     for part in model["parts"]:
         kind = part["model"]["kind"]
         if kind not in KINDS:
-            sys.exit(f"predict.py: a model of kind `{kind}` needs `pipe predict`")
+            refuse(f"models of the kind `{kind}` are not supported")
         scores = np.asarray(KINDS[kind](rows, part["directory"], part["model"]))
         if part["keep"] is not None:
             kept = np.zeros(scores.shape, bool)
@@ -179,7 +203,7 @@ def main():
         scores = np.where(candidates, scores, -np.inf)
     decision = (model["cuts"] or {}).get("decision", {"kind": "per_label", "cuts": [cut] * scores.shape[1]})
     if decision["kind"] != "per_label":
-        sys.exit(f"predict.py: the rule `{decision['kind']}` needs `pipe predict`")
+        refuse(f"the rule `{decision['kind']}` is not supported")
     cuts = np.array([math.inf if cut is None else cut for cut in decision["cuts"]])
     names = HERE / "data/label_names.jsonl"
     names = [json.loads(line) for line in names.open(encoding="utf-8")] if names.exists() else None

@@ -113,8 +113,8 @@ impl StageKind for Evaluate {
                 let given = [("signal", self.signal.is_some()), ("device", self.device != Device::default())];
                 let given = given.into_iter().filter(|(_, is_given)| *is_given);
                 issues.extend(given.map(|(field, _)| Issue::new(field, only_model)));
-                if self.threshold.is_some_and(|threshold| !threshold.is_finite()) {
-                    issues.push(Issue::new("threshold", "must be a finite number"));
+                if self.threshold.is_some_and(|threshold| !(threshold as f32).is_finite()) {
+                    issues.push(Issue::new("threshold", "must be a finite number of 32 bits"));
                 }
             }
             (Some(_), None) => {}

@@ -87,6 +87,18 @@ fn predictions_that_cannot_be_judged_fail_the_stage_with_their_line() {
         .says("the values of the command [stage=reported]");
 }
 
+#[test]
+fn reported_values_are_neither_a_baseline_nor_part_of_a_mean() {
+    let test = predicted();
+    test.edit("pipeline.yaml", "significance: { ", "significance: { baseline: reported, ");
+    let table = || test.pipe(&["run", "pipeline.yaml", "table"]);
+    table().exits_with(1).says("`reported`, which `significance.baseline` names, reports its values itself");
+    test.edit("pipeline.yaml", "baseline: reported, ", "");
+    test.edit("pipeline.yaml", "rows: stage", "rows: protocol\n      mean_over: [stage, part]");
+    test.edit("pipeline.yaml", "      names: { good_eval: Good, poor_eval: Poor, reported: Reported }\n", "");
+    table().exits_with(1).says("values that a command reported cannot be averaged");
+}
+
 /// Dense features and labels that a command writes, as an embedding would be.
 const EMBEDDED: &str = r#"
 name: embedded

@@ -158,7 +158,8 @@ impl ScoreCut {
 /// Finds labels by name or index.
 struct LabelFinder<'a> {
     expected: &'a ExpectedPredictions,
-    by_name: HashMap<&'a str, u32>,
+    /// `None` for a name that several labels have.
+    by_name: HashMap<&'a str, Option<u32>>,
     /// Whether an index is accepted: not if a name looks like one, because it would mean two labels.
     by_index: bool,
 }
@@ -166,14 +167,17 @@ struct LabelFinder<'a> {
 impl<'a> LabelFinder<'a> {
     fn new(expected: &'a ExpectedPredictions) -> Self {
         let names = expected.label_names.as_deref().unwrap_or_default();
-        let by_name = (0..).zip(names).map(|(label, name)| (name.as_str(), label)).collect();
+        let mut by_name: HashMap<&str, Option<u32>> = HashMap::with_capacity(names.len());
+        for (label, name) in (0..).zip(names) {
+            by_name.entry(name).and_modify(|known| *known = None).or_insert(Some(label));
+        }
         let by_index = !names.iter().any(|name| is_index(name));
         Self { expected, by_name, by_index }
     }
 
     fn find(&self, text: &str) -> Result<u32, String> {
-        if let Some(&label) = self.by_name.get(text) {
-            return Ok(label);
+        if let Some(label) = self.by_name.get(text) {
+            return label.ok_or_else(|| format!("several labels are called `{text}`"));
         }
         match text.parse() {
             Ok(index) if is_index(text) && self.by_index => self.expected.check_label(index),

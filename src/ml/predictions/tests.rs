@@ -67,6 +67,15 @@ fn decisions_are_listed_by_name_or_index_in_any_order() {
 }
 
 #[test]
+fn a_name_that_two_labels_have_is_refused() {
+    let names = ["cat", "cat", "dog"].map(str::to_owned);
+    let expected = ExpectedPredictions { label_names: Some(names.into()), ..expected() };
+    let error = fault(&expected, b"row,label\n0,cat\n");
+    assert!(error.contains("several labels are called `cat`"), "{error}");
+    assert_eq!(read(&expected, b"row,label\n0,1\n").unwrap().0.predicted[0], [1]);
+}
+
+#[test]
 fn probabilities_are_cut_at_one_half_and_other_scores_at_the_threshold() {
     let text = b"label,score,row\ncat,0.5,0\ndog,0.75,0\n2,1,1\n0,0.25,2\n";
     let (block, summary) = read(&expected(), text).unwrap();

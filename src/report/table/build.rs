@@ -35,6 +35,8 @@ pub enum TableError {
     SameAxes(String),
     #[error("{place}: {mixed} (`rows: [protocol, ...]`)")]
     Mixed { place: String, mixed: MixedProtocols },
+    #[error("{0}: values that `pipe` measured and values that a command reported cannot be averaged")]
+    PartlyExternal(String),
     #[error("`{file}`: {message}")]
     Reference { file: String, message: String },
 }
@@ -255,6 +257,9 @@ impl TableBuilder<'_> {
         let values = members.iter().filter_map(|&at| self.kept[at].record.get(metric));
         let gathered = Marked::gather(values).map_err(|mixed| TableError::Mixed { place: named(), mixed })?;
         let Some(gathered) = gathered else { return Ok(None) };
+        if members.iter().any(|&at| self.kept[at].external != self.kept[members[0]].external) {
+            return Err(TableError::PartlyExternal(named()));
+        }
         let part = self.kept[members[0]].part().to_owned();
         let (protocol, values) = gathered.reveal();
         let Some(spread) = SeedSpread::over(&values) else { return Ok(None) };

@@ -37,6 +37,10 @@ pub enum Correction {
 pub enum SignificanceError<E: std::error::Error + 'static> {
     #[error("no row is `{axis}={value}`, which `significance.baseline` names; there is {known}")]
     NoBaseline { axis: String, value: String, known: String },
+    #[error(
+        "`{0}`, which `significance.baseline` names, reports its values itself: there are no decisions to compare with"
+    )]
+    ExternalBaseline(String),
     #[error("{row} and {against}: {error}")]
     Bootstrap { row: String, against: String, error: BootstrapError },
     #[error(transparent)]
@@ -103,6 +107,13 @@ fn find_baseline<E: std::error::Error>(table: &Table, value: &str) -> Result<Str
     let mut known: Vec<&str> = Vec::new();
     for candidate in lines.filter(|candidate| candidate.axis == table.compared) {
         if candidate.value == value {
+            let is_its = |row, column| {
+                table.entry_on(&table.compared, row, column).is_some_and(|on| on.value == value)
+            };
+            let mut cells = table.cells().filter(|(row, column, _)| is_its(*row, *column)).peekable();
+            if cells.peek().is_some() && cells.all(|(_, _, cell)| cell.is_external()) {
+                return Err(SignificanceError::ExternalBaseline(value.to_owned()));
+            }
             return Ok(candidate.title.clone());
         }
         known.push(&candidate.value);
