@@ -251,13 +251,17 @@ impl Command {
             | Self::Table(_)
             | Self::Labels(_)
             | Self::Get(_)
+            | Self::Whence { .. }
             | Self::Report(_)
             | Self::Runs(_)
+            | Self::Predict(_)
+            | Self::Explain(_)
             | Self::Diff(_)
             | Self::Cache(CacheCommand::Du { .. } | CacheCommand::Ls { .. } | CacheCommand::Gc { .. }) => {
                 true
             }
-            Self::Cache(CacheCommand::Fsck { repair, .. }) => !repair,
+            Self::Cache(CacheCommand::Fsck { .. }) => true,
+            Self::Verify(VerifyArgs { cache, .. }) => *cache,
             _ => false,
         }
     }

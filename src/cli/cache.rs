@@ -138,7 +138,8 @@ pub(super) fn parse_budget(text: &str) -> Result<Duration, String> {
 }
 
 fn fsck(project: &Project, request: &FsckRequest, as_json: bool) -> Outcome {
-    let repair = request.repair;
+    // There is nothing to repair in a cache that does not exist, and the name may be misspelt.
+    let repair = request.repair && project.cache_dir.exists();
     let mut fetched = 0;
     let report = if repair {
         let mut store = project.store()?;

@@ -26,6 +26,7 @@ pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &selection.stages)?;
     project.warn_of_unused_variables(&survey.plan);
+    let is_unmet = survey.warn_of_unmet_expectations(project);
     let selected: Vec<bool> =
         survey.outlooks.iter().map(|outlook| !matches!(outlook, Outlook::NotSelected)).collect();
     user_files::require(project, &survey.plan, &selected)?;
@@ -48,13 +49,14 @@ pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
         };
         print_text(&format!("{grid}{count}"))?;
     }
-    Ok(if args.check && !stale.is_empty() { Exit::Stale } else { Exit::Done })
+    Ok(if args.check && (is_unmet || !stale.is_empty()) { Exit::Stale } else { Exit::Done })
 }
 
 /// `pipe status`: prints one line per instance, including fresh ones.
 pub(super) fn status(project: &Project, args: &StatusArgs) -> Outcome {
     let selection = PipelineSelection::file(&args.pipeline, args.file.as_ref())?;
     let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
+    survey.warn_of_unmet_expectations(project);
     if args.json {
         let records: Vec<InstanceRecord> =
             survey.instances().map(|(index, ..)| survey.record(index)).collect();

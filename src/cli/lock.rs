@@ -11,7 +11,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
 use super::variant_files::set_arguments;
-use super::{text, witness};
+use super::{text, verify, witness};
 use pipe_core::bad_file;
 use pipe_core::digest::BlobId;
 use pipe_engine::lock::compare::{CompareVerdict, class_difference, compare};
@@ -51,6 +51,9 @@ pub(super) fn lock(project: &Project, args: &LockArgs) -> Outcome {
     }
     require_matching_files(&plan, &store, &new)?;
     write_if_changed(project, args, file, old, &new)?;
+    for unmet in verify::unmet_expectations(&plan, &new) {
+        project.warn(&format!("`{}`: {}", unmet.name, unmet.message));
+    }
     if args.witness { witness::record(project, &plan, &new, &manifests) } else { Ok(Exit::Done) }
 }
 

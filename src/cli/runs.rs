@@ -29,7 +29,8 @@ fn list(project: &Project, args: &RunsArgs) -> Outcome {
         .collect::<Result<_, _>>()?;
     let store = project.store_to_read()?;
     let mut runs = Vec::new();
-    for record in store.runs()?.into_iter().take(args.limit) {
+    let limit = if args.sort { usize::MAX } else { args.limit };
+    for record in store.runs()?.into_iter().take(limit) {
         let past = PastRun::read(&store, record)?;
         let best: Vec<Option<MetricValue>> =
             metrics.iter().map(|metric| past.best(*metric, &store)).collect();
@@ -42,6 +43,7 @@ fn list(project: &Project, args: &RunsArgs) -> Outcome {
             (Some(a), Some(b)) => history::compare(metric, a, b),
             (a, b) => b.is_some().cmp(&a.is_some()),
         });
+        runs.truncate(args.limit);
     }
     if args.json {
         let shown = runs.iter().map(|(past, best)| {
@@ -73,7 +75,7 @@ fn list(project: &Project, args: &RunsArgs) -> Outcome {
         cells.extend(outcomes.map(|outcome| past.count(outcome).to_string()));
         cells.push(past.summary().map(|summary| text::duration(summary.seconds)).unwrap_or_default());
         cells.push(set_arguments(past.set()).trim_start().to_owned());
-        cells.push(past.note().unwrap_or_default().to_owned());
+        cells.push(past.note().map(text::one_line).unwrap_or_default());
         grid.row(cells);
     }
     print_text(&grid.to_string())
@@ -116,7 +118,7 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
         [] => String::new(),
         set => format!(", with{}", set_arguments(set)),
     };
-    let note = past.note().map(|note| format!("{note}\n")).unwrap_or_default();
+    let note = past.note().map(|note| format!("{}\n", text::one_line(note))).unwrap_or_default();
     let mut grid = Grid::new(&["stage", "outcome", "took", "why"]).right_aligned(&[2]);
     for end in instances {
         let took = match (end.outcome, end.seconds) {

@@ -64,6 +64,22 @@ impl Survey {
         instances.map(|(index, (instance, outlook))| (InstanceIndex(index), instance, outlook))
     }
 
+    /// Warns about results that are up to date and not what the pipeline expects: a run fails because of them. Returns
+    /// whether there are any.
+    pub(super) fn warn_of_unmet_expectations(&self, project: &Project) -> bool {
+        let mut any = false;
+        for (_, instance, outlook) in self.instances().filter(|(_, instance, _)| !instance.expect.is_empty())
+        {
+            for unmet in
+                manifest(outlook).map(|found| instance.expect.violations(&found.metrics)).unwrap_or_default()
+            {
+                project.warn(&format!("`{}`: {unmet}", instance.id));
+                any = true;
+            }
+        }
+        any
+    }
+
     /// Returns the result of an instance that is up to date.
     pub(super) fn fresh(&self, index: InstanceIndex) -> Option<&Manifest> {
         manifest(&self.outlooks[index.0])

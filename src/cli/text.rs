@@ -49,6 +49,11 @@ pub(super) fn them(n: usize) -> &'static str {
     if n == 1 { "it" } else { "them" }
 }
 
+/// Returns a text of the user on one line: control characters become blanks.
+pub(super) fn one_line(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+}
+
 /// Formats a metric's value with four decimals; very large and very small ones in scientific notation.
 pub(super) fn value(value: f64) -> String {
     if value == value.trunc() && value.abs() < 1e15 {

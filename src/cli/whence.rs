@@ -28,6 +28,8 @@ struct Origin {
     stage: String,
     kind: String,
     output: String,
+    /// Other outputs with the same content.
+    others: BTreeSet<String>,
     key: StageKey,
     computed: String,
     seconds: f64,
@@ -38,8 +40,8 @@ struct Origin {
     commit: Option<String>,
     /// Every stage that it depends on, nearest first.
     stages: Vec<Ancestor>,
-    /// Files of the user that these stages read.
-    files: Vec<ReadFile>,
+    /// Inputs of these stages that no result in the cache gave: most often, files of the user.
+    files: Vec<UnknownInput>,
 }
 
 #[derive(Debug, Serialize)]
@@ -51,7 +53,7 @@ struct Ancestor {
 }
 
 #[derive(Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
-struct ReadFile {
+struct UnknownInput {
     stage: String,
     input: String,
     digest: String,
@@ -63,7 +65,8 @@ pub(super) fn whence(project: &Project, file: &Path, as_json: bool) -> Outcome {
     let digest = store.digest_user_file(file)?.blob;
     let manifests: Vec<Manifest> = store.list()?.into_iter().map(|listed| listed.manifest).collect();
     warn_of_damage(project, &store);
-    let Some((manifest, output)) = producer(&store, &manifests, digest)? else {
+    let found = producers(&store, &manifests, digest)?;
+    let Some(&(manifest, output)) = found.first() else {
         let name = file.display();
         return Err(Failure::new(
             Exit::StageFailed,
@@ -73,7 +76,9 @@ pub(super) fn whence(project: &Project, file: &Path, as_json: bool) -> Outcome {
             ),
         ));
     };
-    let (stages, files) = ancestors(&manifests, manifest);
+    let (stages, files) = ancestors(&store, &manifests, manifest);
+    let others =
+        found[1..].iter().map(|(manifest, output)| format!("{}.{output}", manifest.instance)).collect();
     let run = computing_run(&store, manifest.key)?;
     let origin = Origin {
         file: file.display().to_string(),
@@ -81,6 +86,7 @@ pub(super) fn whence(project: &Project, file: &Path, as_json: bool) -> Outcome {
         stage: manifest.instance.clone(),
         kind: manifest.kind.clone(),
         output: output.to_owned(),
+        others,
         key: manifest.key,
         computed: manifest.finished.clone(),
         seconds: manifest.seconds,
@@ -93,39 +99,44 @@ pub(super) fn whence(project: &Project, file: &Path, as_json: bool) -> Outcome {
     if as_json { print_json(&origin) } else { print_text(&described(&origin)) }
 }
 
-/// Returns the result that has this content as an output, or as a file in an output; the newest if there are several.
-fn producer<'m>(
+/// An output of a result.
+type Output<'m> = (&'m Manifest, &'m str);
+
+/// Returns the outputs that have this content, or that contain a file with this content; newest first.
+fn producers<'m>(
     store: &Store,
     manifests: &'m [Manifest],
     digest: BlobId,
-) -> Result<Option<(&'m Manifest, &'m str)>, Failure> {
-    let outputs = || {
-        let of = |manifest: &'m Manifest| {
-            manifest.outputs.iter().map(move |(name, stored)| (manifest, name.as_str(), stored))
-        };
-        manifests.iter().flat_map(of)
-    };
-    if let Some((manifest, name, _)) = outputs().find(|(_, _, stored)| stored.blob == digest) {
-        return Ok(Some((manifest, name)));
-    }
-    for (manifest, name, stored) in outputs().filter(|(_, _, stored)| stored.directory) {
-        // A directory whose content was removed cannot have the file.
-        if store.has_blob(stored.blob) && store.files_of(stored)?.iter().any(|(blob, _)| *blob == digest) {
-            return Ok(Some((manifest, name)));
+) -> Result<Vec<Output<'m>>, Failure> {
+    let (mut equal, mut containing) = (Vec::new(), Vec::new());
+    for manifest in manifests {
+        for (name, stored) in &manifest.outputs {
+            if stored.blob == digest {
+                equal.push((manifest, name.as_str()));
+            } else if stored.directory
+                && equal.is_empty()
+                // A directory whose content was removed cannot have the file.
+                && store.has_blob(stored.blob)
+                && store.files_of(stored)?.iter().any(|(blob, _)| *blob == digest)
+            {
+                containing.push((manifest, name.as_str()));
+            }
         }
     }
-    Ok(None)
+    Ok(if equal.is_empty() { containing } else { equal })
 }
 
-/// Follows inputs by their content: a result depends on the results that gave the content of its inputs. What no result
-/// gave was a file of the user.
-fn ancestors(manifests: &[Manifest], of: &Manifest) -> (Vec<Ancestor>, Vec<ReadFile>) {
-    let mut producers: BTreeMap<String, &Manifest> = BTreeMap::new();
-    // The oldest comes last and wins: a newer one may have the same content by coincidence, such as an empty file.
+/// Follows inputs by their content: a result depends on the results that gave the content of its inputs. If several
+/// gave the same content, such as an empty file, it is one of the same pipeline, and of these the last before the result.
+fn ancestors(store: &Store, manifests: &[Manifest], of: &Manifest) -> (Vec<Ancestor>, Vec<UnknownInput>) {
+    let mut producers: BTreeMap<String, Vec<&Manifest>> = BTreeMap::new();
     for manifest in manifests {
-        producers.extend(manifest.outputs.values().map(|stored| (stored.blob.to_string(), manifest)));
+        for stored in manifest.outputs.values() {
+            producers.entry(stored.blob.to_string()).or_default().push(manifest);
+        }
     }
-    let (mut stages, mut files) = (Vec::new(), BTreeSet::new());
+    let companions = store.companions(of.key);
+    let (mut stages, mut unknown) = (Vec::new(), BTreeSet::new());
     let mut seen = BTreeSet::from([of.key]);
     let mut pending = vec![of];
     let mut at = 0;
@@ -136,7 +147,12 @@ fn ancestors(manifests: &[Manifest], of: &Manifest) -> (Vec<Ancestor>, Vec<ReadF
             if input.ends_with(".order") || input.ends_with(".form") {
                 continue;
             }
-            match producers.get(value) {
+            let candidates = producers.get(value).into_iter().flatten();
+            let producer = candidates.max_by_key(|producer| {
+                let is_earlier = producer.finished <= manifest.finished;
+                (companions.contains(&producer.key), is_earlier, &producer.finished)
+            });
+            match producer {
                 Some(producer) if seen.insert(producer.key) => {
                     pending.push(producer);
                     stages.push(Ancestor {
@@ -148,7 +164,7 @@ fn ancestors(manifests: &[Manifest], of: &Manifest) -> (Vec<Ancestor>, Vec<ReadF
                 }
                 Some(_) => {}
                 None => {
-                    files.insert(ReadFile {
+                    unknown.insert(UnknownInput {
                         stage: manifest.instance.clone(),
                         input: input.to_owned(),
                         digest: value.to_owned(),
@@ -157,7 +173,7 @@ fn ancestors(manifests: &[Manifest], of: &Manifest) -> (Vec<Ancestor>, Vec<ReadF
             }
         }
     }
-    (stages, files.into_iter().collect())
+    (stages, unknown.into_iter().collect())
 }
 
 /// Returns the run that computed a key.
@@ -190,6 +206,10 @@ fn short(digest: &str) -> &str {
 fn described(origin: &Origin) -> String {
     let Origin { file, stage, kind, output, key, computed, .. } = origin;
     let mut shown = format!("{file} is the output `{output}` of `{stage}` ({kind})\n");
+    if !origin.others.is_empty() {
+        let others: Vec<&str> = origin.others.iter().map(String::as_str).collect();
+        shown.push_str(&format!("the same content: {}\n", others.join(", ")));
+    }
     let mut line = |name: &str, value: &str| shown.push_str(&format!("{name:<10}{value}\n"));
     line("digest", &origin.digest.to_string());
     line("key", &key.to_string());
@@ -208,8 +228,8 @@ fn described(origin: &Origin) -> String {
         shown.push_str(&format!("\n{grid}"));
     }
     if !origin.files.is_empty() {
-        let mut grid = Grid::new(&["file of yours", "read by", "digest"]);
-        for ReadFile { stage, input, digest } in &origin.files {
+        let mut grid = Grid::new(&["input that no result gave", "read by", "digest"]);
+        for UnknownInput { stage, input, digest } in &origin.files {
             grid.row([input.clone(), stage.clone(), short(digest).to_owned()]);
         }
         shown.push_str(&format!("\n{grid}"));

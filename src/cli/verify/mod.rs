@@ -149,7 +149,7 @@ fn unknown_input(
 }
 
 /// Returns a check for each recorded metric that is not what the pipeline expects.
-fn unmet_expectations(plan: &Plan, lock: &Lock) -> Vec<Check> {
+pub(super) fn unmet_expectations(plan: &Plan, lock: &Lock) -> Vec<Check> {
     let mut checks = Vec::new();
     for instance in &plan.pipeline().instances {
         let name = instance.id.to_string();

@@ -138,7 +138,7 @@ impl<'a> Sandbox<'a> {
         // If data is missing, cached results may be enough; a stage that needs the data fails.
         let opened = project.open(&selection, &[])?.find_data(project);
         // Results for comparison are never placed.
-        let plan = opened.plan.without_placements();
+        let plan = opened.plan.for_comparison();
         let parent = args.scratch.clone().unwrap_or_else(|| project.cache_dir.clone());
         let root = temporary_directory(&parent).map_err(|error| {
             Failure::bad_input(format!(

@@ -319,11 +319,16 @@ impl Queue {
         }
     }
 
-    fn settle(&mut self, stage: InstanceIndex, state: StageState) {
-        debug_assert!(!matches!(
+    /// Returns whether a stage is done, failed or skipped, or was not selected.
+    pub fn is_settled(&self, stage: InstanceIndex) -> bool {
+        matches!(
             self.states[stage.0],
             StageState::Done | StageState::Failed | StageState::Skipped | StageState::Out
-        ));
+        )
+    }
+
+    fn settle(&mut self, stage: InstanceIndex, state: StageState) {
+        debug_assert!(!self.is_settled(stage));
         self.states[stage.0] = state;
         self.unfinished -= 1;
     }

@@ -449,6 +449,9 @@ impl<'a> Coordinator<'a> {
                 self.gpus.extend(gpus);
                 let waited =
                     self.computing.remove(&key).map(|computing| computing.waiting).unwrap_or_default();
+                for same in &waited {
+                    self.missed.remove(same);
+                }
                 match result {
                     Ok(manifest) => {
                         if manifest.taken_from.is_some() {
@@ -460,7 +463,6 @@ impl<'a> Coordinator<'a> {
                     }
                     Err(error @ AttemptError::Detached { .. }) => {
                         for &same in waited.iter().chain([&stage]) {
-                            self.missed.remove(&same);
                             self.failed(same, error.clone());
                         }
                     }
@@ -589,11 +591,13 @@ impl<'a> Coordinator<'a> {
         self.queue.finish(stage);
     }
 
-    /// Looks up stages whose key was just computed by another stage.
+    /// Looks up stages whose key was just computed by another stage. If that one failed a check, the run may have ended, and
+    /// with it the wait of these stages.
     fn examine_again(&mut self, waited: Vec<InstanceIndex>) {
         for stage in waited {
-            self.missed.remove(&stage);
-            self.examine(stage);
+            if !self.queue.is_settled(stage) {
+                self.examine(stage);
+            }
         }
     }
 
@@ -606,11 +610,13 @@ impl<'a> Coordinator<'a> {
         self.state_changed = true;
     }
 
-    /// Fails the stages with the same key as one that failed.
+    /// Fails the stages with the same key as one that failed. The first of these failures may skip the others.
     fn fail_waiting(&mut self, tried: InstanceIndex, waited: &[InstanceIndex]) {
         let tried = self.inspector.name(tried).to_owned();
         for &stage in waited {
-            self.missed.remove(&stage);
+            if self.queue.is_settled(stage) {
+                continue;
+            }
             self.failed(
                 stage,
                 AttemptError::permanent(format!("it is the same computation as `{tried}`, which failed")),

@@ -48,8 +48,9 @@ impl Expect {
         let violation = |(name, bounds): (&String, &Bounds)| {
             let Some(found) = metrics.get(name) else {
                 let names = metrics.keys().map(String::as_str);
-                let hint = did_you_mean(name, "it has", names).unwrap_or_default();
-                return Some(format!("it has no metric `{name}`, for which `expect` gives bounds; {hint}"));
+                let hint = did_you_mean(name, "it has", names).map(|hint| format!("; {hint}"));
+                let hint = hint.unwrap_or_default();
+                return Some(format!("it has no metric `{name}`, for which `expect` gives bounds{hint}"));
             };
             let (value, mark) = (found.value, found.suffix());
             let is_within =

@@ -185,11 +185,14 @@ impl PlaceholderLookup for &Scope<'_> {
 
 /// Returns whether the name of an environment variable says that its value is a secret.
 fn is_secret(name: &str) -> bool {
-    const WORDS: [&str; 8] =
-        ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"];
-    const ENDS: [&str; 3] = ["API_KEY", "ACCESS_KEY", "PRIVATE_KEY"];
+    const ENDS: [&str; 9] =
+        ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD", "PASSPHRASE", "CREDENTIAL", "APIKEY", "PAT"];
     let name = name.to_ascii_uppercase();
-    name.split('_').any(|word| WORDS.contains(&word)) || ENDS.iter().any(|end| name.ends_with(end))
+    let mut words = name.split('_').map(|word| word.strip_suffix('S').unwrap_or(word));
+    // `PWD` alone is the current directory.
+    name != "PWD"
+        && (words.any(|word| ENDS.iter().any(|end| word.ends_with(end)))
+            || name.trim_end_matches('S').ends_with("_KEY"))
 }
 
 /// Resolves variables on demand and remembers which variable led to which, to find cycles.

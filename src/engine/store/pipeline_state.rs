@@ -1,6 +1,6 @@
 //! The last results of each pipeline file: the memory of `pipe why`, and the roots of garbage collection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -109,6 +109,14 @@ impl Store {
             }
         }
         newest.map(|(_, file)| file)
+    }
+
+    /// Returns the last keys of the pipelines that have this key among theirs.
+    pub fn companions(&self, key: StageKey) -> BTreeSet<StageKey> {
+        let entries = fs::read_dir(self.layout.pipelines()).into_iter().flatten().flatten();
+        let states = entries.filter_map(|entry| sealed::read::<PipelineState>(&entry.path()).ok());
+        let last = states.map(|state| state.last.into_values().collect::<BTreeSet<_>>());
+        last.filter(|keys| keys.contains(&key)).flatten().collect()
     }
 
     /// Remembers that this pipeline was run last, if its state has not changed.

@@ -169,3 +169,29 @@ stages:
     test.edit("pipeline.yaml", "min: 5 ", "least: 5 ");
     test.run().exits_with(2);
 }
+
+/// Runs `pipe run` and fails the test if it does not end.
+fn run_to_an_end(test: &PipelineTest, args: &[&str]) -> Ran {
+    let pipe = test.command(&[&["run", "pipeline.yaml"], args].concat());
+    let mut command = std::process::Command::new("timeout");
+    command.current_dir(test.path()).arg("60").arg(pipe.get_program()).args(pipe.get_args());
+    command.env_remove("PIPE_CACHE").env("NO_COLOR", "1");
+    Ran::finish(command)
+}
+
+#[test]
+fn a_run_ends_if_stages_with_the_same_key_fail_together() {
+    let failing = "name: a\nstages: { a: { matrix: { i: [1, 2, 3] }, command: { run: 'sleep 0.3; false', outputs: [x] } } }\n";
+    for args in [&[][..], &["--jobs", "4"], &["--keep-going"]] {
+        run_to_an_end(&PipelineTest::new(failing), args).exits_with(1).reports("failed");
+    }
+    let data = "synthetic: { rows: 100, test_rows: 50, features: 300, features_per_row: 20, labels: 40, labels_per_row: 3 }";
+    let unmet = format!(
+        "name: b\nstages:\n  a: {{ expect: {{ labels: {{ min: 50 }} }}, {data} }}\n  b: {{ {data} }}\n  c: {{ {data} }}\n"
+    );
+    let test = PipelineTest::new(&unmet);
+    run_to_an_end(&test, &["--jobs", "4"])
+        .exits_with(1)
+        .reports("labels is 40, but it has to be at least 50");
+    test.typed("plan pipeline.yaml --check").exits_with(10).reports("labels is 40");
+}

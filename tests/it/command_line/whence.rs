@@ -41,6 +41,22 @@ fn a_file_in_a_directory_and_a_file_of_the_user_are_found() {
 }
 
 #[test]
+fn equal_content_is_told_and_does_not_confuse_pipelines() {
+    let test = PipelineTest::new("name: a\nstages: { other: { command: { run: ': > e', outputs: [e] } } }\n");
+    test.run().ok();
+    let used =
+        "{ command: { run: 'cat in/e in/t > v', inputs: { e: y, t: { file: t.txt } }, outputs: [v] } }";
+    let empty = "{ command: { run: ': > empty', outputs: [empty] } }";
+    test.write("b.yaml", format!("name: b\nstages:\n  y: {empty}\n  v: {used}\noutputs: [y, v]\n"));
+    test.write("t.txt", "text\n");
+    test.typed("run b.yaml").ok();
+    let json = test.typed("whence results/b/v --json").ok().json();
+    assert_eq!(json["stages"][0]["stage"], "y", "{json}");
+    assert_eq!(json["files"][0]["input"], "t", "{json}");
+    test.typed("whence results/b/empty").ok().prints("the same content: ");
+}
+
+#[test]
 fn the_commit_that_recorded_a_result_is_named() {
     let test = PipelineTest::locked(FITS);
     let git = |line: &str| {
