@@ -145,7 +145,12 @@ fn compare_stage(remote: &Remote, name: &str, record: &LockRecord) -> Check {
             let classes: BTreeSet<&EnvironmentClass> =
                 witnesses.testimonies.iter().map(|testimony| &testimony.class).collect();
             let on = text::count(classes.len(), "machine class");
-            let message = format!("{all} of {} with the lock, on {on}", agree(all));
+            let refused = witnesses
+                .refused
+                .iter()
+                .map(|(writer, reason)| format!("; `{writer}` was refused: {reason}"));
+            let refused: String = refused.collect();
+            let message = format!("{all} of {} with the lock, on {on}{refused}", agree(all));
             Check::new("remote", name, CheckOutcome::Same, message)
         }
         Some((testimony, output)) => {

@@ -237,6 +237,18 @@ fn jobs_can_be_left_alone_listed_and_taken_over() {
 }
 
 #[test]
+fn the_failure_of_a_job_that_was_left_is_reported_once_by_the_next_run() {
+    let cluster = BatchTest::new(
+        "name: f\nstages: { f: { command: { run: 'echo broken >&2; exit 3', outputs: [x] } } }\n",
+    );
+    let run = || cluster.pipe(&["run", "pipeline.yaml", "--detach"]);
+    run().ok();
+    wait_until("the job has ended", || cluster.jobs().is_empty());
+    run().exits_with(1).reports("broken");
+    run().ok();
+}
+
+#[test]
 fn a_stop_cancels_the_jobs_and_the_next_run_starts_them_again() {
     let cluster = BatchTest::new(GRID);
     let run = cluster.start();

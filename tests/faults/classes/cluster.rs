@@ -82,7 +82,10 @@ impl Fault for BadCluster {
                 Misbehaviour::Again,
             ]);
             let command = rng.pick(&["submit", "submit", "status", "status", "cancel"]).to_owned();
-            (command, what, rng.below(4), rng.pick(&[1, 2, 100]))
+            let times = rng.pick(&[1, 2, 100]);
+            // While the scheduler asks for patience, a run waits, as long as it takes.
+            let is_patience = command == "submit" && what == Misbehaviour::Again;
+            (command, what, rng.below(4), if is_patience { times.min(2) } else { times })
         });
         let whom = rng.pick(&[Whom::Runner, Whom::Child, Whom::Both]);
         let kill = (trouble.is_none() || rng.chance(40)).then(|| (whom, rng.fraction() * 4.0));

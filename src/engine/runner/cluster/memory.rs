@@ -27,7 +27,8 @@ impl Profile {
     pub(super) fn more_memory(&self, asked: u64) -> Result<u64, String> {
         let (had, next) = (mebibytes(asked), 2 * mebibytes(asked));
         match self.mem_max.map(|max| max.bytes) {
-            _ if asked == 0 => {
+            Some(most) if asked == 0 => Ok(most),
+            None if asked == 0 => {
                 Err("it needed more memory than the cluster gives by default; state its memory: \
                                     `resources: { mem: ... }`"
                     .to_owned())
@@ -88,6 +89,7 @@ mod tests {
         assert!(refused.contains("`mem_max`") && refused.contains("mem: 6000MiB"), "{refused}");
         let unlimited = profile(None, None).more_memory(1000 * MIB).unwrap_err();
         assert!(unlimited.contains("mem: 2000MiB"), "{unlimited}");
-        assert!(limited.more_memory(0).unwrap_err().contains("by default"));
+        assert_eq!(limited.more_memory(0), Ok(3000 * MIB), "how much it had is not known");
+        assert!(profile(None, None).more_memory(0).unwrap_err().contains("by default"));
     }
 }

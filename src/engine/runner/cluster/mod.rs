@@ -34,7 +34,7 @@ use crate::store::{Lookup, Store, StoreError, WriteRight};
 use pipe_core::digest::{Digest, StageKey};
 use pipe_core::event::{LogLevel, WorkerEvent};
 
-use directory::{EventReader, FileReference, JobDirectory, JobFile, Submission};
+use directory::{EndRecord, EventReader, FileReference, JobDirectory, JobFile, Submission};
 pub use node::{JobSignals, carry_out};
 use polling::Polling;
 pub use profile::{EngineKind, Profile};
@@ -236,12 +236,16 @@ impl Cluster {
         }
     }
 
-    /// Returns the job that an earlier run has left for a key, if it may still end by itself.
+    /// Returns the job that an earlier run has left for a key, if it may still end by itself or has failed.
     fn unfinished_job(&self, store: &Store, key: StageKey) -> Result<Option<JobDirectory>, StoreError> {
         let Some(directory) = store.job_directories(key)?.pop().map(JobDirectory::new) else {
             return Ok(None);
         };
         let Some(submission) = directory.submission() else { return Ok(None) };
+        // Nobody has reported this failure: a run that reports one removes the directory.
+        if let Some(EndRecord { error: Some(AttemptError::Failed { .. }), .. }) = directory.end() {
+            return Ok(Some(directory));
+        }
         // First, so that the scheduler is asked about this job.
         lock(&self.submitting.live).insert(directory.clone(), submission.id.clone());
         let since = Instant::now();
@@ -337,7 +341,7 @@ impl Cluster {
             self.polling.refresh(&self.scheduler, &self.submitting.live);
             directory.refresh();
             let seen = self.observe(attempt, key, directory, &mut watch);
-            if self.is_stopping().is_some() && !watch.cancelled {
+            if self.is_stopping().is_some() && !watch.cancelled && !self.detach {
                 watch.cancelled = true;
                 self.cancel(watch.id.iter().cloned().collect());
             }

@@ -43,6 +43,8 @@ impl JobSummary {
 struct FoundJob {
     key: StageKey,
     instance: String,
+    /// Whether it computes a result that is there already.
+    forced: bool,
     directory: JobDirectory,
     submission: Submission,
 }
@@ -60,8 +62,14 @@ pub fn list_jobs(
         let Some(directory) = store.job_directories(key)?.pop().map(JobDirectory::new) else { continue };
         let (Some(submission), Ok(job)) = (directory.submission(), directory.read_job()) else { continue };
         if engine.is_none_or(|engine| engine == job.engine) {
-            let instance = job.computation.instance;
-            jobs.entry(job.engine).or_default().push(FoundJob { key, instance, directory, submission });
+            let (instance, forced) = (job.computation.instance, job.forced);
+            jobs.entry(job.engine).or_default().push(FoundJob {
+                key,
+                instance,
+                forced,
+                directory,
+                submission,
+            });
         }
     }
     let (mut summaries, mut problems) = (Vec::new(), Vec::new());
@@ -75,9 +83,9 @@ pub fn list_jobs(
             .and_then(|profile| polling.ask(&*scheduler_of(profile, project), &ids));
         problems.extend(answer.err());
         let lost_after = profile.unwrap_or_else(|_| Profile::slurm()).lost_after.duration;
-        for FoundJob { key, instance, directory, submission } in jobs {
+        for FoundJob { key, instance, forced, directory, submission } in jobs {
             let (view, job) = polling.view(&submission, asked);
-            let (state, note) = state(store.has_manifest(key), &directory, view, lost_after);
+            let (state, note) = state(!forced && store.has_manifest(key), &directory, view, lost_after);
             summaries.push(JobSummary { instance, key, engine: engine.clone(), job, state, note });
         }
     }
