@@ -147,7 +147,7 @@ fn ancestors(store: &Store, manifests: &[Manifest], of: &Manifest) -> (Vec<Ances
             if input.ends_with(".order") || input.ends_with(".form") {
                 continue;
             }
-            let candidates = producers.get(value).into_iter().flatten();
+            let candidates = producers.get(value).into_iter().flatten().filter(|it| it.key != manifest.key);
             let producer = candidates.max_by_key(|producer| {
                 let is_earlier = producer.finished <= manifest.finished;
                 (companions.contains(&producer.key), is_earlier, &producer.finished)

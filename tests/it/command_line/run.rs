@@ -156,7 +156,7 @@ stages:
   data:
     expect: { test_rows: { min: 50 } }
     synthetic: { rows: 100, test_rows: 50, features: 300, features_per_row: 20, labels: 40, labels_per_row: 3 }
-  copy: { command: { run: cp -r in/data copy, inputs: { data: data.dataset }, outputs: [copy] } }
+  list: { command: { run: ls in/data > list, inputs: { data: data.dataset }, outputs: [list] } }
 ";
     let test = PipelineTest::locked(yaml);
     test.edit("pipeline.yaml", "min: 50", "min: 51");

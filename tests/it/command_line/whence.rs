@@ -8,10 +8,7 @@ fn a_placed_file_leads_back_to_its_stages_and_its_run() {
     let test = PipelineTest::new(FITS);
     test.run_with(&["--set", "vars.lr=7"]).ok();
     let whence = test.typed("whence results/fits/table.txt").ok();
-    whence
-        .prints("the output `table.txt` of `table` (command)")
-        .prints("--set vars.lr=7")
-        .prints("fit[static]");
+    whence.prints("the output `table` of `table` (command)").prints("--set vars.lr=7").prints("fit[static]");
     let json = test.typed("whence results/fits/table.txt --json").ok().json();
     assert_eq!(json["stages"].as_array().unwrap().len(), 2, "{json}");
     assert_eq!(json["commit"], serde_json::Value::Null);
