@@ -11,7 +11,11 @@ import json, os, sys, time
 job = json.load(open(sys.argv[1]))
 write = lambda name, text: open(job["outputs"][name], "w").write(text)
 for name in job["outputs"]:
-    write(name, "{}")
+    if name == "model":
+        os.mkdir(job["outputs"][name])
+        open(job["outputs"][name] + "/model.json", "w").write('{"format": 1, "features": 20}')
+    else:
+        write(name, "{}")
 if job["kind"] == "evaluate":
     oracle = job["body"].get("protocol") == "oracle"
     values = {"macro_f1": 0.7 if oracle else 0.4, "micro_f1": 0.5, "bce": 0.01}
