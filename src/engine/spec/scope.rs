@@ -185,14 +185,25 @@ impl PlaceholderLookup for &Scope<'_> {
 
 /// Returns whether the name of an environment variable says that its value is a secret.
 fn is_secret(name: &str) -> bool {
-    const ENDS: [&str; 9] =
-        ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD", "PASSPHRASE", "CREDENTIAL", "APIKEY", "PAT"];
+    // `MAX_TOKENS` is a number, and `PWD` alone is the current directory.
+    const ENDS: [&str; 12] = [
+        "TOKEN",
+        "SECRET",
+        "SECRETS",
+        "PASSWORD",
+        "PASSWORDS",
+        "PASSWD",
+        "PWD",
+        "PASSPHRASE",
+        "CREDENTIAL",
+        "CREDENTIALS",
+        "APIKEY",
+        "APIKEYS",
+    ];
+    const KEYS: [&str; 4] = ["API_KEY", "API_KEYS", "ACCESS_KEY", "PRIVATE_KEY"];
     let name = name.to_ascii_uppercase();
-    let mut words = name.split('_').map(|word| word.strip_suffix('S').unwrap_or(word));
-    // `PWD` alone is the current directory.
-    name != "PWD"
-        && (words.any(|word| ENDS.iter().any(|end| word.ends_with(end)))
-            || name.trim_end_matches('S').ends_with("_KEY"))
+    let is_named = name.split('_').any(|word| word == "PAT" || ENDS.iter().any(|end| word.ends_with(end)));
+    name != "PWD" && (is_named || KEYS.iter().any(|end| name.ends_with(end)))
 }
 
 /// Resolves variables on demand and remembers which variable led to which, to find cycles.

@@ -265,7 +265,7 @@ stages:
 
 #[test]
 fn a_secret_cannot_become_part_of_a_parameter() {
-    for name in ["API_TOKEN", "db_password", "OPENAI_API_KEY"] {
+    for name in ["API_TOKEN", "db_password", "OPENAI_API_KEY", "PGPASSWORD", "MYSQL_PWD", "GITHUB_PAT"] {
         let text = format!(
             "name: m\nenv: {{ {name}: }}\nvars: {{ x: \"${{env.{name}}}\" }}\nstages:\n  a: {{ load: {{ dataset: x }} }}\n"
         );
