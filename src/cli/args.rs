@@ -257,10 +257,13 @@ impl Command {
             | Self::Predict(_)
             | Self::Explain(_)
             | Self::Diff(_)
-            | Self::Cache(CacheCommand::Du { .. } | CacheCommand::Ls { .. } | CacheCommand::Gc { .. }) => {
-                true
-            }
-            Self::Cache(CacheCommand::Fsck { .. }) => true,
+            | Self::Model(_)
+            | Self::Cache(
+                CacheCommand::Du { .. }
+                | CacheCommand::Ls { .. }
+                | CacheCommand::Gc { .. }
+                | CacheCommand::Fsck { .. },
+            ) => true,
             Self::Verify(VerifyArgs { cache, .. }) => *cache,
             _ => false,
         }

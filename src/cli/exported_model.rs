@@ -57,7 +57,7 @@ pub(super) fn model(project: &Project, ModelCommand::Export(args): &ModelCommand
     print_text(&format!("{}\n", to.display()))
 }
 
-/// Reads what the stages of an exported model say about it; nothing is known about any other directory.
+/// Reads `stages.json` of an exported model. A directory without it is not an exported model, and says nothing about its stages.
 pub(super) fn stage_facts(directory: &Path) -> Result<StageFacts, Failure> {
     let path = directory.join(STAGES);
     let text = match std::fs::read(&path) {

@@ -84,7 +84,7 @@ pub(super) fn model_card(
 /// Describes the model: its parts and how its cuts were chosen.
 fn words(place: &ModelPlace) -> Result<String, Failure> {
     if !Composite::is_at(&place.model).map_err(anyhow::Error::from)? {
-        return Ok("a network with learnt thresholds".to_owned());
+        return Ok("a network with thresholds, as `train` made it".to_owned());
     }
     let model = Composite::load(&place.model).map_err(anyhow::Error::from)?;
     Ok(model_words(&model, place.stages.cut.as_ref()))
@@ -104,9 +104,9 @@ fn quality(
     names: Option<&[String]>,
 ) -> String {
     let mut section = format!("\n## Evaluation `{name}`\n\n");
-    let protocol = match record.protocol() {
-        Protocol::Honest => "honest protocol",
-        Protocol::Oracle => "oracle protocol: the labels of these rows influenced the decisions",
+    let (protocol, mark) = match record.protocol() {
+        Protocol::Honest => ("honest protocol", ""),
+        Protocol::Oracle => ("oracle protocol (†): the labels of these rows influenced the decisions", "†"),
     };
     let rows = record.evaluation.rows();
     let _ = writeln!(section, "{rows} {} rows, {protocol}.\n", record.part.name());
@@ -117,7 +117,7 @@ fn quality(
         let interval = record.interval(metric).map(|interval| interval.reveal().1);
         let interval = interval.map(|interval| format!("{:.4} to {:.4}", interval.low, interval.high));
         let (title, value) = (metric.title(), value.reveal().1);
-        let _ = writeln!(section, "| {title} | {value:.4} | {} |", interval.unwrap_or_default());
+        let _ = writeln!(section, "| {title} | {value:.4}{mark} | {} |", interval.unwrap_or_default());
     }
     let never: Vec<u32> =
         records.iter().filter(|record| record.tp + record.fp == 0).map(|record| record.label).collect();

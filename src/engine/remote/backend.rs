@@ -12,7 +12,7 @@ pub(super) trait Backend: Send + Sync {
     /// Opens a file, or returns `None` if there is none.
     fn get(&self, path: &str) -> Result<Option<Box<dyn Read + Send>>, BackendError>;
 
-    /// Writes a file. Readers see all of it, or nothing if reading the content fails. Returns its length.
+    /// Writes a file as a whole or, if its content cannot be read to the end, not at all. Returns the length of the file.
     fn put(&self, path: &str, content: &dyn Outgoing) -> Result<u64, BackendError>;
 
     /// Returns whether there is a file.

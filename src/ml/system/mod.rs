@@ -78,7 +78,7 @@ pub struct Losses {
     pub training: Option<f64>,
 }
 
-/// How a model was made, as far as an audit needs to know it.
+/// What an audit has to know about how a model was made.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelOrigin {
     /// Whether the thresholds, used as in training, read the labels of the rows to be predicted.
