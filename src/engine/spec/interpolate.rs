@@ -15,6 +15,8 @@ use pipe_core::scalar::{Scalar, canonical_text};
 pub(super) enum Placeholder<'t> {
     /// `vars.a.b`: the variable `a` and the path inside it.
     Vars(&'t str, Vec<&'t str>),
+    /// `vars.a.b[matrix.x]`: the key inside `vars.a.b` that the value of the axis `x` names.
+    VarsAt(&'t str, Vec<&'t str>, &'t str),
     Matrix(&'t str),
     Env(&'t str),
     Each,
@@ -255,15 +257,18 @@ fn pieces(text: &str) -> Result<Vec<TemplatePiece<'_>>, String> {
 }
 
 fn read_placeholder<'t>(written: &'t str, span: Span, issues: &mut SpecIssues) -> Option<Placeholder<'t>> {
-    let mut parts = written.split('.');
+    let indexed = written.strip_suffix(']').and_then(|written| written.split_once("[matrix."));
+    let (named, axis) = indexed.map_or((written, None), |(named, axis)| (named, Some(axis)));
+    let mut parts = named.split('.');
     let root = parts.next().unwrap_or_default();
     let path: Vec<_> = parts.collect();
-    let placeholder = match (root, path.as_slice()) {
-        (_, path) if path.contains(&"") => None,
-        ("vars", [name, path @ ..]) => Some(Placeholder::Vars(name, path.to_vec())),
-        ("matrix", [axis]) => Some(Placeholder::Matrix(axis)),
-        ("env", [name]) => Some(Placeholder::Env(name)),
-        ("each", []) => Some(Placeholder::Each),
+    let placeholder = match (root, path.as_slice(), axis) {
+        (_, path, _) if path.iter().any(|key| key.is_empty() || key.contains('[')) => None,
+        ("vars", [name, path @ ..], None) => Some(Placeholder::Vars(name, path.to_vec())),
+        ("vars", [name, path @ ..], Some(axis)) => Some(Placeholder::VarsAt(name, path.to_vec(), axis)),
+        ("matrix", [axis], None) => Some(Placeholder::Matrix(axis)),
+        ("env", [name], None) => Some(Placeholder::Env(name)),
+        ("each", [], None) => Some(Placeholder::Each),
         _ => None,
     };
     if placeholder.is_none() {
@@ -271,7 +276,7 @@ fn read_placeholder<'t>(written: &'t str, span: Span, issues: &mut SpecIssues) -
         let hint = if root == "each" && !path.is_empty() {
             format!("write `${{each}}.{}` for an output", path.join("."))
         } else {
-            "it is one of `${vars.name}`, `${matrix.axis}`, `${env.NAME}` and `${each}`".to_owned()
+            "it is one of `${vars.name}`, `${vars.name[matrix.axis]}`, `${matrix.axis}`, `${env.NAME}` and `${each}`".to_owned()
         };
         issues.push(issue.hint(hint));
     }

@@ -177,7 +177,9 @@ impl PlaceholderLookup for &Scope<'_> {
         match placeholder {
             Placeholder::Vars(name, path) => self.var(name, path, span, issues),
             Placeholder::Env(name) => self.env(name, span, issues),
-            Placeholder::Matrix(axis) => Scope::matrix_outside_a_stage(axis, span, issues),
+            Placeholder::Matrix(axis) | Placeholder::VarsAt(.., axis) => {
+                Scope::matrix_outside_a_stage(axis, span, issues)
+            }
             Placeholder::Each => Scope::each_outside_a_stage(span, issues),
         }
     }
@@ -239,7 +241,9 @@ impl PlaceholderLookup for VarResolver<'_, '_> {
         let (name, path) = match placeholder {
             Placeholder::Vars(name, path) => (name, path),
             Placeholder::Env(name) => return self.scope.env(name, span, issues),
-            Placeholder::Matrix(axis) => return Scope::matrix_outside_a_stage(axis, span, issues),
+            Placeholder::Matrix(axis) | Placeholder::VarsAt(.., axis) => {
+                return Scope::matrix_outside_a_stage(axis, span, issues);
+            }
             Placeholder::Each => return Scope::each_outside_a_stage(span, issues),
         };
         if let Some(&at) = self.scope.vars.by_name.get(name) {
@@ -267,21 +271,32 @@ pub(super) struct InstanceScope<'a> {
     pub each: Option<&'a str>,
 }
 
+impl InstanceScope<'_> {
+    /// Returns the position of an axis of the instance.
+    fn axis(&self, wanted: &str, span: Span, issues: &mut SpecIssues) -> Option<usize> {
+        let at = self.id.axes.iter().position(|(axis, _)| axis == wanted);
+        if at.is_none() {
+            let issue = SpecIssue::new(span, format!("`{}` has no axis `{wanted}`", self.id.stage));
+            let names = self.id.axes.iter().map(|(axis, _)| axis.as_str());
+            let hint = did_you_mean(wanted, "its axes are", names)
+                .unwrap_or_else(|| format!("give it one: `matrix: {{ {wanted}: [...] }}`"));
+            issues.push(issue.hint(hint));
+        }
+        at
+    }
+}
+
 impl PlaceholderLookup for InstanceScope<'_> {
     fn lookup(&mut self, placeholder: &Placeholder, span: Span, issues: &mut SpecIssues) -> LookupResult<'_> {
         let owned = |scalar| Cow::Owned(YamlNode { span, data: YamlData::Scalar(scalar) });
         match placeholder {
-            Placeholder::Matrix(wanted) => {
-                let mut axes = self.id.axes.iter().zip(self.values);
-                let value = axes.find_map(|((axis, _), value)| (axis == wanted).then_some(value));
-                if value.is_none() {
-                    let issue = SpecIssue::new(span, format!("`{}` has no axis `{wanted}`", self.id.stage));
-                    let names = self.id.axes.iter().map(|(axis, _)| axis.as_str());
-                    let hint = did_you_mean(wanted, "its axes are", names)
-                        .unwrap_or_else(|| format!("give it one: `matrix: {{ {wanted}: [...] }}`"));
-                    issues.push(issue.hint(hint));
-                }
-                value.cloned().map(owned)
+            Placeholder::Matrix(axis) => {
+                self.axis(axis, span, issues).map(|at| owned(self.values[at].clone()))
+            }
+            Placeholder::VarsAt(name, path, axis) => {
+                let (_, key) = &self.id.axes[self.axis(axis, span, issues)?];
+                let path: Vec<_> = path.iter().copied().chain([key.as_str()]).collect();
+                self.pipeline.var(name, &path, span, issues)
             }
             Placeholder::Each => match self.each {
                 Some(each) => Some(owned(Scalar::Text(each.to_owned()))),

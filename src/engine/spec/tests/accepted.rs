@@ -215,6 +215,20 @@ stages:
     assert_eq!(pipeline.instances[1].body, json!({ "run": "word", "env": ["true", "x"] }));
 }
 
+#[test]
+fn a_variable_can_have_a_value_for_each_value_of_an_axis() {
+    let pipeline = loaded(
+        r#"
+name: m
+vars: { sizes: { rows: { small: 5, large: 80 } } }
+stages:
+  d: { matrix: { size: [small, large] }, load: { dataset: x, rows: "${vars.sizes.rows[matrix.size]}" } }
+"#,
+    );
+    let rows: Vec<_> = pipeline.instances.iter().map(|instance| &instance.params["rows"]).collect();
+    assert_eq!(rows, [&json!(5), &json!(80)]);
+}
+
 const ENV: &str = r#"
 name: m
 env: { WHO: , MODE: fast, ROWS: 10 }

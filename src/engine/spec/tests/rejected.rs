@@ -264,6 +264,21 @@ stages:
 }
 
 #[test]
+fn an_axis_must_name_a_key_of_the_variable() {
+    assert_shown!(issues(
+        r#"
+name: m
+vars: { rows: { small: 5 } }
+stages:
+  a: { matrix: { size: [smal] }, load: { dataset: x, rows: "${vars.rows[matrix.size]}" } }
+  b: { matrix: { size: [small] }, load: { dataset: x, rows: "${vars.rows[matrix.sise]}" } }
+  c: { load: { dataset: x, rows: "${vars.rows[matrix.size]}" } }
+  d: { matrix: { size: [small] }, load: { dataset: x, rows: "${vars.rows[size]}" } }
+"#
+    ));
+}
+
+#[test]
 fn a_secret_cannot_become_part_of_a_parameter() {
     for name in ["API_TOKEN", "db_password", "OPENAI_API_KEY", "PGPASSWORD", "MYSQL_PWD", "GITHUB_PAT"] {
         let text = format!(
