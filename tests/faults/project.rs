@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "kebab-case")]
 pub enum Pipeline {
     /// Commands: files, directories, an output that is a file for some versions of the data and a directory for others, fan-in,
-    /// and a stage whose inputs stay the same when the data change. The commands use nothing that hides a failing system
+    /// three stages with the same key, and a stage whose inputs stay the same when the data change. The commands use nothing that hides a failing system
     /// call: no command substitution and no pipe.
     Commands,
     /// A network that is trained in `pipe-worker`, with a checkpoint after every epoch.
@@ -29,11 +29,12 @@ stages:
   part:
     matrix: { n: [1, 2, 3] }
     command: { run: "PAUSE sort -n in/words > part.txt; echo ${matrix.n} >> part.txt", inputs: { words: words }, outputs: [part.txt] }
+  same: { matrix: { n: [1, 2, 3] }, command: { run: "PAUSE sed -n 2p in/words > same.txt", inputs: { words: words }, outputs: [same.txt] } }
   first: { command: { run: "sed -n 1p in/words > first.txt", inputs: { words: words }, outputs: [first.txt] } }
   after: { command: { run: "cat in/first > after.txt", inputs: { first: first }, outputs: [after.txt] } }
   held: { command: { run: "sh -c 'while [ -e HOLD ]; do sleep 0.02; done'; cat in/b > held.txt", inputs: { b: { file: data/b.txt } }, outputs: [held.txt] } }
   shape: { command: { run: ". ./in/script", inputs: { script: { file: data/shape.sh } }, outputs: [shape] } }
-  all: { command: { run: "cat in/parts/* in/tree/sub/y in/after in/held > all.txt", inputs: { parts: ["part[*]"], tree: tree, after: after, held: held }, outputs: [all.txt] } }
+  all: { command: { run: "cat in/parts/* in/same/* in/tree/sub/y in/after in/held > all.txt", inputs: { parts: ["part[*]"], same: ["same[*]"], tree: tree, after: after, held: held }, outputs: [all.txt] } }
 outputs: [all, tree, first, shape]
 "#;
 
