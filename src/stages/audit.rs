@@ -4,7 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::evaluate::{EvaluatedPart, signal_issue};
+use super::evaluate::{EvaluatedPart, JudgedFields, signal_issue};
+use super::file_source::StageOrFile;
 use pipe_core::artifact::PlainFile;
 use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program};
@@ -24,7 +25,15 @@ use pipe_ml::metric::marked::Protocol;
 #[serde(deny_unknown_fields)]
 pub struct AuditStage {
     pub data: StageRef,
-    pub model: StageRef,
+    /// The model that is audited.
+    pub model: Option<StageRef>,
+    /// In place of a model: decisions or scores that any program wrote about the rows, as in `evaluate`. What needs the
+    /// model is then not checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predictions: Option<StageOrFile>,
+    /// What a score of `predictions` must exceed for its label to be predicted, as in `evaluate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
     /// The `train` stage whose history shows how the epoch was chosen; usually the one that made the model.
     pub history: Option<StageRef>,
     #[serde(default)]
@@ -57,6 +66,8 @@ impl AuditStage {
     pub const DATA: Slot<SplitData> = Slot::new("data");
     /// The audited model.
     pub const MODEL: Slot<ModelDirectory> = Slot::new("model");
+    /// The predictions that are audited in place of a model.
+    pub const PREDICTIONS: Slot<PlainFile> = Slot::new("predictions");
     /// The history of the training, if one is given.
     pub const HISTORY: Slot<History> = Slot::new("history");
     /// The findings.
@@ -72,9 +83,10 @@ impl StageKind for AuditStage {
     const PROGRAM: Program = Program::Either;
 
     fn inputs(&self) -> Vec<InputDecl> {
-        let mut inputs = vec![Self::DATA.one(&self.data), Self::MODEL.one(&self.model)];
-        inputs.extend(self.history.as_ref().map(|history| Self::HISTORY.one(history)));
-        inputs
+        let model = self.model.as_ref().map(|model| Self::MODEL.one(model));
+        let predictions = self.predictions.as_ref().map(|source| Self::PREDICTIONS.from(source.declare()));
+        let history = self.history.as_ref().map(|history| Self::HISTORY.one(history));
+        [Some(Self::DATA.one(&self.data)), model, predictions, history].into_iter().flatten().collect()
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
@@ -82,6 +94,25 @@ impl StageKind for AuditStage {
     }
 
     fn issues(&self) -> Vec<Issue> {
-        signal_issue(self.protocol, self.signal).into_iter().collect()
+        let only_for_models = [
+            ("signal", self.signal.is_some()),
+            ("device", self.device != Device::default()),
+            ("history", self.history.is_some()),
+            ("seed", self.seed != 0),
+        ];
+        let mut issues: Vec<Issue> = signal_issue(self.protocol, self.signal).into_iter().collect();
+        let judged = JudgedFields {
+            model: self.model.is_some(),
+            predictions: self.predictions.is_some(),
+            threshold: self.threshold,
+            only_for_models: &only_for_models,
+        };
+        issues.extend(judged.issues());
+        if self.predictions.is_some() && self.require == Require::Pass {
+            let message = "only a model can pass: whether `predictions` depend on the labels of the evaluated rows cannot be \
+                           tested";
+            issues.push(Issue::new("require", message));
+        }
+        issues
     }
 }

@@ -103,24 +103,47 @@ impl StageKind for Evaluate {
     fn issues(&self) -> Vec<Issue> {
         let bootstrap = self.bootstrap.issues().into_iter().map(|issue| issue.within("bootstrap"));
         let mut issues: Vec<Issue> = bootstrap.chain(signal_issue(self.protocol, self.signal)).collect();
-        match (&self.model, &self.predictions) {
-            (Some(_), None) if self.threshold.is_some() => {
-                let message = "only `predictions` are cut at a `threshold`; a model has cuts of its own";
-                issues.push(Issue::new("threshold", message));
-            }
-            (None, Some(_)) => {
-                let only_model = "only a model needs it: leave it out";
-                let given = [("signal", self.signal.is_some()), ("device", self.device != Device::default())];
-                let given = given.into_iter().filter(|(_, is_given)| *is_given);
-                issues.extend(given.map(|(field, _)| Issue::new(field, only_model)));
-                if self.threshold.is_some_and(|threshold| !(threshold as f32).is_finite()) {
-                    issues.push(Issue::new("threshold", "must be a finite number of 32 bits"));
-                }
-            }
-            (Some(_), None) => {}
-            _ => issues.push(Issue::new("", "give exactly one of `model` and `predictions`")),
-        }
+        let only_for_models =
+            [("signal", self.signal.is_some()), ("device", self.device != Device::default())];
+        let judged = JudgedFields {
+            model: self.model.is_some(),
+            predictions: self.predictions.is_some(),
+            threshold: self.threshold,
+            only_for_models: &only_for_models,
+        };
+        issues.extend(judged.issues());
         issues
+    }
+}
+
+/// The fields of `evaluate` and `audit` that name a model, or the predictions of another program in its place.
+pub(super) struct JudgedFields<'a> {
+    pub(super) model: bool,
+    pub(super) predictions: bool,
+    pub(super) threshold: Option<f64>,
+    /// The fields that have no meaning for predictions, each with whether it is given.
+    pub(super) only_for_models: &'a [(&'static str, bool)],
+}
+
+impl JudgedFields<'_> {
+    /// Returns the issues of fields that do not belong together.
+    pub(super) fn issues(&self) -> Vec<Issue> {
+        match (self.model, self.predictions) {
+            (true, false) => {
+                let message = "only `predictions` are cut at a `threshold`; a model has cuts of its own";
+                self.threshold.map(|_| Issue::new("threshold", message)).into_iter().collect()
+            }
+            (false, true) => {
+                let given = self.only_for_models.iter().filter(|(_, is_given)| *is_given);
+                let only_model =
+                    given.map(|(field, _)| Issue::new(*field, "only a model needs it: leave it out"));
+                let is_infinite = self.threshold.is_some_and(|threshold| !(threshold as f32).is_finite());
+                let infinite =
+                    is_infinite.then(|| Issue::new("threshold", "must be a finite number of 32 bits"));
+                only_model.chain(infinite).collect()
+            }
+            _ => vec![Issue::new("", "give exactly one of `model` and `predictions`")],
+        }
     }
 }
 

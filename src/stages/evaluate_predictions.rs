@@ -5,12 +5,12 @@ use anyhow::{Context, Result};
 use super::evaluate::{Evaluate, conclude};
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::csr::Csr;
-use pipe_ml::data::split_data::PartName;
+use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::stats::column_counts;
 use pipe_ml::metric::decisions::DecisionsWriter;
 use pipe_ml::metric::evaluation::TrainingCounts;
 use pipe_ml::metric::measure::Measure;
-use pipe_ml::predictions::ExpectedPredictions;
+use pipe_ml::predictions::{ExpectedPredictions, PredictionSummary};
 
 /// Evaluates the predictions of a stage.
 pub(crate) fn run(stage: &Evaluate, work: &mut Work) -> Result<()> {
@@ -24,12 +24,7 @@ pub(crate) fn run(stage: &Evaluate, work: &mut Work) -> Result<()> {
         positives: positives.into_iter().map(|count| count as u32).collect(),
         propensity: stage.propensity,
     };
-    let expected = ExpectedPredictions {
-        rows: truth.rows(),
-        labels: truth.cols,
-        label_names: data.label_names()?,
-        threshold: stage.threshold.map(|threshold| threshold as f32),
-    };
+    let expected = expected(&data, &truth, stage.threshold)?;
     let threads = rayon::ThreadPoolBuilder::new().num_threads(work.job().threads.max(1)).build()?;
     let mut measure = threads.install(|| Measure::new(truth.cols, Some(training)));
     let mut writer = DecisionsWriter::create(work.output_path(Evaluate::DECISIONS)?)?;
@@ -42,14 +37,33 @@ pub(crate) fn run(stage: &Evaluate, work: &mut Work) -> Result<()> {
         if work.should_stop() { Err(anyhow::Error::from(Stopped)) } else { Ok(()) }
     });
     let summary = read.context("the predictions cannot be evaluated")?;
+    warn_of_absent_rows(work, &expected, summary);
+    let decisions = writer.finish(stage.protocol, truth.cols)?;
+    conclude(work, stage, &measure.finish(stage.protocol), &decisions, &threads)
+}
+
+/// Returns the rows and labels that predictions must be about.
+pub(crate) fn expected(data: &SplitData, truth: &Csr, threshold: Option<f64>) -> Result<ExpectedPredictions> {
+    Ok(ExpectedPredictions {
+        rows: truth.rows(),
+        labels: truth.cols,
+        label_names: data.label_names()?,
+        threshold: threshold.map(|threshold| threshold as f32),
+    })
+}
+
+/// Warns of rows that a list of decisions does not mention.
+pub(crate) fn warn_of_absent_rows(
+    work: &mut Work,
+    expected: &ExpectedPredictions,
+    summary: PredictionSummary,
+) {
     if summary.absent_rows > 0 {
         work.warn(format!(
             "{} of {} rows do not occur in the predictions: no label is predicted for them",
             summary.absent_rows, expected.rows
         ));
     }
-    let decisions = writer.finish(stage.protocol, truth.cols)?;
-    conclude(work, stage, &measure.finish(stage.protocol), &decisions, &threads)
 }
 
 #[cfg(test)]

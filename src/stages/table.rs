@@ -8,7 +8,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_untagged::UntaggedEnumVisitor;
 
-use super::evaluate::Evaluate;
 use super::one_or_many::{AxisValue, OneOrMany, UserFile};
 use pipe_core::artifact::{Artifact, FILE, PlainFile};
 use pipe_core::issue::Issue;
@@ -140,8 +139,7 @@ impl StageKind for TableStage {
     fn inputs(&self) -> Vec<InputDecl> {
         let mut inputs = vec![Self::FROM.all(&self.from.0)];
         if self.significance.is_some() {
-            let stages: Vec<StageRef> = self.from.0.iter().map(with_decisions).collect();
-            inputs.push(Self::DECISIONS.all(&stages));
+            inputs.push(Self::DECISIONS.all(&self.from.0));
         }
         inputs
             .extend(self.reference_files().map(|(position, path)| Self::reference_slot(position).file(path)));
@@ -268,13 +266,6 @@ impl TableStage {
             references,
         })
     }
-}
-
-/// Returns a reference to the decisions of the same instances: `eval[*]` for `eval[*].evaluation`. Another output is the
-/// file of a command, which has no decisions.
-fn with_decisions(reference: &StageRef) -> StageRef {
-    let whole_stage = reference.text().strip_suffix(&format!(".{}", Evaluate::EVALUATION.name()));
-    whole_stage.and_then(|text| text.parse().ok()).unwrap_or_else(|| reference.clone())
 }
 
 /// Reads an evaluation, or the values that a command reports.
@@ -464,13 +455,10 @@ mod tests {
     fn decisions_are_inputs_only_if_significance_is_tested() {
         let slots = |yaml: &str| -> Vec<String> {
             let stage: TableStage = serde_yaml::from_str(yaml).unwrap();
-            stage.inputs().into_iter().map(|input| format!("{}: {:?}", input.slot, input.source)).collect()
+            stage.inputs().into_iter().map(|input| input.slot).collect()
         };
-        assert_eq!(slots("{ from: e, rows: v, columns: bce }").len(), 1);
-        let both = slots("{ from: 'e[*].evaluation', rows: v, columns: bce, significance: {} }");
-        let [from, decisions] = both.as_slice() else { panic!("{both:?}") };
-        assert!(from.contains("e[*].evaluation") && decisions.starts_with("decisions"), "{both:?}");
-        assert!(!decisions.contains(".evaluation"), "{decisions}");
+        assert_eq!(slots("{ from: e, rows: v, columns: bce }"), ["from"]);
+        assert_eq!(slots("{ from: e, rows: v, columns: bce, significance: {} }"), ["from", "decisions"]);
     }
 
     /// Writes the outputs of an `evaluate` stage with five labels, where every n-th row is predicted wrongly.

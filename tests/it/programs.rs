@@ -20,9 +20,10 @@ stages:
       columns: [macro_f1, micro_f1]
       names: { good_eval: Good, poor_eval: Poor, reported: Reported }
       significance: { bootstrap: { replicates: 200 } }
+  audit: { audit: { data: data, predictions: good } }
   figure: { plot: { eval: [good_eval, poor_eval], figures: [f1-by-frequency] } }
-  page: { report: { title: Predicted, evaluations: [good_eval, poor_eval], tables: [table] } }
-outputs: [good_eval, table, figure, page]
+  page: { report: { title: Predicted, evaluations: [good_eval, poor_eval], tables: [table], audits: [audit] } }
+outputs: [good_eval, table, audit, figure, page]
 "#;
 
 fn predicted() -> PipelineTest {
@@ -56,10 +57,29 @@ fn predictions_of_programs_become_rows_of_a_table_with_significance() {
     let csv = test.read("results/predicted/table.csv");
     assert!(csv.lines().any(|line| line.starts_with("reported,macro_f1,honest,external,1,0.9999,")), "{csv}");
     let page = test.read("results/predicted/report.html");
-    assert!(page.contains("0.9999‡"), "{page}");
+    assert!(page.contains("0.9999‡") && page.contains(">not checked</span>"), "{page}");
+    assert!(test.read("results/predicted/audit.md").contains("Not checked: whether decisions"));
+    test.typed("verify pipeline.yaml").ok();
     assert!(!test.read("results/predicted/f1-by-frequency.svg").is_empty());
     let labels = test.typed("labels good_eval").ok().stdout;
     assert!(labels.contains("fish"), "{labels}");
+}
+
+#[test]
+fn a_table_that_names_outputs_finds_the_decisions_beside_them() {
+    let test = predicted();
+    test.run().ok();
+    let table = test.read("results/predicted/table.md");
+    test.edit(
+        "pipeline.yaml",
+        "cp in/file values.json\", ",
+        "cp in/file evaluation.json; echo noise > log.txt\", ",
+    );
+    test.edit("pipeline.yaml", "outputs: [values.json]", "outputs: [evaluation.json, log.txt]");
+    let named = "from: [good_eval.evaluation, poor_eval, reported.evaluation]";
+    test.edit("pipeline.yaml", "from: [good_eval, poor_eval, reported]", named);
+    test.run().ok();
+    assert_eq!(test.read("results/predicted/table.md"), table);
 }
 
 #[test]
@@ -68,7 +88,7 @@ fn other_predictions_are_evaluated_again_and_compared_with_the_former_ones() {
     test.run().ok();
     test.edit("good.csv", "0,cat\n", "0,dog\n");
     let computed = test.run().ok().computed();
-    assert_eq!(computed, ["figure", "good", "good_eval", "page", "table"], "{computed:?}");
+    assert_eq!(computed, ["audit", "figure", "good", "good_eval", "page", "table"], "{computed:?}");
     let record: Value = serde_json::from_str(&test.read("results/predicted/evaluation.json")).unwrap();
     assert!(record["evaluation"]["values"]["macro_f1"].as_f64().unwrap() < 1.0, "{record}");
     test.typed("diff").ok().prints("macro_f1");

@@ -251,7 +251,8 @@ impl<'a> ReferenceResolver<'a> {
     }
 
     /// Returns, for every instance that the reference selects, its outputs of the accepted type, or else its only plain
-    /// file. An output that the reference names may be either.
+    /// file. An output that the reference names may be either. If it names an output for another slot that the same
+    /// parameter fills, as `eval.evaluation` does where the decisions of `eval` are also needed, any output may be.
     fn find_fitting(
         &self,
         reference: &StageRef,
@@ -262,8 +263,13 @@ impl<'a> ReferenceResolver<'a> {
         for at in self.positions(reference)? {
             let Some(checked) = &self.members[at].checked else { continue };
             let outputs = &checked.content.outputs;
-            let is_selected =
-                |output: &&OutputDecl| reference.output().is_none_or(|name| output.name == name);
+            let is_for_another_slot = |name: &&str| {
+                let OutputConsumer::Parameter(_, _, types) = needs else { return false };
+                let named = outputs.iter().find(|output| output.name == *name);
+                named.is_some_and(|named| named.artifact != accepts && types.contains(&named.artifact))
+            };
+            let wanted_name = reference.output().filter(|name| !is_for_another_slot(name));
+            let is_selected = |output: &&OutputDecl| wanted_name.is_none_or(|name| output.name == name);
             let of_type =
                 |wanted| outputs.iter().filter(is_selected).filter(move |output| output.artifact == wanted);
             if of_type(accepts).next().is_some() {

@@ -52,6 +52,20 @@ impl Duplicates {
 }
 
 impl LabelledRows<'_> {
+    /// Returns the pairs of a row and the first row before it with the same features, as positions in `rows`.
+    pub fn twins(self) -> Vec<(usize, usize)> {
+        let mut first_with = HashMap::new();
+        let mut twins = Vec::new();
+        for (at, digests) in self.digests().into_iter().enumerate() {
+            let Some((features, _)) = digests else { continue };
+            let first = *first_with.entry(features).or_insert(at);
+            if first != at {
+                twins.push((at, first));
+            }
+        }
+        twins
+    }
+
     /// Returns the digests of (features, labels) of each row; `None` for a row without features.
     fn digests(self) -> Vec<Option<(u64, u64)>> {
         let digests_of = |&row: &u32| {
@@ -89,5 +103,14 @@ mod tests {
             LabelledRows { features: &test, labels: &test_labels, rows: &[0, 1, 2, 3] },
         );
         assert_eq!(found, Duplicates { within_train: 1, in_train: 2, with_equal_labels: 1 });
+    }
+
+    #[test]
+    fn rows_with_equal_features_are_twins_of_the_first_of_them() {
+        let features =
+            weighted(3, &[vec![(1, 0.5)], vec![], vec![(1, 0.5)], vec![(1, 2.0)], vec![], vec![(1, 0.5)]]);
+        let labels = ones(2, &[vec![0], vec![1], vec![], vec![], vec![], vec![]]);
+        let rows = LabelledRows { features: &features, labels: &labels, rows: &[0, 1, 2, 3, 4, 5] };
+        assert_eq!(rows.twins(), [(2, 0), (5, 0)]);
     }
 }

@@ -19,7 +19,8 @@ use crate::softplus::softplus;
 #[serde(deny_unknown_fields)]
 pub struct Audit {
     /// True if no decision depends on the labels of the evaluated rows and the epoch was not chosen by means of them.
-    pub passed: bool,
+    /// `None` if that cannot be tested, because there are only predictions and no model.
+    pub passed: Option<bool>,
     pub protocol: Protocol,
     pub part: PartName,
     pub rows: u64,
@@ -34,8 +35,25 @@ pub struct Audit {
     /// Absent if thresholds are not part of the loss.
     pub loss: Option<LossFloor>,
     pub selection: EpochSelection,
+    /// What the decisions alone show, if another program made them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predictions: Option<PredictionChecks>,
     /// In order of weight, each a sentence with its values.
     pub findings: Vec<AuditFinding>,
+}
+
+/// Signs that the decisions of another program depend on more than the features of a row and the training rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PredictionChecks {
+    /// Predicted entries with a label that no training row has.
+    pub predicted_but_unlearnt: u64,
+    /// Those of `predicted_but_unlearnt` that are true.
+    pub right_but_unlearnt: u64,
+    /// Evaluated rows whose features equal those of an earlier evaluated row.
+    pub rows_with_a_twin: u64,
+    /// Those of `rows_with_a_twin` that have other decisions than the first row with these features.
+    pub decided_unlike_twin: u64,
 }
 
 /// The metrics of one set of decisions.
@@ -204,6 +222,8 @@ pub enum FindingSeverity {
     Leak,
     /// The metrics are too good, or bounded, to a stated degree.
     Caution,
+    /// Something that this audit could not test, with the reason.
+    NotChecked,
     Note,
 }
 
@@ -218,6 +238,7 @@ pub struct AuditObservations {
     pub coverage: Coverage,
     pub loss: Option<LossFloor>,
     pub selection: EpochSelection,
+    pub predictions: Option<PredictionChecks>,
 }
 
 impl Coverage {
@@ -245,7 +266,7 @@ impl AuditObservations {
         self.cautions(&mut findings);
         findings.sort_by_key(|finding: &AuditFinding| finding.weight);
         Audit {
-            passed: !leaks && !self.selection.on_evaluated_rows,
+            passed: self.predictions.is_none().then_some(!leaks && !self.selection.on_evaluated_rows),
             protocol: self.protocol,
             part: self.part,
             rows: self.rows,
@@ -256,6 +277,7 @@ impl AuditObservations {
             coverage: self.coverage,
             loss: self.loss,
             selection: self.selection,
+            predictions: self.predictions,
             findings,
         }
     }
@@ -357,7 +379,9 @@ impl AuditObservations {
                 ),
             );
         }
-        if !self.selection.known {
+        if let Some(checks) = &self.predictions {
+            checks.findings(&mut say);
+        } else if !self.selection.known {
             say(
                 FindingSeverity::Note,
                 "no training history was handed in: how the epoch was chosen is not known".into(),
@@ -367,6 +391,33 @@ impl AuditObservations {
                 FindingSeverity::Note,
                 "the epoch was chosen on validation rows, which are not the evaluated ones".into(),
             );
+        }
+    }
+}
+
+impl PredictionChecks {
+    fn findings(&self, say: &mut impl FnMut(FindingSeverity, String)) {
+        if self.right_but_unlearnt > 0 {
+            let text = format!(
+                "{} predicted entries have a label that no training row has, and {} of them are right: the program knows more \
+                 than the training rows",
+                self.predicted_but_unlearnt, self.right_but_unlearnt
+            );
+            say(FindingSeverity::Caution, text);
+        }
+        if self.decided_unlike_twin > 0 {
+            let text = format!(
+                "{} of {} evaluated rows with the features of an earlier one have other decisions than it: decisions depend on \
+                 more than the features of a row",
+                self.decided_unlike_twin, self.rows_with_a_twin
+            );
+            say(FindingSeverity::Caution, text);
+        }
+        for text in [
+            "whether decisions depend on the labels of the evaluated rows: only a model can decide again with changed labels",
+            "how the program was trained and tuned, and on which rows",
+        ] {
+            say(FindingSeverity::NotChecked, text.to_owned());
         }
     }
 }
@@ -384,7 +435,11 @@ impl Audit {
             Protocol::Honest => "honest",
             Protocol::Oracle => "oracle",
         };
-        let verdict = if self.passed { "passed" } else { "FAILED" };
+        let verdict = match self.passed {
+            Some(true) => "passed",
+            Some(false) => "FAILED",
+            None => "not checked for leaks",
+        };
         let _ = writeln!(page, "# Audit: {verdict}\n");
         let _ = writeln!(
             page,
@@ -397,6 +452,7 @@ impl Audit {
             let mark = match finding.weight {
                 FindingSeverity::Leak => "**Leak.** ",
                 FindingSeverity::Caution => "Caution: ",
+                FindingSeverity::NotChecked => "Not checked: ",
                 FindingSeverity::Note => "",
             };
             let _ = writeln!(page, "- {mark}{}.", capitalised(&finding.text, mark.is_empty()));
@@ -469,13 +525,14 @@ mod tests {
             coverage: Coverage::of(&[3, 0, 0, 8], [1, 2, 0, 1].into_iter()),
             loss: None,
             selection: EpochSelection::default(),
+            predictions: None,
         }
     }
 
     #[test]
     fn a_leak_is_reported_with_its_values() {
         let audit = observed(7).judge();
-        assert!(!audit.passed);
+        assert_eq!(audit.passed, Some(false));
         let page = audit.page();
         assert!(page.contains("with every feature blanked, macro-F1 is still 0.65"), "{page}");
         assert!(page.contains("7 decisions in 4 of 4 rows change"), "{page}");
@@ -485,7 +542,7 @@ mod tests {
     #[test]
     fn decisions_that_depend_on_features_only_are_no_leak() {
         let audit = observed(0).judge();
-        assert!(audit.passed, "{audit:?}");
+        assert_eq!(audit.passed, Some(true), "{audit:?}");
         assert!(audit.findings.iter().all(|finding| finding.weight != FindingSeverity::Leak));
     }
 
@@ -498,7 +555,7 @@ mod tests {
             ..EpochSelection::default()
         };
         let audit = AuditObservations { selection, ..observed(0) }.judge();
-        assert!(!audit.passed);
+        assert_eq!(audit.passed, Some(false));
     }
 
     fn block(scores: Vec<f32>, thresholds: Vec<f32>) -> DecisionBlock {

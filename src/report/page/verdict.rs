@@ -27,25 +27,26 @@ impl VerdictCard {
             |names: &[&'static str]| names.iter().copied().find(|name| self.value.get(name).is_some());
         let text = |name: Option<&str>| name.and_then(|name| self.value[name].as_str());
         let (title, sentence, verdict) = (field(&TITLES), field(&SENTENCES), field(&VERDICTS));
-        let passed = verdict.and_then(|name| self.value[name].as_bool());
+        let passed = verdict.map(|name| &self.value[name]);
         let heading = el("h3").child(el("span").text(text(title).unwrap_or(&self.name)));
         let heading = match self.value["protocol"].as_str() {
             Some("oracle") => heading.maybe(oracle_mark::badge(Protocol::Oracle)),
             _ => heading,
         };
         let (heading, class) = match passed {
-            Some(true) => (heading.child(verdict_badge("passed", "computed")), "card passed"),
-            Some(false) => (heading.child(verdict_badge("failed", "failed")), "card failed"),
-            None => (heading, "card"),
+            Some(Value::Bool(true)) => (heading.child(verdict_badge("passed", "computed")), "card passed"),
+            Some(Value::Bool(false)) => (heading.child(verdict_badge("failed", "failed")), "card failed"),
+            Some(Value::Null) => (heading.child(verdict_badge("not checked", "stale")), "card"),
+            _ => (heading, "card"),
         };
+        let is_badge = matches!(passed, Some(Value::Bool(_) | Value::Null));
         let card = el("article").class(class).child(heading);
         // The first finding of an audit is the most important one.
         let finding = self.value["findings"][0]["text"].as_str();
         let card = card.maybe(text(sentence).or(finding).map(|sentence| el("p").text(sentence)));
         let already_shown =
             [title.filter(|_| text(title).is_some()), sentence.filter(|_| text(sentence).is_some())];
-        let rest =
-            |name: &str| !already_shown.contains(&Some(name)) && (passed.is_none() || verdict != Some(name));
+        let rest = |name: &str| !already_shown.contains(&Some(name)) && (!is_badge || verdict != Some(name));
         let fields: Vec<(&String, &Value)> = match &self.value {
             Value::Object(fields) => fields.iter().filter(|(name, _)| rest(name)).collect(),
             _ => Vec::new(),
@@ -136,6 +137,13 @@ mod tests {
             json!({ "passed": false, "protocol": "oracle", "findings": [{ "text": "it reads labels" }] });
         let html = VerdictCard { name: "audit".into(), value }.html().into_string();
         assert!(html.contains(">oracle</abbr>") && html.contains("<p>it reads labels</p>"), "{html}");
+    }
+
+    #[test]
+    fn an_audit_without_a_verdict_is_marked_as_not_checked() {
+        let html =
+            VerdictCard { name: "audit".into(), value: json!({ "passed": null }) }.html().into_string();
+        assert!(html.contains(">not checked</span>") && !html.contains("<dt>passed</dt>"), "{html}");
     }
 
     proptest! {

@@ -13,6 +13,7 @@ use pipe_ml::data::duplicates::{Duplicates, LabelledRows};
 use pipe_ml::data::examples::Examples;
 use pipe_ml::data::random::Random;
 use pipe_ml::data::split_data::PartName;
+use pipe_ml::data::stats::column_counts;
 use pipe_ml::metric::audit::{
     Audit, AuditChange, AuditObservations, AuditTrial, AuditValues, Coverage, EpochSelection,
     FindingSeverity, LossFloor, LossSums,
@@ -23,6 +24,7 @@ use pipe_ml::metric::label::Tally;
 use pipe_ml::metric::marked::Protocol;
 
 use super::OpenSystem;
+use super::audit_predictions;
 use super::judged_model::{JudgedModel, decide};
 use crate::audit::{AuditStage, Require};
 
@@ -33,6 +35,9 @@ impl<O: OpenSystem> RunStage for RunAudit<O> {
     type Stage = AuditStage;
 
     fn run(stage: &AuditStage, work: &mut Work) -> Result<()> {
+        if stage.predictions.is_some() {
+            return audit_predictions::run(stage, work);
+        }
         let inputs = (AuditStage::DATA, AuditStage::MODEL);
         let mut judged = JudgedModel::open::<O>(work, inputs, stage.part, stage.device, stage.signal)?;
         let scratch = work.job().scratch.join("decisions.csr");
@@ -46,10 +51,6 @@ impl<O: OpenSystem> RunStage for RunAudit<O> {
 
         let train = DatasetPart::open(&judged.data, PartName::Train)?;
         let (_, positives) = judged.training_positives()?;
-        let mut counts = Counts::new(positives.len());
-        for row in 0..judged.evaluated.rows.len() {
-            counts.add(judged.evaluated.labels.row(row), &[]);
-        }
         let audit = AuditObservations {
             protocol: stage.protocol,
             part: judged.part,
@@ -57,20 +58,26 @@ impl<O: OpenSystem> RunStage for RunAudit<O> {
             as_is,
             trials,
             duplicates: Some(Duplicates::between(rows(&train), rows(&judged.evaluated))),
-            coverage: Coverage::of(&positives, counts.iter().map(|count| count.actual)),
+            coverage: Coverage::of(&positives, label_counts(&judged.evaluated).into_iter()),
             loss,
             selection: selection(work, &judged)?,
+            predictions: None,
         }
         .judge();
         announce(work, &audit);
-        if stage.require == Require::Pass && !audit.passed {
+        if stage.require == Require::Pass && audit.passed == Some(false) {
             let leaks = audit.findings.iter().filter(|finding| finding.weight == FindingSeverity::Leak);
             let leaks: Vec<_> = leaks.map(|finding| finding.text.as_str()).collect();
             bail!("the audit failed, and `require: pass` is set: {}", leaks.join("; "));
         }
-        work.save(AuditStage::AUDIT, &audit)?;
-        work.save(AuditStage::TEXT, &audit.page().into())
+        save(work, &audit)
     }
+}
+
+/// Writes the outputs.
+pub(super) fn save(work: &mut Work, audit: &Audit) -> Result<()> {
+    work.save(AuditStage::AUDIT, audit)?;
+    work.save(AuditStage::TEXT, &audit.page().into())
 }
 
 struct Auditor<'a, 'b> {
@@ -141,11 +148,11 @@ fn words(change: AuditChange) -> &'static str {
     }
 }
 
-fn pause(work: &Work) -> Result<()> {
+pub(super) fn pause(work: &Work) -> Result<()> {
     if work.should_stop() { Err(Stopped.into()) } else { Ok(()) }
 }
 
-fn figures(counts: &Counts) -> AuditValues {
+pub(super) fn figures(counts: &Counts) -> AuditValues {
     let tally = Tally::over(counts.iter());
     let predicted = counts.iter().map(|count| u64::from(count.predicted)).sum();
     AuditValues { macro_f1: tally.macro_f1(), micro_f1: tally.micro_f1(), predicted }
@@ -168,8 +175,14 @@ fn blank(matrix: &Csr) -> Csr {
     Csr { cols: matrix.cols, indptr: indptr.into(), indices: vec![].into(), values: vec![].into() }
 }
 
-fn rows(part: &DatasetPart) -> LabelledRows<'_> {
+pub(super) fn rows(part: &DatasetPart) -> LabelledRows<'_> {
     LabelledRows { features: &part.features, labels: &part.labels, rows: &part.rows }
+}
+
+/// Returns how many rows have each label.
+pub(super) fn label_counts(part: &DatasetPart) -> Vec<u32> {
+    let counts = column_counts(&part.labels, part.rows.iter().copied());
+    counts.into_iter().map(|count| count as u32).collect()
 }
 
 /// Returns how the epoch was chosen, according to the training history.
@@ -192,8 +205,10 @@ fn selection(work: &Work, judged: &JudgedModel) -> Result<EpochSelection> {
     })
 }
 
-fn announce(work: &mut Work, audit: &Audit) {
-    work.metric("passed", f64::from(u8::from(audit.passed)));
+pub(super) fn announce(work: &mut Work, audit: &Audit) {
+    if let Some(passed) = audit.passed {
+        work.metric("passed", f64::from(u8::from(passed)));
+    }
     work.marked_metric("macro_f1", (audit.protocol, audit.as_is.macro_f1));
     for trial in &audit.trials {
         let what = match trial.change {
@@ -207,6 +222,7 @@ fn announce(work: &mut Work, audit: &Audit) {
     for finding in &audit.findings {
         match finding.weight {
             FindingSeverity::Leak => work.warn(finding.text.clone()),
+            FindingSeverity::NotChecked => work.info(format!("not checked: {}", finding.text)),
             FindingSeverity::Caution | FindingSeverity::Note => work.info(finding.text.clone()),
         }
     }

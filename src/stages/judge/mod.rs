@@ -5,6 +5,7 @@
 //! programs compute the same bytes.
 
 mod audit;
+mod audit_predictions;
 mod evaluate;
 mod explain;
 mod judged_model;
