@@ -184,7 +184,10 @@ fn require_matching_files(plan: &Plan, store: &Store, lock: &Lock) -> Result<(),
 pub(super) fn update(project: &Project, plan: &Plan, store: &Store) -> Result<(), Failure> {
     let path = path_of(&plan.pipeline().file);
     let old = match parsed(&path) {
-        Ok(None) => return Ok(()),
+        Ok(None) => {
+            remove_leftovers(&path);
+            return Ok(());
+        }
         Ok(Some(old)) => old,
         // `require_readable` has looked at it before the run.
         Err(flaw) => {

@@ -254,7 +254,7 @@ impl PipelineReport<'_> {
 
     /// Returns, for each stage with several instances, the parameters that differ; and all parameters of every stage.
     fn parameters(&self) -> Option<Section> {
-        let mut section = Section::new("parameters", "Parameters");
+        let mut section = Section::folded("parameters", "Parameters");
         let mut stages: Vec<(&str, Vec<&Instance>)> = Vec::new();
         for instance in &self.survey.plan.pipeline().instances {
             match stages.last_mut() {
@@ -306,7 +306,7 @@ impl PipelineReport<'_> {
         columns.extend(["computed", "cached", "failed", "took"].map(GridColumn::number));
         let grid =
             PageGrid { caption: "Newest first".into(), columns, rows: self.runs.iter().map(row).collect() };
-        let mut section = Section::new("runs", "Runs");
+        let mut section = Section::folded("runs", "Runs");
         section.add(grid.html());
         (!grid.is_empty()).then_some(section)
     }
@@ -323,7 +323,7 @@ impl PipelineReport<'_> {
                 GridCell::code(manifest.key.to_string()),
             ]));
         }
-        let mut section = Section::new("environment", "Environment and keys");
+        let mut section = Section::folded("environment", "Environment and keys");
         let together = |values: BTreeSet<&str>| values.into_iter().collect::<Vec<_>>().join("; ");
         section.add(facts(values.into_iter().map(|(name, values)| (name, together(values)))));
         let columns = ["stage", "key"].map(GridColumn::text).to_vec();

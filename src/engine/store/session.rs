@@ -234,7 +234,12 @@ impl Owner {
                 Ok(Some(lock)) => return Ok(Self { directory, given: 0, lock: Some(lock) }),
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    // These open nothing, so that they work even without a free file descriptor.
+                    let _ = fs::remove_file(directory.join(LOCK));
+                    let _ = fs::remove_dir(&directory);
+                    return Err(error);
+                }
             }
         }
     }

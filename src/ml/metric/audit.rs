@@ -85,7 +85,7 @@ impl AuditChange {
     }
 
     /// Returns the change as a phrase.
-    fn words(self) -> &'static str {
+    pub fn words(self) -> &'static str {
         match self {
             Self::LabelsPermuted => "labels permuted among the rows",
             Self::LabelsBlanked => "labels blanked",
@@ -483,7 +483,7 @@ impl Audit {
 }
 
 /// Returns the text with a capital first letter, if wanted.
-fn capitalised(text: &str, wanted: bool) -> String {
+pub fn capitalised(text: &str, wanted: bool) -> String {
     let mut letters = text.chars();
     match letters.next().filter(|_| wanted) {
         Some(first) => first.to_uppercase().chain(letters).collect(),

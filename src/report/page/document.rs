@@ -37,12 +37,19 @@ pub struct Section {
     pub id: &'static str,
     pub title: String,
     pub content: Html,
+    /// Whether the section is closed until the reader opens it.
+    pub folded: bool,
 }
 
 impl Section {
     /// Creates an empty section.
     pub fn new(id: &'static str, title: impl Into<String>) -> Self {
-        Self { id, title: title.into(), content: Html::default() }
+        Self { id, title: title.into(), content: Html::default(), folded: false }
+    }
+
+    /// Creates an empty section that is closed at first.
+    pub fn folded(id: &'static str, title: impl Into<String>) -> Self {
+        Self { folded: true, ..Self::new(id, title) }
     }
 
     /// Appends content.
@@ -83,11 +90,13 @@ impl Page {
         let nav = el("nav").attr("aria-label", "Sections").child(el("ul").children(links));
         let section_html = |section: &Section| {
             let heading = format!("{}-heading", section.id);
+            let fold = el("details").class("fold");
+            let fold = if section.folded { fold } else { fold.flag("open") };
+            let title = el("summary").child(el("h2").attr("id", &heading).text(&section.title));
             el("section")
                 .attr("id", section.id)
                 .attr("aria-labelledby", &heading)
-                .child(el("h2").attr("id", &heading).text(&section.title))
-                .child(section.content.clone())
+                .child(fold.child(title).child(section.content.clone()))
         };
         let main = el("main").attr("id", "main").children(self.sections.iter().map(section_html));
         let body = el("body").child(header).child(nav).child(main);

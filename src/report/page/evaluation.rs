@@ -2,6 +2,7 @@
 
 use super::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use super::number::{decimal, grouped};
+use crate::table::Rank;
 use pipe_ml::metric::label::LabelRecord;
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::record::EvaluationRecord;
@@ -171,7 +172,7 @@ fn arrow(direction: Direction) -> &'static str {
 fn cell(record: &EvaluationRecord, metric: Metric, best: Option<f64>) -> GridCell {
     let Some((protocol, value)) = record.get(metric).map(Marked::reveal) else { return GridCell::none() };
     let is_best = protocol == Protocol::Honest && best == Some(value);
-    let cell = value_cell(value).best(is_best);
+    let cell = value_cell(value).rank(is_best.then_some(Rank::Best));
     match record.interval(metric).map(Marked::reveal) {
         Some((_, interval)) => cell.below(format!("{} – {}", decimal(interval.low), decimal(interval.high))),
         None => cell,

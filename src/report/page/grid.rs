@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::html::{Html, HtmlElement, el};
 use super::number::decimal;
 use super::oracle_mark;
+use crate::table::Rank;
 use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// The number of rows that are elements. The page contains further rows as data, which scripts show, search and sort.
@@ -47,7 +48,7 @@ pub struct GridCell {
     /// Small print below the text.
     below: Option<String>,
     code: bool,
-    best: bool,
+    rank: Option<Rank>,
     status: Option<&'static str>,
 }
 
@@ -131,9 +132,9 @@ impl GridCell {
         Self { below: Some(text.into()), ..self }
     }
 
-    /// Sets whether the value is the best of its kind.
-    pub fn best(self, best: bool) -> Self {
-        Self { best, ..self }
+    /// Sets whether the value is the best or second best of its kind.
+    pub fn rank(self, rank: Option<Rank>) -> Self {
+        Self { rank, ..self }
     }
 
     fn fill(&self, element: HtmlElement) -> HtmlElement {
@@ -141,12 +142,13 @@ impl GridCell {
             Some(key) => element.attr("data-key", key),
             None => element,
         };
-        let element = match (self.code, self.best, self.status) {
+        let element = match (self.code, self.rank, self.status) {
             (_, _, Some(status)) => {
                 element.child(el("span").class("status").attr("data-status", status).text(&self.text))
             }
             (true, ..) => element.child(el("code").text(&self.text)),
-            (_, true, _) => element.child(el("strong").text(&self.text)),
+            (_, Some(Rank::Best), _) => element.child(el("strong").text(&self.text)),
+            (_, Some(Rank::Second), _) => element.child(el("u").text(&self.text)),
             _ => element.text(&self.text),
         };
         element.maybe(self.below.as_deref().map(|below| el("small").text(below)))

@@ -127,7 +127,15 @@
     if (rest) show();
   };
 
+  /* A link to a section that is closed opens it. */
+  const unfold = () => {
+    const fold = document.getElementById(location.hash.slice(1))?.querySelector(":scope > details");
+    if (fold) fold.open = true;
+  };
+  addEventListener("hashchange", unfold);
+
   addEventListener("DOMContentLoaded", () => {
+    unfold();
     for (const input of document.querySelectorAll(".theme input")) {
       input.checked = input.value === remembered();
       input.addEventListener("change", () => { apply(input.value); remember(input.value); });

@@ -2,7 +2,7 @@
 
 use super::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use super::html::{Html, el};
-use crate::table::Table;
+use crate::table::{Rank, Table};
 use crate::table::markdown::column_titles;
 use crate::table::sheet::{Sheet, SheetRow, SheetText, TextPiece, lay_out};
 use pipe_ml::metric::marked::{Marked, Protocol};
@@ -51,14 +51,18 @@ fn cell(text: &SheetText) -> GridCell {
         _ => None,
     });
     let key = number.and_then(|number| number.replace('−', "-").parse().ok());
-    let best = text.iter().any(|piece| matches!(piece, TextPiece::Best(_)));
+    let rank = text.iter().find_map(|piece| match piece {
+        TextPiece::Best(_) => Some(Rank::Best),
+        TextPiece::Second(_) => Some(Rank::Second),
+        _ => None,
+    });
     let cell = match key {
         Some(key) => GridCell::number(plain(text), key),
         None => GridCell::text(plain(text)),
     };
     match protocol([text].into_iter()) {
-        Protocol::Honest => cell.best(best),
-        Protocol::Oracle => cell.best(best).below("oracle"),
+        Protocol::Honest => cell.rank(rank),
+        Protocol::Oracle => cell.rank(rank).below("oracle"),
     }
 }
 
@@ -88,7 +92,7 @@ mod tests {
                     vec![TextPiece::Text("b".to_owned()), TextPiece::Oracle],
                     vec![
                         vec![TextPiece::Number("0.7".to_owned()), TextPiece::Oracle],
-                        vec![TextPiece::Nothing],
+                        vec![TextPiece::Second("0.3".to_owned())],
                     ],
                 ),
             ],
@@ -100,7 +104,7 @@ mod tests {
         let html = grid(&sheet, "table1").html().into_string();
         assert_eq!(html.matches(">oracle</abbr>").count(), 2, "a row and a column: {html}");
         assert!(
-            html.contains("0.7†<small>oracle</small>") && html.contains("<strong>0.4</strong>"),
+            html.contains("0.7†<small>oracle</small>") && html.contains("<strong>0.4</strong>") && html.contains("<u>0.3</u>"),
             "{html}"
         );
         assert!(html.contains("<caption>&lt;b&gt;</caption>"), "{html}");

@@ -1,4 +1,4 @@
-//! Shows a JSON object with a verdict, such as an audit, as a card with its fields.
+//! Shows a JSON object with a verdict, such as an audit that a command made, as a card with its fields.
 
 use serde_json::Value;
 
@@ -27,26 +27,16 @@ impl VerdictCard {
             |names: &[&'static str]| names.iter().copied().find(|name| self.value.get(name).is_some());
         let text = |name: Option<&str>| name.and_then(|name| self.value[name].as_str());
         let (title, sentence, verdict) = (field(&TITLES), field(&SENTENCES), field(&VERDICTS));
-        let passed = verdict.map(|name| &self.value[name]);
+        let passed = verdict.and_then(|name| self.value[name].as_bool());
         let heading = el("h3").child(el("span").text(text(title).unwrap_or(&self.name)));
-        let heading = match self.value["protocol"].as_str() {
-            Some("oracle") => heading.maybe(oracle_mark::badge(Protocol::Oracle)),
-            _ => heading,
+        let card = match passed {
+            Some(passed) => verdict_card(heading, passed),
+            None => el("article").class("card").child(heading),
         };
-        let (heading, class) = match passed {
-            Some(Value::Bool(true)) => (heading.child(verdict_badge("passed", "computed")), "card passed"),
-            Some(Value::Bool(false)) => (heading.child(verdict_badge("failed", "failed")), "card failed"),
-            Some(Value::Null) => (heading.child(verdict_badge("not checked", "stale")), "card"),
-            _ => (heading, "card"),
-        };
-        let is_badge = matches!(passed, Some(Value::Bool(_) | Value::Null));
-        let card = el("article").class(class).child(heading);
-        // The first finding of an audit is the most important one.
-        let finding = self.value["findings"][0]["text"].as_str();
-        let card = card.maybe(text(sentence).or(finding).map(|sentence| el("p").text(sentence)));
+        let card = card.maybe(text(sentence).map(|sentence| el("p").text(sentence)));
         let already_shown =
             [title.filter(|_| text(title).is_some()), sentence.filter(|_| text(sentence).is_some())];
-        let rest = |name: &str| !already_shown.contains(&Some(name)) && (!is_badge || verdict != Some(name));
+        let rest = |name: &str| !already_shown.contains(&Some(name)) && (passed.is_none() || verdict != Some(name));
         let fields: Vec<(&String, &Value)> = match &self.value {
             Value::Object(fields) => fields.iter().filter(|(name, _)| rest(name)).collect(),
             _ => Vec::new(),
@@ -56,6 +46,21 @@ impl VerdictCard {
             (true, Value::Object(_)) => card.into(),
             (true, other) => card.child(value_html(other)).into(),
         }
+    }
+}
+
+fn verdict_card(heading: HtmlElement, passed: bool) -> HtmlElement {
+    let (word, status, class) =
+        if passed { ("passed", "computed", "card passed") } else { ("failed", "failed", "card failed") };
+    el("article").class(class).child(heading.child(verdict_badge(word, status)))
+}
+
+/// Returns a card with the name and the verdict of an audit. `None` means that it could not decide.
+pub(super) fn audit_card(name: &str, passed: Option<bool>, protocol: Protocol) -> HtmlElement {
+    let heading = el("h3").child(el("span").text(name)).maybe(oracle_mark::badge(protocol));
+    match passed {
+        Some(passed) => verdict_card(heading, passed),
+        None => el("article").class("card").child(heading.child(verdict_badge("not checked for leaks", "stale"))),
     }
 }
 
@@ -116,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_audit_shows_its_verdict_and_its_conclusion() {
+    fn a_json_file_with_a_verdict_shows_it_with_its_conclusion() {
         let value =
             json!({ "passed": false, "sentence": "2 rows leak", "rows": [1, 2], "checked": { "rows": 9 } });
         let html = VerdictCard { name: "leakage".into(), value }.html().into_string();
@@ -129,21 +134,6 @@ mod tests {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert!(html.contains("<dt>checked</dt>") && !html.contains("<dt>passed</dt>"), "{html}");
-    }
-
-    #[test]
-    fn an_audit_of_the_oracle_protocol_is_marked() {
-        let value =
-            json!({ "passed": false, "protocol": "oracle", "findings": [{ "text": "it reads labels" }] });
-        let html = VerdictCard { name: "audit".into(), value }.html().into_string();
-        assert!(html.contains(">oracle</abbr>") && html.contains("<p>it reads labels</p>"), "{html}");
-    }
-
-    #[test]
-    fn an_audit_without_a_verdict_is_marked_as_not_checked() {
-        let html =
-            VerdictCard { name: "audit".into(), value: json!({ "passed": null }) }.html().into_string();
-        assert!(html.contains(">not checked</span>") && !html.contains("<dt>passed</dt>"), "{html}");
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
+use serde::Deserialize;
 use serde_json::Value;
 
 use pipe_core::artifact::{Artifact, ArtifactType, FILE, read_json};
@@ -21,7 +22,7 @@ use pipe_report::page::html::{Html, el};
 use pipe_report::page::number::{decimal, grouped};
 use pipe_report::page::picture::Picture;
 use pipe_report::page::verdict::VerdictCard;
-use pipe_report::page::{Section, facts, label_tail, oracle_mark, result_table, table_file};
+use pipe_report::page::{Section, audit_card, facts, label_tail, oracle_mark, result_table, table_file};
 use pipe_report::table::Table;
 
 /// An artifact that is to be shown on a page.
@@ -55,7 +56,7 @@ const SHOWN: &[ShownType] = &[
     ShownType { artifact: SplitData::TYPE, has_file_forms: false, add: add::<SplitData> },
     ShownType { artifact: Fusion::TYPE, has_file_forms: false, add: add::<Fusion> },
     ShownType { artifact: Table::TYPE, has_file_forms: true, add: add::<Table> },
-    ShownType { artifact: AuditFields::TYPE, has_file_forms: true, add: add::<AuditFields> },
+    ShownType { artifact: AuditFile::TYPE, has_file_forms: true, add: add::<AuditFile> },
     ShownType { artifact: Svg::TYPE, has_file_forms: true, add: add_file },
     ShownType { artifact: FILE, has_file_forms: false, add: add_file },
 ];
@@ -118,10 +119,10 @@ impl ShowOnPage for SplitData {
     }
 }
 
-/// The fields of an audit, or of any JSON file that is given as one.
-struct AuditFields(Value);
+/// An audit, or any JSON file that is given as one.
+struct AuditFile(Value);
 
-impl Artifact for AuditFields {
+impl Artifact for AuditFile {
     const TYPE: ArtifactType = Audit::TYPE;
 
     fn open(path: &Path) -> Result<Self> {
@@ -129,9 +130,12 @@ impl Artifact for AuditFields {
     }
 }
 
-impl ShowOnPage for AuditFields {
+impl ShowOnPage for AuditFile {
     fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
-        content.cards.push(VerdictCard { name: shown.name.to_owned(), value: self.0 });
+        content.cards.push(match Audit::deserialize(&self.0) {
+            Ok(audit) => audit_card::html(shown.name, &audit),
+            Err(_) => VerdictCard { name: shown.name.to_owned(), value: self.0 }.html(),
+        });
         Ok(())
     }
 }
@@ -160,7 +164,7 @@ pub struct Content {
     tables: Vec<Html>,
     pictures: Vec<Picture>,
     data: Vec<DescribedData>,
-    cards: Vec<VerdictCard>,
+    cards: Vec<Html>,
     fusions: Vec<(String, Fusion)>,
     /// Why some files are not shown.
     left_out: Vec<String>,
@@ -259,7 +263,7 @@ impl Content {
 
     fn audits(&self) -> Option<Section> {
         let mut section = Section::new("audits", "Audits");
-        section.add(el("div").class("cards").children(self.cards.iter().map(VerdictCard::html)));
+        section.add(el("div").class("cards").children(self.cards.iter().cloned()));
         (!self.cards.is_empty()).then_some(section)
     }
 
@@ -284,7 +288,7 @@ impl Content {
         columns.extend(models.iter().map(|model| GridColumn::number(*model)));
         columns.extend([GridColumn::number("IDF"), GridColumn::number("constant")]);
         let rows = self.fusions.iter().map(row).collect();
-        let mut section = Section::new("fusions", "Fusion");
+        let mut section = Section::folded("fusions", "Fusion");
         section.add(el("p").text(
             "What each part of a fused score weighs. Beside another that says nearly the same, a weight may be negative.",
         ));
@@ -299,13 +303,13 @@ impl Content {
             _ => None,
         };
         let grid = evaluation::labels(&self.evaluations, names)?;
-        let mut section = Section::new("labels", "Labels");
+        let mut section = Section::folded("labels", "Labels");
         section.add(grid.html());
         Some(section)
     }
 
     fn data(&self) -> Option<Section> {
-        let mut section = Section::new("data", "Data");
+        let mut section = Section::folded("data", "Data");
         for data in &self.data {
             section.add(data.html());
         }

@@ -85,7 +85,7 @@ impl Report {
 
 impl StageKind for Report {
     const NAME: &'static str = "report";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const SUMMARY: &'static str = "Writes results as one self-contained HTML page";
     const PROGRAM: Program = Program::Pipe;
 
@@ -204,7 +204,7 @@ fn provenance(work: &Work) -> Section {
         GridColumn::text("type"),
         GridColumn::text("blake3"),
     ];
-    let mut section = Section::new("provenance", "Made from");
+    let mut section = Section::folded("provenance", "Made from");
     section.add(el("p").text(
         "The page follows from these inputs and nothing else: equal digests give an equal page. \
          `pipe report` and the pipeline's file make one with the graph, timings, environment and keys.",
