@@ -520,11 +520,11 @@ fn a_setup_that_fails_is_reported_with_what_it_printed() {
     cluster.test.edit("engines/test.yaml", "lost_after", "setup: modul load cuda\nlost_after");
     let failed = cluster.run().exits_with(1);
     assert!(failed.stdout.contains("`setup` in the profile of the engine failed"), "{}", failed.stdout);
-    assert!(failed.stdout.contains("modul: not found"), "{}", failed.stdout);
+    assert!(failed.stdout.contains("modul:"), "{}", failed.stdout);
     cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok();
     wait_until("the job has ended", || cluster.jobs().is_empty());
     cluster.pipe(&["jobs"]).ok().prints("failed").prints("`setup`");
-    cluster.pipe(&["run", "pipeline.yaml", "--detach"]).exits_with(1).reports("modul: not found");
+    cluster.pipe(&["run", "pipeline.yaml", "--detach"]).exits_with(1).reports("modul:");
 }
 
 #[test]

@@ -300,7 +300,7 @@ fn three_write_at_once(lab: &Lab, url: &str, configure: &dyn Fn(&mut Clone<'_>))
         clone
     });
     let runs = std::thread::scope(|scope| {
-        let runs: Vec<_> = clones.iter().map(|clone| scope.spawn(|| clone.run())).collect();
+        let runs: Vec<_> = clones.iter().map(|clone| scope.spawn(move || clone.run())).collect();
         runs.into_iter().map(|run| run.join().unwrap().ok()).collect::<Vec<_>>()
     });
     for run in runs {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::store::manifest::{Computed, Manifest};
@@ -309,16 +312,16 @@ fn settings_that_cannot_work_are_refused_before_anything_runs() {
 
 /// A server that answers questions, and fails whenever something is written to it.
 struct ReadOnly {
-    writes: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+    writes: Arc<AtomicUsize>,
 }
 
 impl Backend for ReadOnly {
-    fn get(&self, _path: &str) -> Result<Option<Box<dyn std::io::Read + Send>>, BackendError> {
+    fn get(&self, _path: &str) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         Ok(None)
     }
 
     fn put(&self, _path: &str, _content: &dyn outgoing::Outgoing) -> Result<u64, BackendError> {
-        self.writes.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        self.writes.fetch_add(1, Ordering::SeqCst);
         Err(BackendError("no answer".to_owned()))
     }
 
@@ -339,14 +342,14 @@ impl Backend for ReadOnly {
 fn uploads_are_given_up_after_a_few_failures_although_the_server_answers_questions() {
     let lab = Lab::new();
     let store = lab.store("here");
-    let writes = std::sync::Arc::<std::sync::atomic::AtomicUsize>::default();
-    let remote = Remote { backend: Box::new(ReadOnly { writes: writes.clone() }), ..lab.writer(&lab.alice) };
+    let writes = Arc::<AtomicUsize>::default();
+    let remote = Remote { backend: Box::new(ReadOnly { writes: Arc::clone(&writes) }), ..lab.writer(&lab.alice) };
     let mut tried = Vec::new();
     for number in 0..6 {
         let manifest = compute(&store, &format!("a{number}"), "text");
-        let before = writes.load(std::sync::atomic::Ordering::SeqCst);
+        let before = writes.load(Ordering::SeqCst);
         assert_eq!(remote.upload_missing(&store, &manifest), Outcome::Failed);
-        tried.push(writes.load(std::sync::atomic::Ordering::SeqCst) > before);
+        tried.push(writes.load(Ordering::SeqCst) > before);
     }
     assert_eq!(tried, [true, true, true, false, false, false]);
     assert_eq!(take(&remote, &store, "another"), None);
