@@ -517,14 +517,16 @@ fn a_job_that_was_left_and_killed_because_of_its_memory_is_submitted_again_with_
 fn a_setup_that_fails_is_reported_with_what_it_printed() {
     let cluster =
         BatchTest::new("name: x\nstages:\n  a: { command: { run: echo 1 > a.txt, outputs: [a.txt] } }\n");
-    cluster.test.edit("engines/test.yaml", "lost_after", "setup: modul load cuda\nlost_after");
-    let failed = cluster.run().exits_with(1);
-    assert!(failed.stdout.contains("`setup` in the profile of the engine failed"), "{}", failed.stdout);
-    assert!(failed.stdout.contains("modul:"), "{}", failed.stdout);
+    let setup = "until [ -e ledger.txt.go ]; do sleep 0.02; done; modul load cuda";
+    cluster.test.edit("engines/test.yaml", "lost_after", &format!("setup: \"{setup}\"\nlost_after"));
     cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok();
+    cluster.go();
     wait_until("the job has ended", || cluster.jobs().is_empty());
     cluster.pipe(&["jobs"]).ok().prints("failed").prints("`setup`");
     cluster.pipe(&["run", "pipeline.yaml", "--detach"]).exits_with(1).reports("modul:");
+    let failed = cluster.run().exits_with(1);
+    assert!(failed.stdout.contains("`setup` in the profile of the engine failed"), "{}", failed.stdout);
+    assert!(failed.stdout.contains("modul:"), "{}", failed.stdout);
 }
 
 #[test]

@@ -449,7 +449,10 @@ fn a_machine_is_a_witness_of_a_lock_only_if_it_got_the_same_bytes() {
     alice.run().ok();
     alice.typed("lock pipeline.yaml").ok();
     let lock = alice.test.read("pipeline.lock");
-    alice.typed("lock pipeline.yaml --witness").ok().reports("3 results computed with this cache, signed by `alice`");
+    alice
+        .typed("lock pipeline.yaml --witness")
+        .ok()
+        .reports("3 results computed with this cache, signed by `alice`");
     assert_eq!(alice.test.read("pipeline.lock"), lock);
     let witnesses = alice.test.read("pipeline.witnesses");
     alice.typed("lock pipeline.yaml --witness").ok().reports("pipeline.witnesses is up to date");

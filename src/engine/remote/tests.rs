@@ -343,7 +343,8 @@ fn uploads_are_given_up_after_a_few_failures_although_the_server_answers_questio
     let lab = Lab::new();
     let store = lab.store("here");
     let writes = Arc::<AtomicUsize>::default();
-    let remote = Remote { backend: Box::new(ReadOnly { writes: Arc::clone(&writes) }), ..lab.writer(&lab.alice) };
+    let remote =
+        Remote { backend: Box::new(ReadOnly { writes: Arc::clone(&writes) }), ..lab.writer(&lab.alice) };
     let mut tried = Vec::new();
     for number in 0..6 {
         let manifest = compute(&store, &format!("a{number}"), "text");
