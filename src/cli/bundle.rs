@@ -190,6 +190,7 @@ fn check_signatures(project: &Project, index: &BundleIndex, records: &[Vec<u8>])
         }
     }
     if !unsigned.is_empty() {
+        unsigned.sort();
         let (count, names) = (text::count(unsigned.len(), "result"), unsigned.join(", "));
         project.warn(&format!(
             "no key under `trusted:` in `pipe.yaml` has signed {count} of the bundle: {names}"

@@ -97,18 +97,22 @@ pub(super) fn cancel(project: &Project, args: &CancelArgs) -> Outcome {
             "no job of `{name}` is in the queue; `pipe jobs` lists the jobs"
         )));
     }
-    let chosen = live
-        .iter()
-        .filter(|job| args.stages.is_empty() || args.stages.iter().any(|name| is_named(job, name)));
-    let mut ids: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for job in chosen {
-        ids.entry(&job.engine).or_default().extend(job.job.clone());
+    let is_chosen =
+        |job: &JobSummary| args.stages.is_empty() || args.stages.iter().any(|name| is_named(job, name));
+    let mut chosen: BTreeMap<&str, Vec<&JobSummary>> = BTreeMap::new();
+    // Without an id, there is nothing that could be cancelled.
+    for job in live.into_iter().filter(|job| job.job.is_some() && is_chosen(job)) {
+        chosen.entry(&job.engine).or_default().push(job);
     }
-    let directory = std::env::current_dir()?;
-    for (engine, ids) in &ids {
-        cancel_jobs(&engine::read(engine)?, &directory, ids).map_err(Failure::bad_input)?;
+    if chosen.is_empty() {
+        project.status("no job is in the queue");
+        return Ok(Exit::Done);
     }
-    let count = ids.values().map(Vec::len).sum();
+    let (store, directory) = (project.store_to_read()?, std::env::current_dir()?);
+    for (engine, jobs) in &chosen {
+        cancel_jobs(&store, &engine::read(engine)?, &directory, jobs).map_err(Failure::bad_input)?;
+    }
+    let count = chosen.values().map(Vec::len).sum();
     project.status(&format!("asked the scheduler to end {}", text::count(count, "job")));
     Ok(Exit::Done)
 }

@@ -40,18 +40,22 @@ pub(super) fn push(project: &Project, file: Option<&PathBuf>, as_json: bool) -> 
     let count = |outcome: Upload| outcomes.iter().filter(|&&found| found == outcome).count();
     let failed = end(project, &remote);
     let (present, foreign) = (count(Upload::Present), count(Upload::NotOurs));
+    let left_out = count(Upload::Failed);
     if as_json {
         let summary = remote.summary();
-        print_json(&json!({ "remote": summary, "present": present, "not_ours": foreign }))?;
+        print_json(
+            &json!({ "remote": summary, "present": present, "not_ours": foreign, "failed": left_out }),
+        )?;
     } else {
+        let left_out = if left_out > 0 { format!(", {left_out} not uploaded") } else { String::new() };
         let line = format!(
-            "{} uploaded ({}), {present} there already, {foreign} computed by others\n",
+            "{} uploaded ({}), {present} there already, {foreign} computed by others{left_out}\n",
             text::count(count(Upload::Uploaded), "result"),
             text::bytes(remote.summary().sent_bytes),
         );
         print_text(&line)?;
     }
-    Ok(if failed || count(Upload::Failed) > 0 { Exit::BadInput } else { Exit::Done })
+    Ok(if failed || left_out > 0 { Exit::BadInput } else { Exit::Done })
 }
 
 /// Fetches the results of a pipeline that are not in the cache.

@@ -181,6 +181,10 @@ mod tests {
         assert!(error.contains("an address, or a mapping with the field `url`"), "{error}");
         let error = settings("remote: { url: x, bandwidth: 0 }\n", &[]).unwrap_err();
         assert!(error.contains("MB per second is expected"), "{error}");
+        let error = settings("remote: { url: x, bandwidth: fast }\n", &[]).unwrap_err();
+        assert!(error.contains("`bandwidth` is `fast`, but a number of MB per second"), "{error}");
+        let quick = settings("remote: { url: x, bandwidth: 100 }\n", &[]).unwrap().unwrap();
+        assert_eq!(quick.bandwidth.to_bits(), 100_f64.to_bits());
         let error = settings("name: x\nstages: {}\n", &[]).unwrap_err();
         assert!(error.contains("give a pipeline another name"), "{error}");
     }

@@ -11,6 +11,7 @@ use pipe_engine::lock::compare::{CompareVerdict, class_difference, compare};
 use pipe_engine::lock::report::Check;
 use pipe_engine::lock::{Lock, LockError, LockRecord, Witness, WitnessFile, path_of, witnesses_path_of};
 use pipe_engine::plan::Plan;
+use pipe_engine::remote::SigningKey;
 use pipe_engine::spec::compare::Compare;
 use pipe_engine::store::manifest::Manifest;
 use pipe_engine::store::write_atomically;
@@ -53,7 +54,7 @@ fn difference(old: &LockRecord, new: &LockRecord) -> Option<String> {
     })
 }
 
-/// Records that the results in the cache were computed here. `manifests` are in the order of the pipeline.
+/// Records who vouches for the results in the cache, and on which machines they were computed. `manifests` are in the order of the pipeline.
 pub(super) fn record(project: &Project, plan: &Plan, lock: &Lock, manifests: &[Manifest]) -> Outcome {
     let path = witnesses_path_of(&plan.pipeline().file);
     let key = key::own(&|name| std::env::var(name).ok())?;
@@ -62,7 +63,8 @@ pub(super) fn record(project: &Project, plan: &Plan, lock: &Lock, manifests: &[M
     })?;
     let mut file = old.clone().unwrap_or_default();
     file.keep_those_of(lock);
-    let mut computed_here = 0;
+    file.remove_refused(key.as_ref().map(SigningKey::name), &project.trust()?);
+    let mut computed = 0;
     let mut foreign = Vec::new();
     for (instance, manifest) in plan.pipeline().instances.iter().zip(manifests) {
         let name = instance.id.to_string();
@@ -70,11 +72,11 @@ pub(super) fn record(project: &Project, plan: &Plan, lock: &Lock, manifests: &[M
         if manifest.taken_from.is_some() {
             foreign.push(name);
         } else {
-            computed_here += 1;
+            computed += 1;
             file.add(Witness::new(&name, record, manifest, key.as_ref()));
         }
     }
-    if computed_here == 0 {
+    if computed == 0 {
         return Err(Failure::bad_input(
             "every result was taken from others, so this machine is no witness of them. `PIPE_REMOTE_READ=never` computes \
              results instead of taking them; use it with a new cache (`--cache-dir DIR`)",
@@ -98,9 +100,9 @@ pub(super) fn record(project: &Project, plan: &Plan, lock: &Lock, manifests: &[M
     let written = write_atomically(&path, |out| out.write_all(file.to_string().as_bytes()));
     written.map_err(|error| Failure::bad_input(format!("cannot write {}: {error}", path.display())))?;
     project.status(&format!(
-        "{} written: {} computed here, {signed}{taken}",
+        "{} written: {} computed with this cache, {signed}{taken}",
         path.display(),
-        text::count(computed_here, "result")
+        text::count(computed, "result")
     ));
     Ok(Exit::Done)
 }

@@ -109,6 +109,13 @@ impl BatchTest {
     fn submissions(&self) -> usize {
         self.test.read("batch/submissions").lines().count()
     }
+
+    /// Replaces one of the commands of the scheduler.
+    fn replace_command(&self, field: &str, command: &str) {
+        let text = self.test.read("engines/test.yaml");
+        let line = text.lines().find(|line| line.starts_with(field)).unwrap();
+        self.test.edit("engines/test.yaml", line, &format!("{field}: {command}"));
+    }
 }
 
 impl Drop for BatchTest {
@@ -270,6 +277,7 @@ fn cancel_ends_the_jobs_of_the_stages_that_are_named() {
     wait_until("one job has ended", || cluster.jobs().len() == 3);
     cluster.pipe(&["cancel"]).ok().reports("3 jobs");
     wait_until("all jobs have ended", || cluster.jobs().is_empty());
+    cluster.pipe(&["cancel"]).ok().reports("no job is in the queue");
 }
 
 #[test]
@@ -333,9 +341,7 @@ fn a_node_that_does_not_see_the_cache_is_explained() {
 fn a_scheduler_that_does_not_answer_does_not_stop_a_run() {
     let cluster = BatchTest::new(GRID);
     cluster.go();
-    let text = cluster.test.read("engines/test.yaml");
-    let status = text.lines().find(|line| line.starts_with("status:")).unwrap();
-    cluster.test.edit("engines/test.yaml", status, "status: echo the controller is down >&2; exit 1");
+    cluster.replace_command("status", "echo the controller is down >&2; exit 1");
     let ran = cluster.run().ok();
     assert_eq!(ran.computed().len(), 9);
     assert!(ran.stdout.contains("the controller is down"), "{}", ran.stdout);
@@ -345,9 +351,7 @@ fn a_scheduler_that_does_not_answer_does_not_stop_a_run() {
 fn a_scheduler_that_hangs_does_not_delay_results() {
     let cluster = BatchTest::new(GRID);
     cluster.go();
-    let text = cluster.test.read("engines/test.yaml");
-    let status = text.lines().find(|line| line.starts_with("status:")).unwrap();
-    cluster.test.edit("engines/test.yaml", status, "status: sleep 25");
+    cluster.replace_command("status", "sleep 25");
     let begin = Instant::now();
     assert_eq!(cluster.run().ok().computed().len(), 9);
     assert!(begin.elapsed() < Duration::from_secs(18), "it waited for the scheduler: {:?}", begin.elapsed());
@@ -359,9 +363,8 @@ fn a_stop_does_not_wait_for_a_scheduler_that_hangs() {
     cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok();
     wait_until("four jobs run", || cluster.computed().len() == 4);
     let text = cluster.test.read("engines/test.yaml");
-    for field in ["status:", "cancel:"] {
-        let line = text.lines().find(|line| line.starts_with(field)).unwrap();
-        cluster.test.edit("engines/test.yaml", line, &format!("{field} sleep 50"));
+    for field in ["status", "cancel"] {
+        cluster.replace_command(field, "sleep 50");
     }
     // It looks for the jobs that were left, and gets no answer.
     let run = cluster.start();
@@ -376,6 +379,39 @@ fn a_stop_does_not_wait_for_a_scheduler_that_hangs() {
     cluster.go();
     cluster.run().ok();
     assert_eq!(cluster.computed(), COMPUTED, "nothing was computed twice");
+}
+
+#[test]
+fn a_run_after_a_stop_does_not_wait_for_the_jobs_that_were_cancelled() {
+    let cluster = BatchTest::new(GRID);
+    cluster.replace_command("status", "sleep 50");
+    let run = cluster.start();
+    wait_until("four jobs run", || cluster.computed().len() == 4);
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    finish(run).exits_with(130);
+    wait_until("the jobs have ended", || cluster.jobs().is_empty());
+    cluster.go();
+    let mut next = cluster.start();
+    wait_until("the next run has ended", || next.try_wait().unwrap().is_some());
+    assert_eq!(finish(next).ok().computed().len(), 9);
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_submission_that_hangs() {
+    for signals in [1, 2] {
+        let cluster = BatchTest::new(GRID);
+        cluster.replace_command("submit", "echo > begun; sleep 50");
+        let run = cluster.start();
+        wait_until("jobs are being submitted", || cluster.test.file("begun").exists());
+        for _ in 0..signals {
+            kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        let begin = Instant::now();
+        finish(run).exits_with(130);
+        let longest = Duration::from_secs(if signals == 1 { 20 } else { 5 });
+        assert!(begin.elapsed() < longest, "{signals}: it waited for the scheduler: {:?}", begin.elapsed());
+    }
 }
 
 #[test]
@@ -397,13 +433,13 @@ fn the_log_of_a_stage_can_be_read_while_its_job_runs() {
         "name: x\nstages:\n  a:\n    command:\n      run: echo working; until [ -e \"$LEDGER.go\" ]; do sleep 0.02; done; echo 1 > a.txt\n      \
          outputs: [a.txt]\n      env: [LEDGER]\n",
     );
-    cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok();
-    wait_until("it has written something", || {
-        cluster.pipe(&["logs", "pipeline.yaml", "a"]).ok().stdout.contains("working")
-    });
+    let run = cluster.start();
+    wait_until("its job runs", || cluster.jobs().len() == 1);
+    // Nothing was run before, and no file is named.
+    wait_until("it has written something", || cluster.pipe(&["logs", "a"]).stdout.contains("working"));
     assert_eq!(cluster.jobs().len(), 1, "it still runs");
     cluster.go();
-    cluster.run().ok();
+    finish(run).ok();
     cluster.pipe(&["logs", "pipeline.yaml", "a"]).ok().prints("working");
 }
 
@@ -448,6 +484,49 @@ fn a_job_that_runs_out_of_memory_is_submitted_again_with_more_up_to_the_maximum(
     assert!(ran.stdout.contains("ran out of memory; it was submitted again with 700 MiB"), "{}", ran.stdout);
     assert_eq!(submissions_of(&cluster, "b").len(), 1);
     assert!(ran.stdout.contains("resources: { mem: 1400MiB }"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_job_that_was_left_and_killed_because_of_its_memory_is_submitted_again_with_more() {
+    let cluster = BatchTest::new(
+        "name: x\nstages:\n  a: { command: { run: sleep 60, outputs: [x.txt] }, resources: { mem: 100MiB } }\n",
+    );
+    cluster.test.edit("engines/test.yaml", "lost_after: 5s", "mem_max: 1GiB\nlost_after: 2s");
+    let leave = |needs: &str| {
+        let mut command = cluster.command(&["run", "pipeline.yaml", "--detach"]);
+        command.env("BATCH_NEEDS", needs);
+        Ran::finish(command).ok()
+    };
+    leave("a=150");
+    cluster.pipe(&["jobs"]).ok().prints("it ran out of memory");
+    leave("").reports("ran out of memory; it was submitted again with 200 MiB");
+    // The scheduler kills the next one and forgets it.
+    let has_started = || {
+        let files = cluster.test.files_below("cache/v2/jobs");
+        files.keys().filter(|path| path.ends_with("heartbeat")).count() == 1
+    };
+    wait_until("the job has started", has_started);
+    kill_process(cluster.jobs()[0], Signal::KILL).unwrap();
+    wait_until("its heartbeat is old", || cluster.pipe(&["jobs"]).ok().stdout.contains("lost"));
+    leave("").reports("it was submitted again with 400 MiB");
+    let asked = submissions_of(&cluster, "a");
+    assert_eq!(asked, ["mem=100 gpu=:0", "mem=200 gpu=:0", "mem=400 gpu=:0"]);
+}
+
+#[test]
+fn a_setup_that_fails_is_reported_with_what_it_printed() {
+    let cluster =
+        BatchTest::new("name: x\nstages:\n  a: { command: { run: echo 1 > a.txt, outputs: [a.txt] } }\n");
+    let setup = "until [ -e ledger.txt.go ]; do sleep 0.02; done; modul load cuda";
+    cluster.test.edit("engines/test.yaml", "lost_after", &format!("setup: \"{setup}\"\nlost_after"));
+    cluster.pipe(&["run", "pipeline.yaml", "--detach"]).ok();
+    cluster.go();
+    wait_until("the job has ended", || cluster.jobs().is_empty());
+    cluster.pipe(&["jobs"]).ok().prints("failed").prints("`setup`");
+    cluster.pipe(&["run", "pipeline.yaml", "--detach"]).exits_with(1).reports("modul:");
+    let failed = cluster.run().exits_with(1);
+    assert!(failed.stdout.contains("`setup` in the profile of the engine failed"), "{}", failed.stdout);
+    assert!(failed.stdout.contains("modul:"), "{}", failed.stdout);
 }
 
 #[test]

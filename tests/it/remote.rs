@@ -265,6 +265,113 @@ fn a_blob_that_was_cut_short_is_refused_and_replaced() {
 }
 
 #[test]
+fn a_damaged_copy_of_a_result_that_is_faster_to_compute_is_replaced() {
+    let lab = Lab::new();
+    let secret: String = (0..300_000).map(|number| format!("{number}\n")).collect();
+    lab.set_secret(&secret);
+    let alice = lab.writer("alice");
+    alice.run().ok();
+    alice.typed("cache push").ok();
+    let blob = blake3::hash(secret.as_bytes()).to_hex();
+    let blob = lab.remote().join("blobs").join(&blob[..2]).join(blob.as_str());
+    let content = fs::read(&blob).unwrap();
+    fs::remove_file(&blob).unwrap();
+    fs::write(&blob, &content[..content.len() / 2]).unwrap();
+
+    lab.public_key("reader");
+    let mut bob = lab.reader(&["alice"]);
+    bob.test.edit("pipe.yaml", "{ url", "{ bandwidth: 0.001, url");
+    bob.set("PIPE_REMOTE_WRITE", "always");
+    bob.run().ok();
+    assert_eq!(fs::read(&blob).unwrap(), content, "the upload replaced it");
+    let reader = lab.reader(&["alice"]);
+    assert_eq!(reader.run().ok().computed(), [""; 0]);
+}
+
+/// Lets three people write to a remote at the same time, and asserts that everything can be taken from each of them.
+fn three_write_at_once(lab: &Lab, url: &str, configure: &dyn Fn(&mut Clone<'_>)) {
+    lab.set_secret(&(0..500_000).map(|number| format!("{number}\n")).collect::<String>());
+    let people = ["alice", "bob", "carol"];
+    let clones = people.map(|person| {
+        lab.public_key(person);
+        let mut clone = lab.clone_of(person, url, &[]);
+        clone.test.edit("pipe.yaml", "{ url", "{ write: always, read: never, bandwidth: 1e6, url");
+        configure(&mut clone);
+        clone
+    });
+    let runs = std::thread::scope(|scope| {
+        let runs: Vec<_> = clones.iter().map(|clone| scope.spawn(move || clone.run())).collect();
+        runs.into_iter().map(|run| run.join().unwrap().ok()).collect::<Vec<_>>()
+    });
+    for run in runs {
+        assert_eq!(remote_summary(&run)["uploaded"], 3, "{}", run.stdout);
+        assert_eq!(remote_summary(&run)["unreachable"], Value::Null);
+    }
+    for person in people {
+        let mut reader = lab.clone_of("reader", url, &[person]);
+        configure(&mut reader);
+        let run = reader.run().ok();
+        assert_eq!(run.computed(), [""; 0], "{person}: {}", run.stdout);
+        assert_eq!(remote_summary(&run)["taken"], 3);
+    }
+}
+
+#[test]
+fn several_people_can_write_to_a_directory_at_the_same_time() {
+    let lab = Lab::new();
+    three_write_at_once(&lab, lab.remote().to_str().unwrap(), &|_| {});
+    let left: Vec<PathBuf> = files_below(&lab.remote())
+        .into_iter()
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with('.'))
+        .collect();
+    assert_eq!(left, Vec::<PathBuf>::new(), "no temporary file is left");
+}
+
+#[test]
+fn several_people_can_write_to_a_bucket_at_the_same_time() {
+    let Some(moto) = Moto::start() else { return };
+    moto.create_bucket("lab");
+    three_write_at_once(&Lab::new(), "s3://lab", &|clone| moto.configure(clone));
+}
+
+#[test]
+fn a_remote_without_room_costs_a_warning_and_keeps_no_half_results() {
+    let lab = Lab::new();
+    lab.set_secret(&"0123456789abcdef\n".repeat(2000));
+    let mut alice = lab.writer("alice");
+    alice.test.edit("pipeline.yaml", "echo b > parts/b", "head -c 300000 /dev/urandom > parts/b");
+    alice.set("XDG_CONFIG_HOME", lab.config("alice").to_str().unwrap());
+    let kept = lab.dir.path().join("kept");
+    let script = "mount -t tmpfs -o size=200k none \"$1\" || exit 77\n\
+                  from=$1; to=$2; shift 2; \"$@\"; code=$?; cp -a \"$from\" \"$to\"; exit $code";
+    let within = |pipe: &Command| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).args([&lab.remote(), &kept]);
+        command.arg(pipe.get_program()).args(pipe.get_args());
+        command.envs(pipe.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.envs(alice.environment.iter().cloned());
+        if let Some(directory) = pipe.get_current_dir() {
+            command.current_dir(directory);
+        }
+        command
+    };
+    let mut command = within(&alice.test.command(&["run", "pipeline.yaml"]));
+    let Ok(output) = command.output() else { return println!("skipped: unshare is not installed") };
+    if output.status.code() != Some(0) && !kept.exists() {
+        return println!("skipped: a file system can be mounted only by root");
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.matches("warning:").count(), 1, "{said}");
+    assert!(said.contains("No space left on device") && said.contains("cache gc --remote"), "{said}");
+    let reader = lab.clone_of("reader", kept.to_str().unwrap(), &["alice"]);
+    reader.test.write("pipeline.yaml", alice.test.read("pipeline.yaml"));
+    let run = reader.run().ok();
+    assert_eq!(remote_summary(&run)["refused"], serde_json::json!([]), "{}", run.stdout);
+    assert_eq!(run.computed(), ["split", "table"], "what there was room for is taken");
+}
+
+#[test]
 fn push_pull_and_repair_need_no_run() {
     let lab = Lab::new();
     lab.public_key("alice");
@@ -342,7 +449,10 @@ fn a_machine_is_a_witness_of_a_lock_only_if_it_got_the_same_bytes() {
     alice.run().ok();
     alice.typed("lock pipeline.yaml").ok();
     let lock = alice.test.read("pipeline.lock");
-    alice.typed("lock pipeline.yaml --witness").ok().reports("3 results computed here, signed by `alice`");
+    alice
+        .typed("lock pipeline.yaml --witness")
+        .ok()
+        .reports("3 results computed with this cache, signed by `alice`");
     assert_eq!(alice.test.read("pipeline.lock"), lock);
     let witnesses = alice.test.read("pipeline.witnesses");
     alice.typed("lock pipeline.yaml --witness").ok().reports("pipeline.witnesses is up to date");
@@ -353,7 +463,7 @@ fn a_machine_is_a_witness_of_a_lock_only_if_it_got_the_same_bytes() {
     copy_lock(&alice, &bob);
     bob.typed("run pipeline.yaml --locked").ok();
     assert_eq!(bob.test.read("pipeline.witnesses"), witnesses, "a run does not change them");
-    bob.typed("lock pipeline.yaml --witness").ok().reports("3 results computed here, not signed");
+    bob.typed("lock pipeline.yaml --witness").ok().reports("3 results computed with this cache, not signed");
     assert_eq!(bob.test.read("pipeline.lock"), lock);
     bob.typed("verify pipeline.yaml").ok().prints("3 results, unsigned, by `alice`");
     let both = bob.test.read("pipeline.witnesses");

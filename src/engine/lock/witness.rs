@@ -133,6 +133,13 @@ impl WitnessFile {
         }
     }
 
+    /// Removes the lines of a writer, and those that nobody signed, that [`Self::check`] would refuse.
+    pub fn remove_refused(&mut self, writer: Option<&str>, trust: &Trust) {
+        let is_own =
+            |witness: &Witness| witness.writer == UNSIGNED || Some(witness.writer.as_str()) == writer;
+        self.witnesses.retain(|witness| !is_own(witness) || witness.check(trust).is_ok());
+    }
+
     /// Removes the witnesses of results that are not in the lock.
     pub fn keep_those_of(&mut self, lock: &Lock) {
         let results: BTreeSet<Digest> = lock.stages.values().map(result_of).collect();
@@ -375,6 +382,31 @@ mod tests {
         let joined: WitnessFile = joined.parse().unwrap();
         assert_eq!(messages(&joined, &lock, &Trust::Anyone), ["reproduced on 2 machine classes"]);
         assert_eq!(joined.to_string(), reverse.parse::<WitnessFile>().unwrap().to_string());
+    }
+
+    #[test]
+    fn refused_lines_of_ones_own_are_replaced_and_those_of_others_stay() {
+        let (alice, bob) = (SigningKey::generate("alice").unwrap(), SigningKey::generate("bob").unwrap());
+        let trust = Trust::Keys(vec![alice.public(), bob.public()]);
+        let lock = lock(&[("train", "m")]);
+        let witness = |key: Option<&SigningKey>| {
+            Witness::new("train", &lock.stages["train"], &manifest("AMD", "2026-01-31"), key)
+        };
+        let mut whole = WitnessFile::default();
+        for key in [None, Some(&alice), Some(&bob)] {
+            whole.add(witness(key));
+        }
+        for edit in [("2026-01-31", "2026-01-30"), ("vendor=AMD", "vendor=Other")] {
+            let mut file: WitnessFile = whole.to_string().replace(edit.0, edit.1).parse().unwrap();
+            file.remove_refused(Some("alice"), &trust);
+            file.add(witness(Some(&alice)));
+            let said = messages(&file, &lock, &trust);
+            assert!(said[0].contains("by `bob` was refused") && said.len() == 2, "{said:?}");
+            assert_eq!(said[1], "reproduced on 1 machine class");
+        }
+        let mut untouched = whole.clone();
+        untouched.remove_refused(Some("alice"), &trust);
+        assert_eq!(untouched, whole);
     }
 
     #[test]

@@ -44,7 +44,13 @@ impl Directory {
 }
 
 fn failed(doing: &str, path: &Path, error: &io::Error) -> BackendError {
-    BackendError(format!("cannot {doing} `{}`: {error}", path.display()))
+    let hint = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "; make room with `pipe cache gc --remote`, or ask for more"
+        }
+        _ => "",
+    };
+    BackendError(format!("cannot {doing} `{}`: {error}{hint}", path.display()))
 }
 
 impl Backend for Directory {
@@ -70,6 +76,8 @@ impl Backend for Directory {
             builder.prefix(".new-").permissions(Permissions::from_mode(0o444));
             let mut temp = builder.tempfile_in(folder)?;
             let length = io::copy(&mut content.open()?, &mut temp)?;
+            // A file server may say only now that there is no room.
+            temp.as_file().sync_all()?;
             temp.persist(&path).map_err(|error| error.error)?;
             Ok(length)
         };

@@ -36,12 +36,12 @@ mod upload;
 mod witness;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use backend::{Backend, BackendError};
 pub use gc::{RemoteGcReport, RemoteGcRequest};
 pub use key::{BadKey, PublicKey, SigningKey, is_writer_name};
-use report::Ledger;
+use report::{Direction, Ledger};
 pub use report::{Refusal, RemoteSummary};
 pub use settings::{Anyone, Policy, RemoteSettings, TrustedWriters};
 pub use signed::{Signatures, is_signed, signatures_of};
@@ -84,7 +84,7 @@ impl Remote {
             }
             Some(("s3", bucket)) => Box::new(s3::Bucket::new(bucket, environment, stop.clone())?),
             Some(("file", path)) if path.starts_with('/') => Box::new(directory::Directory::new(path.into())),
-            None => Box::new(directory::Directory::new(project.join(url))),
+            None => Box::new(directory::Directory::new(local_path(url, project, environment)?)),
             Some(_) => {
                 let expected = "a directory, `https://...` or `s3://BUCKET/PREFIX`";
                 return Err(format!("its `url` is `{url}`, but {expected} is expected"));
@@ -135,16 +135,33 @@ impl Remote {
     }
 
     /// Takes note of an answer or a failure. What fails after the user wants to stop is no failure of the remote.
-    fn note<T>(&self, answer: Result<T, BackendError>) -> Option<T> {
+    fn note<T>(&self, direction: Direction, answer: Result<T, BackendError>) -> Option<T> {
         if answer.is_err() && self.stop.requested().is_some() {
             return None;
         }
-        self.ledger.note(answer)
+        self.ledger.note(direction, answer)
     }
 
     /// Returns the warnings since the last call.
     pub fn warnings(&self) -> Vec<String> {
         self.ledger.warnings()
+    }
+}
+
+/// Returns the path of a remote that is a directory.
+fn local_path(
+    url: &str,
+    project: &Path,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<PathBuf, String> {
+    let Some(rest) = url.strip_prefix('~') else { return Ok(project.join(url)) };
+    match environment("HOME").filter(|home| !home.is_empty()) {
+        Some(home) if rest.is_empty() || rest.starts_with('/') => {
+            Ok(Path::new(&home).join(rest.trim_start_matches('/')))
+        }
+        _ => Err(format!(
+            "its `url` is `{url}`, and only your own home directory can be written as `~`; write the whole path"
+        )),
     }
 }
 

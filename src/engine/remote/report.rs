@@ -8,8 +8,15 @@ use serde::{Deserialize, Serialize};
 use super::backend::BackendError;
 use pipe_core::digest::{BlobId, StageKey};
 
-/// After this many failures in a row the remote is not asked any more.
+/// After this many failures in a row the remote is not used any more.
 const MOST_FAILURES: usize = 3;
+
+/// What the remote is used for. Failures are counted separately, because a server may answer questions and hang when something is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Fetch,
+    Upload,
+}
 
 /// The numbers at the end of a run that has a remote.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,9 +76,19 @@ pub(super) struct Ledger(Mutex<Entries>);
 struct Entries {
     summary: RemoteSummary,
     warnings: Vec<String>,
-    failures_in_a_row: usize,
+    failed_fetches_in_a_row: usize,
+    failed_uploads_in_a_row: usize,
     /// Blobs that the remote has, but not with the right content.
     damaged: HashSet<BlobId>,
+}
+
+impl Entries {
+    fn failures_in_a_row(&mut self, direction: Direction) -> &mut usize {
+        match direction {
+            Direction::Fetch => &mut self.failed_fetches_in_a_row,
+            Direction::Upload => &mut self.failed_uploads_in_a_row,
+        }
+    }
 }
 
 impl Ledger {
@@ -96,25 +113,29 @@ impl Ledger {
         self.entries(|entries| entries.warnings.push(warning));
     }
 
-    /// Returns whether the remote failed so often that it is not asked any more.
-    pub(super) fn has_given_up(&self) -> bool {
-        self.entries(|entries| entries.failures_in_a_row >= MOST_FAILURES)
+    /// Returns whether the remote failed so often that it is not used any more in a direction. Nothing is uploaded to a remote that does not
+    /// even answer questions.
+    pub(super) fn has_given_up(&self, direction: Direction) -> bool {
+        self.entries(|entries| {
+            entries.failed_fetches_in_a_row >= MOST_FAILURES
+                || (direction == Direction::Upload && entries.failed_uploads_in_a_row >= MOST_FAILURES)
+        })
     }
 
     /// Takes note of an answer, which ends a row of failures, or of a failure. The first failure is a warning.
-    pub(super) fn note<T>(&self, answer: Result<T, BackendError>) -> Option<T> {
+    pub(super) fn note<T>(&self, direction: Direction, answer: Result<T, BackendError>) -> Option<T> {
         self.entries(|entries| match answer {
             Ok(value) => {
-                if entries.failures_in_a_row < MOST_FAILURES {
-                    entries.failures_in_a_row = 0;
+                let failures = entries.failures_in_a_row(direction);
+                if *failures < MOST_FAILURES {
+                    *failures = 0;
                 }
                 Some(value)
             }
             Err(BackendError(what)) => {
-                entries.failures_in_a_row += 1;
+                *entries.failures_in_a_row(direction) += 1;
                 if entries.summary.unreachable.is_none() {
-                    let next = "the run goes on without what it could have taken or uploaded";
-                    entries.warnings.push(format!("the remote failed: {what}; {next}"));
+                    entries.warnings.push(format!("the remote failed: {what}"));
                     entries.summary.unreachable = Some(what);
                 }
                 None

@@ -54,10 +54,11 @@ fn usual_bandwidth() -> f64 {
 }
 
 fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let value = f64::deserialize(deserializer)?;
-    let wrong =
-        || D::Error::custom(format!("`bandwidth` is {value}, but a number of MB per second is expected"));
-    if value > 0.0 { Ok(value) } else { Err(wrong()) }
+    let value = serde_json::Value::deserialize(deserializer)?;
+    value.as_f64().filter(|value| *value > 0.0).ok_or_else(|| {
+        let written = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        D::Error::custom(format!("`bandwidth` is `{written}`, but a number of MB per second is expected"))
+    })
 }
 
 /// Whether a run uses the remote in one direction.

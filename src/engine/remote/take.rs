@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use super::backend::BackendError;
 use super::signed::{self, TrustedManifest};
 use super::trust::Trust;
-use super::{Remote, blob_path, is_writer_name, manifest_path, manifests_path, threads};
+use super::{Direction, Remote, blob_path, is_writer_name, manifest_path, manifests_path, threads};
 use crate::runner::Stop;
 use crate::store::manifest::{Manifest, Stored};
 use crate::store::{Store, StoreError, WriteRight};
@@ -34,10 +34,10 @@ impl Remote {
         }
         let key = right.key();
         for writer in self.writers_of(instance, key)? {
-            if self.ledger.has_given_up() || self.stop.requested().is_some() {
+            if self.ledger.has_given_up(Direction::Fetch) || self.stop.requested().is_some() {
                 return None;
             }
-            let Some(found) = self.note(self.manifest_of(key, &writer))? else { continue };
+            let Some(found) = self.note(Direction::Fetch, self.manifest_of(key, &writer))? else { continue };
             let TrustedManifest { writer, text, manifest } = match found {
                 Ok(trusted) => trusted,
                 Err(reason) => {
@@ -51,7 +51,7 @@ impl Remote {
                     self.ledger.refuse(instance, key, &writer, reason);
                     continue;
                 }
-                Err(FetchError::Remote(error)) => return self.note(Err(error)),
+                Err(FetchError::Remote(error)) => return self.note(Direction::Fetch, Err(error)),
                 Err(FetchError::Store | FetchError::Stopped) => return None,
             }
             match right.adopt(&text, &writer) {
@@ -72,7 +72,7 @@ impl Remote {
     /// Returns the writers to ask for a key, the preferred one first. Without a listing, every trusted writer may
     /// have it.
     fn writers_of(&self, instance: &str, key: StageKey) -> Option<Vec<String>> {
-        if self.ledger.has_given_up() {
+        if self.ledger.has_given_up(Direction::Fetch) {
             return None;
         }
         let mut trusted = Vec::new();
@@ -86,7 +86,7 @@ impl Remote {
         if self.backend.only_gets() {
             return Some(trusted);
         }
-        let present = self.note(self.writers(key))?;
+        let present = self.note(Direction::Fetch, self.writers(key))?;
         if self.trust == Trust::Anyone {
             return Some(present);
         }
@@ -187,13 +187,13 @@ impl Remote {
     /// Fetches a blob into a store that needs it; without a size, it is the listing of a directory. Returns whether
     /// the store has it now. A failure is noted.
     pub fn fetch(&self, store: &Store, id: BlobId, bytes: Option<u64>) -> bool {
-        if self.ledger.has_given_up() {
+        if self.ledger.has_given_up(Direction::Fetch) {
             return false;
         }
         match self.fetch_blob(store, id, bytes.unwrap_or(LARGEST_LISTING)) {
             Ok(()) => true,
             Err(FetchError::Remote(error)) => {
-                self.note::<()>(Err(error));
+                self.note::<()>(Direction::Fetch, Err(error));
                 false
             }
             Err(FetchError::Refused(_) | FetchError::Store | FetchError::Stopped) => false,

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::store::manifest::{Computed, Manifest};
@@ -305,4 +308,85 @@ fn settings_that_cannot_work_are_refused_before_anything_runs() {
     let endpoint = |name: &str| (name == "AWS_ENDPOINT_URL").then(|| "localhost".to_owned());
     let refused = open(&url("s3://bucket"), &endpoint);
     assert!(refused.contains("AWS_ENDPOINT_URL"), "{refused}");
+}
+
+/// A server that answers questions, and fails whenever something is written to it.
+struct ReadOnly {
+    writes: Arc<AtomicUsize>,
+}
+
+impl Backend for ReadOnly {
+    fn get(&self, _path: &str) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+        Ok(None)
+    }
+
+    fn put(&self, _path: &str, _content: &dyn outgoing::Outgoing) -> Result<u64, BackendError> {
+        self.writes.fetch_add(1, Ordering::SeqCst);
+        Err(BackendError("no answer".to_owned()))
+    }
+
+    fn exists(&self, _path: &str) -> Result<bool, BackendError> {
+        Ok(false)
+    }
+
+    fn list(&self, _folder: &str) -> Result<Vec<backend::Listed>, BackendError> {
+        Ok(Vec::new())
+    }
+
+    fn remove(&self, _path: &str) -> Result<(), BackendError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn uploads_are_given_up_after_a_few_failures_although_the_server_answers_questions() {
+    let lab = Lab::new();
+    let store = lab.store("here");
+    let writes = Arc::<AtomicUsize>::default();
+    let remote =
+        Remote { backend: Box::new(ReadOnly { writes: Arc::clone(&writes) }), ..lab.writer(&lab.alice) };
+    let mut tried = Vec::new();
+    for number in 0..6 {
+        let manifest = compute(&store, &format!("a{number}"), "text");
+        let before = writes.load(Ordering::SeqCst);
+        assert_eq!(remote.upload_missing(&store, &manifest), Outcome::Failed);
+        tried.push(writes.load(Ordering::SeqCst) > before);
+    }
+    assert_eq!(tried, [true, true, true, false, false, false]);
+    assert_eq!(take(&remote, &store, "another"), None);
+    assert_eq!(remote.summary().unreachable.as_deref(), Some("no answer"));
+}
+
+#[test]
+fn what_is_damaged_or_missing_of_an_upload_is_uploaded_again() {
+    let lab = Lab::new();
+    let store = lab.store("here");
+    let manifest = lab.publish(&store, "a", &lab.alice);
+    let upload = || lab.writer(&lab.alice).upload_missing(&store, &manifest);
+    assert_eq!(upload(), Outcome::Present);
+    let path = lab.file(&manifest_path(manifest.key, "alice"));
+    let content = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, &content[..content.len() / 2]).unwrap();
+    assert_eq!(upload(), Outcome::Uploaded);
+    assert_eq!(fs::read(&path).unwrap(), content);
+    fs::remove_file(lab.file(&blob_path(manifest.outputs["out"].blob))).unwrap();
+    assert_eq!(upload(), Outcome::Uploaded);
+    assert_eq!(upload(), Outcome::Present);
+    assert!(take(&lab.reader(), &lab.store("there"), "a").is_some());
+}
+
+#[test]
+fn a_tilde_in_the_address_is_the_home_directory() {
+    let open = |url: &str, home: Option<&str>| {
+        let settings = RemoteSettings::of_url(url.to_owned());
+        let environment = |name: &str| home.filter(|_| name == "HOME").map(str::to_owned);
+        Remote::open(&settings, Path::new("/project"), &environment, None, Stop::new())
+            .map(|remote| remote.witnesses(parts("a").key()).unwrap_err())
+    };
+    assert!(open("~/cache", Some("/no/home")).unwrap().contains("`/no/home/cache`"));
+    assert!(open("~", Some("/no/home")).unwrap().contains("`/no/home"));
+    for (url, home) in [("~bob/cache", Some("/no/home")), ("~/cache", None)] {
+        assert!(open(url, home).unwrap_err().contains("write the whole path"));
+    }
 }

@@ -1,6 +1,7 @@
 //! Uploads results to a remote, blobs before the manifest that names them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::backend::BackendError;
 use super::key::SigningKey;
 use super::outgoing::{Outgoing, OutgoingBlob};
-use super::{Remote, blob_path, manifest_path, signed, threads};
+use super::{Direction, Remote, blob_path, manifest_path, signed, threads};
 use crate::store::manifest::Manifest;
 use crate::store::{Store, StoreError};
 use pipe_core::digest::{BlobId, StageKey};
@@ -46,18 +47,18 @@ impl Remote {
         if manifest.taken_from.is_some() {
             return Outcome::NotOurs;
         }
-        if self.ledger.has_given_up() || self.stop.requested().is_some() {
+        if self.ledger.has_given_up(Direction::Upload) || self.stop.requested().is_some() {
             return Outcome::Failed;
         }
         match self.try_upload(store, manifest, writer) {
             Ok(()) => {
-                self.note(Ok(()));
+                self.note(Direction::Upload, Ok(()));
                 self.ledger.update(|summary| summary.uploaded += 1);
                 Outcome::Uploaded
             }
             Err(_) if self.stop.requested().is_some() => Outcome::Failed,
             Err(UploadError::Remote(error)) => {
-                self.note::<()>(Err(error));
+                self.note::<()>(Direction::Upload, Err(error));
                 Outcome::Failed
             }
             Err(UploadError::Store(error)) => {
@@ -67,26 +68,50 @@ impl Remote {
         }
     }
 
-    /// Uploads a result unless the remote has it from this writer. A failure is noted, and is a warning.
+    /// Uploads a result unless the remote has all of it from this writer. A failure is noted, and is a warning.
     pub fn upload_missing(&self, store: &Store, manifest: &Manifest) -> Outcome {
         let Some(writer) = &self.writer else { return Outcome::Failed };
         if manifest.taken_from.is_some() {
             return Outcome::NotOurs;
         }
-        if self.ledger.has_given_up() {
+        if self.ledger.has_given_up(Direction::Upload) {
             return Outcome::Failed;
         }
-        match self.note(self.backend.exists(&manifest_path(manifest.key, writer.name()))) {
+        match self.note(Direction::Fetch, self.has_all_of(store, manifest, writer)) {
             Some(true) => Outcome::Present,
             Some(false) => self.upload(store, manifest),
             None => Outcome::Failed,
         }
     }
 
-    /// Returns whether others save time if they fetch a result instead of computing it.
-    fn is_worth_uploading(&self, manifest: &Manifest) -> bool {
+    /// Returns whether the remote has a readable manifest of this writer, and every blob of the result. Does not read the blobs.
+    fn has_all_of(
+        &self,
+        store: &Store,
+        manifest: &Manifest,
+        writer: &SigningKey,
+    ) -> Result<bool, BackendError> {
+        let Some(Ok(_)) = self.manifest_of(manifest.key, writer.name())? else { return Ok(false) };
+        // If a listing of the store is damaged, the upload says so.
+        let Ok(blobs) = store.blobs_of(manifest) else { return Ok(false) };
+        let is_missing = AtomicBool::new(false);
+        threads::for_each(blobs.into_iter().collect(), |id| {
+            if !is_missing.load(Ordering::SeqCst) && !self.backend.exists(&blob_path(id))? {
+                is_missing.store(true, Ordering::SeqCst);
+            }
+            Ok(())
+        })?;
+        Ok(!is_missing.into_inner())
+    }
+
+    /// Returns whether others save time if they fetch a result instead of computing it, or the remote has a damaged copy that they
+    /// would fetch in vain.
+    fn is_worth_uploading(&self, store: &Store, manifest: &Manifest) -> bool {
         let bytes: u64 = manifest.stored().map(|stored| stored.bytes).sum();
-        bytes <= ALWAYS_WORTH_IT || manifest.seconds >= bytes as f64 / self.bandwidth
+        let is_damaged = |blobs: BTreeSet<BlobId>| blobs.iter().any(|id| self.ledger.is_damaged(*id));
+        bytes <= ALWAYS_WORTH_IT
+            || manifest.seconds >= bytes as f64 / self.bandwidth
+            || store.blobs_of(manifest).is_ok_and(is_damaged)
     }
 
     fn try_upload(&self, store: &Store, manifest: &Manifest, writer: &SigningKey) -> Result<(), UploadError> {
@@ -142,7 +167,7 @@ impl UploadQueue {
             let (receiver, pending) = (Arc::clone(&receiver), Arc::clone(&pending));
             scope.spawn(move || {
                 while let Some(manifest) = next(&receiver) {
-                    if remote.is_worth_uploading(&manifest) {
+                    if remote.is_worth_uploading(store, &manifest) {
                         remote.upload(store, &manifest);
                     } else {
                         remote.ledger.update(|summary| summary.cheap += 1);

@@ -125,7 +125,7 @@ pub fn run(
         weighed: options.last_first,
         stopping: None,
         state_changed: false,
-        saved: begin,
+        saved: None,
         summary: Summary::default(),
         uploads: None,
     };
@@ -197,7 +197,8 @@ struct Coordinator<'a> {
     stopping: Option<Urgency>,
     /// Whether the record of the pipeline has changes that are not saved.
     state_changed: bool,
-    saved: Instant,
+    /// When the record of the pipeline was last saved by this run.
+    saved: Option<Instant>,
     summary: Summary,
     uploads: Option<UploadQueue>,
 }
@@ -840,7 +841,6 @@ impl<'a> Coordinator<'a> {
 
     /// Saves the record of the pipeline, or, if it has not changed, that the pipeline was run last.
     fn save_state(&mut self) -> Result<(), StoreError> {
-        self.saved = Instant::now();
         if std::mem::take(&mut self.state_changed) {
             self.context.store.save_pipeline_state(&self.inspector.state)
         } else {
@@ -848,11 +848,13 @@ impl<'a> Coordinator<'a> {
         }
     }
 
-    /// Saves from time to time which results this run has, so that garbage collection keeps them if the run is killed.
+    /// Saves from time to time which results this run has, so that garbage collection keeps them if the run is killed. Saves at once that
+    /// this pipeline was run last, so that `pipe logs` in another terminal means it.
     fn save_progress(&mut self) {
-        if !self.state_changed || self.saved.elapsed() < SAVE_EVERY {
+        if self.saved.is_some_and(|saved| !self.state_changed || saved.elapsed() < SAVE_EVERY) {
             return;
         }
+        self.saved = Some(Instant::now());
         let saved = self.take_over_placed_files().and_then(|()| self.save_state());
         if let Err(error) = saved {
             // The end of the run saves again, and fails if it cannot.

@@ -4,6 +4,7 @@
 //! job.json        what to compute; written before the submission
 //! script          what the scheduler starts
 //! submission.json the name of the job, and, once the scheduler has answered, its id
+//! cancelled       empty; written when pipe asks the scheduler to end the job
 //! heartbeat       replaced every few seconds while the job runs
 //! events.jsonl    what the stage reports, as it happens
 //! output          what the scheduler kept of the job's output; only of interest if the job cannot start
@@ -109,6 +110,17 @@ impl JobDirectory {
     /// Returns how the scheduler knows the job; `None` if it was never about to be submitted.
     pub(super) fn submission(&self) -> Option<Submission> {
         self.read("submission.json")
+    }
+
+    /// Records that pipe asks the scheduler to end the job, so that nobody takes its end for a preemption, after which it would run
+    /// again.
+    pub(super) fn mark_cancelled(&self) {
+        // Without the file, the scheduler has to say how the job ended.
+        let _ = File::create(self.file("cancelled"));
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.file("cancelled").exists()
     }
 
     pub(super) fn write_end(&self, end: &EndRecord) -> io::Result<()> {

@@ -34,7 +34,7 @@ use crate::store::{Lookup, Store, StoreError, WriteRight};
 use pipe_core::digest::{Digest, StageKey};
 use pipe_core::event::{LogLevel, WorkerEvent};
 
-use directory::{EndRecord, EventReader, FileReference, JobDirectory, JobFile, Submission};
+use directory::{EventReader, FileReference, JobDirectory, JobFile, Submission};
 pub use node::{JobSignals, carry_out};
 use polling::Polling;
 pub use profile::{EngineKind, Profile};
@@ -145,18 +145,22 @@ impl Cluster {
         };
         if before.is_none() && !self.detach {
             self.polling.expect_change();
-            let ids: Vec<String> = lock(&self.submitting.live).values().flatten().cloned().collect();
-            self.cancel(ids);
+            let live = lock(&self.submitting.live).clone();
+            self.cancel(live.into_iter().filter_map(|(directory, id)| Some((directory, id?))).collect());
         }
     }
 
     /// Cancels jobs, each of them once, without waiting for a scheduler that may hang.
-    fn cancel(&self, mut ids: Vec<String>) {
+    fn cancel(&self, mut jobs: Vec<(JobDirectory, String)>) {
         let mut cancelled = lock(&self.cancelled);
-        ids.retain(|id| cancelled.insert(id.clone()));
-        if ids.is_empty() {
+        jobs.retain(|(_, id)| cancelled.insert(id.clone()));
+        if jobs.is_empty() {
             return;
         }
+        for (directory, _) in &jobs {
+            directory.mark_cancelled();
+        }
+        let ids: Vec<String> = jobs.into_iter().map(|(_, id)| id).collect();
         let scheduler = Arc::clone(&self.scheduler);
         // If this fails, the jobs run to their end, and the next run finds their results.
         drop(std::thread::spawn(move || scheduler.cancel(&ids)));
@@ -170,6 +174,12 @@ impl Cluster {
     fn stops_in_vain(&self) -> bool {
         let since = lock(&self.stopping).map(|(_, since)| since);
         since.is_some_and(|since| since.elapsed() > STOP_PATIENCE && !self.polling.has_answered_since(since))
+    }
+
+    /// Returns whether a stop must not wait for a submission any longer.
+    fn leaves_submission(&self) -> bool {
+        lock(&self.stopping)
+            .is_some_and(|(urgency, since)| urgency == Urgency::Now || since.elapsed() > STOP_PATIENCE)
     }
 
     /// Returns how often to look at the directory of each job: rarely enough that many jobs do not use up a processor.
@@ -188,16 +198,19 @@ impl Cluster {
     ) -> Result<Manifest, AttemptError> {
         let key = right.key();
         let broken = |error: StoreError| AttemptError::permanent(error.to_string());
-        let mut job = self.unfinished_job(attempt.store, key).map_err(broken)?;
+        let mut left = self.left_job(attempt.store, key).map_err(broken)?;
         let mut memory = self.profile.first_memory(attempt.instance, attempt.peak);
         let mut fruitless = 0;
         loop {
             let progress = progress(attempt.store, key);
-            let directory = match job.take() {
-                Some(directory) => directory,
-                None => self.submit(attempt, key, memory, report)?,
+            let SubmittedJob { directory, ended } = match left.take() {
+                Some(left) => left,
+                None => SubmittedJob { directory: self.submit(attempt, key, memory, report)?, ended: None },
             };
-            let ended = self.wait_for(attempt, key, &directory, report);
+            let ended = match ended {
+                Some(interruption) => Err(Unfinished::Interrupted(interruption)),
+                None => self.wait_for(attempt, key, &directory, report),
+            };
             if !matches!(ended, Err(Unfinished::Error(AttemptError::Detached { .. }))) {
                 lock(&self.submitting.live).remove(&directory);
             }
@@ -236,15 +249,17 @@ impl Cluster {
         }
     }
 
-    /// Returns the job that an earlier run has left for a key, if it may still end by itself or has failed.
-    fn unfinished_job(&self, store: &Store, key: StageKey) -> Result<Option<JobDirectory>, StoreError> {
+    /// Returns the job that an earlier run has left for a key, unless the next one does not depend on it.
+    fn left_job(&self, store: &Store, key: StageKey) -> Result<Option<SubmittedJob>, StoreError> {
         let Some(directory) = store.job_directories(key)?.pop().map(JobDirectory::new) else {
             return Ok(None);
         };
         let Some(submission) = directory.submission() else { return Ok(None) };
-        // Nobody has reported this failure: a run that reports one removes the directory.
-        if let Some(EndRecord { error: Some(AttemptError::Failed { .. }), .. }) = directory.end() {
-            return Ok(Some(directory));
+        match directory.end().and_then(|end| end.error) {
+            // Nobody has reported this failure: a run that reports one removes the directory.
+            Some(AttemptError::Failed { .. }) => return Ok(Some(SubmittedJob { directory, ended: None })),
+            Some(AttemptError::Stopped { .. }) if directory.is_cancelled() => return Ok(None),
+            _ => {}
         }
         // First, so that the scheduler is asked about this job.
         lock(&self.submitting.live).insert(directory.clone(), submission.id.clone());
@@ -254,10 +269,23 @@ impl Cluster {
         let (view, _) = self.polling.view(&submission, since);
         let is_alive = directory.heartbeat_age().is_some_and(|age| age < self.profile.lost_after.duration);
         if view.may_run() || (is_alive && directory.end().is_none()) {
-            return Ok(Some(directory));
+            return Ok(Some(SubmittedJob { directory, ended: None }));
         }
         lock(&self.submitting.live).remove(&directory);
-        Ok(None)
+        let started = directory.heartbeat().is_some();
+        let asked = directory.read_job().map_or(0, |job| job.mem);
+        let interruption = match view {
+            _ if directory.end().is_some() || directory.is_cancelled() => None,
+            SchedulerView::Listed(JobState::Ended(ending)) => Some(verdict::interruption(ending, started)),
+            // The scheduler has forgotten how it ended.
+            _ if started && self.profile.more_memory(asked).is_ok() => Some(Interruption::NoRecord),
+            _ => None,
+        };
+        let needs_memory = |interruption: &Interruption| {
+            matches!(interruption, Interruption::OutOfMemory | Interruption::NoRecord)
+        };
+        let ended = interruption.filter(needs_memory);
+        Ok(ended.is_some().then_some(SubmittedJob { directory, ended }))
     }
 
     /// Submits a new job.
@@ -293,19 +321,27 @@ impl Cluster {
         self.submitting.add(Waiting { directory: directory.clone(), instance, resources });
         loop {
             std::thread::sleep(COLLECT);
-            if self.is_stopping().is_some() && self.submitting.take_back(&directory) {
+            let is_stopping = self.is_stopping().is_some();
+            if is_stopping && self.submitting.take_back(&directory) {
                 return Err(AttemptError::Stopped { checkpoint: false });
             }
             match self.submitting.outcome(&directory) {
                 Submitted::Yes => return Ok(directory),
                 Submitted::Refused(problem) => return Err(AttemptError::permanent(problem)),
+                // Another thread is submitting it.
+                Submitted::NotYet if is_stopping => continue,
                 Submitted::NotYet => {}
             }
             let script = |directories: &[&Path]| {
                 script::text(&self.profile, &self.pipe, self.scheduler.position_variable(), directories)
             };
-            let problem =
-                self.submitting.submit_some(&*self.scheduler, &self.polling, self.profile.max_jobs, &script);
+            let problem = self.submitting.submit_some(
+                &self.scheduler,
+                &self.polling,
+                self.profile.max_jobs,
+                &script,
+                &|| self.leaves_submission(),
+            );
             if let Some(problem) = problem {
                 warn(
                     report,
@@ -341,9 +377,9 @@ impl Cluster {
             self.polling.refresh(&self.scheduler, &self.submitting.live);
             directory.refresh();
             let seen = self.observe(attempt, key, directory, &mut watch);
-            if self.is_stopping().is_some() && !watch.cancelled && !self.detach {
+            if self.is_stopping().is_some() && !self.detach {
                 watch.cancelled = true;
-                self.cancel(watch.id.iter().cloned().collect());
+                self.cancel(watch.id.iter().map(|id| (directory.clone(), id.clone())).collect());
             }
             if let Some(problem) = self.polling.problem_to_report() {
                 warn(report, format!("{problem}; the jobs go on, and their results are found without it"));
@@ -363,9 +399,20 @@ impl Cluster {
                     }
                     Lookup::Miss | Lookup::Damaged(_) => watch.give_up_if_invisible(directory)?,
                 },
-                Verdict::Failed(error) => return Err(error.into()),
+                Verdict::Failed(mut error) => {
+                    // A job that fails before it starts has no other output than that of the script.
+                    if let AttemptError::Failed { stderr_tail, .. } = &mut error
+                        && !seen.started
+                    {
+                        *stderr_tail = directory.output_tail();
+                    }
+                    return Err(error.into());
+                }
                 Verdict::Interrupted(_) if self.is_stopping().is_some() => {
                     return Err(self.stopped(attempt.store, key).into());
+                }
+                Verdict::Interrupted(_) if watch.cancelled_before => {
+                    return Err(Unfinished::Interrupted(Interruption::CancelledBefore));
                 }
                 Verdict::Interrupted(interruption) => return Err(Unfinished::Interrupted(interruption)),
                 // A job that was cancelled before it started leaves no trace.
@@ -376,7 +423,8 @@ impl Cluster {
                     return Err(self.stopped(attempt.store, key).into());
                 }
                 Verdict::Wait if self.detach || self.stops_in_vain() => {
-                    return Err(AttemptError::Detached { job: watch.id }.into());
+                    let job = watch.id.unwrap_or(watch.submission.name);
+                    return Err(AttemptError::Detached { job: Some(job) }.into());
                 }
                 Verdict::Wait => {}
             }
@@ -410,6 +458,7 @@ impl Cluster {
         Observation {
             manifest: !attempt.forced && attempt.store.has_manifest(key),
             end: directory.end(),
+            cancelled: directory.is_cancelled(),
             view,
             started: watch.heartbeat.is_some(),
             quiet: watch.heard.elapsed(),
@@ -454,14 +503,9 @@ impl Cluster {
             Interruption::Cancelled => format!("its job {id} was cancelled outside of this run"),
             Interruption::NeverStarted => format!(
                 "its job {id} ended, and nothing was written to `{}`: the nodes must see the cache, the project and `{}` \
-                 under the same paths as this machine; --cache-dir chooses a directory on a shared file system{}",
+                 under the same paths as this machine; --cache-dir chooses a directory on a shared file system",
                 directory.path().display(),
-                self.pipe.display(),
-                if self.profile.setup.is_some() {
-                    ". If they do, `setup` of the profile failed"
-                } else {
-                    ""
-                }
+                self.pipe.display()
             ),
             // Some schedulers do not say that they killed a job because of its memory.
             Interruption::NoRecord => match self.profile.more_memory(asked) {
@@ -470,6 +514,7 @@ impl Cluster {
                     "its job {id} ended without saying how; it may have been killed because it needed too much memory"
                 ),
             },
+            Interruption::CancelledBefore => return Ok(asked),
             Interruption::Terminated | Interruption::Preempted | Interruption::NodeFailed | Interruption::Lost => {
                 if fruitless <= FRUITLESS {
                     return Ok(asked);
@@ -483,6 +528,13 @@ impl Cluster {
         let out_of_memory = interruption == Interruption::OutOfMemory;
         Err(AttemptError::Failed { error, stderr_tail: directory.output_tail(), retry: false, out_of_memory })
     }
+}
+
+/// A job that was submitted, by this run or an earlier one.
+struct SubmittedJob {
+    directory: JobDirectory,
+    /// Why it ended before its stage did, if that is known.
+    ended: Option<Interruption>,
 }
 
 /// Why [`Cluster::wait_for`] returned no result.
@@ -507,6 +559,7 @@ impl Interruption {
             Self::Preempted => "was preempted",
             Self::NodeFailed => "was lost with its node",
             Self::Cancelled => "was cancelled",
+            Self::CancelledBefore => "was cancelled before this run",
             Self::Lost => "was lost",
             Self::NeverStarted => "did not start",
             Self::NoRecord => "ended without saying how, most likely because it ran out of memory",
@@ -524,7 +577,10 @@ struct Watch {
     /// When there was last a sign that the job may run.
     heard: Instant,
     announced: Option<Instant>,
+    /// Whether this run has asked the scheduler to end it.
     cancelled: bool,
+    /// Whether that was asked before this run joined it.
+    cancelled_before: bool,
     held: bool,
 }
 
@@ -540,6 +596,7 @@ impl Watch {
             heard: Instant::now(),
             announced: None,
             cancelled: false,
+            cancelled_before: directory.is_cancelled(),
             held: false,
         }
     }

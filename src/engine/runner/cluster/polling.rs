@@ -130,6 +130,11 @@ impl Polling {
         lock(&self.last).interval = OFTEN;
     }
 
+    /// Returns why the scheduler did not answer the last question, if so.
+    pub(super) fn problem(&self) -> Option<String> {
+        lock(&self.last).problem.clone()
+    }
+
     /// Returns why the scheduler does not answer, once until it answers again.
     pub(super) fn problem_to_report(&self) -> Option<String> {
         let mut last = lock(&self.last);

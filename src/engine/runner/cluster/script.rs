@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use super::directory::EndRecord;
 use super::profile::Profile;
+use crate::runner::executor::AttemptError;
 
 /// Returns the script for jobs that are submitted together. `position` is the shell expression that tells them apart.
 pub(super) fn text(profile: &Profile, pipe: &Path, position: Option<&str>, directories: &[&Path]) -> String {
@@ -12,33 +14,56 @@ pub(super) fn text(profile: &Profile, pipe: &Path, position: Option<&str>, direc
         (Some(position), [_, _, ..]) => {
             let _ = writeln!(text, "case \"{position}\" in");
             for (number, directory) in directories.iter().enumerate() {
-                let _ = writeln!(text, "{number}) job={};;", quoted(directory));
+                let _ = writeln!(text, "{number}) job={};;", quoted_path(directory));
             }
             text.push_str("esac\n");
         }
         _ => {
             for directory in directories.iter().take(1) {
-                let _ = writeln!(text, "job={}", quoted(directory));
+                let _ = writeln!(text, "job={}", quoted_path(directory));
             }
         }
     }
     text.push_str("exec >>\"$job/output\" 2>&1\n");
     if let Some(setup) = &profile.setup {
-        // Results must not be computed in an environment that could not be set up.
-        let _ = writeln!(text, "set -e\n{}\nset +e", setup.trim_end());
+        // Results must not be computed in an environment that could not be set up. Some shells also call the function if a signal
+        // ends them, with the status of the last command, which is 0, or of the signal, which is larger than 128.
+        let record = quoted(&setup_failed());
+        let _ = writeln!(
+            text,
+            "setup_failed() {{\nstatus=$?\nif [ $status -gt 0 ] && [ $status -lt 128 ]; then\n\
+             printf %s {record} >\"$job/.end.json.setup\" && mv \"$job/.end.json.setup\" \"$job/end.json\"\nfi\n}}\n\
+             trap setup_failed EXIT\nset -e\n{}\nset +e\ntrap - EXIT",
+            setup.trim_end()
+        );
     }
     // `exec`, so that the signals of the scheduler reach the job.
-    let _ = writeln!(text, "exec {} job \"$job\"", quoted(pipe));
+    let _ = writeln!(text, "exec {} job \"$job\"", quoted_path(pipe));
     text
 }
 
-/// Returns a path as one word of a shell.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+/// Returns how a job ends whose `setup` fails, as its directory records it.
+fn setup_failed() -> String {
+    let error = AttemptError::permanent(
+        "`setup` in the profile of the engine failed on the node, so nothing was computed; correct it, and run again",
+    );
+    serde_json::to_string(&EndRecord { error: Some(error), time_is_up: false }).unwrap_or_default()
+}
+
+fn quoted_path(path: &Path) -> String {
+    quoted(&path.display().to_string())
+}
+
+/// Returns a text as one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::super::directory::JobDirectory;
     use super::*;
 
     #[test]
@@ -50,6 +75,32 @@ mod tests {
         assert!(!ended.success());
         let output = std::fs::read_to_string(directory.path().join("output")).unwrap();
         assert!(output.contains("module_that_does_not_exist") && !output.contains("job "), "{output}");
+        let end = JobDirectory::new(directory.path().to_owned()).end().unwrap();
+        assert!(
+            matches!(&end.error, Some(AttemptError::Failed { error, .. }) if error.contains("`setup`")),
+            "{end:?}"
+        );
+    }
+
+    #[test]
+    fn a_job_that_is_ended_during_its_setup_has_not_failed() {
+        let directory = tempfile::tempdir().unwrap();
+        let profile = Profile { setup: Some("touch begun; sleep 5".into()), ..Profile::slurm() };
+        let script = text(&profile, Path::new("/bin/echo"), None, &[directory.path()]);
+        for shell in ["sh", "bash"] {
+            let mut job = std::process::Command::new(shell)
+                .args(["-c", &script])
+                .current_dir(directory.path())
+                .spawn()
+                .unwrap();
+            while !directory.path().join("begun").exists() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            kill_process(Pid::from_child(&job), Signal::TERM).unwrap();
+            assert!(!job.wait().unwrap().success());
+            assert_eq!(JobDirectory::new(directory.path().to_owned()).end(), None, "{shell}");
+            std::fs::remove_file(directory.path().join("begun")).unwrap();
+        }
     }
 
     #[test]

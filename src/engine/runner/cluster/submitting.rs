@@ -5,7 +5,8 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::directory::{JobDirectory, Submission};
@@ -16,6 +17,8 @@ use pipe_core::digest::Digest;
 /// How long to wait before trying again what the scheduler refused for the moment.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How often a thread that submits looks whether the run stops.
+const CHECK_STOP: Duration = Duration::from_millis(50);
 
 /// A job that is to be submitted.
 #[derive(Debug, Clone)]
@@ -60,9 +63,9 @@ impl Submitting {
         lock(&self.waiting).push(job);
     }
 
-    /// Takes a job back. Returns false if it is no longer waiting. Does not return while jobs are being submitted.
+    /// Takes a job back. Returns false if it is no longer waiting, or if jobs are being submitted.
     pub(super) fn take_back(&self, directory: &JobDirectory) -> bool {
-        let _turn = lock(&self.turn);
+        let Ok(_turn) = self.turn.try_lock() else { return false };
         let mut waiting = lock(&self.waiting);
         let before = waiting.len();
         waiting.retain(|job| job.directory != *directory);
@@ -82,24 +85,25 @@ impl Submitting {
     }
 
     /// Submits as many of the waiting jobs as go together, unless another thread does or it is too early. Returns a sentence
-    /// the first time that the scheduler refuses jobs for the moment.
+    /// the first time that the scheduler refuses jobs for the moment. Does not wait for its answer any longer if `give_up` says so.
     pub(super) fn submit_some(
         &self,
-        scheduler: &dyn Scheduler,
-        polling: &Polling,
+        scheduler: &Arc<dyn Scheduler>,
+        polling: &Arc<Polling>,
         max_jobs: usize,
         script: &dyn Fn(&[&Path]) -> String,
+        give_up: &dyn Fn() -> bool,
     ) -> Option<String> {
         let Ok(mut pace) = self.turn.try_lock() else { return None };
         if pace.not_before.is_some_and(|time| Instant::now() < time) {
             return None;
         }
         if pace.unclear {
-            match self.find_taken(scheduler, polling) {
+            match self.find_taken(scheduler, polling, give_up) {
                 Ok(()) => pace.unclear = false,
                 Err(problem) => {
                     pace.slow_down();
-                    return pace.report_once(problem);
+                    return pace.report_once(problem?);
                 }
             }
         }
@@ -119,8 +123,15 @@ impl Submitting {
             })
             .collect();
         let answer = match prepare(&jobs, &requests, script) {
-            Ok(()) => scheduler.submit(&requests),
-            Err(error) => Err(SubmitError::Refused(format!("its job could not be written: {error}"))),
+            Ok(()) => answer(scheduler, requests.clone(), give_up),
+            Err(error) => Some(Err(SubmitError::Refused(format!("its job could not be written: {error}")))),
+        };
+        // The scheduler may still take them. They are then found by their names.
+        let Some(answer) = answer else {
+            for job in jobs {
+                self.is_live(&job.directory, None);
+            }
+            return None;
         };
         match answer {
             Ok(ids) => {
@@ -162,11 +173,19 @@ impl Submitting {
         alike.take(limit).cloned().collect()
     }
 
-    /// Looks for waiting jobs that the scheduler has taken although it did not say so.
-    fn find_taken(&self, scheduler: &dyn Scheduler, polling: &Polling) -> Result<(), String> {
+    /// Looks for waiting jobs that the scheduler has taken although it did not say so. Fails if the scheduler did not answer, and says why
+    /// unless `give_up` was the reason.
+    fn find_taken(
+        &self,
+        scheduler: &Arc<dyn Scheduler>,
+        polling: &Arc<Polling>,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<(), Option<String>> {
         let asked = Instant::now();
-        let known: Vec<String> = lock(&self.live).values().flatten().cloned().collect();
-        polling.ask(scheduler, &known)?;
+        polling.refresh_since(asked, scheduler, &self.live, give_up);
+        if !polling.has_answered_since(asked) {
+            return Err(polling.problem());
+        }
         let waiting = lock(&self.waiting).clone();
         for job in waiting {
             let Some(submission) = job.directory.submission() else { continue };
@@ -180,8 +199,34 @@ impl Submitting {
     fn has_been_taken(&self, directory: &JobDirectory, name: String, id: String) {
         // Without the file, the job is found by its name.
         let _ = directory.write_submission(&Submission { name, id: Some(id.clone()) });
-        lock(&self.live).insert(directory.clone(), Some(id));
+        self.is_live(directory, Some(id));
+    }
+
+    fn is_live(&self, directory: &JobDirectory, id: Option<String>) {
+        lock(&self.live).insert(directory.clone(), id);
         lock(&self.waiting).retain(|job| job.directory != *directory);
+    }
+}
+
+/// Submits jobs. Returns `None` if `give_up` said so before the scheduler answered.
+fn answer(
+    scheduler: &Arc<dyn Scheduler>,
+    requests: Vec<JobRequest>,
+    give_up: &dyn Fn() -> bool,
+) -> Option<Result<Vec<String>, SubmitError>> {
+    let (sender, receiver) = channel();
+    let scheduler = Arc::clone(scheduler);
+    // Nobody waits for this thread after a stop: the command of a scheduler that hangs must not delay it.
+    let submit = move || drop(sender.send(scheduler.submit(&requests)));
+    if let Err(error) = std::thread::Builder::new().spawn(submit) {
+        return Some(Err(SubmitError::Later(format!("no thread could be started to submit jobs: {error}"))));
+    }
+    loop {
+        match receiver.recv_timeout(CHECK_STOP) {
+            Ok(answer) => return Some(answer),
+            Err(RecvTimeoutError::Timeout) if !give_up() => {}
+            Err(_) => return None,
+        }
     }
 }
 
@@ -282,10 +327,11 @@ mod tests {
         submitting
     }
 
-    fn submit_all(submitting: &Submitting, scheduler: &Limited, max_jobs: usize) {
-        let polling = Polling::default();
+    fn submit_all(submitting: &Submitting, scheduler: &Arc<Limited>, max_jobs: usize) {
+        let polling = Arc::new(Polling::default());
+        let scheduler: Arc<dyn Scheduler> = Arc::<Limited>::clone(scheduler);
         for _ in 0..50 {
-            submitting.submit_some(scheduler, &polling, max_jobs, &|_| String::new());
+            submitting.submit_some(&scheduler, &polling, max_jobs, &|_| String::new(), &|| false);
             lock(&submitting.turn).not_before = None;
         }
     }
@@ -294,7 +340,7 @@ mod tests {
     fn jobs_with_equal_resources_are_submitted_together() {
         let root = tempfile::tempdir().unwrap();
         let submitting = submitting(6, root.path());
-        let scheduler = Limited { room: 100, ..Limited::default() };
+        let scheduler = Arc::new(Limited { room: 100, ..Limited::default() });
         submit_all(&submitting, &scheduler, 1000);
         assert_eq!(lock(&scheduler.taken).iter().map(Vec::len).collect::<Vec<_>>(), [3, 3]);
         assert_eq!(lock(&submitting.live).len(), 6);
@@ -304,7 +350,7 @@ mod tests {
     fn a_limit_makes_batches_smaller_and_loses_no_job() {
         let root = tempfile::tempdir().unwrap();
         let submitting = submitting(20, root.path());
-        let scheduler = Limited { room: 3, ..Limited::default() };
+        let scheduler = Arc::new(Limited { room: 3, ..Limited::default() });
         submit_all(&submitting, &scheduler, 1000);
         assert!(lock(&scheduler.taken).iter().all(|batch| batch.len() <= 3));
         assert_eq!(lock(&submitting.live).len(), 20);
@@ -314,7 +360,7 @@ mod tests {
     fn a_job_that_was_taken_without_an_answer_is_not_submitted_again() {
         let root = tempfile::tempdir().unwrap();
         let submitting = submitting(4, root.path());
-        let scheduler = Limited { room: 100, lost_answers: Mutex::new(2), ..Limited::default() };
+        let scheduler = Arc::new(Limited { room: 100, lost_answers: Mutex::new(2), ..Limited::default() });
         submit_all(&submitting, &scheduler, 1000);
         assert_eq!(lock(&scheduler.taken).iter().flatten().count(), 4);
         let live = lock(&submitting.live);
@@ -325,7 +371,7 @@ mod tests {
     fn no_more_jobs_are_in_the_queue_than_the_profile_allows() {
         let root = tempfile::tempdir().unwrap();
         let submitting = submitting(8, root.path());
-        let scheduler = Limited { room: 100, ..Limited::default() };
+        let scheduler = Arc::new(Limited { room: 100, ..Limited::default() });
         submit_all(&submitting, &scheduler, 5);
         assert_eq!(lock(&submitting.live).len(), 5);
         assert!(submitting.is_full(5));

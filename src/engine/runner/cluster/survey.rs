@@ -134,13 +134,28 @@ fn state(
             ("stopped", "cancelled".to_owned())
         }
         (Some(_), _) => ("stopped", "the next run submits it again".to_owned()),
+        (None, SchedulerView::Listed(JobState::Ended(Ending::OutOfMemory))) => {
+            ("stopped", "it ran out of memory; the next run submits it again".to_owned())
+        }
         (None, _) if is_alive => ("running", sign),
         (None, SchedulerView::Silent) => ("unknown", sign),
         (None, _) => ("lost", "the next run submits it again".to_owned()),
     }
 }
 
-/// Cancels the jobs of these ids.
-pub fn cancel_jobs(profile: &Profile, project: &Path, ids: &[String]) -> Result<(), String> {
-    if ids.is_empty() { Ok(()) } else { scheduler_of(profile, project).cancel(ids) }
+/// Cancels jobs of one engine, whose ids are known.
+pub fn cancel_jobs(
+    store: &Store,
+    profile: &Profile,
+    project: &Path,
+    jobs: &[&JobSummary],
+) -> Result<(), String> {
+    let ids: Vec<String> = jobs.iter().filter_map(|job| job.job.clone()).collect();
+    for job in jobs {
+        let last = store.job_directories(job.key).ok().and_then(|mut directories| directories.pop());
+        if let Some(directory) = last {
+            JobDirectory::new(directory).mark_cancelled();
+        }
+    }
+    if ids.is_empty() { Ok(()) } else { scheduler_of(profile, project).cancel(&ids) }
 }

@@ -36,6 +36,8 @@ pub(super) struct Observation {
     /// Whether there is a manifest that this job may have written.
     pub manifest: bool,
     pub end: Option<EndRecord>,
+    /// Whether pipe has asked the scheduler to end it.
+    pub cancelled: bool,
     pub view: SchedulerView,
     /// Whether the job has ever written a heartbeat.
     pub started: bool,
@@ -65,6 +67,8 @@ pub(super) enum Interruption {
     Preempted,
     NodeFailed,
     Cancelled,
+    /// It was cancelled, and then joined by this run.
+    CancelledBefore,
     /// It gave signs of life, and then neither it nor the scheduler did.
     Lost,
     /// It ended without any trace in its directory.
@@ -82,6 +86,8 @@ pub(super) fn decide(seen: &Observation, lost_after: Duration) -> Verdict {
         Some(EndRecord { error: None, .. }) => return Verdict::Committed,
         Some(EndRecord { error: Some(AttemptError::Stopped { .. }), time_is_up }) => {
             return match &seen.view {
+                // Such a job does not start again, so the scheduler need not be asked.
+                _ if seen.cancelled => Verdict::Interrupted(Interruption::Cancelled),
                 // It may have been put back into the queue.
                 view if view.may_run() => Verdict::Wait,
                 _ if *time_is_up => Verdict::Interrupted(Interruption::TimeLimit),
@@ -113,7 +119,8 @@ pub(super) fn decide(seen: &Observation, lost_after: Duration) -> Verdict {
     }
 }
 
-fn interruption(ending: Ending, started: bool) -> Interruption {
+/// Returns why a job ended before its stage, given how the scheduler says that it ended.
+pub(super) fn interruption(ending: Ending, started: bool) -> Interruption {
     match ending {
         Ending::Finished | Ending::Failed if started => Interruption::NoRecord,
         Ending::Finished | Ending::Failed => Interruption::NeverStarted,
@@ -133,7 +140,14 @@ mod tests {
 
     fn running() -> Observation {
         let view = SchedulerView::Listed(JobState::Running);
-        Observation { manifest: false, end: None, view, started: true, quiet: Duration::ZERO }
+        Observation {
+            manifest: false,
+            end: None,
+            cancelled: false,
+            view,
+            started: true,
+            quiet: Duration::ZERO,
+        }
     }
 
     fn ended(ending: Ending) -> SchedulerView {
@@ -181,6 +195,15 @@ mod tests {
         assert_eq!(preempted, Verdict::Interrupted(Interruption::Preempted));
         let gone = decide(&seen(SchedulerView::Unlisted), MINUTE);
         assert_eq!(gone, Verdict::Interrupted(Interruption::Terminated));
+    }
+
+    #[test]
+    fn a_job_that_was_cancelled_is_not_waited_for_while_the_scheduler_is_silent() {
+        let stopped = end(Some(AttemptError::Stopped { checkpoint: false }));
+        let seen = Observation { end: stopped, view: SchedulerView::Silent, cancelled: true, ..running() };
+        assert_eq!(decide(&seen, MINUTE), Verdict::Interrupted(Interruption::Cancelled));
+        let ending = Observation { end: None, ..seen };
+        assert_eq!(decide(&ending, MINUTE), Verdict::Wait, "it may be writing its checkpoint");
     }
 
     #[test]
