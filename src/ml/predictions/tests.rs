@@ -138,6 +138,10 @@ fn what_is_wrong_with_a_csv_file_is_said_with_its_line() {
         let error = fault(&expected(), text.as_bytes());
         assert!(error.starts_with("FILE: ") && error.contains(message), "{text:?}: {error}");
     }
+    let error = fault(&expected(), b"row,label\n0,cat\n1,\xff\n");
+    assert_eq!(error, "FILE: line 3: this is not UTF-8 text");
+    let error = fault(&expected(), b"row,label\n0,cat\n1\n");
+    assert_eq!(error, "FILE: line 3: this line has 1 columns, but the first line has 2");
     let error = fault(&cut_at(0.5), b"row,label\n0,cat\n");
     assert!(error.contains("it already contains decisions"), "{error}");
     assert!(fault(&expected(), b"row,label\n0,\xff\n").contains("UTF-8"));
