@@ -176,29 +176,25 @@ pub fn read_new_rows(
         RawData::Text(_) => {
             return Err(DataError::file(file, format!("it contains texts, but the model needs {expected}")));
         }
-        RawData::Set(set) => {
-            match &set.features {
-                Features::Sparse(features) if detected == Some(Format::Arff) => {
-                    let numbers = match (&names, &set.feature_names) {
-                    (Some(known), Some(found)) => numbers_by_name(known, found, transform.kept.as_deref()),
-                    _ => Err("the features of the model have no names, and ARFF attributes are matched by name".into()),
-                };
-                    let numbers = numbers.map_err(|reason| DataError::file(file, reason))?;
-                    write_sparse(features, |column| numbers[column as usize], &transform, &mut writer)?;
-                }
-                Features::Sparse(features) => write_sparse(features, Some, &transform, &mut writer)?,
-                Features::Dense(features) if features.cols as u64 == meta.features_before => {
-                    write_dense(features, &transform, &mut writer)?;
-                }
-                Features::Dense(features) => {
-                    let reason = format!(
-                        "its rows have {} features, but those of the data set have {}",
-                        features.cols, meta.features_before
-                    );
-                    return Err(DataError::file(file, reason));
-                }
+        RawData::Set(set) => match &set.features {
+            Features::Sparse(features) if detected == Some(Format::Arff) => {
+                let found = set.feature_names.as_deref().unwrap_or_default();
+                let numbers = numbers_by_name(names.as_deref(), found, transform.kept.as_deref());
+                let numbers = numbers.map_err(|reason| DataError::file(file, reason))?;
+                write_sparse(features, |column| numbers[column as usize], &transform, &mut writer)?;
             }
-        }
+            Features::Sparse(features) => write_sparse(features, Some, &transform, &mut writer)?,
+            Features::Dense(features) if features.cols as u64 == meta.features_before => {
+                write_dense(features, &transform, &mut writer)?;
+            }
+            Features::Dense(features) => {
+                let reason = format!(
+                    "its rows have {} features, but those of the data set have {}",
+                    features.cols, meta.features_before
+                );
+                return Err(DataError::file(file, reason));
+            }
+        },
     }
     writer.finish(meta.features as usize)
 }
@@ -256,10 +252,12 @@ fn nominal_encoding(names: Option<&[String]>) -> NominalEncoding {
 /// Returns for each feature of a file the number that the feature of this name has in the source of the data set; `None`
 /// if the data set has no such feature: it may be a label. `known` are the names of the features that the data set keeps.
 fn numbers_by_name(
-    known: &[String],
+    known: Option<&[String]>,
     found: &[String],
     kept: Option<&[u32]>,
 ) -> Result<Vec<Option<u32>>, String> {
+    let known =
+        known.ok_or("ARFF attributes are matched by name, but the features of the model have no names")?;
     let numbered = known.iter().zip(0u32..);
     let number_of: HashMap<&str, u32> =
         numbered.map(|(name, at)| (name.as_str(), kept.map_or(at, |kept| kept[at as usize]))).collect();
@@ -290,9 +288,11 @@ fn write_sparse(
 ) -> Result<(), DataError> {
     let mut numbered = Vec::new();
     for row in 0..features.rows() {
-        let entries = features.row(row).iter().zip(features.row_values(row));
+        // A matrix of ones has no values.
+        let values = features.row_values(row).iter().copied().chain(std::iter::repeat(1.0));
+        let entries = features.row(row).iter().zip(values);
         numbered.clear();
-        numbered.extend(entries.filter_map(|(&column, &value)| Some((number(column)?, value))));
+        numbered.extend(entries.filter_map(|(&column, value)| Some((number(column)?, value))));
         numbered.sort_unstable_by_key(|&(column, _)| column);
         let (mut columns, mut values) = numbered.iter().copied().unzip();
         transform.apply(&mut columns, &mut values);
@@ -372,7 +372,7 @@ mod tests {
         assert!(error.contains("--feature-base"), "{error}");
         assert_eq!(read("0 1:2 3:1\n1 2:1\n", Some(1)).unwrap().row(0), [0, 2]);
         let error = read("@relation 'x: -C 1'\n@attribute a numeric\n@data\n1\n", Some(1)).unwrap_err();
-        assert!(error.to_string().contains("the features of the model have no names"), "{error}");
+        assert!(error.to_string().contains("but the features of the model have no names"), "{error}");
     }
 
     #[test]
@@ -422,11 +422,13 @@ mod tests {
             root.join(name)
         };
         let attributes = "@attribute l {0,1}\n@attribute size numeric\n@attribute colour {red,green,blue}\n";
-        let train =
-            write("a", &format!("@relation 'x: -C 1'\n{attributes}@data\n1,2,green\n0,3,blue\n1,1,red\n"));
+        let data = |rows: &str| format!("@relation 'x: -C 1'\n{attributes}@data\n{rows}");
+        let train = write("train", &data("1,2,green\n0,3,blue\n1,1,red\n0,4,green\n0,5,red\n"));
+        let test = write("test", &data("1,2,blue\n"));
         let options = ReadOptions { nominal: Some(NominalEncoding::OneHot), ..ReadOptions::default() };
         let RawData::Set(raw) =
-            read(&DataSource::parts([("train", train)]), &options, &root.join("raw"), 1).unwrap()
+            read(&DataSource::parts([("train", train), ("test", test)]), &options, &root.join("raw"), 1)
+                .unwrap()
         else {
             panic!("not numbers")
         };

@@ -90,11 +90,10 @@ fn for_each_limited_record(
     let mut columns = None;
     loop {
         left.set(longest);
-        let position = reader.position().byte() as usize;
-        if !reader.read_record(&mut record).map_err(|error| Fault::new(position, error.to_string()))? {
+        let start = skip_line_ends(text, reader.position().byte() as usize);
+        if !reader.read_record(&mut record).map_err(|error| Fault::new(start, error.to_string()))? {
             break;
         }
-        let start = start_of(&record, text);
         let last_field = record.iter().next_back().unwrap_or_default();
         if last_field == END_OF_TEXT.trim() {
             break;
@@ -127,8 +126,8 @@ fn separator(text: &str) -> u8 {
 }
 
 /// Returns the offset of a record in the text. The position that the reader gives includes the line ends before it.
-fn start_of(record: &StringRecord, text: &str) -> usize {
-    let start = record.position().map_or(0, |position| position.byte() as usize).min(text.len());
+fn skip_line_ends(text: &str, position: usize) -> usize {
+    let start = position.min(text.len());
     start + text[start..].bytes().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
 }
 

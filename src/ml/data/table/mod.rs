@@ -15,7 +15,7 @@ use super::read_report::{ReadReport, Repair};
 use super::source::DEFAULT_LABEL_SEPARATOR;
 use super::text::RawText;
 
-/// Why a row is refused that no memory should be filled with.
+/// The reason for refusing a row that would fill the memory.
 const TOO_LONG: &str = "this row is longer than 256 MB";
 
 /// One row of a file.
