@@ -10,9 +10,8 @@ shift
 pipe=${PIPE:-target/release/pipe}
 reports=${JUNIT:-}
 twice=${TWICE:-pipelines/quickstart.yaml}
-# The other programs of pipelines/baselines.yaml, if they are installed. Only `nightly` and `relock` run them.
-PATH=$PWD/.bench-env/baselines/bin:$PATH
 
+path=$PATH
 shopt -s nullglob
 locks=(pipelines/*.lock)
 if [[ $level == relock && $# -gt 0 ]]; then
@@ -39,6 +38,8 @@ verify() {
 for lock in "${locks[@]}"; do
     pipeline=${lock%.lock}.yaml
     name=$(basename "$pipeline" .yaml)
+    # The other programs of the pipeline, if it needs some and they are installed. Only `nightly` and `relock` run them.
+    PATH=$PWD/.bench-env/$name/bin:$path
     case $level in
         pull-request) verify "$name" "$pipeline" --lock --strict ;;
         nightly) verify "$name" "$pipeline" --strict --cache --rerun "sample=${SAMPLE:-3}" "budget=${BUDGET:-20m}" ;;

@@ -127,12 +127,18 @@ fn the_pipeline_of_amazoncat_can_be_planned_for_some_rows_and_for_all() {
 }
 
 #[test]
-fn the_pipeline_of_baselines_can_be_planned_without_the_other_programs() {
+fn pipelines_with_other_programs_can_be_planned_without_them() {
     let test = shipped();
-    for file in ["pipelines/baselines/baseline.py", "pipelines/baselines/requirements.txt"] {
-        test.write(file, std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap());
+    let files = ["baselines/baseline.py", "baselines/requirements.txt"];
+    let more = ["embeddings/embed.py", "embeddings/packages.csv.gz", "embeddings/requirements.txt"];
+    for file in files.into_iter().chain(more).map(|name| format!("pipelines/{name}")) {
+        let content = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).unwrap();
+        test.write(&file, content);
     }
     test.pipe(&["plan", "pipelines/baselines.yaml"]).ok().says("baseline_eval[micro,method=napkinxc]");
+    test.pipe(&["plan", "pipelines/embeddings.yaml"])
+        .ok()
+        .says("paper_head[minilm,method=paper,variant=adaptive,seed=0]");
 }
 
 /// The part of the paper audit that needs no files: generated data in the shape of AmazonCat-13K, smaller.

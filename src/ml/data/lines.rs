@@ -14,7 +14,7 @@ const CHUNK: usize = 1 << 20;
 /// The number of line ends behind a chunk, which let a parser look ahead without bounds checks.
 const PADDING: usize = 32;
 /// A file with a longer line is not a text file with one row per line.
-const MAX_LINE: usize = 256 << 20;
+pub(super) const MAX_LINE: usize = 256 << 20;
 
 /// Whole lines, always followed by line ends.
 #[derive(Clone, Copy)]

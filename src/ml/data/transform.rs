@@ -3,6 +3,7 @@
 //!
 //! Nothing here is fitted on test rows.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use super::detect::{detect, first_line};
 use super::error::DataError;
 use super::format::{Format, FormatContent};
 use super::read::read;
-use super::source::{DataSource, RawData, ReadOptions};
+use super::source::{DataSource, NominalEncoding, RawData, ReadOptions};
 use super::split_data::{SplitData, SplitDataMeta};
 use super::vectorise::Vectoriser;
 use super::weight::normalise;
@@ -146,12 +147,14 @@ pub fn read_new_rows(
              whether the features of this file are counted from 0 or from 1",
         ));
     }
+    let names = if detected == Some(Format::Arff) { data.feature_names()? } else { None };
     let options = ReadOptions {
         // A CSV file with one column has no separator, so it is not detected.
         format: detected.or(texts.then_some(Format::Csv)),
         feature_base: new_rows.feature_base.or(has_base.then_some(meta.report.feature_base.first)),
-        features: (!meta.dense).then_some(meta.features_before as u32),
+        features: Some(meta.features_before as u32),
         label_base: Some(0),
+        nominal: Some(nominal_encoding(names.as_deref())),
         input_column: new_rows.input_column.clone(),
         unlabelled: true,
         ..ReadOptions::default()
@@ -174,17 +177,20 @@ pub fn read_new_rows(
             return Err(DataError::file(file, format!("it contains texts, but the model needs {expected}")));
         }
         RawData::Set(set) => match &set.features {
-            Features::Sparse(features) if !meta.dense => write_sparse(features, &transform, &mut writer)?,
-            Features::Dense(features) if features.cols as u64 == meta.features => {
+            Features::Sparse(features) if detected == Some(Format::Arff) => {
+                let found = set.feature_names.as_deref().unwrap_or_default();
+                let numbers = numbers_by_name(names.as_deref(), found, transform.kept.as_deref());
+                let numbers = numbers.map_err(|reason| DataError::file(file, reason))?;
+                write_sparse(features, |column| numbers[column as usize], &transform, &mut writer)?;
+            }
+            Features::Sparse(features) => write_sparse(features, Some, &transform, &mut writer)?,
+            Features::Dense(features) if features.cols as u64 == meta.features_before => {
                 write_dense(features, &transform, &mut writer)?;
             }
-            other => {
+            Features::Dense(features) => {
                 let reason = format!(
-                    "its rows have {} {} features, but those of the data set have {} {} features",
-                    other.cols(),
-                    if matches!(other, Features::Dense(_)) { "dense" } else { "sparse" },
-                    meta.features_before,
-                    if meta.dense { "dense" } else { "sparse" },
+                    "its rows have {} features, but those of the data set have {}",
+                    features.cols, meta.features_before
                 );
                 return Err(DataError::file(file, reason));
             }
@@ -210,10 +216,6 @@ impl ExpectedRows {
             return (!self.texts)
                 .then(|| format!("it looks like text (it starts with `{}`)", first_line(head)));
         };
-        // Another file may say which attributes are labels, so the features cannot be numbered reliably.
-        if format == Format::Arff {
-            return Some("it is ARFF, which is not supported for new rows".to_owned());
-        }
         match (format.content(), self.texts) {
             (FormatContent::Text, false) => Some(format!("it is {}, which contains texts", format.name())),
             (FormatContent::Numbers, true) => {
@@ -240,13 +242,59 @@ impl fmt::Display for ExpectedRows {
     }
 }
 
-fn write_sparse(features: &Csr, transform: &Transform, writer: &mut CsrWriter) -> Result<(), DataError> {
-    let (mut columns, mut values) = (Vec::new(), Vec::new());
+/// Returns how the nominal attributes of new rows are encoded, given the names of the features of the data set, where a
+/// feature of one value is named `attribute=value`.
+fn nominal_encoding(names: Option<&[String]>) -> NominalEncoding {
+    let is_one_hot = names.is_some_and(|names| names.iter().any(|name| name.contains('=')));
+    if is_one_hot { NominalEncoding::OneHot } else { NominalEncoding::Ordinal }
+}
+
+/// Returns for each feature of a file the number that the feature of this name has in the source of the data set; `None`
+/// if the data set has no such feature: it may be a label. `known` are the names of the features that the data set keeps.
+fn numbers_by_name(
+    known: Option<&[String]>,
+    found: &[String],
+    kept: Option<&[u32]>,
+) -> Result<Vec<Option<u32>>, String> {
+    let known =
+        known.ok_or("ARFF attributes are matched by name, but the features of the model have no names")?;
+    let numbered = known.iter().zip(0u32..);
+    let number_of: HashMap<&str, u32> =
+        numbered.map(|(name, at)| (name.as_str(), kept.map_or(at, |kept| kept[at as usize]))).collect();
+    // A file may declare fewer values of a nominal attribute, but one with two values is encoded in another way.
+    let attribute = |name: &String| name.split_inclusive('=').next().map(str::to_owned);
+    let attributes: HashSet<Option<String>> = found.iter().map(attribute).collect();
+    if let Some(missing) = known.iter().find(|name| !attributes.contains(&attribute(name))) {
+        let (name, kind) = match missing.split_once('=') {
+            Some((attribute, _)) => (attribute, " with more than two nominal values"),
+            None => (missing.as_str(), ""),
+        };
+        return Err(format!("it has no attribute `{name}`{kind}, which the model needs"));
+    }
+    let mut seen = HashSet::new();
+    let number = |name: &String| match number_of.get(name.as_str()) {
+        Some(number) if !seen.insert(number) => Err(format!("it has two attributes with the name `{name}`")),
+        number => Ok(number.copied()),
+    };
+    found.iter().map(number).collect()
+}
+
+/// Transforms sparse rows. `number` returns the number that a column has in the source of the data set, if it has one.
+fn write_sparse(
+    features: &Csr,
+    number: impl Fn(u32) -> Option<u32>,
+    transform: &Transform,
+    writer: &mut CsrWriter,
+) -> Result<(), DataError> {
+    let mut numbered = Vec::new();
     for row in 0..features.rows() {
-        columns.clear();
-        values.clear();
-        columns.extend_from_slice(features.row(row));
-        values.extend_from_slice(features.row_values(row));
+        // A matrix of ones has no values.
+        let values = features.row_values(row).iter().copied().chain(std::iter::repeat(1.0));
+        let entries = features.row(row).iter().zip(values);
+        numbered.clear();
+        numbered.extend(entries.filter_map(|(&column, value)| Some((number(column)?, value))));
+        numbered.sort_unstable_by_key(|&(column, _)| column);
+        let (mut columns, mut values) = numbered.iter().copied().unzip();
         transform.apply(&mut columns, &mut values);
         writer.push(&columns, &values)?;
     }
@@ -259,12 +307,9 @@ fn write_dense(
     writer: &mut CsrWriter,
 ) -> Result<(), DataError> {
     for row in 0..features.rows {
-        let mut values = features.row(row).to_vec();
-        if transform.l2 {
-            normalise(&mut values);
-        }
-        let non_zero = (0..).zip(values).filter(|(_, value)| *value != 0.0);
-        let (columns, values): (Vec<u32>, Vec<f32>) = non_zero.unzip();
+        let non_zero = (0..).zip(features.row(row).iter().copied()).filter(|(_, value)| *value != 0.0);
+        let (mut columns, mut values) = non_zero.unzip();
+        transform.apply(&mut columns, &mut values);
         writer.push(&columns, &values)?;
     }
     Ok(())
@@ -327,7 +372,7 @@ mod tests {
         assert!(error.contains("--feature-base"), "{error}");
         assert_eq!(read("0 1:2 3:1\n1 2:1\n", Some(1)).unwrap().row(0), [0, 2]);
         let error = read("@relation 'x: -C 1'\n@attribute a numeric\n@data\n1\n", Some(1)).unwrap_err();
-        assert!(error.to_string().contains("ARFF"), "{error}");
+        assert!(error.to_string().contains("but the features of the model have no names"), "{error}");
     }
 
     #[test]
@@ -346,6 +391,72 @@ mod tests {
             let ours = read_new_rows(&fresh, &dataset, &NewRows::default(), &scratch, 1).unwrap();
             let Features::Sparse(theirs) = data.features(PartName::Test).unwrap() else { panic!("sparse") };
             assert_eq!(ours, theirs, "{weight:?} {most:?}");
+        }
+    }
+
+    #[test]
+    fn an_array_of_new_rows_is_transformed_like_libsvm_text() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        let weight = Weight { tf_idf: true, l2: true };
+        let filter = Filter { max_features: Some(2), ..Filter::default() };
+        dataset(root, &Preparation { filter, weight, ..Preparation::default() });
+        let read = |name: &str, content: &[u8]| {
+            let file = root.join(name);
+            std::fs::write(&file, content).unwrap();
+            read_new_rows(&file, &root.join("dataset"), &NewRows::default(), root, 1).unwrap()
+        };
+        let header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 4), }";
+        let mut array = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+        array.extend(format!("{header:<117}\n").bytes());
+        array.extend([1.0f32, 2.0, 3.0, 0.0].iter().flat_map(|value| value.to_le_bytes()));
+        assert_eq!(read("new.npy", &array), read("new.svm", b"0 1:1 2:2 3:3\n"));
+    }
+
+    #[test]
+    fn new_rows_in_arff_are_matched_by_the_names_of_their_attributes() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        let write = |name: &str, text: &str| {
+            std::fs::write(root.join(name), text).unwrap();
+            root.join(name)
+        };
+        let attributes = "@attribute l {0,1}\n@attribute size numeric\n@attribute colour {red,green,blue}\n";
+        let data = |rows: &str| format!("@relation 'x: -C 1'\n{attributes}@data\n{rows}");
+        let train = write("train", &data("1,2,green\n0,3,blue\n1,1,red\n0,4,green\n0,5,red\n"));
+        let test = write("test", &data("1,2,blue\n"));
+        let options = ReadOptions { nominal: Some(NominalEncoding::OneHot), ..ReadOptions::default() };
+        let RawData::Set(raw) =
+            read(&DataSource::parts([("train", train), ("test", test)]), &options, &root.join("raw"), 1)
+                .unwrap()
+        else {
+            panic!("not numbers")
+        };
+        let filter = Filter { max_features: Some(3), ..Filter::default() };
+        let preparation = Preparation { filter, ..Preparation::default() };
+        let data = prepare(&raw, &preparation, &root.join("dataset")).unwrap();
+        assert_eq!(data.feature_names().unwrap().unwrap(), ["size", "colour=red", "colour=green"]);
+        let read = |text: &str| {
+            let file = write("new", text);
+            read_new_rows(&file, &root.join("dataset"), &NewRows::default(), root, 1)
+        };
+        let other_order = "@relation x\n@attribute colour {green,pink,red}\n@attribute more numeric\n@attribute size numeric\n";
+        let rows = read(&format!("{other_order}@data\ngreen,7,5\n{{2 4}}\n")).unwrap();
+        assert_eq!((rows.row(0), rows.row_values(0)), (&[0, 2][..], &[5.0, 1.0][..]));
+        assert_eq!(rows.rows(), 2);
+        for (attributes, expected) in [
+            ("@attribute colour {red,green,blue}", "it has no attribute `size`, which the model needs"),
+            (
+                "@attribute size numeric\n@attribute colour {red,blue}",
+                "it has no attribute `colour` with more than two nominal values, which the model needs",
+            ),
+            (
+                "@attribute colour {red,green,blue}\n@attribute size numeric\n@attribute size numeric",
+                "it has two attributes with the name `size`",
+            ),
+        ] {
+            let error = read(&format!("@relation x\n{attributes}\n@data\n{{}}\n")).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
     }
 
@@ -390,7 +501,6 @@ mod tests {
             ("text,labels\nhello,a\n", "it is CSV, which contains texts"),
             ("text\nhello\n", "it looks like text (it starts with `text`)"),
             ("{\"text\": \"hello\"}\n", "it is JSON lines, which contains texts"),
-            ("@relation x\n@attribute a numeric\n", "it is ARFF, which is not supported for new rows"),
             ("", "it is empty"),
         ] {
             std::fs::write(&fresh, content).unwrap();

@@ -1,6 +1,6 @@
 //! Predictions in a CSV file whose first line names the columns.
 
-use csv::{ReaderBuilder, StringRecord};
+use csv::{ErrorKind, ReaderBuilder, StringRecord};
 
 use super::entries::{Columns, Entry, ListedPredictions};
 use super::{ExpectedPredictions, LabelFinder};
@@ -23,7 +23,7 @@ pub(super) fn read(
     let mut listed = ListedPredictions::new(columns, expected, path)?;
     let labels = LabelFinder::new(expected);
     let mut record = StringRecord::new();
-    while reader.read_record(&mut record).map_err(|error| DataError::file(path, error.to_string()))? {
+    while reader.read_record(&mut record).map_err(|error| DataError::file(path, reason(&error)))? {
         let entry = entry(&listed, expected, &labels, columns, &record).map_err(|reason| {
             let line = record.position().map_or(0, csv::Position::line);
             DataError::file(path, format!("line {line}: {reason}"))
@@ -31,6 +31,22 @@ pub(super) fn read(
         listed.entries.push(entry);
     }
     Ok(listed)
+}
+
+/// Returns why a line cannot be read.
+fn reason(error: &csv::Error) -> String {
+    match error.kind() {
+        ErrorKind::UnequalLengths { pos: Some(position), expected_len, len } => {
+            format!(
+                "line {}: this line has {len} columns, but the first line has {expected_len}",
+                position.line()
+            )
+        }
+        ErrorKind::Utf8 { pos: Some(position), .. } => {
+            format!("line {}: this is not UTF-8 text", position.line())
+        }
+        _ => error.to_string(),
+    }
 }
 
 fn entry(

@@ -128,7 +128,7 @@ fn what_is_wrong_with_a_csv_file_is_said_with_its_line() {
         ("0,cat\n1,dog\n", "the column `0` is not known"),
         ("row,score\n0,1\n", "there is no column `label`"),
         ("row,row,label\n0,0,cat\n", "there are two columns `row`"),
-        ("row,label\n0,cat,1\n", "found record with 3 fields, but the previous record has 2 fields"),
+        ("row,label\n0,cat,1\n", "line 2: this line has 3 columns, but the first line has 2"),
         ("", "there is no column `row`"),
         (
             "row,label,score\n0,cat,1\n2,cat,0\n",
@@ -138,6 +138,8 @@ fn what_is_wrong_with_a_csv_file_is_said_with_its_line() {
         let error = fault(&expected(), text.as_bytes());
         assert!(error.starts_with("FILE: ") && error.contains(message), "{text:?}: {error}");
     }
+    let error = fault(&expected(), b"row,label\n0,cat\n1,\xff\n");
+    assert_eq!(error, "FILE: line 3: this is not UTF-8 text");
     let error = fault(&cut_at(0.5), b"row,label\n0,cat\n");
     assert!(error.contains("it already contains decisions"), "{error}");
     assert!(fault(&expected(), b"row,label\n0,\xff\n").contains("UTF-8"));

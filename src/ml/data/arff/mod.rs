@@ -65,7 +65,15 @@ pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
         let header = read_header(&mut lines)?;
         let schema = match known {
             Some(schema) => schema.must_equal(&header, &path)?,
-            None => ArffSchema::new(header, source.label_xml.as_deref(), options.nominal, &path)?,
+            None => {
+                let is_label = match source.label_xml.as_deref() {
+                    // New rows are matched by name, so any attribute may be a feature.
+                    None if options.unlabelled => vec![false; header.attributes.len()],
+                    Some(xml) => labels_by_name(&header, xml, &path)?,
+                    None => labels_by_count(&header).map_err(|reason| DataError::file(&path, reason))?,
+                };
+                ArffSchema::new(header, is_label, options.nominal, &path)?
+            }
         };
         let start = labels.rows();
         lines.parse(
@@ -109,14 +117,10 @@ fn take(
 impl ArffSchema {
     fn new(
         header: ArffHeader,
-        label_xml: Option<&Path>,
+        is_label: Vec<bool>,
         nominal: Option<NominalEncoding>,
         path: &Path,
     ) -> Result<Self, DataError> {
-        let is_label = match label_xml {
-            Some(xml) => labels_by_name(&header, xml, path)?,
-            None => labels_by_count(&header).map_err(|reason| DataError::file(path, reason))?,
-        };
         let (mut labels, mut features) = (0, 0);
         let mut targets = Vec::with_capacity(is_label.len());
         for (attribute, is_label) in header.attributes.iter().zip(is_label) {

@@ -32,9 +32,6 @@ pub(crate) fn read_npy(job: ReadJob) -> Result<DataSet, DataError> {
             let reason = "an array of features needs a second file with the labels";
             return Err(DataError::file(input.path(), reason));
         }
-        if part.labels.is_none() {
-            (0..layout.rows).try_for_each(|_| collector.labels.push(&[], &[]))?;
-        }
         Ok(layout.rows)
     })
 }
@@ -42,12 +39,12 @@ pub(crate) fn read_npy(job: ReadJob) -> Result<DataSet, DataError> {
 /// Reads safetensors files into a data set.
 pub(crate) fn read_safetensors(job: ReadJob) -> Result<DataSet, DataError> {
     read_dense(job, Format::Safetensors, |input, part, options, collector| {
-        safetensors::read(input, options, part.labels.is_none(), collector)
+        safetensors::read(input, options, part.labels.is_none() && !options.unlabelled, collector)
     })
 }
 
 /// Reads every part with `read_part`, which returns its number of rows and, if it has no file of labels, also reads the
-/// labels.
+/// labels, unless the rows need none.
 fn read_dense(
     job: ReadJob,
     format: Format,
@@ -69,6 +66,8 @@ fn read_dense(
         let rows = read_part(&mut input, part, options, &mut collector)?;
         if let Some(labels) = &part.labels {
             collector.labels_from(labels, rows, options, threads)?;
+        } else if options.unlabelled {
+            (0..rows).try_for_each(|_| collector.labels.push(&[], &[]))?;
         }
         let labelled = (collector.labels.rows() - start) as u64;
         if labelled != rows {

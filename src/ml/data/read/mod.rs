@@ -36,6 +36,9 @@ pub fn read(
 ) -> Result<RawData, DataError> {
     let inputs = source.parts.iter().map(|part| InputFile::open(&part.data, threads));
     let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+    if let Some(empty) = inputs.iter().find(|input| input.head().is_empty()) {
+        return Err(DataError::file(empty.path(), "it is empty"));
+    }
     let format = match options.format {
         Some(format) => format,
         None => common_format(source, &inputs)?,
@@ -60,9 +63,6 @@ pub fn read(
 fn common_format(source: &DataSource, inputs: &[InputFile]) -> Result<Format, DataError> {
     let mut common: Option<(Format, &Path)> = None;
     for (part, input) in source.parts.iter().zip(inputs) {
-        if input.head().is_empty() {
-            return Err(DataError::file(input.path(), "it is empty"));
-        }
         let format = detect(input.head(), part.labels.is_some()).ok_or_else(|| {
             let reason = format!(
                 "its format is not recognised; if you know the format, set `read: {{ format: ... }}`. It starts with `{}`",

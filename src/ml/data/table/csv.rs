@@ -3,13 +3,15 @@
 //! The first row names the columns. The separator is the one of comma, tab and semicolon that occurs most often in it.
 //! Quoting follows RFC 4180; text behind a closing quote belongs to the field, as in pandas. Blank lines are skipped.
 
-use std::io::Read;
+use std::cell;
+use std::io::{self, Read};
 
 use csv::{ReaderBuilder, StringRecord};
 
 use super::columns::{Cell, TableColumn};
-use super::{TextColumns, TextRow};
+use super::{TOO_LONG, TextColumns, TextRow};
 use crate::data::error::Fault;
+use crate::data::lines::MAX_LINE;
 
 /// A row that is appended to the text: an unclosed quote swallows it.
 const END_OF_TEXT: &str = "\n\u{0}end of text\u{0}\n";
@@ -52,17 +54,46 @@ pub(super) fn columns(text: &str) -> Result<Vec<TableColumn>, Fault> {
 /// Calls a function with every record and its offset in the text. The first record names the columns.
 fn for_each_record(
     text: &str,
+    visit: impl FnMut(&StringRecord, usize) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    for_each_limited_record(text, MAX_LINE, visit)
+}
+
+/// The bytes of a file. Reading fails once a record needs more than its limit, before the record fills the memory.
+struct LimitedRecords<'a, R> {
+    bytes: R,
+    left: &'a cell::Cell<usize>,
+}
+
+impl<R: Read> Read for LimitedRecords<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.bytes.read(buffer)?;
+        let left = self.left.get().checked_sub(read).ok_or_else(|| io::Error::other(TOO_LONG))?;
+        self.left.set(left);
+        Ok(read)
+    }
+}
+
+fn for_each_limited_record(
+    text: &str,
+    longest: usize,
     mut visit: impl FnMut(&StringRecord, usize) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
+    let left = cell::Cell::new(longest);
+    let bytes = text.as_bytes().chain(END_OF_TEXT.as_bytes());
     let mut reader = ReaderBuilder::new()
         .delimiter(separator(text))
         .has_headers(false)
         .flexible(true)
-        .from_reader(text.as_bytes().chain(END_OF_TEXT.as_bytes()));
+        .from_reader(LimitedRecords { bytes, left: &left });
     let mut record = StringRecord::new();
     let mut columns = None;
-    while reader.read_record(&mut record).map_err(|error| Fault::new(0, error.to_string()))? {
-        let start = start_of(&record, text);
+    loop {
+        left.set(longest);
+        let start = skip_line_ends(text, reader.position().byte() as usize);
+        if !reader.read_record(&mut record).map_err(|error| Fault::new(start, error.to_string()))? {
+            break;
+        }
         let last_field = record.iter().next_back().unwrap_or_default();
         if last_field == END_OF_TEXT.trim() {
             break;
@@ -95,8 +126,8 @@ fn separator(text: &str) -> u8 {
 }
 
 /// Returns the offset of a record in the text. The position that the reader gives includes the line ends before it.
-fn start_of(record: &StringRecord, text: &str) -> usize {
-    let start = record.position().map_or(0, |position| position.byte() as usize).min(text.len());
+fn skip_line_ends(text: &str, position: usize) -> usize {
+    let start = position.min(text.len());
     start + text[start..].bytes().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
 }
 
@@ -131,5 +162,31 @@ impl CsvHeader {
         let labels = self.labels.map(|column| record[column].split(columns.label_separator).map(str::trim));
         let labels = labels.into_iter().flatten().filter(|label| !label.is_empty());
         Ok(TextRow { text: record[self.text].to_owned(), labels: labels.map(str::to_owned).collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_too_long_is_refused_where_it_starts() {
+        let long = "x".repeat(200_000);
+        let read = |text: &str| {
+            let mut rows = 0;
+            for_each_limited_record(text, 100_000, |_, _| {
+                rows += 1;
+                Ok(())
+            })
+            .map(|()| rows)
+        };
+        let many = "text,labels\n".to_owned() + &"short,a\n".repeat(50_000);
+        assert_eq!(read(&many).unwrap(), 50_001);
+        for row in
+            [format!("{long},b\n"), format!("\"{long}\",b\n"), format!("\"{}\",b\n", "x\n".repeat(100_000))]
+        {
+            let fault = read(&format!("text,labels\nshort,a\n{row}short,c\n")).unwrap_err();
+            assert_eq!((fault.at, fault.reason.as_str()), (20, TOO_LONG));
+        }
     }
 }

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::columns::{Cell, TableColumn};
-use super::{TextColumns, TextRow};
+use super::{TOO_LONG, TextColumns, TextRow};
 use crate::data::error::Fault;
+use crate::data::lines::MAX_LINE;
 
 pub(super) fn rows(text: &str, fields: &TextColumns) -> Result<Vec<TextRow>, Fault> {
     let mut rows = Vec::new();
@@ -57,6 +58,9 @@ fn cell(value: &Value) -> Cell {
 }
 
 fn parse(line: &str) -> Result<Value, Fault> {
+    if line.len() > MAX_LINE {
+        return Err(Fault::new(0, TOO_LONG));
+    }
     serde_json::from_str(line).map_err(|e| {
         let message = e.to_string();
         let reason = message.split(" at line ").next().unwrap_or_default().to_owned();

@@ -15,6 +15,9 @@ use super::read_report::{ReadReport, Repair};
 use super::source::DEFAULT_LABEL_SEPARATOR;
 use super::text::RawText;
 
+/// The reason for refusing a row that would fill the memory.
+const TOO_LONG: &str = "this row is longer than 256 MB";
+
 /// One row of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TextRow {
