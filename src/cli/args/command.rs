@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueHint};
 
-use super::compute::{CancelArgs, EngineCommand, InitArgs, JobsArgs, RunArgs};
+use super::compute::{CancelArgs, EngineCommand, InitArgs, JobsArgs, RunArgs, ShellArgs};
 use super::inspect::{GetArgs, GraphArgs, LogsArgs, PlanArgs, ShowArgs, StageArgs, StatusArgs};
 use super::model::{ExplainArgs, ModelCommand, ModelExportArgs, PredictArgs};
+use super::pipeline::PipelineArgs;
 use super::reproduce::{ExportArgs, ImportArgs, LockArgs, ProvenanceArgs, VerifyArgs};
 use super::results::{DiffArgs, LabelsArgs, ReportArgs, RunsArgs, TableArgs};
 use super::storage::{CacheCommand, DataCommand, KeyCommand};
@@ -20,6 +21,8 @@ pub(in crate::cli) enum Command {
     Plan(PlanArgs),
     /// Show why a stage would run: the old and the new value of everything that changed.
     Why(StageArgs),
+    /// Open a shell where a stage would run, with its inputs and environment; nothing is recorded.
+    Shell(ShellArgs),
     /// Record the results of a pipeline in a lock file, to be committed with it.
     Lock(LockArgs),
     /// Check whether published results still follow from code, parameters and data.
@@ -116,6 +119,7 @@ impl Command {
             Self::Run(RunArgs { file, pipeline, .. })
             | Self::Plan(PlanArgs { file, pipeline, .. })
             | Self::Why(StageArgs { file, pipeline, .. })
+            | Self::Shell(ShellArgs { file, pipeline, .. })
             | Self::Show(ShowArgs { file, pipeline, .. })
             | Self::Status(StatusArgs { file, pipeline, .. })
             | Self::Table(TableArgs { file, pipeline, .. })
@@ -220,6 +224,29 @@ impl Command {
             ) => true,
             Self::Verify(VerifyArgs { cache, .. }) => *cache,
             _ => false,
+        }
+    }
+
+    /// Returns the options that choose a pipeline, and the word that may be its file.
+    pub(in crate::cli) fn pipeline(&mut self) -> Option<(Option<&PathBuf>, &mut PipelineArgs)> {
+        match self {
+            Self::Run(RunArgs { file, pipeline, .. })
+            | Self::Shell(ShellArgs { file, pipeline, .. })
+            | Self::Plan(PlanArgs { file, pipeline, .. })
+            | Self::Why(StageArgs { file, pipeline, .. })
+            | Self::Show(ShowArgs { file, pipeline, .. })
+            | Self::Status(StatusArgs { file, pipeline, .. })
+            | Self::Table(TableArgs { file, pipeline, .. })
+            | Self::Logs(LogsArgs { file, pipeline, .. })
+            | Self::Labels(LabelsArgs { file, pipeline, .. })
+            | Self::Graph(GraphArgs { file, pipeline, .. })
+            | Self::Get(GetArgs { file, pipeline, .. })
+            | Self::Report(ReportArgs { file, pipeline, .. }) => Some((file.as_ref(), pipeline)),
+            Self::Predict(PredictArgs { model, .. }) | Self::Explain(ExplainArgs { model, .. }) => {
+                Some((None, &mut model.pipeline))
+            }
+            Self::Model(ModelCommand::Export(ModelExportArgs { pipeline, .. })) => Some((None, pipeline)),
+            _ => None,
         }
     }
 

@@ -62,6 +62,10 @@ pub(in crate::cli) struct RunArgs {
     /// Replace generated files even if they were edited by hand.
     #[arg(long)]
     pub overwrite: bool,
+    /// Compute the named stages without recording anything: no result in the cache, no placed file, no lock, no log of a run.
+    /// Prints their metrics and where their outputs are.
+    #[arg(long = "try", conflicts_with_all = ["until", "force", "overwrite", "locked", "note", "engine", "detach", "serve"])]
+    pub try_out: bool,
     /// Print plain lines instead of progress bars.
     #[arg(long)]
     pub no_progress: bool,
@@ -86,6 +90,19 @@ pub(in crate::cli) struct RunArgs {
     /// Show the run on a web page for a browser on this machine, on any free port or on `--serve=PORT`.
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     pub serve: Option<u16>,
+}
+
+// The arguments of `pipe shell`.
+#[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
+pub(in crate::cli) struct ShellArgs {
+    /// The pipeline file [default: the one run last here].
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// The stage: `train`, or one instance, `train[adaptive,seed=1]`.
+    pub stage: String,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
 }
 
 // The arguments of `pipe jobs`.

@@ -54,7 +54,7 @@ pub(in crate::cli) struct ShowArgs {
     #[arg(long)]
     pub json: bool,
     /// Print a built-in part, which pipelines use with `extends: builtin/NAME`.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "stage", "named", "set", "json"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "stage", "named", "set", "run", "json"])]
     pub part: Option<String>,
 }
 

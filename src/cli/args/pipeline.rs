@@ -14,6 +14,9 @@ pub(in crate::cli) struct PipelineArgs {
     /// Set a variable, e.g. `--set vars.epochs=3`.
     #[arg(long = "set", value_name = "VARS.NAME=VALUE")]
     pub set: Vec<String>,
+    /// Use the `--set` values of a past run: its id, the beginning of its id, `latest`, or `latest~1` for the one before.
+    #[arg(long, value_name = "RUN", conflicts_with = "set")]
+    pub run: Option<String>,
 }
 
 /// The pipeline file of a command that concerns a whole pipeline: an argument, or `--file`.
