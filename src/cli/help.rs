@@ -22,9 +22,11 @@ const GROUPS: &[Group] = &[
                     "pipe run pipelines/quickstart.yaml",
                     "pipe run pipelines/quickstart.yaml 'train[adaptive]' --set vars.epochs=3",
                     "pipe run table1",
+                    "pipe run fit --try",
                     "pipe run pipelines/quickstart.yaml --engine slurm",
                 ],
             ),
+            ("shell", &["pipe shell 'fit[seed=0]'"]),
             ("plan", &["pipe plan pipelines/quickstart.yaml", "pipe plan --check"]),
             ("why", &["pipe why 'train[adaptive,seed=0]'", "pipe why pipelines/quickstart.yaml table1"]),
             ("status", &["pipe status pipelines/quickstart.yaml"]),
@@ -35,7 +37,14 @@ const GROUPS: &[Group] = &[
         "Look at results",
         &[
             ("show", &["pipe show 'eval[adaptive,seed=0]'"]),
-            ("table", &["pipe table table1", "pipe table pipelines/quickstart.yaml table1 --format tex"]),
+            (
+                "table",
+                &[
+                    "pipe table table1",
+                    "pipe table --run latest",
+                    "pipe table pipelines/quickstart.yaml table1 --format tex",
+                ],
+            ),
             ("labels", &["pipe labels 'eval[macro]'", "pipe labels 'eval[macro]' --top 20"]),
             ("logs", &["pipe logs 'train[adaptive,seed=0]'"]),
             ("get", &["pipe get table1.tex", "pipe get 'train[adaptive,seed=0].model' --to model/"]),
@@ -238,7 +247,7 @@ mod tests {
     /// Options that several commands share are described once, all others in the row of their command.
     #[test]
     fn every_command_and_option_is_in_the_manual() {
-        const SHARED: [&str; 10] = [
+        const SHARED: [&str; 11] = [
             "directory",
             "cache-dir",
             "data-dir",
@@ -248,6 +257,7 @@ mod tests {
             "help",
             "file",
             "set",
+            "run",
             "json",
         ];
         let manual = include_str!("../../docs/commands.md");

@@ -1,6 +1,7 @@
 //! Past runs, read back from their logs.
 
 use std::cmp::Ordering;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -46,6 +47,19 @@ impl PastRun {
             _ => None,
         });
         name.unwrap_or_default()
+    }
+
+    /// Returns the pipeline file. It is not known of runs of earlier versions.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.events.iter().find_map(|event| match event {
+            Event::RunStarted { file, .. } => file.as_deref(),
+            _ => None,
+        })
+    }
+
+    fn is_of(&self, file: &Path) -> bool {
+        let same = |past: &Path| past == file || past.canonicalize().ok() == file.canonicalize().ok();
+        self.file().is_none_or(same)
     }
 
     /// Returns the `--set` values of the run.
@@ -160,6 +174,11 @@ pub(super) fn compare(metric: Metric, a: MetricValue, b: MetricValue) -> Orderin
 /// Finds a run by its id, by the beginning of its id, as `latest`, or as `latest~N`: N runs of the same pipeline
 /// before the latest.
 pub(super) fn find(store: &Store, word: &str) -> Result<PastRun, Failure> {
+    find_of(store, word, None)
+}
+
+/// Finds a run as [`find`] does, among the runs of one pipeline file if it is given.
+pub(super) fn find_of(store: &Store, word: &str, file: Option<&Path>) -> Result<PastRun, Failure> {
     let runs = store.runs()?;
     if runs.is_empty() {
         return Err(Failure::bad_input("nothing has been run here yet; `pipe run FILE` runs a pipeline"));
@@ -169,6 +188,9 @@ pub(super) fn find(store: &Store, word: &str) -> Result<PastRun, Failure> {
         let mut pipeline: Option<String> = None;
         for record in runs {
             let past = PastRun::read(store, record)?;
+            if file.is_some_and(|file| !past.is_of(file)) {
+                continue;
+            }
             let wanted = pipeline.get_or_insert_with(|| past.pipeline().to_owned());
             if past.pipeline() != wanted {
                 continue;
@@ -178,7 +200,8 @@ pub(super) fn find(store: &Store, word: &str) -> Result<PastRun, Failure> {
             }
             left -= 1;
         }
-        let name = pipeline.unwrap_or_default();
+        let of_file = || file.map(|file| file.display().to_string());
+        let name = pipeline.or_else(of_file).unwrap_or_default();
         return Err(Failure::bad_input(format!(
             "there is no `{word}`: `{name}` was run only {} here",
             super::text::count(back - left, "time")
@@ -186,7 +209,18 @@ pub(super) fn find(store: &Store, word: &str) -> Result<PastRun, Failure> {
     }
     let mut matching = runs.into_iter().filter(|run| run.id.starts_with(word));
     match (matching.next(), matching.next()) {
-        (Some(record), None) => PastRun::read(store, record),
+        (Some(record), None) => {
+            let past = PastRun::read(store, record)?;
+            match file.filter(|file| !past.is_of(file)) {
+                None => Ok(past),
+                Some(file) => Err(Failure::bad_input(format!(
+                    "run {} is of the pipeline `{}`, not of {}",
+                    past.record.id,
+                    past.pipeline(),
+                    file.display()
+                ))),
+            }
+        }
         (Some(one), Some(two)) => Err(Failure::bad_input(format!(
             "`{word}` could be {} or {}; give more of the id",
             one.id, two.id

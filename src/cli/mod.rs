@@ -35,13 +35,16 @@ mod remote;
 mod report;
 mod run;
 mod runs;
+mod sandbox;
 mod settings;
+mod shell;
 mod show_table;
 mod snapshot;
 mod standard_streams;
 mod survey;
 mod table;
 mod text;
+mod try_out;
 mod user_files;
 mod variant_files;
 mod verify;
@@ -142,7 +145,9 @@ fn dispatch(cli: Cli) -> Outcome {
     };
     let project = Project::enter(cli.global, &mut command)?;
     match &command {
+        Command::Run(args) if args.try_out => try_out::try_out(&project, args),
         Command::Run(args) => run::run(&project, args),
+        Command::Shell(args) => shell::shell(&project, args),
         Command::Lock(args) => lock::lock(&project, args),
         Command::Verify(args) => verify::verify(&project, args),
         Command::Export(args) => bundle::export(&project, args),

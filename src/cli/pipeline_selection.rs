@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn pipeline(named: Option<&str>) -> PipelineArgs {
-        PipelineArgs { named: named.map(PathBuf::from), set: Vec::new() }
+        PipelineArgs { named: named.map(PathBuf::from), set: Vec::new(), run: None }
     }
 
     fn stages(named: Option<&str>, words: &[&str]) -> Result<(Option<String>, String), String> {

@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use super::args::{ColorChoice, Command, Global};
+use super::args::{ColorChoice, Command, Global, PipelineArgs};
 use super::console::Verbosity;
 use super::data_files::{self, MissingDataFiles};
 use super::exit::Failure;
-use super::pipeline_selection::PipelineSelection;
+use super::history;
+use super::pipeline_selection::{PipelineSelection, is_file};
 use super::print_status;
 use super::project_dir;
+use super::variant_files::set_arguments;
 use pipe_core::paint::Paint;
 use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline, UnlocatedFile};
@@ -107,7 +109,26 @@ impl Project {
         if let Some(file) = command.default_file() {
             *file = Some(project.usual_pipeline_file(&project.store_to_read()?)?);
         }
+        if let Some((first, pipeline)) = command.pipeline() {
+            project.take_settings(first, pipeline)?;
+        }
         Ok(project)
+    }
+
+    /// Replaces `--run` by what it stands for: the `--set` values of that run and, if no file was typed, its pipeline.
+    fn take_settings(&self, first: Option<&PathBuf>, pipeline: &mut PipelineArgs) -> Result<(), Failure> {
+        let Some(word) = &pipeline.run else { return Ok(()) };
+        let typed = pipeline.named.as_ref().or(first.filter(|word| is_file(word)));
+        let past = history::find_of(&self.store_to_read()?, word, typed.map(PathBuf::as_path))?;
+        pipeline.set = past.set().to_vec();
+        self.status(&match past.set() {
+            [] => format!("run {} was without --set", past.record.id),
+            set => format!("run {} was with{}", past.record.id, set_arguments(set)),
+        });
+        if typed.is_none() {
+            pipeline.named = past.file().map(Path::to_owned);
+        }
+        Ok(())
     }
 
     /// Prints a status line to standard error, unless `--quiet` is given.

@@ -56,13 +56,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
             "--sandbox observes commands on this machine, so it cannot be used with --engine; `--engine local` runs them here",
         ));
     }
-    if args.sandbox
-        && let Some(reason) = file_trace::unavailable()
-    {
-        return Err(Failure::bad_input(format!(
-            "`--sandbox` cannot observe which files commands read on this machine: {reason}"
-        )));
-    }
+    require_observation(args)?;
     let selection = PipelineSelection::stages(&args.pipeline, args.file.as_ref(), &args.targets)?;
     let opened = project.open(&selection, &args.pipeline.set)?;
     project.warn_of_unused_variables(&opened.plan);
@@ -96,13 +90,12 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     if args.locked {
         options.gate = Some(lock::hold_to(&plan, &store, &project.cache_dir)?);
     }
-    let pipe = std::env::current_exe()?;
     if let Some(profile) = profile {
         let directory = std::env::current_dir()?;
-        options.cluster = Some(Arc::new(Cluster::new(profile, directory, pipe.clone(), &LIGHT, args.detach)));
+        options.cluster =
+            Some(Arc::new(Cluster::new(profile, directory, std::env::current_exe()?, &LIGHT, args.detach)));
     }
-    let mut executor =
-        LocalProcess::new(Programs { pipe, command: command::argv, needs_worker: judge::needs_worker });
+    let mut executor = LocalProcess::new(programs()?);
     if args.sandbox {
         executor = executor.observing_files(&options.project, OnUndeclared::Fail);
     }
@@ -210,13 +203,29 @@ fn serve(port: u16, plan: &Plan, selected: &[bool]) -> Result<LiveServer, Failur
     Ok(live)
 }
 
+/// Fails if `--sandbox` is given and files cannot be observed on this machine.
+pub(super) fn require_observation(args: &RunArgs) -> Result<(), Failure> {
+    match args.sandbox.then(file_trace::unavailable).flatten() {
+        None => Ok(()),
+        Some(reason) => Err(Failure::bad_input(format!(
+            "`--sandbox` cannot observe which files commands read on this machine: {reason}"
+        ))),
+    }
+}
+
+/// Returns how the programs that stages run in are found.
+pub(super) fn programs() -> std::io::Result<Programs> {
+    let pipe = std::env::current_exe()?;
+    Ok(Programs { pipe, command: command::argv, needs_worker: judge::needs_worker })
+}
+
 /// Runs one built-in stage in a child process.
 pub(super) fn worker(job: &Path) -> ExitCode {
     let judging = (judge::stage_runners::<WithoutNetworks>(), judge::job_runners::<WithoutNetworks>());
     harness::main(job, &[registry::light_runners(), &judging.0, &judging.1], &[])
 }
 
-fn style(project: &Project, args: &RunArgs) -> Style {
+pub(super) fn style(project: &Project, args: &RunArgs) -> Style {
     let live = std::io::stderr().is_terminal() && !args.no_progress && project.verbosity != Verbosity::Quiet;
     match (args.json, live) {
         (true, _) => Style::Json,

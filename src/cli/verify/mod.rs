@@ -2,7 +2,6 @@
 
 mod published;
 pub(super) mod rerun;
-mod sandbox;
 mod twice;
 
 use std::collections::BTreeSet;
@@ -20,6 +19,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::lock::{find, input_content, parsed};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
+use super::sandbox::Sandbox;
 use super::{print_json, print_text, remote, text, witness};
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
@@ -103,6 +103,18 @@ pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
         CheckOutcome::Drift | CheckOutcome::Undeclared => Exit::StageFailed,
         CheckOutcome::CannotTell => Exit::BadInput,
         CheckOutcome::Damage => Exit::CacheDamage,
+    })
+}
+
+/// Returns a sandbox to compute stages of the pipeline again.
+fn sandbox<'a>(project: &'a Project, args: &VerifyArgs, cache: &'a Store) -> Result<Sandbox<'a>, Failure> {
+    let selection = PipelineSelection::of_file(&args.file);
+    // If data is missing, cached results may be enough; a stage that needs the data fails.
+    let opened = project.open(&selection, &[])?.find_data(project);
+    let parent = args.scratch.as_deref().unwrap_or(&project.cache_dir);
+    Sandbox::new(project, opened.plan.for_comparison(), cache, parent, args.jobs).map_err(|mut failure| {
+        failure.text.push_str("; choose another place with `--scratch DIR`");
+        failure
     })
 }
 

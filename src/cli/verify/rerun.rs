@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::sandbox::{Conditions, Sandbox, SandboxRun, different};
 use crate::cli::args::VerifyArgs;
 use crate::cli::exit::Failure;
 use crate::cli::lock::input_content;
 use crate::cli::project::{Project, select};
+use crate::cli::sandbox::{Conditions, SandboxRun, different};
 use pipe_core::digest::Digest;
 use pipe_engine::lock::compare::{CompareVerdict, class_difference};
 use pipe_engine::lock::follow::follow;
@@ -25,7 +25,7 @@ pub(super) fn rerun(
     cache: &Store,
     selection: &[String],
 ) -> Result<Vec<Check>, Failure> {
-    let sandbox = Sandbox::new(project, args, cache)?;
+    let sandbox = super::sandbox(project, args, cache)?;
     let plan = &sandbox.plan;
     let chosen = Selection::parse(selection)?.instances(plan, lock, cache)?;
     let wanted = plan.with_dependencies(&chosen);

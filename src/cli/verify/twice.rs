@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::sandbox::{Conditions, Sandbox, SandboxRun};
 use crate::cli::args::VerifyArgs;
 use crate::cli::exit::Failure;
 use crate::cli::lock::input_content;
 use crate::cli::project::{Project, select};
+use crate::cli::sandbox::{Conditions, SandboxRun};
 use pipe_core::digest::StageKey;
 use pipe_core::kind::Program;
 use pipe_engine::lock::compare::CompareVerdict;
@@ -31,7 +31,7 @@ pub(super) fn twice(
     cache: &Store,
     selection: &[String],
 ) -> Result<Vec<Check>, Failure> {
-    let sandbox = Sandbox::new(project, args, cache)?;
+    let sandbox = super::sandbox(project, args, cache)?;
     let plan = &sandbox.plan;
     let outlooks = survey(plan, cache, &Options::default());
     let chosen = if selection.is_empty() {

@@ -107,11 +107,17 @@ impl<F> Plan<F> {
     }
 
     /// Returns the plan for computing results again: nothing is placed outside the cache, and no bounds are checked.
-    pub fn for_comparison(mut self) -> Self {
-        self.pipeline.placements.clear();
-        for instance in &mut self.pipeline.instances {
+    pub fn for_comparison(self) -> Self {
+        let mut plan = self.without_placements();
+        for instance in &mut plan.pipeline.instances {
             instance.expect = Expect::default();
         }
+        plan
+    }
+
+    /// Returns the plan without the files that it places outside the cache.
+    pub fn without_placements(mut self) -> Self {
+        self.pipeline.placements.clear();
         self
     }
 

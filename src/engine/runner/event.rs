@@ -1,5 +1,7 @@
 //! The events of a run: one enum for the console, the run log, the live view and the report.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::plan::Why;
@@ -16,6 +18,9 @@ pub enum Event {
     RunStarted {
         run: String,
         pipeline: String,
+        /// The pipeline file, relative to the project directory; `None` in logs of earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        file: Option<PathBuf>,
         instances: usize,
         jobs: usize,
         /// The variables that the command line set.

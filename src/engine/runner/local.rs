@@ -104,10 +104,28 @@ impl LocalProcess {
         let Some((program, arguments)) = words.split_first() else {
             return Err(AttemptError::retryable("there is no program to run"));
         };
+        let mut command = self.command_process(task, program)?;
+        command.args(arguments);
+        let mut stdout = Kept::at(&task.stdout);
+        let Some(observation) = &self.observed else {
+            let (exit, usage) = self.run(task, Program::Command, &mut command, &mut stdout)?;
+            return if exit.is_success() { Ok(usage) } else { Err(self.explain(exit, usage)) };
+        };
+        let trace = observation.start(task, &mut command)?;
+        let ended = self.run(task, Program::Command, &mut command, &mut stdout);
+        let undeclared = observation.finish(trace, task, report);
+        let (exit, usage) = ended?;
+        if !exit.is_success() {
+            return Err(self.explain(exit, usage));
+        }
+        undeclared.map(|()| usage)
+    }
+
+    /// Links the inputs of a task, and returns a process in its working directory that sees what a command would see.
+    pub fn command_process(&self, task: &Task, program: &str) -> Result<Command, AttemptError> {
         let temporary = task.directory.join("tmp");
         let mut command = Command::new(program);
         command
-            .args(arguments)
             .current_dir(&task.job.scratch)
             .env_clear()
             .env("HOME", &temporary)
@@ -128,19 +146,7 @@ impl LocalProcess {
                 None => command.env_remove(name),
             };
         }
-        let mut stdout = Kept::at(&task.stdout);
-        let Some(observation) = &self.observed else {
-            let (exit, usage) = self.run(task, Program::Command, &mut command, &mut stdout)?;
-            return if exit.is_success() { Ok(usage) } else { Err(self.explain(exit, usage)) };
-        };
-        let trace = observation.start(task, &mut command)?;
-        let ended = self.run(task, Program::Command, &mut command, &mut stdout);
-        let undeclared = observation.finish(trace, task, report);
-        let (exit, usage) = ended?;
-        if !exit.is_success() {
-            return Err(self.explain(exit, usage));
-        }
-        undeclared.map(|()| usage)
+        Ok(command)
     }
 
     fn run_worker(

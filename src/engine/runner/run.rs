@@ -105,6 +105,7 @@ pub fn run(
     journal.emit(Event::RunStarted {
         run: run.clone(),
         pipeline: plan.pipeline().name.clone(),
+        file: Some(plan.pipeline().file.clone()),
         instances: selected.iter().filter(|&&selected| selected).count(),
         jobs: capacity.cpu.max(1),
         set: options.set.clone(),

@@ -68,3 +68,23 @@ fn locks_are_compared_by_file_name() {
     test.typed("diff bad.lock latest").refuses("bad.lock");
     test.typed("diff HEAD:pipeline.lock latest").refuses("git");
 }
+
+#[test]
+fn a_run_stands_for_its_settings_and_its_pipeline() {
+    let test = fits();
+    test.run_with(&["--set", "vars.lr=7"]).ok();
+    test.typed("get table --run latest").ok().prints("adaptive 7").reports("--set vars.lr=7");
+    test.typed("get table --run latest~1").ok().prints("adaptive 0.0001").reports("without --set");
+    test.typed("status --run latest").ok().prints("fresh");
+    test.write("other.yaml", FITS.replace("name: fits", "name: other"));
+    test.typed("run other.yaml --set vars.lr=8").ok();
+    test.typed("get table --run latest").ok().prints("adaptive 8");
+    test.typed("get pipeline.yaml table --run latest").ok().prints("adaptive 7");
+    test.typed("get table -f ./pipeline.yaml --run latest").ok().prints("adaptive 7");
+    let id = test.typed("runs --json").ok().json()[1]["run"].as_str().unwrap().to_owned();
+    test.typed(&format!("get table --run {id}")).ok().prints("adaptive 7");
+    test.typed(&format!("get other.yaml table --run {id}"))
+        .refuses("is of the pipeline `fits`, not of other.yaml");
+    test.typed("get table --run latest --set vars.lr=1").refuses("--set");
+    test.typed("get table --run latest~9").refuses("only 1 time");
+}

@@ -1,27 +1,25 @@
-//! Throw-away runs in stores of their own, for comparison only. They write to neither the lock, nor the cache, nor a
-//! placed file.
+//! Throw-away runs in stores of their own, to compare their results or to try something out. They write to neither the lock,
+//! nor the cache, nor a placed file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::VerifyArgs;
-use crate::cli::console::{Console, Style};
-use crate::cli::exit::{Exit, Failure};
-use crate::cli::pipeline_selection::PipelineSelection;
-use crate::cli::project::Project;
-use crate::cli::run::stop_on_signals;
+use super::console::{Console, Style};
+use super::exit::{Exit, Failure};
+use super::project::Project;
+use super::run::{programs, stop_on_signals};
 use pipe_core::digest::StageKey;
 use pipe_engine::lock::compare::{CompareVerdict, compare};
 use pipe_engine::lock::difference::difference;
 use pipe_engine::lock::{LockRecord, LockedOutput};
 use pipe_engine::plan::Plan;
 use pipe_engine::runner::event::Event;
-use pipe_engine::runner::local::{LocalProcess, OnUndeclared, Programs};
+use pipe_engine::runner::executor::Executor;
+use pipe_engine::runner::local::{LocalProcess, OnUndeclared};
 use pipe_engine::runner::{self, Options, Outlook, Stop, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
 use pipe_engine::store::manifest::Manifest;
 use pipe_engine::store::{Store, TemporaryDirectory};
-use pipe_stages::{command, judge};
 
 /// The circumstances of a run that must not influence its results.
 #[derive(Clone, Copy, Default)]
@@ -40,7 +38,8 @@ pub(super) struct SandboxRun {
     pub results: BTreeMap<InstanceIndex, Manifest>,
     /// The instances whose results were copied into the store rather than computed.
     pub copied: BTreeSet<InstanceIndex>,
-    failures: BTreeMap<String, String>,
+    /// Why instances failed, by name.
+    pub failures: BTreeMap<String, String>,
     /// The files that commands read without declaring them, by instance, if the run was observed.
     pub undeclared: BTreeMap<String, Vec<String>>,
 }
@@ -113,13 +112,6 @@ pub(super) fn different(
     })
 }
 
-/// What went wrong in a run, by instance.
-#[derive(Default)]
-struct Findings {
-    failures: BTreeMap<String, String>,
-    undeclared: BTreeMap<String, Vec<String>>,
-}
-
 /// A pipeline and a temporary directory to run it in.
 pub(super) struct Sandbox<'a> {
     project: &'a Project,
@@ -132,23 +124,20 @@ pub(super) struct Sandbox<'a> {
 }
 
 impl<'a> Sandbox<'a> {
-    /// Reads the pipeline and creates the temporary directory.
-    pub(super) fn new(project: &'a Project, args: &VerifyArgs, cache: &'a Store) -> Result<Self, Failure> {
-        let selection = PipelineSelection::of_file(&args.file);
-        // If data is missing, cached results may be enough; a stage that needs the data fails.
-        let opened = project.open(&selection, &[])?.find_data(project);
-        // Results for comparison are never placed.
-        let plan = opened.plan.for_comparison();
-        let parent = args.scratch.clone().unwrap_or_else(|| project.cache_dir.clone());
-        let root = temporary_directory(&parent).map_err(|error| {
-            Failure::bad_input(format!(
-                "cannot create a directory in {}: {error}; choose another place with `--scratch DIR`",
-                parent.display()
-            ))
+    /// Creates the temporary directory in `parent`.
+    pub(super) fn new(
+        project: &'a Project,
+        plan: Plan,
+        cache: &'a Store,
+        parent: &Path,
+        jobs: Option<usize>,
+    ) -> Result<Self, Failure> {
+        let root = temporary_directory(parent).map_err(|error| {
+            Failure::bad_input(format!("cannot create a directory in {}: {error}", parent.display()))
         })?;
         let stop = Stop::new();
         stop_on_signals(&stop)?;
-        let jobs = args.jobs.unwrap_or_else(|| Options::default().jobs);
+        let jobs = jobs.unwrap_or_else(|| Options::default().jobs);
         Ok(Self { project, cache, plan, jobs, stop, root })
     }
 
@@ -174,6 +163,37 @@ impl<'a> Sandbox<'a> {
         known: &dyn Fn(InstanceIndex) -> Option<StageKey>,
         conditions: &Conditions,
     ) -> Result<SandboxRun, Failure> {
+        let options = Options {
+            jobs: conditions.jobs.unwrap_or(self.jobs),
+            threads: conditions.threads,
+            last_first: conditions.perturbed,
+            keep_going: true,
+            ..Options::default()
+        };
+        let mut executor = LocalProcess::new(programs()?);
+        if conditions.perturbed {
+            executor = executor.perturbed();
+        }
+        if conditions.observed {
+            executor = executor.observing_files(&options.project, OnUndeclared::Report);
+        }
+        self.project.status(&format!("verify: {label}"));
+        let mut console = Console::new(Style::Lines, self.project.verbosity, self.project.paint);
+        self.run_with(from, label, targets, known, options, &executor, &mut |event| console.show(event))
+    }
+
+    /// Does the same as [`Self::run_from`], with an executor of the caller, who also shows the events.
+    #[expect(clippy::too_many_arguments, reason = "they are what a run consists of")]
+    pub(super) fn run_with(
+        &self,
+        from: &Store,
+        label: &str,
+        targets: &[InstanceIndex],
+        known: &dyn Fn(InstanceIndex) -> Option<StageKey>,
+        options: Options,
+        executor: &dyn Executor,
+        show: &mut dyn FnMut(&Event),
+    ) -> Result<SandboxRun, Failure> {
         let directory = self.root.join(label);
         let store = Store::open(&directory)?;
         let wanted = self.plan.with_dependencies(targets);
@@ -185,25 +205,23 @@ impl<'a> Sandbox<'a> {
                 copied.insert(index, key);
             }
         }
-        let options = Options {
-            jobs: conditions.jobs.unwrap_or(self.jobs),
-            threads: conditions.threads,
-            last_first: conditions.perturbed,
-            keep_going: true,
-            targets: Some(targets.to_vec()),
-            known: copied,
-            ..Options::default()
-        };
-        let pipe = std::env::current_exe()?;
-        let mut executor =
-            LocalProcess::new(Programs { pipe, command: command::argv, needs_worker: judge::needs_worker });
-        if conditions.perturbed {
-            executor = executor.perturbed();
+        let options = Options { targets: Some(targets.to_vec()), known: copied, ..options };
+        let (mut failures, mut undeclared) = (BTreeMap::new(), BTreeMap::new());
+        let summary = runner::run(&self.plan, &store, executor, &options, &self.stop, &mut |event| {
+            match &event {
+                Event::Failed { instance, error, will_retry: false, .. } => {
+                    failures.insert(instance.clone(), error.clone());
+                }
+                Event::Undeclared { instance, read, .. } if !read.is_empty() => {
+                    undeclared.insert(instance.clone(), read.clone());
+                }
+                _ => {}
+            }
+            show(&event);
+        });
+        if summary?.interrupted {
+            return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was recorded or compared"));
         }
-        if conditions.observed {
-            executor = executor.observing_files(&options.project, OnUndeclared::Report);
-        }
-        let Findings { failures, undeclared } = self.execute(&store, &executor, &options, label)?;
         let mut results = BTreeMap::new();
         for (index, outlook) in survey(&self.plan, &store, &options).into_iter().enumerate() {
             if let Outlook::Fresh(manifest) = outlook {
@@ -212,36 +230,6 @@ impl<'a> Sandbox<'a> {
         }
         let copied = options.known.into_keys().collect();
         Ok(SandboxRun { directory, store, results, copied, failures, undeclared })
-    }
-
-    /// Runs the stages, and returns what went wrong.
-    fn execute(
-        &self,
-        store: &Store,
-        executor: &LocalProcess,
-        options: &Options,
-        label: &str,
-    ) -> Result<Findings, Failure> {
-        self.project.status(&format!("verify: {label}"));
-        let mut console = Console::new(Style::Lines, self.project.verbosity, self.project.paint);
-        let mut findings = Findings::default();
-        let summary = runner::run(&self.plan, store, executor, options, &self.stop, &mut |event| {
-            match &event {
-                Event::Failed { instance, error, will_retry: false, .. } => {
-                    findings.failures.insert(instance.clone(), error.clone());
-                }
-                Event::Undeclared { instance, read, .. } if !read.is_empty() => {
-                    findings.undeclared.insert(instance.clone(), read.clone());
-                }
-                _ => {}
-            }
-            console.show(&event);
-        });
-        let summary = summary?;
-        if summary.interrupted {
-            return Err(Failure::new(Exit::Interrupted, "interrupted; nothing was compared"));
-        }
-        Ok(findings)
     }
 
     /// Deletes the directory, or keeps it if the user should look at both sides of a difference.
