@@ -457,6 +457,7 @@ fn task(
         program: Program::Either,
         fan_ins: BTreeSet::new(),
         environment: &[],
+        packages: None,
         directory: directory.to_owned(),
         stdout: directory.join("stdout"),
         stderr: directory.join("stderr"),

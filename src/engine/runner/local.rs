@@ -20,9 +20,11 @@ use super::exit::ProcessExit;
 use super::file_trace::{FileTrace, Surroundings};
 use super::listen::{self, Events, Kept, StreamSink};
 use super::machine;
+use super::packages::PackageTask;
 use super::stop::Urgency;
 use super::worker_servers::WorkerServers;
-use pipe_core::event::WorkerEvent;
+use crate::store::{Installation, StoreError};
+use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Axes, Job};
 use pipe_core::kind::Program;
 
@@ -65,6 +67,9 @@ pub enum OnUndeclared {
 
 /// Workers send an event every few seconds; this is many times as long.
 const SILENCE: Duration = Duration::from_secs(60);
+
+/// How often a command checks whether another process has installed its packages.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A time zone with half hours, and a language in which `i` is not the lower case of `I` and numbers have commas.
 const PERTURBED: [(&str, &str); 3] =
@@ -128,6 +133,9 @@ impl LocalProcess {
                 None => command.env_remove(name),
             };
         }
+        if let Some(packages) = &task.packages {
+            packages.activate(&self.installed(packages, task, report)?, &mut command);
+        }
         let mut stdout = Kept::at(&task.stdout);
         let Some(observation) = &self.observed else {
             let (exit, usage) = self.run(task, Program::Command, &mut command, &mut stdout)?;
@@ -141,6 +149,71 @@ impl LocalProcess {
             return Err(self.explain(exit, usage));
         }
         undeclared.map(|()| usage)
+    }
+
+    /// Returns the directory with the packages of a command. Installs them if they are not there, or waits for another
+    /// process that does.
+    fn installed(
+        &self,
+        packages: &PackageTask,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<PathBuf, AttemptError> {
+        let failed = |error: StoreError| AttemptError::permanent(error.to_string());
+        while !self.children.is_stopping() {
+            match packages.directory.installed() {
+                Some(found) if packages.is_usable(&found) => return Ok(found),
+                Some(_) => packages.directory.forget(),
+                None => {}
+            }
+            match packages.directory.try_begin().map_err(failed)? {
+                // Another process may have ended its installation just before.
+                Some(installation) if packages.directory.installed().is_none() => {
+                    self.install(packages, &installation, task, report)?;
+                    return installation.commit().map_err(failed);
+                }
+                Some(_) => {}
+                None => std::thread::sleep(LOOK_AGAIN),
+            }
+        }
+        Err(AttemptError::Stopped { checkpoint: false })
+    }
+
+    fn install(
+        &self,
+        packages: &PackageTask,
+        installation: &Installation,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<(), AttemptError> {
+        let message = format!("installing the packages of `{}`, once", packages.shown());
+        report(WorkerEvent::Log { level: LogLevel::Info, message });
+        let files = task.directory.join("packages");
+        packages.copy_files(&files)?;
+        for mut command in packages.installing(installation.path(), &files) {
+            let (exit, usage) =
+                self.run(task, Program::Command, &mut command, &mut Kept::at(&task.stdout))?;
+            if !exit.is_success() {
+                let mut failure = self.explain(exit, usage);
+                if let AttemptError::Failed { error, .. } = &mut failure {
+                    *error =
+                        format!("the packages of `{}` could not be installed: {error}", packages.shown());
+                }
+                return Err(failure);
+            }
+        }
+        // What the tool printed belongs to the packages and not to the stage.
+        for log in [&task.stdout, &task.stderr] {
+            let _ = fs::remove_file(log);
+        }
+        if packages.is_usable(installation.path()) {
+            Ok(())
+        } else {
+            Err(AttemptError::permanent(format!(
+                "the interpreter in the environment of `{}` is not the one that was found before; run again",
+                packages.shown()
+            )))
+        }
     }
 
     fn run_worker(
@@ -386,7 +459,6 @@ mod tests {
     use super::*;
     use crate::plan::sample;
     use crate::spec::pipeline::{Input, Instance};
-    use pipe_core::event::LogLevel;
     use pipe_core::job::{Job, JobInput};
 
     struct Bench {
@@ -421,7 +493,8 @@ mod tests {
             let (stdout, stderr) = (self.path("stdout"), self.path("stderr"));
             let Instance { program, inputs, environment, .. } = &self.instance;
             let fan_ins = inputs.iter().filter(|input| input.many).map(|input| input.slot.clone()).collect();
-            Task { job, program: *program, fan_ins, environment, directory, stdout, stderr, gpus: Vec::new() }
+            let (packages, gpus) = (None, Vec::new());
+            Task { job, program: *program, fan_ins, environment, packages, directory, stdout, stderr, gpus }
         }
 
         /// A `pipe` that is a shell script.

@@ -20,6 +20,7 @@ pub mod local;
 pub mod machine;
 mod options;
 mod outputs;
+pub mod packages;
 mod place;
 pub mod queue;
 mod run;
