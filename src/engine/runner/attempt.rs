@@ -288,6 +288,9 @@ impl Attempt<'_> {
         if !self.gpus.is_empty() {
             environment.insert("gpus".to_owned(), self.gpus.join(","));
         }
+        if let Some(interpreter) = self.computation.packages.as_ref().and_then(|it| it.interpreter.as_ref()) {
+            environment.insert("interpreter".to_owned(), interpreter.version.clone());
+        }
         environment.extend(facts);
         let Computation { instance, kind, parts, outputs, .. } = self.computation;
         warnings.extend(self.computation.warnings.iter().cloned());

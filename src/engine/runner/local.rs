@@ -18,6 +18,7 @@ use super::child::{ChildProcess, Children};
 use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::exit::ProcessExit;
 use super::file_trace::{FileTrace, Surroundings};
+use super::libtorch::Worker;
 use super::listen::{self, Events, Kept, StreamSink};
 use super::machine;
 use super::packages::PackageTask;
@@ -43,6 +44,7 @@ pub struct LocalProcess {
     programs: Programs,
     /// A worker that sends no event for this long causes a warning.
     silence: Duration,
+    worker: OnceLock<Result<Worker, String>>,
     servers: WorkerServers,
     children: Children,
     memory_kills: OnceLock<Option<AtomicU64>>,
@@ -78,9 +80,16 @@ const PERTURBED: [(&str, &str); 3] =
 impl LocalProcess {
     /// An executor that finds programs in the given places.
     pub fn new(programs: Programs) -> Self {
-        let (children, memory_kills) = (Children::default(), OnceLock::new());
-        let servers = WorkerServers::default();
-        Self { programs, silence: SILENCE, servers, children, memory_kills, perturbed: false, observed: None }
+        Self {
+            programs,
+            silence: SILENCE,
+            worker: OnceLock::new(),
+            servers: WorkerServers::default(),
+            children: Children::default(),
+            memory_kills: OnceLock::new(),
+            perturbed: false,
+            observed: None,
+        }
     }
 
     /// Changes conditions that no result may depend on: workers get another time zone and locale, and the members of a fan-in are
@@ -231,7 +240,7 @@ impl LocalProcess {
             stated => stated,
         };
         let mut command = match program {
-            Program::Worker => Command::new(self.find_worker()?),
+            Program::Worker => self.worker_command()?,
             _ => {
                 let mut command = Command::new(&self.programs.pipe);
                 command.arg("worker");
@@ -335,14 +344,12 @@ impl LocalProcess {
         Some(before.fetch_max(now, Ordering::SeqCst) < now)
     }
 
-    fn find_worker(&self) -> Result<PathBuf, AttemptError> {
-        let pipe = &self.programs.pipe;
-        worker_program(pipe).ok_or_else(|| {
-            AttemptError::retryable(format!(
-                "this stage needs `pipe-worker`, which is neither beside `{}` nor on PATH; `make build` builds both",
-                pipe.display()
-            ))
-        })
+    /// Returns a command that starts the worker, which is looked for once.
+    fn worker_command(&self) -> Result<Command, AttemptError> {
+        let found = self.worker.get_or_init(|| Worker::find(&self.programs.pipe));
+        let needed =
+            |problem: &String| AttemptError::permanent(format!("this stage needs `pipe-worker`: {problem}"));
+        Ok(found.as_ref().map_err(needed)?.command())
     }
 }
 
@@ -373,13 +380,6 @@ impl Observation {
         let taken: Vec<&str> = task.job.inputs.keys().map(String::as_str).collect();
         Err(AttemptError::permanent(files.failure(&taken)))
     }
-}
-
-/// Returns the `pipe-worker` beside this `pipe`, or else the one on PATH.
-pub fn worker_program(pipe: &Path) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|directory| directory.join("pipe-worker"));
-    std::iter::once(pipe.with_file_name("pipe-worker")).chain(on_path).find(|candidate| candidate.is_file())
 }
 
 impl Executor for LocalProcess {

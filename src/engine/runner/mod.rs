@@ -15,6 +15,7 @@ mod exit;
 pub mod file_trace;
 mod inspect;
 mod journal;
+pub mod libtorch;
 mod listen;
 pub mod local;
 pub mod machine;
