@@ -24,7 +24,7 @@ endif
 GET_LIBTORCH := python3 scripts/libtorch.py fetch $(TORCH)
 endif
 
-.PHONY: help run build test faults lint verify relock book libtorch tools clean
+.PHONY: help run build install wheel test faults lint verify relock book libtorch tools clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z<>%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | sed 's/%/<name>/' | expand -t 16
@@ -37,6 +37,28 @@ run: build ## build, then run the quickstart pipeline
 
 build: libtorch ## build pipe and pipe-worker into target/release
 	$(CARGO) build $(PROFILE)
+
+# Where `make install` puts the programs. DESTDIR is put in front of it, for those who build packages.
+PREFIX ?= /usr/local
+PLACE := $(DESTDIR)$(PREFIX)
+
+install: build ## install pipe and pipe-worker, with completions, below $PREFIX
+	install -d $(PLACE)/bin $(PLACE)/share/bash-completion/completions $(PLACE)/share/zsh/site-functions \
+	    $(PLACE)/share/fish/vendor_completions.d
+	install target/release/pipe target/release/pipe-worker $(PLACE)/bin
+	target/release/pipe completions bash > $(PLACE)/share/bash-completion/completions/pipe
+	target/release/pipe completions zsh > $(PLACE)/share/zsh/site-functions/_pipe
+	target/release/pipe completions fish > $(PLACE)/share/fish/vendor_completions.d/pipe.fish
+
+WHEEL_ENV := .wheel-env
+
+wheel: build ## build a wheel with pipe and pipe-worker into target/wheels
+	@test -x $(WHEEL_ENV)/bin/maturin || { python3 -m venv $(WHEEL_ENV) && $(WHEEL_ENV)/bin/pip install --quiet 'maturin>=1.9,<2'; }
+	rm -rf target/wheel target/wheels
+	mkdir -p target/wheel/scripts
+	strip -o target/wheel/scripts/pipe-worker target/release/pipe-worker
+	$(WHEEL_ENV)/bin/maturin build $(PROFILE) --compatibility linux --out target/wheels
+	@echo "install it with: pip install $$(ls target/wheels/*.whl)"
 
 # `pipe-faults` is a program of its own and not a test of the package: as a dev-dependency it would change features of
 # crates that everything uses, and all of it, with the C++ binding of libtorch, would be compiled twice.

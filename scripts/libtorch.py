@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Extracts libtorch from the PyPI wheels of PyTorch, or checks an existing libtorch.
 
-    libtorch.py fetch cpu|cuda [--into DIR]        downloads into DIR/<flavour> if it is not there (DIR: .libtorch)
+    libtorch.py fetch cpu|cuda [--into DIR]        downloads into DIR/<flavour> if it is not there (DIR: .libtorch);
+                                                   `pipe torch fetch` does this without headers: --libraries-only
     libtorch.py unpack cpu|cuda DEST WHEEL...      extracts it from wheels that were downloaded by hand
     libtorch.py check DIR                          checks that the libtorch in DIR has the version that we build for
 
@@ -47,6 +48,7 @@ def main():
     fetching = commands.add_parser("fetch")
     fetching.add_argument("flavour", choices=["cpu", "cuda"])
     fetching.add_argument("--into", type=Path, default=ROOT / ".libtorch")
+    fetching.add_argument("--libraries-only", action="store_true", help="without headers: enough to run")
     unpacking = commands.add_parser("unpack")
     unpacking.add_argument("flavour", choices=["cpu", "cuda"])
     unpacking.add_argument("dest", type=Path)
@@ -57,7 +59,7 @@ def main():
 
     try:
         if options.command == "fetch":
-            fetch(options.flavour, options.into)
+            fetch(options.flavour, options.into, options.libraries_only)
         elif options.command == "unpack":
             unpack(options.flavour, options.wheels, options.dest)
         else:
@@ -68,7 +70,7 @@ def main():
         sys.exit("libtorch: interrupted; the next call repeats the download")
 
 
-def fetch(flavour, into):
+def fetch(flavour, into, libraries_only):
     dest = into / flavour
     if is_complete(dest):
         return
@@ -84,6 +86,8 @@ def fetch(flavour, into):
             say(f"libtorch {VERSION} ({flavour}) is being fetched into {dest}, once: {size} to download")
             wheels = download(flavour, scratch)
             unpack(flavour, wheels, scratch / "new")
+            if libraries_only:
+                shutil.rmtree(scratch / "new" / "include")
             shutil.rmtree(dest, ignore_errors=True)
             (scratch / "new").rename(dest)
     say(f"libtorch {VERSION} ({flavour}) is in {dest}")

@@ -100,6 +100,7 @@ const GROUPS: &[Group] = &[
             ("data", &["pipe data info bibtex", "pipe data fetch bibtex"]),
             ("cache", &["pipe cache du", "pipe cache gc --yes", "pipe cache pull pipelines/quickstart.yaml"]),
             ("key", &["pipe key new alice", "pipe key show"]),
+            ("torch", &["pipe torch", "pipe torch fetch"]),
             ("schema", &["pipe schema > pipe.schema.json"]),
             ("completions", &["pipe completions bash > ~/.local/share/bash-completion/completions/pipe"]),
         ],

@@ -44,6 +44,7 @@ mod standard_streams;
 mod survey;
 mod table;
 mod text;
+mod torch;
 mod try_out;
 mod user_files;
 mod variant_files;
@@ -176,6 +177,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Explain(args) => predict::explain(&project, args),
         Command::Model(command) => exported_model::model(&project, command),
         Command::Metrics { name, json } => metrics::metrics(name.as_deref(), *json),
+        Command::Torch(args) => torch::torch(&project, args),
         Command::Schema => {
             let schema = pipe_engine::spec::schema(pipe_stages::registry::kinds());
             print_json(&schema)

@@ -23,7 +23,8 @@ use pipe_core::kind::Program;
 use pipe_core::stage::{JobBody, StageKind};
 use pipe_core::suggest;
 use pipe_engine::runner::executor::{AttemptError, Executor, ResourceUsage, Task};
-use pipe_engine::runner::local::{LocalProcess, Programs, worker_program};
+use pipe_engine::runner::libtorch::Worker;
+use pipe_engine::runner::local::{LocalProcess, Programs};
 use pipe_engine::runner::{Stop, Urgency};
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
 use pipe_engine::store::{Confirmation, TemporaryDirectory};
@@ -360,11 +361,10 @@ fn run(
 ) -> Result<(), Failure> {
     let pipe = std::env::current_exe()?;
     let task = task(kind, body, place, rows, output, scratch)?;
-    if judge::needs_worker(&task.job) && worker_program(&pipe).is_none() {
-        return Err(Failure::bad_input(
-            "the model has a network, and `pipe-worker`, which runs networks, is neither beside `pipe` nor in PATH; `make \
-             build` builds both",
-        ));
+    if judge::needs_worker(&task.job)
+        && let Err(problem) = Worker::find(&pipe)
+    {
+        return Err(Failure::bad_input(format!("the model has a network: {problem}")));
     }
     let executor =
         LocalProcess::new(Programs { pipe, command: command::argv, needs_worker: judge::needs_worker });
@@ -457,6 +457,7 @@ fn task(
         program: Program::Either,
         fan_ins: BTreeSet::new(),
         environment: &[],
+        packages: None,
         directory: directory.to_owned(),
         stdout: directory.join("stdout"),
         stderr: directory.join("stderr"),

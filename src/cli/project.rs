@@ -1,5 +1,7 @@
 //! The project that a command works in: its directories, its store, and how a command opens a pipeline.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::args::{ColorChoice, Command, Global, PipelineArgs};
@@ -11,8 +13,10 @@ use super::pipeline_selection::{PipelineSelection, is_file};
 use super::print_status;
 use super::project_dir;
 use super::variant_files::set_arguments;
+use pipe_core::packages::PackageRequest;
 use pipe_core::paint::Paint;
 use pipe_engine::plan::Plan;
+use pipe_engine::runner::packages::find_interpreter;
 use pipe_engine::spec::pipeline::{InstanceIndex, Pipeline, UnlocatedFile};
 use pipe_engine::spec::{self, Diagnostics, LoadRequest};
 use pipe_engine::store::Store;
@@ -196,7 +200,18 @@ impl Project {
             .map_err(|error| Failure::bad_input(format!("--set: {error}")))?;
         let environment = |name: &str| std::env::var(name).ok();
         let file = file.to_owned();
-        let request = LoadRequest { file, overrides, environment: &environment, parts: parts::PARTS };
+        let known = RefCell::new(HashMap::new());
+        let find_interpreter = |request: &PackageRequest| {
+            let mut known = known.borrow_mut();
+            known.entry(request.clone()).or_insert_with(|| find_interpreter(request)).clone()
+        };
+        let request = LoadRequest {
+            file,
+            overrides,
+            environment: &environment,
+            find_interpreter: &find_interpreter,
+            parts: parts::PARTS,
+        };
         spec::load(&request, registry::kinds()).map_err(|diagnostics| self.rendered(&diagnostics))
     }
 

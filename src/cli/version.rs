@@ -1,16 +1,14 @@
 //! `pipe --version`: prints the versions of `pipe` and of the worker that it starts.
 
-use std::process::Command;
-
 use super::exit::{Exit, Outcome};
 use super::print_text;
-use pipe_engine::runner::local::worker_program;
+use pipe_engine::runner::libtorch::Worker;
 
 /// Runs `pipe --version`.
 pub(super) fn version() -> Outcome {
-    let worker = match worker_program(&std::env::current_exe()?) {
-        None => "pipe-worker was found neither beside pipe nor in PATH; `make build` builds both".to_owned(),
-        Some(program) => match Command::new(&program).arg("--version").output() {
+    let worker = match Worker::find(&std::env::current_exe()?) {
+        Err(problem) => format!("pipe-worker does not start: {problem}"),
+        Ok(worker) => match worker.command().arg("--version").output() {
             Ok(output) if output.status.success() => {
                 String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
             }

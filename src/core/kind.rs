@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::issue::Issue;
+use crate::packages::PackageRequest;
 use crate::reference::StageRef;
 
 pub use crate::artifact::{ANY, ArtifactType, FILE, TIMINGS};
@@ -156,6 +157,8 @@ pub struct CheckedBody {
     pub issues: Vec<Issue>,
     /// Names of the environment variables that the stage sees. Their values are part of its key.
     pub environment: Vec<String>,
+    /// The packages that the stage needs.
+    pub packages: Option<PackageRequest>,
     /// The axes that the parameters mention.
     pub axes: AxisUses,
 }

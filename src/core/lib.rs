@@ -15,6 +15,7 @@
 //! - [`issue`]: what is wrong with a field, and what to do about it.
 //! - [`kind`]: stage kinds as the pipeline language sees them, without their Rust types.
 //! - [`key`] and [`digest`]: the identity of a computation.
+//! - [`packages`]: the packages that a command finds.
 //! - [`bad_file`]: the names under which damaged files are kept.
 //! - [`reference`](mod@reference), [`name`], [`scalar`] and [`suggest`]: small pieces of the pipeline language.
 //!
@@ -130,6 +131,7 @@ pub mod job;
 pub mod key;
 pub mod kind;
 pub mod name;
+pub mod packages;
 pub mod paint;
 pub mod protocol;
 pub mod quote;

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::issue::Issue;
 use crate::kind::{AxisUses, CheckedBody, InputDecl, Kind, OutputDecl, Program};
+use crate::packages::PackageRequest;
 use crate::strict_json::StrictJson;
 use crate::work::Work;
 
@@ -45,6 +46,11 @@ pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// Returns the names of the environment variables that the stage may see.
     fn environment(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Returns the packages that the stage needs.
+    fn packages(&self) -> Option<PackageRequest> {
+        None
     }
 
     /// Returns the axes that the parameters mention.
@@ -123,6 +129,7 @@ impl<T: StageKind> Kind for KindOf<T> {
             outputs: typed.outputs(),
             issues: typed.issues(),
             environment: typed.environment(),
+            packages: typed.packages(),
             axes: typed.axes(),
         })
     }

@@ -50,7 +50,7 @@
 //!   both: { concatenate: { from: [\"part[*]\"] } }
 //!   part: { matrix: { number: [1, 2] }, concatenate: {} }
 //! ")?;
-//! let request = LoadRequest { file, overrides: Vec::new(), environment: &|_| None, parts: &[] };
+//! let request = LoadRequest { file, overrides: Vec::new(), environment: &|_| None, find_interpreter: &|_| Ok(None), parts: &[] };
 //! let plan = spec::load(&request, &[&KindOf::<Concatenate>::new()])?;
 //! let order: Vec<String> = plan.topological().iter().map(|&at| plan.instance(at).id.to_string()).collect();
 //! assert_eq!(order, ["part[number=1]", "part[number=2]", "both"]);

@@ -9,7 +9,7 @@
 //!       folds: ["split[*]"]                # a list is a fan-in: in/folds/<axes>
 //!       script: { file: scripts/fit.py }   # a file or directory of yours
 //!     outputs: { scores: scores.csv }      # or a list, [scores.csv], named after the stem of the file
-//!     env: [CUDA_HOME]
+//!     env: [CUDA_HOME]                     # or packages: { uv: uv.lock }, { venv: requirements.txt }, { conda: environment.yml }
 //! ```
 //!
 //! The program runs in a directory that contains only `in/`, and writes its outputs there. Inputs are at `in/<name>` and,
@@ -22,18 +22,24 @@
 //! it), `LANG=C.UTF-8`, `TZ=UTC`, `PIPE_THREADS`, and the variables listed under `env`, whose values are part of the key.
 //! The value of `PATH` is part of the key only if it is listed, because the same tools are in different places on
 //! different machines.
+//!
+//! Under `env`, a tool and its file stand for the packages that the program finds. The files enter the slots `env` and, for
+//! uv, `pyproject`; their content and the version of the interpreter are part of the key. The runner installs the packages once
+//! and puts them first on `PATH`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
+use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_untagged::UntaggedEnumVisitor;
 
 use super::one_or_many::UserFile;
 use pipe_core::issue::Issue;
 use pipe_core::kind::{ANY, FILE, InputDecl, OutputDecl, Program, SourceDecl};
+use pipe_core::packages::{PackageFile, PackageRequest, PackageTool};
 use pipe_core::reference::StageRef;
 use pipe_core::stage::StageKind;
 
@@ -47,9 +53,9 @@ pub struct Command {
     #[serde(default)]
     inputs: BTreeMap<String, CommandInput>,
     outputs: CommandOutputs,
-    /// Environment variables that the program may see. Their values are part of the key.
+    /// Environment variables that the program may see, whose values are part of the key; or the packages that it finds.
     #[serde(default)]
-    env: BTreeSet<String>,
+    env: CommandEnv,
     /// The shell that runs `run` if it is text: `sh` (as `sh -e`), `bash` (as `bash -euo pipefail`), or another one (with `-e`).
     #[serde(default = "default_shell")]
     shell: String,
@@ -76,6 +82,117 @@ enum CommandInput {
     File(String),
 }
 
+/// The variables and the packages that the program finds.
+#[derive(Debug, PartialEq)]
+enum CommandEnv {
+    Variables(BTreeSet<String>),
+    Packages(CommandPackages),
+}
+
+/// The packages that the program finds: exactly one of `uv`, `venv` and `conda`.
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CommandPackages {
+    /// The path of `uv.lock`, which has a `pyproject.toml` beside it.
+    uv: Option<String>,
+    /// A file of requirements for pip.
+    venv: Option<String>,
+    /// An `environment.yml`, or an explicit list of conda packages.
+    conda: Option<String>,
+    /// The interpreter for `venv` (a program, by default `python3`) or `uv` (a request such as `3.12`).
+    python: Option<String>,
+    /// Environment variables that the program may see. Their values are part of the key.
+    #[serde(default)]
+    variables: BTreeSet<String>,
+}
+
+/// The slot of the file that packages are installed from.
+const PACKAGES_SLOT: &str = "env";
+/// The slot of the file that `uv` needs beside its lock.
+const PYPROJECT_SLOT: &str = "pyproject";
+
+impl CommandEnv {
+    fn variables(&self) -> &BTreeSet<String> {
+        match self {
+            Self::Variables(variables) => variables,
+            Self::Packages(packages) => &packages.variables,
+        }
+    }
+
+    fn packages(&self) -> Option<&CommandPackages> {
+        match self {
+            Self::Variables(_) => None,
+            Self::Packages(packages) => Some(packages),
+        }
+    }
+}
+
+impl Default for CommandEnv {
+    fn default() -> Self {
+        Self::Variables(BTreeSet::new())
+    }
+}
+
+impl CommandPackages {
+    /// Returns the tools that are named, with their files.
+    fn tools(&self) -> Vec<(PackageTool, &str)> {
+        let named =
+            [(PackageTool::Uv, &self.uv), (PackageTool::Venv, &self.venv), (PackageTool::Conda, &self.conda)];
+        named.into_iter().filter_map(|(tool, file)| Some((tool, file.as_deref()?))).collect()
+    }
+
+    /// Returns the slots of the files that the packages are installed from, with their paths.
+    fn files(&self) -> Vec<(&'static str, PathBuf)> {
+        let mut files = Vec::new();
+        if let [(tool, file)] = self.tools()[..] {
+            files.push((PACKAGES_SLOT, PathBuf::from(file)));
+            if tool == PackageTool::Uv {
+                files.push((PYPROJECT_SLOT, Path::new(file).with_file_name("pyproject.toml")));
+            }
+        }
+        files
+    }
+
+    fn request(&self) -> Option<PackageRequest> {
+        let [(tool, file)] = self.tools()[..] else { return None };
+        let named = |(slot, path): (&str, PathBuf)| PackageFile {
+            slot: slot.to_owned(),
+            name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        };
+        Some(PackageRequest {
+            tool,
+            files: self.files().into_iter().map(named).collect(),
+            python: self.python.clone(),
+            directory: Path::new(file).parent().unwrap_or(Path::new("")).to_owned(),
+        })
+    }
+
+    /// Returns what is wrong, and what to do about it.
+    fn issues(&self, inputs: &BTreeMap<String, CommandInput>) -> Vec<Issue> {
+        let mut issues = Vec::new();
+        match self.tools()[..] {
+            [(PackageTool::Uv, file)] if Path::new(file).file_name().is_none_or(|name| name != "uv.lock") => {
+                let issue = Issue::new("env.uv", format!("`{file}` is not called `uv.lock`"));
+                issues.push(issue.hint("name the lock that `uv lock` has written"));
+            }
+            [(PackageTool::Conda, _)] if self.python.is_some() => {
+                let issue = Issue::new("env.python", "a conda environment has its own interpreter");
+                issues.push(issue.hint("name its version in the file, as in `python=3.12`"));
+            }
+            [_] => {}
+            _ => {
+                let issue = Issue::new("env", "exactly one of `uv`, `venv` and `conda` is expected");
+                issues.push(issue.hint("name a tool and its file, as in `{ venv: requirements.txt }`"));
+            }
+        }
+        for (slot, path) in self.files().iter().filter(|(slot, _)| inputs.contains_key(*slot)) {
+            let message = format!("`in/{slot}` is `{}`, which the packages come from", path.display());
+            issues.push(Issue::new(format!("inputs.{slot}"), message).hint("rename this input"));
+        }
+        issues
+    }
+}
+
 /// Paths in the working directory, by output name.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
@@ -96,7 +213,12 @@ impl StageKind for Command {
             };
             InputDecl::new(name, source, ANY)
         };
-        self.inputs.iter().map(declare).collect()
+        let packages = self.env.packages().map(CommandPackages::files).unwrap_or_default();
+        let packages = packages.into_iter().map(|(slot, path)| {
+            let source = SourceDecl::Path(path.to_string_lossy().into_owned());
+            InputDecl::new(slot, source, ANY).written_in("env")
+        });
+        self.inputs.iter().map(declare).chain(packages).collect()
     }
 
     fn outputs(&self) -> Vec<OutputDecl> {
@@ -163,7 +285,7 @@ impl StageKind for Command {
                 taken.push((name, path));
             }
         }
-        for name in &self.env {
+        for name in self.env.variables() {
             let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
             if name.is_empty() || !name.bytes().all(plain) || name.as_bytes()[0].is_ascii_digit() {
                 report("env".into(), format!("`{name}` cannot name an environment variable"), ENV_HINT);
@@ -171,11 +293,16 @@ impl StageKind for Command {
                 report("env".into(), format!("`{name}` is set by pipe itself"), "leave it out");
             }
         }
+        issues.extend(self.env.packages().map(|packages| packages.issues(&self.inputs)).unwrap_or_default());
         issues
     }
 
     fn environment(&self) -> Vec<String> {
-        self.env.iter().cloned().collect()
+        self.env.variables().iter().cloned().collect()
+    }
+
+    fn packages(&self) -> Option<PackageRequest> {
+        self.env.packages().and_then(CommandPackages::request)
     }
 }
 
@@ -254,6 +381,46 @@ impl JsonSchema for Run {
             "anyOf": [
                 { "type": "string" },
                 { "type": "array", "items": { "type": "string" }, "minItems": 1 }
+            ]
+        })
+    }
+}
+
+/// Serialises without the files and the interpreter: the content of the files and the version of the interpreter are parts of the
+/// key of their own.
+impl Serialize for CommandEnv {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self::Packages(packages) = self else { return self.variables().serialize(serializer) };
+        let tools: Vec<&str> = packages.tools().iter().map(|(tool, _)| tool.name()).collect();
+        let mut fields = serializer.serialize_map(Some(2))?;
+        fields.serialize_entry("packages", &tools.join(" "))?;
+        fields.serialize_entry("variables", &packages.variables)?;
+        fields.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for CommandEnv {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        UntaggedEnumVisitor::new()
+            .expecting("a list of variables, or packages such as `{ venv: requirements.txt }`")
+            .seq(|variables| variables.deserialize().map(Self::Variables))
+            .map(|fields| fields.deserialize().map(Self::Packages))
+            .deserialize(deserializer)
+    }
+}
+
+impl JsonSchema for CommandEnv {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "CommandEnv".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let packages = generator.subschema_for::<CommandPackages>();
+        json_schema!({
+            "description": "Names of environment variables, or the packages that the program finds.",
+            "anyOf": [
+                { "type": "array", "items": { "type": "string" }, "uniqueItems": true },
+                packages
             ]
         })
     }
@@ -400,6 +567,47 @@ mod tests {
     }
 
     #[test]
+    fn packages_enter_by_the_content_of_their_files_and_not_by_their_paths() {
+        let body = check("{ run: x, outputs: [a], env: { uv: ml/uv.lock, variables: [TOKEN] } }").unwrap();
+        let inputs: Vec<_> = body.inputs.iter().map(|input| (input.slot.as_str(), &input.source)).collect();
+        let path = |text: &str| SourceDecl::Path(text.to_owned());
+        let (lock, project) = (path("ml/uv.lock"), path("ml/pyproject.toml"));
+        assert_eq!(inputs, [("env", &lock), ("pyproject", &project)]);
+        assert_eq!(body.environment, ["TOKEN"]);
+        let request = body.packages.unwrap();
+        assert_eq!((request.tool, request.directory), (PackageTool::Uv, PathBuf::from("ml")));
+        let params = |env: &str| check(&format!("{{ run: x, outputs: [a], env: {env} }}")).unwrap().params;
+        assert_eq!(params("{ venv: a/r.txt, python: python3.12 }"), params("{ venv: b.txt }"));
+        assert_ne!(params("{ venv: r.txt }"), params("{ conda: r.txt }"));
+        assert_ne!(params("{ venv: r.txt }"), params("{ venv: r.txt, variables: [A] }"));
+        assert_eq!(params("[A]")["env"], serde_json::json!(["A"]), "keys of old pipelines stay the same");
+    }
+
+    #[test]
+    fn packages_that_cannot_be_installed_are_reported_before_anything_runs() {
+        let issues = |env: &str| issues(&format!("{{ run: x, outputs: [a], env: {env} }}"));
+        let one = "env: exactly one of `uv`, `venv` and `conda` is expected";
+        assert_eq!(issues("{}"), [one]);
+        assert_eq!(issues("{ uv: uv.lock, venv: r.txt }"), [one]);
+        assert_eq!(
+            issues("{ uv: requirements.txt }"),
+            ["env.uv: `requirements.txt` is not called `uv.lock`"]
+        );
+        assert_eq!(
+            issues("{ conda: e.yml, python: '3.12' }"),
+            ["env.python: a conda environment has its own interpreter"]
+        );
+        assert_eq!(
+            issues("{ venv: r.txt, variables: [A=1] }"),
+            ["env: `A=1` cannot name an environment variable"]
+        );
+        assert_eq!(
+            super::tests::issues("{ run: x, outputs: [a], inputs: { env: load }, env: { venv: r.txt } }"),
+            ["inputs.env: `in/env` is `r.txt`, which the packages come from"]
+        );
+    }
+
+    #[test]
     fn text_goes_to_a_shell_that_stops_at_the_first_failure_and_a_list_does_not() {
         let argv = |text: &str| super::argv(&serde_json::from_str(text).unwrap()).unwrap();
         assert_eq!(argv(r#"{"run": "a | b", "outputs": ["x"]}"#), ["sh", "-e", "-c", "a | b"]);
@@ -453,6 +661,8 @@ mod tests {
             ("{ run: x, outputs: [a], inputs: { d: {} } }", "missing field `file`"),
             ("{ run: x, outputs: 3 }", "a list of paths, or names with their paths"),
             ("{ run: x, outputs: [a], cwd: b }", "unknown field `cwd`"),
+            ("{ run: x, outputs: [a], env: { pip: r.txt } }", "unknown field `pip`"),
+            ("{ run: x, outputs: [a], env: A }", "a list of variables, or packages"),
         ] {
             let error = check(yaml).unwrap_err();
             assert!(error.contains(expected), "{yaml}: {error}");

@@ -16,6 +16,7 @@ mod fake_worker;
 mod lock_files;
 mod models;
 mod own_data;
+mod packages;
 mod placed_files;
 mod processes;
 mod programs;

@@ -118,6 +118,23 @@ fn an_unfinished_or_outdated_libtorch_is_replaced() {
 }
 
 #[test]
+fn pipe_torch_fetch_keeps_only_the_libraries_in_the_cache_of_the_user() {
+    let cache = TempDir::new().unwrap();
+    let test = crate::support::PipelineTest::empty();
+    crate::support::worker_program();
+    let mut command = test.command(&["torch", "fetch", "--json"]);
+    command.env("XDG_CACHE_HOME", cache.path()).env_remove("PIPE_LIBTORCH");
+    command.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", &Wheels::good().0);
+    let ran = crate::support::Ran::finish(command);
+    let folder = cache.path().join("pipe/libtorch-2.13.0/cpu");
+    assert_eq!(names(&folder), ["build-version", "lib"], "{ran:?}");
+    let candidates = &ran.json()["candidates"];
+    assert_eq!(candidates[2]["libraries"], folder.join("lib").to_str().unwrap());
+    let problem = candidates[2]["problem"].as_str().unwrap();
+    assert!(problem.contains("the loader"), "text is not a library: {problem}");
+}
+
+#[test]
 fn a_given_libtorch_must_be_complete_and_of_the_right_version() {
     let unpack = |version: &str| {
         let dir = TempDir::new().unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Subcommand, ValueHint};
 
-use super::compute::{CancelArgs, EngineCommand, InitArgs, JobsArgs, RunArgs, ShellArgs};
+use super::compute::{CancelArgs, EngineCommand, InitArgs, JobsArgs, RunArgs, ShellArgs, TorchArgs};
 use super::inspect::{GetArgs, GraphArgs, LogsArgs, PlanArgs, ShowArgs, StageArgs, StatusArgs};
 use super::model::{ExplainArgs, ModelCommand, ModelExportArgs, PredictArgs};
 use super::pipeline::PipelineArgs;
@@ -93,6 +93,8 @@ pub(in crate::cli) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show which libtorch runs networks, and why that one; or download one.
+    Torch(TorchArgs),
     /// Print the JSON Schema of pipeline files, for editors.
     Schema,
     /// Write a pipeline: for your own data, with the paper's grid, or as an example.
@@ -176,6 +178,7 @@ impl Command {
             | Self::Engine(_)
             | Self::Job { .. }
             | Self::Metrics { .. }
+            | Self::Torch(_)
             | Self::Schema
             | Self::Completions { .. }
             | Self::Worker { .. } => {}

@@ -31,6 +31,9 @@ pub(in crate::cli) struct InitArgs {
     /// Write an example whose stages are shell commands (the default without `--data`).
     #[arg(long, conflicts_with_all = ["data", "paper"])]
     pub command: bool,
+    /// Write the quickstart, which generates its data and shows the paper's method and our recipe in half a minute.
+    #[arg(long, conflicts_with_all = ["data", "paper", "command"])]
+    pub quickstart: bool,
 }
 
 // The arguments of `pipe run`.
@@ -125,6 +128,26 @@ pub(in crate::cli) struct CancelArgs {
     /// Only the jobs of this engine.
     #[arg(long, value_name = "NAME")]
     pub engine: Option<String>,
+}
+
+// The arguments of `pipe torch`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct TorchArgs {
+    #[command(subcommand)]
+    pub command: Option<TorchCommand>,
+    /// Print the result as JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum TorchCommand {
+    /// Download libtorch from the package index that pip uses into the cache of the user, with `python3` and pip.
+    Fetch {
+        /// Take the libtorch for NVIDIA GPUs (several GB) instead of the one for processors (540 MB).
+        #[arg(long)]
+        cuda: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -15,19 +15,31 @@ use pipe_ml::data::inspect::{FileRole, GivenFile, Wishes, inspect};
 
 const COMMAND_EXAMPLE: &str = include_str!("command.yaml");
 const PAPER_EXAMPLE: &str = include_str!("paper.yaml");
+const QUICKSTART: &str = include_str!("../../../pipelines/quickstart.yaml");
 
 /// Runs `pipe init`. Never overwrites: the file is created, or the command fails.
 pub(super) fn init(args: &InitArgs) -> Outcome {
     if !args.data.is_empty() {
         return for_data(args);
     }
-    let (name, text) = if args.paper { ("paper", PAPER_EXAMPLE) } else { ("example", COMMAND_EXAMPLE) };
+    let (name, text) = match (args.quickstart, args.paper) {
+        (true, _) => ("quickstart", quickstart()),
+        (_, true) => ("paper", PAPER_EXAMPLE.to_owned()),
+        _ => ("example", COMMAND_EXAMPLE.to_owned()),
+    };
     let file = args.file.clone().unwrap_or_else(|| default_file(name));
-    write_new(&file, text)?;
-    if !args.paper && !args.command {
+    write_new(&file, &text)?;
+    if name == "example" && !args.command {
         print_status("for your own data: pipe init --data FILE");
     }
     Ok(Exit::Done)
+}
+
+/// Returns the quickstart without the lines that refer to files of its repository.
+fn quickstart() -> String {
+    let refers = |line: &str| line.starts_with("# yaml-language-server") || line.starts_with("published:");
+    let lines = QUICKSTART.split_inclusive('\n').filter(|line| !refers(line));
+    lines.skip_while(|line| line.trim() == "#").collect()
 }
 
 /// Inspects the user's data, says what was found, and writes a pipeline for it.

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::Command;
 
 use rayon::prelude::*;
 use serde_json::json;
@@ -29,7 +28,7 @@ use pipe_engine::lock::junit::junit;
 use pipe_engine::lock::report::{Check, CheckOutcome, VerifyReport};
 use pipe_engine::lock::{Lock, LockRecord, path_of};
 use pipe_engine::plan::Plan;
-use pipe_engine::runner::local::worker_program;
+use pipe_engine::runner::libtorch::Worker;
 use pipe_engine::spec::pipeline::{InputSource, Instance};
 use pipe_engine::store::manifest::Stored;
 use pipe_engine::store::{Condition, Store};
@@ -243,8 +242,8 @@ fn check_libtorch(lock: &Lock) -> Option<Check> {
 }
 
 fn worker_libtorch() -> Option<String> {
-    let program = worker_program(&std::env::current_exe().ok()?)?;
-    let output = Command::new(program).arg("--version").output().ok()?;
+    let worker = Worker::find(&std::env::current_exe().ok()?).ok()?;
+    let output = worker.command().arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let version = text.split_once("libtorch ")?.1;
     Some(version.split([',', ')', ' ']).next()?.to_owned())

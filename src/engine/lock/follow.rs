@@ -74,6 +74,7 @@ impl Follower<'_> {
     }
 
     fn parts(&self, instance: &Instance, record: &LockRecord) -> Result<KeyParts, String> {
+        instance.packages()?;
         let mut found = Vec::with_capacity(instance.inputs.len());
         for input in &instance.inputs {
             let contents: Result<Vec<Content>, String> =

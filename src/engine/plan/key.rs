@@ -10,6 +10,7 @@ use crate::store::UserFile;
 use pipe_core::digest::{BlobId, Digest};
 use pipe_core::job::Axes;
 use pipe_core::kind::Program;
+use pipe_core::packages::Packages;
 
 /// The content of one input artifact and the slot that it enters.
 #[derive(Debug, Clone, Copy)]
@@ -100,6 +101,9 @@ pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
     for (name, value) in &instance.environment {
         let value = value.as_deref().map_or_else(|| "unset".to_owned(), |text| variable_digest(name, text));
         parts.insert(format!("env.{name}"), value);
+    }
+    if let Ok(Some(Packages { interpreter: Some(interpreter), .. })) = instance.packages() {
+        parts.insert("interpreter".to_owned(), interpreter.version.clone());
     }
     for input in inputs {
         let content = input.content.blob.to_string();

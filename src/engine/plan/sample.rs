@@ -54,6 +54,7 @@ pub(crate) fn stage(name: &str, needs: &[usize]) -> Instance {
         inputs: needs.iter().map(input).collect(),
         outputs: vec![OutputDecl { name: "out".into(), artifact: FILE, file_name: "out".into() }],
         environment: Vec::new(),
+        packages: None,
         resources: Resources::default(),
         cluster: Default::default(),
         retries: 0,

@@ -11,6 +11,7 @@ use super::computation::{Computation, InputArtifact};
 use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::inspect::ResolvedInput;
 use super::outputs;
+use super::packages::PackageTask;
 use super::work_area::WorkArea;
 use crate::store::manifest::Manifest;
 use crate::store::{Draft, Seen, Store, StoreError, WriteRight};
@@ -173,12 +174,15 @@ impl Attempt<'_> {
             checkpoints,
             threads: self.computation.threads,
         };
+        let packages = self.computation.packages.as_ref();
+        let packages = packages.map(|packages| PackageTask::new(packages, &job, self.store)).transpose();
         let fan_ins = self.computation.inputs.iter().filter(|input| input.many);
         let task = Task {
             job,
             program: *program,
             fan_ins: fan_ins.map(|input| input.slot.clone()).collect(),
             environment: &self.computation.environment,
+            packages: packages.map_err(AttemptError::permanent)?,
             stdout: directory.join("stdout"),
             stderr: directory.join("stderr"),
             directory,
@@ -283,6 +287,9 @@ impl Attempt<'_> {
         environment.insert("threads".to_owned(), task.job.threads.to_string());
         if !self.gpus.is_empty() {
             environment.insert("gpus".to_owned(), self.gpus.join(","));
+        }
+        if let Some(interpreter) = self.computation.packages.as_ref().and_then(|it| it.interpreter.as_ref()) {
+            environment.insert("interpreter".to_owned(), interpreter.version.clone());
         }
         environment.extend(facts);
         let Computation { instance, kind, parts, outputs, .. } = self.computation;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::event::{Event, Summary};
 use super::local::{LocalProcess, Programs};
+use super::packages::find_interpreter;
 use super::{Options, Outlook, Stop, run, survey};
 use crate::plan::Plan;
 use crate::spec::pipeline::UnlocatedFile;
@@ -38,7 +39,13 @@ impl Project {
         let file = self.path("pipeline.yaml");
         fs::write(&file, format!("name: test\nstages:\n{stages}")).unwrap();
         let environment = |name: &str| (name == "GREETING").then(|| "hello".to_owned());
-        let request = LoadRequest { file, overrides: Vec::new(), environment: &environment, parts: &[] };
+        let request = LoadRequest {
+            file,
+            overrides: Vec::new(),
+            environment: &environment,
+            find_interpreter: &find_interpreter,
+            parts: &[],
+        };
         let plan = spec::load(&request, registry::kinds()).unwrap_or_else(|e| panic!("{}", e.render(false)));
         let located = plan.locate_files(|_, file| match file {
             UnlocatedFile::User(path) => Ok(path),

@@ -11,6 +11,7 @@ use crate::store::UserFile;
 use pipe_core::job::Axes;
 use pipe_core::key::KeyParts;
 use pipe_core::kind::{FILE, Program};
+use pipe_core::packages::Packages;
 
 /// One computation. `F` is how files of the user are known: hashed, or, in a file, by path and content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -26,6 +27,9 @@ pub(super) struct Computation<F = Arc<UserFile>> {
     pub outputs: Vec<ComputationOutput>,
     /// The environment variables of a command, by name; `None` unsets one.
     pub environment: Vec<(String, Option<String>)>,
+    /// The packages that a command finds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packages: Option<Packages>,
     pub threads: usize,
     pub retries: u32,
     /// What the user should know about the result.
@@ -93,6 +97,7 @@ impl Computation {
             inputs,
             outputs: outputs.collect(),
             environment: instance.environment.clone(),
+            packages: instance.packages().unwrap_or_default().cloned(),
             // What the stage asked for, not what is free in this run: a result must not depend on the number of jobs.
             threads: threads.unwrap_or(instance.resources.cpu),
             retries: instance.retries,
@@ -125,6 +130,7 @@ impl<F> Computation<F> {
             inputs,
             outputs: self.outputs,
             environment: self.environment,
+            packages: self.packages,
             threads: self.threads,
             retries: self.retries,
             warnings: self.warnings,

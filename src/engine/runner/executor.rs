@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::packages::PackageTask;
 use super::stop::Urgency;
 use pipe_core::event::WorkerEvent;
 use pipe_core::job::Job;
@@ -20,6 +21,8 @@ pub struct Task<'a> {
     pub fan_ins: BTreeSet<String>,
     /// The environment variables of a command, by name; `None` unsets one.
     pub environment: &'a [(String, Option<String>)],
+    /// The packages that a command finds.
+    pub packages: Option<PackageTask<'a>>,
     /// A directory that holds everything that the attempt leaves behind.
     pub directory: PathBuf,
     /// The file that keeps what a command prints. (A worker prints events.)

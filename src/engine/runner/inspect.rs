@@ -111,6 +111,7 @@ impl<'a> Inspector<'a> {
     /// Returns the key of an instance whose inputs are all known, or a sentence if one cannot be read.
     pub(super) fn prepare(&mut self, index: InstanceIndex) -> Result<Prepared, String> {
         let instance = self.plan.instance(index);
+        instance.packages()?;
         let mut inputs = Vec::with_capacity(instance.inputs.len());
         for input in &instance.inputs {
             let contents: Result<Vec<ResolvedInput>, String> =

@@ -18,11 +18,14 @@ use super::child::{ChildProcess, Children};
 use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::exit::ProcessExit;
 use super::file_trace::{FileTrace, Surroundings};
+use super::libtorch::Worker;
 use super::listen::{self, Events, Kept, StreamSink};
 use super::machine;
+use super::packages::PackageTask;
 use super::stop::Urgency;
 use super::worker_servers::WorkerServers;
-use pipe_core::event::WorkerEvent;
+use crate::store::{Installation, StoreError};
+use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Axes, Job};
 use pipe_core::kind::Program;
 
@@ -41,6 +44,7 @@ pub struct LocalProcess {
     programs: Programs,
     /// A worker that sends no event for this long causes a warning.
     silence: Duration,
+    worker: OnceLock<Result<Worker, String>>,
     servers: WorkerServers,
     children: Children,
     memory_kills: OnceLock<Option<AtomicU64>>,
@@ -66,6 +70,9 @@ pub enum OnUndeclared {
 /// Workers send an event every few seconds; this is many times as long.
 const SILENCE: Duration = Duration::from_secs(60);
 
+/// How often a command checks whether another process has installed its packages.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// A time zone with half hours, and a language in which `i` is not the lower case of `I` and numbers have commas.
 const PERTURBED: [(&str, &str); 3] =
     [("TZ", "Asia/Kolkata"), ("LC_ALL", "tr_TR.UTF-8"), ("LANG", "tr_TR.UTF-8")];
@@ -73,9 +80,16 @@ const PERTURBED: [(&str, &str); 3] =
 impl LocalProcess {
     /// An executor that finds programs in the given places.
     pub fn new(programs: Programs) -> Self {
-        let (children, memory_kills) = (Children::default(), OnceLock::new());
-        let servers = WorkerServers::default();
-        Self { programs, silence: SILENCE, servers, children, memory_kills, perturbed: false, observed: None }
+        Self {
+            programs,
+            silence: SILENCE,
+            worker: OnceLock::new(),
+            servers: WorkerServers::default(),
+            children: Children::default(),
+            memory_kills: OnceLock::new(),
+            perturbed: false,
+            observed: None,
+        }
     }
 
     /// Changes conditions that no result may depend on: workers get another time zone and locale, and the members of a fan-in are
@@ -104,7 +118,7 @@ impl LocalProcess {
         let Some((program, arguments)) = words.split_first() else {
             return Err(AttemptError::retryable("there is no program to run"));
         };
-        let mut command = self.command_process(task, program)?;
+        let mut command = self.command_process(task, program, report)?;
         command.args(arguments);
         let mut stdout = Kept::at(&task.stdout);
         let Some(observation) = &self.observed else {
@@ -121,8 +135,14 @@ impl LocalProcess {
         undeclared.map(|()| usage)
     }
 
-    /// Links the inputs of a task, and returns a process in its working directory that sees what a command would see.
-    pub fn command_process(&self, task: &Task, program: &str) -> Result<Command, AttemptError> {
+    /// Links the inputs of a task, installs its packages, and returns a process in its working directory that sees what a
+    /// command would see.
+    pub fn command_process(
+        &self,
+        task: &Task,
+        program: &str,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<Command, AttemptError> {
         let temporary = task.directory.join("tmp");
         let mut command = Command::new(program);
         command
@@ -146,7 +166,75 @@ impl LocalProcess {
                 None => command.env_remove(name),
             };
         }
+        if let Some(packages) = &task.packages {
+            packages.activate(&self.installed(packages, task, report)?, &mut command);
+        }
         Ok(command)
+    }
+
+    /// Returns the directory with the packages of a command. Installs them if they are not there, or waits for another
+    /// process that does.
+    fn installed(
+        &self,
+        packages: &PackageTask,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<PathBuf, AttemptError> {
+        let failed = |error: StoreError| AttemptError::permanent(error.to_string());
+        while !self.children.is_stopping() {
+            match packages.directory.installed() {
+                Some(found) if packages.is_usable(&found) => return Ok(found),
+                Some(_) => packages.directory.forget(),
+                None => {}
+            }
+            match packages.directory.try_begin().map_err(failed)? {
+                // Another process may have ended its installation just before.
+                Some(installation) if packages.directory.installed().is_none() => {
+                    self.install(packages, &installation, task, report)?;
+                    return installation.commit().map_err(failed);
+                }
+                Some(_) => {}
+                None => std::thread::sleep(LOOK_AGAIN),
+            }
+        }
+        Err(AttemptError::Stopped { checkpoint: false })
+    }
+
+    fn install(
+        &self,
+        packages: &PackageTask,
+        installation: &Installation,
+        task: &Task,
+        report: &mut dyn FnMut(WorkerEvent),
+    ) -> Result<(), AttemptError> {
+        let message = format!("installing the packages of `{}`, once", packages.shown());
+        report(WorkerEvent::Log { level: LogLevel::Info, message });
+        let files = task.directory.join("packages");
+        packages.copy_files(&files)?;
+        for mut command in packages.installing(installation.path(), &files) {
+            let (exit, usage) =
+                self.run(task, Program::Command, &mut command, &mut Kept::at(&task.stdout))?;
+            if !exit.is_success() {
+                let mut failure = self.explain(exit, usage);
+                if let AttemptError::Failed { error, .. } = &mut failure {
+                    *error =
+                        format!("the packages of `{}` could not be installed: {error}", packages.shown());
+                }
+                return Err(failure);
+            }
+        }
+        // What the tool printed belongs to the packages and not to the stage.
+        for log in [&task.stdout, &task.stderr] {
+            let _ = fs::remove_file(log);
+        }
+        if packages.is_usable(installation.path()) {
+            Ok(())
+        } else {
+            Err(AttemptError::permanent(format!(
+                "the interpreter in the environment of `{}` is not the one that was found before; run again",
+                packages.shown()
+            )))
+        }
     }
 
     fn run_worker(
@@ -164,7 +252,7 @@ impl LocalProcess {
             stated => stated,
         };
         let mut command = match program {
-            Program::Worker => Command::new(self.find_worker()?),
+            Program::Worker => self.worker_command()?,
             _ => {
                 let mut command = Command::new(&self.programs.pipe);
                 command.arg("worker");
@@ -268,14 +356,12 @@ impl LocalProcess {
         Some(before.fetch_max(now, Ordering::SeqCst) < now)
     }
 
-    fn find_worker(&self) -> Result<PathBuf, AttemptError> {
-        let pipe = &self.programs.pipe;
-        worker_program(pipe).ok_or_else(|| {
-            AttemptError::retryable(format!(
-                "this stage needs `pipe-worker`, which is neither beside `{}` nor on PATH; `make build` builds both",
-                pipe.display()
-            ))
-        })
+    /// Returns a command that starts the worker, which is looked for once.
+    fn worker_command(&self) -> Result<Command, AttemptError> {
+        let found = self.worker.get_or_init(|| Worker::find(&self.programs.pipe));
+        let needed =
+            |problem: &String| AttemptError::permanent(format!("this stage needs `pipe-worker`: {problem}"));
+        Ok(found.as_ref().map_err(needed)?.command())
     }
 }
 
@@ -306,13 +392,6 @@ impl Observation {
         let taken: Vec<&str> = task.job.inputs.keys().map(String::as_str).collect();
         Err(AttemptError::permanent(files.failure(&taken)))
     }
-}
-
-/// Returns the `pipe-worker` beside this `pipe`, or else the one on PATH.
-pub fn worker_program(pipe: &Path) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let on_path = std::env::split_paths(&path).map(|directory| directory.join("pipe-worker"));
-    std::iter::once(pipe.with_file_name("pipe-worker")).chain(on_path).find(|candidate| candidate.is_file())
 }
 
 impl Executor for LocalProcess {
@@ -392,7 +471,6 @@ mod tests {
     use super::*;
     use crate::plan::sample;
     use crate::spec::pipeline::{Input, Instance};
-    use pipe_core::event::LogLevel;
     use pipe_core::job::{Job, JobInput};
 
     struct Bench {
@@ -427,7 +505,8 @@ mod tests {
             let (stdout, stderr) = (self.path("stdout"), self.path("stderr"));
             let Instance { program, inputs, environment, .. } = &self.instance;
             let fan_ins = inputs.iter().filter(|input| input.many).map(|input| input.slot.clone()).collect();
-            Task { job, program: *program, fan_ins, environment, directory, stdout, stderr, gpus: Vec::new() }
+            let (packages, gpus) = (None, Vec::new());
+            Task { job, program: *program, fan_ins, environment, packages, directory, stdout, stderr, gpus }
         }
 
         /// A `pipe` that is a shell script.

@@ -175,6 +175,7 @@ fn task(directory: &Path, act: &str) -> Task<'static> {
         program: Program::Pipe,
         fan_ins: BTreeSet::new(),
         environment: &[],
+        packages: None,
         directory: directory.to_owned(),
         stdout: path("stdout"),
         stderr: path("stderr"),

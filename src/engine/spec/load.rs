@@ -30,6 +30,10 @@ use crate::plan::graph::DependencyGraph;
 use pipe_core::builtin_part::BuiltinPart;
 use pipe_core::kind::Kinds;
 use pipe_core::name::is_dotted_name;
+use pipe_core::packages::{Interpreter, PackageRequest, Packages};
+
+/// Returns the interpreter that packages are installed for, or a sentence if there is none.
+pub type FindInterpreter<'a> = &'a dyn Fn(&PackageRequest) -> Result<Option<Interpreter>, String>;
 
 /// Which pipeline to load, and with which variables.
 pub struct LoadRequest<'a> {
@@ -38,6 +42,8 @@ pub struct LoadRequest<'a> {
     pub overrides: Vec<Override>,
     /// Reads an environment variable.
     pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Finds the interpreter for packages.
+    pub find_interpreter: FindInterpreter<'a>,
     /// What `extends: builtin/NAME` can name.
     pub parts: &'a [BuiltinPart],
 }
@@ -138,7 +144,7 @@ fn build(
     let user_files = user_files(&resolver, sources);
     let mut instances = Vec::with_capacity(members.len());
     for (member, inputs) in members.into_iter().zip(inputs) {
-        instances.push(instance(member, inputs, request.environment)?);
+        instances.push(instance(member, inputs, request)?);
     }
     let unused = scope.unused(tree.span.file);
     let unused_variables =
@@ -220,13 +226,17 @@ fn members<'a>(
 fn instance(
     member: InstanceMember,
     inputs: Vec<Input<UnlocatedFile>>,
-    environment: &dyn Fn(&str) -> Option<String>,
+    request: &LoadRequest,
 ) -> Option<Instance<UnlocatedFile>> {
     let kind = member.stage.content.as_ref()?.kind;
     let CheckedInstance { body, content, resources, cluster, retries, compare, expect } = member.checked?;
     let environment = content.environment.into_iter().map(|name| {
-        let value = environment(&name);
+        let value = (request.environment)(&name);
         (name, value)
+    });
+    let packages = content.packages.map(|wanted| {
+        let interpreter = (request.find_interpreter)(&wanted)?;
+        Ok(Packages { request: wanted, interpreter })
     });
     Some(Instance {
         id: member.draft.id.clone(),
@@ -238,6 +248,7 @@ fn instance(
         inputs,
         outputs: content.outputs,
         environment: environment.collect(),
+        packages,
         resources,
         cluster,
         retries,

@@ -47,7 +47,7 @@ mod yaml_node;
 
 pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use index::SelectError;
-pub use load::{LoadRequest, load};
+pub use load::{FindInterpreter, LoadRequest, load};
 pub use overrides::{BadOverride, Override};
 pub use schema::schema;
 pub use select::select;

@@ -13,6 +13,7 @@ use super::expect::Expect;
 pub use super::user_files::UserFileReference;
 use pipe_core::job::Axes;
 use pipe_core::kind::{ArtifactType, OutputDecl, Program};
+use pipe_core::packages::Packages;
 use pipe_core::reference::selector_value;
 
 /// A pipeline with its instances in the order of the file and, within a stage, of the matrix.
@@ -61,6 +62,8 @@ pub struct Instance<F = PathBuf> {
     pub outputs: Vec<OutputDecl>,
     /// Environment variables that reach the stage, with their values (`None`: not set).
     pub environment: Vec<(String, Option<String>)>,
+    /// The packages that a command finds, or a sentence if this machine has no interpreter for them.
+    pub packages: Option<Result<Packages, String>>,
     pub resources: Resources,
     pub cluster: ClusterRequest,
     pub retries: u32,
@@ -104,6 +107,15 @@ pub enum UnlocatedFile {
 }
 
 impl<F> Instance<F> {
+    /// Returns the packages that a command finds, or a sentence if they cannot be installed on this machine.
+    pub(crate) fn packages(&self) -> Result<Option<&Packages>, String> {
+        match &self.packages {
+            None => Ok(None),
+            Some(Ok(packages)) => Ok(Some(packages)),
+            Some(Err(problem)) => Err(problem.clone()),
+        }
+    }
+
     /// Replaces the files that the instance reads.
     pub(crate) fn map_files<T, E>(self, map: &mut dyn FnMut(F) -> Result<T, E>) -> Result<Instance<T>, E> {
         let mut inputs = Vec::with_capacity(self.inputs.len());
@@ -129,6 +141,7 @@ impl<F> Instance<F> {
             inputs,
             outputs: self.outputs,
             environment: self.environment,
+            packages: self.packages,
             resources: self.resources,
             cluster: self.cluster,
             retries: self.retries,

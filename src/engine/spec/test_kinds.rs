@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::diagnostic::Diagnostics;
-use super::load::{LoadRequest, load_with};
+use super::load::{FindInterpreter, LoadRequest, load_with};
 use super::pipeline::{Pipeline, UnlocatedFile};
 use pipe_core::builtin_part::BuiltinPart;
 use pipe_core::issue::Issue;
@@ -279,7 +279,9 @@ impl Project<'_> {
         };
         let overrides = self.set.iter().map(|text| text.parse().unwrap()).collect();
         let file = self.files[0].0.into();
-        let request = LoadRequest { file, overrides, environment: &environment, parts: PARTS };
+        let find_interpreter: FindInterpreter = &|_| Ok(None);
+        let request =
+            LoadRequest { file, overrides, environment: &environment, find_interpreter, parts: PARTS };
         load_with(&request, KINDS, &read).map(|plan| plan.pipeline().clone())
     }
 }

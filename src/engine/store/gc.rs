@@ -19,6 +19,7 @@ use super::Store;
 use super::error::{Flaw, StoreError};
 use super::layout::{id_of_blob, key_of_action};
 use super::lock::FileLock;
+use super::package_directory::READY;
 use super::pipeline_state::PipelineState;
 use super::sealed::{self, Unsealed};
 use super::session::{Session, delete, remove_tree, time_of};
@@ -33,7 +34,8 @@ pub struct GcRequest {
     pub dry_run: bool,
     /// Younger results are kept whether or not a pipeline needs them.
     pub min_age: Duration,
-    /// How long discarded files stay in the trash, and checkpoints of a key that no pipeline has in the store.
+    /// How long discarded files stay in the trash, and checkpoints of a key that no pipeline has and unused packages in the
+    /// store.
     pub grace: Duration,
     /// How many run logs to keep.
     pub keep_runs: usize,
@@ -55,6 +57,8 @@ pub struct GcReport {
     pub results: Count,
     pub blobs: Count,
     pub checkpoints: Count,
+    /// Installations of packages that no command has used during the grace period.
+    pub packages: Count,
     pub runs: Count,
     /// Records of pipelines whose file is gone.
     pub pipelines: Count,
@@ -140,6 +144,14 @@ impl Store {
             let unused = last.is_none_or(|job| old(&job, request.grace.max(request.min_age)));
             if unused || self.has_manifest(key) {
                 garbage.paths.push(self.layout.jobs(key));
+            }
+        }
+        for path in entries(&self.layout.all_packages())? {
+            let last_use = path.join(READY).metadata().or_else(|_| path.metadata());
+            let last_use = last_use.map_err(|e| StoreError::reading(&path, e))?;
+            if old(&last_use, request.grace.max(request.min_age)) {
+                garbage.report.packages += Count { items: 1, bytes: count(&path)?.bytes };
+                garbage.paths.push(path);
             }
         }
         for run in self.runs()?.into_iter().skip(request.keep_runs) {

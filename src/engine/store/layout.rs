@@ -8,6 +8,7 @@
 //!     actions/ab/<stage key>.json   manifests (sealed): the only files that are looked up
 //!     checkpoints/<stage key>/      what a stage keeps between attempts; removed by its commit
 //!     jobs/<stage key>/<number>/    jobs on a cluster; see `runner::cluster`. Removed when the key has a result
+//!     packages/<digest>/            packages that commands use; see `package_directory`
 //!     pipelines/<digest>.json       the last results of each pipeline file (sealed): the roots of gc, the memory of `why`
 //!     runs/<time>-<random>/         events.jsonl, appended line by line; run.json (sealed) at the end;
 //!                                   output of failed stages: <instance>.stdout, <instance>.stderr
@@ -106,6 +107,10 @@ impl Layout {
 
     pub(super) fn jobs(&self, key: StageKey) -> PathBuf {
         self.all_jobs().join(key.digest().to_hex())
+    }
+
+    pub(super) fn all_packages(&self) -> PathBuf {
+        self.base.join("packages")
     }
 
     pub(super) fn pipelines(&self) -> PathBuf {

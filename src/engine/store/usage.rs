@@ -42,6 +42,8 @@ pub struct StoreUsage {
     pub results: Count,
     pub blobs: Count,
     pub checkpoints: Count,
+    /// Installed packages of commands.
+    pub packages: Count,
     pub runs: Count,
     pub temporary: Count,
     pub trash: Count,
@@ -53,7 +55,8 @@ impl StoreUsage {
     /// Returns the space of everything together.
     pub fn total(&self) -> Count {
         let mut total = self.other;
-        for part in [self.results, self.blobs, self.checkpoints, self.runs, self.temporary, self.trash] {
+        let Self { results, blobs, checkpoints, packages, runs, temporary, trash, .. } = *self;
+        for part in [results, blobs, checkpoints, packages, runs, temporary, trash] {
             total += part;
         }
         total
@@ -76,6 +79,7 @@ impl Store {
             results: count(&layout.actions())?,
             blobs: count(&layout.blobs())?,
             checkpoints: count(&layout.all_checkpoints())?,
+            packages: count(&layout.all_packages())?,
             runs: count(&layout.runs())?,
             temporary: count(&layout.tmp())?,
             trash: count(&layout.trash())?,

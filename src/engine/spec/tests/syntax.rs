@@ -64,6 +64,7 @@ fn a_file_that_cannot_be_read_is_named() {
         file: "no/such/file.yaml".into(),
         overrides: Vec::new(),
         environment: &environment,
+        find_interpreter: &|_| Ok(None),
         parts: &[],
     };
     let text = crate::spec::load(&request, &[]).unwrap_err().render(false);
