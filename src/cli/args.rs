@@ -1,5 +1,6 @@
 //! The command line, as clap reads it: every doc comment here is a help text.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
@@ -109,6 +110,8 @@ pub(super) enum Command {
     Predict(PredictArgs),
     /// Explain a model's decisions about one row.
     Explain(ExplainArgs),
+    /// Serve a model over HTTP.
+    Serve(ServeArgs),
     /// List the jobs that runs have left on a cluster.
     Jobs(JobsArgs),
     /// End jobs on a cluster: all of them, or those of some stages.
@@ -192,13 +195,17 @@ impl Command {
             }
             Self::Import(ImportArgs { bundle: file, .. }) | Self::Whence { file, .. } => paths.push(file),
             Self::Predict(PredictArgs { model, input, output, .. }) => {
-                paths.extend(model.typed_paths());
+                paths.extend(model.source.typed_paths());
                 paths.push(input);
                 paths.extend(output);
             }
             Self::Explain(ExplainArgs { model, input, .. }) => {
-                paths.extend(model.typed_paths());
+                paths.extend(model.source.typed_paths());
                 paths.extend(input);
+            }
+            Self::Serve(ServeArgs { source, token_file, .. }) => {
+                paths.extend(source.typed_paths());
+                paths.extend(token_file);
             }
             Self::Model(ModelCommand::Export(ModelExportArgs { to, pipeline, .. })) => {
                 paths.push(to);
@@ -228,9 +235,9 @@ impl Command {
     /// Returns the words that may be a path or a name: a model, a data set, a side of a comparison.
     pub(super) fn typed_words(&mut self) -> Vec<&mut String> {
         match self {
-            Self::Predict(PredictArgs { model, .. }) | Self::Explain(ExplainArgs { model, .. }) => {
-                vec![&mut model.model]
-            }
+            Self::Predict(PredictArgs { model: ModelArgs { source, .. }, .. })
+            | Self::Explain(ExplainArgs { model: ModelArgs { source, .. }, .. })
+            | Self::Serve(ServeArgs { source, .. }) => vec![&mut source.model],
             Self::Data(DataCommand::Info { dataset, .. }) => vec![dataset],
             Self::Diff(DiffArgs { old, new, .. }) => vec![old, new],
             _ => Vec::new(),
@@ -256,6 +263,7 @@ impl Command {
             | Self::Runs(_)
             | Self::Predict(_)
             | Self::Explain(_)
+            | Self::Serve(_)
             | Self::Diff(_)
             | Self::Model(_)
             | Self::Cache(
@@ -587,13 +595,8 @@ pub(super) struct GetArgs {
 /// The options that choose a model and describe its input.
 #[derive(Debug, Args)]
 pub(super) struct ModelArgs {
-    /// A stage that trained a model, `train[adaptive,seed=0]`, or the directory of a model.
-    pub model: String,
     #[command(flatten)]
-    pub pipeline: PipelineArgs,
-    /// The directory of the data set that the model was trained on [default: that of the stage].
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub data: Option<PathBuf>,
+    pub source: ModelSource,
     /// The column or field that holds the text, in CSV and JSON lines [default: as in the training data].
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
@@ -608,9 +611,56 @@ pub(super) struct ModelArgs {
     pub device: String,
 }
 
-impl ModelArgs {
+// Where a model is.
+#[derive(Debug, Args)]
+pub(super) struct ModelSource {
+    /// A stage that trained a model, `train[adaptive,seed=0]`, or the directory of a model.
+    pub model: String,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// The directory of the data set that the model was trained on [default: that of the stage].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data: Option<PathBuf>,
+}
+
+impl ModelSource {
     fn typed_paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         self.pipeline.named.iter_mut().chain(&mut self.data)
+    }
+}
+
+// The arguments of `pipe serve`.
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    #[command(flatten)]
+    pub source: ModelSource,
+    /// The address and port to listen on, or only a port of 127.0.0.1; port 0 is any free port.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000", value_parser = listen_address)]
+    pub listen: SocketAddr,
+    /// How many threads score rows [default: one for each core].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub threads: Option<usize>,
+    /// A file with the token that requests need [default: PIPE_SERVE_TOKEN, otherwise a new token, which is printed].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub token_file: Option<PathBuf>,
+    /// Answer requests without a token; only for a loopback address.
+    #[arg(long, conflicts_with = "token_file")]
+    pub no_token: bool,
+    /// The number of the first feature in sparse rows [default: as in the training data, or 0].
+    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
+    pub feature_base: Option<u32>,
+    /// Print the address and the token as one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Parses an address with a port, or only a port.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+        Err(_) => text
+            .parse()
+            .map_err(|_| "write an address with a port, `127.0.0.1:8000`, or only a port, `8000`".to_owned()),
     }
 }
 
@@ -960,6 +1010,9 @@ pub(super) struct ModelExportArgs {
     /// The directory to create.
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub to: PathBuf,
+    /// Copy the ids and texts of training rows that the data set keeps, so that explanations show them.
+    #[arg(long)]
+    pub training_texts: bool,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
 }

@@ -35,6 +35,7 @@ mod remote;
 mod report;
 mod run;
 mod runs;
+mod serve;
 mod settings;
 mod show_table;
 mod snapshot;
@@ -169,6 +170,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Data(command) => data::data(&project, command),
         Command::Predict(args) => predict::predict(&project, args),
         Command::Explain(args) => predict::explain(&project, args),
+        Command::Serve(args) => serve::serve(&project, args),
         Command::Model(command) => exported_model::model(&project, command),
         Command::Metrics { name, json } => metrics::metrics(name.as_deref(), *json),
         Command::Schema => {

@@ -5,10 +5,12 @@
 //! programs compute the same bytes.
 
 mod audit;
+mod data_names;
 mod evaluate;
 mod explain;
 mod judged_model;
 mod predict;
+mod ready_model;
 
 use std::path::Path;
 
@@ -18,6 +20,8 @@ use pipe_core::job::Job;
 use pipe_core::stage::Runner;
 use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::system::{self, System, SystemSettings};
+
+pub use ready_model::{ReadyModel, ReadySettings, RowsToPredict};
 
 /// Opens the models that a program can run.
 pub trait OpenSystem: 'static {
