@@ -20,6 +20,7 @@ use super::project::Project;
 use super::survey::Survey;
 use pipe_engine::store::TemporaryDirectory;
 use pipe_ml::composite::copy_tree;
+use pipe_ml::data::training_rows::copy_training_rows;
 use pipe_ml::data::transform::copy_description;
 use pipe_ml::system::needs_libtorch;
 
@@ -46,6 +47,12 @@ pub(super) fn model(project: &Project, ModelCommand::Export(args): &ModelCommand
     let unfinished = beside.join("model");
     copy_tree(&place.model, &unfinished).map_err(anyhow::Error::from)?;
     copy_description(&place.data, &unfinished.join(DATA)).map_err(anyhow::Error::from)?;
+    if args.training_texts && !copy_training_rows(&place.data, &unfinished.join(DATA))? {
+        return Err(Failure::bad_input(
+            "--training-texts: the data set keeps no texts of its training rows; set `keep: { texts: true }` in its stage \
+             `vectorise` and run the pipeline again",
+        ));
+    }
     let text = serde_json::to_vec_pretty(&place.stages).map_err(anyhow::Error::from)?;
     std::fs::write(unfinished.join(STAGES), text)?;
     if !needs_libtorch(&place.model)? {

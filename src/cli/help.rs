@@ -67,6 +67,10 @@ const GROUPS: &[Group] = &[
                 ],
             ),
             ("explain", &["pipe explain 'train[adaptive,seed=0]' --row 12 --signal train-neighbours"]),
+            (
+                "serve",
+                &["pipe serve 'recipe[macro]'", "pipe serve model/ --listen 0.0.0.0:8000 --token-file token"],
+            ),
             ("model", &["pipe model export 'recipe[macro]' model/"]),
         ],
     ),

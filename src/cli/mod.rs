@@ -36,6 +36,7 @@ mod report;
 mod run;
 mod runs;
 mod sandbox;
+mod serve;
 mod settings;
 mod shell;
 mod show_table;
@@ -175,6 +176,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Data(command) => data::data(&project, command),
         Command::Predict(args) => predict::predict(&project, args),
         Command::Explain(args) => predict::explain(&project, args),
+        Command::Serve(args) => serve::serve(&project, args),
         Command::Model(command) => exported_model::model(&project, command),
         Command::Metrics { name, json } => metrics::metrics(name.as_deref(), *json),
         Command::Torch(args) => torch::torch(&project, args),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::args::{ExplainArgs, ModelArgs, PredictArgs, PredictFormat};
+use super::args::{ExplainArgs, ModelArgs, ModelSource, PredictArgs, PredictFormat};
 use super::exit::{Exit, Failure, Outcome};
 use super::exported_model;
 use super::prediction_rows;
@@ -47,7 +47,7 @@ const CHECK_STOP: Duration = Duration::from_millis(50);
 /// Runs `pipe predict`: labels for new rows.
 pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     let scratch = TemporaryDirectory::new()?;
-    let place = ModelPlace::find(project, &args.model, &scratch)?;
+    let place = ModelPlace::find(project, &args.model.source, &scratch)?;
     let rows = InputRows::open(&args.input, &scratch)?;
     let table = rows.table(&args.model, &place, args.id_column.as_deref())?;
     let body = Predict {
@@ -95,7 +95,7 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
 /// Runs `pipe explain`: why a model decided about a row as it did.
 pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
     let scratch = TemporaryDirectory::new()?;
-    let place = ModelPlace::find(project, &args.model, &scratch)?;
+    let place = ModelPlace::find(project, &args.model.source, &scratch)?;
     let rows = args.input.as_deref().map(|input| InputRows::open(input, &scratch)).transpose()?;
     let table = rows.as_ref().map(|rows| rows.table(&args.model, &place, None)).transpose()?;
     let body = Explain {
@@ -225,7 +225,8 @@ impl InputRows {
 }
 
 impl ModelPlace {
-    fn find(project: &Project, args: &ModelArgs, scratch: &Path) -> Result<Self, Failure> {
+    /// Finds a model by its stage or its directory, and checks it. The directories may be in `scratch`.
+    pub(super) fn find(project: &Project, args: &ModelSource, scratch: &Path) -> Result<Self, Failure> {
         let directory = Path::new(&args.model);
         if directory.join("model.json").is_file() {
             confirm(project, directory)?;

@@ -75,10 +75,10 @@ impl Executor for Shell {
     fn execute(
         &self,
         task: &Task,
-        _report: &mut dyn FnMut(WorkerEvent),
+        report: &mut dyn FnMut(WorkerEvent),
     ) -> Result<ResourceUsage, AttemptError> {
         let program = std::env::var("SHELL").ok().filter(|shell| !shell.is_empty());
-        let mut shell = self.processes.command_process(task, program.as_deref().unwrap_or("sh"))?;
+        let mut shell = self.processes.command_process(task, program.as_deref().unwrap_or("sh"), report)?;
         if let Some(terminal) = std::env::var_os("TERM") {
             shell.env("TERM", terminal);
         }

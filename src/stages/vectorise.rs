@@ -1,7 +1,7 @@
 //! `vectorise`: turns labelled texts, from CSV or JSON lines, into a data set of TF-IDF features. The vocabulary and
 //! the document frequencies come from the training rows alone.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,17 +11,20 @@ use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::slot::Out;
 use pipe_core::stage::{RunStage, StageKind};
+use pipe_core::suggest;
 use pipe_core::work::Work;
 use pipe_ml::data::artifact::{DataSetDir, DataSetSummary};
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::filter::Filter;
 use pipe_ml::data::format::Format;
-use pipe_ml::data::prepare::{Preparation, PrepareError, prepare};
+use pipe_ml::data::prepare::{Preparation, prepare};
 use pipe_ml::data::read::read;
-use pipe_ml::data::source::{DEFAULT_LABEL_SEPARATOR, RawData, ReadOptions};
+use pipe_ml::data::source::{DEFAULT_LABEL_SEPARATOR, DataSource, RawData, ReadOptions};
 use pipe_ml::data::split::{Split, Validation};
 use pipe_ml::data::split_data::SplitData;
+use pipe_ml::data::table::columns::TableColumn;
 use pipe_ml::data::text::RawText;
+use pipe_ml::data::training_rows::{KeptOfRows, TrainingRow, write_training_rows};
 use pipe_ml::data::transform::write_vocabulary;
 use pipe_ml::data::vectorise::{VectoriseOptions, Vectoriser};
 use pipe_ml::data::weight::Weight;
@@ -43,6 +46,9 @@ pub struct Vectorise {
     pub validation: Option<Validation>,
     #[serde(default)]
     pub filter: Filter,
+    /// What is kept of the training rows, so that explanations can show them. Not part of the key unless it is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep: Option<KeptOfRows>,
 }
 
 impl Vectorise {
@@ -60,9 +66,17 @@ impl Vectorise {
     }
 
     /// Counts the words, and writes the data set and the vocabulary.
-    fn vectorised(&self, text: RawText, paths: &Paths) -> Result<SplitData, PrepareError> {
+    fn vectorised(&self, text: RawText, ids: Option<&[String]>, paths: &Paths) -> Result<SplitData> {
         let preparation = self.preparation();
         let parts = preparation.divide(&text.parts, &text.labels)?;
+        let kept = self.keep.as_ref().map(|keep| {
+            let kept_row = |&row: &u32| {
+                let row = row as usize;
+                let text = keep.texts.then(|| text.texts[row].as_str());
+                TrainingRow::new(ids.map(|ids| ids[row].as_str()), text)
+            };
+            parts.train.iter().map(kept_row).collect::<Vec<_>>()
+        });
         let vectoriser = Vectoriser::fit(&text.texts, &parts.train, &self.words);
         vectoriser.save(&paths.vocabulary)?;
         let directory = DataSetDir::create(&paths.scratch)?;
@@ -78,7 +92,26 @@ impl Vectorise {
         let raw = directory.complete(features, text.labels, summary)?;
         let data = prepare(&raw, &preparation, &paths.dataset)?;
         write_vocabulary(&paths.dataset, &vectoriser)?;
+        if let Some(kept) = kept {
+            write_training_rows(&paths.dataset, &kept)?;
+        }
         Ok(data)
+    }
+
+    /// Reads the ids of all rows, if they are to be kept.
+    fn ids(&self, source: &DataSource) -> Result<Option<Vec<String>>> {
+        let Some(name) = self.keep.as_ref().and_then(|keep| keep.id_column.as_ref()) else { return Ok(None) };
+        let mut ids = Vec::new();
+        for part in &source.parts {
+            let columns = TableColumn::read_all(&part.data)?;
+            let Some(column) = columns.iter().find(|column| column.name == *name) else {
+                let names = columns.iter().map(|column| column.name.as_str());
+                let hint = suggest::did_you_mean(name, "the columns are", names).unwrap_or_default();
+                bail!("`keep.id_column`: {} has no column `{name}`; {hint}", part.data.display());
+            };
+            ids.extend(column.texts());
+        }
+        Ok(Some(ids))
     }
 }
 
@@ -137,7 +170,12 @@ impl RunStage for Vectorise {
             ));
         }
         work.progress(1, Some(2), "steps", "counting words");
-        let data = on_threads(threads, || stage.vectorised(text, &paths))??;
+        let ids = stage.ids(&source)?;
+        if let Some(ids) = &ids {
+            let (ids, texts) = (ids.len(), text.texts.len());
+            ensure!(ids == texts, "`keep.id_column`: there are {ids} ids for {texts} texts");
+        }
+        let data = on_threads(threads, || stage.vectorised(text, ids.as_deref(), &paths))??;
         announce(work, &data)?;
         work.progress(2, Some(2), "steps", "done");
         Ok(())
@@ -164,6 +202,7 @@ mod tests {
     use super::super::stage_test::StageTest;
     use super::*;
     use pipe_ml::data::split_data::PartName;
+    use pipe_ml::data::training_rows::read_training_rows;
 
     fn warnings_about(rows: &str, read: serde_json::Value) -> Vec<String> {
         let temp = tempfile::tempdir().unwrap();
@@ -192,6 +231,38 @@ mod tests {
     fn rows_without_any_label_are_reported() {
         let rows = "text,labels\nred apple,\nblue sky,\ngreen tea,\n";
         assert!(warnings_about(rows, json!({})).contains(&"no training row has a label".to_owned()));
+    }
+
+    #[test]
+    fn ids_and_texts_of_training_rows_are_kept_if_asked_for() {
+        let temp = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = temp.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let train = write("train.csv", "key,text,labels\nk0,red apple,fruit;food\nk1,blue sky,weather\n");
+        let test = write("test.csv", "key,text,labels\nk2,green apple,fruit\n");
+        let with = |keep: serde_json::Value| {
+            let mut body = json!({"files": {"train": "a", "test": "b"}});
+            if !keep.is_null() {
+                body["keep"] = keep;
+            }
+            StageTest::of::<Vectorise>(body, [("train", train.clone()), ("test", test.clone())])
+        };
+        let kept = with(json!({"id_column": "key", "texts": true}));
+        let rows = read_training_rows(&kept.output("dataset"), 2).unwrap().unwrap();
+        assert_eq!(
+            rows,
+            [("k0", "red apple"), ("k1", "blue sky")]
+                .map(|(id, text)| TrainingRow::new(Some(id), Some(text)))
+        );
+        let plain = with(json!(null));
+        assert_eq!(read_training_rows(&plain.output("dataset"), 2).unwrap(), None);
+        let read = |stage: &StageTest, file: &str| fs::read(stage.output("dataset").join(file)).unwrap();
+        for file in ["meta.json", "train/features.csr", "train/labels.csr", "vocabulary.json"] {
+            assert_eq!(read(&kept, file), read(&plain, file), "{file}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod provenance;
 mod remote;
 mod report;
 mod serve;
+mod serve_model;
 mod setup_scripts;
 mod shipped_pipelines;
 mod support;

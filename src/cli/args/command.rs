@@ -6,7 +6,7 @@ use clap::{Subcommand, ValueHint};
 
 use super::compute::{CancelArgs, EngineCommand, InitArgs, JobsArgs, RunArgs, ShellArgs, TorchArgs};
 use super::inspect::{GetArgs, GraphArgs, LogsArgs, PlanArgs, ShowArgs, StageArgs, StatusArgs};
-use super::model::{ExplainArgs, ModelCommand, ModelExportArgs, PredictArgs};
+use super::model::{ExplainArgs, ModelArgs, ModelCommand, ModelExportArgs, PredictArgs, ServeArgs};
 use super::pipeline::PipelineArgs;
 use super::reproduce::{ExportArgs, ImportArgs, LockArgs, ProvenanceArgs, VerifyArgs};
 use super::results::{DiffArgs, LabelsArgs, ReportArgs, RunsArgs, TableArgs};
@@ -66,6 +66,8 @@ pub(in crate::cli) enum Command {
     Predict(PredictArgs),
     /// Explain a model's decisions about one row.
     Explain(ExplainArgs),
+    /// Serve a model over HTTP.
+    Serve(ServeArgs),
     /// List the jobs that runs have left on a cluster.
     Jobs(JobsArgs),
     /// End jobs on a cluster: all of them, or those of some stages.
@@ -152,13 +154,17 @@ impl Command {
             }
             Self::Import(ImportArgs { bundle: file, .. }) | Self::Whence { file, .. } => paths.push(file),
             Self::Predict(PredictArgs { model, input, output, .. }) => {
-                paths.extend(model.typed_paths());
+                paths.extend(model.source.typed_paths());
                 paths.push(input);
                 paths.extend(output);
             }
             Self::Explain(ExplainArgs { model, input, .. }) => {
-                paths.extend(model.typed_paths());
+                paths.extend(model.source.typed_paths());
                 paths.extend(input);
+            }
+            Self::Serve(ServeArgs { source, token_file, .. }) => {
+                paths.extend(source.typed_paths());
+                paths.extend(token_file);
             }
             Self::Model(ModelCommand::Export(ModelExportArgs { to, pipeline, .. })) => {
                 paths.push(to);
@@ -189,9 +195,9 @@ impl Command {
     /// Returns the words that may be a path or a name: a model, a data set, a side of a comparison.
     pub(in crate::cli) fn typed_words(&mut self) -> Vec<&mut String> {
         match self {
-            Self::Predict(PredictArgs { model, .. }) | Self::Explain(ExplainArgs { model, .. }) => {
-                vec![&mut model.model]
-            }
+            Self::Predict(PredictArgs { model: ModelArgs { source, .. }, .. })
+            | Self::Explain(ExplainArgs { model: ModelArgs { source, .. }, .. })
+            | Self::Serve(ServeArgs { source, .. }) => vec![&mut source.model],
             Self::Data(DataCommand::Info { dataset, .. }) => vec![dataset],
             Self::Diff(DiffArgs { old, new, .. }) => vec![old, new],
             _ => Vec::new(),
@@ -217,6 +223,7 @@ impl Command {
             | Self::Runs(_)
             | Self::Predict(_)
             | Self::Explain(_)
+            | Self::Serve(_)
             | Self::Diff(_)
             | Self::Model(_)
             | Self::Cache(
@@ -245,9 +252,9 @@ impl Command {
             | Self::Graph(GraphArgs { file, pipeline, .. })
             | Self::Get(GetArgs { file, pipeline, .. })
             | Self::Report(ReportArgs { file, pipeline, .. }) => Some((file.as_ref(), pipeline)),
-            Self::Predict(PredictArgs { model, .. }) | Self::Explain(ExplainArgs { model, .. }) => {
-                Some((None, &mut model.pipeline))
-            }
+            Self::Predict(PredictArgs { model: ModelArgs { source, .. }, .. })
+            | Self::Explain(ExplainArgs { model: ModelArgs { source, .. }, .. })
+            | Self::Serve(ServeArgs { source, .. }) => Some((None, &mut source.pipeline)),
             Self::Model(ModelCommand::Export(ModelExportArgs { pipeline, .. })) => Some((None, pipeline)),
             _ => None,
         }

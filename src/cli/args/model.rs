@@ -1,5 +1,6 @@
 //! The arguments of the commands that use a model.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
@@ -9,13 +10,8 @@ use super::pipeline::{PipelineArgs, positive};
 /// The options that choose a model and describe its input.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ModelArgs {
-    /// A stage that trained a model, `train[adaptive,seed=0]`, or the directory of a model.
-    pub model: String,
     #[command(flatten)]
-    pub pipeline: PipelineArgs,
-    /// The directory of the data set that the model was trained on [default: that of the stage].
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub data: Option<PathBuf>,
+    pub source: ModelSource,
     /// The column or field that holds the text, in CSV and JSON lines [default: as in the training data].
     #[arg(long, value_name = "NAME")]
     pub text_column: Option<String>,
@@ -30,9 +26,56 @@ pub(in crate::cli) struct ModelArgs {
     pub device: String,
 }
 
-impl ModelArgs {
+// Where a model is.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ModelSource {
+    /// A stage that trained a model, `train[adaptive,seed=0]`, or the directory of a model.
+    pub model: String,
+    #[command(flatten)]
+    pub pipeline: PipelineArgs,
+    /// The directory of the data set that the model was trained on [default: that of the stage].
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data: Option<PathBuf>,
+}
+
+impl ModelSource {
     pub(super) fn typed_paths(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         self.pipeline.named.iter_mut().chain(&mut self.data)
+    }
+}
+
+// The arguments of `pipe serve`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ServeArgs {
+    #[command(flatten)]
+    pub source: ModelSource,
+    /// The address and port to listen on, or only a port of 127.0.0.1; port 0 is any free port.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000", value_parser = listen_address)]
+    pub listen: SocketAddr,
+    /// How many threads score rows [default: one for each core].
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub threads: Option<usize>,
+    /// A file with the token that requests need [default: PIPE_SERVE_TOKEN, otherwise a new token, which is printed].
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub token_file: Option<PathBuf>,
+    /// Answer requests without a token; only for a loopback address.
+    #[arg(long, conflicts_with = "token_file")]
+    pub no_token: bool,
+    /// The number of the first feature in sparse rows [default: as in the training data, or 0].
+    #[arg(long, value_name = "0|1", value_parser = clap::value_parser!(u32).range(0..=1))]
+    pub feature_base: Option<u32>,
+    /// Print the address and the token as one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Parses an address with a port, or only a port.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    match text.parse::<u16>() {
+        Ok(port) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+        Err(_) => text
+            .parse()
+            .map_err(|_| "write an address with a port, `127.0.0.1:8000`, or only a port, `8000`".to_owned()),
     }
 }
 
@@ -102,6 +145,9 @@ pub(in crate::cli) struct ModelExportArgs {
     /// The directory to create.
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub to: PathBuf,
+    /// Copy the ids and texts of training rows that the data set keeps, so that explanations show them.
+    #[arg(long)]
+    pub training_texts: bool,
     #[command(flatten)]
     pub pipeline: PipelineArgs,
 }

@@ -112,6 +112,12 @@ impl DataPipeline<'_> {
         if let Some((comment, weight)) = self.weight(features) {
             let _ = writeln!(text, "      # {comment}\n      weight: {{ {weight} }}");
         }
+        if kind == "vectorise" && self.kind == PipelineKind::Recipe {
+            text.push_str(
+                "      # Explanations then show the texts of training rows; with `id_column: NAME`, also their ids.\n      \
+                 keep: { texts: true }\n",
+            );
+        }
         if features == Features::Plain {
             text.push_str("      validation: { fraction: 0.1, seed: 0 }\n");
         }

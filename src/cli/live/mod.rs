@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) use page::page;
+pub(super) use request::is_equal;
 
 use feed::Feed;
 use pipe_engine::runner::event::Event;
@@ -32,7 +33,7 @@ impl LiveServer {
     pub(super) fn start(port: u16, page: &Page) -> std::io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
         let port = listener.local_addr()?.port();
-        let token = token()?;
+        let token = random_token()?;
         let url = format!("http://127.0.0.1:{port}/{token}/");
         let feed = Arc::new(Feed::default());
         let policy = format!("{}; frame-ancestors 'none'", page.policy());
@@ -58,7 +59,7 @@ impl LiveServer {
 }
 
 /// Returns 128 random bits in hexadecimal.
-fn token() -> std::io::Result<String> {
+pub(super) fn random_token() -> std::io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

@@ -6,7 +6,7 @@ use pipe_report::page::dag::{self, DagNode};
 use pipe_report::page::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use pipe_report::page::html::{Html, el};
 use pipe_report::page::status::Status;
-use pipe_report::page::{LiveUpdates, Page, Section};
+use pipe_report::page::{Page, PageScript, Section};
 
 /// Returns the page of a run of the selected instances.
 pub(crate) fn page(plan: &Plan, selected: &[bool]) -> Page {
@@ -43,5 +43,5 @@ pub(crate) fn page(plan: &Plan, selected: &[bool]) -> Page {
             .attr("role", "status")
             .text("This page needs JavaScript to follow the run."),
     );
-    Page { title: pipeline.name.clone(), lead, sections: vec![graph, curves], live: LiveUpdates::Yes }
+    Page { title: pipeline.name.clone(), lead, sections: vec![graph, curves], script: PageScript::FollowRun }
 }

@@ -55,7 +55,7 @@ impl<'a> HttpRequest<'a> {
 }
 
 /// Compares in constant time.
-fn is_equal(given: &str, token: &str) -> bool {
+pub(in crate::cli) fn is_equal(given: &str, token: &str) -> bool {
     let differing = given.bytes().zip(token.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b));
     given.len() == token.len() && differing == 0
 }

@@ -1,7 +1,7 @@
 //! An HTTP server for one page and its stream of events. It closes every connection after one response.
 //!
-//! Written by hand: it is about 100 lines, and with `tiny_http` the checks of token, host and policy, which are most of
-//! it and are tested here, would stay.
+//! Written by hand: it is about 100 lines, and with `hyper`, which `pipe serve` uses, the checks of token, host and policy,
+//! which are most of it and are tested here, would stay, and so would the threads, because readers of the feed block.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -13,18 +13,19 @@ use super::artifact::CsrWriter;
 use super::artifact::dataset::write_json;
 use super::artifact::layout::{FEATURE_NAMES, LABEL_NAMES, META};
 use super::compress::InputFile;
-use super::csr::{Csr, DenseMatrix, Features};
+use super::csr::{Csr, Features};
 use super::detect::{detect, first_line};
 use super::error::DataError;
 use super::format::{Format, FormatContent};
 use super::read::read;
+use super::row_encoder::{RowContent, RowEncoder};
 use super::source::{DataSource, NominalEncoding, RawData, ReadOptions};
 use super::split_data::{SplitData, SplitDataMeta};
 use super::vectorise::Vectoriser;
 use super::weight::normalise;
 
 const TRANSFORM: &str = "transform.json";
-const VOCABULARY: &str = "vocabulary.json";
+pub(super) const VOCABULARY: &str = "vocabulary.json";
 
 /// The transformation of features. Its steps are applied in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -45,7 +46,7 @@ impl Transform {
     }
 
     /// Reads the transformation of a data set, and checks that it fits the sizes in its `meta.json`.
-    fn open(dataset: &Path, meta: &SplitDataMeta) -> Result<Self, DataError> {
+    pub(super) fn open(dataset: &Path, meta: &SplitDataMeta) -> Result<Self, DataError> {
         let path = dataset.join(TRANSFORM);
         let text = std::fs::read(&path).map_err(DataError::io("read", &path))?;
         let transform: Self =
@@ -130,17 +131,19 @@ pub fn read_new_rows(
 ) -> Result<Csr, DataError> {
     let data = SplitData::open_unverified(dataset)?;
     let meta = data.meta();
-    let transform = Transform::open(dataset, meta)?;
-    let has_base = meta.report.format.has_index_base();
-    let vocabulary = dataset.join(VOCABULARY);
-    let texts = vocabulary.is_file();
+    let encoder = RowEncoder::open(dataset, &data)?;
+    let texts = encoder.content() == RowContent::Texts;
     let opened = InputFile::open(file, 1)?;
     let detected = detect(opened.head(), false);
     let expected = ExpectedRows { texts, dense: meta.dense, features: meta.features_before };
     if let Some(found) = expected.mismatch(detected, opened.head()) {
         return Err(DataError::file(file, format!("{found}, but the model needs {expected}")));
     }
-    if detected == Some(Format::Libsvm) && !has_base && !texts && new_rows.feature_base.is_none() {
+    if detected == Some(Format::Libsvm)
+        && encoder.first_feature().is_none()
+        && !texts
+        && new_rows.feature_base.is_none()
+    {
         return Err(DataError::file(
             file,
             "set `--feature-base 0` or `--feature-base 1`: the model was not trained on LIBSVM text, so it is unknown \
@@ -151,7 +154,7 @@ pub fn read_new_rows(
     let options = ReadOptions {
         // A CSV file with one column has no separator, so it is not detected.
         format: detected.or(texts.then_some(Format::Csv)),
-        feature_base: new_rows.feature_base.or(has_base.then_some(meta.report.feature_base.first)),
+        feature_base: new_rows.feature_base.or(encoder.first_feature()),
         features: Some(meta.features_before as u32),
         label_base: Some(0),
         nominal: Some(nominal_encoding(names.as_deref())),
@@ -163,13 +166,8 @@ pub fn read_new_rows(
     let mut writer = CsrWriter::create(&scratch.join("features.csr"), true)?;
     match raw {
         RawData::Text(text) if texts => {
-            let vectoriser = Vectoriser::load(&vocabulary)?;
-            if vectoriser.words().len() as u64 != meta.features_before {
-                return Err(DataError::artifact(&vocabulary, "it has not one word for each feature"));
-            }
             for text in &text.texts {
-                let (mut columns, mut values) = vectoriser.transform(text);
-                transform.apply(&mut columns, &mut values);
+                let (columns, values) = encoder.text(text);
                 writer.push(&columns, &values)?;
             }
         }
@@ -179,13 +177,16 @@ pub fn read_new_rows(
         RawData::Set(set) => match &set.features {
             Features::Sparse(features) if detected == Some(Format::Arff) => {
                 let found = set.feature_names.as_deref().unwrap_or_default();
-                let numbers = numbers_by_name(names.as_deref(), found, transform.kept.as_deref());
+                let numbers = numbers_by_name(names.as_deref(), found, encoder.kept());
                 let numbers = numbers.map_err(|reason| DataError::file(file, reason))?;
-                write_sparse(features, |column| numbers[column as usize], &transform, &mut writer)?;
+                write_sparse(features, |column| numbers[column as usize], &encoder, &mut writer)?;
             }
-            Features::Sparse(features) => write_sparse(features, Some, &transform, &mut writer)?,
+            Features::Sparse(features) => write_sparse(features, Some, &encoder, &mut writer)?,
             Features::Dense(features) if features.cols as u64 == meta.features_before => {
-                write_dense(features, &transform, &mut writer)?;
+                for row in 0..features.rows {
+                    let (columns, values) = encoder.dense(features.row(row));
+                    writer.push(&columns, &values)?;
+                }
             }
             Features::Dense(features) => {
                 let reason = format!(
@@ -283,7 +284,7 @@ fn numbers_by_name(
 fn write_sparse(
     features: &Csr,
     number: impl Fn(u32) -> Option<u32>,
-    transform: &Transform,
+    encoder: &RowEncoder,
     writer: &mut CsrWriter,
 ) -> Result<(), DataError> {
     let mut numbered = Vec::new();
@@ -294,22 +295,8 @@ fn write_sparse(
         numbered.clear();
         numbered.extend(entries.filter_map(|(&column, value)| Some((number(column)?, value))));
         numbered.sort_unstable_by_key(|&(column, _)| column);
-        let (mut columns, mut values) = numbered.iter().copied().unzip();
-        transform.apply(&mut columns, &mut values);
-        writer.push(&columns, &values)?;
-    }
-    Ok(())
-}
-
-fn write_dense(
-    features: &DenseMatrix,
-    transform: &Transform,
-    writer: &mut CsrWriter,
-) -> Result<(), DataError> {
-    for row in 0..features.rows {
-        let non_zero = (0..).zip(features.row(row).iter().copied()).filter(|(_, value)| *value != 0.0);
-        let (mut columns, mut values) = non_zero.unzip();
-        transform.apply(&mut columns, &mut values);
+        let (columns, values) = numbered.iter().copied().unzip();
+        let (columns, values) = encoder.sparse(columns, values);
         writer.push(&columns, &values)?;
     }
     Ok(())

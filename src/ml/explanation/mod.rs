@@ -24,6 +24,18 @@ pub struct Explanation {
     pub signal: String,
     /// Predicted labels first; within both groups by falling margin.
     pub labels: Vec<LabelExplanation>,
+    /// Sentences about the explanation as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Explanation {
+    /// Returns every cause of every label.
+    pub fn causes_mut(&mut self) -> impl Iterator<Item = &mut Cause> {
+        let labels = self.labels.iter_mut();
+        let terms = labels.flat_map(|label| label.score_terms.iter_mut().chain(&mut label.threshold_terms));
+        terms.filter_map(|term| term.evidence.as_mut()).flat_map(|evidence| &mut evidence.causes)
+    }
 }
 
 /// The explanation of the decision about one label of a row.
@@ -113,11 +125,26 @@ pub struct Cause {
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum CauseSubject {
     /// A row of the training part, counted from 0.
-    TrainingRow { row: u32 },
+    TrainingRow {
+        row: u32,
+        /// The id in the source, if the data set keeps it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// The beginning of the text, if the data set keeps it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        text: Option<String>,
+    },
     /// A feature of the data set, counted from 0.
     Feature { feature: u32, name: Option<String> },
     /// A constant, the same for every row.
     Constant { name: String },
+}
+
+impl CauseSubject {
+    /// Returns a training row whose id and text are not known yet.
+    pub fn training_row(row: u32) -> Self {
+        Self::TrainingRow { row, id: None, text: None }
+    }
 }
 
 impl ExplanationTerm {
@@ -178,10 +205,10 @@ mod tests {
     #[test]
     fn the_largest_causes_are_kept_and_the_others_summed() {
         let values = [0.1, -0.5, 0.2, 0.5, 0.05];
-        let cause = |at: usize| Cause::new(CauseSubject::TrainingRow { row: at as u32 }, &[], values[at]);
+        let cause = |at: usize| Cause::new(CauseSubject::training_row(at as u32), &[], values[at]);
         let evidence = Evidence::new("r", "a sum", &values, 2, cause);
         let rows: Vec<_> = evidence.causes.iter().map(|cause| cause.what.clone()).collect();
-        assert_eq!(rows, [1, 3].map(|row| CauseSubject::TrainingRow { row }));
+        assert_eq!(rows, [1, 3].map(CauseSubject::training_row));
         assert_eq!(evidence.others, 3);
         assert!((evidence.others_value - 0.35).abs() < 1e-12);
         assert!((evidence.total() - values.iter().sum::<f64>()).abs() < 1e-12);

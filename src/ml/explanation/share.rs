@@ -17,10 +17,7 @@ pub fn evidence(of: &str, near: &[(u32, f32)], weighting: Weighting, labels: &Cs
     Evidence::new(of, words, &values, count, |at| {
         let (row, cosine) = near[at];
         let inputs = [("cosine", cosine.into()), ("weight", weights[at].into())];
-        Cause {
-            has_label: Some(has(at)),
-            ..Cause::new(CauseSubject::TrainingRow { row }, &inputs, values[at])
-        }
+        Cause { has_label: Some(has(at)), ..Cause::new(CauseSubject::training_row(row), &inputs, values[at]) }
     })
 }
 
@@ -35,7 +32,7 @@ mod tests {
         let evidence = evidence("r", &near, Weighting::CosineSquared, &labels, 2);
         let rows: Vec<_> =
             evidence.causes.iter().map(|cause| (cause.what.clone(), cause.has_label)).collect();
-        let cause = |row, has| (CauseSubject::TrainingRow { row }, Some(has));
+        let cause = |row, has| (CauseSubject::training_row(row), Some(has));
         assert_eq!(rows, [cause(2, true), cause(1, true), cause(0, false)]);
         assert!((evidence.total() - 0.36).abs() < 1e-6, "{}", evidence.total());
         assert!(evidence.words.ends_with("2 of 3"), "{}", evidence.words);

@@ -13,6 +13,8 @@ const MAX_CAUSES: usize = 5;
 const MAX_WITHOUT_LABEL: usize = 3;
 /// Longer names are shortened.
 const MAX_NAME: usize = 30;
+/// Longer texts are shortened.
+const MAX_TEXT: usize = 60;
 
 impl Explanation {
     /// Returns the explanation as text.
@@ -24,6 +26,9 @@ impl Explanation {
         let mut out = format!("row {}, {protocol}\n", self.row);
         let _ = writeln!(out, "model: {}", self.model);
         let _ = writeln!(out, "local signal: {}", self.signal);
+        for note in &self.notes {
+            let _ = writeln!(out, "note: {note}");
+        }
         for label in &self.labels {
             write_label(&mut out, label);
         }
@@ -115,9 +120,10 @@ fn write_evidence(out: &mut String, term: &ExplanationTerm, evidence: &Evidence)
 
 /// Formats a training row and its cosine.
 fn format_neighbour(cause: &Cause) -> Option<String> {
-    let CauseSubject::TrainingRow { row } = cause.what else { return None };
+    let CauseSubject::TrainingRow { row, id, .. } = &cause.what else { return None };
     let cosine = cause.inputs.iter().find(|input| input.name == "cosine")?;
-    Some(format!("{row} ({:.4})", cosine.value))
+    let id = id.as_ref().map(|id| format!(" {}", shorten(id, MAX_NAME))).unwrap_or_default();
+    Some(format!("{row}{id} ({:.4})", cosine.value))
 }
 
 /// Formats the inputs of a formula in brackets.
@@ -137,21 +143,27 @@ fn format_number(value: f64) -> String {
 /// Formats what a cause is.
 fn format_subject(subject: &CauseSubject) -> String {
     match subject {
-        CauseSubject::TrainingRow { row } => format!("training row {row}"),
+        CauseSubject::TrainingRow { row, id, text } => {
+            let id = id.as_ref().map(|id| format!(" {}", shorten(id, MAX_NAME))).unwrap_or_default();
+            let text =
+                text.as_ref().map(|text| format!(" `{}`", shorten(text, MAX_TEXT))).unwrap_or_default();
+            format!("training row {row}{id}{text}")
+        }
         CauseSubject::Feature { feature, name: None } => format!("feature {feature}"),
         CauseSubject::Feature { feature, name: Some(name) } => {
-            format!("feature {feature} `{}`", shorten(name))
+            format!("feature {feature} `{}`", shorten(name, MAX_NAME))
         }
         CauseSubject::Constant { name } => name.clone(),
     }
 }
 
-/// Shortens a long name.
-fn shorten(name: &str) -> String {
-    if name.chars().count() > MAX_NAME {
-        name.chars().take(MAX_NAME - 3).chain("...".chars()).collect()
+/// Shortens a text to at most `most` characters, and puts it on one line.
+fn shorten(text: &str, most: usize) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.chars().count() > most {
+        text.chars().take(most - 3).chain("...".chars()).collect()
     } else {
-        name.to_owned()
+        text
     }
 }
 
@@ -162,7 +174,7 @@ mod tests {
     fn neighbour(row: u32, weight: f64, has: bool) -> Cause {
         let inputs = [("cosine", weight), ("weight", weight)];
         let value = if has { weight } else { 0.0 };
-        Cause { has_label: Some(has), ..Cause::new(CauseSubject::TrainingRow { row }, &inputs, value) }
+        Cause { has_label: Some(has), ..Cause::new(CauseSubject::training_row(row), &inputs, value) }
     }
 
     fn explained() -> Explanation {
@@ -196,6 +208,7 @@ mod tests {
             model: "neighbours".into(),
             signal: "some".into(),
             labels: vec![label],
+            notes: Vec::new(),
         }
     }
 
@@ -227,6 +240,20 @@ mod tests {
     fn an_explanation_survives_json() {
         let json = serde_json::to_string(&explained()).unwrap();
         assert_eq!(serde_json::from_str::<Explanation>(&json).unwrap(), explained());
+    }
+
+    #[test]
+    fn a_training_row_is_shown_with_its_id_and_the_beginning_of_its_text() {
+        let shown = |id: Option<&str>, text: Option<&str>| {
+            let (id, text) = (id.map(str::to_owned), text.map(str::to_owned));
+            format_subject(&CauseSubject::TrainingRow { row: 7, id, text })
+        };
+        assert_eq!(shown(None, None), "training row 7");
+        assert_eq!(
+            shown(Some("comet-ms"), Some("a\n  search engine")),
+            "training row 7 comet-ms `a search engine`"
+        );
+        assert_eq!(shown(None, Some(&"x".repeat(99))), format!("training row 7 `{}...`", "x".repeat(57)));
     }
 
     #[test]

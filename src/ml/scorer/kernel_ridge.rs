@@ -215,7 +215,7 @@ impl Scorer for KernelRidge {
         Evidence::new(SCORE, words, &values, CAUSES, |at| {
             let inputs =
                 [("cosine", cosines[at].into()), ("k", similarity(at)), ("coefficient", coefficient(at))];
-            Cause::new(CauseSubject::TrainingRow { row: block.rows[at] }, &inputs, values[at])
+            Cause::new(CauseSubject::training_row(block.rows[at]), &inputs, values[at])
         })
     }
 }

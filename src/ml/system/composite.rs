@@ -249,8 +249,8 @@ impl System for CompositeSystem {
 
     fn decide(&mut self, rows: Unlabelled, take: BlockSink) -> Result<()> {
         self.check(rows)?;
-        if let Some(cuts) = self.card.cuts.clone()
-            && matches!(cuts.decision(), Decision::Shares { .. })
+        if self.decides_together()
+            && let Some(cuts) = self.card.cuts.clone()
         {
             return self.decide_together(&cuts, rows, take);
         }
@@ -262,6 +262,10 @@ impl System for CompositeSystem {
             take(&block)?;
         }
         Ok(())
+    }
+
+    fn decides_together(&self) -> bool {
+        matches!(self.card.cuts.as_ref().map(Cuts::decision), Some(Decision::Shares { .. }))
     }
 
     fn explain(&mut self, rows: Unlabelled, request: &ExplainRequest) -> Result<Explanation> {

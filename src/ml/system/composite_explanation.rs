@@ -60,6 +60,7 @@ impl CompositeSystem {
             model: model_words(&self.card, request.rule.as_ref()),
             signal: signal_words(&self.card).to_owned(),
             labels: labels.into_iter().map(explain_label).collect(),
+            notes: Vec::new(),
         })
     }
 
@@ -214,7 +215,7 @@ impl CompositeSystem {
     fn mark_labelled_rows(&self, mut evidence: Evidence, label: u32) -> Evidence {
         let Some(labels) = &self.train_labels else { return evidence };
         for cause in &mut evidence.causes {
-            if let CauseSubject::TrainingRow { row } = cause.what
+            if let CauseSubject::TrainingRow { row, .. } = cause.what
                 && cause.has_label.is_none()
                 && (row as usize) < labels.rows()
             {

@@ -41,6 +41,11 @@ pub trait System: Send {
     /// input, so that a decision cannot depend on them.
     fn decide(&mut self, rows: Unlabelled, take: BlockSink) -> Result<()>;
 
+    /// Returns whether the decisions about a row depend on the rows that it is decided about together with.
+    fn decides_together(&self) -> bool {
+        false
+    }
+
     /// Decides by the oracle protocol, the one of the paper: the true labels of the rows enter the thresholds.
     /// The result is not a prediction. Only models made by `train` support it.
     fn decide_by_oracle(&mut self, rows: Examples, take: BlockSink) -> Result<()> {

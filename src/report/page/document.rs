@@ -9,6 +9,9 @@ use super::html::{Html, el};
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 const LIVE_SCRIPT: &str = include_str!("live.js");
+const ASK_SCRIPT: &str = include_str!("ask_model.js");
+// Reports are stored results, so that their style sheet must not change for the sake of this page.
+const ASK_STYLE: &str = include_str!("ask_model.css");
 
 /// An HTML page.
 #[derive(Debug, Clone, Default)]
@@ -17,17 +20,19 @@ pub struct Page {
     /// The content below the title.
     pub lead: Html,
     pub sections: Vec<Section>,
-    /// Whether the page follows a run.
-    pub live: LiveUpdates,
+    pub script: PageScript,
 }
 
-/// Whether a page follows a run.
+/// What a page does with the server that it comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LiveUpdates {
+pub enum PageScript {
+    /// Nothing: it may be a file.
     #[default]
-    No,
-    /// The page listens to `events` of its own server.
-    Yes,
+    Alone,
+    /// It listens to `events`, and shows a run.
+    FollowRun,
+    /// It asks for predictions and explanations, and shows them.
+    AskModel,
 }
 
 /// A section of a page.
@@ -77,7 +82,7 @@ impl Page {
             // Without it, a browser asks the server for an icon.
             .child(el("link").attr("rel", "icon").attr("href", "data:,"))
             .child(el("title").text(&self.title))
-            .child(el("style").child(Html::asset(STYLE)))
+            .children(self.styles().iter().map(|&style| el("style").child(Html::asset(style))))
             .children(self.scripts().iter().map(|&script| el("script").child(Html::asset(script))));
         let links = self.sections.iter().map(|section| {
             el("li").child(el("a").attr("href", format!("#{}", section.id)).text(&section.title))
@@ -104,25 +109,34 @@ impl Page {
         format!("<!DOCTYPE html>\n{}\n", html.into_string())
     }
 
-    /// Returns the content security policy. It allows only our style sheet and scripts, by their digests, and images
-    /// inside the page. A live page may also listen to its own server.
+    /// Returns the content security policy. It allows only our style sheets and scripts, by their digests, and images
+    /// inside the page. A page that needs its own server may connect to it.
     pub fn policy(&self) -> String {
-        let scripts: Vec<String> = self.scripts().iter().map(|script| source_of(script)).collect();
-        let connect = match self.live {
-            LiveUpdates::No => "",
-            LiveUpdates::Yes => "connect-src 'self'; ",
+        let sources =
+            |assets: &[&str]| assets.iter().map(|asset| source_of(asset)).collect::<Vec<_>>().join(" ");
+        let connect = match self.script {
+            PageScript::Alone => "",
+            PageScript::FollowRun | PageScript::AskModel => "connect-src 'self'; ",
         };
         format!(
             "default-src 'none'; style-src {}; script-src {}; img-src data:; {connect}base-uri 'none'; form-action 'none'",
-            source_of(STYLE),
-            scripts.join(" "),
+            sources(self.styles()),
+            sources(self.scripts()),
         )
     }
 
+    fn styles(&self) -> &'static [&'static str] {
+        match self.script {
+            PageScript::Alone | PageScript::FollowRun => &[STYLE],
+            PageScript::AskModel => &[STYLE, ASK_STYLE],
+        }
+    }
+
     fn scripts(&self) -> &'static [&'static str] {
-        match self.live {
-            LiveUpdates::No => &[SCRIPT],
-            LiveUpdates::Yes => &[SCRIPT, LIVE_SCRIPT],
+        match self.script {
+            PageScript::Alone => &[SCRIPT],
+            PageScript::FollowRun => &[SCRIPT, LIVE_SCRIPT],
+            PageScript::AskModel => &[SCRIPT, ASK_SCRIPT],
         }
     }
 }
@@ -159,7 +173,7 @@ mod tests {
             title: title.to_owned(),
             lead: Html::text(title),
             sections: vec![section],
-            live: LiveUpdates::No,
+            script: PageScript::Alone,
         }
     }
 
@@ -173,12 +187,12 @@ mod tests {
         }
         assert_eq!(html.matches("<script>").count(), 1);
         assert!(!page("t").policy().contains("connect-src"));
-        assert!(Page { live: LiveUpdates::Yes, ..page("t") }.policy().contains("connect-src 'self'"));
+        assert!(Page { script: PageScript::FollowRun, ..page("t") }.policy().contains("connect-src 'self'"));
     }
 
     #[test]
     fn assets_do_not_close_their_own_element() {
-        for asset in [STYLE, SCRIPT, LIVE_SCRIPT] {
+        for asset in [STYLE, ASK_STYLE, SCRIPT, LIVE_SCRIPT, ASK_SCRIPT] {
             assert!(!asset.contains("</") && !asset.contains("<!--"), "it would close its element");
         }
     }

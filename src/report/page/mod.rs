@@ -19,4 +19,4 @@ pub mod status;
 pub mod table_file;
 pub mod verdict;
 
-pub use document::{LiveUpdates, Page, Section, facts};
+pub use document::{Page, PageScript, Section, facts};

@@ -2,17 +2,17 @@
 
 use std::marker::PhantomData;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Error, Result, ensure};
 use pipe_core::stage::RunStage;
 use pipe_core::work::Work;
 use pipe_ml::data::dataset_part::sparse;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::transform::read_new_rows;
-use pipe_ml::explanation::{CauseSubject, LabelExplanation};
 use pipe_ml::system::ExplainRequest;
 
 use super::OpenSystem;
+use super::data_names::DataNames;
 use super::judged_model::open_system;
 use crate::predict::{DATA, Explain, MODEL, ROWS};
 
@@ -41,39 +41,15 @@ impl<O: OpenSystem> RunStage for RunExplain<O> {
             stage.row,
             count.saturating_sub(1)
         );
-        let names = data.label_names()?;
-        let label = stage
-            .label
-            .as_deref()
-            .map(|label| label_number(label, names.as_deref(), data.meta().labels))
-            .transpose()?;
-        let mut system = open_system::<O>(work, MODEL, &data, stage.device, stage.signal)?;
+        let names = DataNames::open(work.input_path(DATA)?, &data)?;
+        let label = stage.label.as_deref().map(|label| names.label_number(label)).transpose();
+        let label = label.map_err(Error::msg)?;
+        let model = work.open(MODEL)?.0;
+        let mut system = open_system::<O>(&model, &data, stage.device, stage.signal, work.job().threads)?;
         let rows: Vec<u32> = (0..count as u32).collect();
         let asked = ExplainRequest { row: stage.row, label, rule: stage.cut.clone() };
         let mut explanation = system.explain(Unlabelled { features: &features, rows: &rows }, &asked)?;
-        let feature_names = data.feature_names()?;
-        for label in &mut explanation.labels {
-            label.name = names.as_ref().map(|names| names[label.label as usize].clone());
-            if let Some(names) = &feature_names {
-                name_features(label, names);
-            }
-        }
+        names.add_to(&mut explanation);
         work.save(Explain::EXPLANATION, &explanation)
     }
-}
-
-fn name_features(label: &mut LabelExplanation, names: &[String]) {
-    let evidence = label.score_terms.iter_mut().filter_map(|term| term.evidence.as_mut());
-    for cause in evidence.flat_map(|evidence| &mut evidence.causes) {
-        if let CauseSubject::Feature { feature, name } = &mut cause.what {
-            *name = Some(names[*feature as usize].clone());
-        }
-    }
-}
-
-/// Returns the number of a label that is given by its name or its number.
-fn label_number(label: &str, names: Option<&[String]>, labels: u64) -> Result<u32> {
-    let named = names.and_then(|names| names.iter().position(|name| name == label)).map(|at| at as u32);
-    let numbered = || label.parse().ok().filter(|&number: &u32| u64::from(number) < labels);
-    named.or_else(numbered).with_context(|| format!("there is no label `{label}` among the {labels} labels"))
 }

@@ -1,5 +1,7 @@
 //! A model and the rows that it is judged on, shared by `evaluate` and `audit`.
 
+use std::path::Path;
+
 use anyhow::{Result, ensure};
 use pipe_core::slot::Slot;
 use pipe_core::work::{MATRIX_PRODUCT, Work};
@@ -38,7 +40,8 @@ impl JudgedModel {
         let data = work.open(data)?;
         let part = part.name();
         let evaluated = DatasetPart::open(&data, part)?;
-        let system = open_system::<O>(work, model, &data, device, signal)?;
+        let model = work.open(model)?.0;
+        let system = open_system::<O>(&model, &data, device, signal, work.job().threads)?;
         work.fact(MATRIX_PRODUCT, "matrixmultiply");
         Ok(Self { data, part, evaluated, system })
     }
@@ -53,16 +56,15 @@ impl JudgedModel {
 
 /// Opens a model, which must have the labels of the data set.
 pub(super) fn open_system<O: OpenSystem>(
-    work: &Work,
-    model: Slot<ModelDirectory>,
+    model: &Path,
     data: &SplitData,
     device: Device,
     signal: Option<LocalSignal>,
+    threads: usize,
 ) -> Result<Box<dyn System>> {
     let train =
         data.has_rows(PartName::Train).then(|| DatasetPart::open(data, PartName::Train)).transpose()?;
-    let settings = SystemSettings { device, threads: work.job().threads, signal, train };
-    let system = O::open(&work.open(model)?.0, settings)?;
+    let system = O::open(model, SystemSettings { device, threads, signal, train })?;
     let (model, labels) = (system.labels(), data.meta().labels as usize);
     ensure!(
         model == labels,

@@ -6,10 +6,12 @@
 
 mod audit;
 mod audit_predictions;
+mod data_names;
 mod evaluate;
 mod explain;
 mod judged_model;
 mod predict;
+mod ready_model;
 
 use std::path::Path;
 
@@ -19,6 +21,8 @@ use pipe_core::job::Job;
 use pipe_core::stage::Runner;
 use pipe_ml::artifacts::ModelDirectory;
 use pipe_ml::system::{self, System, SystemSettings};
+
+pub use ready_model::{ReadyModel, ReadySettings, RowsToPredict};
 
 /// Opens the models that a program can run.
 pub trait OpenSystem: 'static {

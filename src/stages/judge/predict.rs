@@ -29,7 +29,8 @@ impl<O: OpenSystem> RunStage for RunPredict<O> {
         let (new_rows, directory) = (work.input_path(ROWS)?, work.input_path(DATA)?);
         let features =
             read_new_rows(new_rows, directory, &stage.read, &work.job().scratch, work.job().threads)?;
-        let mut system = open_system::<O>(work, MODEL, &data, stage.device, stage.signal)?;
+        let model = work.open(MODEL)?.0;
+        let mut system = open_system::<O>(&model, &data, stage.device, stage.signal, work.job().threads)?;
         let rows: Vec<u32> = (0..features.rows() as u32).collect();
         let path = work.output_path(Predict::PREDICTIONS)?;
         let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
@@ -60,8 +61,9 @@ enum PredictionLines<W: Write> {
     Csv(Box<csv::Writer<W>>),
 }
 
+/// The labels of one row, as they are written.
 #[derive(Serialize)]
-struct PredictedRow<'a> {
+pub(super) struct PredictedRow<'a> {
     row: usize,
     labels: Vec<PredictedLabel<'a>>,
 }
@@ -105,8 +107,22 @@ impl<W: Write> PredictionWriter<W> {
     }
 
     fn row(&mut self, block: &DecisionBlock, row: usize) -> Result<()> {
-        let number = block.first + row;
-        let labels = match self.top {
+        let names = self.names.as_deref();
+        self.lines.write(&PredictedRow::new(block, row, block.first + row, names, self.top)?)
+    }
+}
+
+impl<'a> PredictedRow<'a> {
+    /// Lists the predicted labels of a row of a block, or the `top` labels with the highest scores. `number` is the number
+    /// of the row in the output.
+    pub(super) fn new(
+        block: &DecisionBlock,
+        row: usize,
+        number: usize,
+        names: Option<&'a [String]>,
+        top: Option<usize>,
+    ) -> Result<Self> {
+        let labels = match top {
             None => block.predicted[row].clone(),
             Some(count) => {
                 let mut top = Top::new(count);
@@ -119,15 +135,14 @@ impl<W: Write> PredictionWriter<W> {
             let at = label as usize;
             PredictedLabel {
                 label,
-                name: self.names.as_ref().map(|names| names[at].as_str()),
+                name: names.map(|names| names[at].as_str()),
                 score: block.row_scores(row)[at],
                 threshold: block.row_thresholds(row).map(|cuts| cuts[at]).filter(|cut| cut.is_finite()),
                 probability: block.row_probabilities(row).get(at).copied(),
                 predicted: block.predicted[row].binary_search(&label).is_ok(),
             }
         };
-        let predicted = labels.iter().map(predicted_label).collect();
-        self.lines.write(&PredictedRow { row: number, labels: predicted })
+        Ok(Self { row: number, labels: labels.iter().map(predicted_label).collect() })
     }
 }
 

@@ -275,7 +275,7 @@ fn the_training_rows_of_a_kernel_are_marked_with_whether_they_have_the_label() {
     let evidence = explanation.labels[0].score_terms[0].evidence.as_ref().unwrap();
     assert_eq!((evidence.causes.len(), evidence.others), (10, ROWS - 10));
     for cause in &evidence.causes {
-        let CauseSubject::TrainingRow { row } = cause.what else { panic!("{cause:?}") };
+        let CauseSubject::TrainingRow { row, .. } = cause.what else { panic!("{cause:?}") };
         assert_eq!(cause.has_label, Some(labels.row(row as usize).contains(&1)));
     }
 }

@@ -177,6 +177,7 @@ impl System for TrainedSystem {
             model: model_words(self.predictor.method.variant).to_owned(),
             signal: signal_words(self.signal).to_owned(),
             labels: explained?,
+            notes: Vec::new(),
         })
     }
 

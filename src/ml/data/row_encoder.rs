@@ -1,0 +1,208 @@
+//! Turns new rows into the features that a model was trained on, one row at a time.
+
+use std::path::Path;
+
+use super::csr::Csr;
+use super::error::DataError;
+use super::split_data::SplitData;
+use super::transform::{Transform, VOCABULARY};
+use super::vectorise::Vectoriser;
+
+/// The features of a row and their values, with the features in ascending order.
+pub type EncodedRow = (Vec<u32>, Vec<f32>);
+
+/// The kind of rows that a model was trained on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowContent {
+    Texts,
+    /// Numbers of features with their values.
+    Sparse,
+    /// A value for every feature.
+    Dense,
+}
+
+/// A row that is not encoded yet.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NewRow {
+    Text(String),
+    /// Features, numbered as in the source, and their values, in any order.
+    Sparse(Vec<(u32, f32)>),
+    Dense(Vec<f32>),
+}
+
+/// Turns new rows into the features of a data set.
+pub struct RowEncoder {
+    transform: Transform,
+    vectoriser: Option<Vectoriser>,
+    dense: bool,
+    /// The number of features of the source.
+    source_features: usize,
+    features: usize,
+    /// The number of the first feature of the source, if the source numbers its features.
+    first_feature: Option<u32>,
+}
+
+impl RowEncoder {
+    /// Opens the transformation in the directory of a data set.
+    pub fn open(dataset: &Path, data: &SplitData) -> Result<Self, DataError> {
+        let meta = data.meta();
+        let transform = Transform::open(dataset, meta)?;
+        let vocabulary = dataset.join(VOCABULARY);
+        let vectoriser = vocabulary.is_file().then(|| Vectoriser::load(&vocabulary)).transpose()?;
+        if vectoriser.as_ref().is_some_and(|fitted| fitted.words().len() as u64 != meta.features_before) {
+            return Err(DataError::artifact(&vocabulary, "it has not one word for each feature"));
+        }
+        let numbered = meta.report.format.has_index_base();
+        Ok(Self {
+            transform,
+            vectoriser,
+            dense: meta.dense,
+            source_features: meta.features_before as usize,
+            features: meta.features as usize,
+            first_feature: numbered.then_some(meta.report.feature_base.first),
+        })
+    }
+
+    /// Returns the kind of rows that can be encoded.
+    pub fn content(&self) -> RowContent {
+        match (&self.vectoriser, self.dense) {
+            (Some(_), _) => RowContent::Texts,
+            (None, true) => RowContent::Dense,
+            (None, false) => RowContent::Sparse,
+        }
+    }
+
+    /// Returns the number of features of a row before it is encoded.
+    pub fn source_features(&self) -> usize {
+        self.source_features
+    }
+
+    /// Returns the number of the first feature of the source, if the source numbers its features.
+    pub fn first_feature(&self) -> Option<u32> {
+        self.first_feature
+    }
+
+    /// Returns the numbers of the features of the source that are kept, if some are left out.
+    pub(super) fn kept(&self) -> Option<&[u32]> {
+        self.transform.kept.as_deref()
+    }
+
+    /// Encodes a row whose features are counted from `first`. The error says what is wrong with the row.
+    pub fn encode(&self, row: &NewRow, first: u32) -> Result<EncodedRow, String> {
+        match (row, self.content()) {
+            (NewRow::Text(text), RowContent::Texts) => Ok(self.text(text)),
+            (NewRow::Sparse(entries), RowContent::Sparse) => self.sparse_entries(entries, first),
+            (NewRow::Dense(values), RowContent::Dense) => {
+                if values.len() != self.source_features {
+                    return Err(format!("it has {} numbers instead of {}", values.len(), self.source_features));
+                }
+                if values.iter().any(|value| !value.is_finite()) {
+                    return Err("a number is beyond the range of 32-bit floats".to_owned());
+                }
+                Ok(self.dense(values))
+            }
+            (_, RowContent::Texts) => Err("the model needs a text".to_owned()),
+            (_, RowContent::Sparse) => {
+                Err("the model needs numbers of features with their values".to_owned())
+            }
+            (_, RowContent::Dense) => Err(format!("the model needs a list of {} numbers", self.source_features)),
+        }
+    }
+
+    /// Puts encoded rows into a matrix.
+    pub fn matrix<'a>(&self, rows: impl Iterator<Item = &'a EncodedRow>) -> Csr {
+        let (mut indptr, mut indices, mut values) = (vec![0u64], Vec::new(), Vec::new());
+        for (columns, entries) in rows {
+            indices.extend_from_slice(columns);
+            values.extend_from_slice(entries);
+            indptr.push(indices.len() as u64);
+        }
+        Csr { cols: self.features, indptr: indptr.into(), indices: indices.into(), values: values.into() }
+    }
+
+    /// Encodes a text. Without a vocabulary, it has no features.
+    pub(super) fn text(&self, text: &str) -> EncodedRow {
+        let (columns, values) =
+            self.vectoriser.as_ref().map(|fitted| fitted.transform(text)).unwrap_or_default();
+        self.sparse(columns, values)
+    }
+
+    /// Encodes a sparse row, whose features are numbered from 0 in the order of the source.
+    pub(super) fn sparse(&self, mut columns: Vec<u32>, mut values: Vec<f32>) -> EncodedRow {
+        self.transform.apply(&mut columns, &mut values);
+        (columns, values)
+    }
+
+    /// Encodes a dense row, with a value for every feature of the source.
+    pub(super) fn dense(&self, values: &[f32]) -> EncodedRow {
+        let (columns, values) = (0..).zip(values.iter().copied()).filter(|(_, value)| *value != 0.0).unzip();
+        self.sparse(columns, values)
+    }
+
+    /// Encodes numbered features in any order, with the rules of LIBSVM text: zeros are left out.
+    fn sparse_entries(&self, entries: &[(u32, f32)], first: u32) -> Result<EncodedRow, String> {
+        let last = self.source_features as u64 + u64::from(first);
+        let mut row: Vec<(u32, f32)> = Vec::with_capacity(entries.len());
+        for &(feature, value) in entries {
+            if feature < first || u64::from(feature) >= last {
+                let last = last.saturating_sub(1);
+                return Err(format!("there is no feature {feature}: the features are {first} to {last}"));
+            }
+            if !value.is_finite() {
+                return Err(format!("the value of feature {feature} is beyond the range of 32-bit floats"));
+            }
+            row.push((feature - first, value));
+        }
+        row.sort_unstable_by_key(|&(column, _)| column);
+        if let Some(twice) = row.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(format!("the feature {} occurs twice", twice[0].0 + first));
+        }
+        let (columns, values) = row.into_iter().filter(|&(_, value)| value != 0.0).unzip();
+        Ok(self.sparse(columns, values))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::vectorise::VectoriseOptions;
+
+    fn encoder(vectoriser: Option<Vectoriser>, dense: bool) -> RowEncoder {
+        let transform = Transform { idf: None, kept: (!dense).then(|| vec![0, 2]), l2: true };
+        let (source_features, features) = if dense { (3, 3) } else { (3, 2) };
+        RowEncoder { transform, vectoriser, dense, source_features, features, first_feature: Some(1) }
+    }
+
+    fn message(encoder: &RowEncoder, row: NewRow) -> String {
+        encoder.encode(&row, 1).unwrap_err()
+    }
+
+    #[test]
+    fn a_sparse_row_may_have_any_order_but_no_unknown_and_no_repeated_feature() {
+        let encoder = encoder(None, false);
+        let row = NewRow::Sparse(vec![(3, 4.0), (2, 1.0), (1, 3.0)]);
+        assert_eq!(encoder.encode(&row, 1), Ok((vec![0, 1], vec![0.6, 0.8])));
+        assert_eq!(encoder.encode(&NewRow::Sparse(vec![]), 1), Ok((vec![], vec![])));
+        let zero = NewRow::Sparse(vec![(1, 0.0), (3, 2.0)]);
+        assert_eq!(encoder.encode(&zero, 1), Ok((vec![1], vec![1.0])), "zeros are left out");
+        let refused = |entries: &[(u32, f32)]| message(&encoder, NewRow::Sparse(entries.to_vec()));
+        assert_eq!(refused(&[(0, 1.0)]), "there is no feature 0: the features are 1 to 3");
+        assert_eq!(refused(&[(4, 1.0)]), "there is no feature 4: the features are 1 to 3");
+        assert_eq!(refused(&[(2, 1.0), (1, 1.0), (2, 2.0)]), "the feature 2 occurs twice");
+        assert!(refused(&[(1, f32::INFINITY)]).contains("beyond the range"));
+    }
+
+    #[test]
+    fn a_row_of_another_kind_is_refused() {
+        let (sparse, dense) = (encoder(None, false), encoder(None, true));
+        let words = Vectoriser::fit(&["a cat or dog".to_owned()], &[0], &VectoriseOptions::default());
+        let texts = encoder(Some(words), false);
+        assert!(message(&sparse, NewRow::Text("x".into())).contains("numbers of features"));
+        assert!(message(&dense, NewRow::Sparse(vec![])).contains("a list of 3 numbers"));
+        assert!(message(&texts, NewRow::Dense(vec![1.0])).contains("needs a text"));
+        assert!(message(&dense, NewRow::Dense(vec![1.0])).contains("1 numbers instead of 3"));
+        assert_eq!(texts.encode(&NewRow::Text("the cat".into()), 0), Ok((vec![0], vec![1.0])));
+        let row = NewRow::Dense(vec![0.0, 3.0, 4.0]);
+        assert_eq!(dense.encode(&row, 0), Ok((vec![1, 2], vec![0.6, 0.8])));
+    }
+}
