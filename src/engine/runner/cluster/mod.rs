@@ -41,6 +41,7 @@ pub use profile::{EngineKind, Profile};
 use scheduler::{JobResources, JobState, Scheduler, mebibytes};
 use slurm::Slurm;
 use submitting::{Submitted, Submitting, Waiting, lock};
+pub(super) use survey::forget_done_jobs;
 pub use survey::{JobSummary, cancel_jobs, has_job, list_jobs, log_of_job};
 use template::Template;
 use verdict::{Interruption, Observation, SchedulerView, Verdict, decide};
