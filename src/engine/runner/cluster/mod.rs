@@ -233,6 +233,12 @@ impl Cluster {
                     match self.memory_of_next(attempt, interruption, &directory, advanced, fruitless) {
                         Ok(next) => {
                             memory = next;
+                            // Slurm holds a job that no node could start in the queue.
+                            if interruption == Interruption::NodeFailed
+                                && let Some(id) = directory.submission().and_then(|submission| submission.id)
+                            {
+                                self.cancel(vec![(directory.clone(), id)]);
+                            }
                             warn(report, submitted_again(interruption, advanced, memory));
                             continue;
                         }
