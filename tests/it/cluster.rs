@@ -239,6 +239,7 @@ fn jobs_can_be_left_alone_listed_and_taken_over() {
     wait_until("the jobs have ended", || cluster.jobs().is_empty());
     cluster.pipe(&["jobs"]).ok().prints("done");
     cluster.run().ok();
+    cluster.pipe(&["jobs"]).ok().reports("no job is in the queue");
     assert_eq!(cluster.computed(), COMPUTED);
     assert!(cluster.test.file("results/grid/all.txt").exists());
 }

@@ -14,7 +14,7 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use super::attempt::{Attempt, AttemptNote};
-use super::cluster::ClusterAttempt;
+use super::cluster::{ClusterAttempt, forget_done_jobs};
 use super::computation::Computation;
 use super::event::{Event, PlaceOutcome, Summary};
 use super::executor::{AttemptError, Executor};
@@ -713,6 +713,10 @@ impl<'a> Coordinator<'a> {
 
     fn finish(mut self, begin: Instant) -> Result<Summary, RunError> {
         self.forget_removed_instances();
+        if self.context.options.cluster.is_some() {
+            let keys = self.inspector.state.last.values().copied().collect();
+            forget_done_jobs(self.context.store, &keys);
+        }
         self.place_outputs()?;
         self.pass_on_warnings();
         self.report_remote();

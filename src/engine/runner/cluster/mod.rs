@@ -41,6 +41,7 @@ pub use profile::{EngineKind, Profile};
 use scheduler::{JobResources, JobState, Scheduler, mebibytes};
 use slurm::Slurm;
 use submitting::{Submitted, Submitting, Waiting, lock};
+pub(super) use survey::forget_done_jobs;
 pub use survey::{JobSummary, cancel_jobs, has_job, list_jobs, log_of_job};
 use template::Template;
 use verdict::{Interruption, Observation, SchedulerView, Verdict, decide};
@@ -232,6 +233,12 @@ impl Cluster {
                     match self.memory_of_next(attempt, interruption, &directory, advanced, fruitless) {
                         Ok(next) => {
                             memory = next;
+                            // Slurm holds a job that no node could start in the queue.
+                            if interruption == Interruption::NodeFailed
+                                && let Some(id) = directory.submission().and_then(|submission| submission.id)
+                            {
+                                self.cancel(vec![(directory.clone(), id)]);
+                            }
                             warn(report, submitted_again(interruption, advanced, memory));
                             continue;
                         }

@@ -37,6 +37,9 @@ const TEMPORARY: [&str; 12] = [
     "backup controller",
 ];
 
+/// Why Slurm holds a job that a node could not start.
+const LAUNCH_FAILED: &str = "launch failed requeued held";
+
 /// The commands of Slurm, with the settings of the site.
 pub(super) struct Slurm {
     profile: Profile,
@@ -166,6 +169,8 @@ fn listed(line: &str) -> Option<ListedJob> {
 
 fn job_state(code: &str, reason: &str) -> JobState {
     match code {
+        // No node could start it, for example because a controller that was killed has given its id to two jobs. It would wait for ever.
+        "PD" if reason.contains(LAUNCH_FAILED) => JobState::Ended(Ending::NodeFailed),
         "PD" | "CF" | "RQ" | "RH" | "RD" | "SE" | "RF" | "RV" => JobState::Pending(reason.to_owned()),
         "CD" => JobState::Ended(Ending::Finished),
         "CA" => JobState::Ended(Ending::Cancelled),
@@ -196,6 +201,7 @@ mod tests {
         );
         assert_eq!(job_state("TO", "TimeLimit"), JobState::Ended(Ending::TimeLimit));
         assert_eq!(job_state("CG", "None"), JobState::Running, "it may still write");
+        assert_eq!(job_state("PD", "launch failed requeued held"), JobState::Ended(Ending::NodeFailed));
     }
 
     #[test]

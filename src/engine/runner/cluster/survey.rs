@@ -1,6 +1,6 @@
 //! Lists and cancels the jobs of a store, from any machine that sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -92,6 +92,19 @@ pub fn list_jobs(
     Ok((summaries, problems))
 }
 
+/// Removes the jobs, among those for these keys, that have committed their results. A run that watches a job does so itself; these ended when no
+/// run did.
+pub(in crate::runner) fn forget_done_jobs(store: &Store, keys: &HashSet<StageKey>) {
+    for key in store.keys_with_jobs().unwrap_or_default().into_iter().filter(|key| keys.contains(key)) {
+        let Some(directory) = last_job(store, key) else { continue };
+        let is_done = directory.end().is_some_and(|end| end.error.is_none());
+        // A run that computes a result once more learns only from the directory that there is a new one.
+        if is_done && directory.read_job().is_ok_and(|job| !job.forced) {
+            store.remove_job_directories(key);
+        }
+    }
+}
+
 /// Returns whether a job was submitted for a key that has no result yet.
 pub fn has_job(store: &Store, key: StageKey) -> bool {
     store.job_directories(key).is_ok_and(|directories| !directories.is_empty())
@@ -100,12 +113,16 @@ pub fn has_job(store: &Store, key: StageKey) -> bool {
 /// Returns what the last job for a key has printed so far to a stream, `stdout` or `stderr`. A job that failed keeps it in its
 /// directory; one that runs has it in a temporary directory.
 pub fn log_of_job(store: &Store, key: StageKey, stream: &str) -> Option<Vec<u8>> {
-    let directory = JobDirectory::new(store.job_directories(key).ok()?.pop()?);
+    let directory = last_job(store, key)?;
     let areas = listed(&directory.file("tmp")).flat_map(|session| listed(&session));
     let running = areas.map(|area| area.join(stream)).filter(|path| path.is_file());
     let written = |path: &PathBuf| fs::metadata(path).and_then(|file| file.modified()).ok();
     let path = running.max_by_key(written).unwrap_or_else(|| directory.file(stream));
     fs::read(path).ok().filter(|text| !text.is_empty())
+}
+
+fn last_job(store: &Store, key: StageKey) -> Option<JobDirectory> {
+    store.job_directories(key).ok()?.pop().map(JobDirectory::new)
 }
 
 /// Returns the paths in a directory; none if it cannot be read.
@@ -151,11 +168,8 @@ pub fn cancel_jobs(
     jobs: &[&JobSummary],
 ) -> Result<(), String> {
     let ids: Vec<String> = jobs.iter().filter_map(|job| job.job.clone()).collect();
-    for job in jobs {
-        let last = store.job_directories(job.key).ok().and_then(|mut directories| directories.pop());
-        if let Some(directory) = last {
-            JobDirectory::new(directory).mark_cancelled();
-        }
+    for directory in jobs.iter().filter_map(|job| last_job(store, job.key)) {
+        directory.mark_cancelled();
     }
     if ids.is_empty() { Ok(()) } else { scheduler_of(profile, project).cancel(&ids) }
 }
