@@ -98,6 +98,12 @@ impl fmt::Debug for Cluster {
     }
 }
 
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.polling.end();
+    }
+}
+
 /// One computation and how it is reported.
 pub(super) struct ClusterAttempt<'a> {
     pub instance: &'a Instance,

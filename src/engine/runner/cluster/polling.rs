@@ -26,6 +26,8 @@ pub(super) struct Polling {
     turn: Mutex<()>,
     /// Whether a thread asks, or is about to.
     is_asking: AtomicBool,
+    /// Whether nobody needs an answer any longer.
+    is_over: AtomicBool,
     last: Mutex<Answer>,
 }
 
@@ -91,6 +93,14 @@ impl Polling {
         }
     }
 
+    /// Ends the command that waits for an answer, if there is one: it would go on after the run.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        while self.is_asking.load(Ordering::SeqCst) {
+            std::thread::sleep(CHECK_ANSWER);
+        }
+    }
+
     /// Asks the scheduler now. Fails if it does not answer.
     pub(super) fn ask(&self, scheduler: &dyn Scheduler, ids: &[String]) -> Result<(), String> {
         self.ask_at(Instant::now(), scheduler, ids)
@@ -98,7 +108,7 @@ impl Polling {
 
     fn ask_at(&self, asked: Instant, scheduler: &dyn Scheduler, ids: &[String]) -> Result<(), String> {
         let _turn = lock(&self.turn);
-        let answer = scheduler.list(ids);
+        let answer = scheduler.list(ids, &|| self.is_over.load(Ordering::SeqCst));
         let mut last = lock(&self.last);
         last.tried = Some(asked);
         match answer {

@@ -96,8 +96,8 @@ pub(super) trait Scheduler: Send + Sync {
     fn submit(&self, jobs: &[JobRequest]) -> Result<Vec<String>, SubmitError>;
 
     /// Lists the jobs that the scheduler knows; at least those of `ids` that have not ended. Fails if the scheduler does not
-    /// answer.
-    fn list(&self, ids: &[String]) -> Result<Vec<ListedJob>, String>;
+    /// answer before `give_up` says that nobody needs the answer any longer.
+    fn list(&self, ids: &[String], give_up: GiveUp) -> Result<Vec<ListedJob>, String>;
 
     /// Asks the scheduler to end jobs. Jobs that have ended are no error.
     fn cancel(&self, ids: &[String]) -> Result<(), String>;
@@ -133,9 +133,21 @@ impl ToolError {
     }
 }
 
+/// Whether nobody needs an answer any longer.
+pub(super) type GiveUp<'a> = &'a dyn Fn() -> bool;
+
 /// Runs a command of the scheduler and returns what it prints. It is killed if it takes too long: a scheduler that hangs
 /// must not hang the run.
 pub(super) fn run_tool(command: &mut Command, patience: Duration) -> Result<String, ToolError> {
+    ask_tool(command, patience, &|| false)
+}
+
+/// Runs a command as [`run_tool`] does, and kills it if nobody needs its answer any longer.
+pub(super) fn ask_tool(
+    command: &mut Command,
+    patience: Duration,
+    give_up: GiveUp,
+) -> Result<String, ToolError> {
     // In a group of its own, so that Ctrl-C on the terminal does not end it in the middle.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let failed = |error: std::io::Error| match error.kind() {
@@ -161,7 +173,7 @@ pub(super) fn run_tool(command: &mut Command, patience: Duration) -> Result<Stri
     let status = loop {
         match child.try_wait().map_err(failed)? {
             Some(status) => break status,
-            None if begin.elapsed() >= patience => {
+            None if begin.elapsed() >= patience || give_up() => {
                 let _ = kill_process_group(group, Signal::KILL);
                 let _ = child.wait();
                 return Err(ToolError::TimedOut);
@@ -188,6 +200,14 @@ mod tests {
     fn a_command_that_hangs_is_ended() {
         let begin = Instant::now();
         let answer = run_tool(&mut sh("sleep 60 & sleep 60"), Duration::from_millis(100));
+        assert_eq!(answer, Err(ToolError::TimedOut));
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_command_whose_answer_nobody_needs_is_ended() {
+        let begin = Instant::now();
+        let answer = ask_tool(&mut sh("sleep 60"), Duration::from_secs(50), &|| true);
         assert_eq!(answer, Err(ToolError::TimedOut));
         assert!(begin.elapsed() < Duration::from_secs(20));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::profile::Profile;
 use super::scheduler::{
-    Ending, JobRequest, JobState, ListedJob, Scheduler, SubmitError, ToolError, run_tool,
+    Ending, GiveUp, JobRequest, JobState, ListedJob, Scheduler, SubmitError, ToolError, ask_tool, run_tool,
 };
 
 /// A submission may take long on a busy controller; `sbatch` itself waits and tries again.
@@ -107,11 +107,11 @@ impl Scheduler for Slurm {
         }
     }
 
-    fn list(&self, _ids: &[String]) -> Result<Vec<ListedJob>, String> {
+    fn list(&self, _ids: &[String], give_up: GiveUp) -> Result<Vec<ListedJob>, String> {
         let mut command = Command::new("squeue");
         command.args(["--noheader", "--array", "--states=all", "--format=%i|%K|%t|%r|%j"]);
         command.arg(format!("--user={}", rustix::process::getuid().as_raw()));
-        let answer = run_tool(&mut command, PATIENCE).map_err(|error| error.sentence("squeue"))?;
+        let answer = ask_tool(&mut command, PATIENCE, give_up).map_err(|error| error.sentence("squeue"))?;
         Ok(answer.lines().filter_map(listed).collect())
     }
 

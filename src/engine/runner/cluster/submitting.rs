@@ -266,8 +266,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scheduler::JobState;
-    use super::super::scheduler::ListedJob;
+    use super::super::scheduler::{GiveUp, JobState, ListedJob};
     use super::*;
 
     /// A scheduler that takes at most `room` jobs at once, and loses its first answers.
@@ -293,7 +292,7 @@ mod tests {
             Ok(names.iter().map(|name| format!("id of {name}")).collect())
         }
 
-        fn list(&self, _ids: &[String]) -> Result<Vec<ListedJob>, String> {
+        fn list(&self, _ids: &[String], _give_up: GiveUp) -> Result<Vec<ListedJob>, String> {
             let listed = |name: &String| ListedJob {
                 id: format!("id of {name}"),
                 name: Some(name.clone()),

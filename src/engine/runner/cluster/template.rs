@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::scheduler::{
-    Ending, JobRequest, JobState, ListedJob, Scheduler, SubmitError, ToolError, run_tool,
+    Ending, GiveUp, JobRequest, JobState, ListedJob, Scheduler, SubmitError, ToolError, ask_tool, run_tool,
 };
 
 const SUBMIT_PATIENCE: Duration = Duration::from_secs(60);
@@ -66,10 +66,10 @@ impl Scheduler for Template {
         Ok(ids)
     }
 
-    fn list(&self, ids: &[String]) -> Result<Vec<ListedJob>, String> {
+    fn list(&self, ids: &[String], give_up: GiveUp) -> Result<Vec<ListedJob>, String> {
         let mut command = self.shell(&self.status);
         command.env("PIPE_JOB_IDS", ids.join(" "));
-        let answer = run_tool(&mut command, PATIENCE).map_err(|error| error.sentence("status"))?;
+        let answer = ask_tool(&mut command, PATIENCE, give_up).map_err(|error| error.sentence("status"))?;
         answer.lines().filter(|line| !line.trim().is_empty()).map(listed).collect()
     }
 
