@@ -1,4 +1,4 @@
-//! `pipe torch`: shows which libtorch is used for networks and why, and downloads one.
+//! `pipe torch`: shows which libtorch is used and why that one, and downloads one.
 
 use std::process::{Command, Stdio};
 

@@ -143,6 +143,20 @@ fn conda_installs_from_its_file() {
 }
 
 #[test]
+fn jobs_on_a_cluster_share_the_installed_packages() {
+    let test = project(PIPELINE);
+    let batch = "\
+engine: template
+submit: setsid sh \"$PIPE_JOB_SCRIPT\" > /dev/null 2>&1 & echo $!
+status: ps -e -o pid=
+cancel: kill $PIPE_JOB_IDS
+";
+    test.write("engines/batch.yaml", batch);
+    assert_eq!(test.run_with(&["--engine", "batch"]).ok().computed().len(), 2);
+    assert_eq!(installations(&test), 1);
+}
+
+#[test]
 fn a_real_virtual_environment_needs_no_network_if_nothing_is_required() {
     let has_venv = Command::new("python3").args(["-c", "import ensurepip, venv"]).output();
     if !has_venv.is_ok_and(|output| output.status.success()) {

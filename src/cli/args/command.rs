@@ -95,7 +95,7 @@ pub(in crate::cli) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show which libtorch runs networks, and why that one; or download one.
+    /// Show which libtorch is used to train and fit models, and why that one; or download one.
     Torch(TorchArgs),
     /// Print the JSON Schema of pipeline files, for editors.
     Schema,

@@ -24,6 +24,8 @@ const LIBRARY: &str = "libtorch_cpu.so";
 const CUDA_LIBRARY: &str = "libtorch_cuda.so";
 /// The variable with the directories that the loader searches first.
 const SEARCHED: &str = "LD_LIBRARY_PATH";
+/// The variable with libraries that the loader loads in addition.
+const PRELOADED: &str = "LD_PRELOAD";
 
 /// Reads an environment variable; one that is empty counts as not set.
 type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -188,11 +190,15 @@ fn usable(program: &Path, libraries: &Path, variables: Variables) -> Result<Work
     if let Some(version) = libraries.parent().and_then(version_of).filter(|version| version != VERSION) {
         return Err(format!("it is version {version}, and {VERSION} is needed"));
     }
-    let mut searched = libraries.as_os_str().to_owned();
-    if let Some(before) = variables(SEARCHED) {
-        searched.push(":");
-        searched.push(before);
-    }
+    let in_front = |path: &Path, variable: &str| {
+        let mut paths = path.as_os_str().to_owned();
+        if let Some(before) = variables(variable) {
+            paths.push(":");
+            paths.push(before);
+        }
+        paths
+    };
+    let searched = in_front(libraries, SEARCHED);
     let loaded = Loaded::by(program, Some(&searched));
     if let Some(problem) = loaded.problem() {
         return Err(problem);
@@ -201,7 +207,7 @@ fn usable(program: &Path, libraries: &Path, variables: Variables) -> Result<Work
     // Its kernels register themselves when it is loaded. A worker that was built without CUDA does not ask for it.
     let cuda = libraries.join(CUDA_LIBRARY);
     if !loaded.has_cuda && cuda.is_file() && !machine::gpus().is_empty() {
-        set.push(("LD_PRELOAD", cuda.into()));
+        set.push((PRELOADED, in_front(&cuda, PRELOADED)));
     }
     Ok(Worker { program: program.to_owned(), variables: set })
 }
