@@ -129,6 +129,7 @@ pub mod issue;
 pub mod job;
 pub mod key;
 pub mod kind;
+pub mod memory;
 pub mod name;
 pub mod paint;
 pub mod protocol;
