@@ -15,11 +15,13 @@ use pipe_ml::artifacts::LabelRecords;
 use pipe_ml::composite::Composite;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::explanation::composite::model_words;
+use pipe_ml::metric::curves::Curves;
 use pipe_ml::metric::label::LabelRecord;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::EvaluationRecord;
 use pipe_report::table::markdown;
 use pipe_stages::evaluate::Evaluate;
+use pipe_stages::fit::Fit;
 
 /// How many labels that are never predicted are listed by name.
 const LISTED: usize = 50;
@@ -35,7 +37,13 @@ pub(super) fn model_card(
     let data = SplitData::open(&place.data).map_err(anyhow::Error::from)?;
     let names = data.label_names().map_err(anyhow::Error::from)?;
     let mut card = format!("# Model card: `{name}`\n\n");
-    let _ = writeln!(card, "- Model: {}", words(place)?);
+    let model = composite(place)?;
+    let _ = writeln!(card, "- Model: {}", words(model.as_ref(), place));
+    for part in model.iter().flat_map(|model| &model.parts) {
+        if let Some(reason) = &part.chosen_because {
+            let _ = writeln!(card, "- Chosen by `kind: auto`: `{}`, because {reason}", part.model.name());
+        }
+    }
     let file = &survey.plan.pipeline().file;
     let _ = writeln!(card, "- Pipeline: `{}`, stage `{name}`", file.display());
     if let Some(manifest) = survey.fresh(index) {
@@ -49,25 +57,43 @@ pub(super) fn model_card(
     let (features, labels) = (meta.features, meta.labels);
     let _ = writeln!(card, "- Data: {} rows; {features} features, {labels} labels", parts.join(", "));
     let _ = writeln!(card, "- Split: {}", meta.split);
-    let evaluations: Vec<InstanceIndex> = survey
+    let fitted_on_all = model.as_ref().is_some_and(|model| !model.fitted_on.is_train());
+    let rows = if fitted_on_all { "all rows" } else { "the training rows" };
+    let _ = writeln!(card, "- Fitted on: {rows}");
+    let measured: Vec<InstanceIndex> =
+        if fitted_on_all { fitted_on_training_rows(survey, index) } else { vec![index] };
+    let evaluations: Vec<(InstanceIndex, InstanceIndex)> = survey
         .instances()
-        .filter(|(_, instance, _)| instance.kind == Evaluate::NAME && reads(instance, index))
-        .map(|(evaluation, ..)| evaluation)
+        .filter(|(_, instance, _)| instance.kind == Evaluate::NAME)
+        .filter_map(|(evaluation, instance, _)| {
+            measured.iter().find(|&&model| reads(instance, model)).map(|&model| (evaluation, model))
+        })
         .collect();
     if evaluations.is_empty() {
         card += "\nNo stage of the pipeline evaluates this model, so its quality is not known.\n";
     }
-    for evaluation in evaluations {
+    for (evaluation, of) in evaluations {
         let name = survey.name(evaluation);
         let open = |output: &str| {
             let stored = survey.fresh(evaluation).and_then(|manifest| manifest.outputs.get(output));
             stored.map(|stored| survey.store.artifact(stored, scratch)).transpose()
         };
-        match (open(Evaluate::EVALUATION.name())?, open(Evaluate::LABELS.name())?) {
-            (Some(record), Some(records)) => {
-                let record = EvaluationRecord::open(&record)?;
-                let LabelRecords(records) = LabelRecords::open(&records)?;
-                card += &quality(&name, &record, &records, names.as_deref());
+        let outputs = [Evaluate::EVALUATION.name(), Evaluate::LABELS.name(), Evaluate::CURVES.name()];
+        match &outputs.into_iter().map(open).collect::<Result<Vec<_>, _>>()?[..] {
+            [Some(record), Some(records), Some(curves)] => {
+                let record = EvaluationRecord::open(record)?;
+                let LabelRecords(records) = LabelRecords::open(records)?;
+                let curves = Curves::open(curves)?;
+                let _ = writeln!(card, "\n## Evaluation `{name}`\n");
+                if of != index {
+                    let of = survey.name(of);
+                    let _ = writeln!(
+                        card,
+                        "Nothing can be measured with this model, because it was fitted on all rows. These values are those of \
+                         `{of}`, which the same stages made from the training rows alone.\n"
+                    );
+                }
+                card += &quality(&record, &records, &curves, names.as_deref());
             }
             _ => {
                 let _ = writeln!(
@@ -81,13 +107,56 @@ pub(super) fn model_card(
     Ok(card)
 }
 
+/// Reads the description of the model; `None` if `train` made it.
+fn composite(place: &ModelPlace) -> Result<Option<Composite>, Failure> {
+    let is_composite = Composite::is_at(&place.model).map_err(anyhow::Error::from)?;
+    let model = is_composite.then(|| Composite::load(&place.model));
+    Ok(model.transpose().map_err(anyhow::Error::from)?)
+}
+
 /// Describes the model: its parts and how its cuts were chosen.
-fn words(place: &ModelPlace) -> Result<String, Failure> {
-    if !Composite::is_at(&place.model).map_err(anyhow::Error::from)? {
-        return Ok("a network with thresholds, as `train` made it".to_owned());
+fn words(model: Option<&Composite>, place: &ModelPlace) -> String {
+    match model {
+        Some(model) => model_words(model, place.stages.cut.as_ref()),
+        None => "a network with thresholds, as `train` made it".to_owned(),
     }
-    let model = Composite::load(&place.model).map_err(anyhow::Error::from)?;
-    Ok(model_words(&model, place.stages.cut.as_ref()))
+}
+
+/// Returns the instances that make the same model from the training rows alone.
+fn fitted_on_training_rows(survey: &Survey, index: InstanceIndex) -> Vec<InstanceIndex> {
+    let others = survey.instances().map(|(other, ..)| other).filter(|&other| other != index);
+    others.filter(|&other| differs_only_in_rows(survey, index, other)).collect()
+}
+
+/// Returns whether two instances, and all before them, differ at most in the rows that models are fitted on.
+fn differs_only_in_rows(survey: &Survey, a: InstanceIndex, b: InstanceIndex) -> bool {
+    if a == b {
+        return true;
+    }
+    let [one, other] = [a, b].map(|index| survey.plan.instance(index));
+    let parameters = |instance: &Instance| {
+        let mut parameters = instance.params.clone();
+        if let Some(fields) = parameters.as_object_mut().filter(|_| instance.kind == Fit::NAME) {
+            fields.remove("part");
+        }
+        parameters
+    };
+    let sources = |instance: &Instance| -> Vec<InputSource> {
+        instance.inputs.iter().flat_map(|input| input.sources.clone()).collect()
+    };
+    let same = |(one, other): (&InputSource, &InputSource)| match (one, other) {
+        (
+            InputSource::Output { producer: one, output: from, .. },
+            InputSource::Output { producer: other, output: of, .. },
+        ) => from == of && differs_only_in_rows(survey, *one, *other),
+        (InputSource::File(one), InputSource::File(other)) => one == other,
+        _ => false,
+    };
+    let (inputs, others) = (sources(one), sources(other));
+    one.kind == other.kind
+        && parameters(one) == parameters(other)
+        && inputs.len() == others.len()
+        && inputs.iter().zip(&others).all(same)
 }
 
 /// Returns whether an instance reads an output of another one.
@@ -98,12 +167,12 @@ fn reads(instance: &Instance, index: InstanceIndex) -> bool {
 
 /// Returns the section about one evaluation.
 fn quality(
-    name: &str,
     record: &EvaluationRecord,
     records: &[LabelRecord],
+    curves: &Curves,
     names: Option<&[String]>,
 ) -> String {
-    let mut section = format!("\n## Evaluation `{name}`\n\n");
+    let mut section = String::new();
     let (protocol, mark) = match record.protocol() {
         Protocol::Honest => ("honest protocol", ""),
         Protocol::Oracle => ("oracle protocol (†): the labels of these rows influenced the decisions", "†"),
@@ -118,6 +187,18 @@ fn quality(
         let interval = interval.map(|interval| format!("{:.4} to {:.4}", interval.low, interval.high));
         let (title, value) = (metric.title(), value.reveal().1);
         let _ = writeln!(section, "| {title} | {value:.4}{mark} | {} |", interval.unwrap_or_default());
+    }
+    let _ = writeln!(section, "\n| training rows of a label | labels | mean F1 |\n|---|--:|--:|");
+    for bin in curves.by_frequency.iter().filter(|bin| bin.labels > 0) {
+        let frequency = bin.to.map_or(format!("{} or more", bin.from), |to| format!("{} to {to}", bin.from));
+        let _ = writeln!(section, "| {frequency} | {} | {:.4}{mark} |", bin.labels, bin.macro_f1);
+    }
+    if !curves.reliability.is_empty() {
+        let _ = writeln!(section, "\n| mean probability | decisions | share that is true |\n|--:|--:|--:|");
+    }
+    for bin in &curves.reliability {
+        let share = bin.positives as f64 / bin.entries as f64;
+        let _ = writeln!(section, "| {:.3} | {} | {share:.3}{mark} |", bin.mean_probability, bin.entries);
     }
     let never: Vec<u32> =
         records.iter().filter(|record| record.tp + record.fp == 0).map(|record| record.label).collect();

@@ -7,7 +7,6 @@ use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use signal_hook::consts::SIGTERM;
 use crate::event::WorkerEvent;
 use crate::job::Job;
 use crate::stage::Runner;
-use crate::work::{EventSink, Stopped, Work};
+use crate::work::{EventSink, StopRequest, Stopped, Work};
 
 /// The exit code of a worker process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +28,7 @@ pub enum Exit {
     Failed = 1,
     /// The job could not be read, or names a kind that this program does not run.
     BadJob = 2,
-    /// Stopped on request; the checkpoint is written.
+    /// Stopped on request; a checkpoint, if the stage has any, is written.
     Stopped = 3,
 }
 
@@ -61,9 +60,11 @@ pub fn run(job: &Path, runners: &[&[Runner]], facts: &[(&str, &str)]) -> Exit {
 
 /// Reads a job and runs it.
 fn work(job: &Path, runners: &[&[Runner]], mut wire: Wire) -> Exit {
-    let stop = Arc::new(AtomicBool::new(false));
-    // If this fails, SIGTERM still ends the process, only without a checkpoint.
-    let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&stop));
+    let stop = StopRequest::default();
+    // If these fail, SIGTERM still ends the process, only without a checkpoint.
+    let (ends_process, exit) = (Arc::clone(&stop.ends_process), Exit::Stopped as i32);
+    let _ = signal_hook::flag::register_conditional_shutdown(SIGTERM, exit, ends_process);
+    let _ = signal_hook::flag::register(SIGTERM, Arc::clone(&stop.requested));
     wire.start_alive_thread();
     match prepare(job, runners) {
         Ok((job, runner)) => perform(job, runner, &mut wire, stop),
@@ -89,7 +90,7 @@ fn prepare<'r>(path: &Path, runners: &[&'r [Runner]]) -> Result<(Job, &'r Runner
 }
 
 /// Runs the stage and sends the event that says how it ended.
-fn perform(job: Job, runner: &Runner, events: &mut dyn EventSink, stop: Arc<AtomicBool>) -> Exit {
+fn perform(job: Job, runner: &Runner, events: &mut dyn EventSink, stop: StopRequest) -> Exit {
     let outputs = job.outputs.clone();
     let panic = remember_panics();
     let mut work = Work::new(job, events).stopped_by(stop);
@@ -179,6 +180,7 @@ impl EventSink for Wire {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::Ordering;
 
     use serde::Deserialize;
 
@@ -250,7 +252,8 @@ mod tests {
     fn perform_act(act: &str) -> (Exit, Vec<WorkerEvent>) {
         let directory = tempfile::tempdir().unwrap();
         let mut events = CollectedEvents::default();
-        let stop = Arc::new(AtomicBool::new(true));
+        let stop = StopRequest::default();
+        stop.requested.store(true, Ordering::SeqCst);
         let exit = perform(job(directory.path(), act), &RUNNERS[0], &mut events, stop);
         (exit, events.0)
     }

@@ -130,6 +130,7 @@ pub mod issue;
 pub mod job;
 pub mod key;
 pub mod kind;
+pub mod memory;
 pub mod name;
 pub mod packages;
 pub mod paint;

@@ -33,17 +33,26 @@ pub struct Stopped;
 pub struct Work<'a> {
     job: Job,
     events: &'a mut dyn EventSink,
-    stop: Arc<AtomicBool>,
+    stop: StopRequest,
+}
+
+/// A request to stop, as the process of a stage receives it.
+#[derive(Debug, Clone, Default)]
+pub struct StopRequest {
+    /// Whether there was a request.
+    pub requested: Arc<AtomicBool>,
+    /// Whether a request ends the process at once.
+    pub ends_process: Arc<AtomicBool>,
 }
 
 impl<'a> Work<'a> {
     /// Returns a view of a job whose events go to `events`.
     pub fn new(job: Job, events: &'a mut dyn EventSink) -> Self {
-        Self { job, events, stop: Arc::default() }
+        Self { job, events, stop: StopRequest::default() }
     }
 
-    /// Makes [`Work::should_stop`] follow a flag.
-    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Self {
+    /// Makes [`Work::should_stop`] follow a request.
+    pub fn stopped_by(self, stop: StopRequest) -> Self {
         Self { stop, ..self }
     }
 
@@ -52,7 +61,14 @@ impl<'a> Work<'a> {
     /// A long stage checks this now and then, writes its checkpoint to `job().checkpoints` and returns [`Stopped`].
     /// A short stage may finish instead.
     pub fn should_stop(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.requested.load(Ordering::SeqCst)
+    }
+
+    /// Says that the stage has no checkpoint to write: from now on, a request to stop ends its process at once. For
+    /// computations that cannot check [`Work::should_stop`] often enough.
+    pub fn end_at_once_when_stopped(&self) -> Result<(), Stopped> {
+        self.stop.ends_process.store(true, Ordering::SeqCst);
+        if self.should_stop() { Err(Stopped) } else { Ok(()) }
     }
 
     /// Returns the job: parameters, scratch directory, number of threads.

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::model::ModelConfig;
 use super::data::artifact::dataset::{read_names, write_json, write_names};
+use super::data::dataset_part::FittedRows;
 use super::data::error::DataError;
 use super::fusion::Fusion;
 use super::score::ScoreScale;
@@ -45,6 +46,9 @@ pub struct Composite {
     pub mark: String,
     pub features: usize,
     pub labels: usize,
+    /// The rows that the parts, the fusion and the cuts were fitted on.
+    #[serde(default, skip_serializing_if = "FittedRows::is_train")]
+    pub fitted_on: FittedRows,
     pub parts: Vec<ModelPart>,
     /// `None` if there is one part, whose scores are those of the model.
     pub fusion: Option<Fusion>,
@@ -58,6 +62,9 @@ pub struct ModelPart {
     /// Relative to the directory of the model.
     pub directory: String,
     pub model: ModelConfig,
+    /// Why `kind: auto` chose this model; `None` if the pipeline names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_because: Option<String>,
     /// The number of labels kept per row in the table of training scores, if not all are.
     pub keep: Option<usize>,
     /// The score of the labels that are not kept.
@@ -80,6 +87,7 @@ impl Composite {
             mark,
             features,
             labels,
+            fitted_on: FittedRows::Train,
             parts,
             fusion: None,
             cuts: None,
@@ -206,7 +214,8 @@ mod tests {
 
     fn part() -> ModelPart {
         let model = ModelConfig::Ridge { ridge: 1.0, constant: 0.3 };
-        ModelPart { directory: Composite::part_directory(0), model, keep: None, rest: 0.0 }
+        let directory = Composite::part_directory(0);
+        ModelPart { directory, model, chosen_because: None, keep: None, rest: 0.0 }
     }
 
     fn saved(model: &Composite) -> tempfile::TempDir {
@@ -221,6 +230,8 @@ mod tests {
         let temp = saved(&model);
         assert_eq!(Composite::load(temp.path()).unwrap(), model);
         assert!(Composite::is_at(temp.path()).unwrap());
+        let text = fs::read_to_string(temp.path().join(INFO)).unwrap();
+        assert!(!text.contains("fitted_on") && !text.contains("chosen_because"), "stored bytes: {text}");
     }
 
     #[test]

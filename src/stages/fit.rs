@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::json;
 
 use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program};
@@ -14,6 +15,7 @@ use pipe_core::stage::StageKind;
 use pipe_ml::composite::Composite;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::model::{ModelBody, ModelConfig};
+use pipe_ml::data::dataset_part::FittedRows;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::score::table::ScoreTable;
 
@@ -22,8 +24,14 @@ use pipe_ml::score::table::ScoreTable;
 #[serde(from = "FitBody")]
 pub struct Fit {
     pub data: StageRef,
-    pub model: ModelConfig,
-    /// The number of folds; `None` leaves out one row at a time.
+    /// `None` for `kind: auto`.
+    #[serde(serialize_with = "model_or_auto")]
+    pub model: Option<ModelConfig>,
+    /// The rows that the model is fitted on.
+    #[serde(skip_serializing_if = "FittedRows::is_train")]
+    pub part: FittedRows,
+    /// The number of folds; `None` for the default of the model, which is to leave out one row at a time if there is a
+    /// closed form.
     pub folds: Option<usize>,
     pub seed: u64,
     /// The number of labels per training row whose scores are kept; `None` for the default.
@@ -39,6 +47,10 @@ struct FitBody {
     data: StageRef,
     /// The model.
     model: ModelBody,
+    /// The rows to fit the model on. `all` is for the final model, after its quality was estimated; it cannot be evaluated,
+    /// and the data set needs no test part. `fuse` and `threshold` use the rows that their models were fitted on.
+    #[serde(default)]
+    part: FittedRows,
     /// The number of folds for the scores of the training rows. By default, models with a closed form leave out one row
     /// at a time, `label_tree` uses 3 folds, and the others use 5.
     folds: Option<usize>,
@@ -53,11 +65,19 @@ struct FitBody {
     device: Device,
 }
 
+fn model_or_auto<S: Serializer>(model: &Option<ModelConfig>, serializer: S) -> Result<S::Ok, S::Error> {
+    match model {
+        Some(model) => model.serialize(serializer),
+        None => json!({ "kind": "auto" }).serialize(serializer),
+    }
+}
+
 impl From<FitBody> for Fit {
     fn from(body: FitBody) -> Self {
         let model = body.model.resolve(body.seed, body.device);
-        let folds = body.folds.or(model.default_folds());
-        Self { data: body.data, model, folds, seed: body.seed, keep: body.keep, device: body.device }
+        let folds = body.folds.or(model.as_ref().and_then(ModelConfig::default_folds));
+        let FitBody { data, part, seed, keep, device, .. } = body;
+        Self { data, model, part, folds, seed, keep, device }
     }
 }
 
@@ -95,7 +115,7 @@ impl StageKind for Fit {
     }
 
     fn issues(&self) -> Vec<Issue> {
-        let model = self.model.issues().into_iter();
+        let model = self.model.iter().flat_map(ModelConfig::issues);
         let mut issues: Vec<_> = model.map(|issue| issue.within("model")).collect();
         if self.folds.is_some_and(|folds| folds < 2) {
             issues.push(Issue::new("folds", "at least 2 folds are needed"));
@@ -124,6 +144,9 @@ mod tests {
         assert_eq!(short["folds"], serde_json::Value::Null);
         assert_eq!(checked("{ data: a, model: { kind: logistic } }").params["folds"], 5);
         assert_eq!(checked("{ data: a, model: { kind: label_tree } }").params["folds"], 3);
+        let auto = checked("{ data: a, model: { kind: auto }, part: all }").params;
+        assert_eq!((&auto["model"], &auto["part"]), (&json!({"kind": "auto"}), &json!("all")));
+        assert_eq!(short.get("part"), None, "keys of earlier versions have no part");
     }
 
     #[test]

@@ -13,7 +13,8 @@ use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::composite::{Composite, mark, save_label_names, take_part};
 use pipe_ml::data::csr::Csr;
-use pipe_ml::data::split_data::{PartName, SplitData};
+use pipe_ml::data::dataset_part::FittedRows;
+use pipe_ml::data::split_data::SplitData;
 use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors, PairOptions};
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
 use pipe_ml::score::{ScoreOrigin, ScoreScale};
@@ -51,7 +52,7 @@ fn default_pairs() -> usize {
 }
 
 impl Fuse {
-    /// The data set with the training rows.
+    /// The data set with the rows that the models were fitted on.
     pub const DATA: Slot<SplitData> = Slot::new("data");
     /// The models to fuse.
     pub const MODELS: Slot<Composite> = Slot::new("models");
@@ -101,8 +102,14 @@ impl RunStage for Fuse {
 
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let data = work.open(Self::DATA)?;
-        let labels = data.labels(PartName::Train)?;
         let (models, scores) = (work.open_all(Self::MODELS)?, work.open_all(Self::MODEL_SCORES)?);
+        let fitted_on = models.first().map_or(FittedRows::Train, |(_, card)| card.fitted_on);
+        ensure!(
+            models.iter().all(|(_, card)| card.fitted_on == fitted_on),
+            "some of the models were fitted on the training rows and some on all rows: set the same `part` in all of their \
+             stages"
+        );
+        let labels = fitted_on.labels(&data)?;
         ensure!(
             models.len() == scores.len(),
             "there are {} models and {} tables of scores: every model needs its own",
@@ -142,6 +149,7 @@ impl RunStage for Fuse {
         write_scores(work, &fusion, &tables, mark)?;
         work.save(Self::FUSION, &fusion)?;
         model.fusion = Some(fusion);
+        model.fitted_on = fitted_on;
         save_label_names(&output, data.label_names()?.as_deref())?;
         model.save(&output)?;
         Ok(())
@@ -162,7 +170,7 @@ pub(crate) fn check_same_origin(
     let (rows, of_data) = (table.card().rows, labels.rows());
     ensure!(
         rows == of_data && table.card().labels == labels.cols && card.labels == labels.cols,
-        "the scores are of {rows} rows and {} labels, the data has {of_data} training rows and {}: the model must be \
+        "the scores are of {rows} rows and {} labels, the data has {of_data} rows to fit on and {}: the model must be \
          fitted on the same data",
         table.card().labels,
         labels.cols
@@ -295,6 +303,21 @@ mod tests {
         let test = StageTest::of::<Fuse>(body(), inputs(&scored, &["a"]));
         assert_eq!(fusion(&test).terms.len(), 1);
         assert_eq!(Composite::load(&test.output("model")).unwrap().scale(), ScoreScale::LogOdds);
+    }
+
+    #[test]
+    fn models_that_were_fitted_on_different_rows_are_refused() {
+        let scored = ScoreFixture::new();
+        scored.add("a", ScoreFixture::ridge(), 0.6, None);
+        scored.add("b", ScoreFixture::ridge(), 0.6, None);
+        let mut card = Composite::load(&scored.model("b")).unwrap();
+        card.fitted_on = FittedRows::All;
+        card.save(&scored.model("b")).unwrap();
+        let error = StageTest::failure::<Fuse>(body(), inputs(&scored, &["a", "b"]));
+        assert!(error.contains("set the same `part`"), "{error}");
+        // The scores of "b" are those of the training rows, and all rows are more.
+        let error = StageTest::failure::<Fuse>(body(), inputs(&scored, &["b"]));
+        assert!(error.contains("the scores are of 200 rows"), "{error}");
     }
 
     #[test]

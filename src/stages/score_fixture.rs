@@ -76,7 +76,8 @@ impl ScoreFixture {
         let part = directory.join(Composite::part_directory(0));
         std::fs::create_dir_all(&part).unwrap();
         std::fs::write(part.join("weights"), name).unwrap();
-        let part = ModelPart { directory: Composite::part_directory(0), model, keep, rest };
+        let own = Composite::part_directory(0);
+        let part = ModelPart { directory: own, model, chosen_because: None, keep, rest };
         let features = data.meta().features as usize;
         Composite::new(name.to_owned(), features, labels.cols, vec![part]).save(&directory).unwrap();
     }

@@ -13,7 +13,8 @@ use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::composite::{Composite, copy_tree};
-use pipe_ml::data::split_data::{PartName, SplitData};
+use pipe_ml::data::split_data::SplitData;
+use pipe_ml::data::stats::column_counts;
 use pipe_ml::score::ScoreScale;
 use pipe_ml::score::table::ScoreTable;
 use pipe_ml::threshold::cuts::{Cuts, Decision};
@@ -26,15 +27,15 @@ pub struct Threshold {
     pub data: StageRef,
     /// A `fit` or `fuse` stage on the same data.
     pub model: StageRef,
-    /// The rule that sets the cuts. The default is `soft` with a prior of 50 for the macro objective and `global` for
-    /// the micro objective.
+    /// The rule that sets the cuts. The default is `soft` with a prior of 50 for `macro` and for objectives of each label,
+    /// and `global` for the others.
     pub rule: Option<Rule>,
     #[serde(default)]
     pub objective: Objective,
 }
 
 impl Threshold {
-    /// The data set with the training rows.
+    /// The data set with the rows that the model was fitted on.
     pub const DATA: Slot<SplitData> = Slot::new("data");
     /// The model whose scores are cut.
     pub const MODEL: Slot<Composite> = Slot::new("model");
@@ -48,8 +49,13 @@ impl Threshold {
     /// Returns the rule: the stated one, or the default of the objective.
     pub fn rule(&self) -> Rule {
         self.rule.clone().unwrap_or(match self.objective {
-            Objective::Macro => Rule::Soft { prior: 50.0, scale: Scale::Logit },
-            Objective::Micro => Rule::Global {},
+            Objective::Macro | Objective::Precision(_) | Objective::Recall(_) | Objective::Cost(_) => {
+                Rule::Soft { prior: 50.0, scale: Scale::Logit }
+            }
+            Objective::Micro
+            | Objective::Samples
+            | Objective::OverallPrecision(_)
+            | Objective::OverallRecall(_) => Rule::Global {},
         })
     }
 }
@@ -69,7 +75,15 @@ impl StageKind for Threshold {
     }
 
     fn issues(&self) -> Vec<Issue> {
-        self.rule.iter().flat_map(Rule::issues).map(|issue| issue.within("rule")).collect()
+        let rule = self.rule.iter().flat_map(Rule::issues).map(|issue| issue.within("rule"));
+        let objective = self.objective.issues().into_iter().map(|issue| issue.within("objective"));
+        let mut issues: Vec<Issue> = rule.chain(objective).collect();
+        if !self.rule().supports(self.objective) {
+            let others = Rule::kinds_for(self.objective).join("`, `");
+            let message = format!("it cannot be fitted for {}: use `{others}`", self.objective.words());
+            issues.push(Issue::new("rule", message));
+        }
+        issues
     }
 }
 
@@ -78,8 +92,8 @@ impl RunStage for Threshold {
 
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let data = work.open(Self::DATA)?;
-        let labels = data.labels(PartName::Train)?;
         let mut model = work.open(Self::MODEL)?;
+        let labels = model.fitted_on.labels(&data)?;
         let table = work.open(Self::SCORES)?;
         check_same_origin(&model, &table, &data, &labels)?;
         let rule = stage.rule();
@@ -92,6 +106,18 @@ impl RunStage for Threshold {
         let cuts = rule.fit(&*table.for_rules()?, &labels, stage.objective)?;
         if let Decision::PerLabel { cuts } = cuts.decision() {
             work.metric("labels_with_a_cut", cuts.iter().flatten().count() as f64);
+            if let Objective::Precision(least) = stage.objective {
+                let counts = column_counts(&labels, 0..labels.rows() as u32);
+                let failing =
+                    counts.iter().zip(cuts).filter(|(count, cut)| **count > 0 && cut.is_none()).count();
+                if failing > 0 {
+                    work.warn(format!(
+                        "{failing} of {} labels cannot reach a precision of {least} on the training rows, so they are never \
+                         predicted",
+                        labels.cols
+                    ));
+                }
+            }
         }
         work.save(Self::CUTS, &cuts)?;
         model.cuts = Some(cuts);
@@ -113,6 +139,7 @@ mod tests {
     use super::*;
     use pipe_ml::config::model::ModelConfig;
     use pipe_ml::config::preset::Preset;
+    use pipe_ml::data::split_data::PartName;
 
     fn logits() -> ModelConfig {
         ModelConfig::Mlp { method: Box::new(Preset::Honest.method()) }
@@ -162,6 +189,31 @@ mod tests {
         let chosen = |objective| cuts(run(&scored, serde_json::Value::Null, objective));
         assert_eq!(chosen("macro"), cuts(run(&scored, json!({"kind": "soft", "prior": 50}), "macro")));
         assert_eq!(chosen("micro"), cuts(run(&scored, json!({"kind": "global"}), "micro")));
+        assert_eq!(chosen("samples"), cuts(run(&scored, json!({"kind": "global"}), "samples")));
+    }
+
+    #[test]
+    fn labels_that_cannot_reach_the_precision_are_never_predicted_and_counted() {
+        let scored = ScoreFixture::new();
+        scored.add("m", logits(), 0.95, None);
+        let run = |rule: &str, least: f64| {
+            let body =
+                json!({"data": "d", "model": "m", "rule": {"kind": rule}, "objective": {"precision": least}});
+            StageTest::of::<Threshold>(body, one(&scored, &scored.model("m"), &scored.scores("m")))
+        };
+        let test = run("scut", 1.0);
+        let cuts: Cuts = serde_json::from_slice(&std::fs::read(test.output("cuts")).unwrap()).unwrap();
+        let labels = SplitData::open(&scored.data()).unwrap().labels(PartName::Train).unwrap();
+        let counts = column_counts(&labels, 0..labels.rows() as u32);
+        let failing =
+            (0..labels.cols).filter(|&label| counts[label] > 0 && cuts.cut(label).is_none()).count();
+        assert!(failing > 0);
+        let expected = format!(
+            "{failing} of {} labels cannot reach a precision of 1 on the training rows, so they are never predicted",
+            labels.cols
+        );
+        assert_eq!(test.warnings(), [expected.as_str()]);
+        assert!(run("scut", 0.01).warnings().is_empty());
     }
 
     #[test]
@@ -189,5 +241,12 @@ mod tests {
         let stage: Threshold =
             serde_yaml::from_str("{ data: d, model: m, rule: { kind: soft, prior: -1 } }").unwrap();
         assert_eq!(stage.issues()[0].field, "rule.prior");
+        let stage: Threshold =
+            serde_yaml::from_str("{ data: d, model: m, rule: { kind: pcut }, objective: samples }").unwrap();
+        let issue = &stage.issues()[0];
+        assert_eq!(
+            (issue.field.as_str(), issue.message.as_str()),
+            ("rule", "it cannot be fitted for sample-F1: use `global`, `rcut`, `rtcut`")
+        );
     }
 }

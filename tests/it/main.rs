@@ -13,6 +13,7 @@ mod damage;
 mod documentation;
 mod evaluation;
 mod fake_worker;
+mod final_model;
 mod lock_files;
 mod models;
 mod own_data;

@@ -138,6 +138,9 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
         "| Macro F1 |",
         "never predicted",
         "soft cuts",
+        "- Fitted on: the training rows",
+        "| 10 to 99 | ",
+        "| mean probability | decisions | share that is true |",
     ] {
         assert!(card.contains(expected), "{expected}: {card}");
     }

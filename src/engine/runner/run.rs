@@ -32,6 +32,7 @@ use crate::store::manifest::{Manifest, Stored};
 use crate::store::{Claim, FailedAttempt, Origin, ResultSummary, Store, StoreError, WriteRight};
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::event::{LogLevel, WorkerEvent};
+use pipe_core::memory::machine_memory;
 
 /// Why a run cannot start or cannot be recorded. A stage that fails is not such an error.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +84,7 @@ pub fn run(
     };
     let memory = match options.memory {
         Some(memory) => memory,
-        None if asked.iter().any(|resources| resources.mem > 0) => machine::memory(),
+        None if asked.iter().any(|resources| resources.mem > 0) => machine_memory(),
         None => 0,
     };
     let dependencies: Vec<Vec<InstanceIndex>> =

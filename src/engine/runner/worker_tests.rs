@@ -38,6 +38,8 @@ enum WorkerAct {
     Crash,
     /// Writes the id of its process, and never ends.
     Linger,
+    /// Computes for ever, without checking whether it should stop.
+    Compute,
 }
 
 /// What a worker sees of its own process.
@@ -96,6 +98,13 @@ impl RunStage for WorkerAct {
                 std::fs::write("worker", format!("{}\n", std::process::id()))?;
                 loop {
                     std::thread::sleep(Duration::from_secs(1));
+                }
+            }
+            Self::Compute => {
+                work.end_at_once_when_stopped()?;
+                work.info("computing");
+                loop {
+                    std::hint::spin_loop();
                 }
             }
             Self::Wait => {
@@ -212,6 +221,22 @@ fn a_gentle_stop_lets_the_stage_write_its_checkpoint() {
     });
     assert_eq!(ended, Err(AttemptError::Stopped { checkpoint: false }));
     assert_eq!(std::fs::read_to_string(directory.path().join("epoch")).unwrap(), "3");
+}
+
+#[test]
+fn a_gentle_stop_ends_a_stage_without_a_checkpoint_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let executor = executor(directory.path());
+    let mut stopped = None;
+    let ended = executor.execute(&torch_task(directory.path(), "compute"), &mut |event| {
+        if event == (WorkerEvent::Log { level: LogLevel::Info, message: "computing".into() }) {
+            stopped = Some(Instant::now());
+            executor.stop(Urgency::Gently);
+        }
+    });
+    assert_eq!(ended, Err(AttemptError::Stopped { checkpoint: false }));
+    let seconds = stopped.unwrap().elapsed().as_secs_f64();
+    assert!(seconds < 5.0, "it took {seconds} s");
 }
 
 /// Returns a job for `pipe-worker`.

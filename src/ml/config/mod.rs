@@ -37,6 +37,7 @@ macro_rules! settings {
     };
 }
 
+pub mod auto_model;
 pub mod device;
 pub mod loss;
 pub mod method;

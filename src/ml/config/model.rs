@@ -19,6 +19,8 @@ use crate::score::ScoreScale;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ModelBody {
+    /// The kind that suits the sizes of the data set.
+    Auto {},
     /// Ridge regression on the features and a constant, with leave-one-out scores in closed form.
     Ridge {
         #[serde(default = "one")]
@@ -27,7 +29,7 @@ pub enum ModelBody {
         #[serde(default = "default_constant")]
         constant: f64,
     },
-    /// Ridge regression with the kernel exp(gamma (cos - 1)) over all N training rows. It needs 4 N^2 bytes of memory
+    /// Ridge regression with the kernel exp(gamma (cos - 1)) over all N training rows. It needs up to 8 N^2 bytes of memory
     /// and time proportional to N^3.
     KernelRidge {
         #[serde(default = "default_gamma")]
@@ -119,31 +121,31 @@ impl Default for LabelTreeConfig {
     }
 }
 
-fn one() -> f64 {
+pub(super) fn one() -> f64 {
     1.0
 }
 
-fn default_constant() -> f64 {
+pub(super) fn default_constant() -> f64 {
     0.3
 }
 
-fn default_gamma() -> f64 {
+pub(super) fn default_gamma() -> f64 {
     2.0
 }
 
-fn default_kernel_ridge() -> f64 {
+pub(super) fn default_kernel_ridge() -> f64 {
     0.5
 }
 
-fn default_rows_per_block() -> usize {
+pub(super) fn default_rows_per_block() -> usize {
     2000
 }
 
-fn default_largest_block() -> usize {
+pub(super) fn default_largest_block() -> usize {
     4000
 }
 
-fn default_rounds() -> usize {
+pub(super) fn default_rounds() -> usize {
     8
 }
 
@@ -169,9 +171,11 @@ pub enum ModelConfig {
 }
 
 impl ModelBody {
-    /// Fills in all parameters. A network without seed or device gets those of the stage.
-    pub fn resolve(self, seed: u64, device: Device) -> ModelConfig {
-        match self {
+    /// Fills in all parameters. A network without seed or device gets those of the stage. Returns `None` for
+    /// `auto`, which is resolved by [`super::auto_model::choose`] when the data is known.
+    pub fn resolve(self, seed: u64, device: Device) -> Option<ModelConfig> {
+        Some(match self {
+            Self::Auto {} => return None,
             Self::Ridge { ridge, constant } => ModelConfig::Ridge { ridge, constant },
             Self::KernelRidge { gamma, ridge } => ModelConfig::KernelRidge { gamma, ridge },
             Self::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds } => {
@@ -186,7 +190,7 @@ impl ModelBody {
             }
             Self::Neighbours { neighbours, weighting } => ModelConfig::Neighbours { neighbours, weighting },
             Self::LabelTree(config) => ModelConfig::LabelTree(config),
-        }
+        })
     }
 }
 
@@ -316,7 +320,7 @@ mod tests {
     use super::*;
 
     fn resolved(yaml: &str) -> ModelConfig {
-        serde_yaml::from_str::<ModelBody>(yaml).unwrap().resolve(3, Device::Cpu)
+        serde_yaml::from_str::<ModelBody>(yaml).unwrap().resolve(3, Device::Cpu).unwrap()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The files of a data set and the options for reading them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -69,6 +70,14 @@ pub struct ReadOptions {
     pub label_column: Option<String>,
     /// What separates the labels inside a CSV column. The default is `;`.
     pub label_separator: Option<String>,
+    /// For texts in one CSV file and their labels in another, one per row, such as the notes and diagnoses of MIMIC: the
+    /// column of both files that says which labels belong to which texts. Texts with the same value become one row, and
+    /// texts without labels are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub join_column: Option<String>,
+    /// With `join_column`: leave out rows that have other values in these columns, in the files that have them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub only: BTreeMap<String, String>,
     /// True if the rows need no labels because they are to be predicted. Set by `pipe`, not by users.
     #[serde(skip)]
     pub unlabelled: bool,

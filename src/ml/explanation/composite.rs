@@ -158,7 +158,13 @@ mod tests {
     fn card() -> Composite {
         let ridge = ModelConfig::Ridge { ridge: 1.0, constant: 0.3 };
         let near = ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::Uniform };
-        let part = |model| ModelPart { directory: "parts/0".into(), model, keep: None, rest: 0.0 };
+        let part = |model| ModelPart {
+            directory: "parts/0".into(),
+            model,
+            chosen_because: None,
+            keep: None,
+            rest: 0.0,
+        };
         let parts = vec![part(ridge.clone()), part(near), part(ridge)];
         let floors = LogFloors { response: 0.03, share: 0.005 };
         let mut terms: Vec<fusion::FusionTerm> =

@@ -30,11 +30,7 @@ impl CutRule {
             Rule::PlugIn { .. } => "plug-in cuts".to_owned(),
             Rule::Online { epochs, .. } => format!("online cuts, epochs {epochs}"),
         };
-        let objective = match self.objective {
-            Objective::Macro => "macro-F1",
-            Objective::Micro => "micro-F1",
-        };
-        format!("{rule}, for {objective}")
+        format!("{rule}, for {}", self.objective.words())
     }
 
     /// Returns the cut of a label that `frequency` training rows have.
@@ -43,7 +39,10 @@ impl CutRule {
         let formula = match self.rule {
             Rule::Fixed { .. } => return ExplanationTerm::new("fixed cut", &[], cut),
             Rule::Global {} => return ExplanationTerm::new("global cut", &[], cut),
-            Rule::Scut {} => "SCut, best F1 of the label",
+            Rule::Scut {} if matches!(self.objective, Objective::Macro | Objective::Micro) => {
+                "SCut, best F1 of the label"
+            }
+            Rule::Scut {} => "SCut",
             Rule::ScutFbr { fbr, .. } => {
                 inputs.push(("fbr", fbr));
                 "SCutFBR"

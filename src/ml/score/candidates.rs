@@ -3,7 +3,7 @@
 use super::ScoreScale;
 
 /// A table with at most this many entries is kept whole.
-const MAX_WHOLE: u64 = 40_000_000;
+pub const MAX_WHOLE: u64 = 40_000_000;
 /// The number of labels per row that are kept of a larger table.
 const DEFAULT_KEEP: usize = 200;
 

@@ -23,4 +23,6 @@ pub enum ThresholdError {
          about one row alone"
     )]
     NeedsAllRows,
+    #[error("this rule cannot be fitted for this objective")]
+    Objective,
 }

@@ -3,14 +3,15 @@
 //! The best cut is just below the score of some true entry, because lowering it past a false entry only adds
 //! a mistake. So the scores of the true entries are the candidates. One pass over all scores, label by label,
 //! computes the objective for each candidate, in memory proportional to the number of true entries, not to
-//! rows x labels.
+//! rows x labels. For the F1 of rows it goes row by row.
 
 use std::sync::{Mutex, PoisonError};
 
 use super::error::ThresholdError;
 use super::rule::Objective;
 use super::sample::Sample;
-use super::sweep::between;
+use super::scores::map_row_blocks;
+use super::sweep::{CutObjective, between};
 use crate::metric::exact::ExactSum;
 use crate::metric::label::LabelCount;
 
@@ -20,7 +21,7 @@ use crate::metric::label::LabelCount;
 struct CandidateStep {
     hits: u64,
     predicted: u64,
-    /// The increase of the sum of F1 over labels.
+    /// The increase of the sum of F1 over labels or rows.
     f1: ExactSum,
     /// The highest score that is at least this candidate and below the one above.
     top: f32,
@@ -43,15 +44,28 @@ pub(super) fn fit(sample: &Sample, objective: Objective) -> Result<Option<f32>, 
     let candidates = candidates(sample)?;
     // One more than there are candidates: the last step is for the scores below all candidates.
     let steps = Mutex::new(vec![NO_STEP; candidates.len() + 1]);
-    sample.map_seen(|label, column| {
-        let added = steps_of(&candidates, sample.positives(label), column);
+    let add = |positives: &[u32], scores: &[f32]| {
+        let added = steps_of(&candidates, positives, scores);
         let mut steps = steps.lock().unwrap_or_else(PoisonError::into_inner);
         for (at, step) in &added {
             steps[*at].add(step);
         }
-    })?;
+    };
+    if objective == Objective::Samples {
+        let unseen = sample.unseen();
+        map_row_blocks(sample.scores, |seen: &mut Vec<f32>, row, scores| {
+            seen.clear();
+            seen.extend_from_slice(scores);
+            for &label in &unseen {
+                seen[label as usize] = f32::NEG_INFINITY;
+            }
+            add(sample.labels.row(row), seen);
+        })?;
+    } else {
+        sample.map_seen(|label, column| add(sample.positives(label), column))?;
+    }
     let steps = steps.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let best = best_candidate(&steps[..candidates.len()], sample.entries() as u64, objective);
+    let best = best_candidate(&steps[..candidates.len()], sample.entries(), objective)?;
     Ok(best.map(|at| between(candidates[at], Some(steps[at + 1].top))))
 }
 
@@ -67,14 +81,15 @@ fn candidates(sample: &Sample) -> Result<Vec<f32>, ThresholdError> {
     Ok(candidates)
 }
 
-/// Returns what one label adds to each candidate.
-fn steps_of(candidates: &[f32], positives: &[u32], column: &[f32]) -> Vec<(usize, CandidateStep)> {
+/// Returns what one label adds to each candidate, with the scores of all rows and the rows that have it; or what one row
+/// adds, with the scores of all labels and its own labels.
+fn steps_of(candidates: &[f32], positives: &[u32], scores: &[f32]) -> Vec<(usize, CandidateStep)> {
     let lowest = candidates.last().copied().unwrap_or(f32::INFINITY);
-    let mut positives_left = positives.iter().map(|&row| row as usize).peekable();
+    let mut positives_left = positives.iter().map(|&at| at as usize).peekable();
     let mut reached: Vec<(usize, bool, f32)> = Vec::new();
     let mut below = NO_STEP;
-    for (row, &score) in column.iter().enumerate() {
-        let hit = positives_left.next_if_eq(&row).is_some();
+    for (at, &score) in scores.iter().enumerate() {
+        let hit = positives_left.next_if_eq(&at).is_some();
         if score >= lowest {
             reached.push((candidates.partition_point(|&candidate| candidate > score), hit, score));
         } else {
@@ -101,20 +116,32 @@ fn steps_of(candidates: &[f32], positives: &[u32], column: &[f32]) -> Vec<(usize
 }
 
 /// Returns the best candidate; of equally good ones the highest.
-fn best_candidate(steps: &[CandidateStep], positives: u64, objective: Objective) -> Option<usize> {
+fn best_candidate(
+    steps: &[CandidateStep],
+    positives: usize,
+    objective: Objective,
+) -> Result<Option<usize>, ThresholdError> {
+    let pooled = match objective {
+        Objective::Macro | Objective::Samples => None,
+        Objective::Micro => Some(CutObjective::F1),
+        Objective::OverallPrecision(least) => Some(CutObjective::Precision(least)),
+        Objective::OverallRecall(least) => Some(CutObjective::Recall(least)),
+        Objective::Cost(costs) => Some(CutObjective::Cost(costs)),
+        Objective::Precision(_) | Objective::Recall(_) => return Err(ThresholdError::Objective),
+    };
     let mut sum = NO_STEP;
     let mut best = None;
     let mut best_value = 0.0;
     for (at, step) in steps.iter().enumerate() {
         sum.add(step);
-        let value = match objective {
-            Objective::Macro => sum.f1.value(),
-            Objective::Micro => 2.0 * sum.hits as f64 / (sum.predicted + positives) as f64,
+        let value = match pooled {
+            Some(pooled) => pooled.value(sum.hits as f64, sum.predicted as usize, positives),
+            None => sum.f1.value(),
         };
         if value > best_value {
             best_value = value;
             best = Some(at);
         }
     }
-    best
+    Ok(best)
 }

@@ -55,6 +55,7 @@ pub(super) fn fit(
             let cut = scale.score_of(running.tau());
             Ok((0..sample.labels.cols).map(|label| cut.filter(|_| sample.is_seen(label))).collect())
         }
+        _ => Err(ThresholdError::Objective),
     }
 }
 

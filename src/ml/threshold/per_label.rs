@@ -74,6 +74,9 @@ fn fit(
     };
     match objective {
         Objective::Macro => best_cuts(CutObjective::F1),
+        Objective::Precision(least) => best_cuts(CutObjective::Precision(least)),
+        Objective::Recall(least) => best_cuts(CutObjective::Recall(least)),
+        Objective::Cost(costs) => best_cuts(CutObjective::Cost(costs)),
         Objective::Micro => {
             // Each pass is optimal for the pooled F1 of the last one. When the pooled F1 does not rise any
             // more, the cuts are optimal.
@@ -91,6 +94,9 @@ fn fit(
                 }
                 reached = f1;
             }
+        }
+        Objective::Samples | Objective::OverallPrecision(_) | Objective::OverallRecall(_) => {
+            Err(ThresholdError::Objective)
         }
     }
 }

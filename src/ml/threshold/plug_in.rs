@@ -63,6 +63,7 @@ pub(super) fn fit(
             })?;
             Ok((0..sample.labels.cols).map(|label| cut(f1).filter(|_| sample.is_seen(label))).collect())
         }
+        _ => Err(ThresholdError::Objective),
     }
 }
 

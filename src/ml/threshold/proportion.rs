@@ -47,6 +47,7 @@ fn best_factor(sample: &Sample, objective: Objective) -> Result<f64, ThresholdEr
         let value = match objective {
             Objective::Macro => tally.macro_f1(),
             Objective::Micro => tally.micro_f1(),
+            _ => return Err(ThresholdError::Objective),
         };
         if value > best_value {
             (best, best_value) = (factor, value);

@@ -14,6 +14,7 @@ use crate::metric::top::Top;
 #[derive(Clone, Copy)]
 struct RankedLabel {
     score: f32,
+    row: u32,
     label: u32,
     hit: bool,
 }
@@ -28,7 +29,7 @@ fn labels_by_rank(sample: &Sample, depth: usize) -> Result<Vec<Vec<RankedLabel>>
         let labels = top.of(rankable(scores, &unseen)).unwrap_or_default().to_vec();
         for (rank, (label, score)) in labels.into_iter().zip(top.scores()).enumerate() {
             let hit = sample.labels.row(row).binary_search(&label).is_ok();
-            by_rank[rank].push(RankedLabel { score, label, hit });
+            by_rank[rank].push(RankedLabel { score, row: row as u32, label, hit });
         }
     })?;
     let mut by_rank = vec![Vec::new(); depth];
@@ -43,18 +44,26 @@ fn labels_by_rank(sample: &Sample, depth: usize) -> Result<Vec<Vec<RankedLabel>>
 /// The value of the objective while predictions are added.
 struct RunningObjective {
     objective: Objective,
+    /// One count per label; for the F1 of rows, one per row.
     counts: Vec<LabelCount>,
+    /// The sum of the F1 of all counts.
     f1: ExactSum,
     pooled: LabelCount,
 }
 
 impl RunningObjective {
     fn new(sample: &Sample, objective: Objective) -> Self {
-        let actual = |label| sample.positives(label).len() as u32;
-        let count = |label| LabelCount { actual: actual(label), ..LabelCount::default() };
+        let count =
+            |positives: &[u32]| LabelCount { actual: positives.len() as u32, ..LabelCount::default() };
+        let counts = match objective {
+            Objective::Samples => {
+                (0..sample.labels.rows()).map(|row| count(sample.labels.row(row))).collect()
+            }
+            _ => (0..sample.labels.cols).map(|label| count(sample.positives(label))).collect(),
+        };
         Self {
             objective,
-            counts: (0..sample.labels.cols).map(count).collect(),
+            counts,
             f1: ExactSum::ZERO,
             pooled: LabelCount { actual: sample.entries() as u32, ..LabelCount::default() },
         }
@@ -62,19 +71,20 @@ impl RunningObjective {
 
     /// Adds a prediction.
     fn predict(&mut self, ranked: RankedLabel) {
-        let count = &mut self.counts[ranked.label as usize];
+        let at = if self.objective == Objective::Samples { ranked.row } else { ranked.label };
+        let count = &mut self.counts[at as usize];
         let before = ExactSum::from(count.f1());
         for count in [count, &mut self.pooled] {
             count.predicted += 1;
             count.tp += u32::from(ranked.hit);
         }
-        self.f1 += ExactSum::from(self.counts[ranked.label as usize].f1()) - before;
+        self.f1 += ExactSum::from(self.counts[at as usize].f1()) - before;
     }
 
     fn value(&self) -> f64 {
         match self.objective {
-            Objective::Macro => self.f1.value(),
             Objective::Micro => self.pooled.f1(),
+            _ => self.f1.value(),
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use pipe_core::issue::Issue;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::json;
+use serde_untagged::UntaggedEnumVisitor;
 
 use super::cuts::Cuts;
 use super::error::ThresholdError;
@@ -12,15 +15,117 @@ use super::sweep::BestCut;
 use super::{global, online, per_label, plug_in, proportion, rank};
 use crate::data::csr::Csr;
 
-/// The F1 that a rule maximises on the fitting rows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// What a rule achieves on the fitting rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Objective {
-    /// The mean of the F1 of all labels: every label counts the same.
+    /// The highest mean of the F1 of all labels: every label counts the same.
     #[default]
     Macro,
-    /// The F1 of all decisions pooled: every decision counts the same.
+    /// The highest F1 of all decisions pooled: every decision counts the same.
     Micro,
+    /// The highest mean of the F1 of all rows: every row counts the same.
+    Samples,
+    /// For each label the highest recall with at least this precision. A label that cannot reach it is never predicted.
+    Precision(f64),
+    /// For each label the highest precision with at least this recall. A label that cannot reach it gets its highest recall.
+    Recall(f64),
+    /// The highest recall of all decisions pooled with at least this precision.
+    OverallPrecision(f64),
+    /// The highest precision of all decisions pooled with at least this recall.
+    OverallRecall(f64),
+    /// The lowest cost of all mistakes.
+    Cost(Costs),
+}
+
+/// The costs of the two kinds of mistakes. Only their ratio matters.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Costs {
+    /// The cost of a label that is predicted and not true.
+    pub false_positive: f64,
+    /// The cost of a label that is true and not predicted.
+    pub false_negative: f64,
+}
+
+/// The objectives that have a value, as users write them: `{ precision: 0.9 }`.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum OperatingPoint {
+    Precision(f64),
+    Recall(f64),
+    OverallPrecision(f64),
+    OverallRecall(f64),
+    Cost(Costs),
+}
+
+impl<'de> Deserialize<'de> for Objective {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        UntaggedEnumVisitor::new()
+            .expecting("`macro`, `micro`, `samples`, or an operating point such as `{ precision: 0.9 }`")
+            .string(|word| match word {
+                "macro" => Ok(Self::Macro),
+                "micro" => Ok(Self::Micro),
+                "samples" => Ok(Self::Samples),
+                other => {
+                    let expected = "one of `macro`, `micro`, `samples`, or an operating point such as `{ precision: 0.9 }`";
+                    Err(Error::custom(format!("unknown objective `{other}`, expected {expected}")))
+                }
+            })
+            .map(|fields| {
+                Ok(match fields.deserialize::<OperatingPoint>()? {
+                    OperatingPoint::Precision(least) => Self::Precision(least),
+                    OperatingPoint::Recall(least) => Self::Recall(least),
+                    OperatingPoint::OverallPrecision(least) => Self::OverallPrecision(least),
+                    OperatingPoint::OverallRecall(least) => Self::OverallRecall(least),
+                    OperatingPoint::Cost(costs) => Self::Cost(costs),
+                })
+            })
+            .deserialize(deserializer)
+    }
+}
+
+impl Objective {
+    /// Returns the fields whose values cannot be used.
+    pub fn issues(&self) -> Vec<Issue> {
+        let (field, value) = match *self {
+            Self::Macro | Self::Micro | Self::Samples => return Vec::new(),
+            Self::Cost(costs) => {
+                let costs =
+                    [("false_positive", costs.false_positive), ("false_negative", costs.false_negative)];
+                let unusable = costs.into_iter().filter(|(_, cost)| !(*cost > 0.0 && cost.is_finite()));
+                return unusable
+                    .map(|(field, _)| Issue::new(format!("cost.{field}"), "must be above 0"))
+                    .collect();
+            }
+            Self::Precision(value) => ("precision", value),
+            Self::Recall(value) => ("recall", value),
+            Self::OverallPrecision(value) => ("overall_precision", value),
+            Self::OverallRecall(value) => ("overall_recall", value),
+        };
+        if value > 0.0 && value <= 1.0 {
+            return Vec::new();
+        }
+        vec![Issue::new(field, "must be above 0 and at most 1")]
+    }
+
+    /// Returns the objective as a phrase that follows "for".
+    pub fn words(&self) -> String {
+        match self {
+            Self::Macro => "macro-F1".to_owned(),
+            Self::Micro => "micro-F1".to_owned(),
+            Self::Samples => "sample-F1".to_owned(),
+            Self::Precision(value) => format!("a precision of at least {value} for each label"),
+            Self::Recall(value) => format!("a recall of at least {value} for each label"),
+            Self::OverallPrecision(value) => format!("a precision of at least {value} of all decisions"),
+            Self::OverallRecall(value) => format!("a recall of at least {value} of all decisions"),
+            Self::Cost(Costs { false_positive, false_negative }) => {
+                format!(
+                    "costs of {false_positive} for a false positive and {false_negative} for a false negative"
+                )
+            }
+        }
+    }
 }
 
 /// What the scores mean, for rules that need probabilities.
@@ -178,6 +283,29 @@ impl Rule {
         issues
     }
 
+    /// Returns whether the rule can be fitted for an objective.
+    pub fn supports(&self, objective: Objective) -> bool {
+        use Objective::{Cost, Macro, Micro, OverallPrecision, OverallRecall, Precision, Recall, Samples};
+        match self {
+            Self::Global {} => {
+                matches!(
+                    objective,
+                    Macro | Micro | Samples | OverallPrecision(_) | OverallRecall(_) | Cost(_)
+                )
+            }
+            Self::Scut {} | Self::Soft { .. } => {
+                matches!(objective, Macro | Micro | Precision(_) | Recall(_) | Cost(_))
+            }
+            Self::Rcut { .. } | Self::Rtcut { .. } => matches!(objective, Macro | Micro | Samples),
+            Self::Fixed { .. }
+            | Self::ScutFbr { .. }
+            | Self::Shrunk { .. }
+            | Self::Pcut { .. }
+            | Self::PlugIn { .. }
+            | Self::Online { .. } => matches!(objective, Macro | Micro),
+        }
+    }
+
     /// Returns whether the rule interprets the scores as log-odds.
     pub fn reads_log_odds(&self) -> bool {
         match self {
@@ -206,6 +334,13 @@ impl Rule {
             .collect()
     }
 
+    /// Returns the kinds that can be fitted for an objective.
+    pub fn kinds_for(objective: Objective) -> Vec<String> {
+        let with_defaults = |kind: &String| serde_json::from_value::<Self>(json!({ "kind": kind })).ok();
+        let supports = |kind: &String| with_defaults(kind).is_some_and(|rule| rule.supports(objective));
+        Self::kinds().into_iter().filter(supports).collect()
+    }
+
     /// Fits the rule on the labels of training rows and on scores that were made without these labels.
     pub fn fit(
         &self,
@@ -213,6 +348,9 @@ impl Rule {
         labels: &Csr,
         objective: Objective,
     ) -> Result<Cuts, ThresholdError> {
+        if !self.supports(objective) {
+            return Err(ThresholdError::Objective);
+        }
         let sample = Sample::new(scores, labels)?;
         let same_for_seen_labels = |cut: Option<f32>| {
             Cuts::per_label((0..labels.cols).map(|label| cut.filter(|_| sample.is_seen(label))).collect())

@@ -1,12 +1,42 @@
 //! The best cut for one label, found by trying every distinct score.
 
-/// What the cut of one label maximises.
+use super::rule::Costs;
+
+/// What a cut maximises.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CutObjective {
     /// The F1 of the label: 2 hits / (predicted + positives).
     F1,
     /// The contribution to a pooled F1 that is known to be at least F: 2 hits - F predicted (Dinkelbach 1967).
     Pooled(f64),
+    /// The hits, as long as the precision is at least this.
+    Precision(f64),
+    /// The precision, as long as the recall is at least this. If no cut reaches it, the recall.
+    Recall(f64),
+    /// The cost that is saved compared with predicting nothing.
+    Cost(Costs),
+}
+
+impl CutObjective {
+    /// Returns the value of a cut with this many hits, at least one prediction and at least one positive. To predict nothing
+    /// has the value 0.
+    pub(super) fn value(self, hits: f64, predicted: usize, positives: usize) -> f64 {
+        let precision = hits / predicted as f64;
+        match self {
+            Self::F1 => 2.0 * hits / (predicted + positives) as f64,
+            Self::Pooled(f1) => 2.0 * hits - f1 * predicted as f64,
+            Self::Precision(least) if precision >= least => hits,
+            Self::Precision(_) => 0.0,
+            Self::Recall(least) => {
+                let recall = hits / positives as f64;
+                // Above every recall, so that precision counts only where the recall is enough.
+                if recall >= least { 1.0 + precision } else { recall }
+            }
+            Self::Cost(Costs { false_positive, false_negative }) => {
+                false_negative * hits - false_positive * (predicted as f64 - hits)
+            }
+        }
+    }
 }
 
 /// The best cut of one label.
@@ -40,10 +70,7 @@ pub(super) fn best_cut(pairs: &mut [(f32, f64)], positives: usize, objective: Cu
             continue;
         }
         let predicted = at + 1;
-        let value = match objective {
-            CutObjective::F1 => 2.0 * hits / (predicted + positives) as f64,
-            CutObjective::Pooled(f1) => 2.0 * hits - f1 * predicted as f64,
-        };
+        let value = objective.value(hits, predicted, positives);
         if value > best_value {
             best_value = value;
             best = BestCut { cut: Some(between(score, next)), hits, predicted };

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::json;
 
 use super::cuts::{Cuts, Decision};
 use super::error::ThresholdError;
-use super::rule::{Objective, PoorLabel, Rule, Scale};
+use super::rule::{Costs, Objective, PoorLabel, Rule, Scale};
 use super::scores::{CandidateScores, DenseScores, ScoreLayout, Scores};
 use crate::data::csr::Csr;
 use crate::metric::counts::Counts;
@@ -20,6 +22,7 @@ struct Case {
 }
 
 const BOTH: [Objective; 2] = [Objective::Macro, Objective::Micro];
+const MEANS: [Objective; 3] = [Objective::Macro, Objective::Micro, Objective::Samples];
 
 impl Case {
     fn rows(&self) -> usize {
@@ -66,6 +69,8 @@ impl Case {
         match objective {
             Objective::Macro => tally.macro_f1(),
             Objective::Micro => tally.micro_f1(),
+            Objective::Samples => counts.sample_f1(),
+            _ => panic!("not an F1"),
         }
     }
 
@@ -136,12 +141,74 @@ fn all_rules() -> Vec<Rule> {
     ]
 }
 
+/// Returns at least one objective of every kind.
+fn all_objectives() -> Vec<Objective> {
+    let costs = Costs { false_positive: 1.0, false_negative: 2.5 };
+    vec![
+        Objective::Macro,
+        Objective::Micro,
+        Objective::Samples,
+        Objective::Precision(0.6),
+        Objective::Recall(0.6),
+        Objective::OverallPrecision(0.6),
+        Objective::OverallRecall(0.6),
+        Objective::Cost(costs),
+    ]
+}
+
+/// Returns the hits, the predictions and the positives of some labels with one cut each.
+fn counted(case: &Case, labels: &[usize], cut: impl Fn(usize) -> f32) -> (f64, f64, f64) {
+    let (mut hits, mut predicted, mut positives) = (0.0, 0.0, 0.0);
+    for (scores, truth) in case.scores.iter().zip(&case.truth) {
+        for &label in labels {
+            let above = scores[label] > cut(label);
+            predicted += f64::from(u8::from(above));
+            positives += f64::from(u8::from(truth[label]));
+            hits += f64::from(u8::from(above && truth[label]));
+        }
+    }
+    (hits, predicted, positives)
+}
+
+/// Checks one cut, which decides about some labels, against every other cut.
+fn check_operating_point(case: &Case, labels: &[usize], cut: Option<f32>, objective: Objective) {
+    let cuts = case.all_cuts().into_iter().map(|cut| counted(case, labels, |_| cut));
+    let cuts: Vec<(f64, f64, f64)> = cuts.filter(|(_, predicted, _)| *predicted > 0.0).collect();
+    let reached = cut.map(|cut| counted(case, labels, |_| cut));
+    match objective {
+        Objective::Precision(least) | Objective::OverallPrecision(least) => {
+            let allowed = cuts.iter().filter(|(hits, predicted, _)| hits / predicted >= least);
+            let most_hits = max(allowed.map(|(hits, ..)| *hits));
+            assert_eq!(reached.map_or(0.0, |(hits, ..)| hits), most_hits);
+            assert!(reached.is_none_or(|(hits, predicted, _)| hits / predicted >= least));
+            assert_eq!(reached.is_none(), most_hits == 0.0, "never predicted if it cannot be reached");
+        }
+        Objective::Recall(least) | Objective::OverallRecall(least) => {
+            let allowed = cuts.iter().filter(|(hits, _, positives)| hits / positives >= least);
+            let precision = max(allowed.map(|(hits, predicted, _)| hits / predicted));
+            let (hits, predicted, positives) = reached.unwrap();
+            assert!(hits / positives >= least);
+            assert_eq!(hits / predicted, precision);
+        }
+        Objective::Cost(Costs { false_positive, false_negative }) => {
+            let cost = |(hits, predicted, positives): (f64, f64, f64)| {
+                false_positive * (predicted - hits) + false_negative * (positives - hits)
+            };
+            let positives = counted(case, labels, |_| 100.0).2;
+            let nothing = cost((0.0, 0.0, positives));
+            let lowest = cuts.into_iter().map(cost).fold(nothing, f64::min);
+            assert!(close(reached.map_or(nothing, cost), lowest));
+        }
+        _ => panic!("not an operating point"),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn the_global_cut_is_the_best_single_cut(case in cases(7, 4)) {
-        for objective in BOTH {
+        for objective in MEANS {
             let best = max(case.all_cuts().into_iter().map(|cut| case.value(&case.above(|_| cut), objective)));
             assert!(close(case.reached(&Rule::Global {}, objective), best));
         }
@@ -209,6 +276,55 @@ proptest! {
     }
 
     #[test]
+    fn an_operating_point_of_each_label_is_the_best_that_meets_its_condition(case in cases(8, 3), least in 0.05..1.0f64) {
+        let costs = Costs { false_positive: 1.0, false_negative: 4.0 * least };
+        for objective in [Objective::Precision(least), Objective::Recall(least), Objective::Cost(costs)] {
+            let cuts = case.fit(&Rule::Scut {}, objective);
+            for label in (0..case.labels()).filter(|&label| case.positives(label) > 0) {
+                check_operating_point(&case, &[label], cuts.cut(label), objective);
+            }
+        }
+    }
+
+    #[test]
+    fn an_overall_operating_point_is_the_best_single_cut_that_meets_its_condition(case in cases(7, 4), least in 0.05..1.0f64) {
+        let costs = Costs { false_positive: 1.0, false_negative: 4.0 * least };
+        let seen: Vec<usize> = (0..case.labels()).filter(|&label| case.positives(label) > 0).collect();
+        prop_assume!(!seen.is_empty());
+        for objective in
+            [Objective::OverallPrecision(least), Objective::OverallRecall(least), Objective::Cost(costs)]
+        {
+            let cut = case.fit(&Rule::Global {}, objective).cut(seen[0]);
+            check_operating_point(&case, &seen, cut, objective);
+        }
+    }
+
+    #[test]
+    fn a_soft_cut_meets_a_precision_by_its_own_targets(case in cases(8, 3), least in 0.05..1.0f64) {
+        let prior = 3.0;
+        let cuts = case.fit(&Rule::Soft { prior, scale: Scale::Logit }, Objective::Precision(least));
+        let probability = |score: f32| 1.0 / (1.0 + (-f64::from(score)).exp());
+        for label in (0..case.labels()).filter(|&label| case.positives(label) > 0) {
+            let positives = case.positives(label) as f64;
+            let sum: f64 = case.scores.iter().map(|row| probability(row[label])).sum();
+            let rho = prior / (prior + positives);
+            let hits = |cut: f32| {
+                let above = (0..case.rows()).filter(|&row| case.scores[row][label] > cut);
+                let target = |row: usize| {
+                    let expected = (positives / sum * probability(case.scores[row][label])).min(1.0);
+                    (1.0 - rho) * f64::from(u8::from(case.truth[row][label])) + rho * expected
+                };
+                (above.clone().map(target).sum::<f64>(), above.count() as f64)
+            };
+            let precise = |(hits, predicted): &(f64, f64)| *predicted > 0.0 && hits / predicted >= least - 1e-9;
+            let best = max(case.all_cuts().into_iter().map(hits).filter(precise).map(|(hits, _)| hits));
+            let reached = cuts.cut(label).map_or((0.0, 0.0), hits);
+            assert!(reached.1 == 0.0 || precise(&reached));
+            assert!(reached.0 >= best - 1e-6 || close(reached.0, best), "{reached:?} {best}");
+        }
+    }
+
+    #[test]
     fn shrunk_cuts_are_weighted_means_of_scut_and_the_global_cut(case in cases(8, 3)) {
         for objective in BOTH {
             let fit = |rule| case.fit(&rule, objective);
@@ -261,7 +377,7 @@ proptest! {
                 row
             }).collect()
         };
-        for objective in BOTH {
+        for objective in MEANS {
             let rcut = max((0..=4).map(|k| case.value(&chosen(k, f32::INFINITY), objective)));
             assert!(close(case.reached(&Rule::Rcut { k: None, max_k: 20 }, objective), rcut));
             let sure = 0..=4;
@@ -365,7 +481,7 @@ proptest! {
         }
         case.scores[0].fill(f32::NEG_INFINITY);
         for rule in all_rules() {
-            for objective in BOTH {
+            for objective in all_objectives().into_iter().filter(|objective| rule.supports(*objective)) {
                 let predicted = case.predict(&case.fit(&rule, objective));
                 assert!(predicted.iter().all(|row| !row[0]), "{:?}", rule);
                 assert!(predicted[0].iter().all(|&entry| !entry), "{:?}", rule);
@@ -388,7 +504,7 @@ proptest! {
         reversed.truth.reverse();
         let one_thread = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         for rule in all_rules() {
-            for objective in BOTH {
+            for objective in all_objectives().into_iter().filter(|objective| rule.supports(*objective)) {
                 let cuts = case.fit(&rule, objective);
                 let of = |scores: &dyn Scores| rule.fit(scores, &case.truth(), objective).unwrap();
                 assert_eq!(&cuts, &of(&case.dense(ScoreLayout::LabelMajor)));
@@ -477,6 +593,37 @@ fn logits_are_refused_as_probabilities() {
     let rule = Rule::PlugIn { scale: Scale::Probability };
     let fit = rule.fit(&small().dense(ScoreLayout::RowMajor), &small().truth(), Objective::Macro);
     assert_eq!(fit.unwrap_err(), ThresholdError::NotAProbability { label: 0, value: -0.5 });
+}
+
+#[test]
+fn a_rule_is_fitted_for_the_objectives_that_it_supports_and_no_others() {
+    for rule in all_rules() {
+        for objective in all_objectives() {
+            let fitted = rule.fit(&small().dense(ScoreLayout::RowMajor), &small().truth(), objective);
+            let expected = if rule.supports(objective) { None } else { Some(ThresholdError::Objective) };
+            assert_eq!(fitted.err(), expected, "{rule:?} {objective:?}");
+        }
+    }
+    let supported = |objective| all_rules().iter().any(|rule| rule.supports(objective));
+    assert!(all_objectives().into_iter().all(supported));
+}
+
+#[test]
+fn an_objective_is_a_word_or_an_operating_point() {
+    let read = |value: serde_json::Value| {
+        Objective::deserialize(pipe_core::strict_json::StrictJson(value)).map_err(|error| error.to_string())
+    };
+    for objective in all_objectives() {
+        assert_eq!(read(serde_json::to_value(objective).unwrap()), Ok(objective));
+        assert_eq!(objective.issues(), []);
+    }
+    assert_eq!(serde_json::to_value(Objective::Macro).unwrap(), "macro", "stored keys contain this word");
+    assert!(read(json!("makro")).unwrap_err().contains("`samples`"));
+    assert!(read(json!({"precison": 0.9})).unwrap_err().contains("`overall_precision`"));
+    assert!(read(json!({"precision": 0.9, "recall": 0.8})).is_err());
+    let field = |value| read(value).unwrap().issues()[0].field.clone();
+    assert_eq!(field(json!({"recall": 1.5})), "recall");
+    assert_eq!(field(json!({"cost": {"false_positive": 0, "false_negative": 1}})), "cost.false_positive");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use pipe_core::slot::Slot;
 use pipe_core::work::{MATRIX_PRODUCT, Work};
 use pipe_ml::artifacts::ModelDirectory;
+use pipe_ml::composite::Composite;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
 use pipe_ml::data::csr::Csr;
@@ -37,6 +38,13 @@ impl JudgedModel {
         device: Device,
         signal: Option<LocalSignal>,
     ) -> Result<Self> {
+        for input in work.inputs(&model) {
+            ensure!(
+                !Composite::is_at(&input.path)? || Composite::load(&input.path)?.fitted_on.is_train(),
+                "this model was fitted on all rows, so these rows cannot show how good it is: evaluate the same model \
+                 without `part: all`"
+            );
+        }
         let data = work.open(data)?;
         let part = part.name();
         let evaluated = DatasetPart::open(&data, part)?;

@@ -93,9 +93,6 @@ fn one_fold(
     directory: &Path,
     context: &mut FitContext,
 ) -> Result<ScoreTable> {
-    if let Some(training) = context.checkpoints {
-        fs::create_dir_all(training)?;
-    }
     let others = TrainingData {
         features: select_rows(&data.features, outside),
         labels: select_rows(&data.labels, outside),

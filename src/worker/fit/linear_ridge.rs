@@ -27,7 +27,7 @@ pub struct FittedRidge {
 
 /// The system of equations that is solved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RidgeForm {
+pub(super) enum RidgeForm {
     /// Features x features.
     Primal,
     /// Rows x rows.
@@ -37,7 +37,7 @@ enum RidgeForm {
 impl RidgeForm {
     /// Returns the form with fewer multiplications: factorisation, inverse, solutions, and in the primal form the
     /// leverages.
-    fn cheaper(data: &TrainingData) -> Self {
+    pub(super) fn cheaper(data: &TrainingData) -> Self {
         let size = |number: usize| number as f64;
         let (rows, features) = (size(data.features.rows()), size(data.features.cols + 1));
         let labels = size(data.labels.cols);

@@ -4,6 +4,7 @@
 pub mod cross_fit;
 pub mod kernel_ridge;
 pub mod linear_ridge;
+pub mod memory;
 pub mod network;
 pub mod row_blocks;
 mod tiled_inverse;

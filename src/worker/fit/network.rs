@@ -28,6 +28,10 @@ pub struct NetworkScorer {
 impl NetworkScorer {
     /// Trains a network.
     pub fn fit(data: &TrainingData, method: &Method, context: &mut FitContext) -> Result<Self> {
+        // Only here, because an empty directory would look like a checkpoint.
+        if let Some(checkpoints) = context.checkpoints {
+            std::fs::create_dir_all(checkpoints)?;
+        }
         let rows: Vec<u32> = (0..data.features.rows() as u32).collect();
         let idf = Idf::of_rows(&data.labels, &rows, 1.0);
         let run = TrainingRun {

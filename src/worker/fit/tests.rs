@@ -38,7 +38,7 @@ pub fn training_data(rows: usize, features: usize, labels: usize) -> TrainingDat
 
 fn model(yaml: &str) -> ModelConfig {
     let json: serde_json::Value = serde_json::from_str(yaml).unwrap();
-    serde_json::from_value::<ModelBody>(json).unwrap().resolve(0, Device::Cpu)
+    serde_json::from_value::<ModelBody>(json).unwrap().resolve(0, Device::Cpu).unwrap()
 }
 
 fn fitted(model: &ModelConfig, data: TrainingData) -> Box<dyn FittedModel> {

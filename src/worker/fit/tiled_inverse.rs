@@ -9,7 +9,7 @@ use tch::{Device, Kind, TchError, Tensor};
 /// The number of rows and columns of a tile.
 const TILE: usize = 512;
 /// Systems up to this size are computed in f64, where it costs little.
-const LARGEST_IN_F64: usize = 4096;
+pub(super) const LARGEST_IN_F64: usize = 4096;
 /// How many columns are solved for at a time.
 const WIDTH: usize = 256;
 
@@ -94,15 +94,13 @@ impl LowerTriangle {
             for row in step + 1..count {
                 for column in step + 1..=row {
                     let [left, right] = [row, column].map(|at| below[at - step - 1].shallow_clone());
-                    rest.push((Self::index(row, column), self.at(row, column), left, right));
+                    rest.push((self.at(row, column), left, right));
                 }
             }
-            let rest = rest
-                .into_par_iter()
-                .map(|(index, tile, left, right)| Ok((index, tile.f_sub(&left.f_mm(&right.f_tr()?)?)?)));
-            for (index, tile) in rest.collect::<Result<Vec<_>>>()? {
-                self.tiles[index] = tile;
-            }
+            // In place, so that the matrix is in memory once.
+            rest.into_par_iter().try_for_each(|(mut tile, left, right)| {
+                tile.f_sub_(&left.f_mm(&right.f_tr()?)?).map(|_| ())
+            })?;
             for (row, tile) in (step + 1..count).zip(below) {
                 self.tiles[Self::index(row, step)] = tile;
             }

@@ -1,12 +1,12 @@
 //! Runs the stage `fit`: fits a model on the training rows, and scores them without their own labels.
 
 use anyhow::{Result, ensure};
+use pipe_core::memory::machine_memory;
 use pipe_core::protocol::Protocol;
 use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::composite::{Composite, ModelPart, mark, save_label_names};
-use pipe_ml::data::dataset_part::DatasetPart;
-use pipe_ml::data::split_data::PartName;
+use pipe_ml::config::auto_model::{DataSize, choose};
 use pipe_ml::score::ScoreOrigin;
 use pipe_ml::score::candidates::Candidates;
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
@@ -18,6 +18,7 @@ use super::train::Reporter;
 use crate::engine::device;
 use crate::engine::pool::pool;
 use crate::fit::cross_fit::cross_fit;
+use crate::fit::memory::check_memory;
 use crate::fit::{FitContext, FittedModel, LeaveOneOut, TrainingData, fit};
 use crate::train::host::TrainingHost;
 
@@ -29,24 +30,37 @@ impl RunStage for RunFit {
 
     fn run(stage: &Fit, work: &mut Work) -> Result<()> {
         let data = work.open(Fit::DATA)?;
-        let part = DatasetPart::open(&data, PartName::Train)?;
-        let lesson = TrainingData { features: part.features, labels: part.labels };
+        let lesson =
+            TrainingData { features: stage.part.features(&data)?, labels: stage.part.labels(&data)? };
         let (rows, features, labels) = (lesson.features.rows(), lesson.features.cols, lesson.labels.cols);
         ensure!(
             rows > 1 && features > 0 && labels > 0,
             "{rows} training rows with {features} features and {labels} labels: nothing can be learned"
         );
+        let (model, chosen_because) = match &stage.model {
+            Some(model) => (model.clone(), None),
+            None => {
+                let (model, reason) = choose(DataSize { rows, features, labels, dense: data.meta().dense });
+                work.fact("model", format!("{}, because {reason}", model.name()));
+                (model, Some(reason))
+            }
+        };
+        let folds = stage.folds.or(model.default_folds());
         let device = device::choose(stage.device)?;
-        work.info(format!("fitting {} on {}", stage.model.name(), device::name(device)));
-        let keep =
-            Candidates::choose(stage.keep, rows, labels, stage.model.scale()).map(|chosen| chosen.keep);
-        let made = match stage.folds {
+        check_memory(&model, &lesson, machine_memory())?;
+        // Networks write checkpoints. Other models keep finished folds, which are renamed into place.
+        if model.method().is_none() {
+            work.end_at_once_when_stopped()?;
+        }
+        work.info(format!("fitting {} on {}", model.name(), device::name(device)));
+        let keep = Candidates::choose(stage.keep, rows, labels, model.scale()).map(|chosen| chosen.keep);
+        let made = match folds {
             Some(folds) => ScoreOrigin::OutOfFold { folds },
             None => ScoreOrigin::LeaveOneOut {},
         };
         let counts = (rows, features, labels, lesson.labels.entries());
-        let mark = mark(&(&stage.model, stage.seed, stage.folds, keep, counts));
-        let purpose = ScoreTableSpec { mark: mark.clone(), labels, scale: stage.model.scale(), made, keep };
+        let mark = mark(&(&model, stage.seed, folds, keep, counts));
+        let purpose = ScoreTableSpec { mark: mark.clone(), labels, scale: model.scale(), made, keep };
         let (checkpoints, threads) = (work.job().checkpoints.clone(), work.job().threads);
         let (output, scores) =
             (work.output_path(Fit::MODEL)?.to_owned(), work.output_path(Fit::SCORES)?.to_owned());
@@ -57,20 +71,13 @@ impl RunStage for RunFit {
         let table = pool(threads)?.install(|| -> Result<ScoreTable> {
             let mut means =
                 FitContext { seed: stage.seed, device, threads, checkpoints: Some(&last), host: &mut host };
-            let folded = match stage.folds {
-                Some(folds) => Some(cross_fit(
-                    &stage.model,
-                    &lesson,
-                    folds,
-                    &purpose,
-                    &checkpoints,
-                    &scores,
-                    &mut means,
-                )?),
+            let folded = match folds {
+                Some(folds) => {
+                    Some(cross_fit(&model, &lesson, folds, &purpose, &checkpoints, &scores, &mut means)?)
+                }
                 None => None,
             };
-            std::fs::create_dir_all(&last)?;
-            let fitted = fit(&stage.model, lesson, &mut means)?;
+            let fitted = fit(&model, lesson, &mut means)?;
             fitted.save(&own)?;
             match folded {
                 Some(table) => Ok(table),
@@ -79,12 +86,15 @@ impl RunStage for RunFit {
         })?;
         let part = ModelPart {
             directory: Composite::part_directory(0),
-            model: stage.model.clone(),
+            model,
+            chosen_because,
             keep,
             rest: table.card().rest,
         };
         save_label_names(&output, data.label_names()?.as_deref())?;
-        Composite::new(mark, features, labels, vec![part]).save(&output)?;
+        let mut composite = Composite::new(mark, features, labels, vec![part]);
+        composite.fitted_on = stage.part;
+        composite.save(&output)?;
         Ok(())
     }
 }

@@ -34,7 +34,7 @@ fn settings(threads: usize) -> SystemSettings {
 
 fn model(kind: &str) -> ModelConfig {
     let body: ModelBody = serde_json::from_value(json!({"kind": kind})).unwrap();
-    body.resolve(0, Device::Cpu)
+    body.resolve(0, Device::Cpu).unwrap()
 }
 
 /// Saves a composite of a ridge model and a neighbours model; `change` edits its card before it is written.
@@ -57,7 +57,7 @@ fn saved_of(
             FitContext { seed: 0, device: tch::Device::Cpu, threads: 1, checkpoints: None, host: &mut host };
         let fitted = fit::fit(&model, training_data(ROWS, 12, LABELS), &mut context).unwrap();
         fitted.save(&temp.path().join(&directory)).unwrap();
-        parts.push(ModelPart { directory, model, keep, rest: 0.0 });
+        parts.push(ModelPart { directory, model, chosen_because: None, keep, rest: 0.0 });
     }
     let mut card = Composite::new("m".into(), 12, LABELS, parts);
     card.fusion = Some(fusion());

@@ -34,6 +34,39 @@ pub(super) fn rows(text: &str, columns: &TextColumns) -> Result<Vec<TextRow>, Fa
     Ok(rows)
 }
 
+/// A row of a table with named columns.
+pub(super) struct CsvRow<'a> {
+    names: &'a [String],
+    record: &'a StringRecord,
+}
+
+impl CsvRow<'_> {
+    /// Returns the value of a column without surrounding blanks.
+    pub(super) fn value(&self, name: &str) -> Result<&str, String> {
+        match self.names.iter().position(|column| column == name) {
+            Some(at) => Ok(self.record[at].trim()),
+            None => Err(format!("there is no column `{name}`; the columns are: {}", self.names.join(", "))),
+        }
+    }
+}
+
+/// Calls a function with every row below the names of the columns.
+pub(super) fn for_each_row(
+    text: &str,
+    mut visit: impl FnMut(&CsvRow) -> Result<(), String>,
+) -> Result<(), Fault> {
+    let mut names: Vec<String> = Vec::new();
+    for_each_record(text, |record, start| {
+        if names.is_empty() {
+            names.extend(record.iter().map(|name| name.trim().to_owned()));
+            return Ok(());
+        }
+        let visited =
+            check_width(record, names.len()).and_then(|()| visit(&CsvRow { names: &names, record }));
+        visited.map_err(|reason| Fault::new(start, reason))
+    })
+}
+
 /// Reads all columns.
 pub(super) fn columns(text: &str) -> Result<Vec<TableColumn>, Fault> {
     let mut columns: Vec<TableColumn> = Vec::new();

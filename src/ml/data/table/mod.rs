@@ -2,6 +2,7 @@
 
 pub mod columns;
 mod csv;
+mod joined;
 mod jsonl;
 
 use std::collections::HashMap;
@@ -14,6 +15,7 @@ use super::read::ReadJob;
 use super::read_report::{ReadReport, Repair};
 use super::source::DEFAULT_LABEL_SEPARATOR;
 use super::text::RawText;
+use joined::Join;
 
 /// The reason for refusing a row that would fill the memory.
 const TOO_LONG: &str = "this row is longer than 256 MB";
@@ -58,7 +60,7 @@ fn read_table(
     format: Format,
     parse: impl Fn(&str, &TextColumns) -> Result<Vec<TextRow>, Fault>,
 ) -> Result<RawText, DataError> {
-    let ReadJob { source, inputs, options, .. } = job;
+    let ReadJob { source, inputs, options, threads, .. } = job;
     let columns = TextColumns {
         text: options.input_column.as_deref().unwrap_or("text"),
         labels: options.label_column.as_deref().unwrap_or("labels"),
@@ -67,6 +69,13 @@ fn read_table(
     };
     if columns.label_separator.is_empty() {
         return Err(DataError::Request("`label_separator` must not be empty".into()));
+    }
+    let join = options.join_column.as_deref().map(|key| Join { key, only: &options.only });
+    if join.is_some() && format != Format::Csv {
+        return Err(DataError::Request("`join_column` is for CSV files".into()));
+    }
+    if join.is_none() && !options.only.is_empty() {
+        return Err(DataError::Request("`only` needs `join_column`".into()));
     }
     let mut report = ReadReport::new(format);
     let mut texts = Vec::new();
@@ -79,7 +88,18 @@ fn read_table(
         let located = |fault: Fault| DataError::from(fault.locate(input.path(), &content, 0));
         let text = utf8(&content).map_err(located)?;
         let start = texts.len();
-        for text_row in parse(text, &columns).map_err(located)? {
+        let text_rows = match (&join, &part.labels) {
+            (None, _) => parse(text, &columns).map_err(located)?,
+            (Some(join), Some(labels)) => {
+                let labels = join.labels(labels, &columns, threads)?;
+                join.rows(text, &columns, labels).map_err(located)?
+            }
+            (Some(_), None) => {
+                let reason = "`join_column` needs a file of labels: `labels`, `train_labels` or `test_labels` of `files`";
+                return Err(DataError::Request(reason.into()));
+            }
+        };
+        for text_row in text_rows {
             let mut row: Vec<u32> = text_row.labels.into_iter().map(|label| labels.number(label)).collect();
             let before = row.len();
             row.sort_unstable();

@@ -126,3 +126,76 @@ proptest! {
         }
     }
 }
+
+const NOTES: &str = "\
+\"ROW_ID\",\"SUBJECT_ID\",\"HADM_ID\",\"CHARTDATE\",\"CHARTTIME\",\"STORETIME\",\"CATEGORY\",\"DESCRIPTION\",\"CGID\",\"ISERROR\",\"TEXT\"
+1,10,100,2150-01-02,,,\"Discharge summary\",\"Report\",,,\"Chest pain,\nno fever.\"
+2,10,100,2150-01-01,,,\"Nursing\",\"Report\",,,\"slept well\"
+3,11,101,2150-02-02,,,\"Discharge summary\",\"Report\",,,\"Fracture.\"
+4,10,100,2150-01-03,,,\"Discharge summary\",\"Addendum\",,,\"Aspirin given.\"
+5,12,,2150-03-03,,,\"Discharge summary\",\"Report\",,,\"no admission\"
+6,13,103,2150-04-04,,,\"Discharge summary\",\"Report\",,,\"no code\"
+";
+const DIAGNOSES: &str = "\
+\"ROW_ID\",\"SUBJECT_ID\",\"HADM_ID\",\"SEQ_NUM\",\"ICD9_CODE\"
+1,11,101,1,\"8208\"
+2,10,100,1,\"41401\"
+3,10,100,2,\"4019\"
+4,13,103,1,\"\"
+5,11,101,2,\"4019\"
+6,14,104,1,\"V3000\"
+";
+
+fn joined(notes: &str, diagnoses: &str, options: &ReadOptions) -> Result<RawText, String> {
+    let temp = tempfile::tempdir().unwrap();
+    let path = |name: &str| temp.path().join(name);
+    fs::write(path("notes.csv"), notes).unwrap();
+    fs::write(path("codes.csv"), diagnoses).unwrap();
+    let mut source = DataSource::file(path("notes.csv"));
+    source.parts[0].labels = Some(path("codes.csv"));
+    match read(&source, options, &path("set"), 1).map_err(|error| error.to_string())? {
+        RawData::Text(text) => Ok(text),
+        RawData::Set(_) => panic!("text was expected"),
+    }
+}
+
+fn mimic(text: &str, label: &str, key: &str, only: &[(&str, &str)]) -> ReadOptions {
+    ReadOptions {
+        input_column: Some(text.into()),
+        label_column: Some(label.into()),
+        join_column: Some(key.into()),
+        only: only.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn notes_and_codes_of_an_admission_become_one_row() {
+    let options = mimic("TEXT", "ICD9_CODE", "HADM_ID", &[("CATEGORY", "Discharge summary")]);
+    let text = joined(NOTES, DIAGNOSES, &options).unwrap();
+    assert_eq!(text.texts, ["Chest pain,\nno fever.\nAspirin given.", "Fracture."]);
+    assert_eq!(text.label_names, ["41401", "4019", "8208"]);
+    assert_eq!((text.labels.row(0), text.labels.row(1)), (&[0, 1][..], &[1, 2][..]));
+
+    let notes = "note_id,subject_id,hadm_id,note_type,note_seq,charttime,storetime,text\n\
+                 a,1,20,DS,1,,,one\nb,1,21,DS,2,,,two\n";
+    let codes = "subject_id,hadm_id,seq_num,icd_code,icd_version\n1,20,1,I10,10\n1,21,1,4019,9\n";
+    let options = mimic("text", "icd_code", "hadm_id", &[("icd_version", "10")]);
+    let text = joined(notes, codes, &options).unwrap();
+    assert_eq!((text.texts, text.label_names), (vec!["one".to_owned()], vec!["I10".to_owned()]));
+}
+
+#[test]
+fn a_wrong_column_of_a_join_is_named_with_its_file() {
+    let error = |options| joined(NOTES, DIAGNOSES, &options).unwrap_err();
+    let wrong_key = error(mimic("TEXT", "ICD9_CODE", "HADM", &[]));
+    assert!(wrong_key.contains("codes.csv") && wrong_key.contains("no column `HADM`"), "{wrong_key}");
+    let wrong_text = error(mimic("NOTE", "ICD9_CODE", "HADM_ID", &[]));
+    assert!(wrong_text.contains("notes.csv") && wrong_text.contains("no column `NOTE`"), "{wrong_text}");
+    let wrong_filter = error(mimic("TEXT", "ICD9_CODE", "HADM_ID", &[("KIND", "x")]));
+    assert!(wrong_filter.contains("`KIND` of `only`"), "{wrong_filter}");
+    let none = error(mimic("TEXT", "ICD9_CODE", "HADM_ID", &[("CATEGORY", "Radiology")]));
+    assert!(none.contains("no rows"), "{none}");
+    let alone = read_with(NOTES.as_bytes(), &mimic("TEXT", "ICD9_CODE", "HADM_ID", &[])).unwrap_err();
+    assert!(alone.to_string().contains("needs a file of labels"), "{alone}");
+}

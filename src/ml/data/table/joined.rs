@@ -1,0 +1,96 @@
+//! Texts in one CSV file and their labels in another, with one label per row, such as the notes and the diagnoses of MIMIC.
+//! Both files have a column with the same keys.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+use super::csv::{CsvRow, for_each_row};
+use super::{TextColumns, TextRow, strip_byte_order_mark, utf8};
+use crate::data::compress::InputFile;
+use crate::data::error::{DataError, Fault};
+
+/// How two files are joined.
+pub(super) struct Join<'a> {
+    /// The column with the keys, in both files.
+    pub key: &'a str,
+    /// Rows with other values in these columns are left out. A column need be in one of the files only.
+    pub only: &'a BTreeMap<String, String>,
+}
+
+/// The labels of each key.
+pub(super) struct JoinedLabels {
+    by_key: HashMap<String, Vec<String>>,
+    /// The columns of [`Join::only`] that the file of labels has.
+    checked: BTreeSet<String>,
+}
+
+impl Join<'_> {
+    /// Reads the file of labels.
+    pub(super) fn labels(
+        &self,
+        path: &Path,
+        columns: &TextColumns,
+        threads: usize,
+    ) -> Result<JoinedLabels, DataError> {
+        let mut content = InputFile::open(path, threads)?.read_all()?;
+        strip_byte_order_mark(&mut content);
+        let located = |fault: Fault| DataError::from(fault.locate(path, &content, 0));
+        let mut labels = JoinedLabels { by_key: HashMap::new(), checked: BTreeSet::new() };
+        let text = utf8(&content).map_err(located)?;
+        for_each_row(text, |row| {
+            let (key, label) = (row.value(self.key)?, row.value(columns.labels)?);
+            let is_wanted = self.is_wanted(row, &mut labels.checked);
+            if is_wanted && !key.is_empty() && !label.is_empty() {
+                labels.by_key.entry(key.to_owned()).or_default().push(label.to_owned());
+            }
+            Ok(())
+        })
+        .map_err(located)?;
+        Ok(labels)
+    }
+
+    /// Returns one row for each key that has texts and labels, in the order of the first texts. Several texts with the same
+    /// key become one.
+    pub(super) fn rows(
+        &self,
+        text: &str,
+        columns: &TextColumns,
+        labels: JoinedLabels,
+    ) -> Result<Vec<TextRow>, Fault> {
+        let JoinedLabels { mut by_key, mut checked } = labels;
+        let mut rows: Vec<TextRow> = Vec::new();
+        let mut row_of: HashMap<String, usize> = HashMap::new();
+        for_each_row(text, |row| {
+            let (key, text) = (row.value(self.key)?, row.value(columns.text)?);
+            if !self.is_wanted(row, &mut checked) {
+                return Ok(());
+            }
+            if let Some(&at) = row_of.get(key) {
+                rows[at].text.push('\n');
+                rows[at].text.push_str(text);
+            } else if let Some(labels) = by_key.remove(key) {
+                row_of.insert(key.to_owned(), rows.len());
+                rows.push(TextRow { text: text.to_owned(), labels });
+            }
+            Ok(())
+        })?;
+        match self.only.keys().find(|name| !checked.contains(*name)) {
+            Some(name) => Err(Fault::new(0, format!("neither file has the column `{name}` of `only`"))),
+            None => Ok(rows),
+        }
+    }
+
+    /// Returns whether a row has the wanted values, and notes the columns that were looked at.
+    fn is_wanted(&self, row: &CsvRow, checked: &mut BTreeSet<String>) -> bool {
+        let mut is_wanted = true;
+        for (name, wanted) in self.only {
+            if let Ok(value) = row.value(name) {
+                is_wanted &= value == wanted;
+                if !checked.contains(name) {
+                    checked.insert(name.clone());
+                }
+            }
+        }
+        is_wanted
+    }
+}
