@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use anyhow::{Context, Result, ensure};
 use pipe_core::stage::RunStage;
+use pipe_core::suggest;
 use pipe_core::work::Work;
 use pipe_ml::data::dataset_part::sparse;
 use pipe_ml::data::examples::Unlabelled;
@@ -75,5 +76,23 @@ fn name_features(label: &mut LabelExplanation, names: &[String]) {
 fn label_number(label: &str, names: Option<&[String]>, labels: u64) -> Result<u32> {
     let named = names.and_then(|names| names.iter().position(|name| name == label)).map(|at| at as u32);
     let numbered = || label.parse().ok().filter(|&number: &u32| u64::from(number) < labels);
-    named.or_else(numbered).with_context(|| format!("there is no label `{label}` among the {labels} labels"))
+    named.or_else(numbered).with_context(|| {
+        let names = names.unwrap_or_default().iter().map(String::as_str);
+        let hint = suggest::closest(label, names).map(|name| format!("; did you mean `{name}`?"));
+        format!("there is no label `{label}` among the {labels} labels{}", hint.unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_found_by_name_or_number_and_a_misspelt_one_gets_a_hint() {
+        let names = ["role::program", "role::library"].map(str::to_owned);
+        let number = |label| label_number(label, Some(&names), 2).map_err(|error| error.to_string());
+        assert_eq!((number("role::library"), number("0")), (Ok(1), Ok(0)));
+        assert!(number("role::progra").unwrap_err().ends_with("did you mean `role::program`?"));
+        assert!(number("2").unwrap_err().ends_with("among the 2 labels"));
+    }
 }
