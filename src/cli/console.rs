@@ -160,6 +160,10 @@ impl Console {
                         self.line(&remote::summary_line(remote, self.paint));
                     }
                     self.line(&summary_line(summary, self.paint));
+                    if summary.warned > 0 {
+                        let results = text::count(summary.warned, "cached result");
+                        self.line(&format!("{results} with warnings: `pipe runs show` shows them"));
+                    }
                 }
                 self.warn_of_kept_files(&summary.kept);
             }

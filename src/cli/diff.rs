@@ -1,5 +1,6 @@
 //! `pipe diff`: shows what differs between two runs or two locks.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +14,7 @@ use super::snapshot::Side;
 use super::{print_json, print_status, print_text, text, write_result};
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
+use pipe_core::suggest;
 use pipe_engine::lock::Lock;
 use pipe_engine::store::{Store, TemporaryDirectory};
 use pipe_ml::metric::marked::{Marked, Protocol};
@@ -29,6 +31,8 @@ pub(super) fn diff(project: &Project, args: &DiffArgs) -> Outcome {
         old.read_evaluations(&store);
         new.read_evaluations(&store);
     }
+    old.read_tables(&store);
+    new.read_tables(&store);
     warn_of_damage(project, &store);
     for side in [&old, &new] {
         if side.forgotten > 0 {
@@ -37,7 +41,11 @@ pub(super) fn diff(project: &Project, args: &DiffArgs) -> Outcome {
             print_status(&format!("{stages} of {name} are no longer in the cache and are left out"));
         }
     }
-    let difference = Difference::between(&old.snapshot, &new.snapshot);
+    let mut difference = Difference::between(&old.snapshot, &new.snapshot);
+    if !args.metric.is_empty() {
+        require_metrics(&args.metric, [&old, &new])?;
+        difference.retain_metrics(&|name| args.metric.iter().any(|wanted| wanted == name));
+    }
     match (&args.html, args.json) {
         (Some(path), _) => {
             let figures = changed_figures(&store, &difference, &old, &new)?;
@@ -45,6 +53,22 @@ pub(super) fn diff(project: &Project, args: &DiffArgs) -> Outcome {
         }
         (None, true) => print_json(&difference),
         (None, false) => print_text(&render(&difference, project.paint_out)),
+    }
+}
+
+/// Fails if neither side has a metric that was asked for.
+fn require_metrics(asked: &[String], sides: [&Side; 2]) -> Result<(), Failure> {
+    let stages = || sides.into_iter().flat_map(|side| side.snapshot.stages.values());
+    let reported = stages().flat_map(|stage| stage.metrics.keys().map(String::as_str));
+    let shown = stages().flat_map(|stage| stage.cells.iter().flat_map(|cells| cells.values()));
+    let known: BTreeSet<&str> = reported.chain(shown.map(|cell| cell.metric.name())).collect();
+    match asked.iter().find(|name| !known.contains(name.as_str())) {
+        None => Ok(()),
+        Some(name) => {
+            let hint = suggest::did_you_mean(name, "there are", known.iter().copied());
+            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+            Err(Failure::bad_input(format!("no stage of the two has a metric `{name}`{hint}")))
+        }
     }
 }
 
@@ -90,15 +114,17 @@ fn render(difference: &Difference, paint: Paint) -> String {
         let _ = writeln!(out, "\n{}", paint.bold(&stage.stage));
         let params = stage.params.iter().map(|param| &param.name);
         let metrics = stage.metrics.iter().map(|metric| &metric.name);
-        let outputs = stage.outputs.iter().map(|output| &output.name);
-        let names = params.chain(metrics).chain(outputs);
+        // The files of a table follow from its cells.
+        let outputs = if stage.cells.is_empty() { &stage.outputs[..] } else { &[] };
+        let cells = stage.cells.iter().map(|cell| &cell.change.name);
+        let names = params.chain(metrics).chain(cells).chain(outputs.iter().map(|output| &output.name));
         let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
         for param in &stage.params {
             let or_none = |value: &Option<String>| value.clone().unwrap_or_else(|| NONE.to_owned());
             let (old, new) = shorten(&or_none(&param.old), &or_none(&param.new));
             let _ = writeln!(out, "  {:<width$}  {old} -> {new}", param.name);
         }
-        for metric in &stage.metrics {
+        for metric in stage.metrics.iter().chain(stage.cells.iter().map(|cell| &cell.change)) {
             let line = metric_line(metric);
             let line = match metric.verdict {
                 MetricVerdict::Better => paint.green(&line),
@@ -107,7 +133,7 @@ fn render(difference: &Difference, paint: Paint) -> String {
             };
             let _ = writeln!(out, "  {:<width$}  {line}", metric.name);
         }
-        for output in &stage.outputs {
+        for output in outputs {
             let short = |blob: Option<BlobId>| blob.map_or(NONE.to_owned(), BlobId::short);
             let _ =
                 writeln!(out, "  {:<width$}  {} -> {}", output.name, short(output.old), short(output.new));

@@ -105,7 +105,8 @@ const GROUPS: &[Group] = &[
             ("cache", &["pipe cache du", "pipe cache gc --yes", "pipe cache pull pipelines/quickstart.yaml"]),
             ("key", &["pipe key new alice", "pipe key show"]),
             ("torch", &["pipe torch", "pipe torch fetch"]),
-            ("schema", &["pipe schema > pipe.schema.json"]),
+            ("schema", &["pipe schema > pipe.schema.json", "pipe schema --write"]),
+            ("man", &["pipe man ~/.local/share/man/man1"]),
             ("completions", &["pipe completions bash > ~/.local/share/bash-completion/completions/pipe"]),
         ],
     ),
@@ -113,26 +114,35 @@ const GROUPS: &[Group] = &[
 
 /// Returns the command line with its help.
 pub(super) fn command() -> Command {
+    let command = described(
+        |heading| format!("\u{1b}[1m\u{1b}[4m{heading}:\u{1b}[0m"),
+        |name| format!("\u{1b}[1m{name}\u{1b}[0m"),
+    );
+    command.help_template(TEMPLATE)
+}
+
+/// Returns the command line with its help as plain text.
+pub(super) fn plain_command() -> Command {
+    described(|heading| format!("{heading}:"), str::to_owned)
+}
+
+fn described(heading_text: fn(&str) -> String, name_text: fn(&str) -> String) -> Command {
     let mut command = Cli::command();
     let mut listing = String::new();
     for (heading, members) in GROUPS {
-        let _ = writeln!(listing, "\u{1b}[1m\u{1b}[4m{heading}:\u{1b}[0m");
+        let _ = writeln!(listing, "{}", heading_text(heading));
         for (name, examples) in *members {
             let about = command.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
-            let _ = writeln!(listing, "  \u{1b}[1m{name:<12}\u{1b}[0m {about}");
-            command = command.mut_subcommand(name, |command| command.after_help(example_lines(examples)));
+            let _ = writeln!(listing, "  {} {about}", name_text(&format!("{name:<12}")));
+            let lines: String = examples.iter().map(|example| format!("\n  {example}")).collect();
+            let examples = format!("{}{lines}", heading_text("Examples"));
+            command = command.mut_subcommand(name, |command| command.after_help(examples));
         }
         listing.push('\n');
     }
     listing.push_str("`pipe COMMAND --help` shows the options of a command, with examples.");
-    command.help_template(TEMPLATE).after_help(listing)
-}
-
-/// Returns the examples under a heading.
-fn example_lines(examples: &[&str]) -> String {
-    let lines: String = examples.iter().map(|example| format!("\n  {example}")).collect();
-    format!("\u{1b}[1m\u{1b}[4mExamples:\u{1b}[0m{lines}")
+    command.after_help(listing)
 }
 
 #[cfg(test)]

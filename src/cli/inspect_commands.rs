@@ -39,8 +39,8 @@ pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
     } else {
         let mut grid = Grid::new(&["stage", "outlook", "why"]);
         for &index in &stale {
-            let (state, reason) = survey.words(&survey.outlooks[index.0]);
-            grid.row([survey.name(index), state.to_owned(), reason]);
+            let (state, reason) = survey.state(index);
+            grid.row([survey.name(index), state, reason]);
         }
         let fresh = survey.instances().filter(|(_, _, outlook)| manifest(outlook).is_some()).count();
         let count = match (stale.len(), fresh) {
@@ -64,11 +64,11 @@ pub(super) fn status(project: &Project, args: &StatusArgs) -> Outcome {
     }
     let mut grid = Grid::new(&["stage", "kind", "state", "computed", "took"]);
     for (index, instance, outlook) in survey.instances() {
-        let (state, _) = survey.words(outlook);
+        let (state, _) = survey.state(index);
         let (computed, took) = manifest(outlook)
             .map(|manifest| (manifest.finished.clone(), text::duration(manifest.seconds)))
             .unwrap_or_default();
-        grid.row([survey.name(index), instance.kind.to_owned(), state.to_owned(), computed, took]);
+        grid.row([survey.name(index), instance.kind.to_owned(), state, computed, took]);
     }
     print_text(&grid.to_string())
 }
@@ -268,7 +268,12 @@ pub(super) fn logs(project: &Project, args: &LogsArgs) -> Outcome {
                 out.extend_from_slice(&written);
             }
         }
-        if !has_log {
+        let warnings =
+            manifest(&survey.outlooks[index.0]).map_or(&[][..], |manifest| manifest.warnings.as_slice());
+        for warning in warnings {
+            project.warn(&format!("{name}: {warning}"));
+        }
+        if !has_log && warnings.is_empty() {
             let fresh = manifest(&survey.outlooks[index.0]).is_some();
             let what = if fresh {
                 "wrote nothing"

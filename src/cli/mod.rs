@@ -5,6 +5,7 @@
 mod args;
 mod bundle;
 mod cache;
+mod completion;
 mod console;
 mod data;
 mod data_files;
@@ -36,6 +37,7 @@ mod report;
 mod run;
 mod runs;
 mod sandbox;
+mod schema;
 mod serve;
 mod settings;
 mod shell;
@@ -69,6 +71,7 @@ use standard_streams::{outcome, print_json, print_status, print_text, write_resu
 
 /// Runs the program: reads the command line, runs one command, prints its error.
 pub(crate) fn main() -> ExitCode {
+    completion::answer_request();
     let read = help::command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match read {
         Ok(cli) => cli,
@@ -180,16 +183,10 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Model(command) => exported_model::model(&project, command),
         Command::Metrics { name, json } => metrics::metrics(name.as_deref(), *json),
         Command::Torch(args) => torch::torch(&project, args),
-        Command::Schema => {
-            let schema = pipe_engine::spec::schema(pipe_stages::registry::kinds());
-            print_json(&schema)
-        }
+        Command::Schema { write, file } => schema::schema(*write, file.as_deref()),
         Command::Init(args) => init::init(args),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut help::command(), "pipe", &mut script);
-            print_text(&String::from_utf8_lossy(&script))
-        }
+        Command::Completions { shell } => completion::script(*shell),
+        Command::Man { directory } => completion::man(directory),
         Command::Worker { job: path } | Command::Job { directory: path } => {
             unreachable!("{}: main runs jobs", path.display())
         }

@@ -111,7 +111,7 @@ impl Project {
             ));
         }
         if let Some(file) = command.default_file() {
-            *file = Some(project.usual_pipeline_file(&project.store_to_read()?)?);
+            *file = Some(usual_pipeline_file(&project.store_to_read()?)?);
         }
         if let Some((first, pipeline)) = command.pipeline() {
             project.take_settings(first, pipeline)?;
@@ -173,7 +173,7 @@ impl Project {
         let mut store = None;
         let file = match &selection.file {
             Some(file) => file.clone(),
-            None => self.usual_pipeline_file(store.insert(self.store_to_read()?))?,
+            None => usual_pipeline_file(store.insert(self.store_to_read()?))?,
         };
         let plan = self.load(&file, set)?;
         let targets = if selection.stages.is_empty() {
@@ -215,26 +215,6 @@ impl Project {
         spec::load(&request, registry::kinds()).map_err(|diagnostics| self.rendered(&diagnostics))
     }
 
-    /// Returns the pipeline file to use if none is named: the one that was run last, or else the only one there is.
-    fn usual_pipeline_file(&self, store: &Store) -> Result<PathBuf, Failure> {
-        let here = std::env::current_dir().and_then(|here| here.canonicalize())?;
-        if let Some(file) = store.last_pipeline_file(&here) {
-            return Ok(file.strip_prefix(&here).unwrap_or(&file).to_owned());
-        }
-        let found: Vec<PathBuf> = std::fs::read_dir("pipelines")
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml"))
-            .collect();
-        match found.as_slice() {
-            [only] => Ok(only.clone()),
-            _ => Err(Failure::bad_input(
-                "which pipeline? Nothing was run here yet; name the file, or let `pipe init` write one to start from",
-            )),
-        }
-    }
-
     /// Renders diagnostics of a pipeline file for the terminal.
     pub(super) fn rendered(&self, diagnostics: &Diagnostics) -> Failure {
         Failure::in_pipeline(diagnostics, self.paint.0)
@@ -263,6 +243,27 @@ fn see_paths_from(root: &Path, start: &Path, global: &mut Global, command: &mut 
 fn directory(named: Option<&PathBuf>, variable: &str, default: &str) -> PathBuf {
     let environment = || std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     named.cloned().or_else(environment).unwrap_or_else(|| PathBuf::from(default))
+}
+
+/// Returns the pipeline file to use if none is named: the one that was run last, or else the only one there is.
+pub(super) fn usual_pipeline_file(store: &Store) -> Result<PathBuf, Failure> {
+    let here = std::env::current_dir().and_then(|here| here.canonicalize())?;
+    if let Some(file) = store.last_pipeline_file(&here) {
+        return Ok(file.strip_prefix(&here).unwrap_or(&file).to_owned());
+    }
+    match pipeline_files().as_slice() {
+        [only] => Ok(only.clone()),
+        _ => Err(Failure::bad_input(
+            "which pipeline? Nothing was run here yet; name the file, or let `pipe init` write one to start from",
+        )),
+    }
+}
+
+/// Returns the pipelines in `pipelines/`.
+pub(super) fn pipeline_files() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir("pipelines").into_iter().flatten();
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml")).collect()
 }
 
 /// Returns the instances that targets on the command line select, in the order of the pipeline.

@@ -10,6 +10,7 @@ use super::project::Project;
 use super::table::Grid;
 use super::variant_files::set_arguments;
 use super::{print_json, print_text, text};
+use pipe_core::digest::StageKey;
 use pipe_core::protocol::MetricValue;
 use pipe_ml::metric::registry::{Metric, UnknownMetric};
 
@@ -104,9 +105,18 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
     let past = history::find(&store, word)?;
     warn_of_damage(project, &store);
     let instances = past.instances();
+    let warnings_of = |key: Option<StageKey>| {
+        key.and_then(|key| store.record(key)).map(|manifest| manifest.warnings.clone()).unwrap_or_default()
+    };
     if as_json {
         let mut shown = run_json(&past);
-        shown["stages"] = serde_json::to_value(&instances).map_err(anyhow::Error::from)?;
+        let mut stages = Vec::new();
+        for instance in &instances {
+            let mut stage = serde_json::to_value(instance).map_err(anyhow::Error::from)?;
+            stage["warnings"] = json!(warnings_of(instance.key));
+            stages.push(stage);
+        }
+        shown["stages"] = Value::Array(stages);
         return print_json(&shown);
     }
     let took = match past.summary() {
@@ -120,7 +130,11 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
     };
     let note = past.note().map(|note| format!("{}\n", text::one_line(note))).unwrap_or_default();
     let mut grid = Grid::new(&["stage", "outcome", "took", "why"]).right_aligned(&[2]);
+    let mut warnings = String::new();
     for end in instances {
+        for warning in warnings_of(end.key) {
+            warnings.push_str(&format!("warning: {}: {warning}\n", end.instance));
+        }
         let took = match (end.outcome, end.seconds) {
             ("computed", Some(seconds)) => text::duration(seconds),
             _ => String::new(),
@@ -129,7 +143,7 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
         grid.row([end.instance, end.outcome.to_owned(), took, note]);
     }
     print_text(&format!(
-        "{name}  run {}, started {}{with}{took}\n{note}{grid}",
+        "{name}  run {}, started {}{with}{took}\n{note}{grid}{warnings}",
         past.record.id,
         past.started()
     ))

@@ -41,7 +41,7 @@ pub(super) fn shell(project: &Project, args: &ShellArgs) -> Outcome {
         Outlook::Fresh(manifest) => Some(manifest.key),
         _ => None,
     };
-    if let Some(needed) = plan.dependencies(target).find(|&needed| fresh(needed).is_none()) {
+    if let Some(needed) = plan.dependencies(target).filter(|&needed| fresh(needed).is_none()).min() {
         let (needed, target) = (name(needed), name(target));
         let file = quote::shell(&plan.pipeline().file.to_string_lossy());
         let set = super::variant_files::set_arguments(&args.pipeline.set);

@@ -12,8 +12,10 @@ use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Stored;
 use pipe_ml::metric::marked::Marked;
 use pipe_ml::metric::record::EvaluationRecord;
-use pipe_report::diff::{Snapshot, StageSnapshot};
+use pipe_report::diff::{Snapshot, StageSnapshot, cells};
+use pipe_report::table::Table;
 use pipe_stages::evaluate::Evaluate;
+use pipe_stages::table::TableStage;
 
 /// One side of a comparison.
 pub(super) struct Side {
@@ -74,6 +76,7 @@ impl Side {
             params: params.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             metrics,
             outputs: outputs.iter().map(|(name, stored)| (name.clone(), stored.blob)).collect(),
+            cells: None,
         };
         for (output, stored) in outputs {
             self.stored.insert((instance.clone(), output), stored);
@@ -92,6 +95,17 @@ impl Side {
                 let measured = record.evaluation.iter();
                 stage.metrics.extend(measured.map(|(metric, value)| (metric.name().to_owned(), value)));
             }
+        }
+    }
+
+    /// Reads the cells of the tables whose content is in the cache.
+    pub(super) fn read_tables(&mut self, store: &Store) {
+        for (instance, stage) in &mut self.snapshot.stages {
+            let is_table = stage.params.get("kind").is_some_and(|kind| kind == TableStage::NAME);
+            let output = (instance.clone(), TableStage::JSON.name().to_owned());
+            let stored = self.stored.get(&output).filter(|_| is_table);
+            let bytes = stored.and_then(|stored| store.read(stored).ok()).unwrap_or_default();
+            stage.cells = serde_json::from_slice(&bytes).ok().map(|table: Table| cells(&table));
         }
     }
 

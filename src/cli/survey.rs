@@ -137,6 +137,21 @@ impl Survey {
         }
     }
 
+    /// Returns whether an interrupted attempt has left something that the next one continues from.
+    fn has_checkpoint(&self, index: InstanceIndex) -> bool {
+        let is_open = matches!(self.outlooks[index.0], Outlook::WillRun(_));
+        let key = is_open.then(|| self.key_of(index)).flatten();
+        let files = key.and_then(|key| std::fs::read_dir(self.store.checkpoints_of(key)).ok());
+        files.is_some_and(|mut files| files.next().is_some())
+    }
+
+    /// Returns the state of an instance and the reason as [`Self::words`], with a note about a checkpoint.
+    pub(super) fn state(&self, index: InstanceIndex) -> (String, String) {
+        let (state, reason) = self.words(&self.outlooks[index.0]);
+        let note = if self.has_checkpoint(index) { " (from a checkpoint)" } else { "" };
+        (format!("{state}{note}"), reason)
+    }
+
     /// Returns what `--json` prints about an instance.
     pub(super) fn record(&self, index: InstanceIndex) -> InstanceRecord {
         let outlook = &self.outlooks[index.0];
@@ -160,6 +175,7 @@ impl Survey {
             key: manifest.map(|manifest| manifest.key.to_string()),
             finished: manifest.map(|manifest| manifest.finished.clone()),
             seconds: manifest.map(|manifest| manifest.seconds),
+            checkpoint: self.has_checkpoint(index),
             leftovers: self.leftovers(index),
         }
     }
@@ -182,6 +198,8 @@ pub(super) struct InstanceRecord {
     key: Option<String>,
     finished: Option<String>,
     seconds: Option<f64>,
+    /// Whether it would continue from a checkpoint.
+    checkpoint: bool,
     leftovers: Vec<VariantFile>,
 }
 

@@ -163,6 +163,14 @@ pub struct CheckedBody {
     pub axes: AxisUses,
 }
 
+/// A metric that must be 1 in every result of a stage; another result fails the stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Requirement {
+    pub metric: &'static str,
+    /// The sentence about a result that does not meet it.
+    pub otherwise: &'static str,
+}
+
 /// One registered stage kind.
 pub trait Kind: Sync {
     /// Returns the name under which a pipeline uses the kind.
@@ -173,6 +181,8 @@ pub trait Kind: Sync {
     fn summary(&self) -> &'static str;
     /// Returns the program that does the work.
     fn program(&self) -> Program;
+    /// Returns what every result has to meet.
+    fn requirement(&self) -> Option<Requirement>;
     /// Deserializes the parameters into the typed struct of the kind. The error carries the path to the wrong field.
     fn check(&self, body: &Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>>;
     /// Returns the JSON schema of the body.

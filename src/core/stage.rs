@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::issue::Issue;
-use crate::kind::{AxisUses, CheckedBody, InputDecl, Kind, OutputDecl, Program};
+use crate::kind::{AxisUses, CheckedBody, InputDecl, Kind, OutputDecl, Program, Requirement};
 use crate::packages::PackageRequest;
 use crate::strict_json::StrictJson;
 use crate::work::Work;
@@ -31,6 +31,8 @@ pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
     const SUMMARY: &'static str;
     /// The program that does the work.
     const PROGRAM: Program;
+    /// What every result has to meet.
+    const REQUIREMENT: Option<Requirement> = None;
 
     /// Returns the inputs that these parameters declare.
     fn inputs(&self) -> Vec<InputDecl>;
@@ -109,6 +111,10 @@ impl<T: StageKind> Kind for KindOf<T> {
 
     fn program(&self) -> Program {
         T::PROGRAM
+    }
+
+    fn requirement(&self) -> Option<Requirement> {
+        T::REQUIREMENT
     }
 
     fn check(&self, body: &Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>> {

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use pipe_core::artifact::{Artifact, ArtifactType, PlainFile, Result, SaveArtifact, read_json};
+use pipe_core::artifact::{Artifact, ArtifactType, JsonArtifact, PlainFile, Result, SaveArtifact, read_json};
 
+use crate::claim::ClaimVerdict;
 use crate::table::Table;
 
 /// A table for a paper, as JSON that ends with a line break, so that `b3sum` gives [`Table::digest`].
@@ -19,6 +20,11 @@ impl SaveArtifact for Table {
     fn save(&self, path: &Path) -> Result<()> {
         PlainFile::from(self.json()).save(path)
     }
+}
+
+/// The answer to a claim.
+impl JsonArtifact for ClaimVerdict {
+    const ARTIFACT: ArtifactType = "claim";
 }
 
 /// An SVG image.

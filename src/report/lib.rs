@@ -64,6 +64,7 @@
 //! ```
 
 pub mod artifacts;
+pub mod claim;
 pub mod diff;
 pub mod figure;
 pub mod page;

@@ -35,6 +35,7 @@ pub struct Fuse {
     /// The number of pairs of a row and a label that are drawn to fit the weights, in addition to all true pairs.
     #[serde(default = "default_pairs")]
     pub pairs: usize,
+    /// The seed of the pairs.
     #[serde(default)]
     pub seed: u64,
 }

@@ -21,6 +21,7 @@
 //! ```
 
 pub mod audit;
+pub mod claim;
 pub mod command;
 pub mod dataset;
 pub mod evaluate;

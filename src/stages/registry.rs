@@ -1,6 +1,7 @@
 //! The registered stage kinds. This is the only list of them.
 
 use super::audit::AuditStage;
+use super::claim::Claim;
 use super::command::Command;
 use super::evaluate::Evaluate;
 use super::fit::Fit;
@@ -22,6 +23,7 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
     const {
         &[
             &KindOf::<AuditStage>::new(),
+            &KindOf::<Claim>::new(),
             &KindOf::<Command>::new(),
             &KindOf::<Evaluate>::new(),
             &KindOf::<Fit>::new(),
@@ -44,6 +46,7 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
 pub fn light_runners() -> &'static [Runner] {
     const {
         &[
+            Runner::of::<Claim>(),
             Runner::of::<Fuse>(),
             Runner::of::<IdfStage>(),
             Runner::of::<Load>(),

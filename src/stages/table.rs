@@ -1,7 +1,7 @@
 //! `table`: lays evaluation records out as a table for a paper. See `docs/tables.md`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -60,6 +60,7 @@ pub struct TableStage {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, u8>")]
     pub digits_of: BTreeMap<Metric, u8>,
+    /// The caption.
     pub caption: Option<String>,
     /// The label for `\ref`; the default is `tab:` and the name.
     pub label: Option<String>,
@@ -297,6 +298,9 @@ impl RunStage for TableStage {
         for name in request.unused_names(&table) {
             work.warn(format!("`names` has `{name}`, but nothing has that name"));
         }
+        if let Some(sentence) = ranked_on_different_rows(&table, &measured) {
+            work.warn(sentence);
+        }
         if let Some(significance) = &stage.significance {
             let settings = significance::SignificanceSettings {
                 baseline: significance.baseline.as_ref().map(|value| value.0.clone()),
@@ -316,6 +320,36 @@ impl RunStage for TableStage {
         }
         work.save(Self::JSON, &table)
     }
+}
+
+/// Returns a warning if results compete that were not evaluated on the same rows. Their numbers of rows, labels and true entries
+/// differ then, except by chance.
+fn ranked_on_different_rows(table: &Table, measured: &[MeasuredRecord]) -> Option<String> {
+    let rows_of = |record: usize| {
+        let axes = &table.records.get(record)?.axes;
+        let evaluation = &measured.iter().find(|measured| measured.axes == *axes)?.record.evaluation;
+        let true_entries = evaluation.get(Metric::TruePositiveRatio).map_or(0.0, |share| share.reveal().1);
+        Some((evaluation.rows(), evaluation.labels(), true_entries.to_bits()))
+    };
+    for contest in table.contests() {
+        let mut seen: Option<(&str, BTreeSet<_>)> = None;
+        for (row, column) in contest {
+            let Some(cell) = &table.cells[row][column] else { continue };
+            let name = table.entry_on(&table.compared, row, column).map_or("", |entry| entry.title.as_str());
+            // The mean over folds is a value on the rows of all folds.
+            let rows: BTreeSet<_> = cell.records.iter().filter_map(|&record| rows_of(record)).collect();
+            match &seen {
+                None => seen = Some((name, rows)),
+                Some((first, of_first)) if *of_first != rows => {
+                    return Some(format!(
+                        "`{first}` and `{name}` were not evaluated on the same rows, so the table must not be read as a ranking of them"
+                    ));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    None
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -360,7 +394,7 @@ impl JsonSchema for ReferenceSource {
                 { "enum": shipped },
                 {
                     "type": "object",
-                    "properties": { "file": { "type": "string" } },
+                    "properties": { "file": { "type": "string", "description": "A file of yours, relative to the project directory." } },
                     "required": ["file"],
                     "additionalProperties": false,
                 },
@@ -463,7 +497,11 @@ mod tests {
 
     /// Writes the outputs of an `evaluate` stage with five labels, where every n-th row is predicted wrongly.
     fn evaluate(directory: &Path, wrong_every: usize) -> (PathBuf, PathBuf) {
-        let truth: Vec<Vec<u32>> = (0..150).map(|row| vec![row % 5]).collect();
+        evaluate_rows(directory, 150, wrong_every)
+    }
+
+    fn evaluate_rows(directory: &Path, rows: usize, wrong_every: usize) -> (PathBuf, PathBuf) {
+        let truth: Vec<Vec<u32>> = (0..rows as u32).map(|row| vec![row % 5]).collect();
         let guess = |(at, row): (usize, &Vec<u32>)| vec![(row[0] + u32::from(at % wrong_every == 0)) % 5];
         let predicted: Vec<Vec<u32>> = truth.iter().enumerate().map(guess).collect();
         let [truth, predicted] = [truth, predicted].map(|rows| Csr::from_rows(5, &rows));
@@ -476,6 +514,27 @@ mod tests {
         std::fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
         Decisions::write(&directory.join("decisions"), Protocol::Honest, &truth, &predicted).unwrap();
         (file, directory.join("decisions"))
+    }
+
+    #[test]
+    fn results_on_different_rows_are_not_ranked_without_a_warning() {
+        let directory = tempfile::tempdir().unwrap();
+        let run = |rows: [usize; 2]| {
+            let mut inputs = BTreeMap::<String, Vec<JobInput>>::new();
+            for (variant, rows) in ["a", "b"].into_iter().zip(rows) {
+                let (path, _) = evaluate_rows(&directory.path().join(format!("{variant}{rows}")), rows, 7);
+                let axes = vec![("variant".to_owned(), variant.to_owned())];
+                let blob = Some(BlobId::new(Digest::of(&std::fs::read(&path).unwrap())));
+                let input = JobInput { axes, artifact: "evaluation".to_owned(), path, blob };
+                inputs.entry("from".to_owned()).or_default().push(input);
+            }
+            let body = json!({ "from": "eval", "rows": "variant", "columns": "macro_f1" });
+            let ran = StageTest::run_job::<TableStage>(body, inputs).unwrap();
+            ran.warnings().iter().map(ToString::to_string).collect::<Vec<String>>()
+        };
+        assert_eq!(run([150, 150]), [""; 0]);
+        let warnings = run([150, 145]);
+        assert!(warnings[0].starts_with("`a` and `b` were not evaluated on the same rows"), "{warnings:?}");
     }
 
     #[test]

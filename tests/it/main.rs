@@ -7,6 +7,7 @@ mod architecture;
 mod browser;
 mod bundle;
 mod caching;
+mod claims;
 mod cluster;
 mod command_line;
 mod damage;

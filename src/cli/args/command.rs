@@ -21,7 +21,7 @@ pub(in crate::cli) enum Command {
     Plan(PlanArgs),
     /// Show why a stage would run: the old and the new value of everything that changed.
     Why(StageArgs),
-    /// Open a shell where a stage would run, with its inputs and environment; nothing is recorded.
+    /// Open a shell where a stage would run, with its inputs; nothing is recorded.
     Shell(ShellArgs),
     /// Record the results of a pipeline in a lock file, to be committed with it.
     Lock(LockArgs),
@@ -98,13 +98,26 @@ pub(in crate::cli) enum Command {
     /// Show which libtorch is used to train and fit models, and why that one; or download one.
     Torch(TorchArgs),
     /// Print the JSON Schema of pipeline files, for editors.
-    Schema,
+    Schema {
+        /// Write it to the place that the comment `# yaml-language-server: $schema=PATH` of the pipelines names.
+        #[arg(long)]
+        write: bool,
+        /// Only the comment of this pipeline [default: every pipeline in `pipelines`].
+        #[arg(requires = "write", value_hint = ValueHint::FilePath)]
+        file: Option<PathBuf>,
+    },
     /// Write a pipeline: for your own data, with the paper's grid, or as an example.
     Init(InitArgs),
     /// Print a completion script for your shell.
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
+    },
+    /// Write the man pages.
+    Man {
+        /// The directory to write to, such as `~/.local/share/man/man1`.
+        #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+        directory: PathBuf,
     },
     /// Run one job file (internal).
     #[command(hide = true)]
@@ -152,7 +165,9 @@ impl Command {
             Self::Provenance(ProvenanceArgs { file, ro_crate, .. }) => {
                 paths.extend(file.typed().chain([ro_crate]));
             }
-            Self::Import(ImportArgs { bundle: file, .. }) | Self::Whence { file, .. } => paths.push(file),
+            Self::Import(ImportArgs { bundle: file, .. })
+            | Self::Whence { file, .. }
+            | Self::Man { directory: file } => paths.push(file),
             Self::Predict(PredictArgs { model, input, output, .. }) => {
                 paths.extend(model.source.typed_paths());
                 paths.push(input);
@@ -171,7 +186,7 @@ impl Command {
                 paths.extend(&mut pipeline.named);
             }
             Self::Diff(DiffArgs { html, .. }) => paths.extend(html),
-            Self::Init(InitArgs { file, .. }) => paths.extend(file),
+            Self::Init(InitArgs { file, .. }) | Self::Schema { file, .. } => paths.extend(file),
             Self::Cache(CacheCommand::Push { file, .. } | CacheCommand::Pull { file, .. }) => {
                 paths.extend(file);
             }
@@ -185,7 +200,6 @@ impl Command {
             | Self::Job { .. }
             | Self::Metrics { .. }
             | Self::Torch(_)
-            | Self::Schema
             | Self::Completions { .. }
             | Self::Worker { .. } => {}
         }

@@ -107,6 +107,9 @@ pub(in crate::cli) struct DiffArgs {
     /// The new side.
     #[arg(default_value = "latest")]
     pub new: String,
+    /// Show only the changes of this metric, such as `macro_f1`, in results and in the cells of tables.
+    #[arg(short, long, value_name = "NAME", conflicts_with = "volatile")]
+    pub metric: Vec<String>,
     /// Also compare outputs that always differ, such as timings.
     #[arg(long)]
     pub volatile: bool,

@@ -140,6 +140,9 @@ pub struct Summary {
     /// Stages that were left to a cluster, which are among the skipped ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub detached: usize,
+    /// Cached results that have warnings.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub warned: usize,
     /// Generated files that were left alone because the user edited them.
     #[serde(default)]
     pub kept: Vec<String>,

@@ -77,6 +77,14 @@ impl AttemptError {
         Self::failed(error, false)
     }
 
+    /// Adds a sentence about what to do to a failure.
+    pub(super) fn with_hint(mut self, hint: Option<String>) -> Self {
+        if let (Self::Failed { error, .. }, Some(hint)) = (&mut self, hint) {
+            error.push_str(&format!("; {hint}"));
+        }
+        self
+    }
+
     fn failed(error: impl Into<String>, retry: bool) -> Self {
         Self::Failed { error: error.into(), stderr_tail: String::new(), retry, out_of_memory: false }
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::child::{ChildProcess, Children};
 use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::exit::ProcessExit;
-use super::file_trace::{FileTrace, Surroundings};
+use super::file_trace::{FileTrace, Surroundings, input_lines, listed};
 use super::libtorch::Worker;
 use super::listen::{self, Events, Kept, StreamSink};
 use super::machine;
@@ -123,7 +123,11 @@ impl LocalProcess {
         let mut stdout = Kept::at(&task.stdout);
         let Some(observation) = &self.observed else {
             let (exit, usage) = self.run(task, Program::Command, &mut command, &mut stdout)?;
-            return if exit.is_success() { Ok(usage) } else { Err(self.explain(exit, usage)) };
+            return if exit.is_success() {
+                Ok(usage)
+            } else {
+                Err(self.explain(exit, usage).with_hint(undeclared_files(&words, task)))
+            };
         };
         let trace = observation.start(task, &mut command)?;
         let ended = self.run(task, Program::Command, &mut command, &mut stdout);
@@ -409,6 +413,30 @@ impl Executor for LocalProcess {
     fn stop(&self, urgency: Urgency) {
         self.children.stop(urgency);
     }
+}
+
+/// Returns a hint if the words of a command name files of the project that it does not declare, so that they are not in its
+/// working directory.
+fn undeclared_files(words: &[String], task: &Task) -> Option<String> {
+    let is_separator = |c: char| c.is_whitespace() || "'\"();|&<>=`$".contains(c);
+    let parts = words.iter().flat_map(|word| word.split(is_separator));
+    let is_output =
+        |path: &Path| task.job.outputs.values().any(|output| *output == task.job.scratch.join(path));
+    let is_undeclared = |part: &&str| {
+        let path = Path::new(part);
+        path.is_relative() && path.is_file() && !task.job.scratch.join(path).exists() && !is_output(path)
+    };
+    let mut files: Vec<String> = parts.filter(is_undeclared).map(str::to_owned).collect();
+    files.sort();
+    files.dedup();
+    let taken: Vec<&str> = task.job.inputs.keys().map(String::as_str).collect();
+    let lines = input_lines(&files, &taken);
+    let first = lines.first()?.split(':').next()?;
+    Some(format!(
+        "{} of the project is not in its working directory. Add to its `inputs:`, and write `in/{first}` in the command\n    {}",
+        listed(&files),
+        lines.join("\n    ")
+    ))
 }
 
 fn job_file(task: &Task) -> PathBuf {

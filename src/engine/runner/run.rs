@@ -522,6 +522,7 @@ impl<'a> Coordinator<'a> {
         if let Err(objection) = self.check_result(stage, &manifest) {
             return self.failed(stage, AttemptError::permanent(objection));
         }
+        self.summary.warned += usize::from(!manifest.warnings.is_empty());
         self.use_cached(stage, manifest.key, manifest.seconds, manifest.computed.outputs, None);
     }
 
@@ -531,6 +532,7 @@ impl<'a> Coordinator<'a> {
             return self.failed(stage, AttemptError::permanent(objection));
         }
         let Manifest { key, taken_from, computed, .. } = manifest;
+        self.summary.warned += usize::from(!computed.warnings.is_empty());
         self.use_cached(stage, key, computed.seconds, computed.outputs, taken_from);
     }
 

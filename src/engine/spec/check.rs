@@ -58,6 +58,7 @@ impl Checker<'_> {
             issues.push(context.issue_at(issue));
         }
         let retries = settings.retries.unwrap_or(0);
+        let expect = expect.and(content.kind.requirement());
         Some(CheckedInstance { body, content: checked, resources, cluster, retries, compare, expect })
     }
 

@@ -4,14 +4,19 @@
 use std::collections::BTreeMap;
 
 use pipe_core::issue::Issue;
+use pipe_core::kind::Requirement;
 use pipe_core::protocol::MetricValue;
 use pipe_core::suggest::did_you_mean;
 use schemars::JsonSchema;
 
-/// Bounds of the metrics of a stage, by the name of the metric.
+/// Bounds of the metrics of a stage, by the name of the metric, and what its kind requires.
 #[derive(Debug, Clone, PartialEq, Default, serde::Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Expect(BTreeMap<String, Bounds>);
+pub struct Expect {
+    bounds: BTreeMap<String, Bounds>,
+    #[serde(skip)]
+    requirement: Option<Requirement>,
+}
 
 /// The bounds of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Deserialize, JsonSchema)]
@@ -26,7 +31,12 @@ pub struct Bounds {
 impl Expect {
     /// Returns true if nothing is expected.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.bounds.is_empty() && self.requirement.is_none()
+    }
+
+    /// Adds what the kind of the stage requires.
+    pub(super) fn and(self, requirement: Option<Requirement>) -> Self {
+        Self { requirement, ..self }
     }
 
     /// Returns what is wrong with the bounds themselves.
@@ -40,7 +50,7 @@ impl Expect {
             _ => None,
         };
         let issue = |(name, bounds)| Some(Issue::new(format!("expect.{name}"), wrong(bounds)?));
-        self.0.iter().filter_map(issue).collect()
+        self.bounds.iter().filter_map(issue).collect()
     }
 
     /// Returns the sentences about metrics that are missing or not within their bounds.
@@ -64,7 +74,11 @@ impl Expect {
             // NaN is within no bounds.
             (!is_within).then(|| format!("{name} is {value}{mark}, but it has to be {wanted} (`expect`)"))
         };
-        self.0.iter().filter_map(violation).collect()
+        let unmet = self
+            .requirement
+            .filter(|required| metrics.get(required.metric).is_none_or(|found| found.value != 1.0));
+        let unmet = unmet.map(|required| required.otherwise.to_owned());
+        unmet.into_iter().chain(self.bounds.iter().filter_map(violation)).collect()
     }
 }
 
@@ -91,6 +105,20 @@ mod tests {
         assert!(violations("{ macro_f1: { max: 0.3 } }")[0].contains("at most 0.3"));
         assert_eq!(violations("{ undefined: { min: 0 } }").len(), 1);
         assert!(violations("{ macrof1: { min: 0 } }")[0].contains("did you mean `macro_f1`?"));
+    }
+
+    #[test]
+    fn a_requirement_of_the_kind_is_met_only_by_the_value_one() {
+        let required = Some(Requirement { metric: "holds", otherwise: "it does not hold" });
+        let violations = |value: f64| {
+            let metrics = BTreeMap::from([("holds".to_owned(), MetricValue::unmarked(value))]);
+            expect("{}").and(required).violations(&metrics)
+        };
+        assert_eq!(violations(1.0), [""; 0]);
+        assert_eq!(violations(0.0), ["it does not hold"]);
+        assert_eq!(violations(f64::NAN), ["it does not hold"]);
+        assert_eq!(expect("{}").and(required).violations(&BTreeMap::new()), ["it does not hold"]);
+        assert!(expect("{}").is_empty() && !expect("{}").and(required).is_empty());
     }
 
     #[test]

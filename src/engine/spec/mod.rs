@@ -49,5 +49,5 @@ pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use index::SelectError;
 pub use load::{FindInterpreter, LoadRequest, load};
 pub use overrides::{BadOverride, Override};
-pub use schema::schema;
+pub use schema::{TITLE, schema};
 pub use select::select;

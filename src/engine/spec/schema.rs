@@ -1,5 +1,7 @@
 //! The JSON Schema of pipeline files, for editors: completion and checks while typing.
 
+use std::collections::BTreeMap;
+
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -11,6 +13,9 @@ use pipe_core::kind::Kinds;
 pub(super) fn generator() -> SchemaGenerator {
     SchemaSettings::draft2020_12().into_generator()
 }
+
+/// The title of the schema.
+pub const TITLE: &str = "A pipeline for `pipe`";
 
 /// Generates the schema from the types that files are deserialized into.
 pub fn schema(kinds: Kinds) -> Value {
@@ -36,7 +41,12 @@ pub fn schema(kinds: Kinds) -> Value {
     }
     let mut definitions = generator.take_definitions(true);
     definitions.insert("Stage".to_owned(), Value::Object(stage));
+    let about: BTreeMap<String, Value> = definitions
+        .iter()
+        .filter_map(|(name, rule)| Some((name.clone(), rule.get("description")?.clone())))
+        .collect();
     for definition in definitions.values_mut() {
+        describe_properties(definition, &about);
         accept_placeholders(definition);
     }
     let patches: Vec<_> =
@@ -45,7 +55,13 @@ pub fn schema(kinds: Kinds) -> Value {
     if let Some(Value::Object(properties)) = file.get_mut("properties") {
         replace(properties, "vars", named(json!(true)));
     }
-    let stages = |rule: Value| json!({ "stages": named(rule) });
+    let about_stages = file.get("properties").and_then(|properties| properties["stages"].get("description"));
+    let about_stages = about_stages.cloned().unwrap_or_default();
+    let stages = |rule: Value| {
+        let mut stages = named(rule);
+        stages["description"] = about_stages.clone();
+        json!({ "stages": stages })
+    };
     let required = file.remove("required");
     file.insert("if".to_owned(), json!({ "required": ["extends"] }));
     let patched = json!({ "anyOf": [{ "$ref": "#/$defs/StagePatch" }, { "type": "null" }] });
@@ -53,7 +69,7 @@ pub fn schema(kinds: Kinds) -> Value {
     let whole = json!({ "$ref": "#/$defs/Stage" });
     file.insert("else".to_owned(), json!({ "properties": stages(whole), "required": required }));
     file.insert("$defs".to_owned(), Value::Object(definitions));
-    file.insert("title".to_owned(), "A pipeline for `pipe`".into());
+    file.insert("title".to_owned(), TITLE.into());
     Value::Object(file)
 }
 
@@ -102,6 +118,42 @@ fn replace(properties: &mut Map<String, Value>, name: &str, mut rule: Value) {
         rule.insert("description".to_owned(), description);
     }
     properties.insert(name.to_owned(), rule);
+}
+
+/// Describes the properties that have no description of their own: by that of their type, or, for the word that chooses a
+/// variant, by that of the variant. `about` has the descriptions of types.
+fn describe_properties(rule: &mut Value, about: &BTreeMap<String, Value>) {
+    let Value::Object(rule) = rule else { return };
+    let of_variant = rule.get("description").cloned();
+    if let Some(Value::Object(properties)) = rule.get_mut("properties") {
+        for property in properties.values_mut().filter_map(Value::as_object_mut) {
+            let of_type = || type_names(property).find_map(|name| about.get(name)).cloned();
+            let description = match property.get("const") {
+                _ if property.contains_key("description") => None,
+                Some(_) => of_variant.clone(),
+                None => of_type(),
+            };
+            property.extend(description.map(|description| ("description".to_owned(), description)));
+        }
+    }
+    for inner in rule.values_mut() {
+        match inner {
+            Value::Array(items) => {
+                for item in items {
+                    describe_properties(item, about);
+                }
+            }
+            inner => describe_properties(inner, about),
+        }
+    }
+}
+
+/// Returns the names of the types that a rule refers to.
+fn type_names(rule: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let choices = rule.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    let targets = choices.chain(rule.get("allOf").and_then(Value::as_array).into_iter().flatten());
+    let targets = targets.filter_map(|choice| choice.get("$ref")).chain(rule.get("$ref"));
+    targets.filter_map(|target| target.as_str()?.rsplit('/').next())
 }
 
 /// Allows a text with `${...}` wherever a value is expected.

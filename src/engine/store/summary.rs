@@ -55,9 +55,10 @@ impl Store {
         ManifestSighting { stamp: metadata.ok().map(|metadata| Stamp::of(&metadata)), at }
     }
 
-    /// Remembers a manifest that was read after it was sighted, and whose outputs were checked.
+    /// Remembers a manifest that was read after it was sighted, and whose outputs were checked. One with warnings is read every
+    /// time, so that every run can mention them.
     pub(super) fn remember_summary(&self, manifest: &Manifest, sighting: ManifestSighting) {
-        if let Some(stamp) = sighting.stamp {
+        if let Some(stamp) = sighting.stamp.filter(|_| manifest.warnings.is_empty()) {
             self.summaries.insert(stamp, ResultSummary::of(manifest), sighting.at);
         }
     }
@@ -75,7 +76,7 @@ impl ResultSummary {
 }
 
 impl Remembered for ResultSummary {
-    const MAGIC: &'static [u8; 16] = b"pipe summaries1\n";
+    const MAGIC: &'static [u8; 16] = b"pipe summaries2\n";
     const LENGTH: Option<usize> = None;
 
     fn encode(&self, bytes: &mut Vec<u8>) {

@@ -61,7 +61,11 @@ impl JsonSchema for Device {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^(auto|cpu|cuda(:[0-9]+)?)$" })
+        json_schema!({
+            "description": "The device: `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:1`.",
+            "type": "string",
+            "pattern": "^(auto|cpu|cuda(:[0-9]+)?)$",
+        })
     }
 }
 

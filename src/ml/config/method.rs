@@ -47,8 +47,11 @@ pub struct Method {
 pub struct MethodChanges {
     pub preset: Preset,
     pub variant: Option<Variant>,
+    /// The seed of the initial values and of the order of rows.
     pub seed: Option<u64>,
+    /// The largest number of epochs.
     pub epochs: Option<u64>,
+    /// The number of rows per step.
     pub batch: Option<usize>,
     pub device: Option<Device>,
     pub precision: Option<Precision>,

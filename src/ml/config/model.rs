@@ -23,6 +23,7 @@ pub enum ModelBody {
     Auto {},
     /// Ridge regression on the features and a constant, with leave-one-out scores in closed form.
     Ridge {
+        /// The strength of the penalty.
         #[serde(default = "one")]
         ridge: f64,
         /// The value of the constant feature.
@@ -32,15 +33,19 @@ pub enum ModelBody {
     /// Ridge regression with the kernel exp(gamma (cos - 1)) over all N training rows. It needs up to 8 N^2 bytes of memory
     /// and time proportional to N^3.
     KernelRidge {
+        /// The sharpness of the kernel: the larger, the more only the most similar rows count.
         #[serde(default = "default_gamma")]
         gamma: f64,
+        /// The strength of the penalty.
         #[serde(default = "default_kernel_ridge")]
         ridge: f64,
     },
     /// Kernel ridge regression within blocks of similar rows. A new row is scored by the block with the nearest centre.
     BlockKernelRidge {
+        /// The sharpness of the kernel: the larger, the more only the most similar rows count.
         #[serde(default = "default_gamma")]
         gamma: f64,
+        /// The strength of the penalty.
         #[serde(default = "default_kernel_ridge")]
         ridge: f64,
         /// The approximate number of rows per block.
@@ -62,6 +67,7 @@ pub enum ModelBody {
     LabelTree(LabelTreeConfig),
     /// The labels of the nearest training rows by cosine similarity.
     Neighbours {
+        /// The number of nearest rows.
         #[serde(default = "default_neighbours")]
         neighbours: usize,
         #[serde(default = "default_weighting")]
@@ -73,10 +79,13 @@ pub enum ModelBody {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogisticBody {
+    /// How often all training rows are passed over.
     pub epochs: u64,
+    /// The number of rows per step.
     pub batch: usize,
     /// The learning rate. The default suits rows of length one.
     pub lr: f64,
+    /// The strength of the weight decay.
     pub weight_decay: f64,
 }
 

@@ -21,9 +21,13 @@ settings! {
     /// The parameters of the optimiser.
     OptimiserConfig / OptimiserChanges {
         kind: OptimiserKind,
+        /// The learning rate.
         lr: f64,
+        /// The decay of the mean of the gradient.
         beta1: f64,
+        /// The decay of the mean of the squared gradient.
         beta2: f64,
+        /// The constant that is added to the root of the mean of the squared gradient.
         eps: f64,
         /// Decoupled weight decay of all parameters, including the thresholds.
         weight_decay: f64,

@@ -67,7 +67,9 @@ settings! {
         lambda_sigmoid: bool,
         /// The initial value of alpha: a number, or `normal` for draws from N(0, 1).
         alpha_init: Init,
+        /// The initial value of beta, like that of alpha.
         beta_init: Init,
+        /// The initial value of the bias, like that of alpha.
         bias_init: Init,
     }
 }

@@ -24,6 +24,7 @@ pub struct Split {
     /// Give every label about the same share of rows in each part (iterative stratification, Sechidis et al. 2011) instead
     /// of drawing rows at random.
     pub stratified: bool,
+    /// The seed of the choice of rows.
     pub seed: u64,
     /// Append the test rows of the source to its training rows before the split, instead of ignoring them.
     pub pool: bool,
@@ -35,6 +36,7 @@ pub struct Split {
 pub struct Validation {
     /// The share of the training rows.
     pub fraction: f64,
+    /// The seed of the choice of rows.
     #[serde(default)]
     pub seed: u64,
     /// Use iterative stratification instead of drawing at random.

@@ -28,6 +28,7 @@ const LANES: usize = 16;
 pub struct Bootstrap {
     /// The number of replicates.
     pub replicates: u32,
+    /// The seed of the resampling.
     pub seed: u64,
     /// The share of replicates that an interval covers.
     pub confidence: f64,

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Propensity {
+    /// The constant A of the model.
     pub a: f64,
+    /// The constant B of the model.
     pub b: f64,
 }
 

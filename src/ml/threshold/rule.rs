@@ -155,6 +155,7 @@ pub enum PoorLabel {
 pub enum Rule {
     /// One given cut for all labels.
     Fixed {
+        /// The cut.
         #[serde(default)]
         cut: f32,
     },
@@ -164,6 +165,7 @@ pub enum Rule {
     Scut {},
     /// SCut, except for labels whose F1 on the fitting rows is below `fbr`; `poor` decides about these.
     ScutFbr {
+        /// The F1 below which `poor` decides.
         #[serde(default = "default_fbr")]
         fbr: f64,
         #[serde(default)]
@@ -188,6 +190,7 @@ pub enum Rule {
     Rcut {
         /// The number of labels per row; fitted if not given.
         k: Option<usize>,
+        /// The largest number of labels per row that is tried.
         #[serde(default = "default_max_k")]
         max_k: usize,
     },
@@ -199,6 +202,7 @@ pub enum Rule {
     },
     /// The labels with the highest scores in each row, the last of them only if its score is above a cut.
     Rtcut {
+        /// The largest number of labels per row that is tried.
         #[serde(default = "default_max_k")]
         max_k: usize,
     },
@@ -209,6 +213,7 @@ pub enum Rule {
     },
     /// Online F-measure optimisation: the cut tau = a / b is updated row by row (Busa-Fekete et al. 2015).
     Online {
+        /// How often all rows are passed over.
         #[serde(default = "default_epochs")]
         epochs: u32,
         /// The initial value of `a`.

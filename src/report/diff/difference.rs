@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::snapshot::{Snapshot, StageSnapshot};
+use super::snapshot::{Cell, Snapshot, StageSnapshot};
 use pipe_core::digest::BlobId;
 use pipe_ml::metric::marked::Marked;
 use pipe_ml::metric::registry::{Direction, Metric};
@@ -30,7 +30,17 @@ pub struct StageDifference {
     pub stage: String,
     pub params: Vec<ParamChange>,
     pub metrics: Vec<MetricChange>,
+    /// The cells of a table whose printed values differ.
+    pub cells: Vec<CellChange>,
     pub outputs: Vec<OutputChange>,
+}
+
+/// A cell of a table that changed; its name is made of the titles of its row and column.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellChange {
+    pub metric: Metric,
+    #[serde(flatten)]
+    pub change: MetricChange,
 }
 
 /// A parameter that changed.
@@ -95,6 +105,19 @@ impl Difference {
         }
     }
 
+    /// Leaves only the changes of metrics that `is_wanted` accepts by name, in results and in the cells of tables.
+    pub fn retain_metrics(&mut self, is_wanted: &dyn Fn(&str) -> bool) {
+        let before = self.changed.len();
+        for stage in &mut self.changed {
+            stage.params.clear();
+            stage.outputs.clear();
+            stage.metrics.retain(|metric| is_wanted(&metric.name));
+            stage.cells.retain(|cell| is_wanted(cell.metric.name()));
+        }
+        self.changed.retain(|stage| !stage.is_empty());
+        self.same += before - self.changed.len();
+    }
+
     /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.changed.is_empty() && self.only_old.is_empty() && self.only_new.is_empty()
@@ -111,7 +134,9 @@ impl StageDifference {
             new: new.cloned(),
         });
         let metrics = pairs(&old.metrics, &new.metrics)
-            .map(|(name, old, new)| MetricChange::new(name, old.copied(), new.copied()));
+            .map(|(name, old, new)| MetricChange::new(name, direction(name), old.copied(), new.copied()));
+        let cells = old.cells.iter().zip(&new.cells).flat_map(|(old, new)| pairs(old, new));
+        let cells = cells.filter_map(|(name, old, new)| CellChange::new(name, old, new));
         let outputs = pairs(&old.outputs, &new.outputs).map(|(name, old, new)| OutputChange {
             name: name.clone(),
             old: old.copied(),
@@ -121,19 +146,35 @@ impl StageDifference {
             stage: stage.to_owned(),
             params: params.collect(),
             metrics: metrics.collect(),
+            cells: cells.collect(),
             outputs: outputs.collect(),
         };
-        let nothing =
-            difference.params.is_empty() && difference.metrics.is_empty() && difference.outputs.is_empty();
-        (!nothing).then_some(difference)
+        (!difference.is_empty()).then_some(difference)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.params.is_empty() && self.metrics.is_empty() && self.cells.is_empty() && self.outputs.is_empty()
     }
 }
 
+impl CellChange {
+    fn new(name: &str, old: Option<&Cell>, new: Option<&Cell>) -> Option<Self> {
+        let metric = new.or(old)?.metric;
+        let value = |cell: Option<&Cell>| cell.map(|cell| cell.value);
+        let change = MetricChange::new(name, metric.direction(), value(old), value(new));
+        Some(Self { metric, change })
+    }
+}
+
+/// Returns which values of a metric are better, as far as it is known.
+fn direction(metric: &str) -> Direction {
+    metric.parse::<Metric>().map_or(Direction::Neither, Metric::direction)
+}
+
 impl MetricChange {
-    fn new(name: &str, old: Option<Marked<f64>>, new: Option<Marked<f64>>) -> Self {
+    fn new(name: &str, direction: Direction, old: Option<Marked<f64>>, new: Option<Marked<f64>>) -> Self {
         let both = old.zip(new).and_then(|(old, new)| Marked::gather([old, new]).ok().flatten());
         let change = both.map(|both| both.map(|values| values[1] - values[0]).reveal().1);
-        let direction = name.parse::<Metric>().map_or(Direction::Neither, Metric::direction);
         let verdict = match (direction, change) {
             (Direction::Higher, Some(change)) if change > 0.0 => MetricVerdict::Better,
             (Direction::Higher, Some(change)) if change < 0.0 => MetricVerdict::Worse,
@@ -189,6 +230,7 @@ mod tests {
                 .map(|&(name, protocol, value)| (name.to_owned(), Marked::new(protocol, value)))
                 .collect(),
             outputs: [("model".to_owned(), BlobId::new(Digest::of(output.as_bytes())))].into(),
+            cells: None,
         }
     }
 
@@ -233,6 +275,36 @@ mod tests {
         );
         assert_eq!(train.outputs.len(), 1);
         assert!(Difference::between(&old, &old).is_empty());
+    }
+
+    fn table(cells: &[(&str, Metric, f64)]) -> StageSnapshot {
+        let cells = cells.iter().map(|&(name, metric, value)| {
+            (name.to_owned(), Cell { metric, value: Marked::new(Protocol::Honest, value) })
+        });
+        StageSnapshot { cells: Some(cells.collect()), ..stage("1", &[], "same") }
+    }
+
+    #[test]
+    fn a_table_differs_in_its_cells_and_a_filter_leaves_those_of_one_metric() {
+        let (f1, bce): (Metric, Metric) = ("macro_f1".parse().unwrap(), "bce".parse().unwrap());
+        let old = snapshot(vec![
+            ("eval", stage("1", &[("bce", Protocol::Honest, 0.2)], "a")),
+            ("table", table(&[("a, F1", f1, 0.4), ("a, BCE", bce, 0.2), ("b, F1", f1, 0.3)])),
+        ]);
+        let new = snapshot(vec![
+            ("eval", stage("2", &[("bce", Protocol::Honest, 0.1)], "b")),
+            ("table", table(&[("a, F1", f1, 0.5), ("a, BCE", bce, 0.1), ("b, F1", f1, 0.3)])),
+        ]);
+        let mut difference = Difference::between(&old, &new);
+        let cells = |difference: &Difference, at: usize| -> Vec<(String, MetricVerdict)> {
+            let cells = difference.changed[at].cells.iter();
+            cells.map(|cell| (cell.change.name.clone(), cell.change.verdict)).collect()
+        };
+        let better = |name: &str| (name.to_owned(), MetricVerdict::Better);
+        assert_eq!(cells(&difference, 1), [better("a, BCE"), better("a, F1")]);
+        difference.retain_metrics(&|name| name == "macro_f1");
+        assert_eq!((difference.changed.len(), difference.same), (1, 1));
+        assert_eq!(cells(&difference, 0), [better("a, F1")]);
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod difference;
 mod page;
 mod snapshot;
 
-pub use difference::{Difference, MetricChange, MetricVerdict, OutputChange, ParamChange, StageDifference};
+pub use difference::{
+    CellChange, Difference, MetricChange, MetricVerdict, OutputChange, ParamChange, StageDifference,
+};
 pub use page::{FigurePair, page};
-pub use snapshot::{Snapshot, StageSnapshot};
+pub use snapshot::{Cell, Snapshot, StageSnapshot, cells};

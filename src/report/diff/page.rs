@@ -27,6 +27,7 @@ pub fn page(difference: &Difference, figures: &[FigurePair]) -> Page {
     let sections = [
         parameters(difference),
         metrics(difference),
+        tables(difference),
         outputs(difference),
         side_by_side(figures),
         on_one_side(difference),
@@ -69,10 +70,24 @@ fn metrics(difference: &Difference) -> Option<Section> {
     for stage in &difference.changed {
         rows.extend(stage.metrics.iter().map(|metric| metric_row(&stage.stage, metric)));
     }
-    let mut columns = vec![GridColumn::text("stage"), GridColumn::text("metric")];
+    let columns = metric_columns("metric");
+    section("metrics", "Metrics", PageGrid { caption: "Metrics that differ".into(), columns, rows })
+}
+
+fn tables(difference: &Difference) -> Option<Section> {
+    let mut rows = Vec::new();
+    for stage in &difference.changed {
+        rows.extend(stage.cells.iter().map(|cell| metric_row(&stage.stage, &cell.change)));
+    }
+    let columns = metric_columns("cell");
+    section("tables", "Tables", PageGrid { caption: "Cells of tables that differ".into(), columns, rows })
+}
+
+fn metric_columns(name: &str) -> Vec<GridColumn> {
+    let mut columns = vec![GridColumn::text("stage"), GridColumn::text(name)];
     columns.extend(["old", "new", "change"].map(GridColumn::number));
     columns.push(GridColumn::text("verdict"));
-    section("metrics", "Metrics", PageGrid { caption: "Metrics that differ".into(), columns, rows })
+    columns
 }
 
 fn metric_row(stage: &str, metric: &MetricChange) -> GridRow {

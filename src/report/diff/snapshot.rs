@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use crate::table::Table;
+use crate::table::number::fixed;
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_ml::metric::marked::Marked;
+use pipe_ml::metric::registry::Metric;
+use pipe_ml::metric::spread::SeedSpread;
 
 /// The state of a pipeline.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,4 +27,23 @@ pub struct StageSnapshot {
     pub params: BTreeMap<String, String>,
     pub metrics: BTreeMap<String, Marked<f64>>,
     pub outputs: BTreeMap<String, BlobId>,
+    /// The cells of a table by their titles, if the stage made one and its content was read.
+    pub cells: Option<BTreeMap<String, Cell>>,
+}
+
+/// A cell of a table, with its value as it is printed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cell {
+    pub metric: Metric,
+    pub value: Marked<f64>,
+}
+
+/// Returns the cells of a table, by the titles of their row and column.
+pub fn cells(table: &Table) -> BTreeMap<String, Cell> {
+    let named = table.cells().map(|(row, column, cell)| {
+        let titles: Vec<&str> = table.entries(row, column).map(|entry| entry.title.as_str()).collect();
+        let printed = |spread: SeedSpread| fixed(spread.mean, cell.digits).parse().unwrap_or(f64::NAN);
+        (titles.join(", "), Cell { metric: cell.metric, value: cell.value.clone().map(printed) })
+    });
+    named.collect()
 }

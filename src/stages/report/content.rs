@@ -16,6 +16,7 @@ use pipe_ml::fusion::Fusion;
 use pipe_ml::metric::audit::Audit;
 use pipe_ml::metric::record::EvaluationRecord;
 use pipe_report::artifacts::Svg;
+use pipe_report::claim::ClaimVerdict;
 use pipe_report::page::evaluation::{self, Evaluated};
 use pipe_report::page::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use pipe_report::page::html::{Html, el};
@@ -57,6 +58,7 @@ const SHOWN: &[ShownType] = &[
     ShownType { artifact: Fusion::TYPE, has_file_forms: false, add: add::<Fusion> },
     ShownType { artifact: Table::TYPE, has_file_forms: true, add: add::<Table> },
     ShownType { artifact: AuditFile::TYPE, has_file_forms: true, add: add::<AuditFile> },
+    ShownType { artifact: ClaimVerdict::TYPE, has_file_forms: false, add: add::<ClaimVerdict> },
     ShownType { artifact: Svg::TYPE, has_file_forms: true, add: add_file },
     ShownType { artifact: FILE, has_file_forms: false, add: add_file },
 ];
@@ -136,6 +138,13 @@ impl ShowOnPage for AuditFile {
             Ok(audit) => audit_card::html(shown.name, &audit),
             Err(_) => VerdictCard { name: shown.name.to_owned(), value: self.0 }.html(),
         });
+        Ok(())
+    }
+}
+
+impl ShowOnPage for ClaimVerdict {
+    fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
+        content.cards.push(VerdictCard { name: shown.name.to_owned(), value: serde_json::to_value(self)? });
         Ok(())
     }
 }

@@ -4,6 +4,21 @@ use super::{FITS, fits};
 use crate::support::PipelineTest;
 
 #[test]
+fn a_script_that_is_not_declared_gets_the_line_to_add() {
+    let test = PipelineTest::new(
+        "{ name: x, stages: { fit: { command: { run: \"sh scripts/fit.sh > out.txt\", outputs: [out.txt] } } } }",
+    );
+    test.write("scripts/fit.sh", "echo 1").write("out.txt", "");
+    let failed = test.typed("run pipeline.yaml").exits_with(1);
+    let failed = failed.reports("`scripts/fit.sh` of the project is not in its working directory");
+    let failed = failed.reports("fit: { file: scripts/fit.sh }").reports("`in/fit`");
+    assert!(!failed.stderr.contains("`out.txt`"), "{}", failed.stderr);
+    test.edit("pipeline.yaml", "sh scripts/fit.sh", "sh in/fit");
+    test.edit("pipeline.yaml", "outputs:", "inputs: { fit: { file: scripts/fit.sh } }, outputs:");
+    test.typed("run pipeline.yaml").ok();
+}
+
+#[test]
 fn every_command_suggests_the_stage_that_was_probably_meant() {
     let test = PipelineTest::locked(FITS);
     for line in [

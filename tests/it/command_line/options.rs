@@ -3,7 +3,7 @@
 use super::{FITS, fits};
 use crate::support::{PipelineTest, Ran, worker_program};
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 27] = [
     "init",
     "run",
     "plan",
@@ -29,6 +29,8 @@ const COMMANDS: [&str; 25] = [
     "cache",
     "schema",
     "completions",
+    "shell",
+    "man",
 ];
 
 #[test]
@@ -47,13 +49,62 @@ fn help_is_a_result_and_lists_every_command() {
 }
 
 #[test]
-fn completion_scripts_know_the_commands() {
+fn completion_scripts_ask_the_program() {
     let test = PipelineTest::empty();
-    for shell in ["bash", "zsh", "fish"] {
-        test.typed(&format!("completions {shell}")).ok().prints("provenance").reports_nothing();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        test.typed(&format!("completions {shell}")).ok().prints("PIPE_COMPLETE").reports_nothing();
     }
     test.typed("completions bosh").refuses("bash");
     test.typed("completions").exits_with(2).reports("<SHELL>");
+}
+
+#[test]
+fn completion_knows_commands_pipelines_stages_instances_and_metrics() {
+    let test = PipelineTest::empty();
+    test.write("pipelines/fits.yaml", FITS).write("notes/x.txt", "");
+    let completed = |directory: &str, line: &str| {
+        let mut words = vec!["--", "pipe"];
+        words.extend(line.split(' '));
+        let mut command = test.command(&words);
+        command.current_dir(test.file(directory)).env("PIPE_COMPLETE", "fish");
+        let candidates = Ran::finish(command).ok().reports_nothing().stdout;
+        candidates.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(completed("", "prov"), ["provenance"]);
+    assert_eq!(completed("", "run pipelines/"), ["pipelines/fits.yaml"]);
+    assert_eq!(completed("", "run t"), ["table"]);
+    assert_eq!(completed("notes", "show fi"), ["fit"], "of the project above");
+    assert_eq!(completed("", "run pipelines/fits.yaml fit[a"), ["fit[adaptive]"]);
+    assert_eq!(completed("", "run --force ta"), ["table"]);
+    assert!(completed("", "runs --metric macro_f").contains(&"macro_f1".to_owned()));
+    test.write("pipelines/fits.yaml", "name: [");
+    assert_eq!(completed("", "run t"), [""; 0], "a mistake in a pipeline is no reason to print anything");
+}
+
+#[test]
+fn there_is_a_man_page_for_every_command() {
+    let test = PipelineTest::empty();
+    assert_eq!(test.typed("man man1").ok().reports_nothing().stdout, "man1/pipe.1\n");
+    for command in COMMANDS {
+        let page = test.read(&format!("man1/pipe-{command}.1"));
+        assert!(page.contains("Examples:") && !page.contains('\u{1b}'), "{command}: {page}");
+    }
+    assert!(!test.file("man1/pipe-worker.1").exists(), "an internal command");
+}
+
+#[test]
+fn the_schema_is_written_where_the_editor_comment_points() {
+    let test = PipelineTest::empty();
+    test.write("pipelines/fits.yaml", FITS);
+    test.typed("schema --write").refuses("# yaml-language-server: $schema=pipe.schema.json");
+    test.write("pipelines/fits.yaml", format!("# yaml-language-server: $schema=../s.json\n{FITS}"));
+    for _ in 0..2 {
+        test.typed("schema --write").ok().prints("s.json");
+        assert_eq!(test.read("s.json"), test.typed("schema").ok().stdout);
+    }
+    test.write("s.json", "{}").typed("schema --write").refuses("is not a schema of `pipe`");
+    assert_eq!(test.read("s.json"), "{}");
+    test.typed("schema pipelines/fits.yaml").refuses("--write");
 }
 
 #[test]

@@ -83,3 +83,24 @@ fn a_variable_that_nothing_uses_is_reported() {
     }
     test.typed("status pipeline.yaml").ok().reports_nothing();
 }
+
+#[test]
+fn a_stage_that_would_continue_from_a_checkpoint_says_so() {
+    let test = PipelineTest::new(
+        "
+name: unfinished
+stages:
+  data: { synthetic: { rows: 60, test_rows: 20, features: 20, labels: 4, labels_per_row: 1, features_per_row: 4 } }
+  eval: { evaluate: { data: data, predictions: { file: predictions.csv } } }
+",
+    );
+    test.write("predictions.csv", "nonsense");
+    test.run().exits_with(1);
+    let note = "will run (from a checkpoint)";
+    assert!(!test.typed("status").ok().stdout.contains(note));
+    let of_stage = std::fs::read_dir(test.file("cache/v2/checkpoints")).unwrap().next().unwrap().unwrap();
+    std::fs::write(of_stage.path().join("checkpoint"), "").unwrap();
+    test.typed("status").ok().prints(note);
+    test.typed("plan").ok().prints(note);
+    assert_eq!(test.typed("plan --json").ok().json()[1]["checkpoint"], true);
+}

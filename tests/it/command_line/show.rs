@@ -69,3 +69,21 @@ stages:
     test.typed("table pipeline.yaml ridge").refuses("`scores`");
     test.typed("table pipeline.yaml --format docx").refuses("csv");
 }
+
+#[test]
+fn a_warning_of_a_stage_is_shown_again_wherever_its_result_is() {
+    let yaml = "{ name: w, stages: { w: { command: { run: 'touch a.txt b.txt', outputs: [a.txt] } } } }";
+    let test = PipelineTest::new(yaml);
+    let warning = "it also wrote `b.txt`";
+    test.typed("run pipeline.yaml").ok().reports(warning);
+    for _ in 0..2 {
+        test.typed("run").ok().reports("1 cached result with warnings: `pipe runs show` shows them");
+    }
+    test.typed("show w").ok().prints(warning);
+    test.typed("logs w").ok().reports(warning);
+    test.typed("runs show").ok().prints(warning);
+    let run = test.typed("runs show --json").ok().json();
+    assert!(run["stages"][0]["warnings"][0].as_str().unwrap().contains(warning), "{run}");
+    test.typed("report -o page.html").ok();
+    assert!(test.read("page.html").contains("it also wrote"), "the page has no warning");
+}

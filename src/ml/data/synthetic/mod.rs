@@ -52,11 +52,15 @@ pub enum Frequencies {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Synthetic {
+    /// The size, as a multiple of AmazonCat-13K, of everything whose size is not given.
     pub scale: f64,
     /// The number of training rows, including those of the validation part.
     pub rows: Option<usize>,
+    /// The number of test rows.
     pub test_rows: Option<usize>,
+    /// The number of features.
     pub features: Option<usize>,
+    /// The number of labels.
     pub labels: Option<usize>,
     /// The mean number of labels per row.
     pub labels_per_row: f64,
@@ -69,6 +73,7 @@ pub struct Synthetic {
     pub counts: Option<SourcePath>,
     /// From 0 (every feature depends on the labels) to 1 (none does).
     pub difficulty: f64,
+    /// The seed of the generated data.
     pub seed: u64,
     pub validation: Option<Validation>,
 }
