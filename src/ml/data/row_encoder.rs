@@ -94,7 +94,11 @@ impl RowEncoder {
             (NewRow::Sparse(entries), RowContent::Sparse) => self.sparse_entries(entries, first),
             (NewRow::Dense(values), RowContent::Dense) => {
                 if values.len() != self.source_features {
-                    return Err(format!("it has {} numbers instead of {}", values.len(), self.source_features));
+                    return Err(format!(
+                        "it has {} numbers instead of {}",
+                        values.len(),
+                        self.source_features
+                    ));
                 }
                 if values.iter().any(|value| !value.is_finite()) {
                     return Err("a number is beyond the range of 32-bit floats".to_owned());
@@ -105,7 +109,9 @@ impl RowEncoder {
             (_, RowContent::Sparse) => {
                 Err("the model needs numbers of features with their values".to_owned())
             }
-            (_, RowContent::Dense) => Err(format!("the model needs a list of {} numbers", self.source_features)),
+            (_, RowContent::Dense) => {
+                Err(format!("the model needs a list of {} numbers", self.source_features))
+            }
         }
     }
 

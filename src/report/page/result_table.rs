@@ -2,9 +2,9 @@
 
 use super::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use super::html::{Html, el};
-use crate::table::{Rank, Table};
 use crate::table::markdown::column_titles;
 use crate::table::sheet::{Sheet, SheetRow, SheetText, TextPiece, lay_out};
+use crate::table::{Rank, Table};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// Returns a table with its legend and notes as HTML.
@@ -104,7 +104,9 @@ mod tests {
         let html = grid(&sheet, "table1").html().into_string();
         assert_eq!(html.matches(">oracle</abbr>").count(), 2, "a row and a column: {html}");
         assert!(
-            html.contains("0.7†<small>oracle</small>") && html.contains("<strong>0.4</strong>") && html.contains("<u>0.3</u>"),
+            html.contains("0.7†<small>oracle</small>")
+                && html.contains("<strong>0.4</strong>")
+                && html.contains("<u>0.3</u>"),
             "{html}"
         );
         assert!(html.contains("<caption>&lt;b&gt;</caption>"), "{html}");

@@ -36,7 +36,8 @@ impl VerdictCard {
         let card = card.maybe(text(sentence).map(|sentence| el("p").text(sentence)));
         let already_shown =
             [title.filter(|_| text(title).is_some()), sentence.filter(|_| text(sentence).is_some())];
-        let rest = |name: &str| !already_shown.contains(&Some(name)) && (passed.is_none() || verdict != Some(name));
+        let rest =
+            |name: &str| !already_shown.contains(&Some(name)) && (passed.is_none() || verdict != Some(name));
         let fields: Vec<(&String, &Value)> = match &self.value {
             Value::Object(fields) => fields.iter().filter(|(name, _)| rest(name)).collect(),
             _ => Vec::new(),
@@ -60,7 +61,9 @@ pub(super) fn audit_card(name: &str, passed: Option<bool>, protocol: Protocol) -
     let heading = el("h3").child(el("span").text(name)).maybe(oracle_mark::badge(protocol));
     match passed {
         Some(passed) => verdict_card(heading, passed),
-        None => el("article").class("card").child(heading.child(verdict_badge("not checked for leaks", "stale"))),
+        None => {
+            el("article").class("card").child(heading.child(verdict_badge("not checked for leaks", "stale")))
+        }
     }
 }
 

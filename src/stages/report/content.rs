@@ -144,7 +144,9 @@ impl ShowOnPage for AuditFile {
 
 impl ShowOnPage for ClaimVerdict {
     fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
-        content.cards.push(VerdictCard { name: shown.name.to_owned(), value: serde_json::to_value(self)? });
+        content
+            .cards
+            .push(VerdictCard { name: shown.name.to_owned(), value: serde_json::to_value(self)? }.html());
         Ok(())
     }
 }
