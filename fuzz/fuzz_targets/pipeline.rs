@@ -9,7 +9,13 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let file = temp.path().join("pipeline.yaml");
     std::fs::write(&file, bytes).expect("a temporary file");
-    let request = LoadRequest { file, overrides: Vec::new(), environment: &|_| None, parts: &[] };
+    let request = LoadRequest {
+        file,
+        overrides: Vec::new(),
+        environment: &|_| None,
+        find_interpreter: &|_| Ok(None),
+        parts: &[],
+    };
     match spec::load(&request, registry::kinds()) {
         Ok(plan) => assert_eq!(plan.topological().len(), plan.pipeline().instances.len()),
         Err(diagnostics) => drop(diagnostics.render(false)),
