@@ -59,6 +59,7 @@ fn predictions_of_programs_become_rows_of_a_table_with_significance() {
     let page = test.read("results/predicted/report.html");
     assert!(page.contains("0.9999‡") && page.contains(">not checked</span>"), "{page}");
     assert!(test.read("results/predicted/audit.md").contains("Not checked: whether decisions"));
+    test.typed("lock pipeline.yaml").ok();
     test.typed("verify pipeline.yaml").ok();
     assert!(!test.read("results/predicted/f1-by-frequency.svg").is_empty());
     let labels = test.typed("labels good_eval").ok().stdout;
