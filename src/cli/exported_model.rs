@@ -41,9 +41,10 @@ pub(super) fn model(project: &Project, ModelCommand::Export(args): &ModelCommand
     let survey = Survey::of(project, args.pipeline.named.as_ref(), &args.pipeline, &[])?;
     let (index, place) = ModelPlace::of_stage(&survey, &args.model, None, &scratch)?;
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(parent)?;
+    let cannot_write = |error| Failure::bad_input(format!("cannot write {}: {error}", to.display()));
+    std::fs::create_dir_all(parent).map_err(cannot_write)?;
     // Written beside the target and renamed, so that the target is complete or not there.
-    let beside = TemporaryDirectory::new_in(parent)?;
+    let beside = TemporaryDirectory::new_in(parent).map_err(cannot_write)?;
     let unfinished = beside.join("model");
     copy_tree(&place.model, &unfinished).map_err(anyhow::Error::from)?;
     copy_description(&place.data, &unfinished.join(DATA)).map_err(anyhow::Error::from)?;
@@ -60,7 +61,7 @@ pub(super) fn model(project: &Project, ModelCommand::Export(args): &ModelCommand
     }
     std::fs::write(unfinished.join(CARD), model_card(&survey, index, &place, &scratch)?)?;
     project.store_to_read()?.write_checksums(&unfinished)?;
-    std::fs::rename(&unfinished, to)?;
+    std::fs::rename(&unfinished, to).map_err(cannot_write)?;
     print_text(&format!("{}\n", to.display()))
 }
 

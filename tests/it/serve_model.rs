@@ -205,6 +205,7 @@ fn a_served_explanation_is_that_of_explain_and_shows_neighbours_with_id_and_text
     let wrong = served.post("/explain", &json!({ "text": "cat", "label": "stnoe" }));
     served.refuses(wrong, 400, "did you mean `stone`?");
 
+    test.typed("model export recipe[macro] things.csv/model").refuses("things.csv/model: ");
     // An export without texts says so.
     test.typed("model export recipe[macro] bare").ok();
     test.typed("explain bare --row 0 --input new.csv")
