@@ -94,13 +94,15 @@ impl LowerTriangle {
             for row in step + 1..count {
                 for column in step + 1..=row {
                     let [left, right] = [row, column].map(|at| below[at - step - 1].shallow_clone());
-                    rest.push((self.at(row, column), left, right));
+                    rest.push((Self::index(row, column), self.at(row, column), left, right));
                 }
             }
-            // In place, so that the matrix is in memory once.
-            rest.into_par_iter().try_for_each(|(mut tile, left, right)| {
-                tile.f_sub_(&left.f_mm(&right.f_tr()?)?).map(|_| ())
-            })?;
+            let rest = rest
+                .into_par_iter()
+                .map(|(index, tile, left, right)| Ok((index, tile.f_sub(&left.f_mm(&right.f_tr()?)?)?)));
+            for (index, tile) in rest.collect::<Result<Vec<_>>>()? {
+                self.tiles[index] = tile;
+            }
             for (row, tile) in (step + 1..count).zip(below) {
                 self.tiles[Self::index(row, step)] = tile;
             }
