@@ -186,7 +186,7 @@ fn dispatch(cli: Cli) -> Outcome {
         Command::Schema { write, file } => schema::schema(*write, file.as_deref()),
         Command::Init(args) => init::init(args),
         Command::Completions { shell } => completion::script(*shell),
-        Command::Man { directory } => completion::man(directory),
+        Command::Man { to } => completion::man(to),
         Command::Worker { job: path } | Command::Job { directory: path } => {
             unreachable!("{}: main runs jobs", path.display())
         }

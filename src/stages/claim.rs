@@ -116,7 +116,7 @@ impl RunStage for Claim {
     type Stage = Self;
 
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
-        let better = stage.sides(work, Self::BETTER, Self::BETTER_DECISIONS, "the better one")?;
+        let better = stage.sides(work, Self::BETTER, Self::BETTER_DECISIONS, "`better`")?;
         let [better] = better.as_slice() else {
             let names: Vec<&str> = better.iter().map(|side| side.name.as_str()).collect();
             anyhow::bail!(
@@ -125,7 +125,7 @@ impl RunStage for Claim {
                 names.join(", ")
             );
         };
-        let others = stage.sides(work, Self::THAN, Self::THAN_DECISIONS, "the other one")?;
+        let others = stage.sides(work, Self::THAN, Self::THAN_DECISIONS, "`than`")?;
         let request =
             ClaimRequest { metric: stage.on, significant: stage.significant, bootstrap: stage.bootstrap };
         let verdict = check(&request, better, &others)?;

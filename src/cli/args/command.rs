@@ -117,7 +117,7 @@ pub(in crate::cli) enum Command {
     Man {
         /// The directory to write to, such as `~/.local/share/man/man1`.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-        directory: PathBuf,
+        to: PathBuf,
     },
     /// Run one job file (internal).
     #[command(hide = true)]
@@ -167,7 +167,7 @@ impl Command {
             }
             Self::Import(ImportArgs { bundle: file, .. })
             | Self::Whence { file, .. }
-            | Self::Man { directory: file } => paths.push(file),
+            | Self::Man { to: file } => paths.push(file),
             Self::Predict(PredictArgs { model, input, output, .. }) => {
                 paths.extend(model.source.typed_paths());
                 paths.push(input);

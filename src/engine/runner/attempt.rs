@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::computation::{Computation, InputArtifact};
 use super::executor::{AttemptError, Executor, ResourceUsage, Task};
 use super::inspect::ResolvedInput;
+use super::listen::SILENT;
 use super::outputs;
 use super::packages::PackageTask;
 use super::work_area::WorkArea;
 use crate::store::manifest::Manifest;
 use crate::store::{Draft, Seen, Store, StoreError, WriteRight};
 use pipe_core::digest::StageKey;
-use pipe_core::event::WorkerEvent;
+use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Job, JobInput};
 use pipe_core::kind::Program;
 use pipe_core::protocol::MetricValue;
@@ -82,7 +83,7 @@ impl Attempt<'_> {
     ) -> Result<Draft, AttemptError> {
         let (task, seen) = self.task(right, area)?;
         let (mut metrics, mut facts) = (BTreeMap::<String, MetricValue>::new(), BTreeMap::new());
-        let mut mixed = None;
+        let (mut mixed, mut warned) = (None, Vec::new());
         let executed = self.executor.execute(&task, &mut |event| {
             match &event {
                 WorkerEvent::Metric { name, value, protocol } => {
@@ -91,6 +92,9 @@ impl Attempt<'_> {
                     if before.is_some_and(|before| before.protocol != *protocol) {
                         mixed = Some(name.clone());
                     }
+                }
+                WorkerEvent::Log { level: LogLevel::Warning, message } if !message.starts_with(SILENT) => {
+                    warned.push(message.clone());
                 }
                 WorkerEvent::Fact { name, value } => {
                     facts.insert(name.clone(), value.clone());
@@ -109,7 +113,10 @@ impl Attempt<'_> {
             Ok((usage, self.check_outputs(&task)?))
         });
         match checked {
-            Ok((usage, warnings)) => Ok(self.draft(&task, usage, metrics, facts, warnings)),
+            Ok((usage, warnings)) => {
+                warned.extend(warnings);
+                Ok(self.draft(&task, usage, metrics, facts, warned))
+            }
             Err(error) => {
                 for (stream, path) in [("stdout", &task.stdout), ("stderr", &task.stderr)] {
                     (self.keep_log)(stream, path);

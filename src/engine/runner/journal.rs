@@ -1,6 +1,6 @@
 //! Sends events to their one consumer and to the log of the run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::event::{Event, Summary};
@@ -13,6 +13,8 @@ pub(super) struct Journal<'a> {
     consumer: &'a mut dyn FnMut(Event),
     /// When the progress of an instance was last written to the log; the consumer gets all of it.
     noted: HashMap<String, Instant>,
+    /// The warnings of instances so far. A warning that a worker sends is also stored with its result.
+    warned: HashSet<(String, String)>,
     broken: bool,
 }
 
@@ -21,7 +23,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl<'a> Journal<'a> {
     pub(super) fn new(log: RunLog<'a>, consumer: &'a mut dyn FnMut(Event)) -> Self {
-        Self { log, consumer, noted: HashMap::new(), broken: false }
+        Self { log, consumer, noted: HashMap::new(), warned: HashSet::new(), broken: false }
     }
 
     pub(super) fn run(&self) -> &str {
@@ -29,6 +31,9 @@ impl<'a> Journal<'a> {
     }
 
     pub(super) fn emit(&mut self, event: Event) {
+        if let Event::Log { instance: Some(instance), level: LogLevel::Warning, message } = &event {
+            self.warned.insert((instance.clone(), message.clone()));
+        }
         if self.should_log(&event) {
             let written = self.log.append(&event);
             self.report_failure(written);
@@ -44,6 +49,15 @@ impl<'a> Journal<'a> {
 
     pub(super) fn warn(&mut self, instance: Option<&str>, message: String) {
         self.emit(Event::Log { instance: instance.map(str::to_owned), level: LogLevel::Warning, message });
+    }
+
+    /// Emits the warnings of a result that were not emitted while it was computed.
+    pub(super) fn warn_of_result(&mut self, instance: &str, warnings: &[String]) {
+        for warning in warnings {
+            if !self.warned.contains(&(instance.to_owned(), warning.clone())) {
+                self.warn(Some(instance), warning.clone());
+            }
+        }
     }
 
     pub(super) fn finish(mut self, summary: &Summary) {

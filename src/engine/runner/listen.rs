@@ -117,6 +117,9 @@ impl StreamSink for Kept<'_> {
 /// A longer line is not an event; it is cut, so that it cannot fill the memory.
 const LONGEST_LINE: usize = 1 << 20;
 
+/// The beginning of the warning about a silent worker, which says nothing about a result.
+pub(super) const SILENT: &str = "its worker has been silent for";
+
 /// Turns the bytes of a worker into lines, and lines into events.
 pub(super) struct Events<'a> {
     report: &'a mut dyn FnMut(WorkerEvent),
@@ -171,7 +174,7 @@ impl StreamSink for Events<'_> {
         if self.tolerated.is_some_and(|tolerated| silence >= tolerated) {
             self.tolerated = None;
             let message = format!(
-                "its worker has been silent for {:.0} s and sends no sign of life; \
+                "{SILENT} {:.0} s and sends no sign of life; \
                  the machine may be out of memory, or the process stopped",
                 silence.as_secs_f64()
             );

@@ -557,9 +557,7 @@ impl<'a> Coordinator<'a> {
         }
         let instance = self.inspector.name(stage).to_owned();
         self.summary.ran += 1;
-        for warning in &manifest.warnings {
-            self.journal.warn(Some(&instance), warning.clone());
-        }
+        self.journal.warn_of_result(&instance, &manifest.warnings);
         self.journal.emit(Event::Done {
             instance,
             key: manifest.key,

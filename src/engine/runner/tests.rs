@@ -592,6 +592,20 @@ fn metrics_and_the_machine_are_recorded_and_events_are_logged() {
 }
 
 #[test]
+fn a_warning_of_a_worker_is_stored_with_the_result_and_reported_once() {
+    let lab = Lab::new(vec![stage("load", &[])]);
+    let double = Double::new().with("load", |task, report| {
+        report(WorkerEvent::Log { level: LogLevel::Warning, message: "6 rows are duplicates".into() });
+        write_text(task)
+    });
+    let is_warning = |event: &&Event| matches!(event, Event::Log { level: LogLevel::Warning, .. });
+    let first = lab.run_with(&double);
+    assert_eq!(first.events.iter().filter(is_warning).count(), 1);
+    let again = lab.run_with(&double);
+    assert_eq!((again.summary.hits, again.summary.warned), (1, 1));
+}
+
+#[test]
 fn a_metric_under_two_protocols_fails_its_stage() {
     let lab = Lab::new(vec![stage("evaluate", &[])]);
     let double = Double::new().with("evaluate", |task, report| {
