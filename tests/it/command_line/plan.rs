@@ -98,8 +98,11 @@ stages:
     test.run().exits_with(1);
     let note = "will run (from a checkpoint)";
     assert!(!test.typed("status").ok().stdout.contains(note));
-    let of_stage = std::fs::read_dir(test.file("cache/v2/checkpoints")).unwrap().next().unwrap().unwrap();
-    std::fs::write(of_stage.path().join("checkpoint"), "").unwrap();
+    let states = test.files_below("cache/v2/pipelines");
+    let state = String::from_utf8_lossy(states.values().next().unwrap()).into_owned();
+    let failed = state.split("\"failed\"").nth(1).unwrap();
+    let key = failed.split("\"key\":\"").nth(1).unwrap().split('"').next().unwrap();
+    test.write(&format!("cache/v2/checkpoints/{key}/checkpoint"), "");
     test.typed("status").ok().prints(note);
     test.typed("plan").ok().prints(note);
     assert_eq!(test.typed("plan --json").ok().json()[1]["checkpoint"], true);
