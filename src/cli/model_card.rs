@@ -78,12 +78,13 @@ pub(super) fn model_card(
             let stored = survey.fresh(evaluation).and_then(|manifest| manifest.outputs.get(output));
             stored.map(|stored| survey.store.artifact(stored, scratch)).transpose()
         };
-        let outputs = [Evaluate::EVALUATION.name(), Evaluate::LABELS.name(), Evaluate::CURVES.name()];
-        match &outputs.into_iter().map(open).collect::<Result<Vec<_>, _>>()?[..] {
-            [Some(record), Some(records), Some(curves)] => {
-                let record = EvaluationRecord::open(record)?;
-                let LabelRecords(records) = LabelRecords::open(records)?;
-                let curves = Curves::open(curves)?;
+        let record = open(Evaluate::EVALUATION.name())?;
+        let (records, curves) = (open(Evaluate::LABELS.name())?, open(Evaluate::CURVES.name())?);
+        match (record, records, curves) {
+            (Some(record), Some(records), Some(curves)) => {
+                let record = EvaluationRecord::open(&record)?;
+                let LabelRecords(records) = LabelRecords::open(&records)?;
+                let curves = Curves::open(&curves)?;
                 let _ = writeln!(card, "\n## Evaluation `{name}`\n");
                 if of != index {
                     let of = survey.name(of);
