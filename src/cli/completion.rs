@@ -91,7 +91,14 @@ fn directories_and_stages(current: &OsStr) -> Vec<CompletionCandidate> {
 fn stages(current: &OsStr) -> Vec<CompletionCandidate> {
     let environment = |name: &str| std::env::var(name).ok();
     let Some(file) = typed_pipeline().or_else(usual_pipeline) else { return Vec::new() };
-    let request = LoadRequest { file, overrides: Vec::new(), environment: &environment, parts: parts::PARTS };
+    let request = LoadRequest {
+        file,
+        overrides: Vec::new(),
+        environment: &environment,
+        // The names of stages do not depend on interpreters.
+        find_interpreter: &|_| Ok(None),
+        parts: parts::PARTS,
+    };
     let Ok(plan) = spec::load(&request, registry::kinds()) else { return Vec::new() };
     let instances = plan.pipeline().instances.iter();
     if current.to_string_lossy().contains('[') {
