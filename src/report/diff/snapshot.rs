@@ -43,7 +43,7 @@ pub fn cells(table: &Table) -> BTreeMap<String, Cell> {
     let named = table.cells().map(|(row, column, cell)| {
         let titles: Vec<&str> = table.entries(row, column).map(|entry| entry.title.as_str()).collect();
         let printed = |spread: SeedSpread| fixed(spread.mean, cell.digits).parse().unwrap_or(f64::NAN);
-        (titles.join(", "), Cell { metric: cell.metric, value: cell.value.clone().map(printed) })
+        (titles.join(", "), Cell { metric: cell.metric, value: cell.value.map(printed) })
     });
     named.collect()
 }
