@@ -51,7 +51,7 @@ fn trials(audit: &Audit) -> PageGrid {
     let measured = |heading: &str| GridColumn::measured(Marked::new(audit.protocol, heading.to_owned()));
     let columns = vec![
         GridColumn::text("changed"),
-        GridColumn::number("decisions that change"),
+        GridColumn::number("decisions"),
         GridColumn::number("rows"),
         measured("macro-F1"),
         measured("micro-F1"),
@@ -66,7 +66,7 @@ fn trials(audit: &Audit) -> PageGrid {
         let counts = [count(trial.changed_decisions), count(trial.changed_rows)];
         row(trial.change.words(), counts, &trial.figures)
     }));
-    PageGrid { caption: "The decisions made again after a change".into(), columns, rows }
+    PageGrid { caption: "How many decisions change with the labels or the features, and in how many rows".into(), columns, rows }
 }
 
 #[cfg(test)]
