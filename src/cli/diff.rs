@@ -12,6 +12,7 @@ use super::history;
 use super::project::Project;
 use super::snapshot::Side;
 use super::{print_json, print_status, print_text, text, write_result};
+use pipe_core::captured::captured;
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
 use pipe_core::suggest;
@@ -97,7 +98,7 @@ fn read_side(store: &Store, word: &str, volatile: bool) -> Result<(Side, SideOri
 
 /// Returns the content of a file in a git revision.
 fn read_from_git(word: &str) -> Result<String, Failure> {
-    let output = Command::new("git").args(["show", word]).output();
+    let output = captured(Command::new("git").args(["show", word]));
     let output =
         output.map_err(|error| Failure::bad_input(format!("cannot run git to read `{word}`: {error}")))?;
     if !output.status.success() {

@@ -3,11 +3,12 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::args::EngineCommand;
 use super::exit::{Exit, Failure, Outcome};
 use super::print_status;
+use pipe_core::captured::captured;
 use pipe_core::suggest;
 use pipe_engine::runner::cluster::Profile;
 use pipe_stages::registry;
@@ -133,8 +134,8 @@ struct Partition {
 /// Asks `sinfo` for the partitions; none if it is not there.
 fn partitions() -> Vec<Partition> {
     let mut command = Command::new("sinfo");
-    command.args(["--noheader", "--format=%P|%l|%c|%m|%G"]).stdin(Stdio::null()).stderr(Stdio::null());
-    let answer = command.output().ok().filter(|output| output.status.success());
+    command.args(["--noheader", "--format=%P|%l|%c|%m|%G"]);
+    let answer = captured(&mut command).ok().filter(|output| output.status.success());
     let text = answer.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     parse_partitions(&text)
 }

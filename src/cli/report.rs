@@ -14,6 +14,7 @@ use super::survey::{Survey, manifest};
 use super::variant_files::set_arguments;
 use super::{text, write_result};
 use pipe_core::artifact::Artifact;
+use pipe_core::captured::captured;
 use pipe_core::kind::FILE;
 use pipe_core::quote;
 use pipe_engine::plan::{Why, key};
@@ -70,8 +71,8 @@ struct PipelineReport<'a> {
 impl PipelineReport<'_> {
     fn page(&self) -> Result<Page, Failure> {
         let pipeline = self.survey.plan.pipeline();
-        let mut sections = vec![self.pipeline()];
-        sections.extend(self.content()?.sections());
+        let mut sections = self.content()?.sections();
+        sections.push(self.pipeline());
         sections.extend([self.parameters(), self.runs(), self.environment()].into_iter().flatten());
         sections.push(self.reproduce());
         let lead = self.lead();
@@ -392,7 +393,7 @@ fn differing(stage: &str, instances: &[&Instance]) -> Option<PageGrid> {
 fn revision() -> Option<String> {
     let git = |arguments: &[&str]| {
         let output =
-            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+            captured(Command::new("git").args(arguments)).ok().filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let commit = git(&["rev-parse", "--short=12", "HEAD"])?;

@@ -2,13 +2,14 @@
 
 use super::exit::{Exit, Outcome};
 use super::print_text;
+use pipe_core::captured::captured;
 use pipe_engine::runner::libtorch::Worker;
 
 /// Runs `pipe --version`.
 pub(super) fn version() -> Outcome {
     let worker = match Worker::find(&std::env::current_exe()?) {
         Err(problem) => format!("pipe-worker does not start: {problem}"),
-        Ok(worker) => match worker.command().arg("--version").output() {
+        Ok(worker) => match captured(worker.command().arg("--version")) {
             Ok(output) if output.status.success() => {
                 String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
             }

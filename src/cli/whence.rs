@@ -13,6 +13,7 @@ use super::project::Project;
 use super::table::Grid;
 use super::variant_files::set_arguments;
 use super::{print_json, print_text, text};
+use pipe_core::captured::captured;
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
@@ -195,7 +196,7 @@ fn recording_commit(digest: BlobId) -> Option<String> {
     let needle = format!("-S{digest}");
     let arguments = ["log", "--reverse", "--format=%h %cs %s", &needle, "--", "*.lock"];
     let output =
-        Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        captured(Command::new("git").args(arguments)).ok().filter(|output| output.status.success())?;
     Some(String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned())
 }
 

@@ -120,6 +120,7 @@
 pub mod artifact;
 pub mod bad_file;
 pub mod builtin_part;
+pub mod captured;
 pub mod digest;
 pub mod escape;
 pub mod event;

@@ -58,7 +58,7 @@ pub struct ClaimComparison {
 /// Why a claim cannot be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    #[error("the sides have different protocols: {0}")]
+    #[error("the sides have different protocols")]
     Mixed(#[from] MixedProtocols),
     #[error("{than}: {error}")]
     Bootstrap { than: String, error: BootstrapError },
@@ -94,6 +94,8 @@ pub fn check(
     }
     let passed = comparisons.iter().all(|comparison| comparison.holds);
     let sentence = sentence(request, better, &comparisons);
+    let sentence =
+        if protocol == Protocol::Oracle { format!("{sentence} (oracle values)") } else { sentence };
     let ClaimRequest { metric, significant, .. } = *request;
     Ok(ClaimVerdict { sentence, passed, metric, protocol, significant, comparisons })
 }

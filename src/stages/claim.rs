@@ -73,7 +73,7 @@ impl StageKind for Claim {
     const PROGRAM: Program = Program::Pipe;
     const REQUIREMENT: Option<Requirement> = Some(Requirement {
         metric: Self::HOLDS,
-        otherwise: "the claim does not hold; the warnings of the stage say why",
+        otherwise: "the claim does not hold; `pipe logs` of the stage says why",
     });
 
     fn inputs(&self) -> Vec<InputDecl> {

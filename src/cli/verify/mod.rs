@@ -20,6 +20,7 @@ use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
 use super::sandbox::Sandbox;
 use super::{print_json, print_text, remote, text, witness};
+use pipe_core::captured::captured;
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
 use pipe_engine::lock::difference::difference;
@@ -243,7 +244,7 @@ fn check_libtorch(lock: &Lock) -> Option<Check> {
 
 fn worker_libtorch() -> Option<String> {
     let worker = Worker::find(&std::env::current_exe().ok()?).ok()?;
-    let output = worker.command().arg("--version").output().ok()?;
+    let output = captured(worker.command().arg("--version")).ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     let version = text.split_once("libtorch ")?.1;
     Some(version.split([',', ')', ' ']).next()?.to_owned())

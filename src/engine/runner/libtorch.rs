@@ -7,11 +7,12 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde::Serialize;
 
 use super::machine;
+use pipe_core::captured::captured;
 
 /// The version that the worker is built for; it works with no other.
 pub const VERSION: &str = "2.13.0";
@@ -242,11 +243,11 @@ impl Loaded {
             return Self::default();
         }
         let mut command = Command::new(program);
-        command.env("LD_TRACE_LOADED_OBJECTS", "1").stdin(Stdio::null());
+        command.env("LD_TRACE_LOADED_OBJECTS", "1");
         if let Some(searched) = searched {
             command.env(SEARCHED, searched);
         }
-        let Ok(output) = command.output() else { return Self::default() };
+        let Ok(output) = captured(&mut command) else { return Self::default() };
         let mut loaded =
             Self { complaint: String::from_utf8_lossy(&output.stderr).trim().to_owned(), ..Self::default() };
         for line in String::from_utf8_lossy(&output.stdout).lines() {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use pipe_core::captured::captured;
 
 /// Returns the GPUs that stages may use, as CUDA names them: those in `CUDA_VISIBLE_DEVICES`, or all that the driver
 /// shows.
@@ -64,8 +66,8 @@ pub fn describe(project: &Path) -> BTreeMap<String, String> {
 fn commit(project: &Path) -> Option<String> {
     let arguments = ["describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"];
     let mut git = Command::new("git");
-    git.arg("-C").arg(project).args(arguments).stdin(Stdio::null()).stderr(Stdio::null());
-    let output = git.output().ok().filter(|output| output.status.success())?;
+    git.arg("-C").arg(project).args(arguments);
+    let output = captured(&mut git).ok().filter(|output| output.status.success())?;
     Some(String::from_utf8(output.stdout).ok()?.trim_end().to_owned())
 }
 

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::executor::AttemptError;
 use crate::store::{PackageDirectory, Store};
+use pipe_core::captured::captured;
 use pipe_core::digest::{BlobId, Digest};
 use pipe_core::job::Job;
 use pipe_core::packages::{Interpreter, PackageRequest, PackageTool, Packages};
@@ -53,7 +54,7 @@ fn answer(command: &mut Command) -> Result<String, String> {
     for name in NOT_PASSED_ON {
         command.env_remove(name);
     }
-    let output = command.stdin(Stdio::null()).output();
+    let output = captured(command);
     let program = command.get_program().to_string_lossy();
     let needed = "and the environment of this command needs it";
     let output = output.map_err(|error| match error.kind() {

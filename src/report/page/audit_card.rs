@@ -66,7 +66,11 @@ fn trials(audit: &Audit) -> PageGrid {
         let counts = [count(trial.changed_decisions), count(trial.changed_rows)];
         row(trial.change.words(), counts, &trial.figures)
     }));
-    PageGrid { caption: "How many decisions change with the labels or the features, and in how many rows".into(), columns, rows }
+    PageGrid {
+        caption: "How many decisions change with the labels or the features, and in how many rows".into(),
+        columns,
+        rows,
+    }
 }
 
 #[cfg(test)]

@@ -133,6 +133,9 @@
     if (fold) fold.open = true;
   };
   addEventListener("hashchange", unfold);
+  addEventListener("beforeprint", () => {
+    for (const fold of document.querySelectorAll(".fold")) fold.open = true;
+  });
 
   addEventListener("DOMContentLoaded", () => {
     unfold();

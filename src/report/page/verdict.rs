@@ -29,6 +29,10 @@ impl VerdictCard {
         let (title, sentence, verdict) = (field(&TITLES), field(&SENTENCES), field(&VERDICTS));
         let passed = verdict.and_then(|name| self.value[name].as_bool());
         let heading = el("h3").child(el("span").text(text(title).unwrap_or(&self.name)));
+        let heading = match self.value["protocol"].as_str() {
+            Some("oracle") => heading.maybe(oracle_mark::badge(Protocol::Oracle)),
+            _ => heading,
+        };
         let card = match passed {
             Some(passed) => verdict_card(heading, passed),
             None => el("article").class("card").child(heading),
@@ -137,6 +141,13 @@ mod tests {
             assert!(html.contains(part), "{part}: {html}");
         }
         assert!(html.contains("<dt>checked</dt>") && !html.contains("<dt>passed</dt>"), "{html}");
+    }
+
+    #[test]
+    fn a_verdict_on_oracle_values_is_marked() {
+        let value = json!({ "passed": true, "protocol": "oracle", "sentence": "a is better" });
+        let html = VerdictCard { name: "claim".into(), value }.html().into_string();
+        assert!(html.contains(">oracle</abbr>"), "{html}");
     }
 
     proptest! {

@@ -43,7 +43,7 @@ enum UsedUp {
 }
 
 const KILOBYTES: u64 = 4096;
-const INODES: u64 = 512;
+const INODES: u64 = 768;
 
 impl Fault for FullDisk {
     const NAME: &'static str = "full";

@@ -516,9 +516,10 @@ impl Cluster {
             Interruption::Cancelled => format!("its job {id} was cancelled outside of this run"),
             Interruption::NeverStarted => format!(
                 "its job {id} ended, and nothing was written to `{}`: the nodes must see the cache, the project and `{}` \
-                 under the same paths as this machine; --cache-dir chooses a directory on a shared file system",
+                 under the same paths as this machine; --cache-dir chooses a directory on a shared file system{}",
                 directory.path().display(),
-                self.pipe.display()
+                self.pipe.display(),
+                if self.profile.setup.is_some() { ". If they do, `setup` of the profile failed" } else { "" }
             ),
             // Some schedulers do not say that they killed a job because of its memory.
             Interruption::NoRecord => match self.profile.more_memory(asked) {

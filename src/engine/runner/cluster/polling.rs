@@ -16,6 +16,9 @@ const SELDOM: Duration = Duration::from_secs(30);
 /// How often a thread that needs an answer checks whether there is one.
 const CHECK_ANSWER: Duration = Duration::from_millis(20);
 
+/// How long the end of a run waits for the command that asks the scheduler to end.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
 /// The jobs that a run has submitted or joined, with their ids as far as they are known.
 pub(super) type LiveJobs = Mutex<BTreeMap<JobDirectory, Option<String>>>;
 
@@ -45,6 +48,15 @@ struct Answer {
     problem: Option<String>,
     /// Whether the problem has been reported since the scheduler last answered.
     reported: bool,
+}
+
+/// Says that nobody asks any longer when it is dropped.
+struct Asking<'a>(&'a AtomicBool);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
 }
 
 impl Polling {
@@ -84,9 +96,9 @@ impl Polling {
         let asked = Instant::now();
         let (polling, scheduler, ids) = (Arc::clone(self), Arc::clone(scheduler), ids_of(live));
         let ask = move || {
+            let _asking = Asking(&polling.is_asking);
             // If it does not answer, `problem` says why.
             let _ = polling.ask_at(asked, &*scheduler, &ids);
-            polling.is_asking.store(false, Ordering::SeqCst);
         };
         if std::thread::Builder::new().spawn(ask).is_err() {
             self.is_asking.store(false, Ordering::SeqCst);
@@ -96,7 +108,8 @@ impl Polling {
     /// Ends the command that waits for an answer, if there is one: it would go on after the run.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
-        while self.is_asking.load(Ordering::SeqCst) {
+        let begin = Instant::now();
+        while self.is_asking.load(Ordering::SeqCst) && begin.elapsed() < END_PATIENCE {
             std::thread::sleep(CHECK_ANSWER);
         }
     }

@@ -4,9 +4,13 @@ use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::submitting::lock;
 
 /// One job to submit.
 #[derive(Debug, Clone)]
@@ -156,18 +160,7 @@ pub(super) fn ask_tool(
     };
     let mut child = command.spawn().map_err(failed)?;
     let group = Pid::from_child(&child);
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let read = |stream: Option<Box<dyn Read + Send>>| {
-        std::thread::spawn(move || {
-            let mut text = Vec::new();
-            if let Some(mut stream) = stream {
-                let _ = stream.read_to_end(&mut text);
-            }
-            String::from_utf8_lossy(&text).trim_end().to_owned()
-        })
-    };
-    let stdout = read(stdout.map(|stream| Box::new(stream) as Box<dyn Read + Send>));
-    let stderr = read(stderr.map(|stream| Box::new(stream) as Box<dyn Read + Send>));
+    let (stdout, stderr) = (ToolOutput::read(child.stdout.take()), ToolOutput::read(child.stderr.take()));
     let begin = Instant::now();
     let mut pause = Duration::from_millis(2);
     let status = loop {
@@ -182,8 +175,46 @@ pub(super) fn ask_tool(
         }
         pause = (pause * 2).min(Duration::from_millis(50));
     };
-    let (stdout, stderr) = (stdout.join().unwrap_or_default(), stderr.join().unwrap_or_default());
+    // A process that the command left behind may keep the streams open for ever.
+    let ended = Instant::now();
+    while !(stdout.is_complete() && stderr.is_complete()) && ended.elapsed() < OUTPUT_PATIENCE && !give_up() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let (stdout, stderr) = (stdout.text(), stderr.text());
     if status.success() { Ok(stdout) } else { Err(ToolError::Failed(status.code(), stderr)) }
+}
+
+/// How long the streams of a command may stay open after it has ended.
+const OUTPUT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a command has printed so far.
+struct ToolOutput {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: std::io::Result<JoinHandle<()>>,
+}
+
+impl ToolOutput {
+    /// Starts to read a stream.
+    fn read(stream: Option<impl Read + Send + 'static>) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let so_far = Arc::clone(&bytes);
+        let read = move || {
+            let Some(mut stream) = stream else { return };
+            let mut piece = [0; 8192];
+            while let Ok(length @ 1..) = stream.read(&mut piece) {
+                lock(&so_far).extend_from_slice(&piece[..length]);
+            }
+        };
+        Self { bytes, reader: std::thread::Builder::new().spawn(read) }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.reader.as_ref().map_or(true, JoinHandle::is_finished)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.bytes)).trim_end().to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -209,6 +240,14 @@ mod tests {
         let begin = Instant::now();
         let answer = ask_tool(&mut sh("sleep 60"), Duration::from_secs(50), &|| true);
         assert_eq!(answer, Err(ToolError::TimedOut));
+        assert!(begin.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_process_that_a_command_leaves_behind_does_not_delay_its_answer() {
+        let begin = Instant::now();
+        let answer = run_tool(&mut sh("echo 12; sleep 50 & true"), Duration::from_secs(45));
+        assert_eq!(answer, Ok("12".to_owned()));
         assert!(begin.elapsed() < Duration::from_secs(20));
     }
 
