@@ -106,14 +106,21 @@ impl RunStage for Threshold {
         let cuts = rule.fit(&*table.for_rules()?, &labels, stage.objective)?;
         if let Decision::PerLabel { cuts } = cuts.decision() {
             work.metric("labels_with_a_cut", cuts.iter().flatten().count() as f64);
+            if let Objective::OverallPrecision(least) = stage.objective
+                && cuts.iter().all(Option::is_none)
+            {
+                work.warn(format!(
+                    "no cut reaches a precision of {least} on the training rows, so nothing is ever predicted"
+                ));
+            }
             if let Objective::Precision(least) = stage.objective {
                 let counts = column_counts(&labels, 0..labels.rows() as u32);
                 let failing =
                     counts.iter().zip(cuts).filter(|(count, cut)| **count > 0 && cut.is_none()).count();
                 if failing > 0 {
                     work.warn(format!(
-                        "{failing} of {} labels cannot reach a precision of {least} on the training rows, so they are never \
-                         predicted",
+                        "{failing} of {} labels cannot reach a precision of {least} on the training rows with this rule, so \
+                         they are never predicted",
                         labels.cols
                     ));
                 }
@@ -209,7 +216,7 @@ mod tests {
             (0..labels.cols).filter(|&label| counts[label] > 0 && cuts.cut(label).is_none()).count();
         assert!(failing > 0);
         let expected = format!(
-            "{failing} of {} labels cannot reach a precision of 1 on the training rows, so they are never predicted",
+            "{failing} of {} labels cannot reach a precision of 1 on the training rows with this rule, so they are never predicted",
             labels.cols
         );
         assert_eq!(test.warnings(), [expected.as_str()]);

@@ -140,6 +140,12 @@ impl StageKind for Vectorise {
         let mut issues = self.preparation().issues();
         issues.extend(self.files.issues());
         issues.extend(self.words.issues().into_iter().map(|issue| issue.within("words")));
+        let keeps_ids = self.keep.as_ref().is_some_and(|keep| keep.id_column.is_some());
+        if keeps_ids && self.read.join_column.is_some() {
+            let message =
+                "rows that are joined have no ids of their own: leave out `id_column` or `join_column`";
+            issues.push(Issue::new("keep.id_column", message));
+        }
         issues
     }
 }

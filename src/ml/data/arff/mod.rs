@@ -72,6 +72,10 @@ pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
                     Some(xml) => labels_by_name(&header, xml, &path)?,
                     None => labels_by_count(&header).map_err(|reason| DataError::file(&path, reason))?,
                 };
+                if options.unlabelled {
+                    refuse_positions(&header, options.nominal)
+                        .map_err(|reason| DataError::file(&path, reason))?;
+                }
                 ArffSchema::new(header, is_label, options.nominal, &path)?
             }
         };
@@ -325,6 +329,25 @@ fn sparse_row(text: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<(
     for (_, first_value) in omitted {
         rows.features.indices.push(first_value);
         rows.features.values.push(1.0);
+    }
+    Ok(())
+}
+
+/// Refuses new rows with nominal values that would be read as their positions: the order in which a model's training file
+/// declares them is not known.
+fn refuse_positions(header: &ArffHeader, nominal: Option<NominalEncoding>) -> Result<(), String> {
+    let one_hot = nominal == Some(NominalEncoding::OneHot);
+    for attribute in &header.attributes {
+        let names = attribute.kind.names();
+        let is_number = |name: &String| name.parse::<f32>().is_ok_and(f32::is_finite);
+        if (one_hot && names.len() > 2) || names.iter().all(is_number) {
+            continue;
+        }
+        return Err(format!(
+            "the values of the attribute `{}` are not numbers, and the model does not know which of them is which number; \
+             write numbers (0 for the first value of the training file, 1 for the second), or use another format",
+            attribute.name
+        ));
     }
     Ok(())
 }
