@@ -83,9 +83,11 @@ mod tests {
     fn undescribed(rule: &Value, path: &str, found: &mut Vec<String>) {
         match rule {
             Value::Object(fields) => {
-                for (name, property) in
-                    fields.get("properties").and_then(|all| all.as_object()).into_iter().flatten()
-                {
+                let properties = fields.get("properties").and_then(|all| all.as_object());
+                // One of several forms, `{ precision: 0.9 }`, is described as a whole.
+                let is_form =
+                    properties.is_some_and(|all| all.len() == 1) && fields.contains_key("description");
+                for (name, property) in properties.into_iter().flatten().filter(|_| !is_form) {
                     if property.get("description").is_none_or(|text| text.as_str().is_none_or(str::is_empty))
                     {
                         found.push(format!("{path}/{name}"));
