@@ -137,6 +137,9 @@ stages:
   oracle: { each: train, evaluate: { data: data, model: "${each}", protocol: oracle } }
   bibtex_eval: { each: eval, evaluate: { data: data, model: "train[adaptive,seed=0]" } }
   medical_eval: { each: eval, evaluate: { data: data, model: "train[adaptive,seed=0]" } }
+  recipe_eval: { each: "train[adaptive]", evaluate: { data: data, model: "${each}" } }
+  static_eval: { each: "train[static]", evaluate: { data: data, model: "${each}" } }
+  linear_eval: { each: "train[static]", evaluate: { data: data, model: "${each}" } }
   audit: { audit: { data: data, model: "train[adaptive,seed=0]" } }
   table1: { table: { from: ["oracle[*]"], rows: variant, columns: macro_f1, mean_over: seed } }
   figures: { plot: { data: data, figures: [label-frequency] } }

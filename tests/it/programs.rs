@@ -57,7 +57,7 @@ fn predictions_of_programs_become_rows_of_a_table_with_significance() {
     let csv = test.read("results/predicted/table.csv");
     assert!(csv.lines().any(|line| line.starts_with("reported,macro_f1,honest,external,1,0.9999,")), "{csv}");
     let page = test.read("results/predicted/report.html");
-    assert!(page.contains("0.9999‡") && page.contains(">not checked</span>"), "{page}");
+    assert!(page.contains("0.9999‡") && page.contains(">not checked for leaks</span>"), "{page}");
     assert!(test.read("results/predicted/audit.md").contains("Not checked: whether decisions"));
     test.typed("lock pipeline.yaml").ok();
     test.typed("verify pipeline.yaml").ok();
