@@ -150,7 +150,8 @@ stages:
   bibtex: null
   delicious: null
   amazoncat: { synthetic: { rows: 3000, test_rows: 500, features: 600, labels: 200 } }
-  report: { report: { data: [amazoncat] } }
+  report: { report: { evaluations: ['eval[*]'], audits: ['audit[*]'], data: [amazoncat] } }
+outputs: [table1, blanked, bce, amazoncat-table, report]
 ";
 
 #[test]
