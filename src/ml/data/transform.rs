@@ -437,7 +437,7 @@ mod tests {
             ("@attribute colour {red,green,blue}", "it has no attribute `size`, which the model needs"),
             (
                 "@attribute size numeric\n@attribute colour {red,blue}",
-                "it has no attribute `colour` with more than two nominal values, which the model needs",
+                "the values of the attribute `colour` are not numbers",
             ),
             (
                 "@attribute colour {red,green,blue}\n@attribute size numeric\n@attribute size numeric",
