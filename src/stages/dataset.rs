@@ -158,6 +158,11 @@ pub fn announce(work: &mut Work, data: &SplitData) -> Result<()> {
     if labels.entries() == 0 {
         work.warn("no training row has a label".to_owned());
     }
+    if !meta.rows.contains_key(&PartName::Test) {
+        let warning = "there are no test rows, so that no model of this data set can be evaluated; `split: { holdout: 0.2 }` \
+                       holds some rows out";
+        work.warn(warning.to_owned());
+    }
     if let Features::Sparse(features) = data.features(PartName::Train)? {
         let stats = Stats::of(&features, &labels);
         work.metric("labels_per_row", stats.labels_per_row());

@@ -318,11 +318,12 @@ mod tests {
     }
 
     #[test]
-    fn the_error_for_one_file_without_a_split_suggests_a_split() {
+    fn one_file_without_a_split_has_no_test_rows_and_a_warning_suggests_a_split() {
         let temp = tempfile::tempdir().unwrap();
         let file = write(temp.path(), "a", TRAIN);
-        let error = StageTest::failure::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
-        assert!(error.contains("holdout"), "{error}");
+        let test = StageTest::of::<Load>(json!({"files": {"rows": "a"}}), [("rows", file)]);
+        assert!(test.warnings().iter().any(|warning| warning.contains("holdout")), "{:?}", test.warnings());
+        assert!(!test.output("dataset").join("test").exists());
     }
 
     /// Loads a data set from the data directory. Prints a message and returns `None` if it is not there.
