@@ -95,14 +95,14 @@ pub(in crate::cli) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Show which libtorch is used to train and fit models, and why that one; or download one.
+    /// Show which libtorch is used, and why that one; or download one.
     Torch(TorchArgs),
     /// Print the JSON Schema of pipeline files, for editors.
     Schema {
         /// Write it to the place that the comment `# yaml-language-server: $schema=PATH` of the pipelines names.
         #[arg(long)]
         write: bool,
-        /// Only the comment of this pipeline [default: every pipeline in `pipelines`].
+        /// Write only the schema that this pipeline names [default: those that the pipelines in `pipelines` name].
         #[arg(requires = "write", value_hint = ValueHint::FilePath)]
         file: Option<PathBuf>,
     },
