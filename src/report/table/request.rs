@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::display::TableDisplay;
 use super::reference::Reference;
 use super::term::TableTerm;
 use super::title;
 use super::{Table, TableAxis};
 use pipe_core::issue::Issue;
 use pipe_ml::metric::registry::Metric;
-
-/// Decimals of metrics, unless stated otherwise.
-pub const DEFAULT_DIGITS: u8 = 4;
 
 /// What a table shows.
 #[derive(Debug, Clone, Default)]
@@ -24,11 +22,13 @@ pub struct TableRequest {
     pub only: BTreeMap<String, Vec<String>>,
     /// Titles of axes, values (`adaptive`, or `variant=adaptive`) and metrics.
     pub names: BTreeMap<String, String>,
-    pub digits: u8,
+    /// The number of decimals in print; `None` for that of the scale.
+    pub digits: Option<u8>,
     pub digits_of: BTreeMap<Metric, u8>,
     pub caption: Option<String>,
     pub label: Option<String>,
     pub wide: bool,
+    pub display: TableDisplay,
     pub references: Vec<Reference>,
 }
 
@@ -76,7 +76,8 @@ impl TableRequest {
     }
 
     pub(super) fn digits(&self, metric: Metric) -> u8 {
-        self.digits_of.get(&metric).copied().unwrap_or(self.digits)
+        let stated = self.digits_of.get(&metric).copied().or(self.digits);
+        stated.unwrap_or_else(|| self.display.scale.default_digits())
     }
 
     pub(super) fn axis(&self, name: &str) -> TableAxis {

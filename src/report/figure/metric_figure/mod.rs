@@ -14,6 +14,7 @@ use super::PlannedFigure;
 use super::chart::format::FigureFormat;
 use super::chart::scale::{AxisScale, Bounds};
 use super::naming::RunAxes;
+use crate::student_t;
 use crate::table::term::TableTerm;
 use pipe_core::issue::Issue;
 use pipe_ml::metric::record::EvaluationRecord;
@@ -212,11 +213,7 @@ impl IntervalKind {
         let around = |half: f64| (spread.mean - half, spread.mean + half);
         match self {
             Self::Deviation => spread.standard_deviation.map(around),
-            Self::Confidence => {
-                let runs = f64::from(spread.seeds);
-                let quantile = t_quantile(spread.seeds.saturating_sub(1));
-                spread.standard_deviation.map(|deviation| around(quantile * deviation / runs.sqrt()))
-            }
+            Self::Confidence => student_t::confidence_interval(spread),
             Self::Range => (spread.seeds > 1).then_some((spread.min, spread.max)),
             Self::None => None,
         }
@@ -229,24 +226,6 @@ impl IntervalKind {
             Self::Confidence => "error bars: 95 % confidence interval of the mean.",
             Self::Range => "error bars: smallest and largest value.",
             Self::None => "",
-        }
-    }
-}
-
-/// Returns the 97.5 % quantile of Student's t distribution. Small degrees of freedom are tabulated; for larger ones the
-/// expansion of Cornish and Fisher is exact to four decimals.
-fn t_quantile(degrees: u32) -> f64 {
-    const TABLE: [f64; 10] =
-        [12.706_2, 4.302_65, 3.182_45, 2.776_45, 2.570_58, 2.446_91, 2.364_62, 2.306_00, 2.262_16, 2.228_14];
-    match degrees {
-        0 => f64::NAN,
-        1..=10 => TABLE[degrees as usize - 1],
-        _ => {
-            let (z, n) = (1.959_963_985_f64, f64::from(degrees));
-            let first = (z.powi(3) + z) / 4.0;
-            let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-            let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-            z + first / n + second / n.powi(2) + third / n.powi(3)
         }
     }
 }
