@@ -4,7 +4,7 @@ use super::super::PlannedFigure;
 use super::super::chart::curves::{Chart, HeatCell, Panel};
 use super::super::chart::scale::AxisScale;
 use super::points::{Point, Points};
-use super::{MetricFigure, MetricFigureContext, number};
+use super::{MetricFigure, MetricFigureContext, number, plain_title};
 use crate::table::term::TableTerm;
 use pipe_ml::metric::marked::Marked;
 
@@ -23,7 +23,7 @@ pub(super) fn plan(figure: &MetricFigure, context: MetricFigureContext, points: 
     let y = AxisScale::cells(points.groups.iter().rev().cloned());
     let protocols = points.protocols();
     let mut panels = Vec::new();
-    for (at, &metric) in figure.y.iter().enumerate() {
+    for (at, metric) in figure.y.iter().enumerate() {
         let means = points.points.iter().filter_map(|point| point.y[at].as_ref()).map(|y| y.mean);
         let (low, high) = means
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), mean| (low.min(mean), high.max(mean)));
@@ -55,7 +55,7 @@ pub(super) fn plan(figure: &MetricFigure, context: MetricFigureContext, points: 
         }
     }
     let group_axes = figure.group.iter().flatten().map(|axis| context.axis_title(axis));
-    let metrics: Vec<String> = figure.y.iter().map(|metric| metric.title()).collect();
+    let metrics: Vec<String> = figure.y.iter().map(|metric| plain_title(metric)).collect();
     let chart = Chart {
         title: format!("{} by {}", metrics.join(", "), context.axis_title(axis)),
         x_label: context.axis_title(axis),

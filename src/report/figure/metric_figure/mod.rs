@@ -14,10 +14,10 @@ use super::PlannedFigure;
 use super::chart::format::FigureFormat;
 use super::chart::scale::{AxisScale, Bounds};
 use super::naming::RunAxes;
+use super::source::FigureRecord;
 use crate::student_t;
 use crate::table::term::TableTerm;
 use pipe_core::issue::Issue;
-use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 use pipe_ml::metric::spread::SeedSpread;
 use points::Points;
@@ -27,7 +27,8 @@ use points::Points;
 pub struct MetricFigure {
     pub chart: ChartKind,
     pub x: TableTerm,
-    pub y: Vec<Metric>,
+    /// Metrics, or columns of files.
+    pub y: Vec<String>,
     /// The axes whose values are separate lines, bars, colours or rows of cells; by default all remaining ones.
     pub group: Option<Vec<String>>,
     /// The axis that has one panel for each value.
@@ -99,7 +100,9 @@ pub enum MetricFigureError {
          different axes, or plot them in two stages"
     )]
     SameAxes,
-    #[error("some results have no axis `{axis}`, so they cannot be placed; leave their stage out of `eval`")]
+    #[error(
+        "some results have no axis `{axis}`, so they cannot be placed; leave their stage out of `eval`, or their file out of `files`"
+    )]
     NoValue { axis: String },
     #[error(
         "`{axis}` has the value {value}, which has no logarithm; remove `log: true`, or set a `range` above 0"
@@ -118,7 +121,7 @@ impl MetricFigure {
     pub fn plan(
         &self,
         context: MetricFigureContext,
-        records: &[(RunAxes, EvaluationRecord)],
+        records: &[(RunAxes, FigureRecord)],
     ) -> Result<PlannedFigure, MetricFigureError> {
         let points = Points::collect(self, context, records)?;
         match self.chart {
@@ -231,8 +234,8 @@ impl IntervalKind {
 }
 
 impl MetricFigureContext<'_> {
-    fn metric_title(&self, metric: Metric) -> String {
-        self.names.get(metric.name()).cloned().unwrap_or_else(|| metric.title())
+    fn metric_title(&self, name: &str) -> String {
+        self.names.get(name).cloned().unwrap_or_else(|| plain_title(name))
     }
 
     fn axis_title(&self, axis: &str) -> String {
@@ -255,6 +258,11 @@ impl MetricFigureContext<'_> {
     }
 }
 
+/// Returns the title of a metric or of a column, without a name of the user.
+fn plain_title(name: &str) -> String {
+    name.parse::<Metric>().map_or_else(|_| name.replace('_', " "), Metric::title)
+}
+
 /// Returns the words that `names` may have as keys in figures of metrics: axes, values (`adaptive`, `variant=adaptive`)
 /// and metrics.
 pub fn nameable(figures: &[MetricFigure], runs: &[&RunAxes]) -> BTreeSet<String> {
@@ -267,7 +275,7 @@ pub fn nameable(figures: &[MetricFigure], runs: &[&RunAxes]) -> BTreeSet<String>
             TableTerm::Metric(metric) => Some(metric),
             TableTerm::Axis(_) => None,
         };
-        words.extend(figure.y.iter().copied().chain(x).map(|metric| metric.name().to_owned()));
+        words.extend(figure.y.iter().cloned().chain(x.map(|metric| metric.name().to_owned())));
     }
     words
 }

@@ -4,7 +4,7 @@ use super::super::PlannedFigure;
 use super::super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::super::chart::scale::{AxisScale, Bounds};
 use super::points::{Point, Points};
-use super::{ChartKind, MetricFigure, MetricFigureContext, MetricFigureError};
+use super::{ChartKind, MetricFigure, MetricFigureContext, MetricFigureError, plain_title};
 use crate::table::term::TableTerm;
 use pipe_ml::metric::marked::{Marked, Protocol};
 
@@ -26,7 +26,7 @@ pub(super) fn plan(
         _ => vec![None],
     };
     let mut drafts: Vec<(Option<String>, usize, Vec<Marked<Curve>>)> = Vec::new();
-    for (metric, title) in figure.y.iter().map(|&metric| context.metric_title(metric)).enumerate() {
+    for (metric, title) in figure.y.iter().map(|metric| context.metric_title(metric)).enumerate() {
         for (panel, value) in points.panels.iter().enumerate() {
             for protocol in &split {
                 let shown = |point: &&Point| {
@@ -60,17 +60,20 @@ pub(super) fn plan(
     };
     let x_label = match &figure.x {
         TableTerm::Axis(axis) => context.axis_title(axis),
-        TableTerm::Metric(metric) => context.metric_title(*metric),
+        TableTerm::Metric(metric) => context.metric_title(metric.name()),
     };
     let y_label = match figure.y.as_slice() {
-        [only] => context.metric_title(*only),
+        [only] => context.metric_title(only),
         _ => String::new(),
     };
     let panel = |(heading, metric, curves): (Option<String>, usize, Vec<Marked<Curve>>)| {
         Some(Panel { heading, ..Panel::new(x.clone(), y_scales[metric].clone(), curves) })
     };
     let chart = Chart {
-        title: format!("{} by {x_label}", figure.y.iter().map(|m| m.title()).collect::<Vec<_>>().join(", ")),
+        title: format!(
+            "{} by {x_label}",
+            figure.y.iter().map(|metric| plain_title(metric)).collect::<Vec<_>>().join(", ")
+        ),
         x_label: x_label.clone(),
         y_label,
         height: if drafts.len() > columns || columns > 1 { 80.0 } else { 110.0 },

@@ -7,15 +7,17 @@ use super::super::chart::format::LegendPosition;
 use super::super::tests::assert_on_page;
 use super::*;
 use pipe_ml::metric::marked::Protocol;
+use pipe_ml::metric::record::EvaluationRecord;
 
-type Records = Vec<(RunAxes, EvaluationRecord)>;
+type Records = Vec<(RunAxes, FigureRecord)>;
 
-fn result(axes: &[(&str, &str)], protocol: Protocol, macro_f1: f64) -> (RunAxes, EvaluationRecord) {
+fn result(axes: &[(&str, &str)], protocol: Protocol, macro_f1: f64) -> (RunAxes, FigureRecord) {
     let values = json!({"macro_f1": macro_f1, "micro_f1": macro_f1 + 0.2, "bce": 12.5});
     let evaluation = json!({"protocol": protocol, "rows": 10, "labels": 3, "values": values});
     let record = json!({"part": "test", "evaluation": evaluation, "intervals": null});
     let axes = axes.iter().map(|(axis, value)| (axis.to_string(), value.to_string())).collect();
-    (axes, serde_json::from_value(record).unwrap())
+    let record: EvaluationRecord = serde_json::from_value(record).unwrap();
+    (axes, FigureRecord::from(&record))
 }
 
 /// Returns results of two variants, the given values of `prior`, and two seeds.
@@ -39,7 +41,7 @@ fn figure(chart: ChartKind) -> MetricFigure {
     MetricFigure {
         chart,
         x: TableTerm::Axis("prior".to_owned()),
-        y: vec![Metric::MacroF1],
+        y: vec!["macro_f1".to_owned()],
         group: None,
         panels: None,
         x_axis: AxisOptions::default(),
@@ -104,7 +106,8 @@ fn every_kind_marks_oracle_results_and_stays_on_the_page_in_every_format() {
         {
             for (width, font_size) in [(3.3, 8.0), (6.75, 9.0), (2.2, 6.0), (3.3, 12.0)] {
                 let format = FigureFormat { width, font_size, legend };
-                let figure = MetricFigure { y: vec![Metric::MacroF1, Metric::Bce], ..figure(chart) };
+                let figure =
+                    MetricFigure { y: vec!["macro_f1".to_owned(), "bce".to_owned()], ..figure(chart) };
                 let what = format!("{chart:?} {format:?}");
                 let daggers = |records: &Records| {
                     let drawn = draw_as(&figure, records, format).unwrap();
@@ -201,7 +204,10 @@ fn fields_that_cannot_be_used_are_issues() {
     let range = |low, high, log| AxisOptions { range: Some([low, high]), log };
     for (figure, expected) in [
         (MetricFigure { y: Vec::new(), ..line() }, "y: name at least one metric"),
-        (MetricFigure { y: vec![Metric::Bce, Metric::Bce], ..line() }, "y[1]: `bce` is given twice"),
+        (
+            MetricFigure { y: vec!["bce".to_owned(), "bce".to_owned()], ..line() },
+            "y[1]: `bce` is given twice",
+        ),
         (MetricFigure { x: TableTerm::Metric(Metric::Bce), ..line() }, "x: `bce` is a metric"),
         (MetricFigure { x: axis("seed"), ..line() }, "x: `seed` is averaged over"),
         (MetricFigure { group: Some(vec!["prior".to_owned()]), ..line() }, "group: `prior` is given twice"),
