@@ -132,7 +132,7 @@ pub fn issues(rows: &[TableTerm], columns: &[TableTerm], mean_over: &[String]) -
     }
     let has_metrics = |terms: &[TableTerm]| terms.iter().any(|term| matches!(term, TableTerm::Metric(_)));
     match (has_metrics(rows), has_metrics(columns)) {
-        (false, false) => issues.push(no_metric(rows, columns)),
+        (false, false) => issues.extend(no_metric(rows, columns)),
         (true, true) => issues.push(Issue::new("columns", "the metrics are in the rows already")),
         (in_rows, _) => {
             let (field, terms) = if in_rows { ("columns", columns) } else { ("rows", rows) };
@@ -149,15 +149,19 @@ fn field_of(field: &str, terms: &[TableTerm], at: usize) -> String {
     if terms.len() == 1 { field.to_owned() } else { format!("{field}[{at}]") }
 }
 
-/// Returns the issue of a table without metrics; a misspelt metric was read as an axis.
-fn no_metric(rows: &[TableTerm], columns: &[TableTerm]) -> Issue {
+/// Returns the issues of a table without metrics; misspelt metrics were read as axes.
+fn no_metric(rows: &[TableTerm], columns: &[TableTerm]) -> Vec<Issue> {
+    let mut issues = Vec::new();
     for (field, terms) in [("columns", columns), ("rows", rows)] {
         for (at, term) in terms.iter().enumerate() {
             if let (Some(metric), TableTerm::Axis(name)) = (term.misspelt(), term) {
                 let message = format!("there is no metric `{name}`; did you mean `{metric}`?");
-                return Issue::new(field_of(field, terms, at), message);
+                issues.push(Issue::new(field_of(field, terms, at), message));
             }
         }
     }
-    Issue::new("columns", "no metric is named; `pipe metrics` lists the metrics")
+    if issues.is_empty() {
+        issues.push(Issue::new("columns", "no metric is named; `pipe metrics` lists the metrics"));
+    }
+    issues
 }
