@@ -719,5 +719,37 @@ fn latex_compiles_by_itself_and_with_input() {
              \\input{table1-macros}\\begin{document}\\listoftables\\input{table1}\
              Table~\\ref{tab:table1} has the hash \\tableOneHash.\\end{document}";
         compile(by_input, &[("table1.tex", &tex), ("table1-macros.tex", &macros::macros(&table))]);
+        // The same table for one column.
+        let narrow = TableDisplay { layout: TableLayout::Narrow, ..TableDisplay::default() };
+        let (table, sheet) = made(&TableRequest { display: narrow, ..request }, &measured);
+        compile(&latex::standalone(&latex::table(&table, &sheet)), &[]);
     }
+}
+
+#[test]
+fn a_narrow_table_fits_into_one_column_of_a_two_column_paper() {
+    if !has_latex() {
+        return;
+    }
+    let metrics = ["macro_f1", "micro_f1", "p_at_1", "p_at_5", "label_coverage", "positive_ratio"];
+    let values: Vec<(Metric, f64)> = metrics.iter().map(|name| (name.parse().unwrap(), 0.456_789)).collect();
+    let run = |variant: &str, seed: &str| {
+        record(&[("variant", variant), ("seed", seed)], Protocol::Honest, &values)
+    };
+    let measured =
+        ["adaptive", "static", "knn-only"].map(|variant| [run(variant, "0"), run(variant, "1")]).concat();
+    let document = |columns: usize, layout: TableLayout| {
+        let display = TableDisplay { layout, ..TableDisplay::default() };
+        let request = TableRequest { columns: terms(&metrics[..columns]), ..displayed(display) };
+        let (table, sheet) = made(&request, &measured);
+        let document = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,array,graphicx}\\begin{document}\\input{t}\\end{document}";
+        compile(document, &[("t.tex", &latex::table(&table, &sheet))])
+    };
+    for columns in [3, 5] {
+        let log = document(columns, TableLayout::Narrow);
+        assert!(!log.contains("Overfull") && !log.contains("is wider than the line"), "{columns}: {log}");
+    }
+    assert!(
+        document(6, TableLayout::Narrow).contains("Table tab:table1 is wider than the line even in 7 pt")
+    );
 }

@@ -11,7 +11,7 @@ use crate::one_or_many::OneOrMany;
 use pipe_core::issue::Issue;
 use pipe_ml::metric::registry::UnknownMetric;
 use pipe_report::figure::kind::{FigureKind, FigureSource};
-use pipe_report::figure::metric_figure::{AxisOptions, ChartKind, IntervalKind, MetricFigure};
+use pipe_report::figure::metric_figure::{AxisOptions, ChartKind, FigureX, IntervalKind, MetricFigure};
 use pipe_report::table::term::TableTerm;
 
 /// A figure to draw.
@@ -124,7 +124,10 @@ impl MetricEntry {
     pub(super) fn metric_figure(&self) -> MetricFigure {
         MetricFigure {
             chart: self.kind,
-            x: self.x.clone(),
+            x: match &self.x {
+                TableTerm::Metric(metric) => FigureX::Value(metric.name().to_owned()),
+                TableTerm::Axis(axis) => FigureX::Axis(axis.clone()),
+            },
             y: self.y.0.iter().map(|term| term.name().to_owned()).collect(),
             group: self.group.as_ref().map(|group| group.0.clone()),
             panels: self.panels.clone(),

@@ -27,7 +27,7 @@ use pipe_ml::metric::registry::Metric;
 use pipe_report::artifacts::{Pdf, Svg};
 use pipe_report::figure::chart::format::{FigureFormat, LegendPosition};
 use pipe_report::figure::kind::{FigureKind, FigureSource};
-use pipe_report::figure::metric_figure::{ChartKind, MetricFigure, MetricFigureContext, nameable};
+use pipe_report::figure::metric_figure::{ChartKind, FigureX, MetricFigure, MetricFigureContext, nameable};
 use pipe_report::figure::naming::RunAxes;
 use pipe_report::figure::source::{FigureRecord, OWN_SOURCE, SOURCE_AXIS, STAGE_AXIS};
 use pipe_report::figure::{Figure, FigureInputs};
@@ -300,7 +300,8 @@ impl RunStage for Plot {
             let planned = match entry {
                 FigureEntry::Named(kind) => inputs.plan(*kind, &naming)?,
                 FigureEntry::Metrics(entry) => {
-                    let figure = entry.metric_figure();
+                    let mut figure = entry.metric_figure();
+                    settle_x(&mut figure, &results_by_stage);
                     let by_stage = figure.axes().contains(&STAGE_AXIS);
                     let results = if by_stage { &results_by_stage } else { &results };
                     check_words(&figure, results)
@@ -332,8 +333,14 @@ impl Plot {
             }
         }
         let figures = self.metric_figures();
+        let is_value = |name: &str| figures.iter().any(|figure| figure.values().any(|value| value == name));
+        // The x of a scatter plot may be an axis or a value, and only `axes` of a file says that numbers are an axis.
+        let axes = figures.iter().flat_map(|figure| {
+            let is_open = figure.chart == ChartKind::Scatter && matches!(figure.x, FigureX::Axis(_));
+            figure.axes().into_iter().skip(usize::from(is_open))
+        });
         let shown: BTreeSet<&str> =
-            figures.iter().flat_map(MetricFigure::axes).chain([self.mean_over.as_str()]).collect();
+            axes.chain([self.mean_over.as_str()]).filter(|axis| !is_value(axis)).collect();
         for (position, file) in self.files.iter().enumerate() {
             let PlainFile(bytes) = work.open(Self::file_slot(position))?;
             let source = file.source();
@@ -342,6 +349,16 @@ impl Plot {
             results.extend(source.read(&text, &shown)?);
         }
         Ok(results)
+    }
+}
+
+/// Makes the x of a scatter plot a value if it is a column of numbers and not an axis.
+fn settle_x(figure: &mut MetricFigure, results: &[(RunAxes, FigureRecord)]) {
+    let FigureX::Axis(name) = &figure.x else { return };
+    let is_axis = results.iter().any(|(axes, _)| axes.iter().any(|(axis, _)| axis == name));
+    let is_value = results.iter().any(|(_, record)| record.get(name).is_some());
+    if figure.chart == ChartKind::Scatter && is_value && !is_axis {
+        figure.x = FigureX::Value(name.clone());
     }
 }
 
@@ -360,7 +377,7 @@ fn check_words(figure: &MetricFigure, results: &[(RunAxes, FigureRecord)]) -> Re
         bail!("no result has the {noun} `{word}`{meant}; there is {}", known.join(", "))
     };
     figure.axes().into_iter().try_for_each(|axis| check("axis", axis, &axes))?;
-    figure.y.iter().try_for_each(|name| check("value", name, &values))
+    figure.values().try_for_each(|name| check("value", name, &values))
 }
 
 /// Removes the axis of the stage if the other axes and the protocol still distinguish the results: a variant that two
@@ -574,6 +591,28 @@ mod tests {
         honest,macro_f1,,here,ours,0.5,,,,1
         honest,macro_f1,,peers,theirs,0.5,0.3535533905932738,0.1464466094067262,0.8535533905932737,2
         ");
+    }
+
+    #[test]
+    fn a_column_can_be_the_x_of_a_scatter_plot_and_the_y_of_another_figure() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.csv");
+        std::fs::write(&path, "seed,prior,f,seconds\n0,1,0.25,2\n1,1,0.75,4\n0,2,0.5,8\n1,2,0.5,8\n").unwrap();
+        let body = json!({
+            "files": [{"file": "runs.csv", "axes": "prior"}],
+            "figures": [
+                {"kind": "line", "name": "line", "x": "prior", "y": ["f", "seconds"], "group": []},
+                {"kind": "scatter", "name": "cost", "x": "seconds", "y": "f", "group": []},
+            ],
+        });
+        let test = StageTest::of_many::<Plot>(body, vec![("file_1", Vec::new(), path)]);
+        let read = |name: &str| std::fs::read_to_string(test.output(name)).unwrap();
+        insta::assert_snapshot!(read("cost.csv"), @r"
+        protocol,metric,panel,name,x,mean,standard_deviation,low,high,runs
+        honest,f,,,3,0.5,0.3535533905932738,0.1464466094067262,0.8535533905932737,2
+        honest,f,,,8,0.5,0,0.5,0.5,2
+        ");
+        assert!(read("line.csv").contains("honest,seconds,,,1,3,"), "{}", read("line.csv"));
     }
 
     #[test]

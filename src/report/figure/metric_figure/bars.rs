@@ -5,8 +5,9 @@ use super::super::chart::bars::{Bar, BarChart, BarGroup, BarSection};
 use super::super::chart::scale::Bounds;
 use super::super::chart::style::{BarStyle, SeriesStyle};
 use super::points::{Point, Points};
-use super::{IntervalKind, MetricFigure, MetricFigureContext, MetricFigureError, number, plain_title};
-use crate::table::term::TableTerm;
+use super::{
+    FigureX, IntervalKind, MetricFigure, MetricFigureContext, MetricFigureError, number, plain_title,
+};
 use pipe_ml::metric::marked::Marked;
 use pipe_ml::metric::spread::SeedSpread;
 
@@ -17,8 +18,8 @@ pub(super) fn plan(
     points: &Points,
 ) -> Result<PlannedFigure, MetricFigureError> {
     let axis = match &figure.x {
-        TableTerm::Axis(axis) => axis.as_str(),
-        TableTerm::Metric(_) => "",
+        FigureX::Axis(axis) => axis.as_str(),
+        FigureX::Value(_) => "",
     };
     let has_series = points.groups.len() > 1;
     let mut sections = Vec::new();

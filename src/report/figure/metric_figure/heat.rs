@@ -4,8 +4,7 @@ use super::super::PlannedFigure;
 use super::super::chart::curves::{Chart, HeatCell, Panel};
 use super::super::chart::scale::AxisScale;
 use super::points::{Point, Points};
-use super::{MetricFigure, MetricFigureContext, number, plain_title};
-use crate::table::term::TableTerm;
+use super::{FigureX, MetricFigure, MetricFigureContext, number, plain_title};
 use pipe_ml::metric::marked::Marked;
 
 const ROW: f64 = 15.0;
@@ -15,8 +14,8 @@ const MANY_COLUMNS: usize = 6;
 /// Plans a heat map with one panel for each metric, value of the axis of panels and protocol.
 pub(super) fn plan(figure: &MetricFigure, context: MetricFigureContext, points: &Points) -> PlannedFigure {
     let axis = match &figure.x {
-        TableTerm::Axis(axis) => axis.as_str(),
-        TableTerm::Metric(_) => "",
+        FigureX::Axis(axis) => axis.as_str(),
+        FigureX::Value(_) => "",
     };
     let x = AxisScale::cells(points.x_values.iter().map(|value| context.value_title(axis, value)));
     // The first group is at the top.

@@ -16,7 +16,6 @@ use super::chart::scale::{AxisScale, Bounds};
 use super::naming::RunAxes;
 use super::source::FigureRecord;
 use crate::student_t;
-use crate::table::term::TableTerm;
 use pipe_core::issue::Issue;
 use pipe_ml::metric::registry::Metric;
 use pipe_ml::metric::spread::SeedSpread;
@@ -26,7 +25,7 @@ use points::Points;
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricFigure {
     pub chart: ChartKind,
-    pub x: TableTerm,
+    pub x: FigureX,
     /// Metrics, or columns of files.
     pub y: Vec<String>,
     /// The axes whose values are separate lines, bars, colours or rows of cells; by default all remaining ones.
@@ -36,6 +35,15 @@ pub struct MetricFigure {
     pub x_axis: AxisOptions,
     pub y_axis: AxisOptions,
     pub interval: IntervalKind,
+}
+
+/// What the x axis of a figure shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FigureX {
+    /// The values of an axis.
+    Axis(String),
+    /// A metric, or a column of a file.
+    Value(String),
 }
 
 /// The chart of a figure of metrics.
@@ -97,7 +105,7 @@ pub enum MetricFigureError {
     SamePoint(Vec<String>),
     #[error(
         "two results have the same axes, so no figure could tell them apart; give the stages that produce them \
-         different axes, or plot them in two stages"
+         different axes, or plot them in two stages (for a CSV file, `axes` lists columns of numbers that are axes)"
     )]
     SameAxes,
     #[error(
@@ -134,11 +142,20 @@ impl MetricFigure {
     /// Returns the axes that the figure names, except for `mean_over`.
     pub fn axes(&self) -> Vec<&str> {
         let x = match &self.x {
-            TableTerm::Axis(axis) => Some(axis.as_str()),
-            TableTerm::Metric(_) => None,
+            FigureX::Axis(axis) => Some(axis.as_str()),
+            FigureX::Value(_) => None,
         };
         let group = self.group.iter().flatten().map(String::as_str);
         x.into_iter().chain(group).chain(self.panels.as_deref()).collect()
+    }
+
+    /// Returns the metrics and columns that the figure shows.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        let x = match &self.x {
+            FigureX::Axis(_) => None,
+            FigureX::Value(name) => Some(name.as_str()),
+        };
+        self.y.iter().map(String::as_str).chain(x)
     }
 
     /// Returns the fields that cannot be used.
@@ -150,14 +167,14 @@ impl MetricFigure {
         if let Some(twice) = (1..self.y.len()).find(|&at| self.y[..at].contains(&self.y[at])) {
             issues.push(Issue::new(format!("y[{twice}]"), format!("`{}` is given twice", self.y[twice])));
         }
-        if let (TableTerm::Metric(metric), false) = (&self.x, self.chart == ChartKind::Scatter) {
+        if let (FigureX::Value(metric), false) = (&self.x, self.chart == ChartKind::Scatter) {
             let message = format!("`{metric}` is a metric, but this kind of figure needs an axis");
             let hint = "`kind: scatter` shows one metric against another";
             issues.push(Issue::new("x", message).hint(hint));
         }
         let axes = self.axes();
         for (at, axis) in axes.iter().enumerate() {
-            let is_x = at == 0 && matches!(self.x, TableTerm::Axis(_));
+            let is_x = at == 0 && matches!(self.x, FigureX::Axis(_));
             let is_panels = at + 1 == axes.len() && self.panels.is_some();
             let field = if is_x {
                 "x"
@@ -271,11 +288,7 @@ pub fn nameable(figures: &[MetricFigure], runs: &[&RunAxes]) -> BTreeSet<String>
         words.extend([axis.clone(), value.clone(), format!("{axis}={value}")]);
     }
     for figure in figures {
-        let x = match figure.x {
-            TableTerm::Metric(metric) => Some(metric),
-            TableTerm::Axis(_) => None,
-        };
-        words.extend(figure.y.iter().cloned().chain(x.map(|metric| metric.name().to_owned())));
+        words.extend(figure.values().map(str::to_owned));
     }
     words
 }

@@ -4,8 +4,7 @@ use super::super::PlannedFigure;
 use super::super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::super::chart::scale::{AxisScale, Bounds};
 use super::points::{Point, Points};
-use super::{ChartKind, MetricFigure, MetricFigureContext, MetricFigureError, plain_title};
-use crate::table::term::TableTerm;
+use super::{ChartKind, FigureX, MetricFigure, MetricFigureContext, MetricFigureError, plain_title};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// The largest number of x values that all get a tick.
@@ -59,8 +58,8 @@ pub(super) fn plan(
         _ => 1,
     };
     let x_label = match &figure.x {
-        TableTerm::Axis(axis) => context.axis_title(axis),
-        TableTerm::Metric(metric) => context.metric_title(metric.name()),
+        FigureX::Axis(axis) => context.axis_title(axis),
+        FigureX::Value(name) => context.metric_title(name),
     };
     let y_label = match figure.y.as_slice() {
         [only] => context.metric_title(only),
@@ -98,7 +97,7 @@ enum Positions {
 
 impl Positions {
     fn new(figure: &MetricFigure, points: &Points) -> Result<Self, MetricFigureError> {
-        let TableTerm::Axis(axis) = &figure.x else { return Ok(Self::Metric) };
+        let FigureX::Axis(axis) = &figure.x else { return Ok(Self::Metric) };
         let Some(numbers) = points.x_numbers() else {
             let text = points.x_values.iter().find(|value| value.parse::<f64>().is_err());
             return match text {
@@ -133,7 +132,7 @@ impl Positions {
         values: Vec<f64>,
     ) -> AxisScale {
         match (self, &figure.x) {
-            (Self::Names, TableTerm::Axis(axis)) => {
+            (Self::Names, FigureX::Axis(axis)) => {
                 AxisScale::cells(points.x_values.iter().map(|value| context.value_title(axis, value)))
             }
             (Self::Numbers(numbers), _) if figure.x_axis.range.is_none() && numbers.len() <= MOST_TICKS => {

@@ -6,8 +6,7 @@ use super::super::chart::style::SeriesStyle;
 use super::super::data_table::{DataCell, DataTable};
 use super::super::naming::{Naming, RunAxes, summary};
 use super::super::source::FigureRecord;
-use super::{ChartKind, IntervalKind, MetricFigure, MetricFigureContext, MetricFigureError};
-use crate::table::term::TableTerm;
+use super::{ChartKind, FigureX, IntervalKind, MetricFigure, MetricFigureContext, MetricFigureError};
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::spread::SeedSpread;
 
@@ -55,8 +54,8 @@ impl Points {
         records: &[(RunAxes, FigureRecord)],
     ) -> Result<Self, MetricFigureError> {
         let (x_axis, x_metric) = match &figure.x {
-            TableTerm::Axis(axis) => (Some(axis.as_str()), None),
-            TableTerm::Metric(metric) => (None, Some(metric.name())),
+            FigureX::Axis(axis) => (Some(axis.as_str()), None),
+            FigureX::Value(name) => (None, Some(name.as_str())),
         };
         let in_group = |axis: &str| match &figure.group {
             Some(group) => group.iter().any(|name| name == axis),

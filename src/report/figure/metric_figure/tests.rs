@@ -40,7 +40,7 @@ fn sweep(priors: &[&str], protocols: &[Protocol]) -> Records {
 fn figure(chart: ChartKind) -> MetricFigure {
     MetricFigure {
         chart,
-        x: TableTerm::Axis("prior".to_owned()),
+        x: FigureX::Axis("prior".to_owned()),
         y: vec!["macro_f1".to_owned()],
         group: None,
         panels: None,
@@ -147,7 +147,7 @@ fn results_that_would_be_one_point_by_accident_are_an_error_that_names_the_axis(
 fn a_scatter_plot_shows_each_combination_of_axes_against_a_metric() {
     let records = sweep(&["1", "10", "100"], &[Protocol::Honest]);
     let scatter = MetricFigure {
-        x: TableTerm::Metric(Metric::MicroF1),
+        x: FigureX::Value("micro_f1".to_owned()),
         group: Some(vec!["variant".to_owned()]),
         ..figure(ChartKind::Scatter)
     };
@@ -198,7 +198,7 @@ fn fields_that_cannot_be_used_are_issues() {
     let issues = |figure: MetricFigure| -> Vec<String> {
         figure.issues("seed").into_iter().map(|issue| format!("{}: {}", issue.field, issue.message)).collect()
     };
-    let axis = |name: &str| TableTerm::Axis(name.to_owned());
+    let axis = |name: &str| FigureX::Axis(name.to_owned());
     let line = || figure(ChartKind::Line);
     assert_eq!(issues(line()), Vec::<String>::new());
     let range = |low, high, log| AxisOptions { range: Some([low, high]), log };
@@ -208,7 +208,7 @@ fn fields_that_cannot_be_used_are_issues() {
             MetricFigure { y: vec!["bce".to_owned(), "bce".to_owned()], ..line() },
             "y[1]: `bce` is given twice",
         ),
-        (MetricFigure { x: TableTerm::Metric(Metric::Bce), ..line() }, "x: `bce` is a metric"),
+        (MetricFigure { x: FigureX::Value("bce".to_owned()), ..line() }, "x: `bce` is a metric"),
         (MetricFigure { x: axis("seed"), ..line() }, "x: `seed` is averaged over"),
         (MetricFigure { group: Some(vec!["prior".to_owned()]), ..line() }, "group: `prior` is given twice"),
         (MetricFigure { panels: Some("prior".to_owned()), ..line() }, "panels: `prior` is given twice"),
