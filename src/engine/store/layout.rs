@@ -4,6 +4,7 @@
 //! cache/                            chosen by --cache-dir or PIPE_CACHE; other files in it are left alone
 //!   v2/                             the version of the format: another format is another directory
 //!     CACHEDIR.TAG                  tells backup programs that everything here can be computed again
+//!     .gitignore                    keeps the cache out of commits
 //!     blobs/ab/<blob id>            content, named by its blake3, read-only
 //!     actions/ab/<stage key>.json   manifests (sealed): the only files that are looked up
 //!     checkpoints/<stage key>/      what a stage keeps between attempts; removed by its commit
@@ -29,6 +30,7 @@ const VERSION: &str = "v2";
 
 /// The name of a file that every store has.
 pub(super) const TAG: &str = "CACHEDIR.TAG";
+pub(super) const GITIGNORE: &str = "# The cache of `pipe` can be computed again.\n*\n";
 pub(super) const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
     # This directory holds results of `pipe` that can be computed again.\n";
 
@@ -66,6 +68,10 @@ impl Layout {
             self.tmp(),
             self.trash(),
         ]
+    }
+
+    pub(super) fn gitignore(&self) -> PathBuf {
+        self.base.join(".gitignore")
     }
 
     pub(super) fn tag(&self) -> PathBuf {
