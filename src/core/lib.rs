@@ -121,6 +121,7 @@ pub mod artifact;
 pub mod bad_file;
 pub mod builtin_part;
 pub mod captured;
+pub mod copy_rest;
 pub mod digest;
 pub mod escape;
 pub mod event;

@@ -18,6 +18,7 @@ use super::placed_mark::mark;
 use super::session::{delete, new_directory, remove_tree};
 use super::stamp::Stamp;
 use super::tree::{Tree, TreeNode};
+use pipe_core::copy_rest::copy_rest;
 use pipe_core::digest::BlobId;
 
 /// The stamps of the blobs of an artifact when it was checked.
@@ -154,7 +155,7 @@ impl Store {
         let mut source = opened.map_err(|e| self.lost(self.put_aside(Flaw::reading(&from, e))))?;
         let mut copy =
             OpenOptions::new().read(true).write(true).create_new(true).open(to).map_err(writing)?;
-        let length = io::copy(&mut source, &mut copy).map_err(writing)?;
+        let length = copy_rest(&mut source, &mut copy).map_err(writing)?;
         if hash::file(&copy, length).map_err(writing)? != blob.digest() {
             return Err(self.lost(self.put_aside(Flaw::bad(&from, OTHER_CONTENT))));
         }

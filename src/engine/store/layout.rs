@@ -87,9 +87,18 @@ impl Layout {
         self.base.join("blobs")
     }
 
+    /// Returns `area/ab/abcdef...`. Every run asks for some of these paths for each stage.
+    fn sharded(&self, area: &str, name: &str) -> PathBuf {
+        let mut path = PathBuf::with_capacity(self.base.as_os_str().len() + area.len() + name.len() + 5);
+        path.push(&self.base);
+        path.push(area);
+        path.push(&name[..2]);
+        path.push(name);
+        path
+    }
+
     pub(super) fn blob(&self, id: BlobId) -> PathBuf {
-        let hex = id.digest().to_hex();
-        self.base.join("blobs").join(&hex[..2]).join(hex)
+        self.sharded("blobs", &id.digest().to_hex())
     }
 
     pub(super) fn actions(&self) -> PathBuf {
@@ -97,11 +106,7 @@ impl Layout {
     }
 
     pub(super) fn action(&self, key: StageKey) -> PathBuf {
-        let hex = key.digest().to_hex();
-        let mut path = self.base.join("actions");
-        path.push(&hex[..2]);
-        path.push(hex + ".json");
-        path
+        self.sharded("actions", &(key.digest().to_hex() + ".json"))
     }
 
     pub(super) fn all_checkpoints(&self) -> PathBuf {

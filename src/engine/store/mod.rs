@@ -56,7 +56,7 @@ pub use gc::{GcReport, GcRequest};
 pub use manifest::Draft;
 pub use outside::{TemporaryDirectory, remove_leftovers, write_atomically};
 pub use package_directory::{Installation, PackageDirectory};
-pub use pipeline_state::{FailedAttempt, Origin, PipelineState};
+pub use pipeline_state::{FailedAttempt, Origin, PipelineState, StateSighting};
 pub use placed_mark::is_marked;
 pub use run_log::{RunLog, RunRecord};
 pub use summary::ResultSummary;

@@ -21,5 +21,6 @@ pub(super) fn mark(path: &Path, content: BlobId) {
 /// Returns whether the mark at a path says that `pipe` placed this content there.
 pub fn is_marked(path: &Path, content: BlobId) -> bool {
     let mut mark = [0; LENGTH];
-    getxattr(path, NAME, &mut mark).is_ok_and(|length| mark[..length] == *content.digest().to_hex().as_bytes())
+    getxattr(path, NAME, &mut mark)
+        .is_ok_and(|length| mark[..length] == *content.digest().to_hex().as_bytes())
 }
