@@ -123,6 +123,7 @@ pub mod authorities;
 pub mod bad_file;
 pub mod builtin_part;
 pub mod captured;
+pub mod copy_rest;
 pub mod digest;
 pub mod escape;
 pub mod event;

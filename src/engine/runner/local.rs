@@ -67,6 +67,17 @@ pub enum OnUndeclared {
     Report,
 }
 
+/// How a process is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// As a command whose environment was cleared.
+    Cleared,
+    /// By the server of its program, if there is one.
+    Served,
+    /// As any other process.
+    Forked,
+}
+
 /// Workers send an event every few seconds; this is many times as long.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -122,7 +133,7 @@ impl LocalProcess {
         command.args(arguments);
         let mut stdout = Kept::at(&task.stdout);
         let Some(observation) = &self.observed else {
-            let (exit, usage) = self.run(task, Program::Command, &mut command, &mut stdout)?;
+            let (exit, usage) = self.run(task, Start::Cleared, &mut command, &mut stdout)?;
             return if exit.is_success() {
                 Ok(usage)
             } else {
@@ -130,7 +141,7 @@ impl LocalProcess {
             };
         };
         let trace = observation.start(task, &mut command)?;
-        let ended = self.run(task, Program::Command, &mut command, &mut stdout);
+        let ended = self.run(task, Start::Forked, &mut command, &mut stdout);
         let undeclared = observation.finish(trace, task, report);
         let (exit, usage) = ended?;
         if !exit.is_success() {
@@ -216,8 +227,7 @@ impl LocalProcess {
         let files = task.directory.join("packages");
         packages.copy_files(&files)?;
         for mut command in packages.installing(installation.path(), &files) {
-            let (exit, usage) =
-                self.run(task, Program::Command, &mut command, &mut Kept::at(&task.stdout))?;
+            let (exit, usage) = self.run(task, Start::Forked, &mut command, &mut Kept::at(&task.stdout))?;
             if !exit.is_success() {
                 let mut failure = self.explain(exit, usage);
                 if let AttemptError::Failed { error, .. } = &mut failure {
@@ -255,12 +265,12 @@ impl LocalProcess {
             Program::Either => Program::Pipe,
             stated => stated,
         };
-        let mut command = match program {
-            Program::Worker => self.worker_command()?,
+        let (start, mut command) = match program {
+            Program::Worker => (Start::Served, self.worker_command()?),
             _ => {
                 let mut command = Command::new(&self.programs.pipe);
                 command.arg("worker");
-                command
+                (Start::Forked, command)
             }
         };
         let threads = task.job.threads.to_string();
@@ -273,7 +283,7 @@ impl LocalProcess {
             command.envs(PERTURBED);
         }
         let mut said = Events::new(report, self.silence);
-        let (exit, usage) = self.run(task, program, &mut command, &mut said)?;
+        let (exit, usage) = self.run(task, start, &mut command, &mut said)?;
         said.end();
         match (said.failed, exit.is_success(), said.done) {
             (Some(message), ..) => Err(self.failure(message)),
@@ -289,12 +299,12 @@ impl LocalProcess {
     fn run(
         &self,
         task: &Task,
-        program: Program,
+        start: Start,
         command: &mut Command,
         stdout: &mut dyn StreamSink,
     ) -> Result<(ProcessExit, ResourceUsage), AttemptError> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = self.spawn(task, program, command)?;
+        let mut child = self.spawn(task, start, command)?;
         let heard = listen::drain(&mut child, stdout, &mut Kept::at(&task.stderr));
         // Its output is no longer read, so it could wait for ever.
         if heard.is_err() {
@@ -309,19 +319,23 @@ impl LocalProcess {
     fn spawn(
         &self,
         task: &Task,
-        program: Program,
+        start: Start,
         command: &mut Command,
     ) -> Result<ChildProcess<'_>, AttemptError> {
         self.memory_kills.get_or_init(|| machine::out_of_memory_kills().map(AtomicU64::new));
         if !task.gpus.is_empty() {
             command.env("CUDA_VISIBLE_DEVICES", task.gpus.join(","));
         }
-        if program == Program::Worker
+        if start == Start::Served
             && let Some(child) = self.servers.fork(&self.children, command, &job_file(task))
         {
             return Ok(child);
         }
-        self.children.spawn(command).map_err(|error| {
+        let spawned = match start {
+            Start::Cleared => self.children.spawn_cleared(command),
+            Start::Served | Start::Forked => self.children.spawn(command),
+        };
+        spawned.map_err(|error| {
             let program = command.get_program().to_string_lossy();
             AttemptError::retryable(match error.kind() {
                 io::ErrorKind::NotFound => {

@@ -29,6 +29,7 @@ mod stop;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod vfork;
 mod work_area;
 mod worker_servers;
 #[cfg(test)]

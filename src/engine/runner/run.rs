@@ -29,7 +29,9 @@ use crate::plan::{Plan, Why};
 use crate::remote::{Remote, RemoteSummary, UploadQueue};
 use crate::spec::pipeline::{Instance, InstanceIndex, Resources};
 use crate::store::manifest::{Manifest, Stored};
-use crate::store::{Claim, FailedAttempt, Origin, ResultSummary, Store, StoreError, WriteRight};
+use crate::store::{
+    Claim, FailedAttempt, Origin, ResultSummary, StateSighting, Store, StoreError, WriteRight,
+};
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::memory::machine_memory;
@@ -99,6 +101,7 @@ pub fn run(
         let weights: Vec<f64> = (0..plan.len()).map(|stage| 1.0 + stage as f64 * 1e-6).collect();
         queue.weigh(&weights);
     }
+    let state_sighting = store.sight_pipeline_state(&plan.pipeline().file);
     let state = store.read_pipeline_state(&plan.pipeline().file)?;
     let inspector = Inspector::new(plan, store, &options.project, state, stop);
     let mut journal = Journal::new(store.new_run()?, events);
@@ -126,6 +129,7 @@ pub fn run(
         looked: begin,
         weighed: options.last_first,
         stopping: None,
+        state_sighting,
         state_changed: false,
         saved: None,
         summary: Summary::default(),
@@ -197,6 +201,8 @@ struct Coordinator<'a> {
     looked: Instant,
     weighed: bool,
     stopping: Option<Urgency>,
+    /// What the record of the pipeline looked like before it was last read.
+    state_sighting: StateSighting,
     /// Whether the record of the pipeline has changes that are not saved.
     state_changed: bool,
     /// When the record of the pipeline was last saved by this run.
@@ -839,6 +845,10 @@ impl<'a> Coordinator<'a> {
     /// Takes over what another run of the same pipeline has recorded about placed files since this run began.
     fn take_over_placed_files(&mut self) -> Result<(), StoreError> {
         let state = &mut self.inspector.state;
+        let sighting = self.context.store.sight_pipeline_state(&state.file);
+        if sighting == std::mem::replace(&mut self.state_sighting, sighting) {
+            return Ok(());
+        }
         let recorded = self.context.store.read_pipeline_state(&state.file)?;
         (state.placed, state.replaced, state.origins) =
             (recorded.placed, recorded.replaced, recorded.origins);
