@@ -1,8 +1,11 @@
 //! One JSON object per line, with a text and either a list of labels or a single label. A label is a string or a whole number.
 
+use std::fmt;
 use std::io::{BufRead, BufReader};
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::{Map, Value};
 
 use super::columns::{Cell, TableColumn};
 use super::stream::TableText;
@@ -24,14 +27,14 @@ pub(super) fn columns(text: TableText) -> Result<Vec<TableColumn>, DataError> {
     let mut rows = 0;
     for_each_line(text, |line| {
         let value = parse(line)?;
-        for (name, value) in value.as_object().into_iter().flatten() {
-            let known = columns.iter().position(|column| column.name == *name);
+        for (name, value) in value {
+            let known = columns.iter().position(|column| column.name == name);
             let at = known.unwrap_or_else(|| {
-                columns.push(TableColumn::new(name));
+                columns.push(TableColumn::new(&name));
                 columns.len() - 1
             });
             columns[at].cells.resize(rows, Cell::Missing);
-            columns[at].cells.push(cell(value));
+            columns[at].cells.push(cell(&value));
         }
         rows += 1;
         Ok(())
@@ -74,8 +77,38 @@ fn cell(value: &Value) -> Cell {
     }
 }
 
-fn parse(line: &str) -> Result<Value, Fault> {
-    serde_json::from_str(line).map_err(|e| {
+/// An object whose fields have different names.
+struct UniqueFields(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for UniqueFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(UniqueFieldsVisitor).map(Self)
+    }
+}
+
+struct UniqueFieldsVisitor;
+
+impl<'de> Visitor<'de> for UniqueFieldsVisitor {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object with a text and labels")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some(name) = access.next_key::<String>()? {
+            if fields.contains_key(&name) {
+                return Err(A::Error::custom(format!("more than one field is named `{name}`")));
+            }
+            fields.insert(name, access.next_value()?);
+        }
+        Ok(fields)
+    }
+}
+
+fn parse(line: &str) -> Result<Map<String, Value>, Fault> {
+    serde_json::from_str::<UniqueFields>(line).map(|UniqueFields(fields)| fields).map_err(|e| {
         let message = e.to_string();
         let reason = message.split(" at line ").next().unwrap_or_default().to_owned();
         Fault::new(e.column().saturating_sub(1).min(line.trim_end().len()), reason)

@@ -89,7 +89,12 @@ fn each_fault_is_reported_at_its_position() {
         ("{\"text\": \"a\"}\n", Format::Jsonl, "no field `labels`"),
         ("{\"text\": \"a\", \"labels\": [1.5]}\n", Format::Jsonl, "not a list"),
         ("{\"text\": \"a\",\n", Format::Jsonl, "x:1:"),
-        ("[]\n", Format::Jsonl, "no field `text`"),
+        ("[]\n", Format::Jsonl, "x:1:1: invalid type: sequence, expected an object with a text and labels"),
+        (
+            "{\"text\": \"a\", \"labels\": [], \"text\": \"b\"}\n",
+            Format::Jsonl,
+            "more than one field is named `text`",
+        ),
     ] {
         let message = message(content, format);
         assert!(message.contains(part), "{message}");
