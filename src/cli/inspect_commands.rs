@@ -238,12 +238,17 @@ fn recorded(manifest: &Manifest, project: &Project) -> String {
     out
 }
 
-/// Removes references, which serialise as null and are shown as inputs.
+/// Removes references, which serialise as null and are shown as inputs, and what is empty.
 fn without_references(params: &Value) -> Value {
     match params {
         Value::Object(fields) => {
-            let kept = fields.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(name, value)| (name.clone(), without_references(value))).collect())
+            let kept = fields.iter().map(|(name, value)| (name.clone(), without_references(value)));
+            let is_empty = |value: &Value| {
+                value.is_null()
+                    || value.as_object().is_some_and(serde_json::Map::is_empty)
+                    || value.as_array().is_some_and(Vec::is_empty)
+            };
+            Value::Object(kept.filter(|(_, value)| !is_empty(value)).collect())
         }
         other => other.clone(),
     }

@@ -121,6 +121,12 @@ impl ValueContext<'_> {
         let field = if path.is_empty() { self.name.clone() } else { shown(path) };
         match error {
             DeserializeError::UnknownField { name, known } => {
+                // Serde reads a value whose kind decides on its fields as a whole, and reports the whole.
+                let own = PathStep::Key(name.clone());
+                let within = [path, std::slice::from_ref(&own)].concat();
+                let is_within =
+                    path.last() != Some(&own) && found.is_some_and(|found| found.get(name).is_some());
+                let path = if is_within { within.as_slice() } else { path };
                 let parent = match path.split_last() {
                     None | Some((_, [])) => self.name.clone(),
                     Some((_, parent)) => shown(parent),
@@ -156,6 +162,9 @@ fn type_hint(expected: &str, found: Option<&Value>) -> Option<String> {
         ("text", Value::Number(_) | Value::Bool(_)) => Some("put it in quotes".to_owned()),
         ("a list", Value::String(_) | Value::Number(_) | Value::Bool(_)) => {
             Some("write a list: `[...]`".to_owned())
+        }
+        (expected, Value::Array(_)) if expected.starts_with("a map") => {
+            Some("write `name: ...` lines, without the `-` in front of them".to_owned())
         }
         ("true or false", Value::String(text)) => match text.to_lowercase().as_str() {
             "yes" | "on" | "y" => Some("write `true`".to_owned()),

@@ -78,6 +78,8 @@ pub struct Store {
     warnings: Mutex<Warnings>,
     /// None if the store was opened for reading only.
     session: Option<Session>,
+    /// The store whose packages are used, if it is another one.
+    packages_of: Option<Layout>,
 }
 
 #[derive(Default)]
@@ -89,7 +91,10 @@ struct Warnings {
 impl Store {
     /// Opens the store in `root` for reading and writing, and creates it if there is none.
     pub fn open(root: &Path) -> Result<Self, StoreError> {
-        std::fs::create_dir_all(root).map_err(|e| StoreError::writing(root, e))?;
+        std::fs::create_dir_all(root).map_err(|e| match StoreError::writing(root, e) {
+            StoreError::Io { path, source, .. } => StoreError::NotWritable { path, source },
+            other => other,
+        })?;
         let root = root.canonicalize().map_err(|e| StoreError::reading(root, e))?;
         let layout = Layout::new(root);
         let session = Some(Session::begin(&layout)?);
@@ -112,7 +117,7 @@ impl Store {
     fn new(layout: Layout, session: Option<Session>) -> Self {
         let stats = StatCache::new(layout.stat_cache());
         let summaries = StatCache::new(layout.summaries());
-        Self { layout, stats, summaries, warnings: Mutex::default(), session }
+        Self { layout, stats, summaries, warnings: Mutex::default(), session, packages_of: None }
     }
 
     /// Returns whether there is a store. One that was opened for reading may not exist.

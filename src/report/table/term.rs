@@ -15,6 +15,14 @@ pub enum TableTerm {
 }
 
 impl TableTerm {
+    /// Returns the word.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Metric(metric) => metric.name(),
+            Self::Axis(axis) => axis,
+        }
+    }
+
     /// Returns the metric that was probably meant, if this is read as an axis but nearly the name of a metric.
     pub fn misspelt(&self) -> Option<Metric> {
         let Self::Axis(axis) = self else { return None };
