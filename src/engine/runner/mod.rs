@@ -22,7 +22,6 @@ pub mod machine;
 mod options;
 mod outputs;
 pub mod packages;
-mod place;
 pub mod queue;
 mod run;
 mod stop;

@@ -597,7 +597,8 @@ mod tests {
     fn a_column_can_be_the_x_of_a_scatter_plot_and_the_y_of_another_figure() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("runs.csv");
-        std::fs::write(&path, "seed,prior,f,seconds\n0,1,0.25,2\n1,1,0.75,4\n0,2,0.5,8\n1,2,0.5,8\n").unwrap();
+        std::fs::write(&path, "seed,prior,f,seconds\n0,1,0.25,2\n1,1,0.75,4\n0,2,0.5,8\n1,2,0.5,8\n")
+            .unwrap();
         let body = json!({
             "files": [{"file": "runs.csv", "axes": "prior"}],
             "figures": [

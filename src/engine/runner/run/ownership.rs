@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::event::PlaceOutcome;
+use super::super::event::PlaceOutcome;
 use crate::store::manifest::Stored;
 use crate::store::{PipelineState, Store, StoreError, is_marked};
 use pipe_core::digest::BlobId;
