@@ -99,8 +99,16 @@ impl LocalProcess {
         let failed = |error: StoreError| AttemptError::permanent(error.to_string());
         while !self.children.is_stopping() {
             match packages.directory.installed() {
-                Some(found) if packages.is_usable(&found) => return Ok(found),
-                Some(_) => packages.directory.forget(),
+                Some(found) => match packages.problem(&found) {
+                    None => return Ok(found),
+                    Some(problem) => {
+                        let shown = packages.shown();
+                        let message =
+                            format!("the installed packages of `{shown}` cannot be used any more: {problem}");
+                        report(WorkerEvent::Log { level: LogLevel::Info, message });
+                        packages.directory.forget();
+                    }
+                },
                 None => {}
             }
             match packages.directory.try_begin().map_err(failed)? {
@@ -142,13 +150,12 @@ impl LocalProcess {
         for log in [&task.stdout, &task.stderr] {
             let _ = fs::remove_file(log);
         }
-        if packages.is_usable(installation.path()) {
-            Ok(())
-        } else {
-            Err(AttemptError::permanent(format!(
-                "the interpreter in the environment of `{}` is not the one that was found before; run again",
+        match packages.problem(installation.path()) {
+            None => Ok(()),
+            Some(problem) => Err(AttemptError::permanent(format!(
+                "the environment of `{}` is not the one that was asked for: {problem}; run again",
                 packages.shown()
-            )))
+            ))),
         }
     }
 }
