@@ -18,6 +18,7 @@
 //! | [`predictions`] | decisions and scores that any program wrote ([`predictions::ExpectedPredictions`]) |
 //! | [`metric`] | metrics, confidence intervals and audits ([`metric::registry::Metric`], [`metric::evaluation::Evaluator`]) |
 //! | [`explanation`] | why a model decided as it did ([`explanation::Explanation`]) |
+//! | [`mod@multiversion`] | functions that are compiled for several kinds of processors |
 //! | [`history`] | the record of a training ([`history::History`]) |
 //!
 //! # Example
@@ -54,6 +55,7 @@ pub mod fusion;
 pub mod history;
 pub mod label_tree;
 pub mod metric;
+pub mod multiversion;
 pub mod predictions;
 pub mod score;
 pub mod scorer;

@@ -2,6 +2,7 @@
 //! false, and softplus(-a) if it is true.
 
 /// Computes ln(1 + e^a) without overflow.
+#[inline]
 pub fn softplus(a: f64) -> f64 {
     a.max(0.0) + (-a.abs()).exp().ln_1p()
 }

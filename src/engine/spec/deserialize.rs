@@ -40,11 +40,11 @@ pub(super) fn read<T: DeserializeOwned>(
     context: &ValueContext,
     issues: &mut SpecIssues,
 ) -> Option<T> {
-    let first = match serde_path_to_error::deserialize(StrictJson(value.clone())) {
+    let first = match serde_path_to_error::deserialize(StrictJson(&value)) {
         Ok(typed) => return Some(typed),
         Err(error) => error,
     };
-    let check = |value: Value| serde_path_to_error::deserialize::<_, T>(StrictJson(value)).map(drop);
+    let check = |value: Value| serde_path_to_error::deserialize::<_, T>(StrictJson(&value)).map(drop);
     report_all(value, first, context, &check, &[], issues);
     None
 }
@@ -364,7 +364,7 @@ mod tests {
     }
 
     fn error<T: DeserializeOwned + std::fmt::Debug>(value: Value) -> DeserializeError {
-        let error = serde_path_to_error::deserialize::<_, T>(StrictJson(value)).unwrap_err();
+        let error = serde_path_to_error::deserialize::<_, T>(StrictJson(&value)).unwrap_err();
         DeserializeError::parse(&error.inner().to_string())
     }
 

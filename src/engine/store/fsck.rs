@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::Store;
 use super::error::{StoreError, is_passing};
-use super::layout::{CACHEDIR_TAG, GITIGNORE, id_of_blob, key_of_action};
+use super::layout::{id_of_blob, key_of_action};
 use super::manifest::{Manifest, Stored};
 use super::pipeline_state::PipelineState;
 use super::run_log::{EVENTS, SUMMARY, flaw_of_run};
@@ -276,8 +276,8 @@ impl Store {
         if !StatCache::is_sound(&self.layout.stat_cache()) {
             report.problem(&self.layout.stat_cache(), "its content does not match its checksum");
         }
-        for (path, content) in [(self.layout.tag(), CACHEDIR_TAG), (self.layout.gitignore(), GITIGNORE)] {
-            if fs::read(&path).is_ok_and(|text| text != content.as_bytes()) {
+        for (path, text) in self.layout.fixed_files() {
+            if fs::read(&path).is_ok_and(|there| there != text.as_bytes()) {
                 report.problem(&path, "it is not the text that belongs there");
             }
         }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::blob::sync_directory_of;
 use super::error::StoreError;
-use super::layout::{CACHEDIR_TAG, GITIGNORE, Layout};
+use super::layout::Layout;
 use super::lock::{self, FileLock};
 use super::stamp;
 use pipe_core::digest::Digest;
@@ -54,8 +54,8 @@ impl Session {
         }
         let path = layout.gc_lock();
         let gc_lock = lock::open(&path).map_err(|e| StoreError::writing(&path, e))?;
-        for (path, text) in [(layout.tag(), CACHEDIR_TAG), (layout.gitignore(), GITIGNORE)] {
-            write_mark(&path, text).map_err(|e| StoreError::writing(&path, e))?;
+        for (path, text) in layout.fixed_files() {
+            write_fixed(&path, text).map_err(|e| StoreError::writing(&path, e))?;
         }
         let session =
             Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: Some(GcLock(gc_lock)) };
@@ -157,16 +157,16 @@ impl Session {
     }
 }
 
-/// Writes a file for other programs if something else, or nothing, is there. A link is replaced, not followed.
-fn write_mark(path: &Path, content: &str) -> io::Result<()> {
+/// Writes a file that always has the same text if something else, or nothing, is there. A link is replaced, not followed.
+fn write_fixed(path: &Path, text: &str) -> io::Result<()> {
     let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-    if is_file && fs::read(path).is_ok_and(|text| text == content.as_bytes()) {
+    if is_file && fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
         return Ok(());
     }
     let removed = if path.is_dir() && !path.is_symlink() { remove_tree(path) } else { fs::remove_file(path) };
     match removed {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => fs::write(path, content),
+        _ => fs::write(path, text),
     }
 }
 
@@ -364,26 +364,11 @@ mod tests {
         ];
         for make in states {
             make();
-            write_mark(&tag, CACHEDIR_TAG).unwrap();
+            write_fixed(&tag, "the text").unwrap();
             assert!(tag.symlink_metadata().unwrap().is_file());
-            assert_eq!(fs::read_to_string(&tag).unwrap(), CACHEDIR_TAG);
+            assert_eq!(fs::read_to_string(&tag).unwrap(), "the text");
             fs::remove_file(&tag).unwrap();
         }
-    }
-
-    #[test]
-    fn git_ignores_the_cache() {
-        let dir = tempfile::tempdir().unwrap();
-        let git = |arguments: &[&str]| {
-            std::process::Command::new("git").current_dir(dir.path()).args(arguments).output()
-        };
-        if !git(&["init", "-q"]).is_ok_and(|output| output.status.success()) {
-            return;
-        }
-        let _session = Session::begin(&Layout::new(dir.path().join("cache"))).unwrap();
-        fs::write(dir.path().join("pipeline.yaml"), "").unwrap();
-        let status = git(&["status", "--porcelain", "--untracked-files=all"]).unwrap();
-        assert_eq!(String::from_utf8_lossy(&status.stdout), "?? pipeline.yaml\n");
     }
 
     #[test]

@@ -3,12 +3,19 @@
 use super::curves::ReliabilityBin;
 use super::exact::ExactSum;
 use super::registry::Metric;
+use crate::multiversion;
 
 /// The number of bins of equal width.
 pub const BINS: usize = 15;
 
 /// How many numbers up to 1 are added as 64-bit units of an [`ExactSum`]. 2047 would still fit.
 const ADDED_AT_ONCE: usize = 1024;
+/// How many probabilities are converted at once.
+const CONVERTED_AT_ONCE: usize = 16;
+/// Neighbouring entries are counted apart, because they often fall into one bin and would wait for each other.
+const SIDE_BY_SIDE: usize = 4;
+/// A power of two, so that an index needs no check. Bin 15 has only the probability 1 and is added to bin 14.
+const COLUMNS: usize = 16;
 
 /// The error for a value that is not a probability.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -38,21 +45,16 @@ struct CalibrationBin {
 impl Calibration {
     /// Adds one row: its true labels, and the probability of every label.
     pub fn add(&mut self, truth: &[u32], probabilities: &[f32]) -> Result<(), NotAProbability> {
-        if let Some(label) = probabilities.iter().position(|p| !(0.0..=1.0).contains(p)) {
+        let is_probability = |p: &f32| (0.0..=1.0).contains(p);
+        // A loop that does not end early is vectorised.
+        if !probabilities.iter().fold(true, |all, p| all & is_probability(p)) {
+            let label = probabilities.iter().position(|p| !is_probability(p)).unwrap_or_default();
             return Err(NotAProbability { label, value: probabilities[label] });
         }
         for some in probabilities.chunks(ADDED_AT_ONCE) {
-            let mut squares = 0;
-            let mut bins = [(0, 0); BINS];
-            for &p in some {
-                let p = f64::from(p);
-                let (entries, expected) = &mut bins[bin_of(p)];
-                *entries += 1;
-                *expected += ExactSum::units(p);
-                squares += ExactSum::units(p * p);
-            }
-            self.squares.add_units(squares);
-            for (bin, (entries, expected)) in self.bins.iter_mut().zip(bins) {
+            let sums = sum_units(some);
+            self.squares.add_units(sums.squares);
+            for (bin, (entries, expected)) in self.bins.iter_mut().zip(sums.bins) {
                 bin.entries += entries;
                 bin.expected.add_units(expected);
             }
@@ -96,6 +98,45 @@ impl Calibration {
             (Metric::Brier, self.squares.value() / entries),
             (Metric::Ece, self.bins.iter().map(gap).sum::<f64>() / entries),
         ]
+    }
+}
+
+/// Sums over up to [`ADDED_AT_ONCE`] probabilities, in units of an [`ExactSum`].
+struct UnitSums {
+    squares: i64,
+    /// The number of entries of each bin, and the sum of their probabilities.
+    bins: [(u64, i64); BINS],
+}
+
+multiversion! {
+    /// Sums probabilities and their squares.
+    fn sum_units(probabilities: &[f32]) -> UnitSums {
+        let mut squares = 0;
+        let mut columns = [[(0u64, 0i64); COLUMNS]; SIDE_BY_SIDE];
+        for some in probabilities.chunks(CONVERTED_AT_ONCE) {
+            let mut values = [0.0; CONVERTED_AT_ONCE];
+            values[..some.len()].copy_from_slice(some);
+            // Zeros behind the end add nothing here, and are not counted below.
+            let (mut bins, mut units) = ([0; CONVERTED_AT_ONCE], [0; CONVERTED_AT_ONCE]);
+            for at in 0..CONVERTED_AT_ONCE {
+                let p = f64::from(values[at]);
+                bins[at] = (p * BINS as f64) as u8;
+                units[at] = ExactSum::units_up_to_one(p);
+                squares += ExactSum::units_up_to_one(p * p);
+            }
+            for at in 0..some.len() {
+                let (entries, expected) = &mut columns[at % SIDE_BY_SIDE][usize::from(bins[at]) % COLUMNS];
+                *entries += 1;
+                *expected += units[at];
+            }
+        }
+        let mut sums = UnitSums { squares, bins: [(0, 0); BINS] };
+        for (bin, &(entries, expected)) in columns.iter().flat_map(|columns| columns.iter().enumerate()) {
+            let sum = &mut sums.bins[bin.min(BINS - 1)];
+            sum.0 += entries;
+            sum.1 += expected;
+        }
+        sums
     }
 }
 

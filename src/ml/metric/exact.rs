@@ -22,6 +22,16 @@ impl ExactSum {
         (term * UNIT) as i64
     }
 
+    /// Returns the same as [`ExactSum::units`] for a term from 0 to 1. The compiler vectorises it on more processors.
+    #[inline(always)]
+    pub(super) fn units_up_to_one(term: f64) -> i64 {
+        const MANTISSA: u64 = (1 << 52) - 1;
+        let bits = term.to_bits();
+        // The term is the mantissa, with its leading one, times 2^(exponent - 1075); a unit is 2^-52.
+        let below_one = 1023u64.wrapping_sub(bits >> 52).min(63);
+        ((bits & MANTISSA | MANTISSA + 1) >> below_one) as i64
+    }
+
     /// Adds a sum of [`ExactSum::units`].
     pub(super) fn add_units(&mut self, units: i64) {
         *self += Self(i128::from(units));
@@ -80,6 +90,18 @@ impl Sum<f64> for ExactSum {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_conversions_of_terms_up_to_one_agree() {
+        let mut terms = vec![0.0, 1.0, f64::MIN_POSITIVE, 5e-324, f64::from(f32::MIN_POSITIVE)];
+        for exponent in 0..1080 {
+            let term = 2f64.powi(-exponent);
+            terms.extend([term, term.next_down(), term * 0.7, f64::from((term * 0.3) as f32)]);
+        }
+        for term in terms {
+            assert_eq!(ExactSum::units_up_to_one(term), ExactSum::units(term), "{term}");
+        }
+    }
 
     #[test]
     fn the_order_of_the_terms_does_not_matter() {

@@ -4,7 +4,7 @@
 
 use rayon::prelude::*;
 
-use super::block::DecisionBlock;
+use super::block::{DecisionBlock, Thresholds};
 use super::calibration::NotAProbability;
 use super::counts::Counts;
 use super::curves::Curves;
@@ -102,7 +102,10 @@ impl MeasurePart {
         if !block.scores.is_empty() {
             // A program may score only some labels; the others are no part of the ranking.
             let is_scored = |&(_, score): &(u32, f32)| score != f32::NEG_INFINITY;
-            let ranked = self.top.of((0..).zip(block.ranking(row).iter().copied()).filter(is_scored));
+            let ranked = match (&block.thresholds, block.margins(row)) {
+                (Thresholds::PerEntry(_), Some(margins)) => self.top.of((0..).zip(margins).filter(is_scored)),
+                _ => self.top.of((0..).zip(block.row_scores(row).iter().copied()).filter(is_scored)),
+            };
             let ranked = ranked.map_err(|bad| MeasureError::NotANumber { row: number, label: bad.label })?;
             self.evaluator.add_ranking(truth, ranked);
         }
@@ -178,7 +181,6 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::block::Thresholds;
     use super::super::label::Tally;
     use super::super::propensity::Propensity;
     use super::*;

@@ -4,8 +4,15 @@
 //! outermost bins, whose edges are moved at the end.
 
 use super::curves::ThresholdHistogram;
+use crate::multiversion;
 
 const BINS: usize = 50;
+/// At least one more than there are bins, for infinite thresholds; a power of two, so that an index needs no check.
+const COLUMNS: usize = 64;
+/// How many labels are counted at once.
+const AT_ONCE: usize = 1024;
+/// Neighbouring entries are counted apart, because they often fall into one bin and would wait for each other.
+const SIDE_BY_SIDE: usize = 4;
 
 /// The bins while rows are added.
 #[derive(Debug, Clone)]
@@ -41,12 +48,16 @@ impl ThresholdBins {
         let bins = self.of_true.len();
         let (low, scale) =
             (self.low, if self.low < self.high { bins as f32 / (self.high - self.low) } else { 0.0 });
-        let bin = |threshold: f32| (((threshold - low) * scale).max(0.0) as usize).min(bins - 1);
-        for &threshold in thresholds.iter().filter(|threshold| threshold.is_finite()) {
-            self.of_false[bin(threshold)] += 1;
-            self.least = self.least.min(threshold);
-            self.most = self.most.max(threshold);
+        let line = BinLine { low, scale, last: (bins - 1) as f32 };
+        for some in thresholds.chunks(AT_ONCE) {
+            let counted = count_bins(line, some);
+            self.least = self.least.min(counted.least);
+            self.most = self.most.max(counted.most);
+            for (sum, count) in self.of_false.iter_mut().zip(counted.counts) {
+                *sum += u64::from(count);
+            }
         }
+        let bin = |threshold: f32| usize::from(line.bin(threshold));
         let of_truth = truth.iter().map(|&label| thresholds[label as usize]);
         for threshold in of_truth.filter(|threshold| threshold.is_finite()) {
             self.of_false[bin(threshold)] -= 1;
@@ -77,5 +88,50 @@ impl ThresholdBins {
             (edges[0], edges[bins]) = (low - 0.5, low + 0.5);
         }
         ThresholdHistogram { edges, of_true: self.of_true.clone(), of_false: self.of_false.clone() }
+    }
+}
+
+/// The bins on the line of thresholds.
+#[derive(Debug, Clone, Copy)]
+struct BinLine {
+    low: f32,
+    scale: f32,
+    last: f32,
+}
+
+impl BinLine {
+    /// Returns the bin of a finite threshold.
+    #[inline(always)]
+    fn bin(self, threshold: f32) -> u8 {
+        ((threshold - self.low) * self.scale).max(0.0).min(self.last) as u8
+    }
+}
+
+/// The finite thresholds of some labels: how many are in each bin, the least and the largest of them.
+struct CountedThresholds {
+    counts: [u32; BINS],
+    least: f32,
+    most: f32,
+}
+
+multiversion! {
+    /// Counts up to [`AT_ONCE`] thresholds by bin.
+    fn count_bins(line: BinLine, thresholds: &[f32]) -> CountedThresholds {
+        let (mut least, mut most) = (f32::INFINITY, f32::NEG_INFINITY);
+        let mut chosen = [BINS as u8; AT_ONCE];
+        for (chosen, &threshold) in chosen.iter_mut().zip(thresholds) {
+            let is_finite = threshold.is_finite();
+            *chosen = if is_finite { line.bin(threshold) } else { BINS as u8 };
+            least = least.min(if is_finite { threshold } else { f32::INFINITY });
+            most = most.max(if is_finite { threshold } else { f32::NEG_INFINITY });
+        }
+        let mut columns = [[0u32; COLUMNS]; SIDE_BY_SIDE];
+        for some in chosen[..thresholds.len()].chunks(SIDE_BY_SIDE) {
+            for (columns, &bin) in columns.iter_mut().zip(some) {
+                columns[usize::from(bin) % COLUMNS] += 1;
+            }
+        }
+        let counts = std::array::from_fn(|bin| columns.iter().map(|columns| columns[bin]).sum());
+        CountedThresholds { counts, least, most }
     }
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::block::DecisionBlock;
 use super::curves::ShiftedMetrics;
 use super::label::{LabelCount, Tally};
+use crate::multiversion;
 
 /// The sizes of the shifts, which go in both directions: fine near zero and coarse far from it. No shift at
 /// all is added.
@@ -48,11 +49,8 @@ impl Tradeoff {
             for row in rows.clone() {
                 let Some(thresholds) = block.row_thresholds(row) else { return };
                 let scores = &block.row_scores(row)[chosen.clone()];
-                let counts = self.all[first * COLUMNS..].chunks_exact_mut(COLUMNS);
-                for ((score, threshold), counts) in scores.iter().zip(&thresholds[chosen.clone()]).zip(counts)
-                {
-                    counts[self.shifts.below(score - threshold)] += 1;
-                }
+                let counts = &mut self.all[first * COLUMNS..];
+                count_margins(&self.shifts, scores, &thresholds[chosen.clone()], counts);
             }
         }
         for row in rows {
@@ -61,7 +59,7 @@ impl Tradeoff {
             for label in truth[row].iter().map(|&label| label as usize) {
                 self.actual[label] += 1;
                 let margin = block.row_scores(row)[label] - thresholds[label];
-                self.of_true[label * COLUMNS + self.shifts.below(margin)] += 1;
+                self.of_true[label * COLUMNS + self.shifts.below(margin, step_of(margin))] += 1;
             }
         }
     }
@@ -102,45 +100,63 @@ impl Tradeoff {
     }
 }
 
+multiversion! {
+    /// Adds the entries of up to [`LABELS_AT_ONCE`] labels of one row to the counts of these labels.
+    fn count_margins(shifts: &Shifts, scores: &[f32], thresholds: &[f32], counts: &mut [u32]) {
+        let mut margins = [0.0; LABELS_AT_ONCE];
+        for (margin, (score, threshold)) in margins.iter_mut().zip(scores.iter().zip(thresholds)) {
+            *margin = score - threshold;
+        }
+        let steps = margins.map(step_of);
+        let entries = margins.iter().zip(&steps).take(scores.len());
+        for (counts, (&margin, &step)) in counts.chunks_exact_mut(COLUMNS).zip(entries) {
+            counts[shifts.below(margin, step)] += 1;
+        }
+    }
+}
+
 /// The shifts, with a table that finds the place of a margin among them without a search.
 #[derive(Debug, Clone)]
 struct Shifts {
-    /// Ascending, with infinities behind them.
-    sorted: [f32; SHIFTS + COMPARED],
-    /// For each step of the line of margins, how many shifts are below all margins of the step before it.
-    below_step: Box<[u8]>,
+    /// Ascending, with an infinity behind them.
+    sorted: [f32; SHIFTS + 1],
+    /// For each step of the line of margins, how many shifts are in the steps before it.
+    before_step: [u8; STEPS],
 }
 
-/// The width of a step is a power of two and less than the distance between two shifts, so that three steps contain at most
-/// [`COMPARED`] shifts.
+/// The steps are less wide than the distance between two shifts, so that no step contains two of them.
 const STEPS_PER_UNIT: f32 = 128.0;
 /// The steps reach from minus this to this, beyond all shifts. A margin outside belongs to the first or the last step.
 const REACH: f32 = 11.0;
-const COMPARED: usize = 3;
+const STEPS: usize = 2 * REACH as usize * STEPS_PER_UNIT as usize;
+
+/// Returns the step of a margin. It never falls while the margin grows, so a margin is above all shifts of the steps before
+/// its own and below all shifts of the steps behind it, in spite of rounding.
+#[inline]
+fn step_of(margin: f32) -> u16 {
+    ((margin + REACH) * STEPS_PER_UNIT).max(0.0).min((STEPS - 1) as f32) as u16
+}
 
 impl Shifts {
     fn new() -> Self {
-        let mut sorted = [f32::INFINITY; SHIFTS + COMPARED];
+        let mut sorted = [f32::INFINITY; SHIFTS + 1];
         sorted[SIZES.len()] = 0.0;
         for (at, &size) in SIZES.iter().enumerate() {
             sorted[SIZES.len() + 1 + at] = size;
             sorted[SIZES.len() - 1 - at] = -size;
         }
-        let below = |step: usize| {
-            let start_of_step_before = (step as f32 - 1.0) / STEPS_PER_UNIT - REACH;
-            sorted.partition_point(|&shift| shift < start_of_step_before) as u8
+        let before = |step: usize| {
+            sorted[..SHIFTS].iter().filter(|&&shift| usize::from(step_of(shift)) < step).count() as u8
         };
-        let steps = (2.0 * REACH * STEPS_PER_UNIT) as usize;
-        Self { sorted, below_step: (0..steps).map(below).collect() }
+        Self { sorted, before_step: std::array::from_fn(before) }
     }
 
-    /// Returns the number of shifts that a margin exceeds.
-    fn below(&self, margin: f32) -> usize {
-        let step = ((margin + REACH) * STEPS_PER_UNIT) as usize;
-        let least = usize::from(self.below_step[step.min(self.below_step.len() - 1)]);
-        // One step to both sides is allowed for rounding.
-        let exceeds = |at: usize| usize::from(margin > self.sorted[least + at]);
-        least + exceeds(0) + exceeds(1) + exceeds(2)
+    /// Returns the number of shifts that a margin in this step exceeds.
+    #[inline]
+    fn below(&self, margin: f32, step: u16) -> usize {
+        let before = usize::from(self.before_step[usize::from(step)]);
+        // The next shift may be in the same step; no other one can be.
+        before + usize::from(margin > self.sorted[before])
     }
 }
 
@@ -169,7 +185,7 @@ mod tests {
         }
         for margin in margins {
             // No margin exceeds an infinity behind the shifts.
-            assert_eq!(shifts.below(margin), searched(margin).min(SHIFTS), "{margin}");
+            assert_eq!(shifts.below(margin, step_of(margin)), searched(margin).min(SHIFTS), "{margin}");
         }
     }
 }

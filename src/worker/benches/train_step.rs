@@ -38,7 +38,7 @@ const LABELS_PER_ROW: usize = 5;
 const HIDDEN: usize = 128;
 const BATCHES: usize = 16;
 const WARM_UP: usize = 3;
-const PARTS: [&str; 5] = ["batch", "signals", "forward", "loss_backward", "optimiser"];
+const PARTS: [&str; 6] = ["batch", "signals", "catch_up", "forward", "loss_backward", "optimiser"];
 
 fn main() {
     let argument = |number: usize| std::env::args().nth(number).and_then(|text| text.parse().ok());
@@ -47,6 +47,7 @@ fn main() {
         eprintln!("usage: train_step THREADS STEPS");
         return;
     };
+    println!("libtorch_gemms {:.2} ms", products(threads as i32, steps));
     pool(threads).expect("the threads start").install(|| {
         for (equations, preset) in [("released", Preset::Released), ("paper", Preset::Paper)] {
             for (name, kind) in [("lazy", OptimiserKind::LazyAdamw), ("dense", OptimiserKind::Adamw)] {
@@ -54,6 +55,27 @@ fn main() {
             }
         }
     });
+}
+
+/// Returns the median time of the three matrix products of the output layer, by libtorch with all threads.
+fn products(threads: i32, steps: usize) -> f64 {
+    tch::set_num_threads(threads);
+    let random = |rows: usize, columns: usize| {
+        tch::Tensor::randn([rows as i64, columns as i64], (tch::Kind::Float, tch::Device::Cpu))
+    };
+    let (h, w, g) = (random(ROWS, HIDDEN), random(LABELS, HIDDEN), random(ROWS, LABELS));
+    let (z, dw, dh) = (random(ROWS, LABELS), random(LABELS, HIDDEN), random(ROWS, HIDDEN));
+    let mut times = Vec::new();
+    for step in 0..steps + WARM_UP {
+        let start = Instant::now();
+        let _ = h.mm_out(&z, &w.tr());
+        let _ = g.tr().mm_out(&dw, &h);
+        let _ = g.mm_out(&dh, &w);
+        if step >= WARM_UP {
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    median(times.into_iter())
 }
 
 /// Returns the measured method: a preset with one hidden layer and without dropout.
@@ -126,7 +148,7 @@ fn parts_of_steps(
     let map = FeatureMap::All { features: FEATURES };
     let loss = LossTerms::new(&method.loss, &idf.positive_weights(method.loss.pos_weight));
     let thresholds = ThresholdTerms::new(method.variant, &method.threshold, &idf.values);
-    let optimiser = CpuOptimiser::new(method.optimiser.clone());
+    let mut optimiser = CpuOptimiser::new(method.optimiser.clone());
     let mut workspace = Workspace::default();
     let mut gradients = Gradients::new(&state.weights);
     let mut times: Vec<[f64; PARTS.len()]> = Vec::new();
@@ -139,6 +161,8 @@ fn parts_of_steps(
         clock.lap();
         let local = propagate(&targets, LABELS, false, 1e-8);
         let signals = BatchSignals::new(LABELS, &targets, &local, 1e-8);
+        clock.lap();
+        optimiser.catch_up(&mut state, &groups);
         clock.lap();
         workspace.forward(&method.net, &state.weights, &inputs, None);
         clock.lap();

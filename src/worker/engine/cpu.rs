@@ -104,8 +104,9 @@ impl Engine for CpuEngine {
     fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError> {
         let inputs = batch.inputs.gathered()?;
         let rows = inputs.rows();
-        let (signals, groups) =
-            rayon::join(|| self.forward(inputs, batch, Some(step)), || InputGroups::new(inputs));
+        let groups = InputGroups::new(inputs);
+        self.optimiser.catch_up(&mut self.state, &groups);
+        let signals = self.forward(inputs, batch, Some(step));
         let weights = &self.state.weights;
         let pass = LossPass::new(&self.loss, &self.thresholds, parameters(weights), &signals, rows);
         let net = &self.method.net;
@@ -117,6 +118,7 @@ impl Engine for CpuEngine {
     }
 
     fn scores(&mut self, batch: &Batch, scores: &mut BatchScores) -> Result<(), tch::TchError> {
+        self.settle();
         let inputs = batch.inputs.gathered()?;
         let rows = inputs.rows();
         let signals = self.forward(inputs, batch, None);
@@ -125,26 +127,40 @@ impl Engine for CpuEngine {
     }
 
     fn score_parts(&mut self, batch: &Batch, parts: &mut ScoreParts) -> Result<(), tch::TchError> {
+        self.settle();
         let inputs = batch.inputs.gathered()?;
         let rows = inputs.rows();
         let signals = self.forward(inputs, batch, None);
         parts.resize(self.labels(), rows, stride(rows));
-        parts.logits.copy_from_slice(self.workspace.logits());
+        if parts.with_logits {
+            parts.logits.copy_from_slice(self.workspace.logits());
+        }
         let pass = self.pass(&signals, rows);
         pass.parts(self.workspace.logits(), &mut parts.standardised, &mut parts.thresholds);
         Ok(())
     }
 
+    fn settle(&mut self) {
+        self.optimiser.settle(&mut self.state);
+    }
+
     fn state(&self) -> Result<Cow<'_, EngineState>, tch::TchError> {
-        Ok(Cow::Borrowed(&self.state))
+        if self.optimiser.is_settled() {
+            return Ok(Cow::Borrowed(&self.state));
+        }
+        let mut state = self.state.clone();
+        self.optimiser.clone().settle(&mut state);
+        Ok(Cow::Owned(state))
     }
 
     fn restore(&mut self, state: EngineState) -> Result<(), tch::TchError> {
+        self.optimiser.restart();
         self.state = state;
         Ok(())
     }
 
-    fn into_state(self: Box<Self>) -> Result<EngineState, tch::TchError> {
+    fn into_state(mut self: Box<Self>) -> Result<EngineState, tch::TchError> {
+        self.settle();
         Ok(self.state)
     }
 }

@@ -167,6 +167,8 @@ impl BatchScores {
 pub struct ScoreParts {
     pub rows: usize,
     pub stride: usize,
+    /// Whether the logits are wanted as well. Only explanations show them.
+    pub with_logits: bool,
     pub logits: Buffer,
     /// The standardised logits (eq. 2), or the logits themselves if the method does not standardise.
     pub standardised: Buffer,
@@ -178,9 +180,9 @@ impl ScoreParts {
     /// Changes the size; the values are unspecified afterwards.
     pub fn resize(&mut self, labels: usize, rows: usize, stride: usize) {
         (self.rows, self.stride) = (rows, stride);
-        for part in [&mut self.logits, &mut self.standardised, &mut self.thresholds] {
-            part.resize(labels * stride);
-        }
+        self.logits.resize(if self.with_logits { labels * stride } else { 0 });
+        self.standardised.resize(labels * stride);
+        self.thresholds.resize(labels * stride);
     }
 }
 
@@ -207,7 +209,10 @@ pub trait Engine {
     /// logits less their thresholds, to the bit.
     fn score_parts(&mut self, batch: &Batch, parts: &mut ScoreParts) -> Result<(), tch::TchError>;
 
-    /// Returns the state: borrowed if it is in host memory, otherwise copied from the device.
+    /// Completes work that a step has left for later, so that [`Engine::state`] need not copy the state to do so.
+    fn settle(&mut self) {}
+
+    /// Returns the state: borrowed if it is complete and in host memory, otherwise copied.
     fn state(&self) -> Result<std::borrow::Cow<'_, EngineState>, tch::TchError>;
 
     /// Continues from another state.

@@ -356,7 +356,8 @@ impl Engine for TorchEngine {
         let theta = theta.f_expand([rows as i64, labels as i64], false)?;
         parts.resize(labels, rows, rows);
         let ScoreParts { logits, standardised, thresholds, .. } = parts;
-        for (tensor, buffer) in [(z, logits), (hat, standardised), (theta, thresholds)] {
+        let pairs = [(z, logits), (hat, standardised), (theta, thresholds)];
+        for (tensor, buffer) in pairs.into_iter().filter(|pair| !pair.1.is_empty()) {
             let by_label = tensor.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
             let len = buffer.len();
             by_label.f_contiguous()?.f_copy_data(buffer, len)?;

@@ -94,15 +94,12 @@ impl LowerTriangle {
             for row in step + 1..count {
                 for column in step + 1..=row {
                     let [left, right] = [row, column].map(|at| below[at - step - 1].shallow_clone());
-                    rest.push((Self::index(row, column), self.at(row, column), left, right));
+                    rest.push((self.at(row, column), left, right));
                 }
             }
-            let rest = rest
-                .into_par_iter()
-                .map(|(index, tile, left, right)| Ok((index, tile.f_sub(&left.f_mm(&right.f_tr()?)?)?)));
-            for (index, tile) in rest.collect::<Result<Vec<_>>>()? {
-                self.tiles[index] = tile;
-            }
+            // In place: a second set of tiles would double the memory of the whole fit.
+            rest.into_par_iter()
+                .try_for_each(|(mut tile, left, right)| tile.f_sub_(&left.f_mm(&right.f_tr()?)?).map(drop))?;
             for (row, tile) in (step + 1..count).zip(below) {
                 self.tiles[Self::index(row, step)] = tile;
             }
@@ -110,17 +107,28 @@ impl LowerTriangle {
         Ok(())
     }
 
-    /// Returns the inverse of a lower triangular matrix. Each column of tiles is one task.
-    fn invert(&self) -> Result<Self> {
+    /// Replaces a lower triangular matrix by its inverse. Each column of tiles is one task. A column of the inverse does not
+    /// depend on the columns of the matrix before it, so that it takes their place.
+    fn invert(&mut self) -> Result<()> {
         let count = self.count();
-        let task = |column: usize| {
-            let tiles =
-                (column..count).map(|row| (column..=row).map(|k| self.at(row, k)).collect::<Vec<_>>());
-            (column, tiles.collect::<Vec<_>>())
+        let columns: Vec<usize> = (0..count).collect();
+        for group in columns.chunks(rayon::current_num_threads().max(1)) {
+            for (column, inverse) in group.iter().zip(self.inverse_columns(group)?) {
+                for (row, tile) in (*column..).zip(inverse) {
+                    self.tiles[Self::index(row, *column)] = tile;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns some columns of the inverse, from the diagonal down.
+    fn inverse_columns(&self, columns: &[usize]) -> Result<Vec<Vec<Tensor>>> {
+        let rows_of = |&column: &usize| -> Vec<Vec<Tensor>> {
+            (column..self.count()).map(|row| (column..=row).map(|k| self.at(row, k)).collect()).collect()
         };
-        // Handles only: the list of all tasks is small compared with the tiles.
-        let tasks: Vec<_> = (0..count).map(task).collect();
-        let columns = tasks.into_par_iter().map(|(column, rows)| {
+        let tasks: Vec<_> = columns.iter().map(rows_of).collect();
+        let inverses = tasks.into_par_iter().map(|rows| {
             let mut inverse: Vec<Tensor> = Vec::with_capacity(rows.len());
             for row in rows {
                 let (Some(diagonal), earlier) = (row.last(), &row[..row.len() - 1]) else { continue };
@@ -137,17 +145,9 @@ impl LowerTriangle {
                 };
                 inverse.push(diagonal.f_linalg_solve_triangular(&right, false, true, false)?);
             }
-            Ok((column, inverse))
+            Ok(inverse)
         });
-        let mut columns: Vec<Vec<Tensor>> =
-            columns.collect::<Result<Vec<_>>>()?.into_iter().map(|(_, tiles)| tiles).collect();
-        let mut tiles = Vec::with_capacity(self.tiles.len());
-        for row in 0..count {
-            for (column, inverse) in columns.iter_mut().enumerate().take(row + 1) {
-                tiles.push(inverse[row - column].shallow_clone());
-            }
-        }
-        Ok(Self { size: self.size, tiles })
+        inverses.collect()
     }
 }
 
@@ -158,7 +158,8 @@ impl InverseFactor {
         let kind = if size <= LARGEST_IN_F64 { Kind::Double } else { Kind::Float };
         let mut matrix = LowerTriangle::build(size, kind, device, row)?;
         matrix.factor()?;
-        Ok(Self { factor: matrix.invert()?, kind, device })
+        matrix.invert()?;
+        Ok(Self { factor: matrix, kind, device })
     }
 
     /// Returns the diagonal of M^-1.

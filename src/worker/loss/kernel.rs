@@ -7,14 +7,18 @@
 //! Results must have the same bits on every processor and for every number of threads: sums use a fixed number of lanes
 //! and a fixed order, and a multiply-add is fused only where the code calls `times_plus`. Do not reorder operations.
 
-use super::multiversion::multiversion;
+use std::ops::Range;
+
 use super::real::Real;
 use super::terms::{LossTerms, STATIC_THRESHOLD, ThresholdParameters, ThresholdTerms};
 use pipe_ml::config::threshold::{GlobalSignal, Squash};
+use pipe_ml::multiversion;
 use pipe_ml::signal::batch::{BatchSignals, SignalEntry};
 
-/// How many values are computed side by side. Sums over rows have as many partial sums.
+/// Sums over rows have this many partial sums.
 pub const LANES: usize = 8;
+/// How many rows the loss is computed for at once, so that the processor works on several vectors at a time.
+const WIDE: usize = 32;
 
 /// The terms that are the same for all labels of a row.
 #[derive(Debug, Clone)]
@@ -266,46 +270,40 @@ struct RunSums<T> {
 
 /// Gives the elements of a run, chunk by chunk.
 trait Elements<T> {
-    type Chunk;
-    fn chunks(self) -> impl Iterator<Item = Self::Chunk>;
-    fn at(chunk: &Self::Chunk, lane: usize) -> LossElement<T>;
+    /// Returns the `N` elements from `at` on.
+    fn chunk<const N: usize>(&self, at: usize) -> ElementChunk<T, N>;
+}
+
+/// Some adjacent elements.
+struct ElementChunk<T, const N: usize> {
+    theta: [T; N],
+    sign: [T; N],
+    weight: [T; N],
 }
 
 /// The elements of a label that no row has and that has no signal: all are equal.
 struct SameElement<T>(LossElement<T>);
 
 impl<T: Real> Elements<T> for SameElement<T> {
-    type Chunk = LossElement<T>;
-
     #[inline(always)]
-    fn chunks(self) -> impl Iterator<Item = LossElement<T>> {
-        std::iter::repeat(self.0)
+    fn chunk<const N: usize>(&self, _: usize) -> ElementChunk<T, N> {
+        ElementChunk { theta: [self.0.theta; N], sign: [self.0.sign; N], weight: [self.0.weight; N] }
     }
+}
 
+impl<T: Real> Elements<T> for &LabelElements<T> {
     #[inline(always)]
-    fn at(chunk: &LossElement<T>, _: usize) -> LossElement<T> {
-        *chunk
+    fn chunk<const N: usize>(&self, at: usize) -> ElementChunk<T, N> {
+        let some = |values: &[T]| {
+            let mut chunk = [T::ZERO; N];
+            chunk.copy_from_slice(&values[at..at + N]);
+            chunk
+        };
+        ElementChunk { theta: some(&self.theta), sign: some(&self.sign), weight: some(&self.weight) }
     }
 }
 
 type Lanes<T> = [T; LANES];
-
-/// Theta, sign and weight of each row.
-struct RowElements<'a, T>(&'a [Lanes<T>], &'a [Lanes<T>], &'a [Lanes<T>]);
-
-impl<'a, T: Real> Elements<T> for RowElements<'a, T> {
-    type Chunk = ((&'a Lanes<T>, &'a Lanes<T>), &'a Lanes<T>);
-
-    #[inline(always)]
-    fn chunks(self) -> impl Iterator<Item = Self::Chunk> {
-        self.0.iter().zip(self.1).zip(self.2)
-    }
-
-    #[inline(always)]
-    fn at(((theta, sign), weight): &Self::Chunk, lane: usize) -> LossElement<T> {
-        LossElement { theta: theta[lane], sign: sign[lane], weight: weight[lane] }
-    }
-}
 
 multiversion! {
     /// Computes a label whose elements are all negative and have the same threshold.
@@ -319,7 +317,6 @@ multiversion! {
     fn mixed_run<T: Real>(
         z: &[T], g: &mut [T], rows: &RowTerms<T>, hinge: Hinge<T>, elements: &LabelElements<T>,
     ) -> RunSums<T> {
-        let elements = RowElements(lanes_of(&elements.theta), lanes_of(&elements.sign), lanes_of(&elements.weight));
         run(z, g, rows, hinge, elements)
     }
 }
@@ -333,30 +330,58 @@ fn run<T: Real, E: Elements<T>>(
     hinge: Hinge<T>,
     elements: E,
 ) -> RunSums<T> {
-    let mut bce = [T::ZERO; LANES];
-    let mut hinges = [T::ZERO; LANES];
-    let mut total = [T::ZERO; LANES];
-    let values = lanes_of(z).iter().zip(g.as_chunks_mut::<LANES>().0);
-    let rows = lanes_of(&rows.mean).iter().zip(lanes_of(&rows.inverse)).zip(lanes_of(&rows.scale));
-    for (((z, g), ((mean, inverse), scale)), chunk) in values.zip(rows).zip(elements.chunks()) {
-        for lane in 0..LANES {
-            let at = E::at(&chunk, lane);
-            let u = at.sign * ((z[lane] - mean[lane]) * inverse[lane] - at.theta);
+    let mut sums = LaneSums { bce: [T::ZERO; LANES], hinges: [T::ZERO; LANES], total: [T::ZERO; LANES] };
+    let wide = z.len() - z.len() % WIDE;
+    add_chunks::<T, E, WIDE>(0..wide, z, g, rows, hinge, &elements, &mut sums);
+    add_chunks::<T, E, LANES>(wide..z.len(), z, g, rows, hinge, &elements, &mut sums);
+    RunSums { bce: fold(&sums.bce), margin: fold(&sums.hinges), gradient: fold(&sums.total) }
+}
+
+/// The partial sums of a run.
+struct LaneSums<T> {
+    bce: Lanes<T>,
+    hinges: Lanes<T>,
+    total: Lanes<T>,
+}
+
+/// Computes a part of a run, `N` rows at once. `N` does not change the bits: each lane adds its values one by one.
+#[inline(always)]
+fn add_chunks<T: Real, E: Elements<T>, const N: usize>(
+    part: Range<usize>,
+    z: &[T],
+    g: &mut [T],
+    rows: &RowTerms<T>,
+    hinge: Hinge<T>,
+    elements: &E,
+    sums: &mut LaneSums<T>,
+) {
+    let values = z[part.clone()].as_chunks::<N>().0.iter().zip(g[part.clone()].as_chunks_mut::<N>().0);
+    let (mean, inverse) = (chunks_of::<T, N>(&rows.mean, &part), chunks_of::<T, N>(&rows.inverse, &part));
+    let rows = mean.iter().zip(inverse).zip(chunks_of::<T, N>(&rows.scale, &part));
+    for (number, ((z, g), ((mean, inverse), scale))) in values.zip(rows).enumerate() {
+        let at = elements.chunk::<N>(part.start + number * N);
+        let (mut softplus, mut over) = ([T::ZERO; N], [T::ZERO; N]);
+        for row in 0..N {
+            let u = at.sign[row] * ((z[row] - mean[row]) * inverse[row] - at.theta[row]);
             let t = (-u.abs()).exp_of_negative();
             let upper = T::ONE / (T::ONE + t);
             let sigmoid = if u < T::ZERO { t * upper } else { upper };
-            let softplus = u.positive_part() + t.ln_1p_of_unit();
+            softplus[row] = u.positive_part() + t.ln_1p_of_unit();
             // Exactly at the margin the gradient is that of the positive side, as in PyTorch.
-            let over = u + hinge.margin;
-            let step = if over < T::ZERO { T::ZERO } else { hinge.weight };
-            let gradient = scale[lane] * at.sign * at.weight.times_plus(sigmoid, step);
-            g[lane] = gradient;
-            bce[lane] = (scale[lane] * at.weight).times_plus(softplus, bce[lane]);
-            hinges[lane] = scale[lane].times_plus(over.positive_part(), hinges[lane]);
-            total[lane] += gradient;
+            let beyond = u + hinge.margin;
+            let step = if beyond < T::ZERO { T::ZERO } else { hinge.weight };
+            over[row] = beyond.positive_part();
+            g[row] = scale[row] * at.sign[row] * at.weight[row].times_plus(sigmoid, step);
+        }
+        for first in (0..N).step_by(LANES) {
+            for lane in 0..LANES {
+                let row = first + lane;
+                sums.bce[lane] = (scale[row] * at.weight[row]).times_plus(softplus[row], sums.bce[lane]);
+                sums.hinges[lane] = scale[row].times_plus(over[row], sums.hinges[lane]);
+                sums.total[lane] += g[row];
+            }
         }
     }
-    RunSums { bce: fold(&bce), margin: fold(&hinges), gradient: fold(&total) }
 }
 
 /// The elements of a label with positives or signals, row by row.
@@ -467,6 +492,12 @@ multiversion! {
             }
         }
     }
+}
+
+/// Splits a part of a run into chunks.
+#[inline(always)]
+fn chunks_of<'a, T, const N: usize>(values: &'a [T], part: &Range<usize>) -> &'a [[T; N]] {
+    values[part.clone()].as_chunks::<N>().0
 }
 
 /// Splits a run into lanes; the length of a run is a multiple of the lanes.

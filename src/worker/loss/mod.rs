@@ -6,7 +6,6 @@
 
 pub mod fused;
 pub mod kernel;
-pub mod multiversion;
 pub mod real;
 pub mod reference;
 pub mod terms;

@@ -4,8 +4,8 @@ use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::features::FeatureMap;
-use crate::loss::multiversion::multiversion;
 use pipe_ml::data::csr::Csr;
+use pipe_ml::multiversion;
 
 /// The features of a batch, row by row.
 pub struct BatchInputs {

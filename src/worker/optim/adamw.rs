@@ -1,7 +1,7 @@
 //! AdamW as PyTorch computes it: decoupled weight decay, then the moments, then the step.
 
-use crate::loss::multiversion::multiversion;
 use pipe_ml::config::optimiser::OptimiserConfig;
+use pipe_ml::multiversion;
 
 /// The constants of one step of AdamW.
 #[derive(Debug, Clone, Copy)]
@@ -49,15 +49,34 @@ multiversion! {
 }
 
 multiversion! {
-    /// Updates parameters whose gradient is zero, and their two moments.
-    pub fn adamw_without_gradient(step: AdamwStep, parameters: &mut [f32], first: &mut [f32], second: &mut [f32]) {
-        for ((p, m), v) in parameters.iter_mut().zip(first).zip(second) {
-            *m *= step.beta1;
-            *v *= step.beta2;
-            let change = step.rate * *m / v.sqrt().mul_add(step.correction, step.eps);
-            *p = p.mul_add(step.decay, -change);
+    /// Takes several steps with a gradient of zero. A few parameters take all of them before the next ones are read.
+    pub fn idle_steps(steps: &[AdamwStep], parameters: &mut [f32], first: &mut [f32], second: &mut [f32]) {
+        const AT_ONCE: usize = 32;
+        let (p, p_rest) = parameters.as_chunks_mut::<AT_ONCE>();
+        let (m, m_rest) = first.as_chunks_mut::<AT_ONCE>();
+        let (v, v_rest) = second.as_chunks_mut::<AT_ONCE>();
+        for ((p, m), v) in p.iter_mut().zip(m).zip(v) {
+            idle_steps_of(steps, p, m, v);
+        }
+        for ((p, m), v) in p_rest.iter_mut().zip(m_rest).zip(v_rest) {
+            idle_steps_of(steps, std::array::from_mut(p), std::array::from_mut(m), std::array::from_mut(v));
         }
     }
+}
+
+/// Takes several steps with a gradient of zero.
+#[inline(always)]
+fn idle_steps_of<const N: usize>(steps: &[AdamwStep], p: &mut [f32; N], m: &mut [f32; N], v: &mut [f32; N]) {
+    let (mut parameters, mut first, mut second) = (*p, *m, *v);
+    for step in steps {
+        for at in 0..N {
+            first[at] *= step.beta1;
+            second[at] *= step.beta2;
+            let change = step.rate * first[at] / second[at].sqrt().mul_add(step.correction, step.eps);
+            parameters[at] = parameters[at].mul_add(step.decay, -change);
+        }
+    }
+    (*p, *m, *v) = (parameters, first, second);
 }
 
 multiversion! {

@@ -112,7 +112,7 @@ fn run_golden(number: usize, kind: OptimiserKind) {
     let signals = BatchSignals::new(LABELS, &y, &propagate(&y, LABELS, false, 1e-8), 1e-8);
     let terms = LossTerms::new(&loss, &[run["pos_weight"].as_f64().unwrap(); LABELS]);
     let thresholds = ThresholdTerms::new(variant, &threshold, &vector(&golden["inputs"]["IDF"]));
-    let optimiser = CpuOptimiser::new(config.clone());
+    let mut optimiser = CpuOptimiser::new(config.clone());
     let mut state = EngineState::new(weights, config.kind);
     let mut workspace = Workspace::default();
     let mut gradients = Gradients::new(&state.weights);
@@ -133,6 +133,7 @@ fn run_golden(number: usize, kind: OptimiserKind) {
             check(&format!("{what}, gradient"), &gradients.rest, &step["grads"], Some(&gradients.table));
         }
         optimiser.step(LR, &mut state, &gradients, &groups, variant.learns());
+        optimiser.settle(&mut state);
         if step["params_after"].is_object() {
             check(&format!("{what}, after"), &state.weights, &step["params_after"], None);
         }

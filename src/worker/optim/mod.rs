@@ -4,6 +4,7 @@
 //! rows of the input layer that occur in a batch; see [`crate::engine::cpu`] for the measurements.
 
 pub mod adamw;
+mod deferred;
 pub mod optimiser;
 
 #[cfg(test)]

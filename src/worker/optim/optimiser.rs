@@ -2,7 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::adamw::{AdamwStep, adamw, adamw_without_gradient, descend};
+use super::adamw::{AdamwStep, adamw, descend};
+use super::deferred::DeferredSteps;
 use crate::engine::EngineState;
 use crate::net::buffer::Buffer;
 use crate::net::input::InputGroups;
@@ -13,30 +14,60 @@ use pipe_ml::config::optimiser::{OptimiserConfig, OptimiserKind};
 /// How many parameters one task updates.
 const CHUNK: usize = 1 << 14;
 /// How many rows of the table one task updates.
-const ROWS: usize = 128;
+pub(super) const ROWS: usize = 128;
 
 /// An optimiser. Its moments are in the [`EngineState`].
+///
+/// With exact AdamW, the table rows of inputs that do not occur in a batch take their steps later. So the rows of a batch
+/// have to [catch up](CpuOptimiser::catch_up) before they are read, and all rows have to be
+/// [settled](CpuOptimiser::settle) before the state is read as a whole.
 #[derive(Clone)]
 pub struct CpuOptimiser {
     config: OptimiserConfig,
+    deferred: DeferredSteps,
 }
 
 impl CpuOptimiser {
     /// Returns an optimiser with a configuration.
     pub fn new(config: OptimiserConfig) -> Self {
-        Self { config }
+        Self { config, deferred: DeferredSteps::default() }
+    }
+
+    /// Brings the table rows of some inputs up to date.
+    pub fn catch_up(&mut self, state: &mut EngineState, inputs: &InputGroups) {
+        if let Some(mut table) = TableRows::of(state) {
+            self.deferred.catch_up(&mut table, inputs);
+        }
+    }
+
+    /// Brings the whole state up to date.
+    pub fn settle(&mut self, state: &mut EngineState) {
+        if let Some(mut table) = TableRows::of(state).filter(|_| !self.deferred.is_empty()) {
+            self.deferred.settle(&mut table);
+        }
+    }
+
+    /// Returns whether the whole state is up to date.
+    pub fn is_settled(&self) -> bool {
+        self.deferred.is_empty()
+    }
+
+    /// Continues from another state, which is up to date.
+    pub fn restart(&mut self) {
+        self.deferred.forget();
     }
 
     /// Takes one step. Threshold parameters that do not learn are not changed, not even by weight decay, as PyTorch
     /// does with parameters that have no gradient.
     pub fn step(
-        &self,
+        &mut self,
         lr: f64,
         state: &mut EngineState,
         gradients: &Gradients,
         inputs: &InputGroups,
         thresholds_learn: bool,
     ) {
+        self.catch_up(state, inputs);
         state.steps += 1;
         let weights = &mut state.weights;
         let scale = self.clip_scale(gradients, thresholds_learn);
@@ -47,17 +78,15 @@ impl CpuOptimiser {
         };
         let step = AdamwStep::new(&self.config, lr, state.steps, scale);
         let (first, second) = &mut **moments;
-        let table = InputTable {
+        let table = TableRows {
             width: weights.width,
             parameters: &mut weights.table,
             first: &mut first.table,
             second: &mut second.table,
-            gradient: &gradients.table,
-            inputs,
         };
-        match self.config.kind {
-            OptimiserKind::LazyAdamw => table.step_lazily(step),
-            _ => table.step_exactly(step),
+        table.step(step, &gradients.table, inputs);
+        if self.config.kind != OptimiserKind::LazyAdamw {
+            self.deferred.record(step, weights.inputs, inputs);
         }
         let slots = weights.buffers_mut().into_iter().zip(gradients.rest.named());
         let moments = first.buffers_mut().into_iter().zip(second.buffers_mut());
@@ -114,55 +143,40 @@ fn descend_all(
     }
 }
 
-/// The table of the input layer, with its moments and its gradient.
-struct InputTable<'a> {
-    width: usize,
-    parameters: &'a mut Buffer,
-    first: &'a mut Buffer,
-    second: &'a mut Buffer,
-    gradient: &'a Buffer,
-    inputs: &'a InputGroups,
+/// The table of the input layer, with its moments.
+pub(super) struct TableRows<'a> {
+    pub(super) width: usize,
+    pub(super) parameters: &'a mut [f32],
+    pub(super) first: &'a mut [f32],
+    pub(super) second: &'a mut [f32],
 }
 
-impl InputTable<'_> {
-    /// Updates only the rows of the inputs that occur.
-    fn step_lazily(self, step: AdamwStep) {
-        let parameters = rows_of(self.parameters, self.width, self.inputs);
-        let first = rows_of(self.first, self.width, self.inputs);
-        let second = rows_of(self.second, self.width, self.inputs);
-        let gradient = self.gradient.par_chunks(self.width);
-        parameters.zip(gradient).zip(first.zip(second)).with_min_len(ROWS).for_each(|((p, g), (m, v))| {
-            adamw(step, p, g, m, v);
-        });
+impl<'a> TableRows<'a> {
+    /// Returns the table of a state that has moments.
+    fn of(state: &'a mut EngineState) -> Option<Self> {
+        let (first, second) = &mut **state.moments.as_mut()?;
+        Some(Self {
+            width: state.weights.width,
+            parameters: &mut state.weights.table,
+            first: &mut first.table,
+            second: &mut second.table,
+        })
     }
 
-    /// Updates every row; rows of inputs that do not occur have a gradient of zero.
-    fn step_exactly(self, step: AdamwStep) {
-        let (width, inputs, gradient) = (self.width, self.inputs, self.gradient);
-        let parameters = self.parameters.par_chunks_mut(ROWS * width);
-        let moments = self.first.par_chunks_mut(ROWS * width).zip(self.second.par_chunks_mut(ROWS * width));
-        parameters.zip(moments).enumerate().for_each(|(chunk, (p, (m, v)))| {
-            let (start, rows) = (chunk * ROWS, p.len() / width);
-            let mut next = 0;
-            let idle = |from: usize, to: usize, p: &mut [f32], m: &mut [f32], v: &mut [f32]| {
-                let span = from * width..to * width;
-                adamw_without_gradient(step, &mut p[span.clone()], &mut m[span.clone()], &mut v[span]);
-            };
-            for position in inputs.positions(start, start + rows) {
-                let row = inputs.input(position) as usize - start;
-                idle(next, row, p, m, v);
-                let span = row * width..(row + 1) * width;
-                let g = &gradient[position * width..(position + 1) * width];
-                adamw(step, &mut p[span.clone()], g, &mut m[span.clone()], &mut v[span]);
-                next = row + 1;
-            }
-            idle(next, rows, p, m, v);
+    /// Updates the rows of the inputs that occur.
+    fn step(self, step: AdamwStep, gradient: &Buffer, inputs: &InputGroups) {
+        let parameters = rows_of(self.parameters, self.width, inputs);
+        let first = rows_of(self.first, self.width, inputs);
+        let second = rows_of(self.second, self.width, inputs);
+        let gradient = gradient.par_chunks(self.width);
+        parameters.zip(gradient).zip(first.zip(second)).with_min_len(ROWS).for_each(|((p, g), (m, v))| {
+            adamw(step, p, g, m, v);
         });
     }
 }
 
 /// Returns the rows of the inputs that occur, in order, each once.
-fn rows_of<'a>(
+pub(super) fn rows_of<'a>(
     table: &'a mut [f32],
     width: usize,
     inputs: &InputGroups,

@@ -41,6 +41,8 @@ pub(super) struct TrainedSystem {
     positive_weights: Vec<f64>,
     idf: Idf,
     parts: ScoreParts,
+    /// The decisions about the last batch. Their memory is used again for the next one.
+    decided: DecisionBlock,
 }
 
 impl TrainedSystem {
@@ -58,7 +60,15 @@ impl TrainedSystem {
             Ok::<_, PredictError>((NeighbourIndex::owning(part.features, part.rows), part.labels))
         };
         let neighbours = needed.map(index).transpose()?;
-        Ok(Self { predictor, signal, neighbours, positive_weights, idf, parts: ScoreParts::default() })
+        Ok(Self {
+            predictor,
+            signal,
+            neighbours,
+            positive_weights,
+            idf,
+            parts: ScoreParts::default(),
+            decided: DecisionBlock::default(),
+        })
     }
 
     /// Computes the local signal of rows whose labels are not known.
@@ -78,11 +88,13 @@ impl TrainedSystem {
     }
 
     /// Runs the engine on a batch and returns its decisions.
-    fn block(&mut self, first: usize, batch: &Batch) -> Result<DecisionBlock> {
-        let (engine, parts) = (&mut self.predictor.engine, &mut self.parts);
+    fn block(&mut self, first: usize, batch: &Batch) -> Result<&DecisionBlock> {
+        let (engine, parts, decided) = (&mut self.predictor.engine, &mut self.parts, &mut self.decided);
         self.predictor.pool.install(|| {
             engine.score_parts(batch, parts)?;
-            Ok(decided_block(first, engine.labels(), parts))
+            decided.first = first;
+            decide_batch(engine.labels(), parts, decided);
+            Ok(&*decided)
         })
     }
 }
@@ -103,9 +115,8 @@ impl System for TrainedSystem {
             let some = Unlabelled { features: rows.features, rows: chunk };
             let local = self.local(some)?;
             let inputs = BatchFeatures::Gathered(BatchInputs::new(&self.predictor.map, rows.features, chunk));
-            let block =
-                self.block(number * size, &Batch { inputs, targets: SparseRows::default(), local })?;
-            take(&block)?;
+            let batch = Batch { inputs, targets: SparseRows::default(), local };
+            take(self.block(number * size, &batch)?)?;
         }
         Ok(())
     }
@@ -125,8 +136,7 @@ impl System for TrainedSystem {
             let first = number * size;
             let positions: Vec<u32> = (first as u32..(first + chunk.len()) as u32).collect();
             let batch = Batch::labelled(&self.predictor.map, &supply, rows, &positions);
-            let block = self.block(first, &batch)?;
-            take(&block)?;
+            take(self.block(first, &batch)?)?;
         }
         Ok(())
     }
@@ -156,7 +166,8 @@ impl System for TrainedSystem {
             self.predictor.engine.scores(&batch, &mut scores)?;
             batch.local = LocalSignalBatch::Rows(predicted_signal(&scores, &self.predictor.method.signal));
         }
-        let block = self.block(first, &batch)?;
+        self.parts.with_logits = true;
+        let block = self.block(first, &batch)?.clone();
         let LocalSignalBatch::Rows(local) = &batch.local else {
             unreachable!("the signal is computed above")
         };
@@ -290,27 +301,42 @@ impl TrainedSystem {
 
 /// Converts the engine's label-major result into a block. The scores are the standardised logits (eq. 2), and a
 /// label is predicted if its score is above its threshold.
-fn decided_block(first: usize, labels: usize, parts: &ScoreParts) -> DecisionBlock {
-    let rows = parts.rows;
-    let row_major = |values: &[f32]| {
-        let mut transposed = vec![0.0; rows * labels];
-        transposed.par_chunks_mut(TRANSPOSED * labels.max(1)).enumerate().for_each(|(group, into)| {
-            transpose(&values[group * TRANSPOSED..], parts.stride, labels, into);
-        });
-        transposed
+fn decide_batch(labels: usize, parts: &ScoreParts, block: &mut DecisionBlock) {
+    (block.rows, block.labels) = (parts.rows, labels);
+    if !matches!(block.thresholds, Thresholds::PerEntry(_)) {
+        block.thresholds = Thresholds::PerEntry(Vec::new());
+    }
+    let DecisionBlock {
+        scores, probabilities, predicted, thresholds: Thresholds::PerEntry(thresholds), ..
+    } = block
+    else {
+        return;
     };
-    let (scores, thresholds) = (row_major(&parts.standardised), row_major(&parts.thresholds));
-    let margins = scores.par_iter().zip(&thresholds);
-    let probability = |(score, threshold): (&f32, &f32)| 1.0 / (1.0 + (threshold - score).exp());
-    let probabilities = margins.map(probability).collect();
-    let labels_above = |row: usize| {
-        let span = row * labels..(row + 1) * labels;
-        let above = scores[span.clone()].iter().zip(&thresholds[span]).enumerate();
-        above.filter(|(_, (score, cut))| score > cut).map(|(label, _)| label as u32).collect()
-    };
-    let predicted = (0..rows).into_par_iter().map(labels_above).collect();
-    let thresholds = Thresholds::PerEntry(thresholds);
-    DecisionBlock { first, rows, labels, scores, probabilities, predicted, thresholds }
+    for table in [&mut *scores, &mut *thresholds, &mut *probabilities] {
+        table.resize(parts.rows * labels, 0.0);
+    }
+    predicted.resize(parts.rows, Vec::new());
+    let size = TRANSPOSED * labels.max(1);
+    let tables = scores.par_chunks_mut(size).zip(thresholds.par_chunks_mut(size));
+    let decided = probabilities.par_chunks_mut(size).zip(predicted.par_chunks_mut(TRANSPOSED));
+    tables.zip(decided).enumerate().for_each(
+        |(group, ((scores, thresholds), (probabilities, predicted)))| {
+            let first = group * TRANSPOSED;
+            transpose(&parts.standardised[first..], parts.stride, labels, scores);
+            transpose(&parts.thresholds[first..], parts.stride, labels, thresholds);
+            for (probability, (score, threshold)) in
+                probabilities.iter_mut().zip(scores.iter().zip(&*thresholds))
+            {
+                *probability = 1.0 / (1.0 + (threshold - score).exp());
+            }
+            for (row, predicted) in predicted.iter_mut().enumerate() {
+                let span = row * labels..(row + 1) * labels;
+                let above = (0..).zip(scores[span.clone()].iter().zip(&thresholds[span]));
+                predicted.clear();
+                predicted.extend(above.filter(|(_, (score, cut))| score > cut).map(|(label, _)| label));
+            }
+        },
+    );
 }
 
 /// Writes up to [`TRANSPOSED`] rows, row-major, from values that are label-major.
@@ -320,11 +346,18 @@ fn transpose(values: &[f32], stride: usize, labels: usize, into: &mut [f32]) {
         let chosen = first..labels.min(first + TRANSPOSED);
         let mut tile = [[0.0; TRANSPOSED]; TRANSPOSED];
         for (of_label, label) in tile.iter_mut().zip(chosen.clone()) {
-            of_label[..rows].copy_from_slice(&values[label * stride..][..rows]);
+            // Values behind the rows are read and not used: a copy of known length is faster.
+            match values[label * stride..].first_chunk() {
+                Some(all) => *of_label = *all,
+                None => of_label[..rows].copy_from_slice(&values[label * stride..][..rows]),
+            }
         }
-        for (row, into) in into.chunks_exact_mut(labels).enumerate() {
-            for (value, of_label) in into[chosen.clone()].iter_mut().zip(&tile) {
-                *value = of_label[row];
+        let by_row: [[f32; TRANSPOSED]; TRANSPOSED] =
+            std::array::from_fn(|row| std::array::from_fn(|label| tile[label][row]));
+        for (of_row, into) in by_row.iter().zip(into.chunks_exact_mut(labels)) {
+            match into[first..].first_chunk_mut() {
+                Some(all) => *all = *of_row,
+                None => into[chosen.clone()].copy_from_slice(&of_row[..chosen.len()]),
             }
         }
     }

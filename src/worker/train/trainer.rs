@@ -217,6 +217,7 @@ impl<'a> Trainer<'a> {
         let method = self.run.method;
         let validation = self.validate()?;
         let loss = scaled(self.position.loss, 1.0 / self.position.rows as f64);
+        self.engine.settle();
         let state = self.engine.state()?;
         let record = epoch_record(number, loss, validation, method, &state.weights, self.run.idf, lr);
         self.position.history.epochs.push(record);
@@ -300,6 +301,7 @@ impl<'a> Trainer<'a> {
     fn save(&mut self) -> Result<bool, TrainError> {
         self.saved_at = Instant::now();
         let Some(checkpoints) = &self.checkpoints else { return Ok(false) };
+        self.engine.settle();
         match checkpoints.save(&self.position, &*self.engine.state()?, self.best.as_ref()) {
             Ok(()) => Ok(true),
             Err(error) => {
