@@ -97,7 +97,7 @@ addEventListener("DOMContentLoaded", () => {
     if (text !== undefined) element.textContent = text;
     return element;
   };
-  const short = value => Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(+value.toPrecision(4)) : value.toExponential(2);
+  const short = value => Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(+value.toPrecision(3)) : value.toExponential(2);
   const draw = name => {
     const series = [...charts.get(name)].filter(([, values]) => values.length > 1);
     if (series.length === 0) return;
