@@ -97,7 +97,7 @@ pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
     let mut parts = BTreeMap::new();
     parts.insert("kind".to_owned(), instance.kind.to_owned());
     parts.insert("version".to_owned(), instance.version.to_string());
-    flatten(&mut "params".to_owned(), &instance.params, &mut parts);
+    flatten(&mut "params".to_owned(), &instance.params.value(), &mut parts);
     for (name, value) in &instance.environment {
         let value = value.as_deref().map_or_else(|| "unset".to_owned(), |text| variable_digest(name, text));
         parts.insert(format!("env.{name}"), value);
@@ -225,10 +225,11 @@ mod tests {
         let mut instance = sample::stage("train", &[]);
         instance.kind = "train";
         instance.version = 3;
-        instance.params = json!({
+        let params = json!({
             "optimiser": { "lr": 1e-4, "name": "adam" }, "epochs": 150, "layers": [64, { "b": 1, "a": 2 }],
             "data": null, "extra": {}
         });
+        instance.params = params.into();
         instance.environment = vec![("OMP_WAIT_POLICY".into(), None), ("TOKEN".into(), Some("a\"b".into()))];
         instance
     }
@@ -319,14 +320,21 @@ mod tests {
         twin.cluster = ClusterRequest { auto_mem: true, gpu_type: Some("a100".into()), ..Default::default() };
         twin.retries = 5;
         twin.compare.ignore.insert("out".into());
-        twin.body = json!({ "data": "another-stage" });
+        twin.body = json!({ "data": "another-stage" }).into();
         assert_eq!(key_of(&twin), key);
-        twin.params = serde_json::from_str(
+        let params: Value = serde_json::from_str(
             r#"{ "extra": {}, "data": null, "layers": [64, {"a": 2, "b": 1}], "epochs": 150,
                  "optimiser": { "name": "adam", "lr": 0.0001 } }"#,
         )
         .unwrap();
+        twin.params = params.into();
         assert_eq!(key_of(&twin), key, "key order and the way a number is written");
+    }
+
+    fn edit(instance: &mut Instance, change: impl FnOnce(&mut Value)) {
+        let mut params = instance.params.value();
+        change(&mut params);
+        instance.params = params.into();
     }
 
     #[test]
@@ -335,14 +343,15 @@ mod tests {
         let edits: [(&str, Edit); 10] = [
             ("kind", |i| i.kind = "evaluate"),
             ("version", |i| i.version += 1),
-            ("a nested parameter", |i| i.params["optimiser"]["lr"] = json!(3e-4)),
-            ("an element of a list", |i| i.params["layers"][0] = json!(65)),
-            ("the order of a list", |i| i.params["layers"] = json!([{ "b": 1, "a": 2 }, 64])),
-            ("a parameter more", |i| i.params["more"] = json!(false)),
-            ("text instead of a number", |i| i.params["epochs"] = json!("150")),
+            ("a nested parameter", |i| edit(i, |p| p["optimiser"]["lr"] = json!(3e-4))),
+            ("an element of a list", |i| edit(i, |p| p["layers"][0] = json!(65))),
+            ("the order of a list", |i| edit(i, |p| p["layers"] = json!([{ "b": 1, "a": 2 }, 64]))),
+            ("a parameter more", |i| edit(i, |p| p["more"] = json!(false))),
+            ("text instead of a number", |i| edit(i, |p| p["epochs"] = json!("150"))),
             ("a dotted name instead of nesting", |i| {
-                i.params = json!({ "optimiser.lr": 1e-4, "optimiser.name": "adam", "epochs": 150,
+                let params = json!({ "optimiser.lr": 1e-4, "optimiser.name": "adam", "epochs": 150,
                     "layers": [64, { "b": 1, "a": 2 }], "data": null, "extra": {} });
+                i.params = params.into();
             }),
             ("a variable that is set", |i| i.environment[0].1 = Some(String::new())),
             ("a variable's value", |i| i.environment[1].1 = Some("other".into())),

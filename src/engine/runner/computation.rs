@@ -92,7 +92,7 @@ impl Computation {
             instance: name,
             kind: instance.kind.to_owned(),
             program: instance.program,
-            body: instance.body.clone(),
+            body: instance.body.value(),
             parts: prepared.parts,
             inputs,
             outputs: outputs.collect(),

@@ -23,6 +23,7 @@ pub mod expect;
 mod extends;
 mod index;
 mod interpolate;
+mod json_text;
 mod load;
 mod matrix;
 mod outputs;
@@ -47,6 +48,7 @@ mod yaml_node;
 
 pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
 pub use index::SelectError;
+pub use json_text::JsonText;
 pub use load::{FindInterpreter, LoadRequest, load};
 pub use overrides::{BadOverride, Override};
 pub use schema::{TITLE, schema};
