@@ -49,7 +49,7 @@ pub(crate) fn stage(name: &str, needs: &[usize]) -> Instance {
         kind: "sample",
         version: 1,
         program: Program::Pipe,
-        params: serde_json::json!({ "name": name }).into(),
+        params: (&serde_json::json!({ "name": name })).into(),
         body: Value::Null.into(),
         inputs: needs.iter().map(input).collect(),
         outputs: vec![OutputDecl { name: "out".into(), artifact: FILE, file_name: "out".into() }],

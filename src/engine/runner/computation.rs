@@ -71,6 +71,7 @@ impl Computation {
         threads: Option<usize>,
         warnings: Vec<String>,
     ) -> Self {
+        let parts = prepared.parts(instance);
         let mut inputs = Vec::with_capacity(instance.inputs.len());
         for (input, contents) in instance.inputs.iter().zip(prepared.inputs) {
             let mut artifacts = Vec::with_capacity(contents.len());
@@ -93,7 +94,7 @@ impl Computation {
             kind: instance.kind.to_owned(),
             program: instance.program,
             body: instance.body.value(),
-            parts: prepared.parts,
+            parts,
             inputs,
             outputs: outputs.collect(),
             environment: instance.environment.clone(),

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::compare::Compare;
 use super::deserialize::{ValueContext, at_mut, path_that_expects_text, read, report_all};
 use super::expect::Expect;
+use super::flat_params::FlatParams;
 use super::interpolate::{Budget, interpolate, interpolate_to_json};
 use super::json_text::JsonText;
 use super::pipeline::{ClusterRequest, Resources};
@@ -20,7 +21,7 @@ use pipe_core::scalar::{Scalar, canonical_text};
 /// The typed parameters and settings of an instance.
 pub(super) struct CheckedInstance {
     /// The typed parameters in canonical form, which are not in `content` any more.
-    pub params: JsonText,
+    pub params: FlatParams,
     /// The parameters after interpolation, as the worker will read them.
     pub body: JsonText,
     pub content: CheckedBody,
@@ -52,7 +53,7 @@ impl Checker<'_> {
         let settings = self.settings(content, draft, issues);
         let checked = self.body(content, draft, text_parameters, issues);
         let (settings, (body, mut checked)) = (settings?, checked?);
-        let (params, body) = (JsonText::from(checked.params.take()), JsonText::from(body));
+        let (params, body) = (FlatParams::from(&checked.params.take()), JsonText::from(body));
         let asked = settings.resources.unwrap_or_default();
         let (resources, cluster) = (asked.resources(), asked.of_cluster());
         let compare = settings.compare.unwrap_or_default();

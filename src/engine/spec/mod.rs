@@ -21,6 +21,7 @@ mod deserialize;
 pub mod diagnostic;
 pub mod expect;
 mod extends;
+mod flat_params;
 mod index;
 mod interpolate;
 mod json_text;
@@ -47,6 +48,7 @@ mod user_files;
 mod yaml_node;
 
 pub use diagnostic::{Diagnostic, DiagnosticSeverity, Diagnostics};
+pub use flat_params::FlatParams;
 pub use index::SelectError;
 pub use json_text::JsonText;
 pub use load::{FindInterpreter, LoadRequest, load};

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::compare::Compare;
 use super::diagnostic::SpecLocation;
 use super::expect::Expect;
+use super::flat_params::FlatParams;
 use super::json_text::JsonText;
 pub use super::user_files::UserFileReference;
 use pipe_core::job::Axes;
@@ -56,7 +57,7 @@ pub struct Instance<F = PathBuf> {
     pub version: u32,
     pub program: Program,
     /// The typed parameters in canonical form, without references: the part of the body that belongs to the key.
-    pub params: JsonText,
+    pub params: FlatParams,
     /// The parameters after interpolation, with references: what the worker reads.
     pub body: JsonText,
     pub inputs: Vec<Input<F>>,
