@@ -136,7 +136,7 @@ fn differs_only_in_rows(survey: &Survey, a: InstanceIndex, b: InstanceIndex) -> 
     }
     let [one, other] = [a, b].map(|index| survey.plan.instance(index));
     let parameters = |instance: &Instance| {
-        let mut parameters = instance.params.clone();
+        let mut parameters = instance.params.value();
         if let Some(fields) = parameters.as_object_mut().filter(|_| instance.kind == Fit::NAME) {
             fields.remove("part");
         }
