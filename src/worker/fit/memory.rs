@@ -62,7 +62,7 @@ fn memory_needed(model: &ModelConfig, data: &TrainingData) -> u64 {
 
 /// Returns the memory for a system of equations: the lower triangle of a matrix, which is factorised and inverted in place.
 /// The bytes per entry of the whole matrix were measured as the growth of the peak memory of `kernel_ridge`: 5.6 from
-/// 2,500 to 4,000 rows (f64), 2.7 from 6,000 to 12,000 rows (f32).
+/// 2,500 to 4,000 rows (f64), 2.6 from 6,000 to 12,000 rows (f32).
 fn system(unknowns: usize) -> u64 {
     let bytes = if unknowns <= LARGEST_IN_F64 { 6 } else { 3 };
     (unknowns as u64).pow(2) * bytes
