@@ -314,15 +314,15 @@ impl Bars {
         let all = MultiProgress::new();
         let overall = all.add(ProgressBar::new(total));
         overall.set_style(style("{bar:30} {pos}/{len} stages, {elapsed}, {eta} left"));
-        // Without this, the elapsed time would not advance while a stage runs.
-        overall.enable_steady_tick(Duration::from_secs(1));
+        // Without this, the elapsed time would not advance while a stage runs. It is also how late the count may be.
+        overall.enable_steady_tick(Duration::from_millis(250));
         Self { all, overall, running: HashMap::new() }
     }
 }
 
 fn stage_style(known_length: bool) -> ProgressStyle {
     style(if known_length {
-        "{spinner} {prefix}  {wide_msg} {pos}/{len} {elapsed}, {eta} left"
+        "{spinner} {prefix}  {wide_msg} {percent}% {elapsed}, {eta} left"
     } else {
         "{spinner} {prefix}  {wide_msg} {elapsed}"
     })

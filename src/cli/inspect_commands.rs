@@ -13,12 +13,15 @@ use super::survey::{InstanceRecord, Survey, manifest};
 use super::table::Grid;
 use super::user_files;
 use super::{print_json, print_status, print_text, text};
+use pipe_core::artifact::Artifact;
 use pipe_core::suggest;
 use pipe_engine::plan::Why;
 use pipe_engine::runner::Outlook;
 use pipe_engine::runner::cluster::{has_job, log_of_job};
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
 use pipe_engine::store::manifest::{Manifest, Stored};
+use pipe_ml::metric::bootstrap::Interval;
+use pipe_ml::metric::record::EvaluationRecord;
 use pipe_stages::parts::PARTS;
 
 /// `pipe plan`: lists what would run and why. Fresh instances are only counted.
@@ -202,7 +205,7 @@ fn shown_text(project: &Project, survey: &Survey, index: InstanceIndex) -> Resul
         let _ = writeln!(out, "  {}: {} ({}){stored}", output.name, output.file_name, output.artifact);
     }
     if let Some(manifest) = manifest {
-        out.push_str(&recorded(manifest, project));
+        out.push_str(&recorded(manifest, &intervals(survey, instance, manifest), project));
     }
     Ok(out)
 }
@@ -212,12 +215,25 @@ fn described(stored: &Stored) -> String {
     format!(", {shape}{}, {}", text::bytes(stored.bytes), stored.blob.short())
 }
 
-fn recorded(manifest: &Manifest, project: &Project) -> String {
+/// Returns the confidence intervals of an evaluation, by metric, if its content is in the cache.
+fn intervals(survey: &Survey, instance: &Instance, manifest: &Manifest) -> BTreeMap<String, (f64, f64)> {
+    let output = instance.outputs.iter().find(|output| output.artifact == EvaluationRecord::TYPE);
+    let stored = output.and_then(|output| manifest.outputs.get(&output.name));
+    let bytes = stored.and_then(|stored| survey.store.read(stored).ok());
+    let record = bytes.and_then(|bytes| serde_json::from_slice::<EvaluationRecord>(&bytes).ok());
+    let values = record.and_then(|record| record.intervals).map(|intervals| intervals.values);
+    let named = |interval: Interval| (interval.metric.name().to_owned(), (interval.low, interval.high));
+    values.unwrap_or_default().into_iter().map(named).collect()
+}
+
+fn recorded(manifest: &Manifest, intervals: &BTreeMap<String, (f64, f64)>, project: &Project) -> String {
     let mut out = String::new();
     if !manifest.metrics.is_empty() {
         let _ = writeln!(out, "{}", project.paint_out.bold("metrics"));
         for (name, value) in &manifest.metrics {
-            let _ = writeln!(out, "  {name}: {}{}", text::value(value.value), value.suffix());
+            let interval = intervals.get(name).map(|&(low, high)| [low, high].map(text::value));
+            let interval = interval.map(|[low, high]| format!(" [{low}, {high}]")).unwrap_or_default();
+            let _ = writeln!(out, "  {name}: {}{interval}{}", text::value(value.value), value.suffix());
         }
     }
     let _ = writeln!(out, "{}", project.paint_out.bold("computed"));
@@ -238,12 +254,17 @@ fn recorded(manifest: &Manifest, project: &Project) -> String {
     out
 }
 
-/// Removes references, which serialise as null and are shown as inputs.
+/// Removes references, which serialise as null and are shown as inputs, and what is empty.
 fn without_references(params: &Value) -> Value {
     match params {
         Value::Object(fields) => {
-            let kept = fields.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(name, value)| (name.clone(), without_references(value))).collect())
+            let kept = fields.iter().map(|(name, value)| (name.clone(), without_references(value)));
+            let is_empty = |value: &Value| {
+                value.is_null()
+                    || value.as_object().is_some_and(serde_json::Map::is_empty)
+                    || value.as_array().is_some_and(Vec::is_empty)
+            };
+            Value::Object(kept.filter(|(_, value)| !is_empty(value)).collect())
         }
         other => other.clone(),
     }

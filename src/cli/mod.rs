@@ -24,6 +24,7 @@ mod key;
 mod labels;
 mod live;
 mod lock;
+mod loopback;
 mod metrics;
 mod model_card;
 mod pipeline_selection;

@@ -197,8 +197,11 @@ def main():
     scores, fusion, cut = tables[0], model["fusion"], 0.5
     if fusion:
         idf = np.log(fusion["rows"] / np.maximum(np.array(fusion["counts"], float), 0.5))
-        logs = (t["weight"] * np.log(np.maximum(s, 0) + t["floor"]) for t, s in zip(fusion["terms"], tables))
-        scores, cut = sum(logs) + fusion["idf_weight"] * idf + fusion["constant"], 0.0
+        columns = [np.log(np.maximum(s, 0) + t["floor"]) for t, s in zip(fusion["terms"], tables)] + [idf]
+        weights = [t["weight"] for t in fusion["terms"]] + [fusion["idf_weight"]]
+        scores, cut = sum(w * c for w, c in zip(weights, columns)) + fusion["constant"], 0.0
+        products = (a * b for at, a in enumerate(columns) for b in columns[at:])
+        scores = scores + sum(w * p for w, p in zip(fusion.get("products", []), products))
     if candidates is not None:
         scores = np.where(candidates, scores, -np.inf)
     decision = (model["cuts"] or {}).get("decision", {"kind": "per_label", "cuts": [cut] * scores.shape[1]})

@@ -214,6 +214,11 @@ impl InputRows {
         let remembered =
             || place.stages.text_column.clone().filter(|name| find(name).is_some() || find("text").is_none());
         let ids = ids.map(|name| {
+            if columns.iter().filter(|column| column.name == name).count() > 1 {
+                let reason =
+                    format!("--id-column: more than one column is named `{name}`: rename the others");
+                return Err(Failure::bad_input(reason));
+            }
             find(name).map(TableColumn::texts).ok_or_else(|| {
                 let names = columns.iter().map(|column| column.name.as_str());
                 let hint = suggest::did_you_mean(name, "the columns are", names).unwrap_or_default();

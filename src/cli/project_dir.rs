@@ -4,8 +4,8 @@ use std::path::{Component, Path, PathBuf};
 
 use super::settings;
 
-/// Returns the project directory of `start`: the nearest directory, from `start` upwards, that has pipelines, settings
-/// or a cache of `pipe`. The search ends at the root of a git repository and below the home directory, so that an unrelated
+/// Returns the project directory of `start`: the nearest directory, from `start` upwards, that has pipelines or settings
+/// of `pipe`. The search ends at the root of a git repository and below the home directory, so that an unrelated
 /// `pipelines` directory is not picked up. Without a match, it is `start` itself.
 pub(super) fn find(start: &Path, home: Option<&Path>) -> PathBuf {
     for directory in start.ancestors() {
@@ -25,9 +25,7 @@ pub(super) fn find(start: &Path, home: Option<&Path>) -> PathBuf {
 fn is_project(directory: &Path) -> bool {
     let is_pipeline = |path: &Path| path.extension().is_some_and(|ext| ext == "yaml" || ext == "yml");
     let mut pipelines = std::fs::read_dir(directory.join("pipelines")).into_iter().flatten().flatten();
-    pipelines.any(|entry| is_pipeline(&entry.path()))
-        || directory.join("cache/CACHEDIR.TAG").is_file()
-        || directory.join(settings::FILE).is_file()
+    pipelines.any(|entry| is_pipeline(&entry.path())) || directory.join(settings::FILE).is_file()
 }
 
 /// Returns a path that was typed in `start` as seen from `root`, which is `start` or a directory above it.

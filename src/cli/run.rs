@@ -186,7 +186,7 @@ fn show_answer(project: &Project, args: &RunArgs, store: &Store, key: StageKey, 
         let file = plan.pipeline().file.display();
         print_text(&format!("\n{rows}\n"))?;
         project.status(&format!(
-            "`pipe table {file}` shows whole tables, `pipe report {file}` writes a page with everything"
+            "`pipe table {file}` shows whole tables,\n`pipe report {file}` writes a page with everything"
         ));
     }
     Ok(Exit::Done)

@@ -195,7 +195,8 @@ impl<'a> Sandbox<'a> {
         show: &mut dyn FnMut(&Event),
     ) -> Result<SandboxRun, Failure> {
         let directory = self.root.join(label);
-        let store = Store::open(&directory)?;
+        let mut store = Store::open(&directory)?;
+        store.share_packages_of(self.cache);
         let wanted = self.plan.with_dependencies(targets);
         let mut copied = BTreeMap::new();
         for &index in self.plan.topological().iter().filter(|index| wanted[index.0]) {

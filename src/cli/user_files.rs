@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::exit::Failure;
 use super::project::Project;
+use pipe_core::suggest;
 use pipe_engine::plan::Plan;
 use pipe_engine::spec::pipeline::UserFileReference;
 use pipe_engine::spec::{Diagnostic, Diagnostics};
@@ -43,6 +44,10 @@ fn missing_file(file: &UserFileReference) -> Diagnostic {
         Some(directory) => format!(": the directory `{}` is missing", directory.display()),
         None => String::new(),
     };
-    let hint = "paths are relative to the project directory: the current one, or the one that -C names";
+    let hint = match suggest::similar_file(&file.path, &[]) {
+        Some(similar) => format!("did you mean `{}`?", similar.display()),
+        None => "paths are relative to the project directory: the current one, or the one that -C names"
+            .to_owned(),
+    };
     file.location.diagnostic(format!("there is no `{}`{because}", file.path.display()), hint)
 }

@@ -17,6 +17,7 @@
 //! - [`key`] and [`digest`]: the identity of a computation.
 //! - [`packages`]: the packages that a command finds.
 //! - [`bad_file`]: the names under which damaged files are kept.
+//! - [`authorities`]: the certificate authorities that https connections trust.
 //! - [`reference`](mod@reference), [`name`], [`scalar`] and [`suggest`]: small pieces of the pipeline language.
 //!
 //! # A stage kind
@@ -118,9 +119,11 @@
 //! ```
 
 pub mod artifact;
+pub mod authorities;
 pub mod bad_file;
 pub mod builtin_part;
 pub mod captured;
+pub mod copy_rest;
 pub mod digest;
 pub mod escape;
 pub mod event;

@@ -119,9 +119,9 @@ impl<T: StageKind> Kind for KindOf<T> {
 
     fn check(&self, body: &Value) -> Result<CheckedBody, serde_path_to_error::Error<serde_json::Error>> {
         // Following the path of every value takes longer than reading it, so that is done only to explain an error.
-        let typed = match T::deserialize(StrictJson(body.clone())) {
+        let typed = match T::deserialize(StrictJson(body)) {
             Ok(typed) => typed,
-            Err(_) => serde_path_to_error::deserialize(StrictJson(body.clone()))?,
+            Err(_) => serde_path_to_error::deserialize(StrictJson(body))?,
         };
         let params = serde_json::to_value(&typed).map_err(|e| {
             serde_path_to_error::Error::new(

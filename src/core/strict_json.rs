@@ -8,12 +8,12 @@ use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 
 /// A JSON value that is deserialized strictly: a struct only from a map, and an enum only from its name.
-#[derive(Debug, Clone)]
-pub struct StrictJson(pub Value);
+#[derive(Debug, Clone, Copy)]
+pub struct StrictJson<'a>(pub &'a Value);
 
-impl StrictJson {
+impl StrictJson<'_> {
     fn unexpected(&self) -> Unexpected<'_> {
-        match &self.0 {
+        match self.0 {
             Value::Null => Unexpected::Unit,
             Value::Bool(value) => Unexpected::Bool(*value),
             Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
@@ -28,7 +28,7 @@ impl StrictJson {
     }
 }
 
-impl IntoDeserializer<'_, Error> for StrictJson {
+impl<'a> IntoDeserializer<'a, Error> for StrictJson<'a> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -36,20 +36,20 @@ impl IntoDeserializer<'_, Error> for StrictJson {
     }
 }
 
-impl<'de> Deserializer<'de> for StrictJson {
+impl<'de> Deserializer<'de> for StrictJson<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.0 {
             Value::Array(items) => {
-                let mut items = SeqDeserializer::<_, Error>::new(items.into_iter().map(StrictJson));
+                let mut items = SeqDeserializer::<_, Error>::new(items.iter().map(StrictJson));
                 let value = visitor.visit_seq(&mut items)?;
                 items.end()?;
                 Ok(value)
             }
             Value::Object(fields) => {
                 let mut fields = MapDeserializer::<_, Error>::new(
-                    fields.into_iter().map(|(key, value)| (key, StrictJson(value))),
+                    fields.iter().map(|(key, value)| (key.as_str(), StrictJson(value))),
                 );
                 let value = visitor.visit_map(&mut fields)?;
                 fields.end()?;
@@ -91,8 +91,8 @@ impl<'de> Deserializer<'de> for StrictJson {
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.0 {
-            Value::String(name) => visitor.visit_enum(name.into_deserializer()),
-            other => Err(Error::invalid_type(StrictJson(other).unexpected(), &visitor)),
+            Value::String(name) => visitor.visit_enum(name.as_str().into_deserializer()),
+            _ => Err(Error::invalid_type(self.unexpected(), &visitor)),
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn read(value: Value) -> Result<Point, String> {
-        Point::deserialize(StrictJson(value)).map_err(|error| error.to_string())
+        Point::deserialize(StrictJson(&value)).map_err(|error| error.to_string())
     }
 
     #[test]

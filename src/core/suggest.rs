@@ -1,5 +1,7 @@
 //! "Did you mean ...?": suggestions for misspelt names. Every message that suggests a name uses this module.
 
+use std::path::{Path, PathBuf};
+
 /// Returns the candidate that is most similar to a misspelt word, or `None` if no candidate is similar enough.
 ///
 /// Case is ignored. Of equally similar candidates the first is returned.
@@ -39,6 +41,27 @@ pub fn did_you_mean<'a>(
     }
     let list = listed(candidates)?;
     Some(format!("{what}: {list}"))
+}
+
+/// Returns the file whose name is most similar to that of a missing one, in the same directory or in one of `elsewhere`. A file of
+/// the same name elsewhere, or with another ending, is as good as one of a similar name.
+pub fn similar_file(missing: &Path, elsewhere: &[&Path]) -> Option<PathBuf> {
+    let name = missing.file_name()?.to_str()?;
+    let parent = missing.parent().unwrap_or(Path::new(""));
+    for directory in std::iter::once(parent).chain(elsewhere.iter().copied()) {
+        let listed = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        let entries = std::fs::read_dir(listed).into_iter().flatten().flatten();
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        let same_stem = |other: &&String| Path::new(other).file_stem() == Path::new(name).file_stem();
+        let same = names.iter().find(|other| other.as_str() == name).or_else(|| names.iter().find(same_stem));
+        let found = same.map(String::as_str).or_else(|| closest(name, names.iter().map(String::as_str)));
+        if let Some(found) = found {
+            return Some(directory.join(found));
+        }
+    }
+    None
 }
 
 /// Returns "did you mean ...?" for what serde says about an unknown field, which lists the fields that are known.
@@ -87,5 +110,21 @@ mod tests {
         let hint = did_you_mean("zebra", "the stages are", ["load", "train"]);
         assert_eq!(hint.as_deref(), Some("the stages are: `load`, `train`"));
         assert_eq!(did_you_mean("zebra", "the stages are", []), None);
+    }
+
+    #[test]
+    fn a_missing_file_has_a_similar_one_beside_it_or_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::create_dir(path("pipelines")).unwrap();
+        for name in ["packages.csv", "pipelines/medical.yaml", "pipelines/quickstart.yaml"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        let similar = |name: &str| similar_file(&path(name), &[&path("pipelines")]);
+        assert_eq!(similar("package.csv"), Some(path("packages.csv")));
+        assert_eq!(similar("pipelines/medical.yml"), Some(path("pipelines/medical.yaml")));
+        assert_eq!(similar("quickstart.yaml"), Some(path("pipelines/quickstart.yaml")));
+        assert_eq!(similar("something.txt"), None);
+        assert_eq!(similar("no/such/packages.csv"), None);
     }
 }

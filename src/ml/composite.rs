@@ -125,8 +125,7 @@ impl Composite {
     fn inconsistency(&self) -> Option<&'static str> {
         let is_inside =
             |part: &ModelPart| part.directory.split('/').all(|name| !matches!(name, "" | "." | ".."));
-        let fusion_fits =
-            |fusion: &Fusion| fusion.terms.len() == self.parts.len() && fusion.labels() == self.labels;
+        let fusion_fits = |fusion: &Fusion| fusion.fits(self.parts.len(), self.labels);
         if self.parts.is_empty() || !self.parts.iter().all(is_inside) {
             return Some("it names no parts, or parts outside of its directory");
         }

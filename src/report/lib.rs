@@ -45,7 +45,7 @@
 //!     name: "results".to_owned(),
 //!     rows: vec!["variant".to_owned().into()],
 //!     columns: vec!["macro_f1".to_owned().into()],
-//!     digits: 3,
+//!     digits: Some(3),
 //!     ..TableRequest::default()
 //! };
 //!
@@ -68,4 +68,5 @@ pub mod claim;
 pub mod diff;
 pub mod figure;
 pub mod page;
+pub mod student_t;
 pub mod table;

@@ -254,13 +254,13 @@ impl StageKind for Command {
         }
         let mut variables = BTreeMap::new();
         for name in self.inputs.keys() {
-            let field = format!("inputs.{name}");
+            let field = || format!("inputs.{name}");
             if !is_name(name) {
-                report(field, format!("`{name}` cannot name a file under `in/`"), NAME_HINT);
+                report(field(), format!("`{name}` cannot name a file under `in/`"), NAME_HINT);
             } else if let Some(other) = variables.insert(variable(name), name) {
                 let message =
                     format!("`{name}` and `{other}` would share the variable PIPE_IN_{}", variable(name));
-                report(field, message, "rename one of them");
+                report(field(), message, "rename one of them");
             }
         }
         if self.outputs.0.is_empty() {
@@ -269,18 +269,18 @@ impl StageKind for Command {
         }
         let mut taken: Vec<(&String, &Path)> = Vec::new();
         for (name, path) in &self.outputs.0 {
-            let (field, path) = (format!("outputs.{name}"), Path::new(path));
+            let (field, path) = (|| format!("outputs.{name}"), Path::new(path));
             if !is_name(name) {
-                report(field.clone(), format!("`{name}` cannot name an output"), NAME_HINT);
+                report(field(), format!("`{name}` cannot name an output"), NAME_HINT);
             }
             if !stays_inside(path) {
                 let message = format!("`{}` is not a path inside the working directory", path.display());
-                report(field, message, "use a relative path without `..`, outside `in/`");
+                report(field(), message, "use a relative path without `..`, outside `in/`");
             } else if let Some((other, _)) =
                 taken.iter().find(|(_, taken)| path.starts_with(taken) || taken.starts_with(path))
             {
                 let message = format!("`{}` is also (part of) the output `{other}`", path.display());
-                report(field, message, "give each output a path of its own");
+                report(field(), message, "give each output a path of its own");
             } else {
                 taken.push((name, path));
             }

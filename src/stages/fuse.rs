@@ -15,7 +15,7 @@ use pipe_ml::composite::{Composite, mark, save_label_names, take_part};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::dataset_part::FittedRows;
 use pipe_ml::data::split_data::SplitData;
-use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors, PairOptions};
+use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors, PairOptions, PairSource, candidates};
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
 use pipe_ml::score::{ScoreOrigin, ScoreScale};
 
@@ -35,9 +35,21 @@ pub struct Fuse {
     /// The number of pairs of a row and a label that are drawn to fit the weights, in addition to all true pairs.
     #[serde(default = "default_pairs")]
     pub pairs: usize,
+    /// The pairs to fit the weights on: every row with every label, or with its candidates, the labels that a model has
+    /// kept for it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub pairs_from: PairSource,
+    /// Whether the sum also has the products of two signals, squares included.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub products: bool,
     /// The seed of the pairs.
     #[serde(default)]
     pub seed: u64,
+}
+
+/// Values that are not written keep the keys of earlier versions.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn default_response_floor() -> f64 {
@@ -133,7 +145,12 @@ impl RunStage for Fuse {
         let floors = LogFloors { response: stage.response_floor, share: stage.share_floor };
         let configs = parts.iter().map(|(_, card)| &card.parts[0].model);
         let terms = configs.map(|config| FusionTerm::new(config.name(), config.scale(), floors)).collect();
-        let options = PairOptions { pairs: stage.pairs, seed: stage.seed };
+        let options = PairOptions {
+            pairs: stage.pairs,
+            seed: stage.seed,
+            source: stage.pairs_from,
+            products: stage.products,
+        };
         let fusion = Fusion::fit(terms, &tables, &labels, options)?;
         for (term, number) in fusion.terms.iter().zip(1..) {
             work.metric(&format!("weight_{number}_{}", term.model), term.weight);
@@ -199,7 +216,7 @@ fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: S
     for first in (0..rows).step_by(BLOCK_ROWS) {
         let block: Vec<usize> = (first..rows.min(first + BLOCK_ROWS)).collect();
         let fused: Vec<(Vec<u32>, Vec<f32>)> =
-            block.par_iter().map(|&row| fused_row(fusion, tables, row, sparse)).collect();
+            block.par_iter().map(|&row| fused_row(fusion, tables, row)).collect();
         for (labels, scores) in fused {
             writer.push_kept(&labels, &scores)?;
         }
@@ -210,16 +227,8 @@ fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: S
 }
 
 /// Returns the candidate labels of a row, and their fused scores.
-fn fused_row(fusion: &Fusion, tables: &[ScoreTable], row: usize, sparse: bool) -> (Vec<u32>, Vec<f32>) {
-    let labels: Vec<u32> = if sparse {
-        let mut kept: Vec<u32> =
-            tables.iter().filter_map(|table| table.kept(row)).flatten().copied().collect();
-        kept.sort_unstable();
-        kept.dedup();
-        kept
-    } else {
-        (0..fusion.labels() as u32).collect()
-    };
+fn fused_row(fusion: &Fusion, tables: &[ScoreTable], row: usize) -> (Vec<u32>, Vec<f32>) {
+    let labels = candidates(tables, row);
     let score = |&label: &u32| fusion.score(label, tables.iter().map(|table| table.score(row, label)));
     let scores = labels.iter().map(score).collect();
     (labels, scores)
@@ -295,6 +304,27 @@ mod tests {
             union.dedup();
             assert_eq!(table.kept(row).unwrap(), union);
         }
+    }
+
+    #[test]
+    fn weights_can_be_fitted_on_candidates_and_with_products() {
+        let scored = ScoreFixture::new();
+        scored.add("a", ScoreFixture::ridge(), 0.6, Some(2));
+        scored.add("b", ScoreFixture::ridge(), 0.6, Some(3));
+        let mut body = body();
+        body["pairs_from"] = "candidates".into();
+        body["products"] = true.into();
+        let test = StageTest::of::<Fuse>(body, inputs(&scored, &["a", "b"]));
+        assert!(fusion(&test).products.len() == 6);
+        let model = Composite::load(&test.output("model")).unwrap();
+        assert_eq!(model.fusion, Some(fusion(&test)));
+    }
+
+    #[test]
+    fn options_that_are_not_given_are_not_part_of_the_key() {
+        let stage: Fuse = serde_json::from_value(body()).unwrap();
+        let written = serde_json::to_string(&stage).unwrap();
+        assert!(!written.contains("products") && !written.contains("pairs_from"), "{written}");
     }
 
     #[test]

@@ -25,10 +25,11 @@ use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 use pipe_report::table::Table;
 use pipe_report::table::build::build;
+use pipe_report::table::display::{ShowN, TableDisplay, TableInterval, TableLayout, TableScale, is_default};
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
 use pipe_report::table::measured::{EXTERNAL, MeasuredRecord, PART, PROTOCOL};
 use pipe_report::table::reference::{Reference, shipped_names};
-use pipe_report::table::request::{self, DEFAULT_DIGITS, TableRequest};
+use pipe_report::table::request::{self, TableRequest};
 use pipe_report::table::sheet;
 use pipe_report::table::significance::{self, Correction};
 use pipe_report::table::term::TableTerm;
@@ -53,10 +54,10 @@ pub struct TableStage {
     /// Names for axes, values (`adaptive`, or `variant=adaptive` if two axes have it) and metrics.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
-    /// The number of decimals.
-    #[serde(default = "default_digits")]
-    pub digits: u8,
-    /// The number of decimals of individual metrics.
+    /// The number of decimals in print; the default is 4, and 2 for values in percent.
+    #[serde(default, serialize_with = "digits_or_default")]
+    pub digits: Option<u8>,
+    /// The number of decimals of individual metrics in print.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, u8>")]
     pub digits_of: BTreeMap<Metric, u8>,
@@ -70,6 +71,18 @@ pub struct TableStage {
     /// Whether the table spans both columns of the page (`table*`).
     #[serde(default)]
     pub wide: bool,
+    /// The unit of the values: `percent` prints 41.52 instead of 0.4152.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub scale: TableScale,
+    /// The interval that is printed behind a value.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub interval: TableInterval,
+    /// The cells that state their number of runs, if the numbers differ.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub show_n: ShowN,
+    /// The width that the LaTeX table is made for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub layout: TableLayout,
     pub significance: Option<Significance>,
     /// Published values to print beside ours: a set that comes with `pipe`, or `{ file: PATH }`.
     #[serde(default)]
@@ -97,8 +110,10 @@ pub enum ReferenceSource {
     File(String),
 }
 
-fn default_digits() -> u8 {
-    DEFAULT_DIGITS
+/// Writes the default as the number that it has always been in keys.
+#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
+fn digits_or_default<S: Serializer>(digits: &Option<u8>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u8(digits.unwrap_or_else(|| TableScale::default().default_digits()))
 }
 
 fn default_name() -> String {
@@ -166,7 +181,8 @@ impl StageKind for TableStage {
         }
         let of_metrics =
             self.digits_of.iter().map(|(metric, digits)| (format!("digits_of.{metric}"), *digits));
-        for (field, digits) in [("digits".to_owned(), self.digits)].into_iter().chain(of_metrics) {
+        let stated = self.digits.map(|digits| ("digits".to_owned(), digits));
+        for (field, digits) in stated.into_iter().chain(of_metrics) {
             if digits > MAX_DIGITS {
                 issues.push(Issue::new(field, format!("at most {MAX_DIGITS} decimals make sense")));
             }
@@ -180,6 +196,12 @@ impl StageKind for TableStage {
         let in_label = |b: u8| plain(b) || matches!(b, b':' | b'.' | b'/' | b'+');
         if self.label.as_ref().is_some_and(|label| label.is_empty() || !label.bytes().all(in_label)) {
             issues.push(Issue::new("label", "use letters, digits and `:` `.` `/` `+` `_` `-`"));
+        }
+        if self.layout == TableLayout::Narrow && self.wide {
+            let hint = "remove one of the two";
+            issues.push(
+                Issue::new("wide", "a narrow table is made for one column, and `wide` spans both").hint(hint),
+            );
         }
         if let Some((axis, _)) = self.only.iter().find(|(_, values)| values.0.is_empty()) {
             issues.push(Issue::new(format!("where.{axis}"), "no value is left to show"));
@@ -264,6 +286,12 @@ impl TableStage {
             caption: self.caption.clone(),
             label: self.label.clone(),
             wide: self.wide,
+            display: TableDisplay {
+                scale: self.scale,
+                interval: self.interval,
+                show_n: self.show_n,
+                layout: self.layout,
+            },
             references,
         })
     }
@@ -434,6 +462,13 @@ mod tests {
         let file = |path: &str| {
             params(&format!("{{ from: e, rows: v, columns: bce, reference: {{ file: {path} }} }}"))
         };
+        let plain = params("{ from: e, rows: v, columns: bce }");
+        let defaults = "digits: 4, scale: fraction, interval: deviation, show_n: all, layout: normal";
+        assert_eq!(plain, params(&format!("{{ from: e, rows: v, columns: bce, {defaults} }}")));
+        assert!(
+            plain.get("scale").is_none(),
+            "options that came later must not change the keys of older tables"
+        );
         assert_eq!(file("a.yaml"), file("b.yaml"), "the path of a file is not part of the key");
     }
 
@@ -453,6 +488,7 @@ mod tests {
             ("{ from: e, rows: v, columns: bce, mean_over: v }", "averaged over"),
             ("{ from: e, rows: v, columns: bce, digits: 16 }", "digits: at most 15"),
             ("{ from: e, rows: v, columns: bce, digits_of: { bce: 16 } }", "digits_of.bce: at most 15"),
+            ("{ from: e, rows: v, columns: bce, wide: true, layout: narrow }", "wide: a narrow table"),
             ("{ from: e, rows: v, columns: bce, name: 1st }", "name: use letters"),
             ("{ from: e, rows: v, columns: bce, label: 'a}b' }", "label: use letters"),
             ("{ from: e, rows: v, columns: bce, reference: paper-table-9 }", "paper-table-1"),

@@ -1,7 +1,7 @@
 //! `vectorise`: turns labelled texts, from CSV or JSON lines, into a data set of TF-IDF features. The vocabulary and
 //! the document frequencies come from the training rows alone.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,18 +11,17 @@ use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::slot::Out;
 use pipe_core::stage::{RunStage, StageKind};
-use pipe_core::suggest;
 use pipe_core::work::Work;
 use pipe_ml::data::artifact::{DataSetDir, DataSetSummary};
 use pipe_ml::data::csr::Features;
+use pipe_ml::data::dataset_part::FittedRows;
 use pipe_ml::data::filter::Filter;
 use pipe_ml::data::format::Format;
 use pipe_ml::data::prepare::{Preparation, prepare};
 use pipe_ml::data::read::read;
-use pipe_ml::data::source::{DEFAULT_LABEL_SEPARATOR, DataSource, RawData, ReadOptions};
+use pipe_ml::data::source::{DEFAULT_LABEL_SEPARATOR, RawData, ReadOptions};
 use pipe_ml::data::split::{Split, Validation};
 use pipe_ml::data::split_data::SplitData;
-use pipe_ml::data::table::columns::TableColumn;
 use pipe_ml::data::text::RawText;
 use pipe_ml::data::training_rows::{KeptOfRows, TrainingRow, write_training_rows};
 use pipe_ml::data::transform::write_vocabulary;
@@ -66,16 +65,22 @@ impl Vectorise {
     }
 
     /// Counts the words, and writes the data set and the vocabulary.
-    fn vectorised(&self, text: RawText, ids: Option<&[String]>, paths: &Paths) -> Result<SplitData> {
+    fn vectorised(&self, text: RawText, paths: &Paths) -> Result<SplitData> {
         let preparation = self.preparation();
         let parts = preparation.divide(&text.parts, &text.labels)?;
         let kept = self.keep.as_ref().map(|keep| {
             let kept_row = |&row: &u32| {
                 let row = row as usize;
-                let text = keep.texts.then(|| text.texts[row].as_str());
-                TrainingRow::new(ids.map(|ids| ids[row].as_str()), text)
+                let excerpted = keep.texts.then(|| text.texts[row].as_str());
+                let id = text.ids.as_ref().map(|ids| ids[row].as_str());
+                TrainingRow::new(id, excerpted)
             };
-            parts.train.iter().map(kept_row).collect::<Vec<_>>()
+            let others: &[&[u32]] = match keep.part {
+                FittedRows::Train => &[],
+                FittedRows::All => &[&parts.validation, &parts.test],
+            };
+            let others = others.iter().copied().flatten();
+            parts.train.iter().chain(others).map(kept_row).collect::<Vec<_>>()
         });
         let vectoriser = Vectoriser::fit(&text.texts, &parts.train, &self.words);
         vectoriser.save(&paths.vocabulary)?;
@@ -96,22 +101,6 @@ impl Vectorise {
             write_training_rows(&paths.dataset, &kept)?;
         }
         Ok(data)
-    }
-
-    /// Reads the ids of all rows, if they are to be kept.
-    fn ids(&self, source: &DataSource) -> Result<Option<Vec<String>>> {
-        let Some(name) = self.keep.as_ref().and_then(|keep| keep.id_column.as_ref()) else { return Ok(None) };
-        let mut ids = Vec::new();
-        for part in &source.parts {
-            let columns = TableColumn::read_all(&part.data)?;
-            let Some(column) = columns.iter().find(|column| column.name == *name) else {
-                let names = columns.iter().map(|column| column.name.as_str());
-                let hint = suggest::did_you_mean(name, "the columns are", names).unwrap_or_default();
-                bail!("`keep.id_column`: {} has no column `{name}`; {hint}", part.data.display());
-            };
-            ids.extend(column.texts());
-        }
-        Ok(Some(ids))
     }
 }
 
@@ -140,12 +129,6 @@ impl StageKind for Vectorise {
         let mut issues = self.preparation().issues();
         issues.extend(self.files.issues());
         issues.extend(self.words.issues().into_iter().map(|issue| issue.within("words")));
-        let keeps_ids = self.keep.as_ref().is_some_and(|keep| keep.id_column.is_some());
-        if keeps_ids && self.read.join_column.is_some() {
-            let message =
-                "rows that are joined have no ids of their own: leave out `id_column` or `join_column`";
-            issues.push(Issue::new("keep.id_column", message));
-        }
         issues
     }
 }
@@ -162,7 +145,9 @@ impl RunStage for Vectorise {
             scratch,
         };
         work.progress(0, Some(2), "steps", "reading");
-        let raw = on_threads(threads, || read(&source, &stage.read, &paths.scratch, threads))??;
+        let id_column = stage.keep.as_ref().and_then(|keep| keep.id_column.clone());
+        let options = ReadOptions { id_column, ..stage.read.clone() };
+        let raw = on_threads(threads, || read(&source, &options, &paths.scratch, threads))??;
         let RawData::Text(text) = raw else {
             bail!("these files contain features, not text: use the stage `load`");
         };
@@ -176,12 +161,7 @@ impl RunStage for Vectorise {
             ));
         }
         work.progress(1, Some(2), "steps", "counting words");
-        let ids = stage.ids(&source)?;
-        if let Some(ids) = &ids {
-            let (ids, texts) = (ids.len(), text.texts.len());
-            ensure!(ids == texts, "`keep.id_column`: there are {ids} ids for {texts} texts");
-        }
-        let data = on_threads(threads, || stage.vectorised(text, ids.as_deref(), &paths))??;
+        let data = on_threads(threads, || stage.vectorised(text, &paths))??;
         announce(work, &data)?;
         work.progress(2, Some(2), "steps", "done");
         Ok(())
@@ -257,18 +237,45 @@ mod tests {
             StageTest::of::<Vectorise>(body, [("train", train.clone()), ("test", test.clone())])
         };
         let kept = with(json!({"id_column": "key", "texts": true}));
-        let rows = read_training_rows(&kept.output("dataset"), 2).unwrap().unwrap();
-        assert_eq!(
-            rows,
-            [("k0", "red apple"), ("k1", "blue sky")]
-                .map(|(id, text)| TrainingRow::new(Some(id), Some(text)))
-        );
+        let rows =
+            |stage: &StageTest| read_training_rows(&stage.output("dataset"), &stage.dataset()).unwrap();
+        let expected = [("k0", "red apple"), ("k1", "blue sky"), ("k2", "green apple")]
+            .map(|(id, text)| TrainingRow::new(Some(id), Some(text)));
+        assert_eq!(rows(&kept).unwrap(), expected[..2]);
+        let all = with(json!({"id_column": "key", "texts": true, "part": "all"}));
+        assert_eq!(rows(&all).unwrap(), expected);
         let plain = with(json!(null));
-        assert_eq!(read_training_rows(&plain.output("dataset"), 2).unwrap(), None);
+        assert_eq!(rows(&plain), None);
         let read = |stage: &StageTest, file: &str| fs::read(stage.output("dataset").join(file)).unwrap();
         for file in ["meta.json", "train/features.csr", "train/labels.csr", "vocabulary.json"] {
             assert_eq!(read(&kept, file), read(&plain, file), "{file}");
         }
+    }
+
+    #[test]
+    fn joined_rows_have_the_id_of_their_first_text() {
+        let temp = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = temp.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let notes = write("notes.csv", "note,stay,text\nn1,7,one\nn2,8,two\nn3,7,three\nn4,9,none\n");
+        let codes = write("codes.csv", "stay,code\n8,a\n7,b\n7,a\n");
+        let kept = |id_column: &str| {
+            let body = json!({
+                "files": {"rows": "a", "labels": "b"},
+                "read": {"label_column": "code", "join_column": "stay"},
+                "keep": {"id_column": id_column, "texts": true},
+            });
+            let files = [("rows", notes.clone()), ("labels", codes.clone())];
+            let stage = StageTest::of::<Vectorise>(body, files);
+            let rows = read_training_rows(&stage.output("dataset"), &stage.dataset()).unwrap().unwrap();
+            rows.into_iter().map(|row| (row.id.unwrap(), row.text.unwrap())).collect::<Vec<_>>()
+        };
+        let row = |id: &str, text: &str| (id.to_owned(), text.to_owned());
+        assert_eq!(kept("note"), [row("n1", "one\nthree"), row("n2", "two")]);
+        assert_eq!(kept("stay"), [row("7", "one\nthree"), row("8", "two")]);
     }
 
     #[test]

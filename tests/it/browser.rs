@@ -236,6 +236,13 @@ stages:
     browser.wait_for(
         "return [...document.querySelectorAll('.curve polyline')].every(line => line.points.length === 8)",
     );
+    let above = "return document.getElementById('curves').compareDocumentPosition(document.getElementById('pipeline')) === 4";
+    assert_eq!(
+        browser.run(above),
+        true,
+        "curves come before the graph, so that nobody has to scroll to them"
+    );
+    browser.wait_for("return /^2 of 4 stages, \\d+ s, about \\d+ s left$/.test(document.getElementById('progress').textContent)");
     let legend = browser.text(".curve[data-metric=train_loss] ul");
     assert!(legend.contains("train[adaptive] 0.125") && legend.contains("train[static] 0.125"), "{legend}");
     release(&test);

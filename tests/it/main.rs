@@ -14,6 +14,7 @@ mod damage;
 mod documentation;
 mod evaluation;
 mod fake_worker;
+mod figures;
 mod final_model;
 mod lock_files;
 mod models;

@@ -101,7 +101,7 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
         .reports("1 of 5 labels have fewer than 3")
         .reports("next: pipe run pipelines/things.yaml");
     let yaml = test.read("pipelines/things.yaml");
-    assert!(yaml.contains("extends: builtin/recipe") && yaml.contains("min_label_count: 3"), "{yaml}");
+    assert!(yaml.contains("- builtin/recipe-final") && yaml.contains("min_label_count: 3"), "{yaml}");
     runs(&test, "things");
 
     let report = test.typed("labels eval[macro]").ok().reports_nothing();
@@ -156,9 +156,53 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     let names = test.read("model/data/label_names.jsonl");
     test.write("model/data/label_names.jsonl", names.replace("stone", "stein"));
     elsewhere.pipe(&["predict", &model, &rows]).exits_with(2).says("label_names.jsonl");
+
+    // The final model is fitted on all rows, and explains its decisions with the texts of all of them.
+    test.typed("model export final[macro] final --training-texts").ok();
+    let card = test.read("final/README.md");
+    assert!(
+        card.contains("- Fitted on: all rows") && card.contains("values are those of `recipe[macro]`"),
+        "{card}"
+    );
+    let explained =
+        elsewhere.pipe(&["explain", &model.replace("model", "final"), "--row", "0", "--input", &rows]).ok();
+    let explained = explained.prints("training row 8").prints("`cat dog horse");
+    assert!(!explained.stdout.contains("texts"), "no note about missing texts: {}", explained.stdout);
+
     predict(&test, &["-"], "text\ncat dog tiny\n").ok().prints("animal");
     predict(&test, &["-", "--id-column", "kye"], new).refuses("did you mean `key`?");
     predict(&test, &["-"], "other\ncat\n").refuses("standard input");
+    predict(&test, &["-"], "cat dog tiny\noak\n")
+        .refuses("the columns are: cat dog tiny (the first row names them)");
+    let twice = "description,key,key\ncat,a,b\n";
+    predict(&test, &["-", "--id-column", "key"], twice).refuses("more than one column is named `key`");
+    let twice = "description,key,description\ncat,a,b\n";
+    predict(&test, &["-"], twice).refuses("standard input:1:1: more than one column is named `description`");
+}
+
+#[test]
+fn a_final_model_of_many_rows_is_a_comment_that_can_be_uncommented() {
+    worker_program();
+    let test = PipelineTest::empty();
+    for (rows, part, models) in [(10_001, "recipe", "final-kernel"), (20_001, "long-tail", "final-tree")] {
+        let lines = (0..rows).map(|row| format!("{} x{row},{}\n", text(row), labels(row).join(";")));
+        test.write("many.csv", "text,labels\n".to_owned() + &lines.collect::<String>());
+        test.pipe(&["init", &format!("{part}.yaml"), "--data", "many.csv"]).ok();
+        assert!(!test.pipe(&["plan", &format!("{part}.yaml")]).ok().stdout.contains("final"));
+        let final_part = format!("- builtin/{part}-final");
+        test.edit(&format!("{part}.yaml"), &format!("# {final_part}"), &final_part);
+        test.pipe(&["plan", &format!("{part}.yaml")]).ok().prints(models).prints("final[macro]");
+    }
+    // With fewer rows, so that it takes less time.
+    test.write("many.csv", csv());
+    test.edit(
+        "long-tail.yaml",
+        "files:",
+        "read: { input_column: description, label_column: tags, label_separator: \",\" }\n      files:",
+    );
+    test.typed("run long-tail.yaml").ok();
+    test.typed("model export final[micro] model").ok();
+    assert!(test.read("model/README.md").contains("values are those of `recipe[micro]`"));
 }
 
 #[test]

@@ -99,6 +99,41 @@ fn the_version_of_the_interpreter_is_part_of_the_key() {
 }
 
 #[test]
+fn a_stage_that_is_tried_out_uses_the_installed_packages() {
+    let test = project(PIPELINE);
+    test.run().ok();
+    test.typed("run use[seed=1] --try").ok().prints("out:");
+    test.typed("lock").ok();
+    test.typed("verify --rerun use[seed=1]").ok();
+    assert_eq!(installations(&test), 1);
+    let mut shell = test.command(&["shell", "use[seed=1]"]);
+    shell.env("SHELL", "true");
+    Ran::finish(shell).ok();
+    assert_eq!(installations(&test), 1);
+    test.write("requirements.txt", "a==2\n");
+    test.typed("run use[seed=1] --try").ok();
+    test.run().ok();
+    assert_eq!(installations(&test), 2, "packages that were installed for a trial are used later");
+}
+
+#[test]
+fn damaged_packages_are_installed_again() {
+    let test = project(PIPELINE);
+    test.run().ok();
+    for (damaged, expected) in [("/packages", 2), ("/bin/python", 3)] {
+        // An installation that was damaged before is still there, because a process may be using it.
+        for file in test.files_below("cache/v2/packages").into_keys() {
+            if file.to_string_lossy().ends_with(damaged) {
+                std::fs::remove_file(test.file("cache/v2/packages").join(file)).unwrap();
+            }
+        }
+        test.edit("pipeline.yaml", "seed: [1, ", &format!("seed: [1, 1{expected}, "));
+        test.run().ok();
+        assert_eq!(installations(&test), expected, "{damaged}");
+    }
+}
+
+#[test]
 fn a_failed_installation_shows_its_log_and_leaves_nothing_behind() {
     let test = project(PIPELINE);
     test.write("requirements.txt", "broken\n");

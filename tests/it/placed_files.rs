@@ -102,9 +102,15 @@ fn results_that_version_control_brought_back_are_replaced() {
     replaces_the_table(&test, "2", "3");
 }
 
+/// Writes the table anew, as version control does: then the file itself does not say who placed it.
+fn write_anew(test: &PipelineTest, text: &str) {
+    test.remove(TABLE).write(TABLE, text);
+}
+
 #[test]
 fn results_are_replaced_after_the_cache_was_deleted() {
     let test = locked_table();
+    write_anew(&test, "1\n");
     test.remove("cache");
     replaces_the_table(&test, "1", "2");
 }
@@ -113,6 +119,7 @@ fn results_are_replaced_after_the_cache_was_deleted() {
 fn results_are_replaced_after_the_project_was_moved() {
     let test = table();
     test.run().ok();
+    write_anew(&test, "1\n");
     let moved = PipelineTest::empty();
     for file in ["pipeline.yaml", "cache", "results"] {
         std::fs::rename(test.file(file), moved.file(file)).unwrap();
@@ -124,6 +131,7 @@ fn results_are_replaced_after_the_project_was_moved() {
 fn results_are_replaced_after_the_pipeline_was_renamed() {
     let test = table();
     test.run().ok();
+    write_anew(&test, "1\n");
     std::fs::rename(test.file("pipeline.yaml"), test.file("renamed.yaml")).unwrap();
     test.edit("renamed.yaml", "value: 1", "value: 2");
     test.typed("run renamed.yaml").ok();
@@ -141,6 +149,7 @@ fn record(test: &PipelineTest) -> String {
 fn results_are_replaced_after_the_record_was_damaged() {
     let test = table();
     test.run().ok();
+    write_anew(&test, "1\n");
     test.write(&record(&test), "garbage");
     replaces_the_table(&test, "1", "2");
 }
@@ -149,8 +158,42 @@ fn results_are_replaced_after_the_record_was_damaged() {
 fn results_are_replaced_if_only_a_manifest_knows_them() {
     let test = table();
     test.run().ok();
+    write_anew(&test, "1\n");
     test.remove(&record(&test)).remove("cache/v2/blobs");
     replaces_the_table(&test, "1", "2");
+}
+
+#[test]
+fn results_are_replaced_if_only_a_blob_or_what_took_its_place_knows_them() {
+    for is_damaged in [false, true] {
+        let test = table();
+        test.run().ok();
+        write_anew(&test, "1\n");
+        test.remove(&record(&test)).remove("cache/v2/actions");
+        for blob in test.files_below("cache/v2/blobs").keys().filter(|_| is_damaged) {
+            let blob = test.file("cache/v2/blobs").join(blob);
+            std::fs::remove_file(&blob).unwrap();
+            std::os::unix::fs::symlink("nowhere", &blob).unwrap();
+        }
+        replaces_the_table(&test, "1", "2");
+    }
+}
+
+#[test]
+fn results_are_replaced_if_only_the_file_itself_says_who_placed_it() {
+    let test = table();
+    let probe = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(test.file("pipeline.yaml"), "user.probe", b"1", probe).is_err() {
+        return; // The file system has no extended attributes.
+    }
+    test.run().ok();
+    test.remove("cache");
+    replaces_the_table(&test, "1", "2");
+
+    // A program that writes to the same file keeps its attributes, but the content no longer matches.
+    test.write(TABLE, "my own remark\n").remove("cache").edit("pipeline.yaml", "value: 2", "value: 3");
+    test.run().exits_with(4);
+    assert_eq!(test.read(TABLE), "my own remark\n");
 }
 
 #[test]
@@ -159,6 +202,7 @@ fn results_are_replaced_after_a_run_was_killed_before_it_saved_its_record() {
     test.run().ok();
     let before = test.read(&record(&test));
     replaces_the_table(&test, "1", "2");
+    write_anew(&test, "2\n");
     test.write(&record(&test), before);
     replaces_the_table(&test, "2", "3");
 }
@@ -170,7 +214,8 @@ fn the_record_knows_the_new_content_and_the_content_that_it_replaced() {
         test.run().ok();
         replaces_the_table(&test, "1", "2");
         // As if a run had been killed before or after it placed the file, and a later one had collected garbage.
-        test.write(TABLE, left).remove("cache/v2/blobs").remove("cache/v2/actions");
+        write_anew(&test, left);
+        test.remove("cache/v2/blobs").remove("cache/v2/actions");
         replaces_the_table(&test, "2", "3");
     }
 }

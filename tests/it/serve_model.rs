@@ -19,7 +19,11 @@ struct Served {
 impl Served {
     /// Starts a server on any free port.
     fn start(test: &PipelineTest, args: &[&str]) -> Self {
-        let mut command = test.command(&[&["serve"], args, &["--listen", "0", "--json"]].concat());
+        Self::start_at("127.0.0.1:0", test, args)
+    }
+
+    fn start_at(address: &str, test: &PipelineTest, args: &[&str]) -> Self {
+        let mut command = test.command(&[&["serve"], args, &["--listen", address, "--json"]].concat());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -106,7 +110,7 @@ fn project() -> PipelineTest {
     let test = PipelineTest::empty();
     test.write("things.csv", crate::own_data::csv());
     test.typed("init --data things.csv").ok();
-    test.edit("pipelines/things.yaml", "keep: { texts: true }", "keep: { texts: true, id_column: key }");
+    test.edit("pipelines/things.yaml", "keep: { texts: true,", "keep: { id_column: key, texts: true,");
     test.typed("run pipelines/things.yaml").ok();
     test.typed("model export recipe[macro] model --training-texts").ok();
     test
@@ -288,6 +292,17 @@ fn a_request_that_cannot_be_answered_is_refused_with_a_sentence_and_the_server_g
     assert!(foreign(&host).starts_with("HTTP/1.1 200"));
     assert!(foreign(&format!("{host}Origin: http://evil.example\r\n")).starts_with("HTTP/1.1 421"));
     assert!(foreign("Host: evil.example\r\n").starts_with("HTTP/1.1 421"));
+    assert!(foreign(&format!("Host: evil.example:{}\r\n", open.port())).starts_with("HTTP/1.1 421"));
+    drop(open);
+    // Every address of the loopback network is this machine.
+    let open = Served::start_at("127.0.0.2:0", &test, &["model", "--no-token"]);
+    let address = format!("127.0.0.2:{}", open.port());
+    let mut stream = TcpStream::connect(&address).unwrap();
+    let head = format!("Host: {address}\r\nOrigin: http://{address}\r\n");
+    stream.write_all(format!("GET /labels HTTP/1.1\r\n{head}Connection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[test]

@@ -12,6 +12,8 @@ use pipe_ml::data::source::NominalEncoding;
 /// Up to which sizes the models of `builtin/recipe` are quick enough.
 const RECIPE_ROWS: u64 = 20_000;
 const RECIPE_LABELS: usize = 5_000;
+/// Up to how many rows a second fit, on all rows, takes little time.
+const FINAL_ROWS: u64 = 10_000;
 
 /// What the pipeline computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,7 +62,7 @@ impl DataPipeline<'_> {
              #\n\
              # `builtin/{part}` adds the other stages: {contents},\n\
              # a table, figures and a report. `pipe show --part {part}` prints them. To change one, write a stage with its name here.\n\
-             extends: builtin/{part}\n\
+             {}\
              name: {}\n\n\
              vars:\n  title: {}\n\n\
              stages:\n",
@@ -68,6 +70,7 @@ impl DataPipeline<'_> {
             grouped(labels as u64),
             found.labels_per_row(),
             pipe_core::quote::shell(&self.file.to_string_lossy()),
+            self.extended(part),
             self.name,
             scalar(self.name),
         );
@@ -80,6 +83,24 @@ impl DataPipeline<'_> {
             }
         }
         text
+    }
+
+    /// Returns which built-in parts the pipeline extends. A final model takes as long as the models that are evaluated.
+    fn extended(&self, part: &str) -> String {
+        if self.kind == PipelineKind::Grid {
+            return format!("extends: builtin/{part}\n");
+        }
+        let (cost, comment) = match self.found.rows {
+            0..=FINAL_ROWS => ("", ""),
+            _ => ("It takes as long as the others together; remove the `#` below to fit it.\n  # ", "# "),
+        };
+        format!(
+            "extends:\n  \
+             - builtin/{part}\n  \
+             # A final model, fitted on all rows, also those for testing: `pipe serve 'final[macro]'` or `pipe model export`.\n  \
+             # {cost}Its quality is estimated by that of `recipe[macro]`, which is fitted on the training rows only.\n  \
+             {comment}- builtin/{part}-final\n"
+        )
     }
 
     fn stage(&self, text: &mut String, name: &str, features: Features) {
@@ -114,8 +135,8 @@ impl DataPipeline<'_> {
         }
         if kind == "vectorise" && self.kind == PipelineKind::Recipe {
             text.push_str(
-                "      # Explanations then show the texts of training rows; with `id_column: NAME`, also their ids.\n      \
-                 keep: { texts: true }\n",
+                "      # Explanations then show the texts of the rows; with `id_column: NAME`, also their ids.\n      \
+                 keep: { texts: true, part: all }\n",
             );
         }
         if features == Features::Plain {

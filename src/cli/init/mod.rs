@@ -35,6 +35,10 @@ pub(super) fn init(args: &InitArgs) -> Outcome {
     Ok(Exit::Done)
 }
 
+/// The first lines of every pipeline that is written.
+const SCHEMA_COMMENT: &str = "# yaml-language-server: $schema=pipe.schema.json\n\
+    # `pipe schema --write` writes that schema, with which editors complete and check this file.\n#\n";
+
 /// Returns the quickstart without the lines that refer to files of its repository.
 fn quickstart() -> String {
     let refers = |line: &str| line.starts_with("# yaml-language-server") || line.starts_with("published:");
@@ -94,7 +98,7 @@ fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
         std::fs::create_dir_all(parent).map_err(failure)?;
     }
     let mut handle = OpenOptions::new().write(true).create_new(true).open(file).map_err(failure)?;
-    handle.write_all(text.as_bytes()).map_err(failure)?;
+    handle.write_all(format!("{SCHEMA_COMMENT}{text}").as_bytes()).map_err(failure)?;
     print_status(&format!("wrote {0}\nnext: pipe run {0}", file.display()));
     Ok(())
 }

@@ -43,5 +43,5 @@ pub(crate) fn page(plan: &Plan, selected: &[bool]) -> Page {
             .attr("role", "status")
             .text("This page needs JavaScript to follow the run."),
     );
-    Page { title: pipeline.name.clone(), lead, sections: vec![graph, curves], script: PageScript::FollowRun }
+    Page { title: pipeline.name.clone(), lead, sections: vec![curves, graph], script: PageScript::FollowRun }
 }

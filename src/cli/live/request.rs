@@ -1,5 +1,7 @@
 //! Parses an HTTP request and decides how to answer it.
 
+use super::super::loopback::is_loopback;
+
 /// The parts of a request's head that matter here.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HttpRequest<'a> {
@@ -38,8 +40,7 @@ impl<'a> HttpRequest<'a> {
     /// Decides on the response. The host is checked first, against DNS rebinding: a foreign page whose name was
     /// pointed at this machine sends its own host.
     pub(super) fn response(&self, token: &str, port: u16) -> HttpResponse {
-        let ours = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-        if !ours.iter().any(|host| host == self.host) {
+        if !is_loopback(self.host, port) {
             return HttpResponse::Refused("421 Misdirected Request");
         }
         if self.method != "GET" {

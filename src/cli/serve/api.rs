@@ -12,6 +12,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::super::loopback::is_loopback;
 use super::super::print_status;
 use super::metrics::Metrics;
 use super::page::ServedPage;
@@ -156,10 +157,7 @@ impl Api {
     /// name of the site was pointed at this machine, another host.
     fn check_sender(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let (None, Some(port)) = (self.token.secret(), self.loopback_port) else { return Ok(()) };
-        let is_ours = |authority: &str| {
-            let host = authority.strip_suffix(&format!(":{port}")).unwrap_or_default();
-            ["127.0.0.1", "localhost", "[::1]"].contains(&host)
-        };
+        let is_ours = |authority: &str| is_loopback(authority, port);
         let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
         let right_host = text(header::HOST).is_some_and(is_ours);
         let right_origin =
@@ -169,7 +167,7 @@ impl Api {
         }
         Err(Refusal::new(
             StatusCode::MISDIRECTED_REQUEST,
-            "this server answers requests to 127.0.0.1 and localhost only",
+            "this server answers requests to loopback addresses, such as 127.0.0.1, and to localhost only",
         ))
     }
 

@@ -97,7 +97,7 @@ pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
     let mut parts = BTreeMap::new();
     parts.insert("kind".to_owned(), instance.kind.to_owned());
     parts.insert("version".to_owned(), instance.version.to_string());
-    flatten("params".to_owned(), &instance.params, &mut parts);
+    flatten(&mut "params".to_owned(), &instance.params, &mut parts);
     for (name, value) in &instance.environment {
         let value = value.as_deref().map_or_else(|| "unset".to_owned(), |text| variable_digest(name, text));
         parts.insert(format!("env.{name}"), value);
@@ -141,20 +141,38 @@ fn member_name(axes: &Axes) -> String {
 }
 
 /// Adds the parts of a parameter: objects become dotted names, everything else one canonical text.
-fn flatten(name: String, value: &Value, parts: &mut BTreeMap<String, String>) {
-    match value {
-        Value::Object(fields) if !fields.is_empty() => {
-            for (field, value) in fields {
-                let plain = field.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-                let field = if plain { field.clone() } else { Value::from(field.as_str()).to_string() };
-                flatten(format!("{name}.{field}"), value, parts);
-            }
+fn flatten(name: &mut String, value: &Value, parts: &mut BTreeMap<String, String>) {
+    let Value::Object(fields) = value else {
+        let mut text = String::new();
+        canonical(value, &mut text);
+        parts.insert(name.clone(), text);
+        return;
+    };
+    if fields.is_empty() {
+        parts.insert(name.clone(), "{}".to_owned());
+    }
+    let length = name.len();
+    for (field, value) in fields {
+        name.push('.');
+        if field.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
+            name.push_str(field);
+        } else {
+            push_quoted(field, name);
         }
-        _ => {
-            let mut text = String::new();
-            canonical(value, &mut text);
-            parts.insert(name, text);
-        }
+        flatten(name, value, parts);
+        name.truncate(length);
+    }
+}
+
+/// Appends a text as a JSON string.
+fn push_quoted(text: &str, to: &mut String) {
+    // Most texts need no escapes, and writing through a formatter takes several times as long.
+    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        to.push('"');
+        to.push_str(text);
+        to.push('"');
+    } else {
+        to.push_str(&Value::from(text).to_string());
     }
 }
 
@@ -168,7 +186,7 @@ fn canonical(value: &Value, text: &mut String) {
                 if position > 0 {
                     text.push(',');
                 }
-                text.push_str(&Value::from(field.as_str()).to_string());
+                push_quoted(field, text);
                 text.push(':');
                 canonical(value, text);
             }
@@ -184,6 +202,7 @@ fn canonical(value: &Value, text: &mut String) {
             }
             text.push(']');
         }
+        Value::String(leaf) => push_quoted(leaf, text),
         leaf => text.push_str(&leaf.to_string()),
     }
 }

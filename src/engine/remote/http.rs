@@ -10,6 +10,7 @@ use ureq::http::{Request, StatusCode, header};
 use super::backend::{Backend, BackendError, Listed};
 use super::outgoing::{Length, Outgoing};
 use crate::runner::Stop;
+use pipe_core::authorities;
 
 /// The longest time without any data from the server.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,7 +53,8 @@ impl Answer {
 }
 
 impl Client {
-    pub(super) fn new(redirects: u32, stop: Stop) -> Self {
+    pub(super) fn new(redirects: u32, stop: Stop) -> Result<Self, String> {
+        let tls_config = authorities::tls_config().map_err(|error| error.to_string())?;
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(redirects)
@@ -62,8 +64,9 @@ impl Client {
             .timeout_per_write(Some(PATIENCE))
             .user_agent(concat!("pipe/", env!("CARGO_PKG_VERSION")))
             .accept_encoding("identity")
+            .tls_config(tls_config)
             .build();
-        Self { agent: config.new_agent(), stop }
+        Ok(Self { agent: config.new_agent(), stop })
     }
 
     /// Sends the request that `request` returns, with content if there is any.
@@ -241,8 +244,8 @@ pub(super) struct WebSite {
 }
 
 impl WebSite {
-    pub(super) fn new(url: &str, stop: Stop) -> Self {
-        Self { client: Client::new(8, stop), url: url.trim_end_matches('/').to_owned() }
+    pub(super) fn new(url: &str, stop: Stop) -> Result<Self, String> {
+        Ok(Self { client: Client::new(8, stop)?, url: url.trim_end_matches('/').to_owned() })
     }
 
     fn request(&self, method: &str, path: &str) -> Result<Option<Answer>, BackendError> {

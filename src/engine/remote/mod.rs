@@ -80,7 +80,7 @@ impl Remote {
         let backend: Box<dyn Backend> = match url.split_once("://") {
             _ if url.is_empty() => return Err("its `url` is empty".to_owned()),
             Some(("http" | "https", host)) if !host.is_empty() => {
-                Box::new(http::WebSite::new(url, stop.clone()))
+                Box::new(http::WebSite::new(url, stop.clone())?)
             }
             Some(("s3", bucket)) => Box::new(s3::Bucket::new(bucket, environment, stop.clone())?),
             Some(("file", path)) if path.starts_with('/') => Box::new(directory::Directory::new(path.into())),

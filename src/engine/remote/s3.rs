@@ -84,7 +84,7 @@ impl Bucket {
             _ => return Err("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY have to be set together".to_owned()),
         };
         Ok(Self {
-            client: Client::new(0, stop),
+            client: Client::new(0, stop)?,
             name: name.to_owned(),
             prefix,
             origin,

@@ -6,7 +6,7 @@ use std::io::{self, PipeReader};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -19,6 +19,7 @@ use super::descendants::{self, Mark, Marks};
 use super::executor::ResourceUsage;
 use super::exit::ProcessExit;
 use super::stop::Urgency;
+use super::vfork;
 
 /// The running process groups. The id of a group is removed before its leader is reaped, so that a signal can never
 /// reach another process that got the same id afterwards.
@@ -75,6 +76,20 @@ impl Children {
         let stdout = process.stdout.map(|stream| PipeReader::from(OwnedFd::from(stream)));
         let stderr = process.stderr.map(|stream| PipeReader::from(OwnedFd::from(stream)));
         Ok(ChildProcess { children: self, stdout, stderr, pid, mark, started })
+    }
+
+    /// Like [`Children::spawn`], for a command whose environment was cleared and which prints to pipes, and without a fork where
+    /// possible.
+    pub(super) fn spawn_cleared(&self, command: &mut Command) -> io::Result<ChildProcess<'_>> {
+        let mark = self.marks.next();
+        let started = Instant::now();
+        let Ok(process) = vfork::spawn(command, mark, getrlimit(Resource::Locks).maximum) else {
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            return self.spawn(command);
+        };
+        self.register(process.pid);
+        let (stdout, stderr) = (Some(process.stdout), Some(process.stderr));
+        Ok(ChildProcess { children: self, stdout, stderr, pid: process.pid, mark, started })
     }
 
     /// Starts a command that ends when the value is dropped. It gets a mark, so that it also ends if the runner dies.

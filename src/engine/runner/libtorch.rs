@@ -188,7 +188,8 @@ fn usable(program: &Path, libraries: &Path, variables: Variables) -> Result<Work
     if !libraries.join(LIBRARY).is_file() {
         return Err(format!("there is no `{LIBRARY}`"));
     }
-    if let Some(version) = libraries.parent().and_then(version_of).filter(|version| version != VERSION) {
+    let version = libraries.parent().and_then(version_of);
+    if let Some(version) = version.as_ref().filter(|version| *version != VERSION) {
         return Err(format!("it is version {version}, and {VERSION} is needed"));
     }
     let in_front = |path: &Path, variable: &str| {
@@ -200,7 +201,8 @@ fn usable(program: &Path, libraries: &Path, variables: Variables) -> Result<Work
         paths
     };
     let searched = in_front(libraries, SEARCHED);
-    let loaded = Loaded::by(program, Some(&searched));
+    // Without a version, only the symbols show whether it is the right one. Looking them all up takes a while.
+    let loaded = Loaded::looking(program, Some(&searched), version.is_none());
     if let Some(problem) = loaded.problem() {
         return Err(problem);
     }
@@ -230,6 +232,8 @@ struct Loaded {
     libtorch: Option<PathBuf>,
     has_cuda: bool,
     missing: Vec<String>,
+    /// Functions that the program needs and no library has.
+    undefined: usize,
     /// What the loader complains about.
     complaint: String,
 }
@@ -237,6 +241,11 @@ struct Loaded {
 impl Loaded {
     /// Asks the loader, which does not start the program.
     fn by(program: &Path, searched: Option<&OsString>) -> Self {
+        Self::looking(program, searched, false)
+    }
+
+    /// Asks the loader, if asked for also whether the libraries have all functions that the program needs.
+    fn looking(program: &Path, searched: Option<&OsString>, for_functions: bool) -> Self {
         let mut magic = [0; 4];
         let is_elf = File::open(program).and_then(|mut file| file.read_exact(&mut magic)).is_ok();
         if !is_elf || magic != *b"\x7fELF" {
@@ -247,9 +256,15 @@ impl Loaded {
         if let Some(searched) = searched {
             command.env(SEARCHED, searched);
         }
+        if for_functions {
+            command.env("LD_WARN", "yes").env("LD_BIND_NOW", "yes");
+        }
         let Ok(output) = captured(&mut command) else { return Self::default() };
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let (undefined, complaints): (Vec<&str>, Vec<&str>) =
+            said.trim().lines().partition(|line| line.starts_with("undefined symbol: "));
         let mut loaded =
-            Self { complaint: String::from_utf8_lossy(&output.stderr).trim().to_owned(), ..Self::default() };
+            Self { undefined: undefined.len(), complaint: complaints.join("\n"), ..Self::default() };
         for line in String::from_utf8_lossy(&output.stdout).lines() {
             let Some((name, place)) = line.trim().split_once(" => ") else { continue };
             if place.starts_with("not found") {
@@ -268,6 +283,10 @@ impl Loaded {
 
     fn problem(&self) -> Option<String> {
         match &self.missing[..] {
+            [] if self.undefined > 0 => Some(format!(
+                "it is not version {VERSION}: {} functions that the worker needs are missing in it",
+                self.undefined
+            )),
             [] if self.complaint.is_empty() => None,
             [] => Some(format!("the loader refuses it: {}", self.complaint)),
             missing => Some(format!("it needs {}, which the loader does not find", missing.join(", "))),
@@ -416,6 +435,26 @@ mod tests {
         assert_eq!(used(&search).0, "the libtorch of the build");
         let problem = search.candidates[2].problem.as_deref();
         assert_eq!(problem, Some("it needs libc10.so, which the loader does not find"));
+    }
+
+    #[test]
+    fn a_libtorch_without_a_version_is_judged_by_its_functions() {
+        let machine = Machine::new();
+        let folder = machine.libtorch("mine", "README", "no version\n");
+        assert_eq!(used(&machine.search(&[(VARIABLE, folder.clone())])).0, VARIABLE);
+        fs::write(machine.path("other.c"), "int other(void) { return 0; }\n").unwrap();
+        let build = format!(
+            "cd '{}' && cc -shared -fPIC -Wl,-soname,libtorch_cpu.so -o '{}/lib/libtorch_cpu.so' other.c",
+            machine.0.path().display(),
+            folder.display()
+        );
+        assert!(Command::new("sh").args(["-c", &build]).status().unwrap().success());
+        let refused = machine.search(&[(VARIABLE, folder)]).worker.unwrap_err();
+        assert!(
+            refused.starts_with("PIPE_LIBTORCH names a libtorch")
+                && refused.contains("it is not version 2.13.0: 1 function"),
+            "{refused}"
+        );
     }
 
     #[test]

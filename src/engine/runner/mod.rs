@@ -22,13 +22,13 @@ pub mod machine;
 mod options;
 mod outputs;
 pub mod packages;
-mod place;
 pub mod queue;
 mod run;
 mod stop;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod vfork;
 mod work_area;
 mod worker_servers;
 #[cfg(test)]

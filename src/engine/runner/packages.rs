@@ -110,11 +110,17 @@ impl<'a> PackageTask<'a> {
         format!("{}: {}", request.tool.name(), file.display())
     }
 
-    /// Returns whether an installation works with the interpreter that the key was made for.
-    pub(super) fn is_usable(&self, installation: &Path) -> bool {
-        self.packages.interpreter.as_ref().is_none_or(|expected| {
-            describe(&installation.join("bin/python")).is_ok_and(|found| found.version == expected.version)
-        })
+    /// Returns why an installation cannot be used: it is damaged, or its interpreter is not the one that the key was made for.
+    pub(super) fn problem(&self, installation: &Path) -> Option<String> {
+        if let Some(file) = self.directory.damaged_file(installation) {
+            return Some(format!("`{file}` is missing or was changed"));
+        }
+        let expected = self.packages.interpreter.as_ref()?;
+        match describe(&installation.join("bin/python")) {
+            Ok(found) if found.version == expected.version => None,
+            Ok(found) => Some(format!("the interpreter is {}, not {}", found.version, expected.version)),
+            Err(problem) => Some(problem),
+        }
     }
 
     /// Copies the files into a new directory, so that packages are installed from exactly the content that the key was made from.

@@ -11,7 +11,8 @@ use pipe_core::kind::{AxisUse, AxisUses, InputDecl, SourceDecl};
 use pipe_core::reference::StageRef;
 use pipe_core::suggest::{closest, did_you_mean, listed};
 
-const STAGE: &str = "stage";
+/// The axis that distinguishes the inputs of several stages, and that a stage may ask for if there is one.
+pub(super) const STAGE_AXIS: &str = "stage";
 
 /// The axes of the inputs with their values, each once.
 #[derive(Default)]
@@ -64,7 +65,9 @@ impl<'a> ReferenceResolver<'a> {
                 SourceDecl::Many(references) | SourceDecl::All(references) => references.as_slice(),
                 SourceDecl::Path(_) | SourceDecl::DataFile { .. } => return None,
             };
-            self.add_axes(references, &mut known)?;
+            let is_one = matches!(input.source, SourceDecl::One(_));
+            let shows_stage = !is_one && wanted.uses.iter().any(|named| named.axis == STAGE_AXIS);
+            self.add_axes(references, shows_stage, &mut known)?;
             found = true;
         }
         for (axis, values) in &wanted.given {
@@ -73,7 +76,7 @@ impl<'a> ReferenceResolver<'a> {
         found.then_some(known)
     }
 
-    fn add_axes(&self, references: &[StageRef], known: &mut KnownAxes<'a>) -> Option<()> {
+    fn add_axes(&self, references: &[StageRef], shows_stage: bool, known: &mut KnownAxes<'a>) -> Option<()> {
         let mut stages = BTreeSet::new();
         for reference in references {
             let positions = self.index.find(reference).ok().filter(|positions| !positions.is_empty())?;
@@ -84,8 +87,8 @@ impl<'a> ReferenceResolver<'a> {
                 }
             }
         }
-        if stages.len() > 1 {
-            known.add(STAGE, stages);
+        if stages.len() > 1 || shows_stage {
+            known.add(STAGE_AXIS, stages);
         }
         Some(())
     }
@@ -121,10 +124,6 @@ fn missing(named: &AxisUse, wanted: &AxisUses, known: &KnownAxes, stage: &str) -
             let words = others.into_iter().flat_map(|others| others.words.iter().copied());
             let close = closest(axis, known.names().chain(words));
             let hint = match (close, listed(known.names())) {
-                _ if axis == STAGE => Some(
-                    "`stage` is an axis only if the inputs come from several stages; these come from one"
-                        .to_owned(),
-                ),
                 (Some(close), _) => Some(format!("did you mean `{close}`?")),
                 (None, list) => list.map(|list| format!("the axes are: {list}")),
             };

@@ -40,11 +40,11 @@ pub(super) fn read<T: DeserializeOwned>(
     context: &ValueContext,
     issues: &mut SpecIssues,
 ) -> Option<T> {
-    let first = match serde_path_to_error::deserialize(StrictJson(value.clone())) {
+    let first = match serde_path_to_error::deserialize(StrictJson(&value)) {
         Ok(typed) => return Some(typed),
         Err(error) => error,
     };
-    let check = |value: Value| serde_path_to_error::deserialize::<_, T>(StrictJson(value)).map(drop);
+    let check = |value: Value| serde_path_to_error::deserialize::<_, T>(StrictJson(&value)).map(drop);
     report_all(value, first, context, &check, &[], issues);
     None
 }
@@ -121,6 +121,12 @@ impl ValueContext<'_> {
         let field = if path.is_empty() { self.name.clone() } else { shown(path) };
         match error {
             DeserializeError::UnknownField { name, known } => {
+                // Serde reads a value whose kind decides on its fields as a whole, and reports the whole.
+                let own = PathStep::Key(name.clone());
+                let within = [path, std::slice::from_ref(&own)].concat();
+                let is_within =
+                    path.last() != Some(&own) && found.is_some_and(|found| found.get(name).is_some());
+                let path = if is_within { within.as_slice() } else { path };
                 let parent = match path.split_last() {
                     None | Some((_, [])) => self.name.clone(),
                     Some((_, parent)) => shown(parent),
@@ -156,6 +162,9 @@ fn type_hint(expected: &str, found: Option<&Value>) -> Option<String> {
         ("text", Value::Number(_) | Value::Bool(_)) => Some("put it in quotes".to_owned()),
         ("a list", Value::String(_) | Value::Number(_) | Value::Bool(_)) => {
             Some("write a list: `[...]`".to_owned())
+        }
+        (expected, Value::Array(_)) if expected.starts_with("a map") => {
+            Some("write `name: ...` lines, without the `-` in front of them".to_owned())
         }
         ("true or false", Value::String(text)) => match text.to_lowercase().as_str() {
             "yes" | "on" | "y" => Some("write `true`".to_owned()),
@@ -355,7 +364,7 @@ mod tests {
     }
 
     fn error<T: DeserializeOwned + std::fmt::Debug>(value: Value) -> DeserializeError {
-        let error = serde_path_to_error::deserialize::<_, T>(StrictJson(value)).unwrap_err();
+        let error = serde_path_to_error::deserialize::<_, T>(StrictJson(&value)).unwrap_err();
         DeserializeError::parse(&error.inner().to_string())
     }
 

@@ -39,9 +39,14 @@ impl FileReader<'_> {
             Err(error) => {
                 let id = self.sources.add(file, String::new());
                 let issue = SpecIssue::new(Span::whole(id), format!("cannot read this file: {error}"));
-                let hint = "name an existing pipeline, or let `pipe init` write one to start from";
+                let hint = || match suggest::similar_file(file, &[Path::new("pipelines")]) {
+                    Some(similar) => format!("did you mean `{}`?", similar.display()),
+                    None => {
+                        "name an existing pipeline, or let `pipe init` write one to start from".to_owned()
+                    }
+                };
                 let missing = error.kind() == io::ErrorKind::NotFound;
-                self.issues.push(issue.maybe_hint(missing.then(|| hint.to_owned())));
+                self.issues.push(issue.maybe_hint(missing.then(hint)));
                 None
             }
         }

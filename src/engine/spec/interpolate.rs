@@ -113,20 +113,19 @@ pub(super) fn interpolate_to_json(
         }
         YamlData::List(items) => {
             budget.spend(VALUE_COST, node.span, issues)?;
-            let values: Vec<_> =
-                items.iter().map(|item| interpolate_to_json(item, names, budget, issues)).collect();
-            values.into_iter().collect()
+            let values = items.iter().filter_map(|item| interpolate_to_json(item, names, budget, issues));
+            let values: Vec<Value> = values.collect();
+            (values.len() == items.len()).then_some(Value::Array(values))
         }
         YamlData::Map(entries) => {
             budget.spend(VALUE_COST, node.span, issues)?;
-            let values: Vec<_> = entries
-                .iter()
-                .map(|entry| {
-                    let value = interpolate_to_json(&entry.value, names, budget, issues)?;
-                    Some((entry.key.clone(), value))
-                })
-                .collect();
-            values.into_iter().collect::<Option<Map<_, _>>>().map(Value::Object)
+            let mut values = Map::new();
+            for entry in entries {
+                if let Some(value) = interpolate_to_json(&entry.value, names, budget, issues) {
+                    values.insert(entry.key.clone(), value);
+                }
+            }
+            (values.len() == entries.len()).then_some(Value::Object(values))
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
+use super::axis_check::STAGE_AXIS;
 use super::check::{CheckedInstance, Checker, place_of};
 use super::index::{SelectError, StageIndex, pick_one_hint};
 use super::pipeline::{Input, InputSource, InstanceId, InstanceIndex, UnlocatedFile};
@@ -178,7 +179,10 @@ impl<'a> ReferenceResolver<'a> {
                 }
             }
         }
-        let sources = self.sources(found, many);
+        let uses = member.checked.as_ref().map(|checked| &checked.content.axes.uses);
+        // A table with a row for each stage may have one row.
+        let shows_stage = many && uses.is_some_and(|uses| uses.iter().any(|named| named.axis == STAGE_AXIS));
+        let sources = self.sources(found, many, shows_stage);
         (complete && !sources.is_empty()).then(|| Input { slot: decl.slot.clone(), many, sources })
     }
 
@@ -295,8 +299,13 @@ impl<'a> ReferenceResolver<'a> {
 
     /// Turns outputs into sources. In a fan-in the axes tell the sources apart, together with the stage and the output
     /// where needed.
-    fn sources(&self, found: MatchedOutputs, many: bool) -> Vec<InputSource<UnlocatedFile>> {
-        if let [(at, output)] = found.as_slice() {
+    fn sources(
+        &self,
+        found: MatchedOutputs,
+        many: bool,
+        shows_stage: bool,
+    ) -> Vec<InputSource<UnlocatedFile>> {
+        if let ([(at, output)], false) = (found.as_slice(), shows_stage) {
             return vec![self.source(*at, output, Vec::new())];
         }
         let stages: BTreeSet<&str> = found.iter().map(|(at, _)| self.id(*at).stage.as_str()).collect();
@@ -311,8 +320,8 @@ impl<'a> ReferenceResolver<'a> {
                 continue;
             }
             let mut axes = Vec::new();
-            if many && stages.len() > 1 {
-                axes.push(("stage".to_owned(), self.id(at).stage.clone()));
+            if many && (stages.len() > 1 || shows_stage) {
+                axes.push((STAGE_AXIS.to_owned(), self.id(at).stage.clone()));
             }
             if many && several_outputs {
                 axes.push(("output".to_owned(), output.name.clone()));

@@ -100,7 +100,8 @@ impl<'a> Scope<'a> {
                 ),
             }));
         };
-        if is_secret(name) {
+        let value = (self.environment)(name);
+        if is_secret(name) || value.as_deref().is_some_and(has_password) {
             let message = format!("the value of `{name}` would be readable in locks, manifests and bundles");
             let hint = format!(
                 "pass it to the program with `env: [{name}]` in the `command`, where only a digest of it is recorded"
@@ -108,7 +109,7 @@ impl<'a> Scope<'a> {
             return issues.reject(SpecIssue::new(span, message).hint(hint));
         }
         let owned = |scalar| Some(Cow::Owned(YamlNode { span, data: YamlData::Scalar(scalar) }));
-        let Some(text) = (self.environment)(name) else {
+        let Some(text) = value else {
             if *declared.default == Scalar::Null {
                 let issue = SpecIssue::new(span, format!("the environment variable `{name}` is not set"));
                 let hint = format!("set it, or give it a default: `env: {{ {name}: value }}`");
@@ -206,6 +207,16 @@ fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let is_named = name.split('_').any(|word| word == "PAT" || ENDS.iter().any(|end| word.ends_with(end)));
     name != "PWD" && (is_named || KEYS.iter().any(|end| name.ends_with(end)))
+}
+
+/// Returns whether a value contains a URL with a password, such as `https://user:password@host/`.
+fn has_password(value: &str) -> bool {
+    let names_password = |rest: &str| {
+        let authority = rest.split(['/', '?', '#', ' ']).next().unwrap_or_default();
+        let user = authority.rsplit_once('@').map_or("", |(user, _host)| user);
+        user.split_once(':').is_some_and(|(_name, password)| !password.is_empty())
+    };
+    value.split("://").skip(1).any(names_password)
 }
 
 /// Resolves variables on demand and remembers which variable led to which, to find cycles.

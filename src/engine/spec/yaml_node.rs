@@ -224,11 +224,14 @@ impl Builder<'_> {
             }
             Event::SequenceStart(anchor, tag) => {
                 self.reject_extras(anchor, tag.is_some(), span);
-                self.open(Frame::List { span, items: Vec::new() }, span)?;
+                self.open(Frame::List { span, items: Vec::with_capacity(1) }, span)?;
             }
             Event::MappingStart(anchor, tag) => {
                 self.reject_extras(anchor, tag.is_some(), span);
-                self.open(Frame::Map { span, entries: Vec::new(), places: HashMap::new(), key: None }, span)?;
+                self.open(
+                    Frame::Map { span, entries: Vec::with_capacity(1), places: HashMap::new(), key: None },
+                    span,
+                )?;
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let node = match self.stack.pop()? {

@@ -14,9 +14,11 @@ use super::error::{Flaw, StoreError, read_twice};
 use super::hash;
 use super::manifest::Stored;
 use super::outside::TemporaryDirectory;
+use super::placed_mark::mark;
 use super::session::{delete, new_directory, remove_tree};
 use super::stamp::Stamp;
 use super::tree::{Tree, TreeNode};
+use pipe_core::copy_rest::copy_rest;
 use pipe_core::digest::BlobId;
 
 /// The stamps of the blobs of an artifact when it was checked.
@@ -127,11 +129,14 @@ impl Store {
         } else {
             self.copy_and_flush(stored.blob, false, temp)
         };
-        let swapped = made.and_then(|()| match swap(temp, to, replaced) {
-            // Before the replaced directory is removed: names may reach the disk in any order.
-            Ok(()) => sync_directory_of(to).map(|()| Placed::Done),
-            Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(Placed::OnAnotherFileSystem),
-            Err(error) => Err(StoreError::writing(to, error)),
+        let swapped = made.and_then(|()| {
+            mark(temp, stored.blob);
+            match swap(temp, to, replaced) {
+                // Before the replaced directory is removed: names may reach the disk in any order.
+                Ok(()) => sync_directory_of(to).map(|()| Placed::Done),
+                Err(error) if error.kind() == ErrorKind::CrossesDevices => Ok(Placed::OnAnotherFileSystem),
+                Err(error) => Err(StoreError::writing(to, error)),
+            }
         });
         // What is here now is either our unfinished copy or the replaced file.
         if temp.is_dir() {
@@ -150,7 +155,7 @@ impl Store {
         let mut source = opened.map_err(|e| self.lost(self.put_aside(Flaw::reading(&from, e))))?;
         let mut copy =
             OpenOptions::new().read(true).write(true).create_new(true).open(to).map_err(writing)?;
-        let length = io::copy(&mut source, &mut copy).map_err(writing)?;
+        let length = copy_rest(&mut source, &mut copy).map_err(writing)?;
         if hash::file(&copy, length).map_err(writing)? != blob.digest() {
             return Err(self.lost(self.put_aside(Flaw::bad(&from, OTHER_CONTENT))));
         }
@@ -267,6 +272,7 @@ fn add_executable(path: &Path) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::is_marked;
     use super::super::testing::*;
     use super::*;
     use std::process::Command;
@@ -293,6 +299,10 @@ mod tests {
         assert!(placed.join("empty/inside").is_dir());
         let mode = placed.join("plain").metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o200, 0o200, "a person may write to it");
+        assert!(!is_marked(&original, stored.blob));
+        mark(&original, stored.blob);
+        let can_be_marked = is_marked(&original, stored.blob);
+        assert_eq!(is_marked(&placed, stored.blob), can_be_marked);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::Store;
 use super::error::{StoreError, is_passing};
-use super::layout::{CACHEDIR_TAG, id_of_blob, key_of_action};
+use super::layout::{id_of_blob, key_of_action};
 use super::manifest::{Manifest, Stored};
 use super::pipeline_state::PipelineState;
 use super::run_log::{EVENTS, SUMMARY, flaw_of_run};
@@ -276,8 +276,10 @@ impl Store {
         if !StatCache::is_sound(&self.layout.stat_cache()) {
             report.problem(&self.layout.stat_cache(), "its content does not match its checksum");
         }
-        if fs::read(self.layout.tag()).is_ok_and(|text| text != CACHEDIR_TAG.as_bytes()) {
-            report.problem(&self.layout.tag(), "it is not the text that belongs there");
+        for (path, text) in self.layout.fixed_files() {
+            if fs::read(&path).is_ok_and(|there| there != text.as_bytes()) {
+                report.problem(&path, "it is not the text that belongs there");
+            }
         }
         Ok(())
     }

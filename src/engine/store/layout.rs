@@ -4,6 +4,7 @@
 //! cache/                            chosen by --cache-dir or PIPE_CACHE; other files in it are left alone
 //!   v2/                             the version of the format: another format is another directory
 //!     CACHEDIR.TAG                  tells backup programs that everything here can be computed again
+//!     .gitignore                    tells git the same
 //!     blobs/ab/<blob id>            content, named by its blake3, read-only
 //!     actions/ab/<stage key>.json   manifests (sealed): the only files that are looked up
 //!     checkpoints/<stage key>/      what a stage keeps between attempts; removed by its commit
@@ -29,8 +30,9 @@ const VERSION: &str = "v2";
 
 /// The name of a file that every store has.
 pub(super) const TAG: &str = "CACHEDIR.TAG";
-pub(super) const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
+const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
     # This directory holds results of `pipe` that can be computed again.\n";
+const GIT_IGNORE: &str = "*\n";
 
 /// The paths of the store. They are absolute, so that they can be passed to other processes.
 #[derive(Debug, Clone)]
@@ -72,13 +74,31 @@ impl Layout {
         self.base.join(TAG)
     }
 
+    pub(super) fn git_ignore(&self) -> PathBuf {
+        self.base.join(".gitignore")
+    }
+
+    /// Returns the files that are the same in every store, with their texts.
+    pub(super) fn fixed_files(&self) -> [(PathBuf, &'static str); 2] {
+        [(self.tag(), CACHEDIR_TAG), (self.git_ignore(), GIT_IGNORE)]
+    }
+
     pub(super) fn blobs(&self) -> PathBuf {
         self.base.join("blobs")
     }
 
+    /// Returns `area/ab/abcdef...`. Every run asks for some of these paths for each stage.
+    fn sharded(&self, area: &str, name: &str) -> PathBuf {
+        let mut path = PathBuf::with_capacity(self.base.as_os_str().len() + area.len() + name.len() + 5);
+        path.push(&self.base);
+        path.push(area);
+        path.push(&name[..2]);
+        path.push(name);
+        path
+    }
+
     pub(super) fn blob(&self, id: BlobId) -> PathBuf {
-        let hex = id.digest().to_hex();
-        self.base.join("blobs").join(&hex[..2]).join(hex)
+        self.sharded("blobs", &id.digest().to_hex())
     }
 
     pub(super) fn actions(&self) -> PathBuf {
@@ -86,11 +106,7 @@ impl Layout {
     }
 
     pub(super) fn action(&self, key: StageKey) -> PathBuf {
-        let hex = key.digest().to_hex();
-        let mut path = self.base.join("actions");
-        path.push(&hex[..2]);
-        path.push(hex + ".json");
-        path
+        self.sharded("actions", &(key.digest().to_hex() + ".json"))
     }
 
     pub(super) fn all_checkpoints(&self) -> PathBuf {

@@ -29,6 +29,7 @@ pub mod manifest;
 mod outside;
 mod package_directory;
 mod pipeline_state;
+mod placed_mark;
 mod run_log;
 mod sealed;
 mod session;
@@ -55,7 +56,8 @@ pub use gc::{GcReport, GcRequest};
 pub use manifest::Draft;
 pub use outside::{TemporaryDirectory, remove_leftovers, write_atomically};
 pub use package_directory::{Installation, PackageDirectory};
-pub use pipeline_state::{FailedAttempt, Origin, PipelineState};
+pub use pipeline_state::{FailedAttempt, Origin, PipelineState, StateSighting};
+pub use placed_mark::is_marked;
 pub use run_log::{RunLog, RunRecord};
 pub use summary::ResultSummary;
 pub use transfer::Condition;
@@ -76,6 +78,8 @@ pub struct Store {
     warnings: Mutex<Warnings>,
     /// None if the store was opened for reading only.
     session: Option<Session>,
+    /// The store whose packages are used, if it is another one.
+    packages_of: Option<Layout>,
 }
 
 #[derive(Default)]
@@ -87,7 +91,10 @@ struct Warnings {
 impl Store {
     /// Opens the store in `root` for reading and writing, and creates it if there is none.
     pub fn open(root: &Path) -> Result<Self, StoreError> {
-        std::fs::create_dir_all(root).map_err(|e| StoreError::writing(root, e))?;
+        std::fs::create_dir_all(root).map_err(|e| match StoreError::writing(root, e) {
+            StoreError::Io { path, source, .. } => StoreError::NotWritable { path, source },
+            other => other,
+        })?;
         let root = root.canonicalize().map_err(|e| StoreError::reading(root, e))?;
         let layout = Layout::new(root);
         let session = Some(Session::begin(&layout)?);
@@ -110,7 +117,7 @@ impl Store {
     fn new(layout: Layout, session: Option<Session>) -> Self {
         let stats = StatCache::new(layout.stat_cache());
         let summaries = StatCache::new(layout.summaries());
-        Self { layout, stats, summaries, warnings: Mutex::default(), session }
+        Self { layout, stats, summaries, warnings: Mutex::default(), session, packages_of: None }
     }
 
     /// Returns whether there is a store. One that was opened for reading may not exist.

@@ -11,6 +11,7 @@ use super::Store;
 use super::blob::sync_directory_of;
 use super::error::StoreError;
 use super::sealed::{self, Unsealed};
+use super::stamp::Stamp;
 use pipe_core::digest::{BlobId, Digest, StageKey};
 
 /// What the store remembers about one pipeline file.
@@ -33,6 +34,10 @@ pub struct PipelineState {
     #[serde(default)]
     pub failed: BTreeMap<String, FailedAttempt>,
 }
+
+/// What the file with a pipeline's state looked like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StateSighting(Option<Stamp>);
 
 /// An attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +82,13 @@ impl Store {
             }
         }
         Ok(PipelineState { file, ..PipelineState::default() })
+    }
+
+    /// Returns what the file with the state of a pipeline looks like. Every new state is a new file, so a state that was read after
+    /// the file was sighted is still the present one as long as the file looks the same.
+    pub fn sight_pipeline_state(&self, pipeline: &Path) -> StateSighting {
+        let metadata = self.pipeline_path(&canonical(pipeline)).symlink_metadata();
+        StateSighting(metadata.ok().map(|metadata| Stamp::of(&metadata)))
     }
 
     /// Writes the state of a pipeline, unless it is unchanged, so that it survives a power loss.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::blob::sync_directory_of;
 use super::error::StoreError;
-use super::layout::{CACHEDIR_TAG, Layout};
+use super::layout::Layout;
 use super::lock::{self, FileLock};
 use super::stamp;
 use pipe_core::digest::Digest;
@@ -54,7 +54,9 @@ impl Session {
         }
         let path = layout.gc_lock();
         let gc_lock = lock::open(&path).map_err(|e| StoreError::writing(&path, e))?;
-        write_tag(&layout.tag()).map_err(|e| StoreError::writing(&layout.tag(), e))?;
+        for (path, text) in layout.fixed_files() {
+            write_fixed(&path, text).map_err(|e| StoreError::writing(&path, e))?;
+        }
         let session =
             Self { owner: Mutex::default(), trash: Mutex::default(), gc_lock: Some(GcLock(gc_lock)) };
         session.share(layout)?;
@@ -155,16 +157,16 @@ impl Session {
     }
 }
 
-/// Writes `CACHEDIR.TAG` if something else, or nothing, is there. A link is replaced, not followed.
-fn write_tag(path: &Path) -> io::Result<()> {
+/// Writes a file that always has the same text if something else, or nothing, is there. A link is replaced, not followed.
+fn write_fixed(path: &Path, text: &str) -> io::Result<()> {
     let is_file = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-    if is_file && fs::read(path).is_ok_and(|text| text == CACHEDIR_TAG.as_bytes()) {
+    if is_file && fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
         return Ok(());
     }
     let removed = if path.is_dir() && !path.is_symlink() { remove_tree(path) } else { fs::remove_file(path) };
     match removed {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => fs::write(path, CACHEDIR_TAG),
+        _ => fs::write(path, text),
     }
 }
 
@@ -362,9 +364,9 @@ mod tests {
         ];
         for make in states {
             make();
-            write_tag(&tag).unwrap();
+            write_fixed(&tag, "the text").unwrap();
             assert!(tag.symlink_metadata().unwrap().is_file());
-            assert_eq!(fs::read_to_string(&tag).unwrap(), CACHEDIR_TAG);
+            assert_eq!(fs::read_to_string(&tag).unwrap(), "the text");
             fs::remove_file(&tag).unwrap();
         }
     }

@@ -88,7 +88,7 @@ impl Store {
         for directory in [layout.pipelines(), layout.locks()] {
             usage.other += count(&directory)?;
         }
-        for file in [layout.tag(), layout.stat_cache(), layout.summaries()] {
+        for file in [layout.tag(), layout.git_ignore(), layout.stat_cache(), layout.summaries()] {
             if let Ok(metadata) = file.metadata() {
                 usage.other.add(metadata.len());
             }
@@ -129,10 +129,15 @@ impl Store {
         Ok(self.list()?.into_iter().flat_map(outputs).map(|stored| stored.blob).collect())
     }
 
-    /// Returns whether the store has this content. It is not read.
+    /// Returns whether the store has a blob with this name. Its content is not read: also what takes the place of a damaged blob says
+    /// that there was one.
     pub fn contains(&self, blob: BlobId) -> Result<bool, StoreError> {
         let path = self.layout.blob(blob);
-        path.try_exists().map_err(|e| StoreError::reading(&path, e))
+        match path.symlink_metadata() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StoreError::reading(&path, error)),
+        }
     }
 }
 

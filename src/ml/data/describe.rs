@@ -65,7 +65,10 @@ pub fn info(entry: &KnownDataSet, locator: &Locator) -> String {
             Ok(Some(path)) => path.display().to_string(),
             _ => format!("not in {}", locator.directory().display()),
         };
-        let _ = writeln!(text, "  {}{size}\n    {place}\n    {}", file.name, file.url);
+        let _ = writeln!(text, "  {}{size}\n    {place}", file.name);
+        for url in file.sources() {
+            let _ = writeln!(text, "    {url}");
+        }
     }
     text
 }

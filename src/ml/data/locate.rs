@@ -17,7 +17,7 @@ use pipe_core::digest::BlobId;
 pub struct Locator {
     directory: PathBuf,
     offline: bool,
-    client: DownloadClient,
+    connect: fn() -> Result<DownloadClient, FetchError>,
 }
 
 /// Why a file cannot be used.
@@ -58,6 +58,23 @@ pub struct MissingFile {
     pub reason: String,
 }
 
+/// Why a file was not downloaded from one of its sources.
+enum DownloadFailure {
+    /// Another source may have the file.
+    Source(String),
+    /// No other source would help.
+    Machine(LocateError),
+}
+
+impl From<FetchError> for DownloadFailure {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Io { doing, path, source } => Self::Machine(LocateError::Io { doing, path, source }),
+            error => Self::Source(error.to_string()),
+        }
+    }
+}
+
 /// The length and the digest of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -81,7 +98,7 @@ pub fn data_directory(flag: Option<&Path>, environment: Option<OsString>, projec
 impl Locator {
     /// Creates a locator for a data directory.
     pub fn new(directory: impl Into<PathBuf>, offline: bool) -> Self {
-        Self { directory: directory.into(), offline, client: DownloadClient::new() }
+        Self { directory: directory.into(), offline, connect: DownloadClient::new }
     }
 
     /// Returns the data directory.
@@ -131,17 +148,41 @@ impl Locator {
         if self.offline {
             return Err(missing("downloads are disabled by --offline.".to_owned()));
         }
-        self.client.fetch(&file.url, &target, progress).map_err(|error| match error {
-            FetchError::Io { doing, path, source } => LocateError::Io { doing, path, source },
-            error => missing(format!("it could not be downloaded: {error}.")),
-        })?;
-        let io = |source| LocateError::Io { doing: "read", path: target.clone(), source };
-        let (digest, bytes) = digest_file(&target).map_err(io)?;
-        if let Err(different) = self.check_file(entry, &target, FileChecksum { bytes, blake3: digest }) {
-            let _ = fs::remove_file(&target);
-            return Err(different);
+        let client =
+            (self.connect)().map_err(|error| missing(format!("nothing can be downloaded: {error}.")))?;
+        let mut failures = String::new();
+        for url in file.sources() {
+            match self.download(&client, entry, url, &target, progress) {
+                Err(DownloadFailure::Source(why)) => failures += &format!("\n  {url}: {why}"),
+                Err(DownloadFailure::Machine(error)) => return Err(error),
+                Ok(()) => return Ok(target),
+            }
         }
-        Ok(target)
+        Err(missing(format!("it could not be downloaded:{failures}")))
+    }
+
+    /// Downloads a file from one of its sources and checks it.
+    fn download(
+        &self,
+        client: &DownloadClient,
+        entry: &KnownDataSet,
+        url: &str,
+        target: &Path,
+        progress: &mut dyn FnMut(DownloadProgress),
+    ) -> Result<(), DownloadFailure> {
+        client.fetch(url, target, progress)?;
+        let io = |source| LocateError::Io { doing: "read", path: target.to_owned(), source };
+        let (blake3, bytes) = digest_file(target).map_err(|error| DownloadFailure::Machine(io(error)))?;
+        match self.check_file(entry, target, FileChecksum { bytes, blake3 }) {
+            Ok(_) => Ok(()),
+            Err(LocateError::Different { expected_by, found, expected, .. }) => {
+                let _ = fs::remove_file(target);
+                let why =
+                    format!("not the file that {expected_by}: it has {found}, but {expected} is expected");
+                Err(DownloadFailure::Source(why))
+            }
+            Err(error) => Err(DownloadFailure::Machine(error)),
+        }
     }
 
     /// Checks a file against the checksum of the registry or, without one, against the checksum at first use. At first
@@ -281,7 +322,7 @@ fn save(list: &Path, checksums: &Checksums) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fetch::tests::{Server, answer};
+    use super::super::fetch::test_server::{Server, answer, client};
     use super::super::registry::FileRole;
     use super::*;
 
@@ -293,14 +334,15 @@ mod tests {
             name: "rows.arff".to_owned(),
             role: FileRole::All,
             url: format!("{}/rows.arff", server.address),
+            mirrors: Vec::new(),
             bytes: blake3.map(|_| content.len() as u64),
             blake3: blake3.map(|digest| digest.to_string()),
         }];
         (server, entry)
     }
 
-    fn unencrypted(directory: &Path) -> Locator {
-        Locator { client: DownloadClient::without_encryption(), ..Locator::new(directory, false) }
+    fn online(directory: &Path) -> Locator {
+        Locator { connect: client, ..Locator::new(directory, false) }
     }
 
     #[test]
@@ -308,7 +350,7 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let (server, entry) = served(b"rows", Some(digest(b"rows")));
         for _ in 0..2 {
-            let path = unencrypted(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
+            let path = online(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
             assert_eq!(path, temp.path().join("bibtex/rows.arff"));
         }
         assert_eq!(server.requests.lock().unwrap().len(), 1);
@@ -318,19 +360,39 @@ mod tests {
     fn a_download_with_a_wrong_checksum_is_not_kept() {
         let temp = tempfile::tempdir().unwrap();
         let (_server, entry) = served(b"rows", Some(digest(b"others")));
-        let error = unencrypted(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
-        assert!(matches!(error, LocateError::Different { .. }), "{error}");
+        let error = online(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
+        assert!(error.to_string().contains("not the file that the registry describes"), "{error}");
         assert!(!temp.path().join("bibtex/rows.arff").exists());
+    }
+
+    #[test]
+    fn the_next_source_is_tried_if_one_fails_or_has_other_content() {
+        let temp = tempfile::tempdir().unwrap();
+        let (other, _) = served(b"rowz", None);
+        let gone = Server::start(|_, _| answer("404 Not Found", "Content-Length: 0\r\n", b""));
+        let (sound, mut entry) = served(b"rows", Some(digest(b"rows")));
+        let address = |server: &Server| format!("{}/rows.arff", server.address);
+        let file = &mut entry.files[0];
+        (file.url, file.mirrors) = (address(&gone), vec![address(&other), address(&sound)]);
+        let path = online(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"rows");
+
+        fs::remove_file(path).unwrap();
+        entry.files[0].mirrors.pop();
+        let error = online(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(&format!("{}: the server answered 404", address(&gone))), "{error}");
+        assert!(error.contains(&format!("{}: not the file that the registry", address(&other))), "{error}");
     }
 
     #[test]
     fn without_a_registered_checksum_a_second_download_must_equal_the_first() {
         let temp = tempfile::tempdir().unwrap();
         let (_first, entry) = served(b"rows", None);
-        let path = unencrypted(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
+        let path = online(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap();
         fs::remove_file(path).unwrap();
         let (_second, entry) = served(b"other rows", None);
-        let error = unencrypted(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
+        let error = online(temp.path()).obtain_file(&entry, &entry.files[0], &mut |_| {}).unwrap_err();
         assert!(error.to_string().contains("was used the first time"), "{error}");
     }
 
@@ -406,7 +468,7 @@ mod tests {
     fn a_damaged_download_is_moved_aside_if_it_can_be_replaced() {
         let temp = tempfile::tempdir().unwrap();
         let (_server, entry) = served(b"rows", Some(digest(b"rows")));
-        let (file, locator) = (&entry.files[0], unencrypted(temp.path()));
+        let (file, locator) = (&entry.files[0], online(temp.path()));
         let path = locator.obtain_file(&entry, file, &mut |_| {}).unwrap();
         fs::write(&path, "rowz").unwrap();
         let own = temp.path().join("rows.arff");

@@ -31,11 +31,21 @@ pub struct DataFile {
     pub name: String,
     pub role: FileRole,
     pub url: String,
+    /// Other addresses of the same content.
+    #[serde(default)]
+    pub mirrors: Vec<String>,
     /// The length, for files whose checksum is known. For other files, it is recorded at first use.
     #[serde(default)]
     pub bytes: Option<u64>,
     #[serde(default)]
     pub blake3: Option<String>,
+}
+
+impl DataFile {
+    /// Returns the addresses of the file in the order in which they are tried.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        [&self.url].into_iter().chain(&self.mirrors).map(String::as_str)
+    }
 }
 
 /// What a file contains.
@@ -128,8 +138,12 @@ mod tests {
             assert_eq!(has(FileRole::Test), entry.expected.test_rows > 0, "{}", entry.name);
             assert!(!entry.citation.is_empty() && !entry.licence.is_empty(), "{}", entry.name);
             for file in &entry.files {
-                assert!(file.url.starts_with("https://"), "{}", file.url);
-                assert!(file.url.ends_with(&format!("/{}", file.name)), "{}", file.url);
+                for url in file.sources() {
+                    assert!(
+                        url.starts_with("https://") && url.ends_with(&format!("/{}", file.name)),
+                        "{url}"
+                    );
+                }
                 assert!(!file.name.contains(['/', '\\']) && !file.name.starts_with('.'), "{}", file.name);
                 assert_eq!(file.bytes.is_some(), file.blake3.is_some(), "{}", file.name);
                 assert!(

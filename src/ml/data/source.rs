@@ -78,6 +78,9 @@ pub struct ReadOptions {
     /// With `join_column`: leave out rows that have other values in these columns, in the files that have them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub only: BTreeMap<String, String>,
+    /// The column or field that identifies a row, for texts. Set by `vectorise`, whose users write it in `keep`.
+    #[serde(skip)]
+    pub id_column: Option<String>,
     /// True if the rows need no labels because they are to be predicted. Set by `pipe`, not by users.
     #[serde(skip)]
     pub unlabelled: bool,

@@ -274,12 +274,7 @@ fn numbers_by_name(
         };
         return Err(format!("it has no attribute `{name}`{kind}, which the model needs"));
     }
-    let mut seen = HashSet::new();
-    let number = |name: &String| match number_of.get(name.as_str()) {
-        Some(number) if !seen.insert(number) => Err(format!("it has two attributes with the name `{name}`")),
-        number => Ok(number.copied()),
-    };
-    found.iter().map(number).collect()
+    Ok(found.iter().map(|name| number_of.get(name.as_str()).copied()).collect())
 }
 
 /// Transforms sparse rows. `number` returns the number that a column has in the source of the data set, if it has one.
@@ -441,7 +436,7 @@ mod tests {
             ),
             (
                 "@attribute colour {red,green,blue}\n@attribute size numeric\n@attribute size numeric",
-                "it has two attributes with the name `size`",
+                "more than one attribute is named `size`",
             ),
         ] {
             let error = read(&format!("@relation x\n{attributes}\n@data\n{{}}\n")).unwrap_err().to_string();

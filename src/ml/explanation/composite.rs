@@ -74,7 +74,7 @@ pub fn explain(
         .fusion
         .as_ref()
         .zip(threshold)
-        .map(|(fusion, cut)| paper_form(fusion, decided.label, &terms, cut));
+        .map(|(fusion, cut)| paper_form(fusion, decided.label, &terms, scores, cut));
     LabelExplanation {
         label: decided.label,
         name: None,
@@ -124,12 +124,17 @@ fn score_terms(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) ->
     let (idf, weight, count) = (fusion.idf(label), fusion.idf_weight, fusion.counts[label as usize]);
     let inputs = [("w", weight), ("N", fusion.rows as f64), ("f", count as f64), ("ln", idf)];
     terms.push(ExplanationTerm::new("IDF: w * ln(N / max(f, 0.5))", &inputs, weight * idf));
+    if !fusion.products.is_empty() {
+        let value = fusion.product_part(label, scores.iter().copied());
+        terms.push(ExplanationTerm::new("products of two of these", &[], value));
+    }
     terms.push(ExplanationTerm::new("constant", &[], fusion.constant));
     terms
 }
 
-/// Returns the decision in the form z_l > theta_l(x) = tau_l - w_0 - w_idf IDF_l - w_near ln(KNN_l(x) + floor).
-fn paper_form(fusion: &Fusion, label: u32, terms: &[ExplanationTerm], cut: f64) -> PaperForm {
+/// Returns the decision in the form z_l > theta_l(x) = tau_l - w_0 - w_idf IDF_l - w_near ln(KNN_l(x) + floor). Products of
+/// two signals are part of z.
+fn paper_form(fusion: &Fusion, label: u32, terms: &[ExplanationTerm], scores: &[f32], cut: f64) -> PaperForm {
     let values = |local: bool| {
         let parts = fusion.terms.iter().zip(terms);
         parts.filter(move |(term, _)| (term.scale == ScoreScale::Share) == local).map(|(_, term)| term.value)
@@ -141,7 +146,8 @@ fn paper_form(fusion: &Fusion, label: u32, terms: &[ExplanationTerm], cut: f64) 
     }
     let theta = sides.iter().map(|side| side.1).sum();
     let theta_terms = sides.into_iter().map(|(name, value)| TermInput { name: name.into(), value }).collect();
-    PaperForm { z: values(false).sum(), theta_terms, theta }
+    let z = values(false).sum::<f64>() + fusion.product_part(label, scores.iter().copied());
+    PaperForm { z, theta_terms, theta }
 }
 
 #[cfg(test)]
@@ -173,8 +179,14 @@ mod tests {
             term.weight = weight;
         }
         let mut card = Composite::new(String::new(), 4, 3, parts);
-        card.fusion =
-            Some(Fusion { terms, idf_weight: 0.7, constant: 2.0, rows: 100, counts: vec![10, 3, 0] });
+        card.fusion = Some(Fusion {
+            terms,
+            idf_weight: 0.7,
+            constant: 2.0,
+            products: Vec::new(),
+            rows: 100,
+            counts: vec![10, 3, 0],
+        });
         let decision = json!({"kind": "per_label", "cuts": [-1.0, 0.5, null]});
         card.cuts = serde_json::from_value(json!({"labels": 3, "decision": decision})).unwrap();
         card
@@ -200,6 +212,22 @@ mod tests {
             let responses = label.score_terms[0].value + label.score_terms[2].value;
             assert_eq!(form.z, responses, "the term of the neighbours is part of theta");
         }
+    }
+
+    #[test]
+    fn products_are_a_term_of_their_own() {
+        let mut card = card();
+        if let Some(fusion) = &mut card.fusion {
+            fusion.products = (1..=10).map(|number| f64::from(number) / 10.0).collect();
+        }
+        let scores = [0.6, 0.2, -0.1];
+        let score = card.fusion.as_ref().unwrap().score(0, scores);
+        let decided = Decided { label: 0, score, threshold: Some(-1.0), probability: None, predicted: true };
+        let label = explain(&card, None, Some(10), &scores, decided);
+        let sum: f64 = label.score_terms.iter().map(|term| term.value).sum();
+        assert!((sum - label.score).abs() < 1e-4, "{sum} {}", label.score);
+        let form = label.paper_form.unwrap();
+        assert!((form.z - form.theta - label.margin.unwrap()).abs() < 1e-4);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! training rows:
 //!
 //! s_l = sum_m w_m t_m(r_ml) + w_idf ln(N / max(f_l, 0.5)) + w_0, with t(r) = ln(max(r, 0) + floor), and
-//! t(r) = r for log-odds. The scores of the pairs were made without the labels of their rows.
+//! t(r) = r for log-odds. With products, the sum also has a weight for each product of two of its columns t_m and the
+//! rarity, squares included. The scores of the pairs were made without the labels of their rows.
 
 mod pairs;
 mod regression;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::data::csr::Csr;
 use super::score::ScoreScale;
 use super::score::table::ScoreTable;
-pub use pairs::PairOptions;
+pub use pairs::{PairOptions, PairSource, candidates};
 
 /// Added to the probabilities of label trees before the logarithm. On citeulike-t, the log-odds of a label are linear in
 /// the logarithm of its score from 1 down to 1e-4; labels that were not found continue this line at about 1e-6.
@@ -51,6 +52,10 @@ pub struct Fusion {
     pub terms: Vec<FusionTerm>,
     pub idf_weight: f64,
     pub constant: f64,
+    /// The weights of the products of two columns, or none: of the first column with itself and each later one, then of the
+    /// second, and so on. The rarity is the last column.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub products: Vec<f64>,
     /// Number of training rows, N.
     pub rows: u64,
     /// Number of training rows with each label, f_l.
@@ -100,15 +105,23 @@ impl Fusion {
             counts[label as usize] += 1;
         }
         let rows = labels.rows() as u64;
-        let mut fusion = Self { terms, idf_weight: 0.0, constant: 0.0, rows, counts };
+        let products = Vec::new();
+        let mut fusion = Self { terms, idf_weight: 0.0, constant: 0.0, products, rows, counts };
         let sample = pairs::sample(&fusion, tables, labels, options)?;
         let mut weights = regression::fit(&sample).ok_or(FusionError::Unsolvable)?;
         fusion.constant = weights.pop().unwrap_or_default();
+        fusion.products = weights.split_off(fusion.terms.len() + 1);
         fusion.idf_weight = weights.pop().unwrap_or_default();
         for (term, weight) in fusion.terms.iter_mut().zip(weights) {
             term.weight = weight;
         }
         Ok(fusion)
+    }
+
+    /// Returns whether the fusion is one of so many models and labels.
+    pub fn fits(&self, models: usize, labels: usize) -> bool {
+        let products = [0, product_count(models + 1)];
+        self.terms.len() == models && self.labels() == labels && products.contains(&self.products.len())
     }
 
     /// Returns the number of labels.
@@ -123,10 +136,41 @@ impl Fusion {
 
     /// Returns the fused score, which is the log-odds of a label, from the scores of the models.
     pub fn score(&self, label: u32, scores: impl IntoIterator<Item = f32>) -> f32 {
+        if !self.products.is_empty() {
+            let columns = self.columns(label, scores);
+            let plain = self.terms.iter().map(|term| term.weight).chain([self.idf_weight]);
+            let plain: f64 = plain.zip(&columns).map(|(weight, column)| weight * column).sum();
+            return (plain + self.sum_of_products(&columns) + self.constant) as f32;
+        }
         let terms: f64 =
             self.terms.iter().zip(scores).map(|(term, score)| term.weight * term.of(score)).sum();
         (terms + self.idf_weight * self.idf(label) + self.constant) as f32
     }
+
+    /// Returns the part of the fused score that comes from products; 0 without them.
+    pub fn product_part(&self, label: u32, scores: impl IntoIterator<Item = f32>) -> f64 {
+        self.sum_of_products(&self.columns(label, scores))
+    }
+
+    /// Returns the transformed scores and the rarity.
+    fn columns(&self, label: u32, scores: impl IntoIterator<Item = f32>) -> Vec<f64> {
+        let terms = self.terms.iter().zip(scores).map(|(term, score)| term.of(score));
+        terms.chain([self.idf(label)]).collect()
+    }
+
+    fn sum_of_products(&self, columns: &[f64]) -> f64 {
+        self.products.iter().zip(products(columns)).map(|(weight, product)| weight * product).sum()
+    }
+}
+
+/// Returns the products of two columns, in the order of [`Fusion::products`].
+fn products(columns: &[f64]) -> impl Iterator<Item = f64> {
+    columns.iter().enumerate().flat_map(|(at, first)| columns[at..].iter().map(move |second| first * second))
+}
+
+/// Returns how many products so many columns have.
+fn product_count(columns: usize) -> usize {
+    columns * (columns + 1) / 2
 }
 
 #[cfg(test)]
@@ -178,7 +222,8 @@ mod tests {
 
     fn fitted(rows: usize, keep: Option<usize>, pairs: usize) -> Fusion {
         let (_temps, tables, labels, terms) = drawn(rows, keep);
-        Fusion::fit(terms, &tables, &labels, PairOptions { pairs, seed: 1 }).unwrap()
+        Fusion::fit(terms, &tables, &labels, PairOptions { pairs, seed: 1, ..PairOptions::default() })
+            .unwrap()
     }
 
     #[test]
@@ -203,17 +248,71 @@ mod tests {
     fn another_seed_draws_other_pairs() {
         let (_temps, tables, labels, terms) = drawn(500, None);
         let fit = |seed| {
-            Fusion::fit(terms.clone(), &tables, &labels, PairOptions { pairs: 2000, seed }).unwrap().constant
+            Fusion::fit(
+                terms.clone(),
+                &tables,
+                &labels,
+                PairOptions { pairs: 2000, seed, ..PairOptions::default() },
+            )
+            .unwrap()
+            .constant
         };
         assert_eq!(fit(1), fit(1));
         assert_ne!(fit(1), fit(2));
     }
 
     #[test]
+    fn products_that_do_not_matter_get_small_weights_and_belong_to_the_score() {
+        let (_temps, tables, labels, terms) = drawn(20_000, None);
+        let options = PairOptions { pairs: 200_000, seed: 1, products: true, ..PairOptions::default() };
+        let fusion = Fusion::fit(terms.clone(), &tables, &labels, options).unwrap();
+        assert!(fusion.fits(2, LABELS) && fusion.products.len() == 6);
+        // Rows are drawn without products, so the score is nearly that of the known weights.
+        for (response, odds) in [(0.9, 1.0), (0.4, -0.5), (0.7, 0.2f32)] {
+            let known = 1.5 * terms[0].of(response) + 0.7 * f64::from(odds) + 0.5;
+            let score = f64::from(fusion.score(3, [response, odds]));
+            assert!((score - known).abs() < 0.15, "{score} {known}");
+            let plain = Fusion { products: Vec::new(), ..fusion.clone() };
+            let sum = f64::from(plain.score(3, [response, odds])) + fusion.product_part(3, [response, odds]);
+            assert!((sum - score).abs() < 1e-5, "{sum} {score}");
+        }
+    }
+
+    #[test]
+    fn candidates_are_the_labels_that_a_table_keeps_and_only_they_are_fitted_on() {
+        let (_temps, tables, labels, terms) = drawn(3000, Some(4));
+        let row: Vec<u32> = tables.iter().flat_map(|table| table.kept(7).unwrap()).copied().collect();
+        let found = candidates(&tables, 7);
+        assert!(found.is_sorted() && found.iter().all(|label| row.contains(label)));
+        assert!(row.iter().all(|label| found.contains(label)));
+        let fit = |source| {
+            let options = PairOptions { pairs: 20_000, source, ..PairOptions::default() };
+            Fusion::fit(terms.clone(), &tables, &labels, options).unwrap()
+        };
+        let mean = |fusion: &Fusion, row: usize| {
+            let found = candidates(&tables, row);
+            let score =
+                |&label: &u32| fusion.score(label, tables.iter().map(|table| table.score(row, label)));
+            let probability = |score: f32| 1.0 / (1.0 + f64::from(-score).exp());
+            found.iter().map(|label| probability(score(label))).sum::<f64>()
+        };
+        let true_pairs = |row: usize| {
+            let found = candidates(&tables, row);
+            labels.row(row).iter().filter(|label| found.binary_search(label).is_ok()).count() as f64
+        };
+        // Fitted on the candidates, the probabilities of the candidates add up to their true labels.
+        let fusion = fit(PairSource::Candidates);
+        let expected: f64 = (0..3000).map(true_pairs).sum();
+        let predicted: f64 = (0..3000).map(|row| mean(&fusion, row)).sum();
+        assert!((predicted / expected - 1.0).abs() < 0.03, "{predicted} {expected}");
+        assert_ne!(fusion, fit(PairSource::All));
+    }
+
+    #[test]
     fn rows_without_any_label_are_refused() {
         let (_temps, tables, _, terms) = drawn(10, None);
         let labels = Csr::from_rows(LABELS, &vec![Vec::<u32>::new(); 10]);
-        let options = PairOptions { pairs: 100, seed: 0 };
+        let options = PairOptions { pairs: 100, ..PairOptions::default() };
         assert_eq!(Fusion::fit(terms, &tables, &labels, options), Err(FusionError::NoPositives));
     }
 }

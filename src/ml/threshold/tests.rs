@@ -611,7 +611,7 @@ fn a_rule_is_fitted_for_the_objectives_that_it_supports_and_no_others() {
 #[test]
 fn an_objective_is_a_word_or_an_operating_point() {
     let read = |value: serde_json::Value| {
-        Objective::deserialize(pipe_core::strict_json::StrictJson(value)).map_err(|error| error.to_string())
+        Objective::deserialize(pipe_core::strict_json::StrictJson(&value)).map_err(|error| error.to_string())
     };
     for objective in all_objectives() {
         assert_eq!(read(serde_json::to_value(objective).unwrap()), Ok(objective));

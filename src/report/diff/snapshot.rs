@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use crate::table::Table;
-use crate::table::number::fixed;
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_ml::metric::marked::Marked;
 use pipe_ml::metric::registry::Metric;
@@ -42,7 +41,8 @@ pub struct Cell {
 pub fn cells(table: &Table) -> BTreeMap<String, Cell> {
     let named = table.cells().map(|(row, column, cell)| {
         let titles: Vec<&str> = table.entries(row, column).map(|entry| entry.title.as_str()).collect();
-        let printed = |spread: SeedSpread| fixed(spread.mean, cell.digits).parse().unwrap_or(f64::NAN);
+        let printed =
+            |spread: SeedSpread| cell.print(table.display.scale, spread.mean).parse().unwrap_or(f64::NAN);
         (titles.join(", "), Cell { metric: cell.metric, value: cell.value.map(printed) })
     });
     named.collect()

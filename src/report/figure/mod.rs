@@ -20,6 +20,7 @@ pub mod metric_figure;
 pub mod naming;
 mod precision_recall;
 mod reliability;
+pub mod source;
 #[cfg(test)]
 mod tests;
 mod threshold_weights;

@@ -20,6 +20,7 @@ addEventListener("DOMContentLoaded", () => {
   const setStatus = (instance, status, note) => {
     const known = stage(instance);
     known.status = status;
+    overall.shares.delete(instance);
     if (known.row) {
       const word = known.row.querySelector(".status");
       word.dataset.status = status;
@@ -36,9 +37,45 @@ addEventListener("DOMContentLoaded", () => {
     }
   };
 
+  /* How far the run is: the share of the stages that are not cached, and how long they took so far. A run is named after its start. */
+  const overall = { total: 0, started: 0, shares: new Map(), timer: undefined };
+  const overview = document.createElement("p");
+  const bar = document.createElement("progress");
+  bar.setAttribute("aria-label", "finished stages");
+  const words = document.createElement("span");
+  words.id = "progress";
+  overview.append(bar, " ", words);
+  const ENDED = ["computed", "cached", "failed", "skipped"];
+  const clock = value => {
+    const rounded = Math.max(0, Math.round(value));
+    const [hours, minutes] = [Math.floor(rounded / 3600), Math.floor(rounded / 60) % 60];
+    if (hours > 0) return `${hours} h ${minutes} min`;
+    return rounded >= 60 ? `${minutes} min ${rounded % 60} s` : `${rounded} s`;
+  };
+  const showOverall = () => {
+    const states = [...stages.values()].map(known => known.status);
+    const ended = states.filter(status => ENDED.includes(status)).length;
+    const cached = states.filter(status => status === "cached").length;
+    const computed = ended - cached + [...overall.shares.values()].reduce((sum, share) => sum + share, 0);
+    const elapsed = (Date.now() - overall.started) / 1000;
+    const left = computed > 0 ? elapsed / computed * (overall.total - cached - computed) : undefined;
+    [bar.max, bar.value] = [overall.total, ended];
+    words.textContent = `${ended} of ${overall.total} stages, ${clock(elapsed)}` + (left === undefined ? "" : `, about ${clock(left)} left`);
+  };
+  const startOverall = ({ run, instances }) => {
+    const [, year, month, day, hour, minute, second] = run.match(/^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z/) ?? [];
+    overall.total = instances;
+    overall.started = year ? Date.UTC(year, month - 1, day, hour, minute, second) : Date.now();
+    message?.after(overview);
+    clearInterval(overall.timer);
+    overall.timer = setInterval(showOverall, 1000);
+    showOverall();
+  };
+
   const seconds = value => value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(1)} s`;
   const progress = event => {
     const { row } = stage(event.instance);
+    if (event.total) overall.shares.set(event.instance, Math.min(1, event.done / event.total));
     if (!row) return;
     const cell = row.cells[row.cells.length - 1];
     const bar = cell.querySelector("progress") ?? document.createElement("progress");
@@ -60,7 +97,7 @@ addEventListener("DOMContentLoaded", () => {
     if (text !== undefined) element.textContent = text;
     return element;
   };
-  const short = value => Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(+value.toPrecision(4)) : value.toExponential(2);
+  const short = value => Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(+value.toPrecision(3)) : value.toExponential(2);
   const draw = name => {
     const series = [...charts.get(name)].filter(([, values]) => values.length > 1);
     if (series.length === 0) return;
@@ -113,7 +150,10 @@ addEventListener("DOMContentLoaded", () => {
   };
 
   const handlers = {
-    run_started: event => say(`Run ${event.run}: ${event.instances} stages, up to ${event.jobs} at once.`),
+    run_started: event => {
+      say(`Run ${event.run}, up to ${event.jobs} stages at once.`);
+      startOverall(event);
+    },
     hit: event => setStatus(event.instance, "cached", `saved ${seconds(event.saved)}`),
     started: event => setStatus(event.instance, "running", event.message),
     waiting: event => setStatus(event.instance, "waiting", "another process is computing it"),
@@ -126,6 +166,9 @@ addEventListener("DOMContentLoaded", () => {
     run_finished: ({ summary }) => {
       const words = [[summary.ran, "computed"], [summary.hits, "cached"], [summary.failed, "failed"], [summary.skipped, "skipped"]];
       const text = words.filter(([count]) => count > 0).map(([count, word]) => `${count} ${word}`).join(", ") || "nothing to do";
+      clearInterval(overall.timer);
+      showOverall();
+      words.textContent = `${bar.value} of ${overall.total} stages`;
       say(`Ended after ${seconds(summary.seconds)}: ${text}. The server has stopped; this page stays as it is.`);
     },
   };

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::display::TableInterval;
 use super::measured::{MeasuredRecord, STAGE};
 use super::rank;
 use super::reference::{self, Reference};
 use super::request::{TableLevel, TableRequest};
 use super::term::TableTerm;
 use super::{AxisEntry, Comparison, METRIC, RecordId, Table, TableAxis, TableCell, TableLine};
+use crate::student_t;
+use pipe_ml::metric::bootstrap::Bootstrap;
 use pipe_ml::metric::marked::{Marked, MixedProtocols};
 use pipe_ml::metric::registry::Metric;
 use pipe_ml::metric::spread::SeedSpread;
@@ -35,6 +38,17 @@ pub enum TableError {
     SameAxes(String),
     #[error("{place}: {mixed} (`rows: [protocol, ...]`)")]
     Mixed { place: String, mixed: MixedProtocols },
+    #[error(
+        "{0}: the value is a mean of several evaluations, each of which has an interval of its own; \
+         use `interval: confidence`, or show the axis of `mean_over`"
+    )]
+    SeveralIntervals(String),
+    #[error("no evaluation of the table has intervals, so `interval: bootstrap` has nothing to show")]
+    NoIntervals,
+    #[error(
+        "the intervals of the evaluations were computed in different ways (`bootstrap`), so no caption could explain them"
+    )]
+    DifferentBootstraps,
     #[error("{0}: values that `pipe` measured and values that a command reported cannot be averaged")]
     PartlyExternal(String),
     #[error("`{file}`: {message}")]
@@ -231,6 +245,8 @@ impl TableBuilder<'_> {
             caption: request.caption.clone(),
             label: request.label.clone().unwrap_or_else(|| format!("tab:{}", request.name)),
             wide: request.wide,
+            display: request.display,
+            bootstrap: self.bootstrap()?,
             row_axes: self.rows.axes(),
             column_axes: self.columns.axes(),
             compared: compared.unwrap_or_default(),
@@ -264,16 +280,50 @@ impl TableBuilder<'_> {
         let (protocol, values) = gathered.reveal();
         let Some(spread) = SeedSpread::over(&values) else { return Ok(None) };
         let value = Marked::new(protocol, spread);
+        let interval = self.interval(metric, &spread, members, named)?;
         Ok(Some(TableCell {
             metric,
             part,
             digits: self.request.digits(metric),
             comparisons: self.comparisons(place, metric, value),
             value,
+            interval,
             rank: None,
             test: None,
             records: members.to_vec(),
         }))
+    }
+
+    /// Returns the ends of the interval of a cell, unless the standard deviation is printed.
+    fn interval(
+        &self,
+        metric: Metric,
+        spread: &SeedSpread,
+        members: &[usize],
+        named: impl Fn() -> String,
+    ) -> Result<Option<(f64, f64)>, TableError> {
+        match (self.request.display.interval, members) {
+            (TableInterval::Deviation | TableInterval::None, _) => Ok(None),
+            (TableInterval::Confidence, _) => Ok(student_t::confidence_interval(spread)),
+            (TableInterval::Range, _) => Ok((spread.seeds > 1).then_some((spread.min, spread.max))),
+            (TableInterval::Bootstrap, &[only]) => {
+                // The protocol of the record is that of the cell, which is marked.
+                let found = self.kept[only].record.interval(metric).map(|found| found.reveal().1);
+                Ok(found.map(|interval| (interval.low, interval.high)))
+            }
+            (TableInterval::Bootstrap, _) => Err(TableError::SeveralIntervals(named())),
+        }
+    }
+
+    /// Returns how the intervals of the evaluations were computed, if the table prints them.
+    fn bootstrap(&self) -> Result<Option<Bootstrap>, TableError> {
+        if self.request.display.interval != TableInterval::Bootstrap {
+            return Ok(None);
+        }
+        let mut intervals = self.kept.iter().filter_map(|kept| kept.record.intervals.as_ref());
+        let first = intervals.next().ok_or(TableError::NoIntervals)?.bootstrap;
+        let is_same = intervals.all(|other| Bootstrap { seed: first.seed, ..other.bootstrap } == first);
+        if is_same { Ok(Some(first)) } else { Err(TableError::DifferentBootstraps) }
     }
 
     /// Checks that the records of a cell differ only in axes that are averaged over.

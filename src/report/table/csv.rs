@@ -28,6 +28,8 @@ pub fn csv(table: &Table) -> String {
         "differs",
     ];
     head.extend(fixed.map(str::to_owned));
+    let ends: &[&str] = if has_intervals(table) { &["low", "high"] } else { &[] };
+    head.extend(ends.iter().copied().map(str::to_owned));
     for reference in &table.references {
         for what in ["", " protocol", " difference"] {
             head.push(text(&format!("{}{what}", reference.heading)));
@@ -39,6 +41,10 @@ pub fn csv(table: &Table) -> String {
             table.entries(row, column).filter(|value| value.axis != METRIC).collect();
         let mut fields: Vec<String> = values.iter().map(|value| text(&value.value)).collect();
         fields.extend(cell_fields(cell));
+        if !ends.is_empty() {
+            let text = |end: Option<f64>| end.map(|end| end.to_string()).unwrap_or_default();
+            fields.extend([text(cell.interval.map(|ends| ends.0)), text(cell.interval.map(|ends| ends.1))]);
+        }
         for comparison in &cell.comparisons {
             fields.extend(match comparison {
                 None => [String::new(), String::new(), String::new()],
@@ -52,8 +58,13 @@ pub fn csv(table: &Table) -> String {
         }
         lines.push(fields);
     }
-    lines.extend(published_lines(table, axes().count(), fixed.len()));
+    lines.extend(published_lines(table, axes().count(), fixed.len() + ends.len()));
     written(&lines)
+}
+
+/// Returns whether the table prints intervals other than the standard deviation.
+fn has_intervals(table: &Table) -> bool {
+    table.cells().any(|(_, _, cell)| cell.interval.is_some())
 }
 
 /// Returns the fields that every table has.

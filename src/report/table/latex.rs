@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::Table;
+use super::display::TableLayout;
 use super::exporter::TableExporter;
+use super::latex_narrow;
 use super::latex_text::{self, escape};
 use super::macros;
 use super::sheet::{Sheet, SheetHead, SheetText, TextPiece};
@@ -25,7 +27,10 @@ pub const STANDALONE_EXPORTER: TableExporter = TableExporter {
 
 /// Returns a `table` environment, to be read by `\input`. It needs `booktabs`, `array` and `graphicx`.
 pub fn table(table: &Table, sheet: &Sheet) -> String {
-    let body = environment(table, sheet);
+    let body = match table.display.layout {
+        TableLayout::Normal => environment(table, sheet),
+        TableLayout::Narrow => latex_narrow::environment(table, sheet),
+    };
     let mut out = provenance(table);
     let _ = writeln!(out, "% Needs \\usepackage{{booktabs,array,graphicx}}.");
     let _ = writeln!(out, "\\def\\{}{{{}}}", macros::hash_name(&table.name), table.digest().short());
@@ -77,18 +82,25 @@ fn environment(table: &Table, sheet: &Sheet) -> String {
     // Only LaTeX knows how wide the line is.
     let _ = writeln!(out, "\\sbox0{{%\n{}}}%", tabular(sheet));
     out.push_str("\\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi\n");
-    if !sheet.notes.is_empty() {
-        out.push_str("\n\\vspace{0.6ex}\n\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright\n");
-        let notes: Vec<String> = sheet.notes.iter().map(prose).collect();
-        let _ = writeln!(out, "{}", notes.join("\\par\n"));
-        out.push_str("\\end{minipage}\n");
-    }
+    out.push_str(&notes(sheet));
     let _ = writeln!(out, "\\end{{{name}}}");
     out
 }
 
+/// Returns the notes below the table.
+pub(super) fn notes(sheet: &Sheet) -> String {
+    if sheet.notes.is_empty() {
+        return String::new();
+    }
+    let notes: Vec<String> = sheet.notes.iter().map(prose).collect();
+    format!(
+        "\n\\vspace{{0.6ex}}\n\\begin{{minipage}}{{\\linewidth}}\\footnotesize\\raggedright\n{}\n\\end{{minipage}}\n",
+        notes.join("\\par\n")
+    )
+}
+
 /// Returns the caption. The list of tables shows the user's text without the legend.
-fn caption(sheet: &Sheet) -> Option<String> {
+pub(super) fn caption(sheet: &Sheet) -> Option<String> {
     let legend: Vec<String> = sheet.legend.iter().map(prose).collect();
     let written = sheet.caption.as_deref().map(escape);
     match (written, legend.is_empty()) {
@@ -130,7 +142,7 @@ fn tabular(sheet: &Sheet) -> String {
     out
 }
 
-fn head_cell(head: &SheetHead) -> String {
+pub(super) fn head_cell(head: &SheetHead) -> String {
     match (head.text.is_empty(), head.columns) {
         (true, 1) => String::new(),
         (_, columns) => format!("\\multicolumn{{{columns}}}{{c}}{{{}}}", cell(&head.text)),
@@ -138,7 +150,7 @@ fn head_cell(head: &SheetHead) -> String {
 }
 
 /// Returns a rule below each head of several columns.
-fn rules(stub: usize, heads: &[SheetHead]) -> String {
+pub(super) fn rules(stub: usize, heads: &[SheetHead]) -> String {
     let mut out = String::new();
     let mut first = stub + 1;
     for head in heads {
@@ -155,7 +167,7 @@ fn rules(stub: usize, heads: &[SheetHead]) -> String {
 }
 
 /// Returns the content of a cell. Marks take no width, so that numbers stay aligned.
-fn cell(text: &SheetText) -> String {
+pub(super) fn cell(text: &SheetText) -> String {
     let mut marks = String::new();
     let mut out = String::new();
     for piece in text {
@@ -185,13 +197,16 @@ fn prose(text: &SheetText) -> String {
         .collect()
 }
 
-fn piece_text(piece: &TextPiece) -> String {
+pub(super) fn piece_text(piece: &TextPiece) -> String {
     match piece {
         TextPiece::Text(text) => escape(text),
         TextPiece::Number(number) => self::number(number),
         TextPiece::Best(number) => format!("\\textbf{{{}}}", self::number(number)),
         TextPiece::Second(number) => format!("\\underline{{{}}}", self::number(number)),
         TextPiece::PlusMinus => " $\\pm$ ".to_owned(),
+        TextPiece::Open => " [".to_owned(),
+        TextPiece::Comma => ", ".to_owned(),
+        TextPiece::Close => "]".to_owned(),
         TextPiece::Oracle => "$^{\\dagger}$".to_owned(),
         TextPiece::Differs => "$^{*}$".to_owned(),
         TextPiece::External => "$^{\\ddagger}$".to_owned(),

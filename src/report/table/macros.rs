@@ -11,7 +11,6 @@ use std::fmt::Write as _;
 use super::exporter::TableExporter;
 use super::latex::provenance;
 use super::latex_text;
-use super::number::fixed;
 use super::{METRIC, Table};
 use pipe_core::digest::Digest;
 use pipe_ml::metric::marked::Protocol;
@@ -59,7 +58,7 @@ pub(super) fn hash_name(table: &str) -> String {
     format!("{}Hash", prefix(table))
 }
 
-/// Returns the macros of a cell: its mean, and its standard deviation if there is one.
+/// Returns the macros of a cell: its mean, its standard deviation if there is one, and the ends of its interval.
 fn cell_macros(table: &Table, row: usize, column: usize) -> Vec<Macro> {
     let Some(cell) = &table.cells[row][column] else { return Vec::new() };
     let (protocol, spread) = cell.value.reveal();
@@ -85,12 +84,18 @@ fn cell_macros(table: &Table, row: usize, column: usize) -> Vec<Macro> {
     let new_macro = |suffix: &str, what: &str, value: f64| Macro {
         name: format!("{name}{suffix}"),
         origin: format!("{origin}{what}"),
-        value: fixed(value, cell.digits),
+        value: cell.print(table.display.scale, value),
         records: cell.records.clone(),
     };
     let mean = new_macro("", "", spread.mean);
     let deviation = spread.standard_deviation.map(|sd| new_macro("Sd", ", standard deviation", sd));
-    std::iter::once(mean).chain(deviation).collect()
+    let ends = cell.interval.map(|(low, high)| {
+        [
+            new_macro("Low", ", lower end of the interval", low),
+            new_macro("High", ", upper end of the interval", high),
+        ]
+    });
+    std::iter::once(mean).chain(deviation).chain(ends.into_iter().flatten()).collect()
 }
 
 /// Returns the letters of a table's name: `tableOne` for `table-1`.

@@ -14,9 +14,11 @@
 
 pub mod build;
 pub mod csv;
+pub mod display;
 pub mod exporter;
 pub mod latex;
 mod latex_char;
+mod latex_narrow;
 pub mod latex_text;
 pub mod macros;
 pub mod markdown;
@@ -35,7 +37,9 @@ pub mod title;
 
 use serde::{Deserialize, Serialize};
 
+use display::{TableDisplay, TableScale, is_default};
 use pipe_core::digest::{BlobId, Digest};
+use pipe_ml::metric::bootstrap::Bootstrap;
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::registry::Metric;
 use pipe_ml::metric::spread::SeedSpread;
@@ -53,10 +57,15 @@ pub struct Table {
     pub label: String,
     /// Whether the table spans both columns of a page.
     pub wide: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub display: TableDisplay,
     pub row_axes: Vec<TableAxis>,
     pub column_axes: Vec<TableAxis>,
     /// The axis whose entries compete for bold print.
     pub compared: String,
+    /// The bootstrap of the intervals that are printed, if they are those of the evaluations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<Bootstrap>,
     /// The axes that values are averaged over.
     pub mean_over: Vec<String>,
     pub rows: Vec<TableLine>,
@@ -108,6 +117,9 @@ pub struct TableCell {
     /// Mean and spread over the averaged records.
     #[serde(rename = "figure")]
     pub value: Marked<SeedSpread>,
+    /// The ends of the printed interval, unless it is the standard deviation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<(f64, f64)>,
     pub rank: Option<Rank>,
     pub test: Option<Marked<DifferenceTest>>,
     /// By reference, in the order of [`Table::references`].
@@ -121,6 +133,11 @@ impl TableCell {
     /// the decisions behind them.
     pub fn is_external(&self) -> bool {
         self.part == measured::EXTERNAL
+    }
+
+    /// Returns a value of the cell as it is printed.
+    pub fn print(&self, scale: TableScale, value: f64) -> String {
+        number::fixed(scale.apply(self.metric, value), self.digits)
     }
 }
 

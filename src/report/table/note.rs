@@ -1,6 +1,7 @@
 //! The explanations that a reader needs: the legend in the caption, and the notes below the table.
 
-use super::sheet::{SheetText, TextPiece};
+use super::display::{ShowN, TableInterval};
+use super::sheet::{RunCounts, SheetText, TextPiece};
 use super::title;
 use super::{Rank, Table};
 use pipe_ml::metric::marked::{Marked, Protocol};
@@ -12,7 +13,8 @@ fn sentence(text: impl Into<String>) -> SheetText {
 
 /// Returns the sentences for the caption, and the position of the one about bold and underlined values.
 pub(super) fn legend(table: &Table) -> (Vec<SheetText>, Option<usize>) {
-    let mut legend: Vec<SheetText> = spread(table).into_iter().collect();
+    let mut legend: Vec<SheetText> =
+        unit(table).into_iter().chain(spread(table)).chain(bootstrap(table)).collect();
     let ranks = ranks(table);
     let rank_sentence = ranks.is_some().then_some(legend.len());
     legend.extend(ranks);
@@ -21,17 +23,51 @@ pub(super) fn legend(table: &Table) -> (Vec<SheetText>, Option<usize>) {
 }
 
 fn spread(table: &Table) -> Option<SheetText> {
-    let counts = || table.cells().map(|(_, _, cell)| cell.value.reveal().1.seeds);
-    let (least, most) = (counts().min()?, counts().max()?);
-    if most < 2 {
+    let counts = RunCounts::of(table);
+    if counts.most < 2 {
         return None;
     }
     let over = table.mean_over.join(" and ");
-    let n = if least == most { format!("n = {most}") } else { "n in brackets".to_owned() };
-    let mut text = sentence("Mean");
-    text.push(TextPiece::PlusMinus);
-    text.push(TextPiece::Text(format!("standard deviation over {over} ({n}).")));
-    Some(text)
+    let n = match table.display.show_n {
+        _ if counts.least == counts.most => format!("n = {}", counts.most),
+        ShowN::All => "n in brackets".to_owned(),
+        ShowN::Differing => format!("n = {} unless stated", counts.usual),
+    };
+    let words = match table.display.interval {
+        TableInterval::Deviation => {
+            let words = TextPiece::Text(format!("standard deviation over {over} ({n})."));
+            return Some(vec![TextPiece::Text("Mean".to_owned()), TextPiece::PlusMinus, words]);
+        }
+        TableInterval::Confidence => "Mean, in brackets its 95 % confidence interval,",
+        TableInterval::Range => "Mean, in brackets the smallest and the largest value,",
+        TableInterval::Bootstrap | TableInterval::None => "Mean",
+    };
+    Some(sentence(format!("{words} over {over} ({n}).")))
+}
+
+/// Explains the intervals of the evaluations, if they are printed.
+fn bootstrap(table: &Table) -> Option<SheetText> {
+    let bootstrap = table.bootstrap?;
+    Some(sentence(format!(
+        "In brackets: {} % confidence interval (bootstrap over the evaluated rows, {} replicates).",
+        percent(bootstrap.confidence),
+        bootstrap.replicates
+    )))
+}
+
+/// Returns whether all values of a table are printed in percent, so that the caption says so instead of the headings.
+pub(super) fn is_all_percent(table: &Table) -> bool {
+    table.cells().all(|(_, _, cell)| table.display.scale.is_percent(cell.metric))
+}
+
+fn unit(table: &Table) -> Option<SheetText> {
+    is_all_percent(table).then(|| sentence("All values in percent."))
+}
+
+/// Returns a share as a number of percent: `95`, `99.5`.
+fn percent(share: f64) -> String {
+    let percent = format!("{:.1}", share * 100.0);
+    percent.strip_suffix(".0").unwrap_or(&percent).to_owned()
 }
 
 fn ranks(table: &Table) -> Option<SheetText> {
@@ -56,8 +92,7 @@ fn tests(table: &Table) -> Option<SheetText> {
         Some(baseline) => baseline.clone(),
         None => "the best".to_owned(),
     };
-    let percent = format!("{:.1}", tested.confidence * 100.0);
-    let percent = percent.strip_suffix(".0").unwrap_or(&percent);
+    let percent = percent(tested.confidence);
     let mut text = vec![TextPiece::Differs];
     let mut words = format!(
         " differs from {against} (paired bootstrap over the evaluated rows, {} replicates, {percent} % confidence{}).",

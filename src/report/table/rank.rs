@@ -3,19 +3,20 @@
 
 use std::cmp::Ordering;
 
-use super::number::fixed;
+use super::display::TableScale;
 use super::{Rank, Table, TableCell};
 use pipe_ml::metric::registry::Direction;
 
 /// Sets the ranks of all cells.
 pub(super) fn annotate(table: &mut Table) {
+    let scale = table.display.scale;
     for contest in table.contests() {
         let mut shown: Vec<f64> = Vec::new();
         let mut direction = Direction::Neither;
         for &(row, column) in &contest {
             if let Some(cell) = &table.cells[row][column] {
                 direction = cell.metric.direction();
-                shown.push(printed(cell));
+                shown.push(printed(cell, scale));
             }
         }
         let better: fn(&f64, &f64) -> Ordering = match direction {
@@ -30,7 +31,7 @@ pub(super) fn annotate(table: &mut Table) {
         }
         for (row, column) in contest {
             if let Some(cell) = &mut table.cells[row][column] {
-                let place = shown.iter().position(|value| *value == printed(cell));
+                let place = shown.iter().position(|value| *value == printed(cell, scale));
                 cell.rank = match place {
                     Some(0) => Some(Rank::Best),
                     Some(1) if shown.len() > 2 => Some(Rank::Second),
@@ -42,7 +43,7 @@ pub(super) fn annotate(table: &mut Table) {
 }
 
 /// Returns the mean as it is printed.
-fn printed(cell: &TableCell) -> f64 {
+fn printed(cell: &TableCell, scale: TableScale) -> f64 {
     let (_, spread) = cell.value.reveal();
-    fixed(spread.mean, cell.digits).parse().unwrap_or(f64::NAN)
+    cell.print(scale, spread.mean).parse().unwrap_or(f64::NAN)
 }

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::display::TableDisplay;
 use super::reference::Reference;
 use super::term::TableTerm;
 use super::title;
 use super::{Table, TableAxis};
 use pipe_core::issue::Issue;
 use pipe_ml::metric::registry::Metric;
-
-/// Decimals of metrics, unless stated otherwise.
-pub const DEFAULT_DIGITS: u8 = 4;
 
 /// What a table shows.
 #[derive(Debug, Clone, Default)]
@@ -24,11 +22,13 @@ pub struct TableRequest {
     pub only: BTreeMap<String, Vec<String>>,
     /// Titles of axes, values (`adaptive`, or `variant=adaptive`) and metrics.
     pub names: BTreeMap<String, String>,
-    pub digits: u8,
+    /// The number of decimals in print; `None` for that of the scale.
+    pub digits: Option<u8>,
     pub digits_of: BTreeMap<Metric, u8>,
     pub caption: Option<String>,
     pub label: Option<String>,
     pub wide: bool,
+    pub display: TableDisplay,
     pub references: Vec<Reference>,
 }
 
@@ -76,7 +76,8 @@ impl TableRequest {
     }
 
     pub(super) fn digits(&self, metric: Metric) -> u8 {
-        self.digits_of.get(&metric).copied().unwrap_or(self.digits)
+        let stated = self.digits_of.get(&metric).copied().or(self.digits);
+        stated.unwrap_or_else(|| self.display.scale.default_digits())
     }
 
     pub(super) fn axis(&self, name: &str) -> TableAxis {
@@ -131,7 +132,7 @@ pub fn issues(rows: &[TableTerm], columns: &[TableTerm], mean_over: &[String]) -
     }
     let has_metrics = |terms: &[TableTerm]| terms.iter().any(|term| matches!(term, TableTerm::Metric(_)));
     match (has_metrics(rows), has_metrics(columns)) {
-        (false, false) => issues.push(no_metric(rows, columns)),
+        (false, false) => issues.extend(no_metric(rows, columns)),
         (true, true) => issues.push(Issue::new("columns", "the metrics are in the rows already")),
         (in_rows, _) => {
             let (field, terms) = if in_rows { ("columns", columns) } else { ("rows", rows) };
@@ -148,15 +149,19 @@ fn field_of(field: &str, terms: &[TableTerm], at: usize) -> String {
     if terms.len() == 1 { field.to_owned() } else { format!("{field}[{at}]") }
 }
 
-/// Returns the issue of a table without metrics; a misspelt metric was read as an axis.
-fn no_metric(rows: &[TableTerm], columns: &[TableTerm]) -> Issue {
+/// Returns the issues of a table without metrics; misspelt metrics were read as axes.
+fn no_metric(rows: &[TableTerm], columns: &[TableTerm]) -> Vec<Issue> {
+    let mut issues = Vec::new();
     for (field, terms) in [("columns", columns), ("rows", rows)] {
         for (at, term) in terms.iter().enumerate() {
             if let (Some(metric), TableTerm::Axis(name)) = (term.misspelt(), term) {
                 let message = format!("there is no metric `{name}`; did you mean `{metric}`?");
-                return Issue::new(field_of(field, terms, at), message);
+                issues.push(Issue::new(field_of(field, terms, at), message));
             }
         }
     }
-    Issue::new("columns", "no metric is named; `pipe metrics` lists the metrics")
+    if issues.is_empty() {
+        issues.push(Issue::new("columns", "no metric is named; `pipe metrics` lists the metrics"));
+    }
+    issues
 }

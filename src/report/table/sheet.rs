@@ -1,6 +1,7 @@
 //! Lays a table out: heads, rows, marks, caption and notes. Every format for people is written from the [`Sheet`], so
 //! that no format can leave out a mark.
 
+use super::display::{ShowN, TableInterval};
 use super::note;
 use super::number::{fixed, signed};
 use super::{AxisEntry, Comparison, METRIC, OtherRow, Published, Rank, Table, TableCell};
@@ -17,6 +18,10 @@ pub enum TextPiece {
     /// A number that is the second best.
     Second(String),
     PlusMinus,
+    /// The bracket in front of an interval, the comma between its ends, and the bracket behind it.
+    Open,
+    Comma,
+    Close,
     /// The mark of the oracle protocol: the labels of the evaluated rows were used to decide on them.
     Oracle,
     /// The mark of a value that a program reported.
@@ -39,6 +44,9 @@ impl TextPiece {
         match self {
             Self::Text(text) | Self::Number(text) | Self::Best(text) | Self::Second(text) => text,
             Self::PlusMinus => " ± ",
+            Self::Open => " [",
+            Self::Comma => ", ",
+            Self::Close => "]",
             Self::Oracle => "†",
             Self::External => "‡",
             Self::Differs => "*",
@@ -103,8 +111,7 @@ struct SheetLayout<'a> {
     oracle_rows: Vec<bool>,
     /// Columns that are marked at their head.
     oracle_columns: Vec<bool>,
-    /// Whether cells are means over different numbers of seeds.
-    counts_differ: bool,
+    counts: RunCounts,
 }
 
 /// Lays a table out.
@@ -149,13 +156,9 @@ impl<'a> SheetLayout<'a> {
             .map(|cells| all_oracle(cells.iter().flatten().map(|cell| cell.value.protocol()).collect()))
             .collect();
         let mut layout =
-            Self { table, columns, oracle_rows, oracle_columns: Vec::new(), counts_differ: false };
+            Self { table, columns, oracle_rows, oracle_columns: Vec::new(), counts: RunCounts::of(table) };
         let marks = |column: &SheetColumn| layout.unmarked_protocols(*column);
         layout.oracle_columns = layout.columns.iter().map(|column| all_oracle(marks(column))).collect();
-        let mut counts: Vec<u32> = table.cells().map(|(_, _, cell)| cell.value.reveal().1.seeds).collect();
-        counts.sort_unstable();
-        counts.dedup();
-        layout.counts_differ = counts.len() > 1;
         layout
     }
 
@@ -227,7 +230,7 @@ impl<'a> SheetLayout<'a> {
         | SheetColumn::Published(column, _)
         | SheetColumn::Difference(column, _)) = printed;
         let values = &self.table.columns[column].values;
-        let mut path: Vec<SheetText> = values.iter().map(value_head).collect();
+        let mut path: Vec<SheetText> = values.iter().map(|value| self.value_head(value)).collect();
         let compared = self
             .columns
             .iter()
@@ -261,7 +264,7 @@ impl<'a> SheetLayout<'a> {
         let mut heads: Vec<SheetText> = Vec::with_capacity(values.len());
         for (level, value) in values.iter().enumerate() {
             let last = level + 1 == values.len();
-            heads.push(if repeats(level) && !last { SheetText::new() } else { value_head(value) });
+            heads.push(if repeats(level) && !last { SheetText::new() } else { self.value_head(value) });
         }
         if self.oracle_rows[row]
             && let Some(head) = heads.last_mut()
@@ -281,18 +284,22 @@ impl<'a> SheetLayout<'a> {
         let row_marked = column_marked || self.oracle_rows[row];
         let cells = &self.table.cells[row];
         let nothing = || vec![TextPiece::Nothing];
+        let scale = self.table.display.scale;
         match printed {
             SheetColumn::Ours(column) => {
                 cells[column].as_ref().map_or_else(nothing, |cell| self.value(cell, row_marked))
             }
             SheetColumn::Published(column, set) => comparison(cells[column].as_ref(), set)
-                .map_or_else(nothing, |comparison| published(&comparison.published, column_marked)),
+                .map_or_else(nothing, |comparison| {
+                    self.published(column, &comparison.published, column_marked)
+                }),
             SheetColumn::Difference(column, set) => {
                 let Some(cell) = cells[column].as_ref() else { return nothing() };
                 let difference = comparison(Some(cell), set).and_then(|comparison| comparison.difference);
                 difference.map_or_else(nothing, |difference| {
                     let (protocol, difference) = difference.reveal();
-                    let text = vec![TextPiece::Number(signed(difference, cell.digits))];
+                    let text =
+                        vec![TextPiece::Number(signed(scale.apply(cell.metric, difference), cell.digits))];
                     marked(text, protocol, row_marked)
                 })
             }
@@ -301,16 +308,25 @@ impl<'a> SheetLayout<'a> {
 
     fn value(&self, cell: &TableCell, is_marked: bool) -> SheetText {
         let (protocol, spread) = cell.value.reveal();
-        let mean = fixed(spread.mean, cell.digits);
+        let display = self.table.display;
+        let print = |value: f64| cell.print(display.scale, value);
+        let mean = print(spread.mean);
         let mut text = vec![match cell.rank {
             Some(Rank::Best) => TextPiece::Best(mean),
             Some(Rank::Second) => TextPiece::Second(mean),
             None => TextPiece::Number(mean),
         }];
-        if let Some(deviation) = spread.standard_deviation {
-            text.extend([TextPiece::PlusMinus, TextPiece::Number(fixed(deviation, cell.digits))]);
+        match (cell.interval, spread.standard_deviation) {
+            (Some((low, high)), _) => {
+                let [low, high] = [low, high].map(|end| TextPiece::Number(print(end)));
+                text.extend([TextPiece::Open, low, TextPiece::Comma, high, TextPiece::Close]);
+            }
+            (None, Some(deviation)) if display.interval == TableInterval::Deviation => {
+                text.extend([TextPiece::PlusMinus, TextPiece::Number(print(deviation))]);
+            }
+            _ => {}
         }
-        if self.counts_differ {
+        if self.counts.is_shown(spread.seeds, display.show_n) {
             text.push(TextPiece::Text(format!(" (n={})", spread.seeds)));
         }
         let mut text = marked(text, protocol, is_marked);
@@ -345,9 +361,48 @@ impl<'a> SheetLayout<'a> {
             let is_marked = oracle || self.oracle_columns[at];
             other.values[column]
                 .as_ref()
-                .map_or_else(|| vec![TextPiece::Nothing], |value| published(value, is_marked))
+                .map_or_else(|| vec![TextPiece::Nothing], |value| self.published(column, value, is_marked))
         };
         SheetRow { ruled: at == 0, heads, cells: self.columns.iter().enumerate().map(cell).collect() }
+    }
+
+    /// Returns a published value. In percent, the number that was printed elsewhere is converted, and keeps its precision.
+    fn published(&self, column: usize, value: &Marked<Published>, is_marked: bool) -> SheetText {
+        let (protocol, published) = value.as_ref().reveal();
+        let (words, number) = match published.text.rsplit_once(char::is_whitespace) {
+            Some((words, number)) => (format!("{words} "), number),
+            None => (String::new(), published.text.as_str()),
+        };
+        let scale = self.table.display.scale;
+        let metrics = self.table.columns[column].values.iter().filter(|entry| entry.axis == METRIC);
+        let is_percent = metrics.filter_map(|entry| entry.value.parse().ok()).any(|m| scale.is_percent(m));
+        let number = if is_percent && number.parse::<f64>().is_ok() {
+            let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+            fixed(published.value * 100.0, decimals.saturating_sub(2) as u8)
+        } else {
+            number.to_owned()
+        };
+        let mut text = if words.is_empty() { SheetText::new() } else { vec![TextPiece::Text(words)] };
+        text.push(TextPiece::Number(number));
+        marked(text, protocol, is_marked)
+    }
+
+    /// Returns a title, with an arrow behind metrics that shows whether higher or lower values are better.
+    fn value_head(&self, value: &AxisEntry) -> SheetText {
+        let mut text = vec![TextPiece::Text(value.title.clone())];
+        let Some(metric) = value.value.parse::<Metric>().ok().filter(|_| value.axis == METRIC) else {
+            return text;
+        };
+        let scale = self.table.display.scale;
+        if scale.is_percent(metric) && !note::is_all_percent(self.table) {
+            text.push(TextPiece::Text(" (%)".to_owned()));
+        }
+        match metric.direction() {
+            Direction::Higher => text.push(TextPiece::Up),
+            Direction::Lower => text.push(TextPiece::Down),
+            Direction::Neither => {}
+        }
+        text
     }
 }
 
@@ -368,28 +423,32 @@ fn marked(mut text: SheetText, protocol: Protocol, is_marked: bool) -> SheetText
     text
 }
 
-fn published(value: &Marked<Published>, is_marked: bool) -> SheetText {
-    let (protocol, published) = value.as_ref().reveal();
-    let text = match published.text.rsplit_once(char::is_whitespace) {
-        Some((words, number)) => {
-            vec![TextPiece::Text(format!("{words} ")), TextPiece::Number(number.to_owned())]
-        }
-        None => vec![TextPiece::Number(published.text.clone())],
-    };
-    marked(text, protocol, is_marked)
+/// The numbers of runs that the values of a table are means of.
+pub(super) struct RunCounts {
+    pub least: u32,
+    pub most: u32,
+    /// The most frequent number; of several, the largest.
+    pub usual: u32,
 }
 
-/// Returns a title, with an arrow behind metrics that shows whether higher or lower values are better.
-fn value_head(value: &AxisEntry) -> SheetText {
-    let mut text = vec![TextPiece::Text(value.title.clone())];
-    if value.axis == METRIC {
-        match value.value.parse::<Metric>().map(Metric::direction) {
-            Ok(Direction::Higher) => text.push(TextPiece::Up),
-            Ok(Direction::Lower) => text.push(TextPiece::Down),
-            _ => {}
+impl RunCounts {
+    /// Counts the runs of all cells. An empty table has no runs.
+    pub(super) fn of(table: &Table) -> Self {
+        let counts: Vec<u32> = table.cells().map(|(_, _, cell)| cell.value.reveal().1.seeds).collect();
+        let frequency = |count: u32| (counts.iter().filter(|&&other| other == count).count(), count);
+        Self {
+            least: counts.iter().copied().min().unwrap_or(0),
+            most: counts.iter().copied().max().unwrap_or(0),
+            usual: counts.iter().copied().max_by_key(|&count| frequency(count)).unwrap_or(0),
         }
     }
-    text
+
+    fn is_shown(&self, count: u32, show: ShowN) -> bool {
+        match show {
+            ShowN::All => self.least != self.most,
+            ShowN::Differing => count != self.usual,
+        }
+    }
 }
 
 /// Returns a caption with a full stop, since other sentences follow; `None` if it is empty.

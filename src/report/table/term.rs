@@ -15,10 +15,21 @@ pub enum TableTerm {
 }
 
 impl TableTerm {
-    /// Returns the metric that was probably meant, if this is read as an axis but nearly the name of a metric.
+    /// Returns the word.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Metric(metric) => metric.name(),
+            Self::Axis(axis) => axis,
+        }
+    }
+
+    /// Returns the metric that was probably meant, if this is read as an axis but nearly the name of a metric, or a part of one
+    /// such as `f1`.
     pub fn misspelt(&self) -> Option<Metric> {
         let Self::Axis(axis) = self else { return None };
-        pipe_core::suggest::closest(axis, Metric::ALL.iter().map(|metric| metric.name()))?.parse().ok()
+        let has_part = |name: &&str| name.split('_').any(|part| part.eq_ignore_ascii_case(axis));
+        let names = || Metric::ALL.iter().map(|metric| metric.name());
+        pipe_core::suggest::closest(axis, names()).or_else(|| names().find(has_part))?.parse().ok()
     }
 }
 
@@ -69,5 +80,6 @@ mod tests {
         assert_eq!(term("lr").misspelt(), None);
         assert_eq!(term("macro_fi").misspelt(), Some(Metric::MacroF1));
         assert!(term("p_at_2").misspelt().is_some());
+        assert_eq!(term("F1").misspelt(), Some(Metric::MacroF1));
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::build::{TableError, build};
+use super::display::{ShowN, TableDisplay, TableInterval, TableLayout, TableScale};
 use super::measured::MeasuredRecord;
 use super::reference::Reference;
 use super::request::TableRequest;
@@ -18,7 +19,7 @@ use pipe_ml::data::split_data::PartName;
 use pipe_ml::metric::bootstrap::Bootstrap;
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::outcomes::Outcomes;
-use pipe_ml::metric::record::EvaluationRecord;
+use pipe_ml::metric::record::{EvaluationRecord, Intervals};
 use pipe_ml::metric::registry::{Direction, Metric};
 
 const AWKWARD: &str = "A&B_%$#~^\\{}|<>\"'`--";
@@ -67,7 +68,6 @@ fn request() -> TableRequest {
         rows: terms(&["variant"]),
         columns: terms(&["macro_f1", "bce", "positive_ratio"]),
         mean_over: vec!["seed".to_owned()],
-        digits: 4,
         caption: Some("The four variants on synthetic data.".to_owned()),
         ..TableRequest::default()
     }
@@ -127,6 +127,137 @@ fn differences_from_the_paper_are_printed_for_oracle_rows_only() {
     }
 }
 
+/// Returns the request with other ways to print values.
+fn displayed(display: TableDisplay) -> TableRequest {
+    TableRequest { display, ..request() }
+}
+
+#[test]
+fn shares_are_printed_in_percent_and_losses_are_not() {
+    let percent = displayed(TableDisplay { scale: TableScale::Percent, ..TableDisplay::default() });
+    let (table, sheet) = made(&percent, &grid(Protocol::Honest));
+    let md = markdown::markdown(&sheet);
+    assert!(md.contains("| Variant | Macro F1 (%) ↑ | BCE ↓ | Positive ratio (%) |"), "{md}");
+    assert!(md.contains("| adaptive | **38.71** ± 0.71 | **0.31** ± 0.00 | 1.02 ± 0.00 |"), "{md}");
+    assert!(
+        csv::csv(&table).contains("adaptive,macro_f1,honest,test,2,0.3871"),
+        "CSV has the values as computed"
+    );
+    assert!(macros::macros(&table).contains("{\\tableOneAdaptiveMacroFOne}{38.71}"));
+    assert_eq!(serde_json::from_str::<Table>(&table.json()).unwrap(), table);
+    let mut shares = TableRequest { columns: terms(&["macro_f1", "positive_ratio"]), ..percent };
+    shares.digits = Some(1);
+    let (_, sheet) = made(&shares, &grid(Protocol::Honest));
+    let md = markdown::markdown(&sheet);
+    assert!(md.contains("All values in percent. Mean ± standard deviation over seed (n = 2)."), "{md}");
+    assert!(
+        md.contains("| Variant | Macro F1 ↑ | Positive ratio |") && md.contains("**38.7** ± 0.7"),
+        "{md}"
+    );
+}
+
+#[test]
+fn published_values_and_differences_are_converted_to_percent_with_their_precision() {
+    let mut percent = displayed(TableDisplay { scale: TableScale::Percent, ..TableDisplay::default() });
+    reference(&mut percent, &["paper-table-1"]);
+    let (table, sheet) = made(&percent, &grid(Protocol::Oracle));
+    let cell = table.cells[0][0].as_ref().unwrap();
+    let theirs = cell.comparisons[0].as_ref().unwrap().published.as_ref().reveal().1;
+    assert!(theirs.text.starts_with("0.") && theirs.text.len() == 6, "{theirs:?}");
+    let md = markdown::markdown(&sheet);
+    let difference = super::number::signed((0.3871 - theirs.value) * 100.0, 2);
+    assert!(md.contains(&format!("| {:.2} | {difference} |", theirs.value * 100.0)), "{md}");
+}
+
+#[test]
+fn an_interval_can_replace_the_deviation() {
+    let of = |interval| {
+        let request = displayed(TableDisplay { interval, ..TableDisplay::default() });
+        let (table, sheet) = made(&request, &grid(Protocol::Honest));
+        (markdown::markdown(&sheet), csv::csv(&table), macros::macros(&table))
+    };
+    let (md, csv, macros) = of(TableInterval::Range);
+    assert!(md.contains("**0.3871** [0.3821, 0.3921]"), "{md}");
+    assert!(md.contains("Mean, in brackets the smallest and the largest value, over seed (n = 2)."), "{md}");
+    assert!(csv.contains("differs,low,high") && csv.contains(",0.3821,0.3921"), "{csv}");
+    assert!(macros.contains("AdaptiveMacroFOneLow}{0.3821}") && macros.contains("FOneHigh}{0.3921}"));
+    let (md, _, _) = of(TableInterval::Confidence);
+    // 0.3871 -+ 12.7062 * 0.0070711 / sqrt(2)
+    assert!(md.contains("[0.3236, 0.4506]") && md.contains("95 % confidence interval, over seed"), "{md}");
+    let (md, csv, _) = of(TableInterval::None);
+    assert!(!md.contains('±') && md.contains("Mean over seed (n = 2).") && !csv.contains("low"), "{md}");
+}
+
+#[test]
+fn the_intervals_of_evaluations_are_shown_for_single_evaluations() {
+    let bootstrap = |seed: u64| Bootstrap { seed, ..Bootstrap::default() };
+    let with_interval = |seed: &str, bootstrap: Bootstrap| {
+        let mut measured = run("a", seed, Protocol::Honest, 0.5, 0.25, 0.0);
+        let interval = serde_json::json!({
+            "metric": "macro_f1", "estimate": 0.5, "low": 0.4375, "high": 0.5625, "standard_error": 0.1, "bias": 0.0
+        });
+        let values = vec![serde_json::from_value(interval).unwrap()];
+        measured.record.intervals = Some(Intervals { bootstrap, values });
+        measured
+    };
+    let display = TableDisplay { interval: TableInterval::Bootstrap, ..TableDisplay::default() };
+    let by_seed = TableRequest { rows: terms(&["seed"]), mean_over: Vec::new(), ..displayed(display) };
+    let measured = [with_interval("0", bootstrap(1)), with_interval("1", bootstrap(2))];
+    let md = markdown::markdown(&made(&by_seed, &measured).1);
+    assert!(md.contains("| 0 | 0.5000 [0.4375, 0.5625] | 0.2500 |"), "{md}");
+    assert!(
+        md.contains("95 % confidence interval (bootstrap over the evaluated rows, 1000 replicates)."),
+        "{md}"
+    );
+    let averaged =
+        TableRequest { rows: terms(&["variant"]), mean_over: vec!["seed".to_owned()], ..by_seed.clone() };
+    let error = build(&averaged, &measured).unwrap_err().to_string();
+    assert!(error.contains("each of which has an interval of its own"), "{error}");
+    let other = Bootstrap { confidence: 0.9, ..Bootstrap::default() };
+    let mixed = [measured[0].clone(), with_interval("1", other)];
+    assert_eq!(build(&by_seed, &mixed), Err(TableError::DifferentBootstraps));
+    let plain = [run("a", "0", Protocol::Honest, 0.5, 0.25, 0.0)];
+    assert_eq!(build(&by_seed, &plain), Err(TableError::NoIntervals));
+}
+
+#[test]
+fn only_the_cells_with_another_number_of_runs_state_it() {
+    let mut measured = grid(Protocol::Honest);
+    measured.pop();
+    let md = |show_n| {
+        let display = TableDisplay { show_n, ..TableDisplay::default() };
+        markdown::markdown(&made(&displayed(display), &measured).1)
+    };
+    let all = md(ShowN::All);
+    assert!(all.contains("(n in brackets)") && all.matches("(n=2)").count() == 9, "{all}");
+    let differing = md(ShowN::Differing);
+    assert!(differing.contains("(n = 2 unless stated)"), "{differing}");
+    assert_eq!(
+        (differing.matches("(n=2)").count(), differing.matches("(n=1)").count()),
+        (0, 3),
+        "{differing}"
+    );
+}
+
+#[test]
+fn a_narrow_table_has_short_headings_and_separate_intervals() {
+    let display = TableDisplay { layout: TableLayout::Narrow, ..TableDisplay::default() };
+    let request = TableRequest { rows: terms(&["protocol", "variant"]), ..displayed(display) };
+    let measured: Vec<_> = [Protocol::Oracle, Protocol::Honest]
+        .into_iter()
+        .flat_map(|protocol| {
+            grid(protocol).into_iter().map(move |mut measured| {
+                measured.axes.insert(0, ("stage".into(), protocol.name().into()));
+                measured
+            })
+        })
+        .collect();
+    let (table, sheet) = made(&request, &measured);
+    let tex = latex::table(&table, &sheet);
+    insta::assert_snapshot!("narrow.tex", tex);
+    assert!(!tex.contains("resizebox"), "the text must not become smaller than 7 points");
+}
+
 #[test]
 fn axes_may_be_in_the_columns_and_metrics_in_the_rows() {
     let mut measured = Vec::new();
@@ -139,7 +270,7 @@ fn axes_may_be_in_the_columns_and_metrics_in_the_rows() {
     let across = TableRequest {
         columns: terms(&["data", "macro_f1", "bce"]),
         mean_over: Vec::new(),
-        digits: 3,
+        digits: Some(3),
         ..request()
     };
     let (table, sheet) = made(&across, &measured);
@@ -588,5 +719,37 @@ fn latex_compiles_by_itself_and_with_input() {
              \\input{table1-macros}\\begin{document}\\listoftables\\input{table1}\
              Table~\\ref{tab:table1} has the hash \\tableOneHash.\\end{document}";
         compile(by_input, &[("table1.tex", &tex), ("table1-macros.tex", &macros::macros(&table))]);
+        // The same table for one column.
+        let narrow = TableDisplay { layout: TableLayout::Narrow, ..TableDisplay::default() };
+        let (table, sheet) = made(&TableRequest { display: narrow, ..request }, &measured);
+        compile(&latex::standalone(&latex::table(&table, &sheet)), &[]);
     }
+}
+
+#[test]
+fn a_narrow_table_fits_into_one_column_of_a_two_column_paper() {
+    if !has_latex() {
+        return;
+    }
+    let metrics = ["macro_f1", "micro_f1", "p_at_1", "p_at_5", "label_coverage", "positive_ratio"];
+    let values: Vec<(Metric, f64)> = metrics.iter().map(|name| (name.parse().unwrap(), 0.456_789)).collect();
+    let run = |variant: &str, seed: &str| {
+        record(&[("variant", variant), ("seed", seed)], Protocol::Honest, &values)
+    };
+    let measured =
+        ["adaptive", "static", "knn-only"].map(|variant| [run(variant, "0"), run(variant, "1")]).concat();
+    let document = |columns: usize, layout: TableLayout| {
+        let display = TableDisplay { layout, ..TableDisplay::default() };
+        let request = TableRequest { columns: terms(&metrics[..columns]), ..displayed(display) };
+        let (table, sheet) = made(&request, &measured);
+        let document = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,array,graphicx}\\begin{document}\\input{t}\\end{document}";
+        compile(document, &[("t.tex", &latex::table(&table, &sheet))])
+    };
+    for columns in [3, 5] {
+        let log = document(columns, TableLayout::Narrow);
+        assert!(!log.contains("Overfull") && !log.contains("is wider than the line"), "{columns}: {log}");
+    }
+    assert!(
+        document(6, TableLayout::Narrow).contains("Table tab:table1 is wider than the line even in 7 pt")
+    );
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use pipe_core::suggest;
 use pipe_ml::data::format::FormatContent;
-use pipe_ml::data::split_data::{PartName, SplitData};
+use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::training_rows::{TrainingRow, read_training_rows};
 use pipe_ml::explanation::{CauseSubject, Explanation};
 
@@ -26,7 +26,7 @@ impl DataNames {
             label_count: data.meta().labels as usize,
             labels: data.label_names()?,
             features: data.feature_names()?,
-            training_rows: read_training_rows(directory, data.rows(PartName::Train))?,
+            training_rows: read_training_rows(directory, data)?,
             of_texts: data.meta().report.format.content() == FormatContent::Text,
         })
     }
@@ -74,11 +74,14 @@ impl DataNames {
             }
         }
         if numbered_rows && self.of_texts {
-            explanation.notes.push(
+            let note = if self.training_rows.is_some() {
+                "the model was fitted on all rows, but of the validation and test rows no texts were kept: \
+                 `keep: { texts: true, part: all }` of the stage `vectorise` keeps them"
+            } else {
                 "training rows are shown by their numbers, because their texts are not here: `keep: { texts: true }` of \
                  the stage `vectorise` keeps them, and `pipe model export --training-texts` copies them"
-                    .to_owned(),
-            );
+            };
+            explanation.notes.push(note.to_owned());
         }
     }
 }

@@ -9,9 +9,9 @@ use serde_untagged::UntaggedEnumVisitor;
 
 use crate::one_or_many::OneOrMany;
 use pipe_core::issue::Issue;
-use pipe_ml::metric::registry::Metric;
+use pipe_ml::metric::registry::UnknownMetric;
 use pipe_report::figure::kind::{FigureKind, FigureSource};
-use pipe_report::figure::metric_figure::{AxisOptions, ChartKind, IntervalKind, MetricFigure};
+use pipe_report::figure::metric_figure::{AxisOptions, ChartKind, FigureX, IntervalKind, MetricFigure};
 use pipe_report::table::term::TableTerm;
 
 /// A figure to draw.
@@ -32,8 +32,8 @@ pub struct MetricEntry {
     pub kind: ChartKind,
     /// An axis of the evaluations, or `stage`; in a scatter plot also a metric.
     pub x: TableTerm,
-    /// The metrics to show.
-    pub y: OneOrMany<Metric>,
+    /// The metrics to show; with `files`, also columns of numbers.
+    pub y: OneOrMany<TableTerm>,
     /// The axes whose values are separate lines, bars, colours or rows of cells; the default is every axis that is not
     /// used otherwise.
     pub group: Option<OneOrMany<String>>,
@@ -92,9 +92,16 @@ impl FigureEntry {
     }
 
     /// Returns the fields that cannot be used.
-    pub(super) fn issues(&self, mean_over: &str) -> Vec<Issue> {
+    pub(super) fn issues(&self, mean_over: &str, has_files: bool) -> Vec<Issue> {
         let Self::Metrics(entry) = self else { return Vec::new() };
         let mut issues = entry.metric_figure().issues(mean_over);
+        for (at, term) in entry.y.0.iter().enumerate().filter(|_| !has_files) {
+            if let TableTerm::Axis(name) = term {
+                let field = if entry.y.0.len() == 1 { "y".to_owned() } else { format!("y[{at}]") };
+                let error = UnknownMetric { name: name.clone() };
+                issues.push(Issue::new(field, error.to_string()));
+            }
+        }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if entry.name.as_ref().is_some_and(|name| name.is_empty() || !name.chars().all(is_plain)) {
             let message = "use letters, digits, `_` and `-`: the files of the figure are named after it";
@@ -109,20 +116,19 @@ impl MetricEntry {
         if let Some(name) = &self.name {
             return name.clone();
         }
-        let y = self.y.0.first().map_or("metrics", |metric| metric.name());
-        let x = match &self.x {
-            TableTerm::Axis(axis) => axis.as_str(),
-            TableTerm::Metric(metric) => metric.name(),
-        };
-        format!("{y}-by-{x}")
+        let y = self.y.0.first().map_or("metrics", TableTerm::name);
+        format!("{y}-by-{}", self.x.name())
     }
 
     /// Returns the figure that the entry describes.
     pub(super) fn metric_figure(&self) -> MetricFigure {
         MetricFigure {
             chart: self.kind,
-            x: self.x.clone(),
-            y: self.y.0.clone(),
+            x: match &self.x {
+                TableTerm::Metric(metric) => FigureX::Value(metric.name().to_owned()),
+                TableTerm::Axis(axis) => FigureX::Axis(axis.clone()),
+            },
+            y: self.y.0.iter().map(|term| term.name().to_owned()).collect(),
             group: self.group.as_ref().map(|group| group.0.clone()),
             panels: self.panels.clone(),
             x_axis: self.x_axis,

@@ -1,10 +1,11 @@
 //! `plot`: draws figures of trainings and evaluations as SVG and PDF, with their data as CSV.
 
 mod entry;
+mod file;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,7 @@ use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program, Vocabul
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
+use pipe_core::suggest;
 use pipe_core::work::Work;
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::stats::column_counts;
@@ -25,11 +27,13 @@ use pipe_ml::metric::registry::Metric;
 use pipe_report::artifacts::{Pdf, Svg};
 use pipe_report::figure::chart::format::{FigureFormat, LegendPosition};
 use pipe_report::figure::kind::{FigureKind, FigureSource};
-use pipe_report::figure::metric_figure::{ChartKind, MetricFigure, MetricFigureContext, nameable};
+use pipe_report::figure::metric_figure::{ChartKind, FigureX, MetricFigure, MetricFigureContext, nameable};
 use pipe_report::figure::naming::RunAxes;
+use pipe_report::figure::source::{FigureRecord, OWN_SOURCE, SOURCE_AXIS, STAGE_AXIS};
 use pipe_report::figure::{Figure, FigureInputs};
 
 use entry::FigureEntry;
+use file::ResultFile;
 
 /// The parameters of `plot`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +47,9 @@ pub struct Plot {
     pub eval: Vec<StageRef>,
     /// A data set.
     pub data: Option<StageRef>,
+    /// Further results for figures of metrics: CSV files, and locks of other pipelines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ResultFile>,
     /// The figures to draw: names of figures, or descriptions of figures of metrics.
     pub figures: Vec<FigureEntry>,
     /// The axis whose values are repetitions: the figures show means and deviations over it.
@@ -74,9 +81,6 @@ fn default_font_size() -> f64 {
     FigureFormat::default().font_size
 }
 
-/// The axis that distinguishes the artifacts of one slot if several stages fill it.
-const STAGE_AXIS: &str = "stage";
-
 impl Plot {
     /// The histories of trainings.
     pub const HISTORY: Slot<History> = Slot::new("history");
@@ -86,6 +90,11 @@ impl Plot {
     pub const CURVES: Slot<Curves> = Slot::new("curves").written_in("eval");
     /// A data set.
     pub const DATA: Slot<SplitData> = Slot::new("data");
+
+    /// Returns the slot of a file with results, by its position in the list.
+    pub fn file_slot(position: usize) -> Slot<PlainFile> {
+        Slot::named(format!("file_{}", position + 1)).written_in("files")
+    }
 
     /// Returns the output of a figure as SVG.
     pub fn svg(figure: &FigureEntry) -> Out<Svg> {
@@ -156,6 +165,9 @@ impl StageKind for Plot {
         if let Some(data) = self.data.as_ref().filter(|_| given(FigureSource::Data)) {
             inputs.push(Self::DATA.one(data));
         }
+        for (position, file) in self.files.iter().enumerate() {
+            inputs.push(Self::file_slot(position).from(file.file.0.declare()));
+        }
         inputs
     }
 
@@ -187,8 +199,10 @@ impl StageKind for Plot {
                 issues.push(Issue::new(field, format!("two figures are called `{name}`")).hint(hint));
                 continue;
             }
-            issues.extend(figure.issues(&self.mean_over).into_iter().map(|issue| issue.within(&field)));
-            if self.references(figure.source()).is_empty() {
+            let of_figure = figure.issues(&self.mean_over, !self.files.is_empty());
+            issues.extend(of_figure.into_iter().map(|issue| issue.within(&field)));
+            let has_results = matches!(figure, FigureEntry::Metrics(_)) && !self.files.is_empty();
+            if self.references(figure.source()).is_empty() && !has_results {
                 let parameter = Self::parameter(figure.source());
                 let message = format!("`{name}` needs the parameter `{parameter}`");
                 let example = match figure.source() {
@@ -199,6 +213,21 @@ impl StageKind for Plot {
                 let hint = format!("for example `{example}`");
                 issues.push(Issue::new(field, message).hint(hint));
             }
+        }
+        for (position, file) in self.files.iter().enumerate() {
+            let field = format!("files[{position}]");
+            issues.extend(file.issues().into_iter().map(|issue| issue.within(&field)));
+            if self.files[..position].iter().any(|other| other.name() == file.name()) {
+                let message = format!("two files are called `{}`", file.name());
+                issues.push(Issue::new(field, message).hint("give one of them another `name`"));
+            }
+        }
+        if !self.files.is_empty() && self.metric_figures().is_empty() {
+            let message = "no figure uses them: only figures of metrics do";
+            issues.push(
+                Issue::new("files", message)
+                    .hint("for example `figures: [{ kind: bar, x: source, y: macro_f1 }]`"),
+            );
         }
         if !(1.0..=20.0).contains(&self.width) {
             issues.push(Issue::new("width", "the width must lie between 1 and 20 inches"));
@@ -216,7 +245,9 @@ impl StageKind for Plot {
             axis: self.mean_over.clone(),
             ..AxisUse::default()
         });
-        let figures = self.metric_figures();
+        // The axes of files are known when the files are read.
+        let figures = if self.files.is_empty() { self.metric_figures() } else { Vec::new() };
+        let stated = stated.filter(|_| self.files.is_empty());
         let shown = figures.iter().flat_map(|figure| {
             let or_other = figure.chart == ChartKind::Scatter;
             figure.axes().into_iter().map(move |axis| AxisUse {
@@ -244,8 +275,10 @@ impl RunStage for Plot {
     fn run(stage: &Self, work: &mut Work) -> Result<()> {
         let metric_figures = stage.metric_figures();
         let histories = work.open_all(Self::HISTORY)?;
-        let records_by_stage = work.open_all(Self::EVAL)?;
-        let records = without_stage(records_by_stage.clone(), EvaluationRecord::protocol);
+        let evaluations = work.open_all(Self::EVAL)?;
+        let results_by_stage = stage.results(work, &evaluations)?;
+        let results = without_stage(results_by_stage.clone(), FigureRecord::protocol);
+        let records = without_stage(evaluations, EvaluationRecord::protocol);
         let curves = without_stage(work.open_all(Self::CURVES)?, |curves| curves.protocol);
         let label_counts = if stage.needs(FigureSource::Data) { label_counts(work)? } else { Vec::new() };
         let inputs = FigureInputs { histories, records, curves, label_counts };
@@ -253,7 +286,7 @@ impl RunStage for Plot {
         let nameable = if metric_figures.is_empty() {
             BTreeSet::new()
         } else {
-            nameable(&metric_figures, &records_by_stage.iter().map(|(axes, _)| axes).collect::<Vec<_>>())
+            nameable(&metric_figures, &results_by_stage.iter().map(|(axes, _)| axes).collect::<Vec<_>>())
         };
         for name in naming.unused_names(&inputs.runs()).into_iter().filter(|name| !nameable.contains(*name)) {
             work.warn(format!("`names` has `{name}`, but nothing has that name"));
@@ -267,11 +300,14 @@ impl RunStage for Plot {
             let planned = match entry {
                 FigureEntry::Named(kind) => inputs.plan(*kind, &naming)?,
                 FigureEntry::Metrics(entry) => {
-                    let figure = entry.metric_figure();
+                    let mut figure = entry.metric_figure();
+                    settle_x(&mut figure, &results_by_stage);
                     let by_stage = figure.axes().contains(&STAGE_AXIS);
-                    let records = if by_stage { &records_by_stage } else { &inputs.records };
+                    let results = if by_stage { &results_by_stage } else { &results };
+                    check_words(&figure, results)
+                        .with_context(|| format!("the figure `{name}` cannot be drawn"))?;
                     figure
-                        .plan(context, records)
+                        .plan(context, results)
                         .with_context(|| format!("the figure `{name}` cannot be drawn"))?
                 }
             };
@@ -280,6 +316,68 @@ impl RunStage for Plot {
         work.progress(total, Some(total), "figures", "done");
         Ok(())
     }
+}
+
+impl Plot {
+    /// Returns the evaluations and the results in files, which the axis `source` distinguishes if there are files.
+    fn results(
+        &self,
+        work: &Work,
+        evaluations: &[(RunAxes, EvaluationRecord)],
+    ) -> Result<Vec<(RunAxes, FigureRecord)>> {
+        let own = evaluations.iter().map(|(axes, record)| (axes.clone(), FigureRecord::from(record)));
+        let mut results: Vec<(RunAxes, FigureRecord)> = own.collect();
+        if !self.files.is_empty() {
+            for (axes, _) in &mut results {
+                axes.insert(0, (SOURCE_AXIS.to_owned(), OWN_SOURCE.to_owned()));
+            }
+        }
+        let figures = self.metric_figures();
+        let is_value = |name: &str| figures.iter().any(|figure| figure.values().any(|value| value == name));
+        // The x of a scatter plot may be an axis or a value, and only `axes` of a file says that numbers are an axis.
+        let axes = figures.iter().flat_map(|figure| {
+            let is_open = figure.chart == ChartKind::Scatter && matches!(figure.x, FigureX::Axis(_));
+            figure.axes().into_iter().skip(usize::from(is_open))
+        });
+        let shown: BTreeSet<&str> =
+            axes.chain([self.mean_over.as_str()]).filter(|axis| !is_value(axis)).collect();
+        for (position, file) in self.files.iter().enumerate() {
+            let PlainFile(bytes) = work.open(Self::file_slot(position))?;
+            let source = file.source();
+            let text =
+                String::from_utf8(bytes).with_context(|| format!("`{}` is not a text", source.path))?;
+            results.extend(source.read(&text, &shown)?);
+        }
+        Ok(results)
+    }
+}
+
+/// Makes the x of a scatter plot a value if it is a column of numbers and not an axis.
+fn settle_x(figure: &mut MetricFigure, results: &[(RunAxes, FigureRecord)]) {
+    let FigureX::Axis(name) = &figure.x else { return };
+    let is_axis = results.iter().any(|(axes, _)| axes.iter().any(|(axis, _)| axis == name));
+    let is_value = results.iter().any(|(_, record)| record.get(name).is_some());
+    if figure.chart == ChartKind::Scatter && is_value && !is_axis {
+        figure.x = FigureX::Value(name.clone());
+    }
+}
+
+/// Checks that at least one result has each axis and each value that a figure shows.
+fn check_words(figure: &MetricFigure, results: &[(RunAxes, FigureRecord)]) -> Result<()> {
+    let axes: BTreeSet<&str> =
+        results.iter().flat_map(|(axes, _)| axes).map(|(axis, _)| axis.as_str()).collect();
+    let values: BTreeSet<&str> = results.iter().flat_map(|(_, record)| record.names()).collect();
+    let check = |noun: &str, word: &str, known: &BTreeSet<&str>| {
+        if known.contains(word) {
+            return Ok(());
+        }
+        let meant = suggest::closest(word, known.iter().copied());
+        let meant = meant.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
+        let known: Vec<&str> = known.iter().copied().collect();
+        bail!("no result has the {noun} `{word}`{meant}; there is {}", known.join(", "))
+    };
+    figure.axes().into_iter().try_for_each(|axis| check("axis", axis, &axes))?;
+    figure.values().try_for_each(|name| check("value", name, &values))
 }
 
 /// Removes the axis of the stage if the other axes and the protocol still distinguish the results: a variant that two
@@ -428,19 +526,114 @@ mod tests {
                 "font_size: the font size must lie between 4 and 24 points"
             ]
         );
+        let metric = of("{ kind: line, x: prior, y: [bce, macro_fi] }").join(" ");
+        assert!(
+            metric.starts_with("figures[0].y[1]: there is no metric `macro_fi` (did you mean"),
+            "{metric}"
+        );
         let error = |figures: &str| {
             let yaml = format!("{{ eval: [e], figures: [{figures}] }}");
             let error = KindOf::<Plot>::new().check(&serde_yaml::from_str(&yaml).unwrap()).unwrap_err();
             format!("{}: {}", error.path(), error.inner())
         };
-        let metric = error("{ kind: line, x: prior, y: [bce, macro_fi] }");
-        assert!(
-            metric.starts_with("figures[0]")
-                && metric.contains("there is no metric `macro_fi` (did you mean"),
-            "{metric}"
-        );
         let field = error("{ kind: line, x: prior, y: bce, colour: red }");
         assert!(field.contains("unknown field `colour`"), "{field}");
+    }
+
+    #[test]
+    fn the_path_of_a_file_is_not_part_of_the_key_but_the_name_that_is_shown_is() {
+        let params = |file: &str| {
+            let figure = "{ kind: bar, x: source, y: macro_f1 }";
+            checked(&format!("{{ files: [{file}], figures: [{figure}] }}")).params
+        };
+        assert_eq!(params("{ file: a/runs.csv }"), params("{ file: b/runs.csv }"));
+        assert_eq!(params("{ file: a.csv, name: runs }"), params("{ file: runs.csv }"));
+        assert_ne!(params("{ file: a.csv }"), params("{ file: b.csv }"));
+        assert!(checked("{ eval: [e], figures: [final-f1] }").params.get("files").is_none());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_an_issue() {
+        let figure = "{ kind: bar, x: source, y: [macro_f1, seconds] }";
+        let of = |files: &str| issues(&format!("{{ files: [{files}], figures: [{figure}] }}"));
+        assert_eq!(of("{ file: runs.csv }, { file: { stage: mine.values } }"), [""; 0]);
+        assert!(of("{ file: pipelines/x.yaml }")[0].starts_with("files[0].file: results are in the lock"));
+        assert_eq!(of("{ file: a/x.csv }, { file: b/x.csv }"), ["files[1]: two files are called `x`"]);
+        assert!(of("{ file: here.csv }")[0].starts_with("files[0].name: `here` stands for"));
+        let unused = issues("{ files: [{ file: x.csv }], eval: [e], figures: [final-f1] }");
+        assert_eq!(unused, ["files: no figure uses them: only figures of metrics do"]);
+    }
+
+    #[test]
+    fn figures_show_evaluations_beside_the_results_of_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str, content: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        let evaluation = json!({
+            "part": "test", "intervals": null,
+            "evaluation": {"protocol": "honest", "rows": 2, "labels": 2, "values": {"macro_f1": 0.5}},
+        });
+        let axes = vec![("variant".to_owned(), "ours".to_owned()), ("seed".to_owned(), "0".to_owned())];
+        let inputs = || {
+            vec![
+                ("eval", axes.clone(), path("e", &evaluation.to_string())),
+                ("file_1", Vec::new(), path("f", "variant,seed,macro_f1\ntheirs,0,0.25\ntheirs,1,0.75\n")),
+            ]
+        };
+        let body = |figure: serde_json::Value| json!({"eval": ["e"], "files": [{"file": "peers.csv"}], "figures": [figure]});
+        let bars = json!({"name": "bars", "kind": "bar", "x": "variant", "y": "macro_f1", "group": "source"});
+        let test = StageTest::of_many::<Plot>(body(bars), inputs());
+        insta::assert_snapshot!(std::fs::read_to_string(test.output("bars.csv")).unwrap(), @r"
+        protocol,metric,panel,name,x,mean,standard_deviation,low,high,runs
+        honest,macro_f1,,here,ours,0.5,,,,1
+        honest,macro_f1,,peers,theirs,0.5,0.3535533905932738,0.1464466094067262,0.8535533905932737,2
+        ");
+    }
+
+    #[test]
+    fn a_column_can_be_the_x_of_a_scatter_plot_and_the_y_of_another_figure() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.csv");
+        std::fs::write(&path, "seed,prior,f,seconds\n0,1,0.25,2\n1,1,0.75,4\n0,2,0.5,8\n1,2,0.5,8\n")
+            .unwrap();
+        let body = json!({
+            "files": [{"file": "runs.csv", "axes": "prior"}],
+            "figures": [
+                {"kind": "line", "name": "line", "x": "prior", "y": ["f", "seconds"], "group": []},
+                {"kind": "scatter", "name": "cost", "x": "seconds", "y": "f", "group": []},
+            ],
+        });
+        let test = StageTest::of_many::<Plot>(body, vec![("file_1", Vec::new(), path)]);
+        let read = |name: &str| std::fs::read_to_string(test.output(name)).unwrap();
+        insta::assert_snapshot!(read("cost.csv"), @r"
+        protocol,metric,panel,name,x,mean,standard_deviation,low,high,runs
+        honest,f,,,3,0.5,0.3535533905932738,0.1464466094067262,0.8535533905932737,2
+        honest,f,,,8,0.5,0,0.5,0.5,2
+        ");
+        assert!(read("line.csv").contains("honest,seconds,,,1,3,"), "{}", read("line.csv"));
+    }
+
+    #[test]
+    fn a_word_that_no_result_has_gets_a_suggestion() {
+        let axes = vec![("variant".to_owned(), "a".to_owned())];
+        let source =
+            pipe_report::figure::source::SourceFile { path: "x.csv", name: "x", axes: &[], stages: &[] };
+        let mut results = source.read("variant,macro_f1\na,1\n", &BTreeSet::new()).unwrap();
+        results[0].0 = axes;
+        let error = |x: &str, y: &str| {
+            let yaml = format!("{{ kind: line, x: {x}, y: {y} }}");
+            let FigureEntry::Metrics(entry) = serde_yaml::from_str(&yaml).unwrap() else { unreachable!() };
+            check_words(&entry.metric_figure(), &results).map_err(|error| error.to_string())
+        };
+        assert_eq!(error("variant", "macro_f1"), Ok(()));
+        assert_eq!(
+            error("varaint", "macro_f1").unwrap_err(),
+            "no result has the axis `varaint` (did you mean `variant`?); there is variant"
+        );
+        assert_eq!(error("variant", "bce").unwrap_err(), "no result has the value `bce`; there is macro_f1");
     }
 
     #[test]

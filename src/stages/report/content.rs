@@ -304,6 +304,12 @@ impl Content {
             "What each part of a fused score weighs. Beside another that says nearly the same, a weight may be negative.",
         ));
         section.add(PageGrid { caption: "Weights of the pooled regression".into(), columns, rows }.html());
+        if self.fusions.iter().any(|(_, fusion)| !fusion.products.is_empty()) {
+            section.add(el("p").text(
+                "Some of these fusions also weigh products of two signals, so that the effect of a signal depends on the others; \
+                 the output `fusion` has all weights.",
+            ));
+        }
         (!self.fusions.is_empty()).then_some(section)
     }
 

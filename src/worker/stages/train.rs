@@ -70,11 +70,13 @@ impl TrainingHost for Reporter<'_, '_> {
     fn progress(&mut self, progress: TrainingProgress) {
         let done = progress.epoch * progress.batches + progress.batch;
         let total = progress.epochs * progress.batches;
-        let mut message =
-            format!("epoch {} of {}, loss {:.4}", progress.epoch, progress.epochs, progress.loss);
+        // A narrow terminal cuts the end off, so the value comes before the loss.
+        let mut message = format!("epoch {} of {}, ", progress.epoch, progress.epochs);
         if let Some(macro_f1) = progress.macro_f1 {
-            message.push_str(&format!(", macro-F1 {macro_f1:.4}"));
+            let mark = if self.protocol == Protocol::Oracle { "†" } else { "" };
+            message.push_str(&format!("macro-F1 {macro_f1:.4}{mark}, "));
         }
+        message.push_str(&format!("loss {:.4}", progress.loss));
         self.work.progress(done, Some(total), "batches", message);
         // An epoch has just ended: these are the points of the learning curves.
         if progress.batch == 0 && progress.epoch > 0 {

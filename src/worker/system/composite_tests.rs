@@ -73,7 +73,14 @@ fn fusion() -> Fusion {
         FusionTerm::new("b", ScoreScale::Share, floors),
     ];
     (terms[0].weight, terms[1].weight) = (1.5, 0.5);
-    Fusion { terms, idf_weight: 0.2, constant: 1.0, rows: ROWS as u64, counts: vec![9, 8, 7, 6, 0] }
+    Fusion {
+        terms,
+        idf_weight: 0.2,
+        constant: 1.0,
+        products: Vec::new(),
+        rows: ROWS as u64,
+        counts: vec![9, 8, 7, 6, 0],
+    }
 }
 
 fn cuts(decision: serde_json::Value) -> Option<Cuts> {

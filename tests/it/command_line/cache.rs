@@ -29,6 +29,21 @@ fn a_missing_cache_is_an_empty_one() {
 }
 
 #[test]
+fn git_leaves_the_cache_out() {
+    let test = fits();
+    let git = |arguments: &[&str]| {
+        let output = std::process::Command::new("git").current_dir(test.path()).args(arguments).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    git(&["init", "-q"]);
+    git(&["add", "-A"]);
+    let added = git(&["ls-files"]);
+    assert!(added.contains("pipeline.yaml") && !added.contains("cache/"), "{added}");
+}
+
+#[test]
 fn a_mistyped_cache_directory_is_not_taken_for_an_empty_cache() {
     let test = fits();
     for line in ["cache du", "cache ls", "cache fsck", "runs", "status pipeline.yaml", "plan pipeline.yaml"] {

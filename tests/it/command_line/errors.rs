@@ -216,3 +216,37 @@ fn a_word_that_a_command_cannot_use_is_explained() {
     test.typed("why pipeline.yaml").refuses("stage");
     test.typed("table table").refuses("the pipeline has no `table` stage");
 }
+
+#[test]
+fn a_missing_pipeline_or_file_gets_a_suggestion() {
+    let test = PipelineTest::new(
+        "name: x\nstages:\n  a: { command: { run: cat in/d > o, inputs: { d: { file: pakages.csv } }, outputs: [o] } }\n",
+    );
+    test.write("packages.csv", "a\n").write("pipelines/medical.yaml", "name: m\nstages: {}\n");
+    test.typed("plan pipline.yaml").exits_with(2).reports("did you mean `pipeline.yaml`?");
+    test.typed("plan medical.yml").exits_with(2).reports("did you mean `pipelines/medical.yaml`?");
+    test.typed("plan something-else.yaml").exits_with(2).reports("let `pipe init` write one");
+    test.typed("run pipeline.yaml").exits_with(2).reports("did you mean `packages.csv`?");
+}
+
+#[test]
+fn hints_name_what_to_type() {
+    let test = PipelineTest::new("name: x\nstages:\n  - a: { command: { run: echo > o, outputs: [o] } }\n");
+    test.typed("plan pipeline.yaml").exits_with(2).reports("without the `-` in front of them");
+    test.write(
+        "pipeline.yaml",
+        "name: x\nstages:\n  m: { fit: { data: d, model: { kind: ridge, penaltie: 3 } } }\n",
+    );
+    test.typed("plan pipeline.yaml")
+        .exits_with(2)
+        .reports("`model` has no parameter `penaltie`")
+        .reports("pipeline.yaml:3:46");
+    test.write("pipeline.yaml", "name: x\nstages:\n  d: { synthetic: { labels: 10 } }\n");
+    test.typed("plan pipeline.yaml").exits_with(2).reports("but it is 5.04; set it");
+    test.write("pipeline.yaml", "name: x\nstages:\n  a: { command: { run: echo > o, outputs: [o] } }\n");
+    test.typed("run pipeline.yaml --cache-dir /proc/cache")
+        .exits_with(2)
+        .reports("--cache-dir or PIPE_CACHE");
+    let shown = test.typed("show pipeline.yaml a").ok().stdout;
+    assert!(!shown.contains("{}") && !shown.contains("[]"), "{shown}");
+}

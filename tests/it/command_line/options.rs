@@ -97,6 +97,9 @@ fn the_schema_is_written_where_the_editor_comment_points() {
     let test = PipelineTest::empty();
     test.write("pipelines/fits.yaml", FITS);
     test.typed("schema --write").refuses("# yaml-language-server: $schema=pipe.schema.json");
+    test.typed("init pipelines/new.yaml").ok();
+    test.typed("schema --write").ok().prints("pipelines/pipe.schema.json");
+    test.remove("pipelines/new.yaml");
     test.write("pipelines/fits.yaml", format!("# yaml-language-server: $schema=../s.json\n{FITS}"));
     for _ in 0..2 {
         test.typed("schema --write").ok().prints("s.json");

@@ -15,6 +15,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -90,8 +91,10 @@ impl JobDirectory {
         self.0.join(name)
     }
 
+    /// Writes what to compute. If that includes environment variables, whose values may be secrets, only the owner can read it.
     pub(super) fn write_job(&self, job: &JobFile) -> io::Result<()> {
-        self.replace("job.json", &serde_json::to_vec_pretty(job)?)
+        let mode = if job.computation.environment.is_empty() { 0o666 } else { 0o600 };
+        self.replace_with_mode("job.json", &serde_json::to_vec_pretty(job)?, mode)
     }
 
     pub(super) fn read_job(&self) -> io::Result<JobFile> {
@@ -177,9 +180,15 @@ impl JobDirectory {
 
     /// Writes a file by way of another one, so that no reader sees half of it.
     fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        self.replace_with_mode(name, content, 0o666)
+    }
+
+    fn replace_with_mode(&self, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
         // Two copies of a job may write at the same time.
         let temporary = self.file(&format!(".{name}.{}.{}", host_name(), std::process::id()));
-        let written = File::create(&temporary).and_then(|mut file| {
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(true).mode(mode).open(&temporary);
+        let written = opened.and_then(|mut file| {
             file.write_all(content)?;
             file.sync_data()
         });
@@ -241,6 +250,39 @@ mod tests {
     use super::*;
     use pipe_core::digest::{Digest, StageKey};
     use pipe_core::event::WorkerEvent;
+
+    #[test]
+    fn only_the_owner_can_read_the_environment_of_a_job() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let job = JobDirectory::new(directory.path().to_owned());
+        let computation = Computation {
+            instance: "a".into(),
+            kind: "command".into(),
+            program: pipe_core::kind::Program::Command,
+            body: serde_json::Value::Null,
+            parts: pipe_core::key::KeyParts::new([].into()),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            environment: vec![("TOKEN".into(), Some("secret".into()))],
+            packages: None,
+            threads: 1,
+            retries: 0,
+            warnings: Vec::new(),
+        };
+        let file = JobFile {
+            store: "cache".into(),
+            project: ".".into(),
+            engine: "slurm".into(),
+            mem: 0,
+            uses_gpu: false,
+            forced: false,
+            computation,
+        };
+        job.write_job(&file).unwrap();
+        assert_eq!(job.file("job.json").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(job.read_job().unwrap().computation.environment, file.computation.environment);
+    }
 
     #[test]
     fn events_are_read_once_and_only_as_whole_lines() {

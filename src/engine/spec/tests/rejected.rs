@@ -289,7 +289,15 @@ fn a_secret_cannot_become_part_of_a_parameter() {
         assert!(shown.contains(&format!("`env: [{name}]` in the `command`")), "{shown}");
     }
     let text = "name: m\nenv: { SORT_KEY: , TOKENS: 3 }\nvars: { x: \"${env.SORT_KEY}${env.TOKENS}\" }\nstages:\n  a: { load: { dataset: x } }\n";
-    Project { files: &[("p.yaml", text.as_bytes())], set: &[], env: &[("SORT_KEY", "name")] }.load().unwrap();
+    let files: &[(&str, &[u8])] = &[("p.yaml", text.as_bytes())];
+    for value in ["name", "https://host:8080/a@b", "https://me@host/a:b@c", "a:b@c"] {
+        Project { files, set: &[], env: &[("SORT_KEY", value)] }.load().unwrap();
+    }
+    for value in ["https://me:secret@host/a", "db=postgres://me:s@host"] {
+        let shown = project_issues(files, &[], &[("SORT_KEY", value)]);
+        assert!(shown.contains("the value of `SORT_KEY` would be readable"), "{shown}");
+        assert!(!shown.contains(value), "{shown}");
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The header of an ARFF file: everything before `@data`.
 
+use std::collections::HashSet;
+
 use crate::data::error::{DataError, Fault};
 use crate::data::lines::TextLines;
 
@@ -45,11 +47,19 @@ impl AttributeType {
 pub(super) fn read_header(lines: &mut TextLines) -> Result<ArffHeader, DataError> {
     let mut header = ArffHeader { relation: String::new(), attributes: Vec::new() };
     let mut number = 0;
+    let mut names = HashSet::new();
     while let Some(line) = lines.next_line()? {
-        let done =
-            read_line(&line, &mut header).map_err(|fault| fault.locate(lines.path(), &line, number))?;
-        if done {
+        let attributes = header.attributes.len();
+        let located = |fault: Fault| fault.locate(lines.path(), &line, number);
+        if read_line(&line, &mut header).map_err(located)? {
             return Ok(header);
+        }
+        for attribute in &header.attributes[attributes..] {
+            if !names.insert(attribute.name.clone()) {
+                let reason =
+                    format!("more than one attribute is named `{}`: rename the others", attribute.name);
+                return Err(located(Fault::new(0, reason)).into());
+            }
         }
         number += 1;
     }

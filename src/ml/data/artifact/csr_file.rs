@@ -11,6 +11,7 @@ use super::ArtifactCheck;
 use super::header::{LENGTH, MatrixHeader, MatrixKind, aligned};
 use crate::data::csr::{Csr, Numbers, bytes_of};
 use crate::data::error::DataError;
+use pipe_core::copy_rest::copy_rest;
 
 /// Rows that are appended together: the number of entries of each row, and the entries of all rows.
 #[derive(Debug, Default, Clone)]
@@ -180,7 +181,7 @@ impl CsrWriter {
             pad(&mut file)?;
             let mut values = values.into_inner().map_err(io::IntoInnerError::into_error)?;
             values.seek(SeekFrom::Start(0))?;
-            io::copy(&mut values, &mut file)?;
+            copy_rest(&mut values, &mut file)?;
         }
         pad(&mut file)?;
         file.write_all(bytes_of(&self.indptr))?;

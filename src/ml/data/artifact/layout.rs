@@ -1,4 +1,4 @@
-//! The files of a data set directory: one place for what the data set, the split data set and raw text have in common.
+//! The files of a data set directory: one place for what the data set and the split data set have in common.
 
 use std::fs;
 use std::path::Path;
@@ -22,8 +22,6 @@ pub(crate) const LABELS: &str = "labels.csr";
 pub(crate) const LABEL_NAMES: &str = "label_names.jsonl";
 /// One JSON string per feature.
 pub(crate) const FEATURE_NAMES: &str = "feature_names.jsonl";
-/// One JSON string per row: raw text.
-pub(crate) const TEXTS: &str = "texts.jsonl";
 
 #[derive(Deserialize)]
 struct Versioned {

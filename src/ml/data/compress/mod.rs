@@ -123,7 +123,8 @@ impl InputFile {
         Ok(all)
     }
 
-    fn error(&self, source: io::Error) -> DataError {
+    /// Returns the error for a failure of [`Read::read`].
+    pub(super) fn error(&self, source: io::Error) -> DataError {
         match self.compression {
             Compression::Plain => DataError::io("read", &self.path)(source),
             compression => DataError::Archive {
@@ -132,6 +133,14 @@ impl InputFile {
                 reason: source.to_string(),
             },
         }
+    }
+}
+
+impl Read for InputFile {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let from_head = (&self.head[self.taken..]).read(buffer)?;
+        self.taken += from_head;
+        if from_head > 0 { Ok(from_head) } else { self.rest.read(buffer) }
     }
 }
 

@@ -42,6 +42,8 @@ const LABEL_NAMES: &[&str] = &[
     "targets",
     "target",
 ];
+/// A value with more words is not a list of labels.
+const LONGEST_LIST: usize = 10;
 /// How many columns are listed when it is unclear which one is meant.
 const MAX_LISTED: usize = 20;
 /// How many characters of an example are shown.
@@ -77,6 +79,9 @@ impl TableChoice {
             if !columns.iter().any(|column| column.name == *name) {
                 return Err(format!("there is no column `{name}`. The columns are\n{}", listed(&columns)));
             }
+        }
+        if format == Format::Csv && (wishes.text.is_none() || wishes.labels.is_none()) {
+            refuse_values_as_names(table)?;
         }
         let labels = match &wishes.labels {
             Some(name) => Some(name.clone()),
@@ -139,6 +144,37 @@ impl<'a> ColumnSummary<'a> {
     fn is_flag(&self) -> bool {
         self.is_numeric && self.distinct == 2 && ["0", "1"].contains(&self.example)
     }
+}
+
+/// Refuses a first row that seems to be a row of data, because a part of it also occurs in the column below.
+fn refuse_values_as_names(table: &[TableColumn]) -> Result<(), String> {
+    for column in table {
+        let Some(value) = repeated_below(column) else { continue };
+        let names: Vec<&str> = table.iter().map(|column| column.name.as_str()).collect();
+        return Err(format!(
+            "the first row has to name the columns, but it seems to be data, because `{}` also occurs below it in the same \
+             column. Add a first row with names, such as `text,labels`. If these are the names, choose two of them with \
+             `--text COLUMN --labels COLUMN`: {}",
+            excerpt(value),
+            quoted(&names)
+        ));
+    }
+    Ok(())
+}
+
+/// Returns the name of a column, or one of the labels that it lists, if it also occurs among the values of the column. Longer
+/// values are texts, in which a name may occur by chance.
+fn repeated_below(column: &TableColumn) -> Option<&str> {
+    let short = column.cells.iter().filter_map(|cell| match cell {
+        Cell::Text(text) if text.split_whitespace().nth(LONGEST_LIST).is_none() => Some(text.as_str()),
+        _ => None,
+    });
+    let below: HashSet<&str> = short.flat_map(items).collect();
+    items(&column.name).find(|item| !item.is_empty() && below.contains(item))
+}
+
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    list.split([';', ',', '|']).map(str::trim)
 }
 
 fn is_one_of(names: &[&str], name: &str) -> bool {

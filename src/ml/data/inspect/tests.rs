@@ -92,6 +92,26 @@ fn an_unclear_column_is_an_error_that_names_the_option_and_shows_the_columns() {
 }
 
 #[test]
+fn a_first_row_of_data_and_names_that_are_there_twice_are_refused() {
+    let rows = "red apple and pear,\"fruit, food\"\nblue sky at noon,weather\ngreen pear,\"food, fruit\"\n";
+    let error = table("x.csv", rows).unwrap_err();
+    assert!(error.contains("it seems to be data, because `fruit` also occurs below it"), "{error}");
+    assert!(error.contains("Add a first row with names, such as `text,labels`"), "{error}");
+    let wishes = Wishes {
+        text: Some("red apple and pear".into()),
+        labels: Some("fruit, food".into()),
+        ..Wishes::default()
+    };
+    assert_eq!(inspected(&[("x.csv", rows.as_bytes())], &wishes).unwrap().rows, 2);
+
+    // A text that happens to contain the name of its column.
+    let rows = "text,labels\n\"this is the text of a row that has the words, text, and labels\",a\nmore,b\n";
+    assert_eq!(table("x.csv", rows).unwrap().rows, 2);
+    let error = table("x.csv", "text,labels,text\na b,x,c\nd e,y,f\n").unwrap_err();
+    assert!(error.contains("more than one column is named `text`"), "{error}");
+}
+
+#[test]
 fn labels_that_cannot_be_read_are_explained() {
     let error = table("x.csv", "text,tags\none,\"['a', 'b']\"\ntwo,['a']\n").unwrap_err();
     assert!(error.contains("contains lists, such as `['a', 'b']`"), "{error}");

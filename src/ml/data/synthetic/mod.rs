@@ -142,7 +142,10 @@ impl Synthetic {
         if !(self.labels_per_row > 0.0 && self.labels_per_row <= most) {
             issue(
                 "labels_per_row",
-                format!("with {} labels it must be above 0 and at most {most}", sizes.labels),
+                format!(
+                    "with {} labels it must be above 0 and at most {most}, but it is {}; set it, or add labels",
+                    sizes.labels, self.labels_per_row
+                ),
             );
         } else if self.labels_per_row * (sizes.rows as f64) < sizes.labels as f64 {
             let positives = (self.labels_per_row * sizes.rows as f64) as u64;

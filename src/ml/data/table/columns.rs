@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use super::{csv, jsonl, strip_byte_order_mark, utf8};
+use super::stream::TableText;
+use super::{csv, jsonl};
 use crate::data::compress::InputFile;
 use crate::data::detect::detect;
-use crate::data::error::{DataError, Fault};
+use crate::data::error::DataError;
 use crate::data::format::{Format, FormatContent};
 
 /// A column of a CSV file, or a field of JSON lines.
@@ -35,27 +36,29 @@ impl TableColumn {
 
     /// Reads all columns of a CSV file or a file of JSON lines. Text in no known format is read as CSV with one column.
     pub fn read_all(path: &Path) -> Result<Vec<Self>, DataError> {
-        let mut input = InputFile::open(path, 1)?;
+        let input = InputFile::open(path, 1)?;
         let format = detect(input.head(), false);
         if let Some(format) = format.filter(|format| format.content() != FormatContent::Text) {
             let reason = format!("it has no columns with names, because it contains {} data", format.name());
             return Err(DataError::file(path, reason));
         }
-        let mut content = input.read_all()?;
-        strip_byte_order_mark(&mut content);
-        let located = |fault: Fault| DataError::from(fault.locate(path, &content, 0));
-        let text = utf8(&content).map_err(located)?;
-        let columns = if format == Some(Format::Jsonl) { jsonl::columns(text) } else { csv::columns(text) };
-        columns.map_err(located)
+        let text = TableText::new(input)?;
+        if format == Some(Format::Jsonl) { jsonl::columns(text) } else { csv::columns(text) }
     }
 
-    /// Returns the values as texts. A missing value is empty, and the values of a list are separated by `;`.
+    /// Returns the values as texts.
     pub fn texts(&self) -> Vec<String> {
-        let text = |cell: &Cell| match cell {
-            Cell::Text(text) => text.clone(),
-            Cell::List(items) => items.join(";"),
-            Cell::Missing | Cell::Other => String::new(),
-        };
-        self.cells.iter().map(text).collect()
+        self.cells.iter().cloned().map(Cell::into_text).collect()
+    }
+}
+
+impl Cell {
+    /// Returns the value as a text. A missing value is empty, and the values of a list are separated by `;`.
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::List(items) => items.join(";"),
+            Self::Missing | Self::Other => String::new(),
+        }
     }
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use super::csv::{CsvRow, for_each_row};
-use super::{TextColumns, TextRow, strip_byte_order_mark, utf8};
+use super::stream::TableText;
+use super::{TextColumns, TextRow};
 use crate::data::compress::InputFile;
 use crate::data::error::{DataError, Fault};
 
@@ -32,37 +33,33 @@ impl Join<'_> {
         columns: &TextColumns,
         threads: usize,
     ) -> Result<JoinedLabels, DataError> {
-        let mut content = InputFile::open(path, threads)?.read_all()?;
-        strip_byte_order_mark(&mut content);
-        let located = |fault: Fault| DataError::from(fault.locate(path, &content, 0));
+        let text = TableText::new(InputFile::open(path, threads)?)?;
         let mut labels = JoinedLabels { by_key: HashMap::new(), checked: BTreeSet::new() };
-        let text = utf8(&content).map_err(located)?;
         for_each_row(text, |row| {
             let (key, label) = (row.value(self.key)?, row.value(columns.labels)?);
-            let is_wanted = self.is_wanted(row, &mut labels.checked);
+            let is_wanted = self.is_wanted(row, &mut labels.checked)?;
             if is_wanted && !key.is_empty() && !label.is_empty() {
                 labels.by_key.entry(key.to_owned()).or_default().push(label.to_owned());
             }
             Ok(())
-        })
-        .map_err(located)?;
+        })?;
         Ok(labels)
     }
 
     /// Returns one row for each key that has texts and labels, in the order of the first texts. Several texts with the same
-    /// key become one.
+    /// key become one, with the id of the first.
     pub(super) fn rows(
         &self,
-        text: &str,
+        text: TableText,
         columns: &TextColumns,
         labels: JoinedLabels,
-    ) -> Result<Vec<TextRow>, Fault> {
+    ) -> Result<Vec<TextRow>, DataError> {
         let JoinedLabels { mut by_key, mut checked } = labels;
         let mut rows: Vec<TextRow> = Vec::new();
         let mut row_of: HashMap<String, usize> = HashMap::new();
-        for_each_row(text, |row| {
+        let file = for_each_row(text, |row| {
             let (key, text) = (row.value(self.key)?, row.value(columns.text)?);
-            if !self.is_wanted(row, &mut checked) {
+            if !self.is_wanted(row, &mut checked)? {
                 return Ok(());
             }
             if let Some(&at) = row_of.get(key) {
@@ -70,27 +67,28 @@ impl Join<'_> {
                 rows[at].text.push_str(text);
             } else if let Some(labels) = by_key.remove(key) {
                 row_of.insert(key.to_owned(), rows.len());
-                rows.push(TextRow { text: text.to_owned(), labels });
+                let id = columns.id.map(|id| row.value(id)).transpose()?.map(str::to_owned);
+                rows.push(TextRow { text: text.to_owned(), labels, id });
             }
             Ok(())
         })?;
         match self.only.keys().find(|name| !checked.contains(*name)) {
-            Some(name) => Err(Fault::new(0, format!("neither file has the column `{name}` of `only`"))),
+            Some(name) => {
+                Err(file.fault(Fault::new(0, format!("neither file has the column `{name}` of `only`"))))
+            }
             None => Ok(rows),
         }
     }
 
     /// Returns whether a row has the wanted values, and notes the columns that were looked at.
-    fn is_wanted(&self, row: &CsvRow, checked: &mut BTreeSet<String>) -> bool {
+    fn is_wanted(&self, row: &CsvRow, checked: &mut BTreeSet<String>) -> Result<bool, String> {
         let mut is_wanted = true;
-        for (name, wanted) in self.only {
-            if let Ok(value) = row.value(name) {
-                is_wanted &= value == wanted;
-                if !checked.contains(name) {
-                    checked.insert(name.clone());
-                }
+        for (name, wanted) in self.only.iter().filter(|(name, _)| row.has(name)) {
+            is_wanted &= row.value(name)? == wanted;
+            if !checked.contains(name) {
+                checked.insert(name.clone());
             }
         }
-        is_wanted
+        Ok(is_wanted)
     }
 }

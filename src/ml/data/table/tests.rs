@@ -89,7 +89,12 @@ fn each_fault_is_reported_at_its_position() {
         ("{\"text\": \"a\"}\n", Format::Jsonl, "no field `labels`"),
         ("{\"text\": \"a\", \"labels\": [1.5]}\n", Format::Jsonl, "not a list"),
         ("{\"text\": \"a\",\n", Format::Jsonl, "x:1:"),
-        ("[]\n", Format::Jsonl, "no field `text`"),
+        ("[]\n", Format::Jsonl, "x:1:1: invalid type: sequence, expected an object with a text and labels"),
+        (
+            "{\"text\": \"a\", \"labels\": [], \"text\": \"b\"}\n",
+            Format::Jsonl,
+            "more than one field is named `text`",
+        ),
     ] {
         let message = message(content, format);
         assert!(message.contains(part), "{message}");
@@ -97,6 +102,114 @@ fn each_fault_is_reported_at_its_position() {
     let broken =
         read_with(b"text,labels\n\xff,a\n", &ReadOptions { format: Some(Format::Csv), ..Default::default() });
     assert!(broken.unwrap_err().to_string().contains("x:2:1: this is not UTF-8"));
+}
+
+#[test]
+fn a_column_whose_name_is_not_unique_or_not_there_is_refused() {
+    for (content, part) in [
+        ("text,labels,text\na,b,c\n", "x:1:1: more than one column is named `text`: rename the others"),
+        ("labels,text,labels\na,b,c\n", "more than one column is named `labels`"),
+        (
+            "red apple,fruit\nblue sky,weather\n",
+            "the columns are: red apple, fruit (the first row names them)",
+        ),
+    ] {
+        let message = message(content, Format::Csv);
+        assert!(message.contains(part), "{message}");
+    }
+    let many = "word ".repeat(20) + ",y" + &",z".repeat(30) + "\na,b\n";
+    let message = message(&many, Format::Csv);
+    assert!(message.contains("are: word word word word word word word word ..., y, z"), "{message}");
+    assert!(message.contains("z and 12 more"), "{message}");
+    // A column that is not read may be there twice.
+    assert_eq!(read_text("text,note,note,labels\na,b,c,d\n").label_names, ["d"]);
+}
+
+/// Text without an end, which must not be read to its end.
+struct Endless<'a> {
+    start: &'a [u8],
+    rest: u8,
+    read: std::sync::Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl std::io::Read for Endless<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let mut read = std::io::Read::read(&mut self.start, buffer)?;
+        if read == 0 {
+            buffer.fill(self.rest);
+            read = buffer.len();
+        }
+        self.read.fetch_add(read, std::sync::atomic::Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+#[test]
+fn a_row_that_is_too_long_is_refused_before_it_is_read_to_its_end() {
+    let columns = TextColumns {
+        text: "text",
+        labels: "labels",
+        id: None,
+        label_separator: ";",
+        labels_are_optional: false,
+    };
+    for (start, format) in [
+        ("text,labels\nshort,a\nxx", Format::Csv),
+        ("text,labels\nshort,a\n\"xx", Format::Csv),
+        ("{\"text\": \"short\", \"labels\": []}\n{\"text\": \"xx", Format::Jsonl),
+    ] {
+        let read = std::sync::Arc::default();
+        let endless = Endless { start: start.as_bytes(), rest: b'x', read: std::sync::Arc::clone(&read) };
+        let input =
+            crate::data::compress::InputFile::from_reader(std::path::Path::new("x"), endless).unwrap();
+        let text = TableText::with_longest_row(input, 1 << 20).unwrap();
+        let rows =
+            if format == Format::Csv { csv::rows(text, &columns) } else { jsonl::rows(text, &columns) };
+        assert_eq!(rows.unwrap_err().to_string(), format!("x: {}", stream::TOO_LONG));
+        let read = read.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(read < 2 << 20, "{read} bytes were read");
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("x.csv");
+    let long = "x".repeat(200_000);
+    let many = "text,labels\n".to_owned() + &"short,a\n".repeat(50_000);
+    let lines = "x\n".repeat(100_000);
+    let read = |content: &str| {
+        fs::write(&path, content).unwrap();
+        let input = crate::data::compress::InputFile::open(&path, 1).unwrap();
+        csv::rows(TableText::with_longest_row(input, 100_000).unwrap(), &columns)
+    };
+    assert_eq!(read(&many).unwrap().len(), 50_000);
+    for row in [format!("{long},b\n"), format!("\"{long}\",b\n"), format!("\"{lines}\",b\n")] {
+        for end in ["\n", "\r\n", "\n\n\n"] {
+            let line = 2 + end.matches('\n').count();
+            let message = read(&format!("text,labels\nshort,a{end}{row}short,c\n")).unwrap_err().to_string();
+            assert!(
+                message.contains(&format!("x.csv:{line}:1: this row is longer than 64 MB\n  | ")),
+                "{message}"
+            );
+        }
+    }
+}
+
+#[test]
+fn text_that_is_not_utf8_is_found_wherever_it_is() {
+    // Around the size of the pieces that are read, also inside of a character.
+    for at in [0, 65_534, 65_535, 65_536, 65_537, 131_072] {
+        for (bad, after) in [(&b"\xff"[..], "x"), (b"\xe4\xb8", "x"), (b"\xe4\xb8", "")] {
+            let header = b"text,labels\n";
+            let mut content = header.to_vec();
+            content.extend("\u{e4}".repeat(at / 2 + 1).bytes().take(at / 2 * 2));
+            content.extend(bad);
+            content.extend(after.bytes());
+            let options = ReadOptions { format: Some(Format::Csv), ..Default::default() };
+            let message = read_with(&content, &options).unwrap_err().to_string();
+            let column = at / 2 * 2 + 1;
+            assert!(message.contains(&format!("x:2:{column}: this is not UTF-8 text")), "{at}: {message}");
+        }
+    }
+    let whole = "text,labels\n".to_owned() + &"\u{e4}\u{4e2d}".repeat(60_000) + ",a\n";
+    assert_eq!(read_text(&whole).texts[0].chars().count(), 120_000);
 }
 
 proptest! {

@@ -5,8 +5,9 @@ use super::super::chart::bars::{Bar, BarChart, BarGroup, BarSection};
 use super::super::chart::scale::Bounds;
 use super::super::chart::style::{BarStyle, SeriesStyle};
 use super::points::{Point, Points};
-use super::{IntervalKind, MetricFigure, MetricFigureContext, MetricFigureError, number};
-use crate::table::term::TableTerm;
+use super::{
+    FigureX, IntervalKind, MetricFigure, MetricFigureContext, MetricFigureError, number, plain_title,
+};
 use pipe_ml::metric::marked::Marked;
 use pipe_ml::metric::spread::SeedSpread;
 
@@ -17,12 +18,12 @@ pub(super) fn plan(
     points: &Points,
 ) -> Result<PlannedFigure, MetricFigureError> {
     let axis = match &figure.x {
-        TableTerm::Axis(axis) => axis.as_str(),
-        TableTerm::Metric(_) => "",
+        FigureX::Axis(axis) => axis.as_str(),
+        FigureX::Value(_) => "",
     };
     let has_series = points.groups.len() > 1;
     let mut sections = Vec::new();
-    for (metric, title) in figure.y.iter().map(|&metric| context.metric_title(metric)).enumerate() {
+    for (metric, title) in figure.y.iter().map(|metric| context.metric_title(metric)).enumerate() {
         for (panel, value) in points.panels.iter().enumerate() {
             let mut ends = Vec::new();
             let mut groups = Vec::new();
@@ -59,7 +60,7 @@ pub(super) fn plan(
     }
     let series = points.groups.iter().enumerate();
     let series = series.map(|(group, name)| (name.clone(), BarStyle::of_series(group)));
-    let metrics: Vec<String> = figure.y.iter().map(|metric| metric.title()).collect();
+    let metrics: Vec<String> = figure.y.iter().map(|metric| plain_title(metric)).collect();
     let chart = BarChart {
         title: format!("{} by {}", metrics.join(", "), context.axis_title(axis)),
         sections,

@@ -4,8 +4,7 @@ use super::super::PlannedFigure;
 use super::super::chart::curves::{Chart, HeatCell, Panel};
 use super::super::chart::scale::AxisScale;
 use super::points::{Point, Points};
-use super::{MetricFigure, MetricFigureContext, number};
-use crate::table::term::TableTerm;
+use super::{FigureX, MetricFigure, MetricFigureContext, number, plain_title};
 use pipe_ml::metric::marked::Marked;
 
 const ROW: f64 = 15.0;
@@ -15,15 +14,15 @@ const MANY_COLUMNS: usize = 6;
 /// Plans a heat map with one panel for each metric, value of the axis of panels and protocol.
 pub(super) fn plan(figure: &MetricFigure, context: MetricFigureContext, points: &Points) -> PlannedFigure {
     let axis = match &figure.x {
-        TableTerm::Axis(axis) => axis.as_str(),
-        TableTerm::Metric(_) => "",
+        FigureX::Axis(axis) => axis.as_str(),
+        FigureX::Value(_) => "",
     };
     let x = AxisScale::cells(points.x_values.iter().map(|value| context.value_title(axis, value)));
     // The first group is at the top.
     let y = AxisScale::cells(points.groups.iter().rev().cloned());
     let protocols = points.protocols();
     let mut panels = Vec::new();
-    for (at, &metric) in figure.y.iter().enumerate() {
+    for (at, metric) in figure.y.iter().enumerate() {
         let means = points.points.iter().filter_map(|point| point.y[at].as_ref()).map(|y| y.mean);
         let (low, high) = means
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), mean| (low.min(mean), high.max(mean)));
@@ -55,7 +54,7 @@ pub(super) fn plan(figure: &MetricFigure, context: MetricFigureContext, points: 
         }
     }
     let group_axes = figure.group.iter().flatten().map(|axis| context.axis_title(axis));
-    let metrics: Vec<String> = figure.y.iter().map(|metric| metric.title()).collect();
+    let metrics: Vec<String> = figure.y.iter().map(|metric| plain_title(metric)).collect();
     let chart = Chart {
         title: format!("{} by {}", metrics.join(", "), context.axis_title(axis)),
         x_label: context.axis_title(axis),

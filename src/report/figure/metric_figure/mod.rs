@@ -14,9 +14,9 @@ use super::PlannedFigure;
 use super::chart::format::FigureFormat;
 use super::chart::scale::{AxisScale, Bounds};
 use super::naming::RunAxes;
-use crate::table::term::TableTerm;
+use super::source::FigureRecord;
+use crate::student_t;
 use pipe_core::issue::Issue;
-use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 use pipe_ml::metric::spread::SeedSpread;
 use points::Points;
@@ -25,8 +25,9 @@ use points::Points;
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricFigure {
     pub chart: ChartKind,
-    pub x: TableTerm,
-    pub y: Vec<Metric>,
+    pub x: FigureX,
+    /// Metrics, or columns of files.
+    pub y: Vec<String>,
     /// The axes whose values are separate lines, bars, colours or rows of cells; by default all remaining ones.
     pub group: Option<Vec<String>>,
     /// The axis that has one panel for each value.
@@ -34,6 +35,15 @@ pub struct MetricFigure {
     pub x_axis: AxisOptions,
     pub y_axis: AxisOptions,
     pub interval: IntervalKind,
+}
+
+/// What the x axis of a figure shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FigureX {
+    /// The values of an axis.
+    Axis(String),
+    /// A metric, or a column of a file.
+    Value(String),
 }
 
 /// The chart of a figure of metrics.
@@ -95,10 +105,12 @@ pub enum MetricFigureError {
     SamePoint(Vec<String>),
     #[error(
         "two results have the same axes, so no figure could tell them apart; give the stages that produce them \
-         different axes, or plot them in two stages"
+         different axes, or plot them in two stages (for a CSV file, `axes` lists columns of numbers that are axes)"
     )]
     SameAxes,
-    #[error("some results have no axis `{axis}`, so they cannot be placed; leave their stage out of `eval`")]
+    #[error(
+        "some results have no axis `{axis}`, so they cannot be placed; leave their stage out of `eval`, or their file out of `files`"
+    )]
     NoValue { axis: String },
     #[error(
         "`{axis}` has the value {value}, which has no logarithm; remove `log: true`, or set a `range` above 0"
@@ -117,7 +129,7 @@ impl MetricFigure {
     pub fn plan(
         &self,
         context: MetricFigureContext,
-        records: &[(RunAxes, EvaluationRecord)],
+        records: &[(RunAxes, FigureRecord)],
     ) -> Result<PlannedFigure, MetricFigureError> {
         let points = Points::collect(self, context, records)?;
         match self.chart {
@@ -130,11 +142,20 @@ impl MetricFigure {
     /// Returns the axes that the figure names, except for `mean_over`.
     pub fn axes(&self) -> Vec<&str> {
         let x = match &self.x {
-            TableTerm::Axis(axis) => Some(axis.as_str()),
-            TableTerm::Metric(_) => None,
+            FigureX::Axis(axis) => Some(axis.as_str()),
+            FigureX::Value(_) => None,
         };
         let group = self.group.iter().flatten().map(String::as_str);
         x.into_iter().chain(group).chain(self.panels.as_deref()).collect()
+    }
+
+    /// Returns the metrics and columns that the figure shows.
+    pub fn values(&self) -> impl Iterator<Item = &str> {
+        let x = match &self.x {
+            FigureX::Axis(_) => None,
+            FigureX::Value(name) => Some(name.as_str()),
+        };
+        self.y.iter().map(String::as_str).chain(x)
     }
 
     /// Returns the fields that cannot be used.
@@ -146,14 +167,14 @@ impl MetricFigure {
         if let Some(twice) = (1..self.y.len()).find(|&at| self.y[..at].contains(&self.y[at])) {
             issues.push(Issue::new(format!("y[{twice}]"), format!("`{}` is given twice", self.y[twice])));
         }
-        if let (TableTerm::Metric(metric), false) = (&self.x, self.chart == ChartKind::Scatter) {
+        if let (FigureX::Value(metric), false) = (&self.x, self.chart == ChartKind::Scatter) {
             let message = format!("`{metric}` is a metric, but this kind of figure needs an axis");
             let hint = "`kind: scatter` shows one metric against another";
             issues.push(Issue::new("x", message).hint(hint));
         }
         let axes = self.axes();
         for (at, axis) in axes.iter().enumerate() {
-            let is_x = at == 0 && matches!(self.x, TableTerm::Axis(_));
+            let is_x = at == 0 && matches!(self.x, FigureX::Axis(_));
             let is_panels = at + 1 == axes.len() && self.panels.is_some();
             let field = if is_x {
                 "x"
@@ -212,11 +233,7 @@ impl IntervalKind {
         let around = |half: f64| (spread.mean - half, spread.mean + half);
         match self {
             Self::Deviation => spread.standard_deviation.map(around),
-            Self::Confidence => {
-                let runs = f64::from(spread.seeds);
-                let quantile = t_quantile(spread.seeds.saturating_sub(1));
-                spread.standard_deviation.map(|deviation| around(quantile * deviation / runs.sqrt()))
-            }
+            Self::Confidence => student_t::confidence_interval(spread),
             Self::Range => (spread.seeds > 1).then_some((spread.min, spread.max)),
             Self::None => None,
         }
@@ -233,27 +250,9 @@ impl IntervalKind {
     }
 }
 
-/// Returns the 97.5 % quantile of Student's t distribution. Small degrees of freedom are tabulated; for larger ones the
-/// expansion of Cornish and Fisher is exact to four decimals.
-fn t_quantile(degrees: u32) -> f64 {
-    const TABLE: [f64; 10] =
-        [12.706_2, 4.302_65, 3.182_45, 2.776_45, 2.570_58, 2.446_91, 2.364_62, 2.306_00, 2.262_16, 2.228_14];
-    match degrees {
-        0 => f64::NAN,
-        1..=10 => TABLE[degrees as usize - 1],
-        _ => {
-            let (z, n) = (1.959_963_985_f64, f64::from(degrees));
-            let first = (z.powi(3) + z) / 4.0;
-            let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-            let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-            z + first / n + second / n.powi(2) + third / n.powi(3)
-        }
-    }
-}
-
 impl MetricFigureContext<'_> {
-    fn metric_title(&self, metric: Metric) -> String {
-        self.names.get(metric.name()).cloned().unwrap_or_else(|| metric.title())
+    fn metric_title(&self, name: &str) -> String {
+        self.names.get(name).cloned().unwrap_or_else(|| plain_title(name))
     }
 
     fn axis_title(&self, axis: &str) -> String {
@@ -276,6 +275,11 @@ impl MetricFigureContext<'_> {
     }
 }
 
+/// Returns the title of a metric or of a column, without a name of the user.
+fn plain_title(name: &str) -> String {
+    name.parse::<Metric>().map_or_else(|_| name.replace('_', " "), Metric::title)
+}
+
 /// Returns the words that `names` may have as keys in figures of metrics: axes, values (`adaptive`, `variant=adaptive`)
 /// and metrics.
 pub fn nameable(figures: &[MetricFigure], runs: &[&RunAxes]) -> BTreeSet<String> {
@@ -284,11 +288,7 @@ pub fn nameable(figures: &[MetricFigure], runs: &[&RunAxes]) -> BTreeSet<String>
         words.extend([axis.clone(), value.clone(), format!("{axis}={value}")]);
     }
     for figure in figures {
-        let x = match figure.x {
-            TableTerm::Metric(metric) => Some(metric),
-            TableTerm::Axis(_) => None,
-        };
-        words.extend(figure.y.iter().copied().chain(x).map(|metric| metric.name().to_owned()));
+        words.extend(figure.values().map(str::to_owned));
     }
     words
 }

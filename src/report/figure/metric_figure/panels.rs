@@ -4,8 +4,7 @@ use super::super::PlannedFigure;
 use super::super::chart::curves::{Chart, Curve, CurveLine, Panel, values};
 use super::super::chart::scale::{AxisScale, Bounds};
 use super::points::{Point, Points};
-use super::{ChartKind, MetricFigure, MetricFigureContext, MetricFigureError};
-use crate::table::term::TableTerm;
+use super::{ChartKind, FigureX, MetricFigure, MetricFigureContext, MetricFigureError, plain_title};
 use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// The largest number of x values that all get a tick.
@@ -26,7 +25,7 @@ pub(super) fn plan(
         _ => vec![None],
     };
     let mut drafts: Vec<(Option<String>, usize, Vec<Marked<Curve>>)> = Vec::new();
-    for (metric, title) in figure.y.iter().map(|&metric| context.metric_title(metric)).enumerate() {
+    for (metric, title) in figure.y.iter().map(|metric| context.metric_title(metric)).enumerate() {
         for (panel, value) in points.panels.iter().enumerate() {
             for protocol in &split {
                 let shown = |point: &&Point| {
@@ -59,18 +58,21 @@ pub(super) fn plan(
         _ => 1,
     };
     let x_label = match &figure.x {
-        TableTerm::Axis(axis) => context.axis_title(axis),
-        TableTerm::Metric(metric) => context.metric_title(*metric),
+        FigureX::Axis(axis) => context.axis_title(axis),
+        FigureX::Value(name) => context.metric_title(name),
     };
     let y_label = match figure.y.as_slice() {
-        [only] => context.metric_title(*only),
+        [only] => context.metric_title(only),
         _ => String::new(),
     };
     let panel = |(heading, metric, curves): (Option<String>, usize, Vec<Marked<Curve>>)| {
         Some(Panel { heading, ..Panel::new(x.clone(), y_scales[metric].clone(), curves) })
     };
     let chart = Chart {
-        title: format!("{} by {x_label}", figure.y.iter().map(|m| m.title()).collect::<Vec<_>>().join(", ")),
+        title: format!(
+            "{} by {x_label}",
+            figure.y.iter().map(|metric| plain_title(metric)).collect::<Vec<_>>().join(", ")
+        ),
         x_label: x_label.clone(),
         y_label,
         height: if drafts.len() > columns || columns > 1 { 80.0 } else { 110.0 },
@@ -95,7 +97,7 @@ enum Positions {
 
 impl Positions {
     fn new(figure: &MetricFigure, points: &Points) -> Result<Self, MetricFigureError> {
-        let TableTerm::Axis(axis) = &figure.x else { return Ok(Self::Metric) };
+        let FigureX::Axis(axis) = &figure.x else { return Ok(Self::Metric) };
         let Some(numbers) = points.x_numbers() else {
             let text = points.x_values.iter().find(|value| value.parse::<f64>().is_err());
             return match text {
@@ -130,7 +132,7 @@ impl Positions {
         values: Vec<f64>,
     ) -> AxisScale {
         match (self, &figure.x) {
-            (Self::Names, TableTerm::Axis(axis)) => {
+            (Self::Names, FigureX::Axis(axis)) => {
                 AxisScale::cells(points.x_values.iter().map(|value| context.value_title(axis, value)))
             }
             (Self::Numbers(numbers), _) if figure.x_axis.range.is_none() && numbers.len() <= MOST_TICKS => {

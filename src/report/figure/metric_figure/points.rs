@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::chart::style::SeriesStyle;
 use super::super::data_table::{DataCell, DataTable};
 use super::super::naming::{Naming, RunAxes, summary};
-use super::{ChartKind, IntervalKind, MetricFigure, MetricFigureContext, MetricFigureError};
-use crate::table::term::TableTerm;
+use super::super::source::FigureRecord;
+use super::{ChartKind, FigureX, IntervalKind, MetricFigure, MetricFigureContext, MetricFigureError};
 use pipe_ml::metric::marked::{Marked, Protocol};
-use pipe_ml::metric::record::EvaluationRecord;
-use pipe_ml::metric::registry::Metric;
 use pipe_ml::metric::spread::SeedSpread;
 
 /// All points of a figure.
@@ -53,11 +51,11 @@ impl Points {
     pub(super) fn collect(
         figure: &MetricFigure,
         context: MetricFigureContext,
-        records: &[(RunAxes, EvaluationRecord)],
+        records: &[(RunAxes, FigureRecord)],
     ) -> Result<Self, MetricFigureError> {
         let (x_axis, x_metric) = match &figure.x {
-            TableTerm::Axis(axis) => (Some(axis.as_str()), None),
-            TableTerm::Metric(metric) => (None, Some(*metric)),
+            FigureX::Axis(axis) => (Some(axis.as_str()), None),
+            FigureX::Value(name) => (None, Some(name.as_str())),
         };
         let in_group = |axis: &str| match &figure.group {
             Some(group) => group.iter().any(|name| name == axis),
@@ -79,7 +77,7 @@ impl Points {
         };
         let index = |values: &[String], value: &str| values.iter().position(|known| known == value);
 
-        let mut runs: BTreeMap<PointKey, Vec<(&RunAxes, &EvaluationRecord)>> = BTreeMap::new();
+        let mut runs: BTreeMap<PointKey, Vec<(&RunAxes, &FigureRecord)>> = BTreeMap::new();
         for ((axes, record), of_group) in records.iter().zip(&group_axes) {
             let panel = figure.panels.as_deref().map_or("", |axis| value_of(axes, axis));
             let others = axes.iter().filter(|(axis, _)| axis != context.mean_over);
@@ -96,7 +94,7 @@ impl Points {
         let mut points = Vec::new();
         for (key, runs) in &runs {
             check_repetitions(runs, context.mean_over)?;
-            let over = |metric: Metric| {
+            let over = |metric: &str| {
                 // The protocol is part of the key, and every use of a point marks it.
                 summary(runs.iter().filter_map(|(_, run)| run.get(metric)).map(|value| value.reveal().1))
             };
@@ -106,7 +104,7 @@ impl Points {
                 protocol: key.protocol,
                 x_index: key.x_index,
                 x_metric: x_metric.and_then(over),
-                y: figure.y.iter().map(|&metric| over(metric)).collect(),
+                y: figure.y.iter().map(|metric| over(metric)).collect(),
             });
         }
         let counts = runs.values().map(Vec::len).collect();
@@ -157,7 +155,7 @@ impl Points {
                 };
                 let interval = figure.interval.of(y);
                 let cells = vec![
-                    DataCell::from(metric.name()),
+                    DataCell::from(metric.as_str()),
                     DataCell::from(self.panels[point.panel].as_str()),
                     DataCell::from(self.groups[point.group].as_str()),
                     x,
@@ -180,7 +178,7 @@ fn value_of<'a>(axes: &'a RunAxes, axis: &str) -> &'a str {
 }
 
 /// Returns the values of an axis in the order of the pipeline.
-fn in_order(records: &[(RunAxes, EvaluationRecord)], axis: &str) -> Vec<String> {
+fn in_order(records: &[(RunAxes, FigureRecord)], axis: &str) -> Vec<String> {
     let mut values: Vec<String> = Vec::new();
     for (axes, _) in records {
         let value = value_of(axes, axis);
@@ -191,7 +189,7 @@ fn in_order(records: &[(RunAxes, EvaluationRecord)], axis: &str) -> Vec<String> 
     values
 }
 
-fn axis_values(records: &[(RunAxes, EvaluationRecord)], axis: &str) -> Vec<String> {
+fn axis_values(records: &[(RunAxes, FigureRecord)], axis: &str) -> Vec<String> {
     let mut values = in_order(records, axis);
     if values.iter().all(|value| value.parse::<f64>().is_ok()) {
         let number = |value: &String| value.parse().unwrap_or(f64::NAN);
@@ -201,10 +199,7 @@ fn axis_values(records: &[(RunAxes, EvaluationRecord)], axis: &str) -> Vec<Strin
 }
 
 /// Checks that the results of a point differ in the axis that they are averaged over, and in no other.
-fn check_repetitions(
-    runs: &[(&RunAxes, &EvaluationRecord)],
-    mean_over: &str,
-) -> Result<(), MetricFigureError> {
+fn check_repetitions(runs: &[(&RunAxes, &FigureRecord)], mean_over: &str) -> Result<(), MetricFigureError> {
     let axes: BTreeSet<&str> =
         runs.iter().flat_map(|(axes, _)| axes.iter()).map(|(axis, _)| axis.as_str()).collect();
     let values =

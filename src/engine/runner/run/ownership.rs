@@ -7,15 +7,15 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::event::PlaceOutcome;
+use super::super::event::PlaceOutcome;
 use crate::store::manifest::Stored;
-use crate::store::{PipelineState, Store, StoreError};
+use crate::store::{PipelineState, Store, StoreError, is_marked};
 use pipe_core::digest::BlobId;
 
 /// Knows which content `pipe` has placed, or could have placed. Only a file with other content was edited by hand.
 ///
-/// One record is not enough: a file can come back from version control, the cache can be deleted, the project moved,
-/// and a run killed.
+/// One record is not enough: a file can come back from version control, the cache can be deleted or damaged, the project
+/// moved, and a run killed. To replace a file that only one of them knows loses nothing but a result of `pipe`.
 pub(super) struct Ownership<'a> {
     pub store: &'a Store,
     pub state: &'a PipelineState,
@@ -86,7 +86,7 @@ impl Ownership<'_> {
         };
         if (present.blob, present.directory) == (output.blob, output.directory) {
             decided(PlaceOutcome::Unchanged, None)
-        } else if self.owns(path, present.blob)? {
+        } else if is_marked(target, present.blob) || self.owns(path, present.blob)? {
             decided(PlaceOutcome::Written, Some(present.blob))
         } else {
             decided(edited, None)
