@@ -29,7 +29,7 @@ impl ExactSum {
         let bits = term.to_bits();
         // The term is the mantissa, with its leading one, times 2^(exponent - 1075); a unit is 2^-52.
         let below_one = 1023u64.wrapping_sub(bits >> 52).min(63);
-        ((bits & MANTISSA | (MANTISSA + 1)) >> below_one) as i64
+        (((bits & MANTISSA) | (MANTISSA + 1)) >> below_one) as i64
     }
 
     /// Adds a sum of [`ExactSum::units`].

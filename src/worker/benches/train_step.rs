@@ -114,7 +114,7 @@ fn whole_steps(
     let batch = |step: usize| {
         let first = (step % BATCHES * ROWS) as u32;
         let positions: Vec<u32> = (first..first + ROWS as u32).collect();
-        Batch::labelled(&map, &supply, examples, &positions)
+        Batch::labelled(&map, &supply, examples, &positions).for_a_step()
     };
     let (mut times, mut cpu, mut next) = (Vec::new(), 0.0, batch(0));
     for step in 0..steps + WARM_UP {

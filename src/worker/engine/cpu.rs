@@ -11,7 +11,7 @@ use super::predicted_signal::predicted_signal;
 use super::{Batch, BatchScores, Engine, EngineState, ScoreParts};
 use crate::loss::fused::{LossPass, stride};
 use crate::loss::terms::{LossTerms, LossValue, ThresholdParameters, ThresholdTerms};
-use crate::net::input::{BatchInputs, InputGroups};
+use crate::net::input::BatchInputs;
 use crate::net::network::{Gradients, Workspace};
 use crate::net::weights::Weights;
 use crate::optim::optimiser::CpuOptimiser;
@@ -104,16 +104,16 @@ impl Engine for CpuEngine {
     fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError> {
         let inputs = batch.inputs.gathered()?;
         let rows = inputs.rows();
-        let groups = InputGroups::new(inputs);
-        self.optimiser.catch_up(&mut self.state, &groups);
+        let groups = inputs.groups();
+        self.optimiser.catch_up(&mut self.state, groups);
         let signals = self.forward(inputs, batch, Some(step));
         let weights = &self.state.weights;
         let pass = LossPass::new(&self.loss, &self.thresholds, parameters(weights), &signals, rows);
         let net = &self.method.net;
-        let value = self.workspace.backward(net, weights, &groups, rows, &pass, &mut self.gradients);
+        let value = self.workspace.backward(net, weights, groups, rows, &pass, &mut self.gradients);
         drop(pass);
         let learn = self.method.variant.learns();
-        self.optimiser.step(lr, &mut self.state, &self.gradients, &groups, learn);
+        self.optimiser.step(lr, &mut self.state, &self.gradients, groups, learn);
         Ok(value)
     }
 

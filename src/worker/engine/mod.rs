@@ -96,6 +96,14 @@ impl Batch {
         }
     }
 
+    /// Prepares a batch to learn from, so that the step itself has less to do.
+    pub fn for_a_step(self) -> Self {
+        if let BatchFeatures::Gathered(inputs) = &self.inputs {
+            inputs.groups();
+        }
+        self
+    }
+
     /// Returns the same batch as [`Batch::labelled`], for an engine that [holds](Engine::hold) the rows.
     pub fn of_held(supply: &LocalSupply, examples: Examples, positions: &[u32]) -> Self {
         let rows: Vec<u32> = positions.iter().map(|&position| examples.rows[position as usize]).collect();

@@ -98,8 +98,12 @@ impl LowerTriangle {
                 }
             }
             // In place: a second set of tiles would double the memory of the whole fit.
-            rest.into_par_iter()
-                .try_for_each(|(mut tile, left, right)| tile.f_sub_(&left.f_mm(&right.f_tr()?)?).map(drop))?;
+            rest.into_par_iter().try_for_each_init(
+                ProductMemory::default,
+                |memory, (mut tile, left, right)| {
+                    tile.f_sub_(&memory.product(&left, &right.f_tr()?)?).map(drop)
+                },
+            )?;
             for (row, tile) in (step + 1..count).zip(below) {
                 self.tiles[Self::index(row, step)] = tile;
             }
@@ -130,17 +134,17 @@ impl LowerTriangle {
         let tasks: Vec<_> = columns.iter().map(rows_of).collect();
         let inverses = tasks.into_par_iter().map(|rows| {
             let mut inverse: Vec<Tensor> = Vec::with_capacity(rows.len());
+            let mut memory = ProductMemory::default();
             for row in rows {
                 let (Some(diagonal), earlier) = (row.last(), &row[..row.len() - 1]) else { continue };
                 let right = match earlier.iter().zip(&inverse).next() {
                     None => Tensor::f_eye(diagonal.size()[0], (diagonal.kind(), diagonal.device()))?,
                     Some((left, above)) => {
-                        let first = left.f_mm(above)?;
-                        let products = earlier.iter().zip(&inverse).skip(1);
-                        products
-                            .map(|(left, above)| left.f_mm(above))
-                            .try_fold(first, |sum, product| sum.f_add(&product?))?
-                            .f_neg()?
+                        let mut sum = left.f_mm(above)?;
+                        for (left, above) in earlier.iter().zip(&inverse).skip(1) {
+                            let _ = sum.f_add_(&memory.product(left, above)?)?;
+                        }
+                        sum.f_neg_()?
                     }
                 };
                 inverse.push(diagonal.f_linalg_solve_triangular(&right, false, true, false)?);
@@ -258,6 +262,22 @@ impl InverseFactor {
             solution.extend(Vec::<f32>::try_from(tile)?);
         }
         Ok(solution)
+    }
+}
+
+/// Memory for the products of tiles, one after the other.
+#[derive(Default)]
+struct ProductMemory(Option<Tensor>);
+
+impl ProductMemory {
+    /// Returns left · right. The next product overwrites it.
+    fn product(&mut self, left: &Tensor, right: &Tensor) -> Result<Tensor> {
+        let size = [left.size()[0], right.size()[1]];
+        let memory = match self.0.take().filter(|memory| memory.size() == size) {
+            Some(memory) => memory,
+            None => Tensor::f_empty(size, (left.kind(), left.device()))?,
+        };
+        left.f_mm_out(self.0.insert(memory), right)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The sparse input layer: for each row of a batch, the sum of the table rows of its features.
 
+use std::sync::OnceLock;
+
 use rayon::prelude::*;
 
 use super::buffer::Buffer;
@@ -13,6 +15,8 @@ pub struct BatchInputs {
     row_starts: Vec<u32>,
     /// Input and value of each entry, row by row.
     entries: Vec<(u32, f32)>,
+    /// The same, grouped by input, as soon as someone asks for it.
+    groups: OnceLock<InputGroups>,
 }
 
 /// The features of a batch, grouped by input, as the backward pass and the optimiser need them.
@@ -39,7 +43,12 @@ impl BatchInputs {
             }
             row_starts.push(entries.len() as u32);
         }
-        Self { row_starts, entries }
+        Self { row_starts, entries, groups: OnceLock::new() }
+    }
+
+    /// Returns the features grouped by input, as a training step needs them.
+    pub fn groups(&self) -> &InputGroups {
+        self.groups.get_or_init(|| InputGroups::new(self))
     }
 
     /// Returns the number of rows.

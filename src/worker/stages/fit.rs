@@ -19,7 +19,7 @@ use super::train::Reporter;
 use crate::engine::device;
 use crate::engine::pool::pool;
 use crate::fit::cross_fit::cross_fit;
-use crate::fit::memory::check_memory;
+use crate::fit::memory::{check_memory, return_freed_tiles};
 use crate::fit::{FitContext, FittedModel, LeaveOneOut, TrainingData, fit};
 use crate::train::host::TrainingHost;
 
@@ -54,6 +54,7 @@ impl RunStage for RunFit {
         let folds = stage.folds.or(model.default_folds());
         let device = device::choose(stage.device)?;
         check_memory(&model, &lesson, machine_memory())?;
+        return_freed_tiles();
         // Networks write checkpoints. Other models keep finished folds, which are renamed into place.
         if model.method().is_none() {
             work.end_at_once_when_stopped()?;

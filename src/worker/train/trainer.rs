@@ -351,7 +351,7 @@ fn make_batch(
     if held {
         Batch::of_held(supply, train, positions)
     } else {
-        Batch::labelled(map, supply, train, positions)
+        Batch::labelled(map, supply, train, positions).for_a_step()
     }
 }
 
