@@ -214,7 +214,7 @@ fn note_rare(work: &mut Work, data: &SplitData, labels: &Csr) -> Result<()> {
         work.info(format!("{one} of {all} labels have one training row"));
     }
     if 2 * (none + one) > all && all > 0 {
-        work.warn(
+        work.info(
             "most labels have at most one training row, from which a model can hardly learn them: \
              `filter: { min_label_count: 3 }` leaves such labels out"
                 .to_owned(),
