@@ -266,7 +266,9 @@ impl Console {
     fn warn_of_kept_files(&self, files: &[String]) {
         if !files.is_empty() {
             let them = text::them(files.len());
-            let files = files.join(", ");
+            let more = files.len().saturating_sub(LISTED_FILES);
+            let shown = files[..files.len() - more].join(", ");
+            let files = if more > 0 { format!("{shown} and {more} more") } else { shown };
             let reason = format!(
                 "edited by hand, so the lock was not updated either; `pipe run --overwrite` replaces {them}"
             );

@@ -160,7 +160,7 @@ fn shown_json(survey: &Survey, index: InstanceIndex) -> Value {
         "version": instance.version,
         "state": state,
         "reason": reason,
-        "parameters": instance.params,
+        "parameters": instance.params.value(),
         "inputs": sources(survey, instance),
         "outputs": instance.outputs.iter().map(|output| json!({
             "name": output.name,
@@ -186,7 +186,8 @@ fn shown_text(project: &Project, survey: &Survey, index: InstanceIndex) -> Resul
         instance.version
     );
     let _ = writeln!(out, "{}", paint.bold("parameters"));
-    let yaml = serde_yaml::to_string(&without_references(&instance.params)).map_err(anyhow::Error::from)?;
+    let yaml =
+        serde_yaml::to_string(&without_references(&instance.params.value())).map_err(anyhow::Error::from)?;
     for line in yaml.lines() {
         let _ = writeln!(out, "  {line}");
     }

@@ -56,6 +56,13 @@ pub(super) fn model_card(
     let parts: Vec<String> = meta.rows.iter().map(|(part, rows)| format!("{rows} {}", part.name())).collect();
     let (features, labels) = (meta.features, meta.labels);
     let _ = writeln!(card, "- Data: {} rows; {features} features, {labels} labels", parts.join(", "));
+    if let Some(reason) = &meta.weight_reason {
+        let _ = writeln!(
+            card,
+            "- Weights chosen by `weight: auto`: {}, because {reason}",
+            meta.weight.describe()
+        );
+    }
     let _ = writeln!(card, "- Split: {}", meta.split);
     let fitted_on_all = model.as_ref().is_some_and(|model| !model.fitted_on.is_train());
     let rows = if fitted_on_all { "all rows" } else { "the training rows" };
@@ -136,7 +143,7 @@ fn differs_only_in_rows(survey: &Survey, a: InstanceIndex, b: InstanceIndex) -> 
     }
     let [one, other] = [a, b].map(|index| survey.plan.instance(index));
     let parameters = |instance: &Instance| {
-        let mut parameters = instance.params.clone();
+        let mut parameters = instance.params.value();
         if let Some(fields) = parameters.as_object_mut().filter(|_| instance.kind == Fit::NAME) {
             fields.remove("part");
         }

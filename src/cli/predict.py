@@ -105,8 +105,15 @@ def read_rows(path, meta):
     values = [value for row in rows for value in row.values()]
     features = csr_matrix((values, indices, indptr), (len(rows), meta["features_before"]))
     transform = read_json("data/transform.json")
+    if transform.get("log"):
+        features.data = np.copysign(np.log1p(np.abs(features.data)), features.data)
     if transform["idf"] is not None:
         features = csr_matrix(features.multiply(np.array(transform["idf"])))
+    if transform.get("standardise"):
+        mean, scale = (np.array(transform["standardise"][part]) for part in ("mean", "scale"))
+        features = csr_matrix((features.toarray() - mean) * scale)
+    if transform.get("clip"):
+        features.data = np.clip(features.data, -transform["clip"], transform["clip"])
     if transform["kept"] is not None:
         features = features[:, transform["kept"]]
     return unit_rows(features) if transform["l2"] else features
@@ -118,16 +125,25 @@ def ridge(rows, directory, config):
 
 
 def kernel_ridge(rows, directory, config):
-    train, units = unit_rows(read_matrix(f"{directory}/features.csr")), unit_rows(rows)
+    train = read_matrix(f"{directory}/features.csr")
+    euclidean = (HERE / directory / "kernel.json").exists()
+    units = rows if euclidean else unit_rows(rows)
+    train = train if euclidean else unit_rows(train)
+    squares = lambda matrix: np.asarray(matrix.multiply(matrix).sum(axis=1))
     block_rows, block_labels = (read_matrix(f"{directory}/block_{what}.csr") for what in ("rows", "labels"))
     nearest = np.argmax(rows @ read_matrix(f"{directory}/centres.dense").T, axis=1)
     scores = np.zeros((rows.shape[0], block_labels.shape[1]))
     for block in range(block_rows.shape[0]):
         chosen, labels = np.flatnonzero(nearest == block), block_labels[block].indices
         if len(chosen) and len(labels):
-            cosines = (units[chosen] @ train[block_rows[block].indices].T).toarray()
+            near = train[block_rows[block].indices]
+            exponents = (units[chosen] @ near.T).toarray() - 1
+            if euclidean:
+                median = read_json(f"{directory}/kernel.json")["median_squared_distance"]
+                distances = squares(units[chosen]) + squares(near).T - 2 * (exponents + 1)
+                exponents = -np.maximum(distances, 0) / median
             dual = read_matrix(f"{directory}/dual-{block}.dense")
-            scores[np.ix_(chosen, labels)] = np.exp(config["gamma"] * (cosines - 1)) @ dual
+            scores[np.ix_(chosen, labels)] = np.exp(config["gamma"] * exponents) @ dual
     return scores
 
 

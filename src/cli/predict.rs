@@ -282,7 +282,7 @@ impl ModelPlace {
         let set = sets.next();
         let read_option = |name: &str| {
             let (producer, _) = set?;
-            survey.plan.instance(producer).params["read"][name].as_str().map(str::to_owned)
+            survey.plan.instance(producer).params.value()["read"][name].as_str().map(str::to_owned)
         };
         let data = match data {
             Some(data) => data.to_owned(),
@@ -294,7 +294,7 @@ impl ModelPlace {
                 artifact(survey, producer, output, &view)?
             }
         };
-        let cut = (instance.kind == Threshold::NAME).then(|| Threshold::deserialize(&instance.body));
+        let cut = (instance.kind == Threshold::NAME).then(|| Threshold::deserialize(&instance.body.value()));
         let cut = cut.transpose().map_err(anyhow::Error::from)?;
         let cut = cut.map(|stage| CutRule { rule: stage.rule(), objective: stage.objective });
         let (text_column, label_separator) = (read_option("input_column"), read_option("label_separator"));

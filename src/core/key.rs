@@ -42,18 +42,24 @@ impl KeyParts {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Returns the key. Each name and value is hashed after its length, so that no two sets of parts give the same bytes.
+    /// Returns the key.
     pub fn key(&self) -> StageKey {
-        let mut bytes = Vec::with_capacity(1024);
-        let mut field = |text: &str| {
-            bytes.extend((text.len() as u64).to_le_bytes());
-            bytes.extend(text.as_bytes());
-        };
-        field(FORMAT);
-        for (name, value) in &self.0 {
-            field(name);
-            field(value);
-        }
-        StageKey::new(Digest::of(&bytes))
+        key_of(self.iter())
     }
+}
+
+/// Returns the key of parts that are sorted by name. Each name and value is hashed after its length, so that no two sets of parts give
+/// the same bytes.
+pub fn key_of<'a>(parts: impl Iterator<Item = (&'a str, &'a str)>) -> StageKey {
+    let mut bytes = Vec::with_capacity(1024);
+    let mut field = |text: &str| {
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
+    };
+    field(FORMAT);
+    for (name, value) in parts {
+        field(name);
+        field(value);
+    }
+    StageKey::new(Digest::of(&bytes))
 }

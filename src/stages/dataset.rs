@@ -13,10 +13,10 @@ use pipe_core::issue::Issue;
 use pipe_core::kind::InputDecl;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::work::Work;
-use pipe_ml::data::csr::Features;
+use pipe_ml::data::csr::{Csr, Features};
 use pipe_ml::data::source::{DataSource, SourcePart};
 use pipe_ml::data::split_data::{PartName, SplitData};
-use pipe_ml::data::stats::{Stats, TAIL_BOUNDS};
+use pipe_ml::data::stats::{Stats, TAIL_BOUNDS, column_counts};
 
 /// The output of every stage that makes a data set.
 pub const DATASET: Out<SplitData> = Out::new("dataset", "dataset");
@@ -149,6 +149,9 @@ pub fn on_threads<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> Re
 /// Reports on a new data set: sizes as metrics, repairs and duplicates as warnings.
 pub fn announce(work: &mut Work, data: &SplitData) -> Result<()> {
     let meta = data.meta();
+    if let Some(reason) = &meta.weight_reason {
+        work.fact("weight", format!("{}, because {reason}", meta.weight.describe()));
+    }
     work.metric("features", meta.features as f64);
     work.metric("labels", meta.labels as f64);
     for (part, &rows) in &meta.rows {
@@ -158,6 +161,7 @@ pub fn announce(work: &mut Work, data: &SplitData) -> Result<()> {
     if labels.entries() == 0 {
         work.warn("no training row has a label".to_owned());
     }
+    note_rare(work, data, &labels)?;
     if !meta.rows.contains_key(&PartName::Test) {
         let warning = "there are no test rows, so that no model of this data set can be evaluated; `split: { holdout: 0.2 }` \
                        holds some rows out";
@@ -194,6 +198,37 @@ pub fn announce(work: &mut Work, data: &SplitData) -> Result<()> {
                 duplicates.with_equal_labels
             ));
         }
+    }
+    Ok(())
+}
+
+/// Reports what can hardly be learned: labels with at most one training row, and training rows without features.
+fn note_rare(work: &mut Work, data: &SplitData, labels: &Csr) -> Result<()> {
+    let counts = column_counts(labels, 0..labels.rows() as u32);
+    let with = |rows: u64| counts.iter().filter(|&&count| count == rows).count();
+    let (none, one, all) = (with(0), with(1), counts.len());
+    if none > 0 {
+        work.info(format!("{none} of {all} labels have no training row, so that they are never predicted"));
+    }
+    if one > 0 {
+        work.info(format!("{one} of {all} labels have one training row"));
+    }
+    if 2 * (none + one) > all && all > 0 {
+        work.warn(
+            "most labels have at most one training row, from which a model can hardly learn them: \
+             `filter: { min_label_count: 3 }` leaves such labels out"
+                .to_owned(),
+        );
+    }
+    let features = data.features(PartName::Train)?;
+    let mut empty = 0;
+    for row in 0..features.rows() {
+        let mut is_empty = true;
+        features.for_each_value(row, |_, _| is_empty = false);
+        empty += usize::from(is_empty);
+    }
+    if empty > 0 {
+        work.info(format!("{empty} of {} training rows have no features", features.rows()));
     }
     Ok(())
 }

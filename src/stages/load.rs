@@ -18,7 +18,7 @@ use pipe_ml::data::registry::{self, FileRole, KnownDataSet};
 use pipe_ml::data::source::{RawData, ReadOptions};
 use pipe_ml::data::split::{Split, Validation};
 use pipe_ml::data::split_data::{PartName, SplitData};
-use pipe_ml::data::weight::Weight;
+use pipe_ml::data::weight::WeightChoice;
 
 /// The parameters of `load`. Exactly one of `dataset` and `files` is given.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,8 +36,8 @@ pub struct Load {
     pub validation: Option<Validation>,
     /// The labels and features that are kept.
     pub filter: Filter,
-    /// How features are weighted.
-    pub weight: Weight,
+    /// How features are weighted: `auto` for weights that suit the values, or the steps.
+    pub weight: WeightChoice,
 }
 
 impl Load {

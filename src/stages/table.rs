@@ -147,7 +147,7 @@ impl TableStage {
 
 impl StageKind for TableStage {
     const NAME: &'static str = "table";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const SUMMARY: &'static str =
         "Lays evaluation records out as a table: LaTeX, Markdown, CSV, JSON, macros";
     const PROGRAM: Program = Program::Pipe;
@@ -326,8 +326,11 @@ impl RunStage for TableStage {
         for name in request.unused_names(&table) {
             work.warn(format!("`names` has `{name}`, but nothing has that name"));
         }
-        if let Some(sentence) = ranked_on_different_rows(&table, &measured) {
-            work.warn(sentence);
+        if let Some((first, second)) = separate_different_rows(&mut table, &measured) {
+            work.warn(format!(
+                "`{first}` and `{second}` were not evaluated on the same rows, so the table does not rank them"
+            ));
+            table.different_rows = Some((first, second));
         }
         if let Some(significance) = &stage.significance {
             let settings = significance::SignificanceSettings {
@@ -350,34 +353,36 @@ impl RunStage for TableStage {
     }
 }
 
-/// Returns a warning if results compete that were not evaluated on the same rows. Their numbers of rows, labels and true entries
-/// differ then, except by chance.
-fn ranked_on_different_rows(table: &Table, measured: &[MeasuredRecord]) -> Option<String> {
-    let rows_of = |record: usize| {
-        let axes = &table.records.get(record)?.axes;
-        let evaluation = &measured.iter().find(|measured| measured.axes == *axes)?.record.evaluation;
-        let true_entries = evaluation.get(Metric::TruePositiveRatio).map_or(0.0, |share| share.reveal().1);
-        Some((evaluation.rows(), evaluation.labels(), true_entries.to_bits()))
-    };
+/// Removes the ranks of results that compete but were not evaluated on the same rows, and returns the names of the first two
+/// of them. Their numbers of rows, labels and true entries differ, except by chance.
+fn separate_different_rows(table: &mut Table, measured: &[MeasuredRecord]) -> Option<(String, String)> {
+    let mut different = None;
     for contest in table.contests() {
-        let mut seen: Option<(&str, BTreeSet<_>)> = None;
-        for (row, column) in contest {
-            let Some(cell) = &table.cells[row][column] else { continue };
+        let mut competitors = contest.iter().filter_map(|&(row, column)| {
+            let cell = table.cells[row][column].as_ref()?;
             let name = table.entry_on(&table.compared, row, column).map_or("", |entry| entry.title.as_str());
             // The mean over folds is a value on the rows of all folds.
-            let rows: BTreeSet<_> = cell.records.iter().filter_map(|&record| rows_of(record)).collect();
-            match &seen {
-                None => seen = Some((name, rows)),
-                Some((first, of_first)) if *of_first != rows => {
-                    return Some(format!(
-                        "`{first}` and `{name}` were not evaluated on the same rows, so the table must not be read as a ranking of them"
-                    ));
-                }
-                Some(_) => {}
+            let rows = cell.records.iter().filter_map(|&record| rows_of(table, measured, record));
+            Some((name.to_owned(), rows.collect::<BTreeSet<_>>()))
+        });
+        let Some((first, rows)) = competitors.next() else { continue };
+        let Some((other, _)) = competitors.find(|(_, others)| *others != rows) else { continue };
+        different.get_or_insert((first, other));
+        for (row, column) in contest {
+            if let Some(cell) = &mut table.cells[row][column] {
+                cell.rank = None;
             }
         }
     }
-    None
+    different
+}
+
+/// Returns what tells the rows of a record apart from other rows.
+fn rows_of(table: &Table, measured: &[MeasuredRecord], record: usize) -> Option<(u64, u64, u64)> {
+    let axes = &table.records.get(record)?.axes;
+    let evaluation = &measured.iter().find(|measured| measured.axes == *axes)?.record.evaluation;
+    let true_entries = evaluation.get(Metric::TruePositiveRatio).map_or(0.0, |share| share.reveal().1);
+    Some((evaluation.rows() as u64, evaluation.labels() as u64, true_entries.to_bits()))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -553,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn results_on_different_rows_are_not_ranked_without_a_warning() {
+    fn results_on_different_rows_are_not_ranked() {
         let directory = tempfile::tempdir().unwrap();
         let run = |rows: [usize; 2]| {
             let mut inputs = BTreeMap::<String, Vec<JobInput>>::new();
@@ -566,11 +571,17 @@ mod tests {
             }
             let body = json!({ "from": "eval", "rows": "variant", "columns": "macro_f1" });
             let ran = StageTest::run_job::<TableStage>(body, inputs).unwrap();
-            ran.warnings().iter().map(ToString::to_string).collect::<Vec<String>>()
+            let warnings = ran.warnings().iter().map(ToString::to_string).collect::<Vec<String>>();
+            (warnings, std::fs::read_to_string(ran.output("md")).unwrap())
         };
-        assert_eq!(run([150, 150]), [""; 0]);
-        let warnings = run([150, 145]);
+        let (warnings, text) = run([150, 150]);
+        assert!(warnings.is_empty() && text.contains("**"), "{warnings:?} {text}");
+        let (warnings, text) = run([150, 145]);
         assert!(warnings[0].starts_with("`a` and `b` were not evaluated on the same rows"), "{warnings:?}");
+        assert!(
+            !text.contains("**") && text.contains("a and b were not evaluated on the same rows"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -15,6 +15,7 @@ use pipe_core::work::Work;
 use pipe_ml::composite::{Composite, copy_tree};
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::stats::column_counts;
+use pipe_ml::fusion::Fusion;
 use pipe_ml::score::ScoreScale;
 use pipe_ml::score::table::ScoreTable;
 use pipe_ml::threshold::cuts::{Cuts, Decision};
@@ -32,6 +33,11 @@ pub struct Threshold {
     pub rule: Option<Rule>,
     #[serde(default)]
     pub objective: Objective,
+    /// A label is never predicted if its cut would give it to more than this share of the training rows, and to more than ten
+    /// times as many rows as have it; and no label is predicted if all weights of the fusion are negative. There is no such
+    /// limit by default, and then this is not part of the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_share: Option<f64>,
 }
 
 impl Threshold {
@@ -83,6 +89,9 @@ impl StageKind for Threshold {
             let message = format!("it cannot be fitted for {}: use `{others}`", self.objective.words());
             issues.push(Issue::new("rule", message));
         }
+        if self.largest_share.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            issues.push(Issue::new("largest_share", "must be above 0 and at most 1"));
+        }
         issues
     }
 }
@@ -103,7 +112,24 @@ impl RunStage for Threshold {
              accepts a single model",
             model.parts[0].model.name()
         );
-        let cuts = rule.fit(&*table.for_rules()?, &labels, stage.objective)?;
+        let scores = table.for_rules()?;
+        let mut cuts = rule.fit(&*scores, &labels, stage.objective)?;
+        if let Some(share) = stage.largest_share {
+            let counts = column_counts(&labels, 0..labels.rows() as u32);
+            let dropped = cuts.drop_useless(&*scores, &counts, share)?;
+            if model.fusion.as_ref().is_some_and(Fusion::is_uninformed) {
+                cuts.drop_all();
+                let warning = "no label is ever predicted, because the scores of the training rows say nothing about their labels \
+                               (all weights of the fusion are negative): there are too few rows for each label";
+                work.warn(warning.to_owned());
+            } else if dropped > 0 {
+                work.warn(format!(
+                    "{dropped} of {} labels are never predicted, because their cuts would give them to most rows although few \
+                     rows have them (`largest_share`)",
+                    labels.cols
+                ));
+            }
+        }
         if let Decision::PerLabel { cuts } = cuts.decision() {
             work.metric("labels_with_a_cut", cuts.iter().flatten().count() as f64);
             if let Objective::OverallPrecision(least) = stage.objective
@@ -187,6 +213,28 @@ mod tests {
             None,
             "the input model must not change"
         );
+    }
+
+    #[test]
+    fn a_label_that_most_rows_would_get_and_few_have_is_never_predicted() {
+        let scored = scored(logits());
+        let fixed = |share: serde_json::Value| {
+            let mut body = json!({"data": "d", "model": "m", "rule": {"kind": "fixed", "cut": -1e9}});
+            if !share.is_null() {
+                body["largest_share"] = share;
+            }
+            let test =
+                StageTest::of::<Threshold>(body, one(&scored, &scored.model("m"), &scored.scores("m")));
+            let cuts: Cuts = serde_json::from_slice(&std::fs::read(test.output("cuts")).unwrap()).unwrap();
+            let warned = test.warnings().iter().any(|warning| warning.contains("largest_share"));
+            ((0..cuts.labels()).map(|label| cuts.cut(label).is_some()).collect::<Vec<_>>(), warned)
+        };
+        let data = SplitData::open(&scored.data()).unwrap();
+        let labels = data.labels(PartName::Train).unwrap();
+        let counts = column_counts(&labels, 0..labels.rows() as u32);
+        let is_frequent: Vec<bool> = counts.iter().map(|&count| 10 * count >= labels.rows() as u64).collect();
+        assert_eq!(fixed(json!(0.5)), (is_frequent.clone(), is_frequent.contains(&false)));
+        assert_eq!(fixed(json!(null)), (vec![true; counts.len()], false));
     }
 
     #[test]

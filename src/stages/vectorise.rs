@@ -26,7 +26,7 @@ use pipe_ml::data::text::RawText;
 use pipe_ml::data::training_rows::{KeptOfRows, TrainingRow, write_training_rows};
 use pipe_ml::data::transform::write_vocabulary;
 use pipe_ml::data::vectorise::{VectoriseOptions, Vectoriser};
-use pipe_ml::data::weight::Weight;
+use pipe_ml::data::weight::WeightChoice;
 
 /// The parameters of `vectorise`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,13 +54,13 @@ impl Vectorise {
     /// The words and their document frequencies, as JSON.
     pub const VOCABULARY: Out<PlainFile> = Out::new("vocabulary", "vocabulary.json");
 
-    /// Returns the preparation of the rows. Words are weighted while they are counted, so [`Weight`] has nothing to do.
+    /// Returns the preparation of the rows. Words are weighted while they are counted, so [`WeightChoice`] has nothing to do.
     fn preparation(&self) -> Preparation {
         Preparation {
             split: self.split.clone(),
             validation: self.validation.clone(),
             filter: self.filter.clone(),
-            weight: Weight::default(),
+            weight: WeightChoice::default(),
         }
     }
 

@@ -30,6 +30,7 @@ mod serve;
 mod serve_model;
 mod setup_scripts;
 mod shipped_pipelines;
+mod small_data;
 mod support;
 mod training;
 mod undeclared_inputs;

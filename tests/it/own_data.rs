@@ -71,7 +71,7 @@ fn predict(test: &PipelineTest, args: &[&str], input: &str) -> Ran {
 
 /// Compares the labels that `predict.py` of an exported model finds with those of `pipe predict`.
 #[track_caller]
-fn the_python_reader_decides_like(expected: &str, model: &str, rows: &str) {
+pub(crate) fn the_python_reader_decides_like(expected: &str, model: &str, rows: &str) {
     let python = |args: &[&str]| Command::new("python3").args(args).output().unwrap();
     if !python(&["-c", "import numpy, scipy"]).status.success() {
         println!("skipped: python3 has no numpy and scipy");
@@ -80,7 +80,7 @@ fn the_python_reader_decides_like(expected: &str, model: &str, rows: &str) {
     let labels = |lines: &str| -> Vec<Vec<serde_json::Value>> {
         let row = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["labels"].clone();
         let names =
-            |row: serde_json::Value| row.as_array().unwrap().iter().map(|l| l["name"].clone()).collect();
+            |row: serde_json::Value| row.as_array().unwrap().iter().map(|l| l["label"].clone()).collect();
         lines.lines().map(row).map(names).collect()
     };
     let output = python(&[&format!("{model}/predict.py"), rows]);
@@ -237,8 +237,8 @@ fn the_written_pipeline_runs_for_every_format() {
     test.write("y.npy", npy(3, |row, column| (row % 3 == column) as u8 as f32));
     for (data, name, kind) in [
         ("lines.jsonl", "lines", "vectorise"),
-        ("counts.svm", "counts", "tf_idf: true"),
-        ("weights.txt", "weights", "weight: { l2: true }"),
+        ("counts.svm", "counts", "weight: auto"),
+        ("weights.txt", "weights", "weight: auto"),
         ("nominal.arff", "nominal", "nominal: one-hot"),
         ("X.npy y.npy", "X", "labels: y.npy"),
     ] {

@@ -15,6 +15,10 @@ const RECIPE_LABELS: usize = 5_000;
 /// Up to how many rows a second fit, on all rows, takes little time.
 const FINAL_ROWS: u64 = 10_000;
 
+const LARGEST_SHARE: &str = "  \
+    # A label is never predicted if its cut would give it to more than half of the rows although few rows have it.\n  \
+    largest_share: 0.5\n";
+
 /// What the pipeline computes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum PipelineKind {
@@ -64,7 +68,7 @@ impl DataPipeline<'_> {
              # a table, figures and a report. `pipe show --part {part}` prints them. To change one, write a stage with its name here.\n\
              {}\
              name: {}\n\n\
-             vars:\n  title: {}\n\n\
+             vars:\n  title: {}\n{}\n\
              stages:\n",
             grouped(rows),
             grouped(labels as u64),
@@ -73,6 +77,7 @@ impl DataPipeline<'_> {
             self.extended(part),
             self.name,
             scalar(self.name),
+            if self.kind == PipelineKind::Recipe { LARGEST_SHARE } else { "" },
         );
         match self.kind {
             PipelineKind::Recipe => self.stage(&mut text, "data", Features::Weighted),
@@ -130,8 +135,13 @@ impl DataPipeline<'_> {
             );
             let _ = writeln!(text, "      filter: {{ min_label_count: {FEW_ROWS} }}");
         }
-        if let Some((comment, weight)) = self.weight(features) {
-            let _ = writeln!(text, "      # {comment}\n      weight: {{ {weight} }}");
+        // Words are weighted by `vectorise` itself.
+        if kind == "load" && features == Features::Weighted {
+            text.push_str(
+                "      # The training rows decide: TF-IDF for counts, standardised numbers, or no change for weights. `pipe show data`\n      \
+                 # says what was chosen and why.\n      \
+                 weight: auto\n",
+            );
         }
         if kind == "vectorise" && self.kind == PipelineKind::Recipe {
             text.push_str(
@@ -159,22 +169,6 @@ impl DataPipeline<'_> {
             options.push("nominal: one-hot".to_owned());
         }
         options
-    }
-
-    /// Returns the weights of features and a comment about them. Words are weighted by `vectorise` itself.
-    fn weight(&self, features: Features) -> Option<(&'static str, &'static str)> {
-        match self.found.input {
-            _ if features == Features::Plain => None,
-            InputSummary::Texts { .. } => None,
-            InputSummary::Sparse { counts: true, .. } => Some((
-                "The values are counts, so frequent features get less weight.",
-                "tf_idf: true, l2: true",
-            )),
-            InputSummary::Sparse { counts: false, .. } => {
-                Some(("The values are not counts, so they are taken as weights already.", "l2: true"))
-            }
-            InputSummary::Dense { .. } => Some(("Rows are compared by their direction.", "l2: true")),
-        }
     }
 }
 

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn an_edited_parameter_is_drift_of_its_stage_and_not_of_those_after_it() {
         let mut edited = pipeline();
-        edited.instances[0].params["name"] = "other".into();
+        edited.instances[0].params = (&serde_json::json!({ "name": "other" })).into();
         let [(name, message)] = &drifts(edited, &locked(&pipeline()))[..] else { panic!() };
         assert_eq!((name.as_str(), message.as_str()), ("data", "params.name \"data\" -> \"other\""));
         let mut bumped = pipeline();

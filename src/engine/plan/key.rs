@@ -1,13 +1,13 @@
 //! Collects the parts of an instance's key; [`pipe_core::key`] explains which there are and why.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use pipe_core::key::KeyParts;
-use serde_json::Value;
+use pipe_core::key::{KeyParts, key_of};
 
 use crate::spec::pipeline::{InputSource, Instance};
 use crate::store::UserFile;
-use pipe_core::digest::{BlobId, Digest};
+use pipe_core::digest::{BlobId, Digest, StageKey};
 use pipe_core::job::Axes;
 use pipe_core::kind::Program;
 use pipe_core::packages::Packages;
@@ -94,38 +94,70 @@ pub fn contents<'a, C: Copy + Into<Content>>(
 /// Returns everything that can change the result of the instance. The members of a fan-in must be in the order in which
 /// the stage will see them.
 pub fn parts(instance: &Instance, inputs: &[InputContent]) -> KeyParts {
-    let mut parts = BTreeMap::new();
-    parts.insert("kind".to_owned(), instance.kind.to_owned());
-    parts.insert("version".to_owned(), instance.version.to_string());
-    flatten(&mut "params".to_owned(), &instance.params, &mut parts);
+    let named = named_parts(instance, inputs);
+    KeyParts::new(named.into_iter().map(|(name, value)| (name.into_owned(), value.into_owned())).collect())
+}
+
+/// Returns the key of the same parts. A run asks for the key of every instance, but for the parts only of those that it computes.
+pub fn key(instance: &Instance, inputs: &[InputContent]) -> StageKey {
+    let mut named = named_parts(instance, inputs);
+    named.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    key_of(named.iter().map(|(name, value)| (name.as_ref(), value.as_ref())))
+}
+
+/// Returns the parts of a key in any order. No two have the same name.
+fn named_parts<'a>(instance: &'a Instance, inputs: &[InputContent]) -> Vec<(Cow<'a, str>, Cow<'a, str>)> {
+    let mut parts: Vec<(Cow<str>, Cow<str>)> = Vec::with_capacity(16);
+    parts.push(("kind".into(), instance.kind.into()));
+    parts.push(("version".into(), instance.version.to_string().into()));
+    parts.extend(instance.params.iter().map(|(name, value)| (name.into(), value.into())));
     for (name, value) in &instance.environment {
         let value = value.as_deref().map_or_else(|| "unset".to_owned(), |text| variable_digest(name, text));
-        parts.insert(format!("env.{name}"), value);
+        parts.push((format!("env.{name}").into(), value.into()));
     }
     if let Ok(Some(Packages { interpreter: Some(interpreter), .. })) = instance.packages() {
-        parts.insert("interpreter".to_owned(), interpreter.version.clone());
+        parts.push(("interpreter".into(), interpreter.version.as_str().into()));
     }
+    let mut fan_ins: BTreeMap<&str, FanInParts> = BTreeMap::new();
     for input in inputs {
-        let content = input.content.blob.to_string();
-        let Some(axes) = input.member else {
-            parts.insert(format!("inputs.{}", input.slot), content);
-            // A built-in stage knows what it reads, and on some file systems every file is executable.
-            if let Some(form) = input.content.form.text().filter(|_| instance.program == Program::Command) {
-                parts.insert(format!("inputs.{}.form", input.slot), form.to_owned());
-            }
+        let content = input.content.blob.digest().to_hex();
+        if let Some(axes) = input.member {
+            fan_ins.entry(input.slot).or_default().add(input.slot, axes, content);
             continue;
-        };
+        }
+        let slot = ["inputs.", input.slot].concat();
+        // A built-in stage knows what it reads, and on some file systems every file is executable.
+        if let Some(form) = input.content.form.text().filter(|_| instance.program == Program::Command) {
+            parts.push((format!("{slot}.form").into(), form.into()));
+        }
+        parts.push((slot.into(), content.into()));
+    }
+    for (slot, FanInParts { order, members }) in fan_ins {
+        parts.push((format!("inputs.{slot}.order").into(), order.into()));
+        parts.extend(members.into_iter().map(|(name, content)| (name.into(), content.into())));
+    }
+    parts
+}
+
+/// The parts of the members of one slot.
+#[derive(Default)]
+struct FanInParts {
+    order: String,
+    /// The contents by the names of the parts.
+    members: BTreeMap<String, String>,
+}
+
+impl FanInParts {
+    fn add(&mut self, slot: &str, axes: &Axes, content: String) {
         let member = member_name(axes);
-        let order = parts.entry(format!("inputs.{}.order", input.slot)).or_default();
-        order.push_str(&member);
+        self.order.push_str(&member);
         // An artifact that is referenced twice is two members.
-        let mut name = format!("inputs.{}{member}", input.slot);
-        while parts.contains_key(&name) {
+        let mut name = format!("inputs.{slot}{member}");
+        while self.members.contains_key(&name) {
             name.push_str("[again]");
         }
-        parts.insert(name, content);
+        self.members.insert(name, content);
     }
-    KeyParts::new(parts)
 }
 
 /// Returns a digest of the value of an environment variable. The value itself may be a password, and the parts of a key are
@@ -140,78 +172,9 @@ fn member_name(axes: &Axes) -> String {
     format!("[{}]", pairs.join(","))
 }
 
-/// Adds the parts of a parameter: objects become dotted names, everything else one canonical text.
-fn flatten(name: &mut String, value: &Value, parts: &mut BTreeMap<String, String>) {
-    let Value::Object(fields) = value else {
-        let mut text = String::new();
-        canonical(value, &mut text);
-        parts.insert(name.clone(), text);
-        return;
-    };
-    if fields.is_empty() {
-        parts.insert(name.clone(), "{}".to_owned());
-    }
-    let length = name.len();
-    for (field, value) in fields {
-        name.push('.');
-        if field.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
-            name.push_str(field);
-        } else {
-            push_quoted(field, name);
-        }
-        flatten(name, value, parts);
-        name.truncate(length);
-    }
-}
-
-/// Appends a text as a JSON string.
-fn push_quoted(text: &str, to: &mut String) {
-    // Most texts need no escapes, and writing through a formatter takes several times as long.
-    if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
-        to.push('"');
-        to.push_str(text);
-        to.push('"');
-    } else {
-        to.push_str(&Value::from(text).to_string());
-    }
-}
-
-/// Appends the value as JSON without spaces and with sorted keys.
-fn canonical(value: &Value, text: &mut String) {
-    match value {
-        Value::Object(fields) => {
-            let sorted: BTreeMap<_, _> = fields.iter().collect();
-            text.push('{');
-            for (position, (field, value)) in sorted.into_iter().enumerate() {
-                if position > 0 {
-                    text.push(',');
-                }
-                push_quoted(field, text);
-                text.push(':');
-                canonical(value, text);
-            }
-            text.push('}');
-        }
-        Value::Array(items) => {
-            text.push('[');
-            for (position, value) in items.iter().enumerate() {
-                if position > 0 {
-                    text.push(',');
-                }
-                canonical(value, text);
-            }
-            text.push(']');
-        }
-        Value::String(leaf) => push_quoted(leaf, text),
-        leaf => text.push_str(&leaf.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use pipe_core::digest::StageKey;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::plan::sample;
@@ -225,10 +188,11 @@ mod tests {
         let mut instance = sample::stage("train", &[]);
         instance.kind = "train";
         instance.version = 3;
-        instance.params = json!({
+        let params = json!({
             "optimiser": { "lr": 1e-4, "name": "adam" }, "epochs": 150, "layers": [64, { "b": 1, "a": 2 }],
             "data": null, "extra": {}
         });
+        instance.params = (&params).into();
         instance.environment = vec![("OMP_WAIT_POLICY".into(), None), ("TOKEN".into(), Some("a\"b".into()))];
         instance
     }
@@ -239,7 +203,9 @@ mod tests {
             InputContent { slot: "data", member: None, content: blob(b"data").into() },
             InputContent { slot: "from", member: Some(&axes), content: blob(b"one").into() },
         ];
-        parts(instance, &inputs).key()
+        let key = key(instance, &inputs);
+        assert_eq!(parts(instance, &inputs).key(), key);
+        key
     }
 
     #[test]
@@ -319,14 +285,21 @@ mod tests {
         twin.cluster = ClusterRequest { auto_mem: true, gpu_type: Some("a100".into()), ..Default::default() };
         twin.retries = 5;
         twin.compare.ignore.insert("out".into());
-        twin.body = json!({ "data": "another-stage" });
+        twin.body = json!({ "data": "another-stage" }).into();
         assert_eq!(key_of(&twin), key);
-        twin.params = serde_json::from_str(
+        let params: Value = serde_json::from_str(
             r#"{ "extra": {}, "data": null, "layers": [64, {"a": 2, "b": 1}], "epochs": 150,
                  "optimiser": { "name": "adam", "lr": 0.0001 } }"#,
         )
         .unwrap();
+        twin.params = (&params).into();
         assert_eq!(key_of(&twin), key, "key order and the way a number is written");
+    }
+
+    fn edit(instance: &mut Instance, change: impl FnOnce(&mut Value)) {
+        let mut params = instance.params.value();
+        change(&mut params);
+        instance.params = (&params).into();
     }
 
     #[test]
@@ -335,14 +308,15 @@ mod tests {
         let edits: [(&str, Edit); 10] = [
             ("kind", |i| i.kind = "evaluate"),
             ("version", |i| i.version += 1),
-            ("a nested parameter", |i| i.params["optimiser"]["lr"] = json!(3e-4)),
-            ("an element of a list", |i| i.params["layers"][0] = json!(65)),
-            ("the order of a list", |i| i.params["layers"] = json!([{ "b": 1, "a": 2 }, 64])),
-            ("a parameter more", |i| i.params["more"] = json!(false)),
-            ("text instead of a number", |i| i.params["epochs"] = json!("150")),
+            ("a nested parameter", |i| edit(i, |p| p["optimiser"]["lr"] = json!(3e-4))),
+            ("an element of a list", |i| edit(i, |p| p["layers"][0] = json!(65))),
+            ("the order of a list", |i| edit(i, |p| p["layers"] = json!([{ "b": 1, "a": 2 }, 64]))),
+            ("a parameter more", |i| edit(i, |p| p["more"] = json!(false))),
+            ("text instead of a number", |i| edit(i, |p| p["epochs"] = json!("150"))),
             ("a dotted name instead of nesting", |i| {
-                i.params = json!({ "optimiser.lr": 1e-4, "optimiser.name": "adam", "epochs": 150,
+                let params = json!({ "optimiser.lr": 1e-4, "optimiser.name": "adam", "epochs": 150,
                     "layers": [64, { "b": 1, "a": 2 }], "data": null, "extra": {} });
+                i.params = (&params).into();
             }),
             ("a variable that is set", |i| i.environment[0].1 = Some(String::new())),
             ("a variable's value", |i| i.environment[1].1 = Some("other".into())),

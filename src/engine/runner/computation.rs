@@ -71,6 +71,7 @@ impl Computation {
         threads: Option<usize>,
         warnings: Vec<String>,
     ) -> Self {
+        let parts = prepared.parts(instance);
         let mut inputs = Vec::with_capacity(instance.inputs.len());
         for (input, contents) in instance.inputs.iter().zip(prepared.inputs) {
             let mut artifacts = Vec::with_capacity(contents.len());
@@ -92,8 +93,8 @@ impl Computation {
             instance: name,
             kind: instance.kind.to_owned(),
             program: instance.program,
-            body: instance.body.clone(),
-            parts: prepared.parts,
+            body: instance.body.value(),
+            parts,
             inputs,
             outputs: outputs.collect(),
             environment: instance.environment.clone(),

@@ -13,7 +13,7 @@ use super::stop::Stop;
 use pipe_core::digest::{BlobId, StageKey};
 use pipe_core::key::KeyParts;
 
-use crate::plan::key::{self, Content};
+use crate::plan::key::{self, Content, InputContent};
 use crate::plan::{Plan, Why};
 use crate::spec::pipeline::{Input, InputSource, Instance, InstanceIndex};
 use crate::store::manifest::{Manifest, Stored};
@@ -37,10 +37,16 @@ pub(super) struct Inspector<'a> {
 
 /// An instance whose inputs are known, and therefore its key.
 pub(super) struct Prepared {
-    pub parts: KeyParts,
     pub key: StageKey,
     /// By input and by source, in the order of the instance.
     pub inputs: Vec<Vec<ResolvedInput>>,
+}
+
+impl Prepared {
+    /// Returns the parts of the key of this instance.
+    pub(super) fn parts(&self, instance: &Instance) -> KeyParts {
+        with_contents(instance, &self.inputs, key::parts)
+    }
 }
 
 /// The content of one input.
@@ -118,8 +124,8 @@ impl<'a> Inspector<'a> {
                 input.sources.iter().map(|source| self.content(input, source)).collect();
             inputs.push(contents?);
         }
-        let parts = parts(instance, &inputs);
-        Ok(Prepared { key: parts.key(), parts, inputs })
+        let key = with_contents(instance, &inputs, key::key);
+        Ok(Prepared { key, inputs })
     }
 
     fn content(&mut self, input: &Input, source: &'a InputSource) -> Result<ResolvedInput, String> {
@@ -164,7 +170,7 @@ impl<'a> Inspector<'a> {
             None => self.untried(index),
             Some(last) if last == prepared.key => Why::Missing,
             Some(last) => match self.store.record(last) {
-                Some(record) => Why::between(&record.parts, &prepared.parts),
+                Some(record) => Why::between(&record.parts, &prepared.parts(self.plan.instance(index))),
                 None => Why::NoRecord,
             },
         }
@@ -227,8 +233,12 @@ pub(super) fn known(store: &Store, options: &Options, index: InstanceIndex) -> O
     }
 }
 
-fn parts(instance: &Instance, inputs: &[Vec<ResolvedInput>]) -> KeyParts {
+fn with_contents<T>(
+    instance: &Instance,
+    inputs: &[Vec<ResolvedInput>],
+    compute: impl FnOnce(&Instance, &[InputContent]) -> T,
+) -> T {
     let contents: Vec<Vec<Content>> =
         inputs.iter().map(|contents| contents.iter().map(ResolvedInput::content).collect()).collect();
-    key::parts(instance, &key::contents(instance, &contents))
+    compute(instance, &key::contents(instance, &contents))
 }

@@ -50,7 +50,7 @@ impl Lab {
     fn plan(&self) -> Plan {
         let mut pipeline = self.pipeline.clone();
         for instance in &mut pipeline.instances {
-            instance.body = instance.params.clone();
+            instance.body = instance.params.value().into();
         }
         sample::plan(pipeline)
     }
@@ -161,9 +161,9 @@ fn a_computed_result_is_not_computed_again() {
 #[test]
 fn an_upstream_change_that_gives_the_same_bytes_stops_there() {
     let mut lab = Lab::new(three());
-    lab.pipeline.instances[0].params = json!({ "text": "same" });
+    lab.pipeline.instances[0].params = (&json!({ "text": "same" })).into();
     lab.run();
-    lab.pipeline.instances[0].params = json!({ "text": "same", "comment": 2 });
+    lab.pipeline.instances[0].params = (&json!({ "text": "same", "comment": 2 })).into();
     let second = lab.run();
     assert_eq!(second.ran, ["data"]);
     assert_eq!(second.why("data"), "params.comment is new: 2");
@@ -175,7 +175,7 @@ fn every_stage_that_runs_says_what_changed() {
     let mut lab = Lab::new(three());
     let first = lab.run();
     assert_eq!(first.why("data"), "never run before");
-    lab.pipeline.instances[1].params = json!({ "name": "IDF" });
+    lab.pipeline.instances[1].params = (&json!({ "name": "IDF" })).into();
     let second = lab.run();
     assert_eq!(second.why("idf"), "params.name \"idf\" -> \"IDF\"");
     assert!(second.why("train").starts_with("inputs.in1 changed ("), "{}", second.why("train"));
@@ -254,7 +254,7 @@ fn a_stage_is_retried_as_often_as_it_asks_in_a_clean_directory() {
         })
         .collect();
     assert_eq!(attempts, [1, 2, 3]);
-    lab.pipeline.instances[0].params = json!({ "name": "again" });
+    lab.pipeline.instances[0].params = (&json!({ "name": "again" })).into();
     tries.store(0, Ordering::SeqCst);
     lab.pipeline.instances[0].retries = 1;
     assert_eq!(lab.run_with(&double).summary.failed, 1);
@@ -347,8 +347,8 @@ fn a_damaged_result_is_reported_and_computed_again() {
 #[test]
 fn two_stages_with_one_key_are_computed_once() {
     let (mut first, mut second) = (stage("first", &[]), stage("second", &[]));
-    first.params = json!({ "name": "same" });
-    second.params = json!({ "name": "same" });
+    first.params = (&json!({ "name": "same" })).into();
+    second.params = (&json!({ "name": "same" })).into();
     let lab = Lab::new(vec![first, second]);
     let run = lab.run();
     assert_eq!((run.ran.len(), run.summary.ran, run.summary.hits), (1, 1, 1));
@@ -475,7 +475,7 @@ fn outputs_are_placed_and_files_that_the_user_edited_are_kept() {
     assert_eq!(lab.run().placed(), [PlaceOutcome::Unchanged]);
     fs::remove_file(&target).unwrap();
     assert_eq!(lab.run().placed(), [PlaceOutcome::Written], "deleted ones come back");
-    lab.pipeline.instances[2].params = json!({ "name": "better" });
+    lab.pipeline.instances[2].params = (&json!({ "name": "better" })).into();
     assert_eq!(lab.run().placed(), [PlaceOutcome::Written], "ours may be replaced");
     fs::write(&target, "my own notes").unwrap();
     let kept = lab.run();
@@ -511,12 +511,12 @@ fn a_survey_predicts_what_a_run_would_do() {
     assert_eq!(lab.survey(), [never, first, both]);
     lab.run();
     assert!(lab.survey().iter().all(Outlook::is_fresh));
-    lab.pipeline.instances[1].params = json!({ "name": "IDF" });
+    lab.pipeline.instances[1].params = (&json!({ "name": "IDF" })).into();
     let outlooks = lab.survey();
     assert!(matches!(&outlooks[0], Outlook::Fresh(manifest) if manifest.instance == "data"));
     assert!(matches!(&outlooks[1], Outlook::WillRun(Why::Changed { .. })), "{outlooks:?}");
     assert_eq!(outlooks[2], may(&[1], None));
-    lab.pipeline.instances[2].params = json!({ "name": "T" });
+    lab.pipeline.instances[2].params = (&json!({ "name": "T" })).into();
     let Outlook::MayRun { known: Some(why), .. } = &lab.survey()[2] else { panic!() };
     assert_eq!(why.to_string(), "params.name \"train\" -> \"T\"");
     lab.options.targets = Some(vec![InstanceIndex(0)]);

@@ -5,7 +5,9 @@ use serde_json::{Map, Value};
 use super::compare::Compare;
 use super::deserialize::{ValueContext, at_mut, path_that_expects_text, read, report_all};
 use super::expect::Expect;
+use super::flat_params::FlatParams;
 use super::interpolate::{Budget, interpolate, interpolate_to_json};
+use super::json_text::JsonText;
 use super::pipeline::{ClusterRequest, Resources};
 use super::pipeline_file::StageSettings;
 use super::scope::{InstanceScope, Scope};
@@ -18,8 +20,10 @@ use pipe_core::scalar::{Scalar, canonical_text};
 
 /// The typed parameters and settings of an instance.
 pub(super) struct CheckedInstance {
+    /// The typed parameters in canonical form, which are not in `content` any more.
+    pub params: FlatParams,
     /// The parameters after interpolation, as the worker will read them.
-    pub body: Value,
+    pub body: JsonText,
     pub content: CheckedBody,
     pub resources: Resources,
     pub cluster: ClusterRequest,
@@ -48,7 +52,8 @@ impl Checker<'_> {
     ) -> Option<CheckedInstance> {
         let settings = self.settings(content, draft, issues);
         let checked = self.body(content, draft, text_parameters, issues);
-        let (settings, (body, checked)) = (settings?, checked?);
+        let (settings, (body, mut checked)) = (settings?, checked?);
+        let (params, body) = (FlatParams::from(&checked.params.take()), JsonText::from(body));
         let asked = settings.resources.unwrap_or_default();
         let (resources, cluster) = (asked.resources(), asked.of_cluster());
         let compare = settings.compare.unwrap_or_default();
@@ -59,7 +64,7 @@ impl Checker<'_> {
         }
         let retries = settings.retries.unwrap_or(0);
         let expect = expect.and(content.kind.requirement());
-        Some(CheckedInstance { body, content: checked, resources, cluster, retries, compare, expect })
+        Some(CheckedInstance { params, body, content: checked, resources, cluster, retries, compare, expect })
     }
 
     pub(super) fn instance_scope<'s>(&'s self, draft: &'s InstanceDraft) -> InstanceScope<'s> {

@@ -229,7 +229,8 @@ fn instance(
     request: &LoadRequest,
 ) -> Option<Instance<UnlocatedFile>> {
     let kind = member.stage.content.as_ref()?.kind;
-    let CheckedInstance { body, content, resources, cluster, retries, compare, expect } = member.checked?;
+    let CheckedInstance { params, body, content, resources, cluster, retries, compare, expect } =
+        member.checked?;
     let environment = content.environment.into_iter().map(|name| {
         let value = (request.environment)(&name);
         (name, value)
@@ -243,7 +244,7 @@ fn instance(
         kind: kind.name(),
         version: kind.version(),
         program: kind.program(),
-        params: content.params,
+        params,
         body,
         inputs,
         outputs: content.outputs,

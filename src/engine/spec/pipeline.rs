@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::compare::Compare;
 use super::diagnostic::SpecLocation;
 use super::expect::Expect;
+use super::flat_params::FlatParams;
+use super::json_text::JsonText;
 pub use super::user_files::UserFileReference;
 use pipe_core::job::Axes;
 use pipe_core::kind::{ArtifactType, OutputDecl, Program};
@@ -55,9 +57,9 @@ pub struct Instance<F = PathBuf> {
     pub version: u32,
     pub program: Program,
     /// The typed parameters in canonical form, without references: the part of the body that belongs to the key.
-    pub params: serde_json::Value,
+    pub params: FlatParams,
     /// The parameters after interpolation, with references: what the worker reads.
-    pub body: serde_json::Value,
+    pub body: JsonText,
     pub inputs: Vec<Input<F>>,
     pub outputs: Vec<OutputDecl>,
     /// Environment variables that reach the stage, with their values (`None`: not set).

@@ -1,7 +1,7 @@
 //! The model that `kind: auto` stands for.
 
 use super::model::{
-    LabelTreeConfig, ModelConfig, default_constant, default_gamma, default_kernel_ridge,
+    KernelDistance, LabelTreeConfig, ModelConfig, default_constant, default_gamma, default_kernel_ridge,
     default_largest_block, default_rounds, default_rows_per_block, one,
 };
 use crate::data::describe::grouped;
@@ -33,9 +33,9 @@ pub fn choose(size: DataSize) -> (ModelConfig, String) {
         let model = ModelConfig::LabelTree(LabelTreeConfig::default());
         return (model, format!("{rows} rows x {labels} labels are more than {} scores", grouped(MAX_WHOLE)));
     }
-    let (gamma, ridge) = (default_gamma(), default_kernel_ridge());
+    let (gamma, ridge, distance) = (default_gamma(), default_kernel_ridge(), KernelDistance::Auto);
     if size.rows <= EXACT_ROWS {
-        let model = ModelConfig::KernelRidge { gamma, ridge };
+        let model = ModelConfig::KernelRidge { gamma, ridge, distance };
         return (model, format!("{rows} rows are at most {exact}"));
     }
     let reason = format!("{rows} rows are more than {exact}");
@@ -48,7 +48,9 @@ pub fn choose(size: DataSize) -> (ModelConfig, String) {
     }
     let (rows_per_block, largest_block) = (default_rows_per_block(), default_largest_block());
     let rounds = default_rounds();
-    (ModelConfig::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds }, reason)
+    let model =
+        ModelConfig::BlockKernelRidge { gamma, ridge, distance, rows_per_block, largest_block, rounds };
+    (model, reason)
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub enum ModelBody {
         #[serde(default = "default_constant")]
         constant: f64,
     },
-    /// Ridge regression with the kernel exp(gamma (cos - 1)) over all N training rows. It needs up to 8 N^2 bytes of memory
+    /// Ridge regression with the kernel exp(gamma (cos - 1)), or with a Euclidean one, over all N training rows. It needs up to 8 N^2 bytes of memory
     /// and time proportional to N^3.
     KernelRidge {
         /// The sharpness of the kernel: the larger, the more only the most similar rows count.
@@ -39,6 +39,8 @@ pub enum ModelBody {
         /// The strength of the penalty.
         #[serde(default = "default_kernel_ridge")]
         ridge: f64,
+        #[serde(default)]
+        distance: KernelDistance,
     },
     /// Kernel ridge regression within blocks of similar rows. A new row is scored by the block with the nearest centre.
     BlockKernelRidge {
@@ -48,6 +50,8 @@ pub enum ModelBody {
         /// The strength of the penalty.
         #[serde(default = "default_kernel_ridge")]
         ridge: f64,
+        #[serde(default)]
+        distance: KernelDistance,
         /// The approximate number of rows per block.
         #[serde(default = "default_rows_per_block")]
         rows_per_block: usize,
@@ -73,6 +77,27 @@ pub enum ModelBody {
         #[serde(default = "default_weighting")]
         weighting: Weighting,
     },
+}
+
+/// How a kernel compares two rows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum KernelDistance {
+    /// `euclidean` if the data set standardises its features, otherwise `cosine`.
+    #[default]
+    Auto,
+    /// By their directions: exp(gamma (cos - 1)).
+    Cosine,
+    /// By their distance d: exp(-gamma d² / m), where m is the median of d² among training rows.
+    Euclidean,
+}
+
+impl KernelDistance {
+    // The signature is that of `skip_serializing_if`.
+    #[expect(clippy::trivially_copy_pass_by_ref)]
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
+    }
 }
 
 /// The parameters of `logistic`, which is fitted by plain gradient descent. `docs/honest.md` compares it with AdamW.
@@ -170,12 +195,36 @@ fn default_weighting() -> Weighting {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ModelConfig {
-    Ridge { ridge: f64, constant: f64 },
-    KernelRidge { gamma: f64, ridge: f64 },
-    BlockKernelRidge { gamma: f64, ridge: f64, rows_per_block: usize, largest_block: usize, rounds: usize },
-    Logistic { method: Box<Method> },
-    Mlp { method: Box<Method> },
-    Neighbours { neighbours: usize, weighting: Weighting },
+    Ridge {
+        ridge: f64,
+        constant: f64,
+    },
+    KernelRidge {
+        gamma: f64,
+        ridge: f64,
+        /// Not part of the key unless it is given.
+        #[serde(default, skip_serializing_if = "KernelDistance::is_auto")]
+        distance: KernelDistance,
+    },
+    BlockKernelRidge {
+        gamma: f64,
+        ridge: f64,
+        #[serde(default, skip_serializing_if = "KernelDistance::is_auto")]
+        distance: KernelDistance,
+        rows_per_block: usize,
+        largest_block: usize,
+        rounds: usize,
+    },
+    Logistic {
+        method: Box<Method>,
+    },
+    Mlp {
+        method: Box<Method>,
+    },
+    Neighbours {
+        neighbours: usize,
+        weighting: Weighting,
+    },
     LabelTree(LabelTreeConfig),
 }
 
@@ -186,9 +235,18 @@ impl ModelBody {
         Some(match self {
             Self::Auto {} => return None,
             Self::Ridge { ridge, constant } => ModelConfig::Ridge { ridge, constant },
-            Self::KernelRidge { gamma, ridge } => ModelConfig::KernelRidge { gamma, ridge },
-            Self::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds } => {
-                ModelConfig::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds }
+            Self::KernelRidge { gamma, ridge, distance } => {
+                ModelConfig::KernelRidge { gamma, ridge, distance }
+            }
+            Self::BlockKernelRidge { gamma, ridge, distance, rows_per_block, largest_block, rounds } => {
+                ModelConfig::BlockKernelRidge {
+                    gamma,
+                    ridge,
+                    distance,
+                    rows_per_block,
+                    largest_block,
+                    rounds,
+                }
             }
             Self::Logistic(body) => ModelConfig::Logistic { method: Box::new(logistic(&body, seed, device)) },
             Self::Mlp(mut changes) => {
@@ -239,6 +297,19 @@ impl ModelConfig {
         }
     }
 
+    /// Chooses the distance of a kernel for features that are standardised or not. Returns whether it chose the Euclidean one.
+    pub fn choose_distance(&mut self, standardised: bool) -> bool {
+        match self {
+            Self::KernelRidge { distance, .. } | Self::BlockKernelRidge { distance, .. }
+                if standardised && distance.is_auto() =>
+            {
+                *distance = KernelDistance::Euclidean;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Returns what the scores of the model mean.
     pub fn scale(&self) -> ScoreScale {
         match self {
@@ -282,11 +353,11 @@ impl ModelConfig {
                 require(positive(*ridge), "ridge", "must be above 0");
                 require(constant.is_finite(), "constant", "must be a finite number");
             }
-            Self::KernelRidge { gamma, ridge } => {
+            Self::KernelRidge { gamma, ridge, .. } => {
                 require(positive(*gamma), "gamma", "must be above 0");
                 require(positive(*ridge), "ridge", "must be above 0");
             }
-            Self::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds } => {
+            Self::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds, .. } => {
                 require(positive(*gamma), "gamma", "must be above 0");
                 require(positive(*ridge), "ridge", "must be above 0");
                 require(*rows_per_block > 0, "rows_per_block", "must be at least 1");

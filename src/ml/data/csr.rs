@@ -228,6 +228,34 @@ impl Features {
             Self::Dense(dense) => dense.cols,
         }
     }
+
+    /// Calls a function with each feature of a row whose value is not zero, and the value.
+    pub fn for_each_value(&self, row: usize, mut visit: impl FnMut(usize, f32)) {
+        match self {
+            Self::Sparse(csr) => {
+                // A matrix of ones has no values.
+                let values = csr.row_values(row).iter().copied().chain(std::iter::repeat(1.0));
+                for (&column, value) in csr.row(row).iter().zip(values).filter(|(_, value)| *value != 0.0) {
+                    visit(column as usize, value);
+                }
+            }
+            Self::Dense(dense) => {
+                for (column, &value) in dense.row(row).iter().enumerate().filter(|(_, value)| **value != 0.0)
+                {
+                    visit(column, value);
+                }
+            }
+        }
+    }
+
+    /// Counts for each feature the rows in which it is not zero.
+    pub fn column_counts(&self, rows: &[u32]) -> Vec<u64> {
+        let mut counts = vec![0; self.cols()];
+        for &row in rows {
+            self.for_each_value(row as usize, |column, _| counts[column] += 1);
+        }
+        counts
+    }
 }
 
 #[cfg(test)]

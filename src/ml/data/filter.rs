@@ -141,22 +141,6 @@ impl KeptColumns {
         self.count
     }
 
-    /// Removes the columns of a row that are not kept, and gives the others their new numbers.
-    pub(crate) fn keep(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
-        if self.new_number.is_none() {
-            return;
-        }
-        let mut kept = 0;
-        for at in 0..columns.len() {
-            if let Some(number) = self.new_number(columns[at]) {
-                (columns[kept], values[kept]) = (number, values[at]);
-                kept += 1;
-            }
-        }
-        columns.truncate(kept);
-        values.truncate(kept);
-    }
-
     /// Returns the new number of a column; `None` if it is not kept.
     pub(crate) fn new_number(&self, column: u32) -> Option<u32> {
         match &self.new_number {

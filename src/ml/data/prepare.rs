@@ -9,14 +9,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::artifact::{DataSet, DataSetPart};
-use super::csr::{Csr, DenseMatrix, Features};
+use super::csr::{Csr, Features};
 use super::duplicates::{Duplicates, LabelledRows};
 use super::error::DataError;
 use super::filter::{Filter, FilterError, KeptColumns};
 use super::split::{Parts, Split, SplitError, Validation};
 use super::split_data::{PartName, SplitData, SplitDataDir, SplitDataOrigin};
 use super::transform::Transform;
-use super::weight::{FittedWeight, Weight, normalise};
+use super::weight::{Weight, WeightChoice};
 
 /// What is done with rows that were read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -25,7 +25,7 @@ pub struct Preparation {
     pub split: Split,
     pub validation: Option<Validation>,
     pub filter: Filter,
-    pub weight: Weight,
+    pub weight: WeightChoice,
 }
 
 /// Why rows cannot be prepared.
@@ -51,7 +51,9 @@ impl Preparation {
         let split = self.split.issues().into_iter().map(|issue| issue.within("split"));
         let validation = self.validation.iter().flat_map(Validation::issues);
         let filter = self.filter.issues().into_iter().map(|issue| issue.within("filter"));
-        split.chain(validation.map(|issue| issue.within("validation"))).chain(filter).collect()
+        let weight = self.weight.issues().into_iter().map(|issue| issue.within("weight"));
+        let validation = validation.map(|issue| issue.within("validation"));
+        split.chain(validation).chain(filter).chain(weight).collect()
     }
 
     /// Describes in words how the parts are chosen. This text is stored in `meta.json`: changing it changes stored bytes.
@@ -105,7 +107,9 @@ pub fn prepare(
     let names = raw.label_names.as_deref().unwrap_or_default();
     let all_but_test = parts.all_but_test();
     let labels = preparation.filter.fit_labels(&raw.labels, names, &all_but_test)?;
-    let fitted = FittedFeatures::fit(&raw.features, preparation, &all_but_test, &parts.train)?;
+    let (weight, weight_reason) = preparation.weight.resolve(&raw.features, &parts.train);
+    let fitted =
+        FittedFeatures::fit(&raw.features, &preparation.filter, weight, &all_but_test, &parts.train)?;
     let mut target = SplitDataDir::create(directory)?;
     for (part, rows) in [
         (PartName::Train, &parts.train),
@@ -126,7 +130,8 @@ pub fn prepare(
         dense: matches!(raw.features, Features::Dense(_)),
         features_before: raw.features.cols(),
         labels_before: raw.labels.cols,
-        weight: preparation.weight,
+        weight,
+        weight_reason,
         report: raw.report.clone(),
         duplicates: None,
         label_names: raw.label_names.as_ref().map(|names| labels.select(names)),
@@ -136,91 +141,69 @@ pub fn prepare(
         let labelled = |rows| LabelledRows { features, labels: &raw.labels, rows };
         origin.duplicates = Some(Duplicates::between(labelled(&parts.train), labelled(&parts.test)));
     }
-    fitted.transform().write(directory)?;
+    fitted.transform.write(directory)?;
     Ok(target.complete(origin)?)
 }
 
 /// Features with what was fitted on the rows outside the test part.
-enum FittedFeatures<'a> {
-    Sparse { matrix: &'a Csr, columns: KeptColumns, weighting: FittedWeight },
-    Dense { matrix: &'a DenseMatrix, l2: bool },
+struct FittedFeatures<'a> {
+    features: &'a Features,
+    transform: Transform,
+    /// The features that are kept; `None` for dense features, which are all kept.
+    columns: Option<KeptColumns>,
 }
 
 impl<'a> FittedFeatures<'a> {
     fn fit(
         features: &'a Features,
-        preparation: &Preparation,
+        filter: &Filter,
+        weight: Weight,
         all_but_test: &[u32],
         train: &[u32],
     ) -> Result<Self, PrepareError> {
-        let Preparation { filter, weight, .. } = preparation;
-        match features {
-            Features::Sparse(matrix) => Ok(Self::Sparse {
-                matrix,
-                columns: filter.fit_features(matrix, all_but_test),
-                weighting: weight.fit(matrix, train),
-            }),
-            Features::Dense(_) if weight.tf_idf => Err(PrepareError::NotForDense("weight.tf_idf")),
+        let columns = match features {
+            Features::Sparse(matrix) => Some(filter.fit_features(matrix, all_but_test)),
             Features::Dense(_) if filter.max_features.is_some() => {
-                Err(PrepareError::NotForDense("filter.max_features"))
+                return Err(PrepareError::NotForDense("filter.max_features"));
             }
-            Features::Dense(matrix) => Ok(Self::Dense { matrix, l2: weight.l2 }),
-        }
-    }
-
-    fn transform(&self) -> Transform {
-        match self {
-            Self::Sparse { columns, weighting, .. } => Transform {
-                idf: weighting.idf().map(<[f32]>::to_vec),
-                kept: columns.old_numbers(),
-                l2: weighting.l2(),
-            },
-            Self::Dense { l2, .. } => Transform { l2: *l2, ..Transform::default() },
-        }
+            Features::Dense(_) => None,
+        };
+        let mut transform = weight.fit(features, train);
+        transform.kept = columns.as_ref().and_then(KeptColumns::old_numbers);
+        Ok(Self { features, transform, columns })
     }
 
     fn cols(&self) -> usize {
-        match self {
-            Self::Sparse { columns, .. } => columns.count(),
-            Self::Dense { matrix, .. } => matrix.cols,
-        }
+        self.columns.as_ref().map_or(self.features.cols(), KeptColumns::count)
     }
 
     fn select(&self, names: &[String]) -> Vec<String> {
-        match self {
-            Self::Sparse { columns, .. } => columns.select(names),
-            Self::Dense { .. } => names.to_vec(),
-        }
+        self.columns.as_ref().map_or_else(|| names.to_vec(), |columns| columns.select(names))
     }
 
     fn write(&self, target: &SplitDataDir, part: PartName, rows: &[u32]) -> Result<(), DataError> {
-        match self {
-            Self::Sparse { matrix, columns, weighting } => {
+        let mut values = Vec::new();
+        match self.features {
+            Features::Sparse(matrix) => {
                 let mut writer = target.sparse_features(part, true)?;
-                let (mut kept, mut values) = (Vec::new(), Vec::new());
+                let mut columns = Vec::new();
                 for &row in rows {
                     let row = row as usize;
-                    kept.clear();
+                    columns.clear();
                     values.clear();
-                    kept.extend_from_slice(matrix.row(row));
+                    columns.extend_from_slice(matrix.row(row));
                     values.extend_from_slice(matrix.row_values(row));
-                    values.resize(kept.len(), 1.0);
-                    weighting.scale(&kept, &mut values);
-                    columns.keep(&mut kept, &mut values);
-                    weighting.normalise(&mut values);
-                    writer.push(&kept, &values)?;
+                    self.transform.apply(&mut columns, &mut values);
+                    writer.push(&columns, &values)?;
                 }
-                writer.close(columns.count())
+                writer.close(self.cols())
             }
-            Self::Dense { matrix, l2 } => {
+            Features::Dense(matrix) => {
                 let mut writer = target.dense_features(part, matrix.cols)?;
-                let mut values = Vec::new();
                 for &row in rows {
                     values.clear();
                     values.extend_from_slice(matrix.row(row as usize));
-                    if *l2 {
-                        normalise(&mut values);
-                    }
+                    self.transform.apply_dense(&mut values);
                     writer.append(&values)?;
                 }
                 writer.finish().map(drop)

@@ -174,7 +174,7 @@ mod tests {
     use crate::data::vectorise::VectoriseOptions;
 
     fn encoder(vectoriser: Option<Vectoriser>, dense: bool) -> RowEncoder {
-        let transform = Transform { idf: None, kept: (!dense).then(|| vec![0, 2]), l2: true };
+        let transform = Transform { kept: (!dense).then(|| vec![0, 2]), l2: true, ..Transform::default() };
         let (source_features, features) = if dense { (3, 3) } else { (3, 2) };
         RowEncoder { transform, vectoriser, dense, source_features, features, first_feature: Some(1) }
     }

@@ -74,6 +74,9 @@ pub struct SplitDataMeta {
     /// The number of labels before filtering.
     pub labels_before: u64,
     pub weight: Weight,
+    /// Why these weights were chosen, if the user left the choice to `weight: auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight_reason: Option<String>,
     /// The report of the reader.
     pub report: ReadReport,
     /// Rows that occur both in training and in test; absent for dense and for generated features, where it is not counted.
@@ -189,6 +192,7 @@ pub(crate) struct SplitDataOrigin {
     pub features_before: usize,
     pub labels_before: usize,
     pub weight: Weight,
+    pub weight_reason: Option<String>,
     pub report: ReadReport,
     pub duplicates: Option<Duplicates>,
     pub label_names: Option<Vec<String>>,
@@ -236,6 +240,7 @@ impl SplitDataDir {
             features_before: origin.features_before as u64,
             labels_before: origin.labels_before as u64,
             weight: origin.weight,
+            weight_reason: origin.weight_reason,
             report: origin.report,
             duplicates: origin.duplicates,
         };

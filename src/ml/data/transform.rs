@@ -27,16 +27,72 @@ use super::weight::normalise;
 const TRANSFORM: &str = "transform.json";
 pub(super) const VOCABULARY: &str = "vocabulary.json";
 
-/// The transformation of features. Its steps are applied in the order of the fields.
+/// The transformation of features. Its steps are applied in the order of the fields. Steps that are not made are not stored,
+/// except the oldest ones.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Transform {
+    /// True if a value x becomes ln(1 + |x|), with the sign of x.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub log: bool,
     /// The factor of each feature, numbered as in the source.
     pub idf: Option<Vec<f32>>,
+    /// The mean and the scale of each feature, numbered as in the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standardise: Option<Standardisation>,
+    /// The largest absolute value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip: Option<f32>,
     /// The features that are kept, in ascending order; `None` keeps all.
     pub kept: Option<Vec<u32>>,
     /// True if rows are scaled to length one.
     pub l2: bool,
+}
+
+/// A value x of a feature becomes (x - mean) * scale.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Standardisation {
+    mean: Vec<f32>,
+    /// One divided by the standard deviation; 0 if a feature is constant.
+    scale: Vec<f32>,
+}
+
+impl Standardisation {
+    /// Computes the means and the deviations of training rows after the steps of `before`.
+    pub(super) fn fit(before: &Transform, features: &Features, train: &[u32]) -> Self {
+        let rows = train.len().max(1) as f64;
+        let mut mean = vec![0f64; features.cols()];
+        for &row in train {
+            features.for_each_value(row as usize, |column, value| {
+                mean[column] += f64::from(before.weigh(column, value));
+            });
+        }
+        for mean in &mut mean {
+            *mean /= rows;
+        }
+        // Zeros, which are not visited, are as far from the mean as the mean is from zero.
+        let mut squares: Vec<f64> = mean.iter().map(|mean| mean * mean * rows).collect();
+        for &row in train {
+            features.for_each_value(row as usize, |column, value| {
+                let (value, mean) = (f64::from(before.weigh(column, value)), mean[column]);
+                squares[column] += (value - mean) * (value - mean) - mean * mean;
+            });
+        }
+        let scale = |(square, mean): (&f64, &f64)| {
+            let deviation = (square.max(0.0) / rows).sqrt();
+            // Rounding makes the deviation of a constant feature not quite zero.
+            if deviation > 1e-6 * mean.abs() { (1.0 / deviation) as f32 } else { 0.0 }
+        };
+        let scale = squares.iter().zip(&mean).map(scale).collect();
+        Self { mean: mean.into_iter().map(|mean| mean as f32).collect(), scale }
+    }
+
+    fn apply(&self, values: &mut [f32]) {
+        for ((value, mean), scale) in values.iter_mut().zip(&self.mean).zip(&self.scale) {
+            *value = (*value - mean) * scale;
+        }
+    }
 }
 
 impl Transform {
@@ -63,17 +119,55 @@ impl Transform {
                 && kept.is_sorted_by(|a, b| a < b)
                 && kept.last().is_none_or(|&last| u64::from(last) < before)
         };
-        self.idf.as_ref().is_none_or(|idf| idf.len() as u64 == before)
+        let is_complete = |values: &Vec<f32>| values.len() as u64 == before;
+        self.idf.as_ref().is_none_or(is_complete)
+            && self.standardise.as_ref().is_none_or(|own| is_complete(&own.mean) && is_complete(&own.scale))
             && self.kept.as_ref().map_or(before == after, kept_fits)
+    }
+
+    /// Applies the steps that do not depend on other rows to a value that is not zero.
+    fn weigh(&self, column: usize, value: f32) -> f32 {
+        let value = if self.log { value.abs().ln_1p().copysign(value) } else { value };
+        self.idf.as_ref().map_or(value, |idf| value * idf[column])
+    }
+
+    /// Transforms one dense row. No feature is left out.
+    pub(crate) fn apply_dense(&self, values: &mut [f32]) {
+        if self.log || self.idf.is_some() {
+            for (column, value) in values.iter_mut().enumerate() {
+                *value = self.weigh(column, *value);
+            }
+        }
+        if let Some(standardise) = &self.standardise {
+            standardise.apply(values);
+        }
+        self.clip_and_scale(values);
+    }
+
+    fn clip_and_scale(&self, values: &mut [f32]) {
+        if let Some(bound) = self.clip {
+            for value in values.iter_mut() {
+                *value = value.clamp(-bound, bound);
+            }
+        }
+        if self.l2 {
+            normalise(values);
+        }
     }
 
     /// Transforms one sparse row, whose features are numbered as in the source.
     pub(crate) fn apply(&self, columns: &mut Vec<u32>, values: &mut Vec<f32>) {
         values.resize(columns.len(), 1.0);
-        if let Some(idf) = &self.idf {
-            for (&column, value) in columns.iter().zip(values.iter_mut()) {
-                *value *= idf[column as usize];
+        for (&column, value) in columns.iter().zip(values.iter_mut()) {
+            *value = self.weigh(column as usize, *value);
+        }
+        if let Some(standardise) = &self.standardise {
+            let mut row = vec![0f32; standardise.mean.len()];
+            for (&column, &value) in columns.iter().zip(values.iter()) {
+                row[column as usize] = value;
             }
+            standardise.apply(&mut row);
+            (*columns, *values) = (0..).zip(row).filter(|(_, value)| *value != 0.0).unzip();
         }
         if let Some(kept) = &self.kept {
             let mut count = 0;
@@ -86,9 +180,7 @@ impl Transform {
             columns.truncate(count);
             values.truncate(count);
         }
-        if self.l2 {
-            normalise(values);
-        }
+        self.clip_and_scale(values);
     }
 }
 
@@ -307,7 +399,7 @@ mod tests {
     use super::super::read_report::ReadReport;
     use super::super::split_data::PartName;
     use super::super::synthetic::{Synthetic, generate};
-    use super::super::weight::Weight;
+    use super::super::weight::{Weight, WeightChoice};
     use super::*;
 
     const ROWS: &str = "0 1:2 3:1\n1 2:1 3:4\n0,1 1:1 2:2 4:1\n1 3:3\n";
@@ -361,9 +453,15 @@ mod tests {
 
     #[test]
     fn new_rows_are_transformed_like_the_rows_of_the_data_set() {
-        let weights =
-            [Weight { tf_idf: true, l2: true }, Weight { tf_idf: false, l2: true }, Weight::default()];
+        let weights = [
+            "{ tf_idf: true, l2: true }",
+            "{ l2: true }",
+            "{}",
+            "auto",
+            "{ log: true, standardise: true, clip: 1 }",
+        ];
         for (weight, most) in weights.into_iter().flat_map(|weight| [(weight, None), (weight, Some(2))]) {
+            let weight: WeightChoice = serde_yaml::from_str(weight).unwrap();
             let temp = tempfile::tempdir().unwrap();
             let filter = Filter { max_features: most, ..Filter::default() };
             let data = dataset(temp.path(), &Preparation { filter, weight, ..Preparation::default() });
@@ -382,7 +480,7 @@ mod tests {
     fn an_array_of_new_rows_is_transformed_like_libsvm_text() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
-        let weight = Weight { tf_idf: true, l2: true };
+        let weight = WeightChoice::Given(Weight { tf_idf: true, l2: true, ..Weight::default() });
         let filter = Filter { max_features: Some(2), ..Filter::default() };
         dataset(root, &Preparation { filter, weight, ..Preparation::default() });
         let read = |name: &str, content: &[u8]| {
@@ -468,7 +566,7 @@ mod tests {
             (None, Some(vec![3, 2, 1, 0])),
             (None, Some(vec![0])),
         ] {
-            Transform { idf, kept, l2: false }.write(&temp.path().join("dataset")).unwrap();
+            Transform { idf, kept, ..Transform::default() }.write(&temp.path().join("dataset")).unwrap();
             let refused =
                 read_new_rows(&fresh, &temp.path().join("dataset"), &NewRows::default(), temp.path(), 1);
             let error = refused.unwrap_err().to_string();

@@ -62,6 +62,14 @@ pub struct Fusion {
     pub counts: Vec<u64>,
 }
 
+impl Fusion {
+    /// Returns whether a higher score of any model makes a label less probable: the scores of the training rows then say
+    /// nothing about labels. This is so if hardly any label has more than one row, because a row is scored without its labels.
+    pub fn is_uninformed(&self) -> bool {
+        self.terms.iter().all(|term| term.weight <= 0.0)
+    }
+}
+
 /// The numbers that are added before the logarithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LogFloors {

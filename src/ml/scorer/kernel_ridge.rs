@@ -1,7 +1,6 @@
 //! Kernel ridge regression, exact within blocks of rows.
 //!
-//! With k(x, x') = exp(gamma (cos(x, x') - 1)), M = K + ridge I and A = M^-1 Y, the scores of a new row are k(x, .)
-//! A.
+//! With a kernel k, M = K + ridge I and A = M^-1 Y, the scores of a new row are k(x, .) A.
 
 use std::path::Path;
 
@@ -9,13 +8,13 @@ use anyhow::{Result, ensure};
 use rayon::prelude::*;
 
 use super::block_centres;
+use super::kernel::{Kernel, KernelIndex};
 use super::product::multiply;
 use super::{CAUSES, ModelSize, SCORE, Scorer, write_dense};
 use crate::data::artifact::{ArtifactCheck, open_csr, open_dense, write_csr};
 use crate::data::csr::{Csr, DenseMatrix};
 use crate::data::examples::Unlabelled;
 use crate::explanation::{Cause, CauseSubject, Evidence};
-use crate::signal::dot_index::{DotIndex, Product};
 
 /// How many rows one thread scores at a time.
 const ROWS: usize = 64;
@@ -32,7 +31,7 @@ pub type MatrixProduct = fn(&[f32], &DenseMatrix, &mut [f32]);
 
 /// A fitted kernel ridge regression.
 pub struct KernelRidge {
-    gamma: f32,
+    kernel: Kernel,
     labels: usize,
     features: Csr,
     centres: DenseMatrix,
@@ -48,24 +47,16 @@ pub struct KernelBlock {
     /// A, rows x labels.
     pub dual: DenseMatrix,
     /// The index of the rows.
-    pub index: DotIndex,
-}
-
-/// Returns k(x, x') for a cosine of x and x'.
-pub fn kernel(gamma: f32, cosine: f32) -> f32 {
-    (gamma * (cosine - 1.0)).exp()
+    pub index: KernelIndex,
 }
 
 impl KernelBlock {
     /// Returns the scores of some rows of `queries` for the block's labels, row-major.
-    fn score(&self, gamma: f32, product: MatrixProduct, queries: &Csr, rows: &[u32]) -> Vec<f32> {
+    fn score(&self, product: MatrixProduct, queries: &Csr, rows: &[u32]) -> Vec<f32> {
         let size = self.index.rows();
         let mut kernels = vec![0f32; rows.len() * size];
         for (&row, kernels) in rows.iter().zip(kernels.chunks_exact_mut(size)) {
-            self.index.add_products(queries, row as usize, kernels);
-            for value in kernels.iter_mut() {
-                *value = kernel(gamma, *value);
-            }
+            self.index.similarities(queries, row as usize, kernels);
         }
         let mut scores = vec![0f32; rows.len() * self.labels.len()];
         if !self.labels.is_empty() {
@@ -78,14 +69,14 @@ impl KernelBlock {
 impl KernelRidge {
     /// Creates a model from fitted blocks. `product` computes its scores.
     pub fn new(
-        gamma: f32,
+        kernel: Kernel,
         labels: usize,
         features: Csr,
         centres: DenseMatrix,
         blocks: Vec<KernelBlock>,
         product: MatrixProduct,
     ) -> Self {
-        Self { gamma, labels, features, centres, blocks, product }
+        Self { kernel, labels, features, centres, blocks, product }
     }
 
     /// Returns the blocks.
@@ -96,6 +87,7 @@ impl KernelRidge {
     /// Opens a saved model.
     pub fn load(directory: &Path, size: ModelSize, gamma: f64) -> Result<Self> {
         let at = |name: &str| directory.join(name);
+        let kernel = Kernel::load(directory, gamma)?;
         let features = open_csr(&at(FEATURES), ArtifactCheck::Deep)?;
         let centres = open_dense(&at(CENTRES), ArtifactCheck::Deep)?;
         let rows = open_csr(&at(BLOCK_ROWS), ArtifactCheck::Deep)?;
@@ -116,16 +108,17 @@ impl KernelRidge {
             let (rows, labels) = (rows.row(number).to_vec(), labels.row(number).to_vec());
             let fits = labels.is_empty() || (dual.rows, dual.cols) == (rows.len(), labels.len());
             ensure!(fits, "{}: the size does not match its block; the model is damaged", path.display());
-            let index = DotIndex::new(&features, &rows, Product::Cosine);
+            let index = KernelIndex::new(kernel, &features, &rows);
             Ok(KernelBlock { rows, labels, dual, index })
         };
         let blocks = (0..rows.rows()).map(load_block).collect::<Result<_>>()?;
-        Ok(Self { gamma: gamma as f32, labels: labels.cols, features, centres, blocks, product: multiply })
+        Ok(Self { kernel, labels: labels.cols, features, centres, blocks, product: multiply })
     }
 
     /// Creates a directory and writes everything that [`Self::load`] needs into it.
     pub fn save(&self, directory: &Path) -> Result<()> {
         std::fs::create_dir_all(directory)?;
+        self.kernel.save(directory)?;
         let at = |name: &str| directory.join(name);
         write_csr(&at(FEATURES), &self.features)?;
         write_dense(&at(CENTRES), &self.centres)?;
@@ -178,7 +171,7 @@ impl Scorer for KernelRidge {
         for (block, indices) in self.blocks.iter().zip(self.by_block(rows)) {
             let scored = indices.par_chunks(ROWS).map(|indices| {
                 let chosen: Vec<u32> = indices.iter().map(|&index| rows.rows[index as usize]).collect();
-                block.score(self.gamma, self.product, rows.features, &chosen)
+                block.score(self.product, rows.features, &chosen)
             });
             let scored: Vec<Vec<f32>> = scored.collect();
             let width = block.labels.len().max(1);
@@ -206,15 +199,15 @@ impl Scorer for KernelRidge {
         let Ok(column) = block.labels.binary_search(&label) else {
             return Evidence::none(SCORE, format!("no row has the label, among {among}"));
         };
-        let mut cosines = vec![0f32; block.rows.len()];
-        block.index.add_products(features, row, &mut cosines);
+        let mut measures = vec![0f32; block.rows.len()];
+        block.index.measures(features, row, &mut measures);
         let coefficient = |at: usize| f64::from(block.dual.row(at)[column]);
-        let similarity = |at: usize| f64::from(kernel(self.gamma, cosines[at]));
-        let values: Vec<f64> = (0..cosines.len()).map(|at| similarity(at) * coefficient(at)).collect();
+        let similarity = |at: usize| f64::from(self.kernel.of(measures[at]));
+        let values: Vec<f64> = (0..measures.len()).map(|at| similarity(at) * coefficient(at)).collect();
         let words = format!("k * coefficient, over {among}");
         Evidence::new(SCORE, words, &values, CAUSES, |at| {
-            let inputs =
-                [("cosine", cosines[at].into()), ("k", similarity(at)), ("coefficient", coefficient(at))];
+            let measure = (self.kernel.measure_name(), measures[at].into());
+            let inputs = [measure, ("k", similarity(at)), ("coefficient", coefficient(at))];
             Cause::new(CauseSubject::training_row(block.rows[at]), &inputs, values[at])
         })
     }

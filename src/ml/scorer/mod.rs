@@ -5,6 +5,7 @@
 //! of threads.
 
 pub mod block_centres;
+pub mod kernel;
 pub mod kernel_ridge;
 mod label_trees;
 pub mod linear_ridge;

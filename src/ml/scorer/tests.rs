@@ -1,14 +1,14 @@
 //! Tests of all scorers.
 
+use super::kernel::{Kernel, KernelIndex};
 use super::kernel_ridge::{KernelBlock, KernelRidge};
 use super::linear_ridge::LinearRidge;
 use super::nearest_labels::NearestLabels;
 use super::product::multiply;
 use super::*;
-use crate::config::model::LabelTreeConfig;
+use crate::config::model::{KernelDistance, LabelTreeConfig};
 use crate::config::signal::Weighting;
 use crate::data::random::Random;
-use crate::signal::dot_index::{DotIndex, Product};
 
 const FEATURES: usize = 40;
 const LABELS: usize = 9;
@@ -41,23 +41,25 @@ fn train_labels(count: usize) -> Csr {
 }
 
 /// Returns a kernel model of two blocks; the second one lacks the first three labels.
-fn kernel_ridge() -> KernelRidge {
+fn kernel_ridge(distance: KernelDistance) -> KernelRidge {
     let features = rows(700);
+    let kernel = Kernel::fit(3.0, distance, &features, 0);
     let block = |rows: std::ops::Range<u32>, labels: std::ops::Range<u32>| {
         let rows: Vec<u32> = rows.collect();
-        let index = DotIndex::new(&features, &rows, Product::Cosine);
+        let index = KernelIndex::new(kernel, &features, &rows);
         let dual = dense(rows.len(), labels.len());
         KernelBlock { rows, labels: labels.collect(), dual, index }
     };
     let blocks = vec![block(0..400, 0..LABELS as u32), block(400..700, 3..LABELS as u32)];
-    KernelRidge::new(3.0, LABELS, features, dense(2, FEATURES), blocks, multiply)
+    KernelRidge::new(kernel, LABELS, features, dense(2, FEATURES), blocks, multiply)
 }
 
 fn every_scorer() -> Vec<(&'static str, Box<dyn Scorer>)> {
     let tree = LabelTreeConfig { largest_leaf: 2, beam: 2, ..LabelTreeConfig::default() };
     vec![
         ("ridge", Box::new(LinearRidge { constant: 0.3, weights: dense(FEATURES + 1, LABELS) })),
-        ("kernel_ridge", Box::new(kernel_ridge())),
+        ("kernel_ridge", Box::new(kernel_ridge(KernelDistance::Cosine))),
+        ("euclidean kernel_ridge", Box::new(kernel_ridge(KernelDistance::Euclidean))),
         (
             "neighbours",
             Box::new(NearestLabels::new(rows(300), train_labels(300), 7, Weighting::CosineSquared)),
@@ -94,11 +96,13 @@ fn the_scores_of_a_row_are_the_same_to_the_bit_in_any_batch_and_with_any_number_
 
 #[test]
 fn a_kernel_model_is_opened_as_it_was_saved() {
-    let temp = tempfile::tempdir().unwrap();
-    let mut model = kernel_ridge();
-    model.save(temp.path()).unwrap();
-    let size = ModelSize { features: FEATURES, labels: LABELS };
-    let mut opened = KernelRidge::load(temp.path(), size, 3.0).unwrap();
-    let (features, all) = (rows(20), (0..20).collect::<Vec<u32>>());
-    assert_eq!(scores(&mut opened, &features, &all), scores(&mut model, &features, &all));
+    for distance in [KernelDistance::Cosine, KernelDistance::Euclidean] {
+        let temp = tempfile::tempdir().unwrap();
+        let mut model = kernel_ridge(distance);
+        model.save(temp.path()).unwrap();
+        let size = ModelSize { features: FEATURES, labels: LABELS };
+        let mut opened = KernelRidge::load(temp.path(), size, 3.0).unwrap();
+        let (features, all) = (rows(20), (0..20).collect::<Vec<u32>>());
+        assert_eq!(scores(&mut opened, &features, &all), scores(&mut model, &features, &all));
+    }
 }

@@ -5,7 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::error::ThresholdError;
 use super::scores::{Scores, by_column, map_labels, map_row_blocks};
 use crate::data::csr::Csr;
+use crate::data::stats::column_counts;
 use crate::metric::top::Top;
+
+/// If a label is predicted this many times as often as it is true, its F1 is at most 2 / (1 + 10) = 0.18.
+const USELESS: u64 = 10;
 
 /// A fitted rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,6 +71,33 @@ impl Cuts {
             Decision::PerLabel { cuts } => cuts[label],
             Decision::Ranks { .. } | Decision::Shares { .. } => None,
         }
+    }
+
+    /// Takes the cuts of labels away that would be predicted for more than a share of the fitting rows, and for more than
+    /// [`USELESS`] times as many of them as have the label (`positives`). Returns the number of these labels.
+    pub fn drop_useless(
+        &mut self,
+        scores: &dyn Scores,
+        positives: &[u64],
+        largest_share: f64,
+    ) -> Result<usize, ThresholdError> {
+        let predicted = self.predict(scores)?;
+        let rows = predicted.rows();
+        let Decision::PerLabel { cuts } = &mut self.decision else { return Ok(0) };
+        let counts = column_counts(&predicted, 0..rows as u32);
+        let mut dropped = 0;
+        for ((cut, count), &positives) in cuts.iter_mut().zip(counts).zip(positives) {
+            if count as f64 > largest_share * rows as f64 && count > USELESS * positives {
+                *cut = None;
+                dropped += 1;
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// Takes all cuts away, so that no label is predicted.
+    pub fn drop_all(&mut self) {
+        self.decision = Decision::PerLabel { cuts: vec![None; self.labels] };
     }
 
     /// Returns the predicted labels of every row.

@@ -257,6 +257,7 @@ impl TableBuilder<'_> {
             cells,
             references: request.references.iter().map(Reference::cited).collect(),
             significance: None,
+            different_rows: None,
             records: self.kept.iter().map(record).collect(),
         })
     }

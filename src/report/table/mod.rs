@@ -77,6 +77,9 @@ pub struct Table {
     pub others: Vec<OtherRow>,
     /// How differences were tested, if they were.
     pub significance: Option<SignificanceInfo>,
+    /// Two entries that were not evaluated on the same rows, if there are such. Nothing is ranked across them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub different_rows: Option<(String, String)>,
     /// The records that the table was computed from.
     pub records: Vec<RecordId>,
 }

@@ -120,6 +120,11 @@ pub(super) fn notes(table: &Table) -> Vec<SheetText> {
     notes.extend(oracle(table));
     notes.extend(external(table));
     notes.extend(parts(table));
+    notes.extend(table.different_rows.as_ref().map(|(first, second)| {
+        let words =
+            "were not evaluated on the same rows, so their values cannot be compared and are not ranked";
+        sentence(format!("{first} and {second} {words}."))
+    }));
     for (at, reference) in table.references.iter().enumerate() {
         let beside = |set: usize| {
             table.cells().any(|(_, _, cell)| cell.comparisons.get(set).is_some_and(Option::is_some))

@@ -108,6 +108,9 @@ impl ShowOnPage for SplitData {
             ("labels", grouped(meta.labels)),
             ("split", meta.split.clone()),
         ];
+        if let Some(reason) = &meta.weight_reason {
+            facts.push(("weights", format!("{}, because {reason}", meta.weight.describe())));
+        }
         if let Some(duplicates) = &meta.duplicates {
             facts.push(("test rows that are training rows too", grouped(duplicates.in_train)));
         }

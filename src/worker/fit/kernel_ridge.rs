@@ -1,15 +1,14 @@
 //! The fit of a kernel ridge regression, exact within blocks of rows.
 //!
-//! With k(x, x') = exp(gamma (cos(x, x') - 1)), M = K + ridge I and A = M^-1 Y, the scores of a new row are k(x, .)
-//! A. The leave-one-out scores of row i are y_i - A_i / (M^-1)_ii.
+//! With a kernel k, M = K + ridge I and A = M^-1 Y, the scores of a new row are k(x, .) A. The leave-one-out scores of row i are y_i - A_i / (M^-1)_ii.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use pipe_ml::data::csr::{Csr, DenseMatrix};
 use pipe_ml::scorer::Scorer;
-use pipe_ml::scorer::kernel_ridge::{KernelBlock, KernelRidge, kernel};
-use pipe_ml::signal::dot_index::{DotIndex, Product};
+use pipe_ml::scorer::kernel::{Kernel, KernelIndex};
+use pipe_ml::scorer::kernel_ridge::{KernelBlock, KernelRidge};
 
 use super::row_blocks::RowBlocks;
 use super::tiled_inverse::InverseFactor;
@@ -35,16 +34,13 @@ struct KernelTrainingRows {
 fn fit_block(
     data: &TrainingData,
     rows: Vec<u32>,
-    gamma: f32,
+    kernel: Kernel,
     ridge: f32,
     device: tch::Device,
 ) -> Result<(KernelBlock, Vec<f64>)> {
-    let index = DotIndex::new(&data.features, &rows, Product::Cosine);
+    let index = KernelIndex::new(kernel, &data.features, &rows);
     let inverse = InverseFactor::of(rows.len(), device, |at, values| {
-        index.add_products(&data.features, rows[at] as usize, values);
-        for value in values.iter_mut() {
-            *value = kernel(gamma, *value);
-        }
+        index.similarities(&data.features, rows[at] as usize, values);
         values[at] += ridge;
     })
     .context("the kernel matrix cannot be inverted")?;
@@ -80,17 +76,17 @@ impl FittedKernelRidge {
     pub fn fit(
         data: TrainingData,
         blocks: RowBlocks,
-        gamma: f64,
+        kernel: Kernel,
         ridge: f64,
         device: tch::Device,
     ) -> Result<Self> {
-        let (gamma, ridge) = (gamma as f32, ridge as f32);
+        let ridge = ridge as f32;
         let rows = data.features.rows();
         let mut positions = vec![(0, 0); rows];
         let mut diagonal = vec![0f64; rows];
         let mut fitted = Vec::new();
         for (number, rows) in blocks.rows.into_iter().enumerate() {
-            let (block, inverse) = fit_block(&data, rows, gamma, ridge, device)?;
+            let (block, inverse) = fit_block(&data, rows, kernel, ridge, device)?;
             for (at, (&row, value)) in block.rows.iter().zip(inverse).enumerate() {
                 positions[row as usize] = (number as u32, at as u32);
                 diagonal[row as usize] = value;
@@ -99,7 +95,7 @@ impl FittedKernelRidge {
         }
         let labels = data.labels.cols;
         // libtorch's product, because the version of `fit` stands for the bytes of the scores out of fold.
-        let model = KernelRidge::new(gamma, labels, data.features, blocks.centres, fitted, by_libtorch);
+        let model = KernelRidge::new(kernel, labels, data.features, blocks.centres, fitted, by_libtorch);
         Ok(Self { model, rows: KernelTrainingRows { labels: data.labels, positions, diagonal } })
     }
 }

@@ -77,11 +77,12 @@ fn coefficients(rows: usize, labels: usize) -> u64 {
 mod tests {
     use super::super::tests::training_data;
     use super::*;
+    use pipe_ml::config::model::KernelDistance;
 
     #[test]
     fn a_fit_that_does_not_fit_into_memory_fails_with_a_suggestion() {
         let data = training_data(300, 20, 5);
-        let kernel = ModelConfig::KernelRidge { gamma: 2.0, ridge: 0.5 };
+        let kernel = ModelConfig::KernelRidge { gamma: 2.0, ridge: 0.5, distance: KernelDistance::Auto };
         let error = check_memory(&kernel, &data, 500_000).unwrap_err().to_string();
         assert!(error.starts_with("`kernel_ridge` needs about 0.0 GB of memory for 300 rows"), "{error}");
         assert!(error.contains("`block_kernel_ridge`") && error.contains("`kind: auto`"), "{error}");

@@ -15,6 +15,7 @@ use anyhow::Result;
 use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::label_tree::LabelTrees;
+use pipe_ml::scorer::kernel::Kernel;
 use pipe_ml::scorer::nearest_labels::NearestLabels;
 use pipe_ml::scorer::{self, ModelSize, Scorer};
 
@@ -65,11 +66,12 @@ pub fn fit(
         ModelConfig::Ridge { ridge, constant } => {
             Box::new(linear_ridge::FittedRidge::fit(&data, *ridge, *constant, context.device)?)
         }
-        ModelConfig::KernelRidge { gamma, ridge } => {
+        ModelConfig::KernelRidge { gamma, ridge, distance } => {
             let blocks = row_blocks::RowBlocks::one(&data.features);
-            Box::new(kernel_ridge::FittedKernelRidge::fit(data, blocks, *gamma, *ridge, context.device)?)
+            let kernel = Kernel::fit(*gamma, *distance, &data.features, context.seed);
+            Box::new(kernel_ridge::FittedKernelRidge::fit(data, blocks, kernel, *ridge, context.device)?)
         }
-        ModelConfig::BlockKernelRidge { gamma, ridge, rows_per_block, largest_block, rounds } => {
+        ModelConfig::BlockKernelRidge { gamma, ridge, distance, rows_per_block, largest_block, rounds } => {
             let plan = row_blocks::BlockPlan {
                 rows_per_block: *rows_per_block,
                 largest: *largest_block,
@@ -77,7 +79,8 @@ pub fn fit(
                 seed: context.seed,
             };
             let blocks = row_blocks::RowBlocks::by_similarity(&data.features, plan);
-            Box::new(kernel_ridge::FittedKernelRidge::fit(data, blocks, *gamma, *ridge, context.device)?)
+            let kernel = Kernel::fit(*gamma, *distance, &data.features, context.seed);
+            Box::new(kernel_ridge::FittedKernelRidge::fit(data, blocks, kernel, *ridge, context.device)?)
         }
         ModelConfig::Neighbours { neighbours, weighting } => {
             Box::new(NearestLabels::new(data.features, data.labels, *neighbours, *weighting))

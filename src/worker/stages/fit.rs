@@ -38,7 +38,7 @@ impl RunStage for RunFit {
             rows > 1 && features > 0 && labels > 0,
             "{rows} training rows with {features} features and {labels} labels: nothing can be learned"
         );
-        let (model, chosen_because) = match &stage.model {
+        let (mut model, chosen_because) = match &stage.model {
             Some(model) => (model.clone(), None),
             None => {
                 // By the training rows also if all rows are fitted: the final model is of the kind that was evaluated.
@@ -48,6 +48,9 @@ impl RunStage for RunFit {
                 (model, Some(reason))
             }
         };
+        if model.choose_distance(data.meta().weight.standardise) {
+            work.fact("distance", "euclidean, because the features are standardised");
+        }
         let folds = stage.folds.or(model.default_folds());
         let device = device::choose(stage.device)?;
         check_memory(&model, &lesson, machine_memory())?;

@@ -98,18 +98,13 @@ impl LocalProcess {
     ) -> Result<PathBuf, AttemptError> {
         let failed = |error: StoreError| AttemptError::permanent(error.to_string());
         while !self.children.is_stopping() {
-            match packages.directory.installed() {
-                Some(found) => match packages.problem(&found) {
-                    None => return Ok(found),
-                    Some(problem) => {
-                        let shown = packages.shown();
-                        let message =
-                            format!("the installed packages of `{shown}` cannot be used any more: {problem}");
-                        report(WorkerEvent::Log { level: LogLevel::Info, message });
-                        packages.directory.forget();
-                    }
-                },
-                None => {}
+            if let Some(found) = packages.directory.installed() {
+                let Some(problem) = packages.problem(&found) else { return Ok(found) };
+                let shown = packages.shown();
+                let message =
+                    format!("the installed packages of `{shown}` cannot be used any more: {problem}");
+                report(WorkerEvent::Log { level: LogLevel::Info, message });
+                packages.directory.forget();
             }
             match packages.directory.try_begin().map_err(failed)? {
                 // Another process may have ended its installation just before.

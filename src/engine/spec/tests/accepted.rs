@@ -56,17 +56,17 @@ fn an_ablation_expands_in_file_and_matrix_order() {
     );
     let train = instance(&pipeline, "train[static,seed=1]");
     assert_eq!(train.kind, "train");
-    assert_eq!(train.params["variant"], json!("static"));
-    assert_eq!(train.params["seed"], json!(1));
-    assert_eq!(train.params["epochs"], json!(150));
-    assert_eq!(train.params["data"], json!(null), "a stage's name must not reach its key");
-    assert_eq!(train.body["data"], json!("data"));
+    assert_eq!(train.params.value()["variant"], json!("static"));
+    assert_eq!(train.params.value()["seed"], json!(1));
+    assert_eq!(train.params.value()["epochs"], json!(150));
+    assert_eq!(train.params.value()["data"], json!(null), "a stage's name must not reach its key");
+    assert_eq!(train.body.value()["data"], json!("data"));
     assert_eq!(sources(&pipeline, &train.inputs[0]), ["data.data"]);
     assert_eq!(sources(&pipeline, &train.inputs[1]), ["idf.idf"]);
     let eval = instance(&pipeline, "eval[static,seed=1]");
     assert_eq!(sources(&pipeline, &eval.inputs[0]), ["train[static,seed=1].model"]);
     let table = instance(&pipeline, "table1");
-    assert_eq!(table.params["title"], json!("after 150 epochs"));
+    assert_eq!(table.params.value()["title"], json!("after 150 epochs"));
     assert_eq!(table.inputs[0].sources.len(), 4);
     assert!(table.inputs[0].many);
     let InputSource::Output { axes, .. } = &table.inputs[0].sources[1] else { panic!() };
@@ -87,7 +87,7 @@ fn formatting_does_not_change_the_parameters() {
     );
     for (one, twin) in one.instances.iter().zip(&twin.instances) {
         assert_eq!(one.params, twin.params);
-        assert_eq!(one.params.to_string(), twin.params.to_string());
+        assert_eq!(one.params.value().to_string(), twin.params.value().to_string());
     }
 }
 
@@ -113,7 +113,7 @@ stages:
         names(&pipeline),
         ["c[a,y=2]", "c[b,y=1]", "c[b,y=2]", "c[z,y=9]", "only[k=1,l=2]", "only[k=4,l=3]"]
     );
-    assert_eq!(pipeline.instances[3].body["run"], json!("z9"));
+    assert_eq!(pipeline.instances[3].body.value()["run"], json!("z9"));
 }
 
 #[test]
@@ -151,7 +151,7 @@ stages:
         ]
     );
     let late = &pipeline.instances[3];
-    assert_eq!(late.body["run"], json!("b 2 q"));
+    assert_eq!(late.body.value()["run"], json!("b 2 q"));
     assert_eq!(sources(&pipeline, &late.inputs[0]), ["mid[b,y=2].out"]);
 }
 
@@ -194,10 +194,10 @@ stages:
         .replace("${vars.sizes.first}", "")
         .as_str(),
     );
-    assert_eq!(pipeline.instances[0].body["dataset"], json!("lr-0.0001"));
-    assert_eq!(pipeline.instances[2].params["hidden"], json!([30, 40]));
-    assert_eq!(pipeline.instances[2].params["optimiser"]["lr"], json!(0.0001));
-    assert_eq!(pipeline.instances[3].body["run"], json!("cost ${x} $5 "));
+    assert_eq!(pipeline.instances[0].body.value()["dataset"], json!("lr-0.0001"));
+    assert_eq!(pipeline.instances[2].params.value()["hidden"], json!([30, 40]));
+    assert_eq!(pipeline.instances[2].params.value()["optimiser"]["lr"], json!(0.0001));
+    assert_eq!(pipeline.instances[3].body.value()["run"], json!("cost ${x} $5 "));
 }
 
 #[test]
@@ -210,9 +210,10 @@ stages:
   c: { matrix: { seed: [1, word, 2.50] }, command: { run: "${matrix.seed}", env: ["${vars.flag}", x] } }
 "#,
     );
-    let runs: Vec<_> = pipeline.instances.iter().map(|instance| &instance.params["run"]).collect();
-    assert_eq!(runs, [&json!("1"), &json!("word"), &json!("2.5")]);
-    assert_eq!(pipeline.instances[1].body, json!({ "run": "word", "env": ["true", "x"] }));
+    let runs: Vec<_> =
+        pipeline.instances.iter().map(|instance| instance.params.value()["run"].clone()).collect();
+    assert_eq!(runs, [json!("1"), json!("word"), json!("2.5")]);
+    assert_eq!(pipeline.instances[1].body.value(), json!({ "run": "word", "env": ["true", "x"] }));
 }
 
 #[test]
@@ -225,8 +226,9 @@ stages:
   d: { matrix: { size: [small, large] }, load: { dataset: x, rows: "${vars.sizes.rows[matrix.size]}" } }
 "#,
     );
-    let rows: Vec<_> = pipeline.instances.iter().map(|instance| &instance.params["rows"]).collect();
-    assert_eq!(rows, [&json!(5), &json!(80)]);
+    let rows: Vec<_> =
+        pipeline.instances.iter().map(|instance| instance.params.value()["rows"].clone()).collect();
+    assert_eq!(rows, [json!(5), json!(80)]);
 }
 
 const ENV: &str = r#"
@@ -245,15 +247,15 @@ fn environment_variables_have_the_type_of_their_default() {
             .unwrap_or_else(|d| panic!("{d}"))
     };
     let pipeline = project(&[("WHO", "12e5"), ("PATH", "/bin")]);
-    assert_eq!(pipeline.instances[0].params["dataset"], json!("12e5-fast"));
-    assert_eq!(pipeline.instances[0].params["rows"], json!(10));
+    assert_eq!(pipeline.instances[0].params.value()["dataset"], json!("12e5-fast"));
+    assert_eq!(pipeline.instances[0].params.value()["rows"], json!(10));
     assert_eq!(
         pipeline.instances[1].environment,
         [("PATH".to_owned(), Some("/bin".to_owned())), ("NONE".to_owned(), None)]
     );
     let other = project(&[("WHO", "me"), ("MODE", "slow"), ("ROWS", "7")]);
-    assert_eq!(other.instances[0].params["dataset"], json!("me-slow"));
-    assert_eq!(other.instances[0].params["rows"], json!(7));
+    assert_eq!(other.instances[0].params.value()["dataset"], json!("me-slow"));
+    assert_eq!(other.instances[0].params.value()["rows"], json!(7));
 }
 
 #[test]
@@ -261,7 +263,7 @@ fn variables_are_set_from_the_command_line() {
     let files: &[(&str, &[u8])] = &[("p.yaml", ABLATION.as_bytes())];
     let set = &["vars.epochs=3", "vars.seeds=[7]"];
     let pipeline = Project { files, set, env: &[] }.load().unwrap();
-    assert_eq!(instance(&pipeline, "train[static,seed=7]").params["epochs"], json!(3));
+    assert_eq!(instance(&pipeline, "train[static,seed=7]").params.value()["epochs"], json!(3));
     assert_eq!(pipeline.instances.len(), 7);
 }
 
@@ -298,7 +300,7 @@ stages:
         Project { files, set: &[], env: &[("NEEDED", "set")] }.load().unwrap_or_else(|d| panic!("{d}"));
     assert_eq!(pipeline.name, "common");
     assert_eq!(names(&pipeline), ["last", "data", "other", "new"]);
-    assert_eq!(instance(&pipeline, "data").body, json!({ "dataset": "extra", "rows": 5 }));
+    assert_eq!(instance(&pipeline, "data").body.value(), json!({ "dataset": "extra", "rows": 5 }));
     assert_eq!(instance(&pipeline, "other").kind, "load");
     assert_eq!(instance(&pipeline, "other").retries, 2);
 }
@@ -333,7 +335,7 @@ fn a_file_can_extend_a_built_in_part_which_is_not_one_of_its_files() {
     ];
     let pipeline = Project { files, set: &[], env: &[] }.load().unwrap_or_else(|d| panic!("{d}"));
     assert_eq!(names(&pipeline), ["d", "e", "f"]);
-    assert_eq!(instance(&pipeline, "d").body, json!({ "dataset": "mine" }));
+    assert_eq!(instance(&pipeline, "d").body.value(), json!({ "dataset": "mine" }));
     assert_eq!(pipeline.files, ["p/main.yaml", "p/builtin/base"].map(std::path::PathBuf::from));
 }
 

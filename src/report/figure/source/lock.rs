@@ -43,7 +43,7 @@ pub(super) fn read(file: &SourceFile, text: &str) -> Result<Vec<(RunAxes, Figure
     if stages.is_empty() {
         return Err(file.error("the lock has no evaluations"));
     }
-    for wanted in file.stages.iter().filter(|wanted| !stages.contains(*wanted)) {
+    if let Some(wanted) = file.stages.iter().find(|wanted| !stages.contains(*wanted)) {
         let meant = suggest::closest(wanted, stages.iter().map(String::as_str));
         let meant = meant.map(|stage| format!(" (did you mean `{stage}`?)")).unwrap_or_default();
         let known: Vec<&str> = stages.iter().map(String::as_str).collect();
