@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{
     Pid, Resource, Signal, WaitId, WaitIdOptions, getpid, getppid, getrlimit, kill_process_group, setpgid,
@@ -49,6 +49,22 @@ pub(super) struct ChildProcess<'a> {
 /// A child that serves the runner and belongs to no stage. It outlives the thread that started it.
 pub(super) struct ServerProcess(Child);
 
+/// How often a program that is busy is tried again, and after which time.
+const BUSY_ATTEMPTS: u32 = 20;
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
+/// Starts a command. A program that was just written is busy for a moment if another thread started a process meanwhile,
+/// which holds the open file until it runs its own program.
+fn start(command: &mut Command) -> io::Result<Child> {
+    for _ in 0..BUSY_ATTEMPTS {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(BUSY_PAUSE),
+            other => return other,
+        }
+    }
+    command.spawn()
+}
+
 impl Children {
     /// Starts the command. The child dies with the calling thread, which therefore has to wait for it.
     pub(super) fn spawn(&self, command: &mut Command) -> io::Result<ChildProcess<'_>> {
@@ -70,7 +86,7 @@ impl Children {
             });
         }
         let started = Instant::now();
-        let process = command.spawn()?;
+        let process = start(command)?;
         let pid = Pid::from_child(&process);
         self.register(pid);
         let stdout = process.stdout.map(|stream| PipeReader::from(OwnedFd::from(stream)));
@@ -105,7 +121,7 @@ impl Children {
                 Ok(())
             });
         }
-        command.spawn().map(ServerProcess)
+        start(command).map(ServerProcess)
     }
 
     /// Takes over a process that a server has forked for a stage and that has not started its work. Fails if it is not a child of
