@@ -382,7 +382,7 @@ fn rows_of(table: &Table, measured: &[MeasuredRecord], record: usize) -> Option<
     let axes = &table.records.get(record)?.axes;
     let evaluation = &measured.iter().find(|measured| measured.axes == *axes)?.record.evaluation;
     let true_entries = evaluation.get(Metric::TruePositiveRatio).map_or(0.0, |share| share.reveal().1);
-    Some((evaluation.rows() as u64, evaluation.labels() as u64, true_entries.to_bits()))
+    Some((evaluation.rows(), evaluation.labels(), true_entries.to_bits()))
 }
 
 #[derive(Debug, thiserror::Error)]
