@@ -11,6 +11,7 @@ precision, so that a score may differ in its last digits.
 import csv
 import json
 import math
+import os
 import re
 import sys
 import unicodedata
@@ -25,6 +26,10 @@ HERE = Path(__file__).parent
 
 def refuse(reason):
     sys.exit(f"predict.py: {reason}; use `pipe predict`")
+
+
+def fail(reason):
+    sys.exit(f"predict.py: {reason}")
 
 
 def read_json(path):
@@ -56,23 +61,34 @@ def unit_rows(rows):
 def read_texts(path):
     column = read_json("stages.json")["text_column"] or "text"
     csv.field_size_limit(1 << 30)
+    texts = []
     with open(path, newline="", encoding="utf-8-sig") as file:
-        lines = csv.DictReader(file) if path.endswith(".csv") else map(json.loads, file)
-        return [line[column] for line in lines]
+        if path.endswith(".csv"):
+            lines = csv.DictReader(file)
+            if column not in (lines.fieldnames or [column]):
+                fail(f"{path} has no column `{column}`; its columns are {', '.join(lines.fieldnames)}")
+        else:
+            lines = map(json.loads, file)
+        for line in lines:
+            text = line.get(column) if isinstance(line, dict) else None
+            if not isinstance(text, str):
+                fail(f"row {len(texts)} of {path} has no text in `{column}`")
+            texts.append(text)
+    return texts
 
 
 # Options that are known here. Others change which words a text has, and are written only if they are set.
 OPTIONS = {"lowercase", "min_rows", "max_features", "max_share", "sublinear_tf", "idf", "l2"}
 
 
-def text_row(text, vocabulary, numbers):
+def text_row(number, text, vocabulary, numbers):
     options = vocabulary["options"]
     unknown = set(options) - OPTIONS
     if unknown:
         refuse(f"the words of this model were made with the options {', '.join(sorted(unknown))}")
     # `pipe` takes some of these characters for letters, and Python takes none of them for letters.
     if any(unicodedata.category(character) in ("Mn", "Mc", "Me", "So") for character in text):
-        refuse(f"the text {text[:40]!r} has combining marks or symbols, which Python separates from words")
+        refuse(f"row {number}: the text {text[:40]!r} has combining marks or symbols, which Python separates from words")
     words = re.findall(r"\w\w+", text)
     counts = Counter(numbers.get(word.lower() if options["lowercase"] else word) for word in words)
     row = {}
@@ -89,7 +105,7 @@ def read_rows(path, meta):
     if (HERE / "data/vocabulary.json").exists():
         vocabulary = read_json("data/vocabulary.json")
         numbers = {word: number for number, word in enumerate(vocabulary["words"])}
-        rows = [text_row(text, vocabulary, numbers) for text in read_texts(path)]
+        rows = [text_row(number, text, vocabulary, numbers) for number, text in enumerate(read_texts(path))]
     else:
         if meta["report"]["format"] != "libsvm":
             refuse(f"the model was trained on {meta['report']['format']}, and only LIBSVM text and texts can be read")
@@ -100,6 +116,8 @@ def read_rows(path, meta):
             refuse("the first line looks like the header of an XMC file")
         pairs = ([word.split(":") for word in line.split() if ":" in word] for line in lines)
         rows = [{int(feature) - base: float(value) for feature, value in row} for row in pairs]
+    if not rows:
+        fail(f"{path} contains no rows")
     indptr = np.cumsum([0] + [len(row) for row in rows])
     indices = [feature for row in rows for feature in row]
     values = [value for row in rows for value in row.values()]
@@ -192,10 +210,17 @@ def best(scores, count):
 
 
 def main():
+    if sys.argv[1:] in (["-h"], ["--help"]):
+        return print(__doc__.strip())
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     meta, model = read_json("data/meta.json"), read_json("model.json")
-    rows = read_rows(sys.argv[1], meta)
+    try:
+        rows = read_rows(sys.argv[1], meta)
+    except OSError as error:
+        fail(f"cannot read {sys.argv[1]}: {error.strerror}")
+    except (ValueError, csv.Error) as error:
+        fail(f"cannot read {sys.argv[1]}: {error}")
     tables, candidates = [], None
     for part in model["parts"]:
         kind = part["model"]["kind"]
@@ -232,4 +257,10 @@ def main():
         print(json.dumps({"row": number, "labels": named}, ensure_ascii=False))
 
 
-main()
+try:
+    main()
+    sys.stdout.flush()
+except BrokenPipeError:
+    # The reader, such as `head`, wants no more. Python would complain when it closes the output.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)

@@ -175,6 +175,22 @@ mod tests {
     }
 
     #[test]
+    fn labels_without_names_are_those_of_the_file() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = temp.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let files = [("train", file("a", "1 1:1\n3 2:1\n")), ("test", file("b", "1 1:1\n3 2:2\n"))];
+        let data = StageTest::of::<Load>(json!({"files": {"train": "a", "test": "b"}}), files);
+        let stage = StageTest::of::<Evaluate>(body(), inputs(&data, "row,label\n0,1\n1,3\n"));
+        assert_eq!(stage.metric("micro_f1"), Some(1.0), "the numbers are not taken for indices");
+        let error = StageTest::failure::<Evaluate>(body(), inputs(&data, "row,label\n0,0\n"));
+        assert!(error.contains("no label is called `0`"), "{error}");
+    }
+
+    #[test]
     fn predictions_about_other_rows_are_refused() {
         let error = StageTest::failure::<Evaluate>(body(), inputs(&dataset(), "row,label\n4,0\n"));
         assert!(error.starts_with("the predictions cannot be evaluated: "), "{error}");

@@ -89,7 +89,7 @@ fn slot(role: FileRole) -> Slot<PlainFile> {
 
 impl StageKind for Load {
     const NAME: &'static str = "load";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const SUMMARY: &'static str = "Reads a data set, splits, filters and weighs it";
     const PROGRAM: Program = Program::Pipe;
 
@@ -292,6 +292,26 @@ mod tests {
         let idf = ((5.0f64 / 3.0).ln() + 1.0) as f32;
         assert_eq!((train.row(0), train.row_values(0)), (&[0, 1][..], &[idf, 0.5 * idf][..]));
         assert_eq!(sparse(&data, PartName::Test).entries(), 0);
+    }
+
+    fn label_names(text: &str, filter: serde_json::Value) -> Option<Vec<String>> {
+        let temp = tempfile::tempdir().unwrap();
+        let file = write(temp.path(), "a", text);
+        let test = StageTest::of::<Load>(json!({"files": {"rows": "a"}, "filter": filter}), [("rows", file)]);
+        test.dataset().label_names().unwrap()
+    }
+
+    #[test]
+    fn labels_without_names_are_called_by_their_numbers_in_the_file() {
+        let names = |names: &[&str]| Some(names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        let (from_0, from_1) = ("0 0:1\n2 0:1\n2 1:1\n3 1:1\n3 1:1\n", "1 1:1\n3 1:1\n3 2:1\n");
+        assert_eq!(label_names(from_0, json!({})), None, "the numbers of the file are kept");
+        assert_eq!(label_names(from_0, json!({"min_label_count": 0})), None);
+        assert_eq!(label_names(from_0, json!({"min_label_count": 2})), names(&["2", "3"]));
+        assert_eq!(label_names(from_0, json!({"labels": ["3"]})), names(&["3"]));
+        assert_eq!(label_names(from_1, json!({})), names(&["1", "2", "3"]));
+        assert_eq!(label_names(from_1, json!({"min_label_count": 2})), names(&["3"]));
+        assert_eq!(label_names(from_1, json!({"labels": ["1"]})), names(&["1"]));
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl RunStage for Vectorise {
             bail!("these files contain features, not text: use the stage `load`");
         };
         if text.report.format == Format::Csv
-            && let Some(other) = probable_separator(&text)
+            && let Some(other) = text.missed_separator()
         {
             let separator = stage.read.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR);
             work.warn(format!(
@@ -166,17 +166,6 @@ impl RunStage for Vectorise {
         work.progress(2, Some(2), "steps", "done");
         Ok(())
     }
-}
-
-/// Returns the character that probably separates labels, if no row has more than one label and most labels contain it.
-fn probable_separator(text: &RawText) -> Option<char> {
-    let labels = &text.labels;
-    let single = (0..labels.rows()).all(|row| labels.row(row).len() <= 1);
-    let most_contain = |separator: &char| {
-        let containing = text.label_names.iter().filter(|name| name.contains(*separator)).count();
-        2 * containing > text.label_names.len()
-    };
-    [',', '|', ';'].into_iter().find(most_contain).filter(|_| single)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub struct Filter {
     pub min_label_count: Option<u64>,
     /// Keep at most this many labels: the most frequent ones.
     pub max_labels: Option<usize>,
-    /// Keep only these labels, by name.
+    /// Keep only these labels, by name; labels without names by their number in the file.
     pub labels: Option<BTreeSet<String>>,
     /// Keep at most this many features: those that occur in the most training rows.
     pub max_features: Option<usize>,
@@ -47,7 +47,7 @@ impl Filter {
         issues
     }
 
-    /// Returns the labels that are kept, given the training rows.
+    /// Returns the labels that are kept, given the names of all labels and the training rows.
     pub(crate) fn fit_labels(
         &self,
         labels: &Csr,
@@ -87,9 +87,7 @@ fn by_name(wanted: &BTreeSet<String>, names: &[String], cols: usize) -> Result<V
         names.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
     let mut keep = vec![false; cols];
     for name in wanted {
-        // Labels without names are selected by their number.
-        let number = || name.parse().ok().filter(|&number| names.is_empty() && number < cols);
-        let index = index_of.get(name.as_str()).copied().or_else(number);
+        let index = index_of.get(name.as_str()).copied();
         keep[index.ok_or_else(|| FilterError::UnknownLabel(name.clone()))?] = true;
     }
     Ok(keep)
@@ -190,7 +188,6 @@ mod tests {
         let names: Vec<String> = ["a", "b", "c", "d"].map(String::from).to_vec();
         let filter = |name: &str| Filter { labels: Some([name.to_owned()].into()), ..Filter::default() };
         assert_eq!(kept(&filter("b").fit_labels(&labels(), &names, &[0]).unwrap()), [1]);
-        assert_eq!(kept(&filter("1").fit_labels(&labels(), &[], &[0]).unwrap()), [1]);
         let unknown = Err(FilterError::UnknownLabel("e".to_owned()));
         assert_eq!(filter("e").fit_labels(&labels(), &names, &[0]), unknown);
     }

@@ -104,9 +104,12 @@ pub fn prepare(
     directory: &Path,
 ) -> Result<SplitData, PrepareError> {
     let parts = preparation.divide(&raw.parts, &raw.labels)?;
-    let names = raw.label_names.as_deref().unwrap_or_default();
+    let names = raw.label_names.clone().unwrap_or_else(|| numbers_in_file(raw));
     let all_but_test = parts.all_but_test();
-    let labels = preparation.filter.fit_labels(&raw.labels, names, &all_but_test)?;
+    let labels = preparation.filter.fit_labels(&raw.labels, &names, &all_but_test)?;
+    // Labels without names are called by their numbers in the file, unless these are the numbers that they have here.
+    let is_named =
+        raw.label_names.is_some() || raw.report.label_base.first != 0 || labels.count() < raw.labels.cols;
     let (weight, weight_reason) = preparation.weight.resolve(&raw.features, &parts.train);
     let fitted =
         FittedFeatures::fit(&raw.features, &preparation.filter, weight, &all_but_test, &parts.train)?;
@@ -134,7 +137,7 @@ pub fn prepare(
         weight_reason,
         report: raw.report.clone(),
         duplicates: None,
-        label_names: raw.label_names.as_ref().map(|names| labels.select(names)),
+        label_names: is_named.then(|| labels.select(&names)),
         feature_names: raw.feature_names.as_ref().map(|names| fitted.select(names)),
     };
     if let Features::Sparse(features) = &raw.features {
@@ -143,6 +146,14 @@ pub fn prepare(
     }
     fitted.transform.write(directory)?;
     Ok(target.complete(origin)?)
+}
+
+/// Returns the numbers by which a file calls its labels.
+fn numbers_in_file(raw: &DataSet) -> Vec<String> {
+    (u64::from(raw.report.label_base.first)..)
+        .take(raw.labels.cols)
+        .map(|number| number.to_string())
+        .collect()
 }
 
 /// Features with what was fitted on the rows outside the test part.

@@ -16,3 +16,15 @@ pub struct RawText {
     pub parts: Vec<DataSetPart>,
     pub report: ReadReport,
 }
+
+impl RawText {
+    /// Returns the character that probably separates labels, if no row has more than one label and most labels contain it.
+    pub fn missed_separator(&self) -> Option<char> {
+        let single = (0..self.labels.rows()).all(|row| self.labels.row(row).len() <= 1);
+        let most_contain = |separator: &char| {
+            let containing = self.label_names.iter().filter(|name| name.contains(*separator)).count();
+            2 * containing > self.label_names.len()
+        };
+        [',', '|', ';'].into_iter().find(most_contain).filter(|_| single)
+    }
+}

@@ -41,11 +41,16 @@ impl DataNames {
         self.label_count
     }
 
-    /// Returns the number of a label that is given by its name or its number. The error says that there is no such label.
+    /// Returns the number of a label that is given by its name or, unless some names are numbers themselves, by its number.
+    /// The error says that there is no such label.
     pub(super) fn label_number(&self, label: &str) -> Result<u32, String> {
         let names = self.labels.as_deref().unwrap_or_default();
         let named = names.iter().position(|name| name == label);
-        let numbered = || label.parse().ok().filter(|&number| number < self.label_count);
+        let is_number = |name: &String| name.parse::<u64>().is_ok();
+        let numbered = || {
+            let number = label.parse().ok().filter(|&number| number < self.label_count);
+            number.filter(|_| !names.iter().any(is_number))
+        };
         named.or_else(numbered).map(|number| number as u32).ok_or_else(|| {
             let hint = suggest::closest(label, names.iter().map(String::as_str));
             let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();

@@ -54,6 +54,8 @@ pub struct Inspection {
     pub empty_rows: u64,
     /// Rows whose text or features equal those of an earlier row.
     pub duplicates: u64,
+    /// What probably separates labels, although they were not separated by it.
+    pub missed_separator: Option<char>,
 }
 
 /// What the rows consist of, apart from their labels.
@@ -116,6 +118,15 @@ pub fn inspect(
             "a NumPy array has no labels: name the file that has them too, for example `--data rows=X.npy labels=Y.npy`",
         ));
     }
+    if source.parts.iter().all(|part| part.name == "test") {
+        return Err(DataError::Request(
+            "there are only test rows: name the training rows too, `--data train=FILE test=FILE`, or all rows, `--data rows=FILE`"
+                .into(),
+        ));
+    }
+    if let Some(labels) = source.parts[0].labels.as_deref().filter(|_| is_table) {
+        return Err(two_tables(&source.parts[0].data, labels)?);
+    }
     let mut columns = Vec::new();
     let mut options = ReadOptions::default();
     if is_table {
@@ -127,10 +138,10 @@ pub fn inspect(
     }
     let raw = match read(&source, &options, scratch, threads) {
         // Nominal values have no order, so of the two ways to read them only one can be assumed.
-        Err(error) if format == Format::Arff => {
+        Err(_) if format == Format::Arff => {
             options.nominal = Some(NominalEncoding::OneHot);
             let _ = std::fs::remove_dir_all(scratch);
-            read(&source, &options, scratch, threads).map_err(|_| error)?
+            read(&source, &options, scratch, threads)?
         }
         raw => raw?,
     };
@@ -151,6 +162,10 @@ pub fn inspect(
         input: found.input,
         empty_rows: found.empty_rows,
         duplicates: found.duplicates,
+        missed_separator: match &raw {
+            RawData::Text(text) if format == Format::Csv => text.missed_separator(),
+            _ => None,
+        },
         label_counts,
         files,
         read: options,
@@ -160,6 +175,26 @@ pub fn inspect(
         return Err(DataError::file(&source.parts[0].data, reason));
     }
     Ok(inspection)
+}
+
+/// Returns the error for texts and labels in two tables: only the user knows which columns are meant.
+fn two_tables(texts: &Path, labels: &Path) -> Result<DataError, DataError> {
+    let of_labels = TableColumn::read_all(labels)?;
+    let is_common = |column: &TableColumn| of_labels.iter().any(|other| other.name == column.name);
+    let common = TableColumn::read_all(texts)?.into_iter().find(is_common).map(|column| column.name);
+    let reason = match common {
+        Some(key) => format!(
+            "the labels are in another file, with which the texts are joined by a common column, such as `{key}`. \
+             `pipe init` writes no join: name the texts alone, and then add `read: {{ join_column: {key}, label_column: \
+             NAME }}` and `labels: {}` to the stage (docs/data-sets.md)",
+            labels.display()
+        ),
+        None => format!(
+            "it has no column in common with {}, so that the labels cannot be joined with the texts",
+            labels.display()
+        ),
+    };
+    Ok(DataError::file(texts, reason))
 }
 
 /// What is counted differently for texts and for numbers.

@@ -22,9 +22,22 @@ pub(super) fn separator(values: &[&str]) -> Option<&'static str> {
             " " => 2 * pieces.len() <= whole,
             // These are hardly ever part of a name.
             ";" | "|" => true,
-            _ => pieces.len() < whole || all.len() * whole >= 2 * values.len() * pieces.len(),
+            _ => {
+                pieces.len() < whole
+                    || all.len() * whole >= 2 * values.len() * pieces.len()
+                    || are_lists(values, candidate)
+            }
         }
     })
+}
+
+/// Returns whether values are lists of labels rather than names with a comma: a label comes first in one list and later in
+/// another one, but the parts of a name, such as `Smith, J`, have their places.
+fn are_lists(values: &[&str], separator: &str) -> bool {
+    let first: HashSet<&str> = values.iter().filter_map(|value| pieces(value, separator).next()).collect();
+    let later: HashSet<&str> = values.iter().flat_map(|value| pieces(value, separator).skip(1)).collect();
+    let both = first.intersection(&later).count();
+    both > 1 && 4 * both >= first.len().min(later.len())
 }
 
 fn pieces<'a>(value: &'a str, separator: &'a str) -> impl Iterator<Item = &'a str> {
@@ -42,6 +55,8 @@ mod tests {
         assert_eq!(separator(&["a, b", "b, c", "a, c", "a, b, c"]), Some(","));
         let few_rows = ["a, b, c", "a, b, d", "a, b, e, f", "a, b", "a, b, g", "a, b"];
         assert_eq!(separator(&few_rows), Some(","), "5 different values, 7 different labels");
+        let rare = ["a, b", "c, a", "b, d", "e, f, b", "g, c", "h", "i, a", "a, b", "h", "h", "a, b"];
+        assert_eq!(separator(&rare), Some(","), "labels change their places");
         assert_eq!(separator(&["a b", "b c", "a c", "a b c", "c a", "c b"]), Some(" "));
     }
 

@@ -216,3 +216,28 @@ fn training_and_test_files_are_told_apart_by_name_or_by_role() {
     let error = inspected(&[("a.csv", csv), ("b.csv", csv)], &Wishes::default()).unwrap_err();
     assert!(error.contains("`--data ROLE=FILE ...`") && error.contains("rows="), "{error}");
 }
+
+#[test]
+fn only_test_rows_and_two_tables_are_refused() {
+    let refused = |files: &[(&str, &[u8])]| inspected(files, &Wishes::default()).unwrap_err();
+    let error = refused(&[("test=t.csv", b"text,labels\na b,x\n")]);
+    assert!(error.contains("there are only test rows"), "{error}");
+    let error = refused(&[("rows=a.csv", b"id,text\n1,a b\n"), ("labels=b.csv", b"id,label\n1,x\n")]);
+    assert!(error.contains("join_column: id"), "{error}");
+}
+
+#[test]
+fn a_separator_that_was_missed_is_noted() {
+    let wishes = Wishes { separator: Some("|".into()), ..Wishes::default() };
+    let found = inspected(&[("a.csv", PACKAGES.as_bytes())], &wishes).unwrap();
+    assert_eq!(found.missed_separator, Some(','));
+    assert_eq!(table("a.csv", PACKAGES).unwrap().missed_separator, None);
+}
+
+#[test]
+fn the_error_of_an_arff_file_is_the_real_one() {
+    let text =
+        "@relation r\n@attribute c {red,blue}\n@attribute x numeric\n@attribute y {0,1}\n@data\nred,oops,1\n";
+    let error = table("a.arff", text).unwrap_err();
+    assert!(!error.contains("nominal"), "{error}");
+}

@@ -91,7 +91,12 @@ fn read_table(
         report.repairs.add(Repair::ByteOrderMarks, u64::from(text.has_byte_order_mark));
         let start = texts.len();
         let text_rows = match (&join, &part.labels) {
-            (None, _) => parse(text, &columns)?,
+            (None, None) => parse(text, &columns)?,
+            (None, Some(_)) => {
+                let reason = "the file of labels would be ignored: add `read: { join_column: NAME }` with the column that \
+                              it has in common with the file of texts, or leave it out if the texts have their labels";
+                return Err(DataError::Request(reason.into()));
+            }
             (Some(join), Some(labels)) => {
                 let labels = join.labels(labels, &columns, threads)?;
                 join.rows(text, &columns, labels)?

@@ -312,3 +312,10 @@ fn a_wrong_column_of_a_join_is_named_with_its_file() {
     let alone = read_with(NOTES.as_bytes(), &mimic("TEXT", "ICD9_CODE", "HADM_ID", &[])).unwrap_err();
     assert!(alone.to_string().contains("needs a file of labels"), "{alone}");
 }
+
+#[test]
+fn a_file_of_labels_is_not_ignored() {
+    let options = ReadOptions { join_column: None, ..Default::default() };
+    let error = joined("text,labels\na b,x\n", "id,labels\n1,y\n", &options).unwrap_err();
+    assert!(error.contains("add `read: { join_column: NAME }`"), "{error}");
+}
