@@ -13,12 +13,13 @@ use pipe_engine::lock::path_of;
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
 use pipe_ml::artifacts::LabelRecords;
 use pipe_ml::composite::Composite;
-use pipe_ml::data::split_data::SplitData;
+use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::explanation::composite::model_words;
 use pipe_ml::metric::curves::Curves;
 use pipe_ml::metric::label::LabelRecord;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::record::EvaluationRecord;
+use pipe_ml::metric::registry::Metric;
 use pipe_report::table::markdown;
 use pipe_stages::evaluate::Evaluate;
 use pipe_stages::fit::Fit;
@@ -56,6 +57,7 @@ pub(super) fn model_card(
     let parts: Vec<String> = meta.rows.iter().map(|(part, rows)| format!("{rows} {}", part.name())).collect();
     let (features, labels) = (meta.features, meta.labels);
     let _ = writeln!(card, "- Data: {} rows; {features} features, {labels} labels", parts.join(", "));
+    card += &left_out(labels, meta.labels_before);
     if let Some(reason) = &meta.weight_reason {
         let _ = writeln!(
             card,
@@ -63,7 +65,7 @@ pub(super) fn model_card(
             meta.weight.describe()
         );
     }
-    let _ = writeln!(card, "- Split: {}", meta.split);
+    let _ = writeln!(card, "- Split: {}", split(&meta.split, data.has(PartName::Test)));
     let fitted_on_all = model.as_ref().is_some_and(|model| !model.fitted_on.is_train());
     let rows = if fitted_on_all { "all rows" } else { "the training rows" };
     let _ = writeln!(card, "- Fitted on: {rows}");
@@ -113,6 +115,28 @@ pub(super) fn model_card(
     }
     card += "\n## Use\n\n```text\npipe predict DIR FILE\npipe explain DIR --row 0 --input FILE\nb3sum --check B3SUMS\n```\n";
     Ok(card)
+}
+
+/// Returns the line about labels that the filter left out; nothing if there are none.
+fn left_out(labels: u64, before: u64) -> String {
+    match before.saturating_sub(labels) {
+        0 => String::new(),
+        left_out => format!(
+            "- Labels that the model does not know: {left_out} of {before}, which the filter of the data set left out. No \
+             value below counts them\n"
+        ),
+    }
+}
+
+/// Describes the parts of the data set. It is stored in the same words with and without test rows.
+fn split(stored: &str, has_test: bool) -> String {
+    if has_test { stored.to_owned() } else { stored.replace("test rows as given", "no test rows") }
+}
+
+/// Returns the ends of an interval. A share is never outside of 0 to 1, although its interval may be.
+fn ends(metric: Metric, low: f64, high: f64) -> (f64, f64) {
+    let is_share = !matches!(metric, Metric::Bce | Metric::TrainingLoss);
+    if is_share { (low.clamp(0.0, 1.0), high.clamp(0.0, 1.0)) } else { (low, high) }
 }
 
 /// Reads the description of the model; `None` if `train` made it.
@@ -192,7 +216,8 @@ fn quality(
     let _ = writeln!(section, "| metric | value | {percent} % interval |\n|---|--:|---|");
     for (metric, value) in record.evaluation.iter() {
         let interval = record.interval(metric).map(|interval| interval.reveal().1);
-        let interval = interval.map(|interval| format!("{:.4} to {:.4}", interval.low, interval.high));
+        let interval = interval.map(|interval| ends(metric, interval.low, interval.high));
+        let interval = interval.map(|(low, high)| format!("{low:.4} to {high:.4}"));
         let (title, value) = (metric.title(), value.reveal().1);
         let _ = writeln!(section, "| {title} | {value:.4}{mark} | {} |", interval.unwrap_or_default());
     }
@@ -221,4 +246,30 @@ fn quality(
         let _ = write!(section, " ({}{more})", listed.join(", "));
     }
     section + ".\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_the_filter_left_out_are_counted() {
+        assert_eq!(left_out(5, 5), "");
+        assert!(left_out(5, 39).contains("34 of 39"));
+    }
+
+    #[test]
+    fn test_rows_that_do_not_exist_are_not_mentioned() {
+        assert_eq!(split("test rows as given", true), "test rows as given");
+        assert_eq!(
+            split("the first 5 training rows, test rows as given", false),
+            "the first 5 training rows, no test rows"
+        );
+    }
+
+    #[test]
+    fn an_interval_of_a_share_stays_within_0_and_1() {
+        assert_eq!(ends(Metric::MicroF1, -0.1, 1.02), (0.0, 1.0));
+        assert_eq!(ends(Metric::Bce, 0.5, 1.02), (0.5, 1.02));
+    }
 }

@@ -252,6 +252,11 @@ impl ModelPlace {
             let stages = exported_model::stage_facts(directory)?;
             return Ok(Self { model: directory.to_owned(), data, stages });
         }
+        if args.model.contains('/') && !args.model.contains('[') {
+            let lacks =
+                if directory.is_dir() { "contains no model (`model.json`)" } else { "does not exist" };
+            return Err(Failure::bad_input(format!("the model directory `{}` {lacks}", args.model)));
+        }
         let survey = Survey::of(project, args.pipeline.named.as_ref(), &args.pipeline, &[])?;
         Ok(Self::of_stage(&survey, &args.model, args.data.as_deref(), scratch)?.1)
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use super::args::PredictFormat;
@@ -84,6 +84,13 @@ fn one_line_per_row(
         let PredictedRow { row, labels } = serde_json::from_str(&line?)?;
         let name = |label: PredictedLabel| label.name.unwrap_or_else(|| label.label.to_string());
         let names: Vec<String> = labels.into_iter().map(name).collect();
+        for name in &names {
+            ensure!(
+                !name.contains(separator) && !name.contains(['\n', '\r']),
+                "the label {name:?} contains the separator {separator:?} or a line break, so `--format labels` would be \
+                 ambiguous: choose `--format jsonl` or `--format csv`"
+            );
+        }
         let number = row.to_string();
         let first = match ids {
             // An id is not escaped for spreadsheets: it has to be the one of the input.
@@ -132,6 +139,15 @@ mod tests {
     fn rows_are_numbered_without_ids() {
         assert_eq!(rewritten(ROWS, PredictFormat::Labels, None).unwrap(), "row,labels\n0,\"a;b, c\"\n1,\n");
         assert_eq!(rewritten(ROWS, PredictFormat::Jsonl, None).unwrap(), ROWS);
+    }
+
+    #[test]
+    fn a_label_that_would_look_like_several_is_refused() {
+        for name in ["a;b", "a\\nb", "a\\rb"] {
+            let row = format!("{{\"row\":0,\"labels\":[{{\"label\":3,\"name\":\"{name}\"}}]}}\n");
+            let error = rewritten(&row, PredictFormat::Labels, None).unwrap_err();
+            assert!(error.contains(&format!("the label \"{name}\"")) && error.contains("jsonl"), "{error}");
+        }
     }
 
     #[test]

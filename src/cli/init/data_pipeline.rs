@@ -172,15 +172,25 @@ impl DataPipeline<'_> {
     }
 }
 
-/// Returns a name for a pipeline: the name of the file of data without its endings.
-pub(super) fn name(data: &Path) -> String {
+/// Returns a name for a file of a pipeline: the name of the file of data without its endings.
+pub(super) fn name_of_data(data: &Path) -> String {
     let stem = data.file_name().unwrap_or_default().to_string_lossy();
-    let stem = stem.split('.').next().unwrap_or_default();
-    let plain: String =
-        stem.chars().map(|c| if c.is_ascii() && is_name_byte(c as u8) { c } else { '-' }).collect();
+    let plain = plain(stem.split('.').next().unwrap_or_default());
     let words =
         plain.split(['-', '_']).filter(|word| !word.is_empty() && !["train", "training"].contains(word));
-    let name = words.collect::<Vec<_>>().join("-");
+    valid(words.collect::<Vec<_>>().join("-"))
+}
+
+/// Returns the name of the pipeline in a file: that of the file, so that two pipelines have two directories of results.
+pub(super) fn name(pipeline: &Path) -> String {
+    valid(plain(&pipeline.file_stem().unwrap_or_default().to_string_lossy()))
+}
+
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii() && is_name_byte(c as u8) { c } else { '-' }).collect()
+}
+
+fn valid(name: String) -> String {
     if is_dotted_name(&name) { name } else { format!("data-{name}").trim_end_matches('-').to_owned() }
 }
 
@@ -200,8 +210,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipeline_is_named_after_the_file_of_data() {
-        let named = |path: &str| name(Path::new(path));
+    fn a_pipeline_is_named_after_its_file() {
+        assert_eq!(name(Path::new("pipelines/one.yaml")), "one");
+        assert_eq!(name(Path::new("my train_2.v3.yaml")), "my-train_2-v3");
+        assert_eq!(name(Path::new("2024.yaml")), "data-2024");
+    }
+
+    #[test]
+    fn the_file_of_a_pipeline_is_named_after_the_file_of_data() {
+        let named = |path: &str| name_of_data(Path::new(path));
         assert_eq!(named("data/packages.csv.gz"), "packages");
         assert_eq!(named("medical-train.arff"), "medical");
         assert_eq!(named("train.csv"), "data");

@@ -46,6 +46,9 @@ pub(super) fn text(found: &Inspection) -> String {
     if !notes.is_empty() {
         lines.push(("rows", notes.join(", ")));
     }
+    if let Some(warning) = separator_warning(found) {
+        lines.push(("warning", warning));
+    }
     if found.format.content() == FormatContent::Text {
         lines.push((
             "options",
@@ -75,6 +78,22 @@ fn input(found: &Inspection) -> (&'static str, String) {
             ("features", format!("{}, sparse {what}{nominal}", grouped(features)))
         }
         InputSummary::Dense { features } => ("features", format!("{}, dense", grouped(features))),
+    }
+}
+
+/// Returns a warning if the labels of a CSV file are never separated, although they seem to be or a separator was given.
+fn separator_warning(found: &Inspection) -> Option<String> {
+    let given = found.read.label_separator.as_deref();
+    if found.format != Format::Csv || !found.is_single_label() {
+        return None;
+    }
+    let separator = given.unwrap_or(DEFAULT_LABEL_SEPARATOR);
+    match found.missed_separator {
+        Some(other) => Some(format!(
+            "the labels are never separated by `{separator}`, but most of them contain `{other}`: if that separates labels, \
+             use `--separator '{other}'`"
+        )),
+        None => given.map(|given| format!("the labels are never separated by `{given}`")),
     }
 }
 

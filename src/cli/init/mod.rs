@@ -57,8 +57,10 @@ fn for_data(args: &InitArgs) -> Outcome {
         .map_err(|error| Failure::bad_input(error.to_string()))?;
     print_status(&findings::text(&found));
     let rows = found.files.iter().find(|(role, _)| matches!(role, FileRole::Rows | FileRole::Train));
-    let name = rows.map_or_else(|| "data".to_owned(), |(_, path)| data_pipeline::name(path));
-    let file = args.file.clone().unwrap_or_else(|| default_file(&name));
+    let file = args.file.clone().unwrap_or_else(|| {
+        default_file(&rows.map_or_else(|| "data".to_owned(), |(_, path)| data_pipeline::name_of_data(path)))
+    });
+    let name = data_pipeline::name(&file);
     let kind = if args.paper { PipelineKind::Grid } else { PipelineKind::Recipe };
     let pipeline = DataPipeline { name: &name, file: &file, found: &found, kind };
     write_new(&file, &pipeline.text())?;
