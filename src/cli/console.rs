@@ -103,7 +103,7 @@ impl Console {
                 if *attempt > 1 {
                     self.start(instance, &format!("attempt {attempt}: the attempt before it failed"));
                 } else {
-                    self.start(instance, &why.to_string());
+                    self.start(instance, &why.brief());
                 }
             }
             Event::Waiting { instance, .. } => {

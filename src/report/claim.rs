@@ -55,6 +55,24 @@ pub struct ClaimComparison {
     pub confidence: f64,
 }
 
+impl ClaimVerdict {
+    /// Says how the claimed result compares with another one. An interval beyond zero on the wrong side means that it is
+    /// significantly worse.
+    pub fn words(&self, comparison: &ClaimComparison) -> &'static str {
+        let sign = if self.metric.direction() == Direction::Lower { -1.0 } else { 1.0 };
+        let is_all_worse = |bound: Option<f64>| bound.is_some_and(|bound| sign * bound < 0.0);
+        match (comparison.holds, self.significant) {
+            (true, true) => "significantly better",
+            (true, false) => "better",
+            (false, _) if is_all_worse(comparison.low) && is_all_worse(comparison.high) => {
+                "significantly worse"
+            }
+            (false, true) => "not significantly better",
+            (false, false) => "not better",
+        }
+    }
+}
+
 /// Why a claim cannot be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {

@@ -4,6 +4,7 @@ pub mod graph;
 pub mod key;
 #[cfg(test)]
 pub(crate) mod sample;
+pub mod shorten;
 pub mod why;
 
 pub use graph::Plan;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::shorten::shorten;
 use pipe_core::digest::Digest;
 use pipe_core::key::KeyParts;
 
@@ -40,6 +41,21 @@ impl Why {
     pub fn between(old: &KeyParts, new: &KeyParts) -> Self {
         let changes = changes(old, new);
         if changes.is_empty() { Self::Missing } else { Self::Changed { changes } }
+    }
+}
+
+impl Why {
+    /// Returns the text with the first two changes at most, for one line.
+    pub fn brief(&self) -> String {
+        const SHOWN: usize = 2;
+        match self {
+            Self::Changed { changes } if changes.len() > SHOWN => {
+                let (first, more) = changes.split_at(SHOWN);
+                let first = Self::Changed { changes: first.to_vec() };
+                format!("{first} and {} more", more.len())
+            }
+            other => other.to_string(),
+        }
     }
 }
 
@@ -113,7 +129,11 @@ impl fmt::Display for Change {
             }
             (None, Some(_)) if is_input => write!(f, "{name} is new"),
             (Some(_), None) if is_input => write!(f, "{name} is gone"),
-            (Some(old), Some(new)) => write!(f, "{name} {} -> {}", shown(old), shown(new)),
+            (Some(old), Some(new)) => {
+                let is_digest = [old, new].iter().any(|value| value.parse::<Digest>().is_ok());
+                let (old, new) = if is_digest { (shown(old), shown(new)) } else { shorten(old, new) };
+                write!(f, "{name} {old} -> {new}")
+            }
             (None, Some(new)) => write!(f, "{name} is new: {}", shown(new)),
             (Some(old), None) => write!(f, "{name} is gone (was {})", shown(old)),
             (None, None) => write!(f, "{name}"),
@@ -202,6 +222,25 @@ mod tests {
     #[test]
     fn equal_key_parts_mean_that_the_result_is_gone() {
         assert_eq!(Why::between(&parts(&[("kind", "x")]), &parts(&[("kind", "x")])), Why::Missing);
+    }
+
+    #[test]
+    fn two_long_values_are_shown_where_they_differ() {
+        let long = |end: &str| format!("\"{}{end}\"", "x".repeat(100));
+        let text = why(&[("params.run", &long("old"))], &[("params.run", &long("new"))]);
+        assert!(text.contains("xold\" -> …") && text.ends_with("xnew\""), "{text}");
+    }
+
+    #[test]
+    fn a_short_text_has_two_changes_at_most() {
+        let changes = |count: usize| {
+            let names: Vec<String> = (0..count).map(|at| format!("params.p{at}")).collect();
+            let new: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
+            Why::between(&parts(&[]), &parts(&new)).brief()
+        };
+        assert_eq!(changes(2), "params.p0 is new: 1, params.p1 is new: 1");
+        assert_eq!(changes(5), "params.p0 is new: 1, params.p1 is new: 1 and 3 more");
+        assert_eq!(Why::Forced.brief(), "forced");
     }
 
     #[test]

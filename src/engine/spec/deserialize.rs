@@ -142,7 +142,10 @@ impl ValueContext<'_> {
             DeserializeError::WrongType { expected } => {
                 let found_text = found.map_or("something else".to_owned(), describe);
                 let message = format!("{field} expects {expected}, but this is {found_text}");
-                self.with_note(span, message).maybe_hint(type_hint(expected, found))
+                let is_stages = matches!(path, [PathStep::Key(key)] if key == "stages");
+                let of_stages = is_stages && matches!(found, Some(Value::Array(_)));
+                let hint = of_stages.then(|| STAGES_HINT.to_owned()).or_else(|| type_hint(expected, found));
+                self.with_note(span, message).maybe_hint(hint)
             }
             DeserializeError::Other(message) => {
                 // In a map from words of a fixed vocabulary, the key itself can be wrong.
@@ -156,6 +159,8 @@ impl ValueContext<'_> {
         }
     }
 }
+
+const STAGES_HINT: &str = "use the name of each stage as its key: `a: { command: ... }`";
 
 fn type_hint(expected: &str, found: Option<&Value>) -> Option<String> {
     match (expected, found?) {

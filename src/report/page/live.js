@@ -52,6 +52,7 @@ addEventListener("DOMContentLoaded", () => {
     if (hours > 0) return `${hours} h ${minutes} min`;
     return rounded >= 60 ? `${minutes} min ${rounded % 60} s` : `${rounded} s`;
   };
+  const counted = stages => `${stages} ${stages === 1 ? "stage" : "stages"}`;
   const showOverall = () => {
     const states = [...stages.values()].map(known => known.status);
     const ended = states.filter(status => ENDED.includes(status)).length;
@@ -60,7 +61,8 @@ addEventListener("DOMContentLoaded", () => {
     const elapsed = (Date.now() - overall.started) / 1000;
     const left = computed > 0 ? elapsed / computed * (overall.total - cached - computed) : undefined;
     [bar.max, bar.value] = [overall.total, ended];
-    words.textContent = `${ended} of ${overall.total} stages, ${clock(elapsed)}` + (left === undefined ? "" : `, about ${clock(left)} left`);
+    const rest = left === undefined ? "" : `, about ${clock(left)} left`;
+    words.textContent = `${ended} of ${counted(overall.total)}` + (overall.timer === undefined ? "" : `, ${clock(elapsed)}${rest}`);
   };
   const startOverall = ({ run, instances }) => {
     const [, year, month, day, hour, minute, second] = run.match(/^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z/) ?? [];
@@ -151,7 +153,7 @@ addEventListener("DOMContentLoaded", () => {
 
   const handlers = {
     run_started: event => {
-      say(`Run ${event.run}, up to ${event.jobs} stages at once.`);
+      say(`Run ${event.run}, up to ${counted(event.jobs)} at once.`);
       startOverall(event);
     },
     hit: event => setStatus(event.instance, "cached", `saved ${seconds(event.saved)}`),
@@ -164,18 +166,25 @@ addEventListener("DOMContentLoaded", () => {
     skipped: event => setStatus(event.instance, "skipped", event.because),
     stopping: () => say("Stopping."),
     run_finished: ({ summary }) => {
-      const words = [[summary.ran, "computed"], [summary.hits, "cached"], [summary.failed, "failed"], [summary.skipped, "skipped"]];
-      const text = words.filter(([count]) => count > 0).map(([count, word]) => `${count} ${word}`).join(", ") || "nothing to do";
+      const counts = [[summary.ran, "computed"], [summary.hits, "cached"], [summary.failed, "failed"], [summary.skipped, "skipped"]];
+      const text = counts.filter(([count]) => count > 0).map(([count, word]) => `${count} ${word}`).join(", ") || "nothing to do";
       clearInterval(overall.timer);
+      overall.timer = undefined;
       showOverall();
-      words.textContent = `${bar.value} of ${overall.total} stages`;
       say(`Ended after ${seconds(summary.seconds)}: ${text}. The server has stopped; this page stays as it is.`);
     },
+  };
+  /* The events so far come all at once, so what they add up to is shown when they have been read. */
+  let isOutdated = false;
+  const showSoon = () => {
+    if (!isOutdated) setTimeout(() => { isOutdated = false; showOverall(); });
+    isOutdated = true;
   };
   const source = new EventSource("events");
   source.onmessage = ({ data }) => {
     const event = JSON.parse(data);
     handlers[event.event]?.(event);
+    showSoon();
     if (event.event === "run_finished") source.close();
   };
   source.onopen = () => {

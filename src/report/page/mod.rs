@@ -4,6 +4,7 @@
 //! A page can be read without scripts. With them, tables can be sorted and searched, and the theme can be chosen.
 
 pub mod audit_card;
+pub mod claim_card;
 pub mod dag;
 mod dag_layout;
 mod document;

@@ -23,7 +23,9 @@ use pipe_report::page::html::{Html, el};
 use pipe_report::page::number::{decimal, grouped};
 use pipe_report::page::picture::Picture;
 use pipe_report::page::verdict::VerdictCard;
-use pipe_report::page::{Section, audit_card, facts, label_tail, oracle_mark, result_table, table_file};
+use pipe_report::page::{
+    Section, audit_card, claim_card, facts, label_tail, oracle_mark, result_table, table_file,
+};
 use pipe_report::table::Table;
 
 /// An artifact that is to be shown on a page.
@@ -147,9 +149,7 @@ impl ShowOnPage for AuditFile {
 
 impl ShowOnPage for ClaimVerdict {
     fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
-        content
-            .cards
-            .push(VerdictCard { name: shown.name.to_owned(), value: serde_json::to_value(self)? }.html());
+        content.cards.push(claim_card::html(shown.name, &self));
         Ok(())
     }
 }

@@ -25,6 +25,7 @@ use pipe_ml::fusion::Fusion;
 use pipe_ml::metric::audit::Audit;
 use pipe_ml::metric::record::EvaluationRecord;
 use pipe_report::artifacts::{HtmlPage, Svg};
+use pipe_report::claim::ClaimVerdict;
 use pipe_report::page::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use pipe_report::page::html::{Html, el};
 use pipe_report::page::{Page, Section};
@@ -55,6 +56,9 @@ pub struct Report {
     /// Audits, or JSON files with the fields `passed` and `sentence`.
     #[serde(default)]
     pub audits: Vec<StageRef>,
+    /// `claim` stages, whose verdicts are shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<StageRef>,
     /// `fuse` stages, whose weights are shown.
     #[serde(default)]
     pub fusions: Vec<StageRef>,
@@ -77,6 +81,8 @@ impl Report {
     pub const DATA: Slot<SplitData> = Slot::new("data");
     /// Audits, or JSON files.
     pub const AUDITS: Slot<Audit> = Slot::new("audits");
+    /// The verdicts of claims.
+    pub const CLAIMS: Slot<ClaimVerdict> = Slot::new("claims");
     /// The weights of fusions.
     pub const FUSIONS: Slot<Fusion> = Slot::new("fusions");
     /// The page.
@@ -100,6 +106,7 @@ impl StageKind for Report {
             (&self.figures, Self::FIGURES.all(&self.figures)),
             (&self.data, Self::DATA.many(&self.data)),
             (&self.audits, Self::AUDITS.all(&self.audits)),
+            (&self.claims, Self::CLAIMS.many(&self.claims)),
             (&self.fusions, Self::FUSIONS.many(&self.fusions)),
         ];
         slots.into_iter().filter(|(references, _)| !references.is_empty()).map(|(_, input)| input).collect()
@@ -110,9 +117,17 @@ impl StageKind for Report {
     }
 
     fn issues(&self) -> Vec<Issue> {
-        let all = [&self.evaluations, &self.tables, &self.figures, &self.data, &self.audits, &self.fusions];
+        let all = [
+            &self.evaluations,
+            &self.tables,
+            &self.figures,
+            &self.data,
+            &self.audits,
+            &self.claims,
+            &self.fusions,
+        ];
         if all.iter().all(|references| references.is_empty()) {
-            let message = "the report shows nothing: give it `evaluations`, `tables`, `figures`, `data`, `audits` or `fusions`";
+            let message = "the report shows nothing: give it `evaluations`, `tables`, `figures`, `data`, `audits`, `claims` or `fusions`";
             vec![Issue::new("", message)]
         } else {
             Vec::new()
@@ -131,6 +146,7 @@ impl RunStage for Report {
         show(&mut content, work, &Self::FIGURES, "Figure", FILE)?;
         show(&mut content, work, &Self::DATA, "Data set", SplitData::TYPE)?;
         show(&mut content, work, &Self::AUDITS, "Audit", Audit::TYPE)?;
+        show(&mut content, work, &Self::CLAIMS, "Claim", ClaimVerdict::TYPE)?;
         show(&mut content, work, &Self::FUSIONS, "Fusion", Fusion::TYPE)?;
         let lead = if stage.introduction.is_empty() {
             Html::default()
@@ -280,6 +296,27 @@ mod tests {
         for part in ["ridge", "-1.5570", "0.5000", "2.2500"] {
             assert!(html.contains(part), "{part}: {html}");
         }
+    }
+
+    #[test]
+    fn claims_are_shown_and_not_part_of_the_key_unless_given() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("x");
+        let comparison = json!({
+            "than": "static", "holds": true, "value": 0.5, "other": 0.25, "difference": 0.25, "low": 0.125, "high": 0.375,
+            "confidence": 0.95,
+        });
+        let claim = json!({
+            "sentence": "it is better", "passed": true, "metric": "macro_f1", "protocol": "honest", "significant": true,
+            "comparisons": [comparison],
+        });
+        std::fs::write(&path, claim.to_string()).unwrap();
+        let test = StageTest::of::<Report>(json!({ "claims": ["wins"] }), [("claims", path)]);
+        let html = std::fs::read_to_string(test.output("page")).unwrap();
+        assert!(html.contains("<p>it is better.</p>") && html.contains(">significantly better<"), "{html}");
+
+        let without: Report = serde_json::from_value(body()).unwrap();
+        assert!(!serde_json::to_string(&without).unwrap().contains("claims"));
     }
 
     #[test]

@@ -232,7 +232,7 @@ fn a_missing_pipeline_or_file_gets_a_suggestion() {
 #[test]
 fn hints_name_what_to_type() {
     let test = PipelineTest::new("name: x\nstages:\n  - a: { command: { run: echo > o, outputs: [o] } }\n");
-    test.typed("plan pipeline.yaml").exits_with(2).reports("without the `-` in front of them");
+    test.typed("plan pipeline.yaml").exits_with(2).reports("use the name of each stage as its key");
     test.write(
         "pipeline.yaml",
         "name: x\nstages:\n  m: { fit: { data: d, model: { kind: ridge, penaltie: 3 } } }\n",
