@@ -562,8 +562,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let run = |rows: [usize; 2]| {
             let mut inputs = BTreeMap::<String, Vec<JobInput>>::new();
-            for (variant, rows) in ["a", "b"].into_iter().zip(rows) {
-                let (path, _) = evaluate_rows(&directory.path().join(format!("{variant}{rows}")), rows, 7);
+            for ((variant, wrong_every), rows) in [("a", 7), ("b", 3)].into_iter().zip(rows) {
+                let (path, _) =
+                    evaluate_rows(&directory.path().join(format!("{variant}{rows}")), rows, wrong_every);
                 let axes = vec![("variant".to_owned(), variant.to_owned())];
                 let blob = Some(BlobId::new(Digest::of(&std::fs::read(&path).unwrap())));
                 let input = JobInput { axes, artifact: "evaluation".to_owned(), path, blob };
