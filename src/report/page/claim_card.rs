@@ -29,7 +29,7 @@ fn comparisons(claim: &ClaimVerdict) -> PageGrid {
             GridCell::text(&comparison.than),
             GridCell::number(decimal(difference), difference),
             match (comparison.low, comparison.high) {
-                (Some(low), Some(high)) => GridCell::text(&format!("{} to {}", decimal(low), decimal(high))),
+                (Some(low), Some(high)) => GridCell::text(format!("{} to {}", decimal(low), decimal(high))),
                 _ => GridCell::none(),
             },
             GridCell::text(claim.words(comparison)),
