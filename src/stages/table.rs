@@ -25,7 +25,9 @@ use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 use pipe_report::table::Table;
 use pipe_report::table::build::build;
-use pipe_report::table::display::{ShowN, TableDisplay, TableInterval, TableLayout, TableScale, is_default};
+use pipe_report::table::display::{
+    DEFAULT_DIGITS, ShowN, TableDisplay, TableInterval, TableLayout, TableScale, is_default,
+};
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
 use pipe_report::table::measured::{EXTERNAL, MeasuredRecord, PART, PROTOCOL};
 use pipe_report::table::reference::{Reference, shipped_names};
@@ -113,7 +115,7 @@ pub enum ReferenceSource {
 /// Writes the default as the number that it has always been in keys.
 #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn digits_or_default<S: Serializer>(digits: &Option<u8>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u8(digits.unwrap_or_else(|| TableScale::default().default_digits()))
+    serializer.serialize_u8(digits.unwrap_or(DEFAULT_DIGITS))
 }
 
 fn default_name() -> String {

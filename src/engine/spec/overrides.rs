@@ -22,7 +22,7 @@ pub struct Override {
 pub enum BadOverride {
     #[error("`{0}` has no `=`; write `vars.name=value`")]
     NoValue(String),
-    #[error("`{0}` cannot be set; only variables can: `vars.name=value`")]
+    #[error("`{0}` cannot be set; only variables can: `vars.{name}=value`", name = if is_name(.0) { .0.as_str() } else { "name" })]
     NotAVariable(String),
 }
 
@@ -87,6 +87,13 @@ impl Override {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_error_about_a_name_without_vars_says_what_to_write() {
+        let message = |text: &str| text.parse::<Override>().unwrap_err().to_string();
+        assert!(message("epochs=3").ends_with("`vars.epochs=value`"), "{}", message("epochs=3"));
+        assert!(message("stages.a=3").ends_with("`vars.name=value`"), "{}", message("stages.a=3"));
+    }
 
     #[test]
     fn only_variables_can_be_set() {

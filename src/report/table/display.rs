@@ -75,13 +75,13 @@ pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
+/// The number of decimals of values that are not in percent.
+pub const DEFAULT_DIGITS: u8 = 4;
+
 impl TableScale {
-    /// Returns the number of decimals of a table that states none.
-    pub fn default_digits(self) -> u8 {
-        match self {
-            Self::Fraction => 4,
-            Self::Percent => 2,
-        }
+    /// Returns the number of decimals of a metric in a table that states none.
+    pub fn default_digits(self, metric: Metric) -> u8 {
+        if self.is_percent(metric) { 2 } else { DEFAULT_DIGITS }
     }
 
     /// Returns whether the values of a metric are printed in percent.

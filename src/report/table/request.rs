@@ -77,7 +77,7 @@ impl TableRequest {
 
     pub(super) fn digits(&self, metric: Metric) -> u8 {
         let stated = self.digits_of.get(&metric).copied().or(self.digits);
-        stated.unwrap_or_else(|| self.display.scale.default_digits())
+        stated.unwrap_or_else(|| self.display.scale.default_digits(metric))
     }
 
     pub(super) fn axis(&self, name: &str) -> TableAxis {
