@@ -24,6 +24,9 @@ use super::descendants::Mark;
 /// More than the few calls of the child need.
 const STACK: usize = 64 << 10;
 
+/// What `Command` says instead of a word that contains NUL. `Command::spawn` refuses such a command.
+const WORD_WITH_NUL: &str = "<string-with-nul>";
+
 /// A program that was started, and what it prints.
 pub(super) struct Started {
     pub pid: Pid,
@@ -55,8 +58,11 @@ pub(super) fn spawn(command: &Command, mark: Mark, hard_limit: Option<u64>) -> i
         .filter_map(|(name, value)| Some([name.as_bytes(), b"=", value?.as_bytes()].concat()))
         .map(CString::new)
         .collect::<Result<_, _>>()?;
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let arguments: Vec<CString> = words.map(text).collect::<io::Result<_>>()?;
+    let words = || std::iter::once(command.get_program()).chain(command.get_args());
+    if words().any(|word| word == WORD_WITH_NUL) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let arguments: Vec<CString> = words().map(text).collect::<io::Result<_>>()?;
     let program = find_program(command).ok_or(io::ErrorKind::NotFound)?;
     let input = File::open("/dev/null")?;
     let ((stdout, output), (stderr, errors)) = (io::pipe()?, io::pipe()?);
@@ -79,7 +85,8 @@ pub(super) fn spawn(command: &Command, mark: Mark, hard_limit: Option<u64>) -> i
     match execution.error.load(Ordering::SeqCst) {
         0 => Ok(Started { pid, stdout, stderr }),
         error => {
-            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            let wait = || rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            let _ = rustix::io::retry_on_intr(wait);
             Err(io::Error::from_raw_os_error(error))
         }
     }
@@ -94,7 +101,7 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// Looks for the program in the directories of the command's own `PATH`.
+/// Looks for the program in the directories of the command's own `PATH`. Relative ones are left to `Command`.
 fn find_program(command: &Command) -> Option<PathBuf> {
     let program = Path::new(command.get_program());
     if program.as_os_str().as_bytes().contains(&b'/') {
@@ -102,10 +109,10 @@ fn find_program(command: &Command) -> Option<PathBuf> {
     }
     let path = command.get_envs().find(|(name, _)| *name == "PATH")?.1?;
     let is_executable = |file: &PathBuf| {
-        file.is_absolute()
-            && file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
-    std::env::split_paths(path).map(|directory| directory.join(program)).find(is_executable)
+    let absolute = std::env::split_paths(path).take_while(|directory| directory.is_absolute());
+    absolute.map(|directory| directory.join(program)).find(is_executable)
 }
 
 /// Starts the child and returns when it has executed the program or has failed to.
@@ -166,7 +173,9 @@ fn prepare(execution: &Execution) -> io::Result<()> {
     reset_signals()
 }
 
-/// Gives every signal that the runner handles its default action, and `SIGPIPE`, which Rust ignores, too. Then lets them through.
+/// Gives every signal its default action, unless it is ignored, and `SIGPIPE`, which Rust ignores, too. Then lets them through. A
+/// signal that reached the child as a member of the runner's group, such as Ctrl-Z of a terminal, is discarded before: the runner got it
+/// as well, and a child that stops here would never be continued, and would stop the runner with it.
 fn reset_signals() -> io::Result<()> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     for signal in 1..=libc::SIGRTMAX() {
@@ -177,7 +186,11 @@ fn reset_signals() -> io::Result<()> {
                 continue;
             }
             let handler = action.assume_init_ref().sa_sigaction;
-            if handler != libc::SIG_DFL && (handler != libc::SIG_IGN || signal == libc::SIGPIPE) {
+            if handler != libc::SIG_IGN || signal == libc::SIGPIPE {
+                action = MaybeUninit::zeroed();
+                // To ignore a signal discards it if it is pending.
+                action.assume_init_mut().sa_sigaction = libc::SIG_IGN;
+                libc::sigaction(signal, action.as_ptr(), ptr::null_mut());
                 action = MaybeUninit::zeroed();
                 libc::sigaction(signal, action.as_ptr(), ptr::null_mut());
             }
@@ -234,6 +247,11 @@ mod tests {
         let (exit, printed) = run("sh", &["-c", text], Path::new("/")).unwrap();
         assert_eq!(exit, ProcessExit::Signal(libc::SIGPIPE));
         assert_eq!(printed.matches("0000000000000000").count(), 2, "{printed}");
+    }
+
+    #[test]
+    fn a_word_with_nul_is_refused_and_not_replaced() {
+        assert!(run("sh", &["-c", "echo \"$1\"", "sh", "a\0b"], Path::new("/")).is_err());
     }
 
     #[test]

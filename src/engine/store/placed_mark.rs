@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use rustix::fs::{XattrFlags, getxattr, setxattr};
+use rustix::fs::{XattrFlags, lgetxattr, setxattr};
 
 use pipe_core::digest::BlobId;
 
@@ -18,9 +18,9 @@ pub(super) fn mark(path: &Path, content: BlobId) {
     let _ = setxattr(path, NAME, content.digest().to_hex().as_bytes(), XattrFlags::empty());
 }
 
-/// Returns whether the mark at a path says that `pipe` placed this content there.
+/// Returns whether the mark at a path says that `pipe` placed this content there. A link has no mark.
 pub fn is_marked(path: &Path, content: BlobId) -> bool {
     let mut mark = [0; LENGTH];
-    getxattr(path, NAME, &mut mark)
+    lgetxattr(path, NAME, &mut mark)
         .is_ok_and(|length| mark[..length] == *content.digest().to_hex().as_bytes())
 }

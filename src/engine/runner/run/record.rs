@@ -15,10 +15,11 @@ impl Coordinator<'_> {
     pub(super) fn take_over_placed_files(&mut self) -> Result<(), StoreError> {
         let state = &mut self.inspector.state;
         let sighting = self.context.store.sight_pipeline_state(&state.file);
-        if sighting == std::mem::replace(&mut self.state_sighting, sighting) {
+        if sighting == self.state_sighting {
             return Ok(());
         }
         let recorded = self.context.store.read_pipeline_state(&state.file)?;
+        self.state_sighting = sighting;
         (state.placed, state.replaced, state.origins) =
             (recorded.placed, recorded.replaced, recorded.origins);
         Ok(())
