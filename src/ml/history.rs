@@ -58,6 +58,17 @@ pub struct LossValue {
     pub total: f64,
 }
 
+impl LossValue {
+    /// Returns this loss plus `factor` times another one.
+    pub fn plus(self, factor: f64, other: Self) -> Self {
+        Self {
+            bce: self.bce + other.bce * factor,
+            margin: self.margin + other.margin * factor,
+            total: self.total + other.total * factor,
+        }
+    }
+}
+
 /// Mean and standard deviation over the labels.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

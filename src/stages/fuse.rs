@@ -248,7 +248,7 @@ mod tests {
     use pipe_ml::config::signal::Weighting;
 
     const NEIGHBOURS: ModelConfig =
-        ModelConfig::Neighbours { neighbours: 50, weighting: Weighting::CosineSquared };
+        ModelConfig::Neighbours { neighbours: 50, weighting: Weighting::CosineSquared, searched_rows: None };
 
     fn inputs(scored: &ScoreFixture, names: &[&str]) -> Vec<(&'static str, PathBuf)> {
         let mut inputs = vec![("data", scored.data())];

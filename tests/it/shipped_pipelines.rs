@@ -113,9 +113,15 @@ fn the_recipe_for_long_tails_runs_on_citeulike() {
 fn the_grid_runs_on_generated_data_of_the_shape_of_amazoncat() {
     let test = shipped();
     let file = "pipelines/amazoncat-synthetic.yaml";
-    let short =
-        ["vars.epochs=2", "vars.seeds=[0]", "vars.scale=0.002"].into_iter().flat_map(|set| ["--set", set]);
-    test.pipe(&["run", file].into_iter().chain(short).collect::<Vec<_>>()).ok();
+    let small = [
+        "vars.scale=0.002",
+        "vars.rows=null",
+        "vars.test_rows=null",
+        "vars.searched_rows=1000",
+        "vars.epochs={ adaptive: 2, knn-only: 2, idf-only: 2, static: 2 }",
+    ];
+    let small = small.into_iter().flat_map(|set| ["--set", set]);
+    test.pipe(&["run", file].into_iter().chain(small).collect::<Vec<_>>()).ok();
     results(&test, "amazoncat-synthetic");
 }
 

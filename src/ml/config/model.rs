@@ -76,6 +76,9 @@ pub enum ModelBody {
         neighbours: usize,
         #[serde(default = "default_weighting")]
         weighting: Weighting,
+        /// The number of training rows, drawn at random, that are searched; all by default. The time of a search is
+        /// proportional to it.
+        searched_rows: Option<usize>,
     },
 }
 
@@ -224,6 +227,9 @@ pub enum ModelConfig {
     Neighbours {
         neighbours: usize,
         weighting: Weighting,
+        /// Not part of the key unless it is given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        searched_rows: Option<usize>,
     },
     LabelTree(LabelTreeConfig),
 }
@@ -255,7 +261,9 @@ impl ModelBody {
                 changes.variant = changes.variant.or(Some(Variant::Static));
                 ModelConfig::Mlp { method: Box::new(changes.resolve()) }
             }
-            Self::Neighbours { neighbours, weighting } => ModelConfig::Neighbours { neighbours, weighting },
+            Self::Neighbours { neighbours, weighting, searched_rows } => {
+                ModelConfig::Neighbours { neighbours, weighting, searched_rows }
+            }
             Self::LabelTree(config) => ModelConfig::LabelTree(config),
         })
     }
@@ -376,8 +384,9 @@ impl ModelConfig {
                 );
                 issues.extend(method.issues());
             }
-            Self::Neighbours { neighbours, .. } => {
+            Self::Neighbours { neighbours, searched_rows, .. } => {
                 require(*neighbours > 0, "neighbours", "must be at least 1");
+                require(*searched_rows != Some(0), "searched_rows", "must be at least 1");
             }
             Self::LabelTree(tree) => {
                 require(tree.trees > 0, "trees", "must be at least 1");

@@ -113,6 +113,18 @@ impl Csr {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 
+    /// Returns a matrix of the given rows.
+    pub fn select_rows(&self, rows: &[u32]) -> Self {
+        let mut indptr = vec![0u64];
+        let (mut indices, mut values) = (Vec::new(), Vec::new());
+        for &row in rows {
+            indices.extend_from_slice(self.row(row as usize));
+            values.extend_from_slice(self.row_values(row as usize));
+            indptr.push(indices.len() as u64);
+        }
+        Self { cols: self.cols, indptr: indptr.into(), indices: indices.into(), values: values.into() }
+    }
+
     /// Creates a matrix of ones from the column indices of each row, which need not be sorted or distinct.
     pub fn from_rows<R: AsRef<[u32]>>(cols: usize, rows: &[R]) -> Self {
         let mut indptr = vec![0];

@@ -163,7 +163,8 @@ mod tests {
     /// Two ridges and neighbours, fused, with cuts for two of three labels.
     fn card() -> Composite {
         let ridge = ModelConfig::Ridge { ridge: 1.0, constant: 0.3 };
-        let near = ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::Uniform };
+        let near =
+            ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::Uniform, searched_rows: None };
         let part = |model| ModelPart {
             directory: "parts/0".into(),
             model,

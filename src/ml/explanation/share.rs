@@ -5,9 +5,16 @@ use crate::config::signal::Weighting;
 use crate::data::csr::Csr;
 use crate::signal::neighbours::weigh;
 
-/// Returns the contribution of each neighbour. `near` are training rows with their cosines, nearest first;
-/// `labels` are the labels of all training rows.
-pub fn evidence(of: &str, near: &[(u32, f32)], weighting: Weighting, labels: &Csr, label: u32) -> Evidence {
+/// Returns the contribution of each neighbour. `near` are rows of `labels` with their cosines, nearest first; `row_at` gives
+/// their numbers among all training rows.
+pub fn evidence(
+    of: &str,
+    near: &[(u32, f32)],
+    weighting: Weighting,
+    labels: &Csr,
+    label: u32,
+    row_at: impl Fn(u32) -> u32,
+) -> Evidence {
     let weights: Vec<f32> = weigh(near.to_vec(), weighting).map(|(_, weight)| weight).collect();
     let has = |at: usize| labels.row(near[at].0 as usize).binary_search(&label).is_ok();
     let value = |at: usize| if has(at) { f64::from(weights[at]) } else { 0.0 };
@@ -17,7 +24,10 @@ pub fn evidence(of: &str, near: &[(u32, f32)], weighting: Weighting, labels: &Cs
     Evidence::new(of, words, &values, count, |at| {
         let (row, cosine) = near[at];
         let inputs = [("cosine", cosine.into()), ("weight", weights[at].into())];
-        Cause { has_label: Some(has(at)), ..Cause::new(CauseSubject::training_row(row), &inputs, values[at]) }
+        Cause {
+            has_label: Some(has(at)),
+            ..Cause::new(CauseSubject::training_row(row_at(row)), &inputs, values[at])
+        }
     })
 }
 
@@ -29,7 +39,7 @@ mod tests {
     fn neighbours_with_the_label_come_first_and_make_the_share() {
         let labels = Csr::from_rows(3, &[vec![0], vec![1, 2], vec![0, 2]]);
         let near = [(0, 0.8), (2, 0.6), (1, 0.0)];
-        let evidence = evidence("r", &near, Weighting::CosineSquared, &labels, 2);
+        let evidence = evidence("r", &near, Weighting::CosineSquared, &labels, 2, |row| row);
         let rows: Vec<_> =
             evidence.causes.iter().map(|cause| (cause.what.clone(), cause.has_label)).collect();
         let cause = |row, has| (CauseSubject::training_row(row), Some(has));

@@ -69,7 +69,7 @@ pub fn load(model: &ModelConfig, directory: &Path, size: ModelSize) -> Result<Op
         ModelConfig::KernelRidge { gamma, .. } | ModelConfig::BlockKernelRidge { gamma, .. } => {
             Box::new(kernel_ridge::KernelRidge::load(directory, size, *gamma)?)
         }
-        ModelConfig::Neighbours { neighbours, weighting } => {
+        ModelConfig::Neighbours { neighbours, weighting, .. } => {
             Box::new(nearest_labels::NearestLabels::load(directory, size, *neighbours, *weighting)?)
         }
         ModelConfig::LabelTree(config) => {

@@ -17,6 +17,8 @@ use crate::signal::neighbours::weigh;
 
 const FEATURES: &str = "features.csr";
 const LABELS: &str = "labels.csr";
+/// If only a sample is searched: one row with the numbers of its rows among all training rows.
+const SAMPLE: &str = "sample.csr";
 
 /// A nearest-neighbours model.
 pub struct NearestLabels {
@@ -25,6 +27,15 @@ pub struct NearestLabels {
     neighbours: usize,
     weighting: Weighting,
     index: DotIndex,
+    sample: Option<Sample>,
+}
+
+/// The training rows that are searched, if these are not all.
+struct Sample {
+    /// Their numbers among all training rows, ascending.
+    rows: Csr,
+    /// The features of all training rows, which are known during the fit only.
+    all: Option<Csr>,
 }
 
 impl NearestLabels {
@@ -32,7 +43,21 @@ impl NearestLabels {
     pub fn new(features: Csr, train_labels: Csr, neighbours: usize, weighting: Weighting) -> Self {
         let rows: Vec<u32> = (0..features.rows() as u32).collect();
         let index = DotIndex::new(&features, &rows, Product::Cosine);
-        Self { features, train_labels, neighbours, weighting, index }
+        Self { features, train_labels, neighbours, weighting, index, sample: None }
+    }
+
+    /// Returns a model that searches only the sample of `rows`, ascending.
+    pub fn of_a_sample(
+        features: Csr,
+        train_labels: &Csr,
+        rows: Vec<u32>,
+        neighbours: usize,
+        weighting: Weighting,
+    ) -> Self {
+        let model =
+            Self::new(features.select_rows(&rows), train_labels.select_rows(&rows), neighbours, weighting);
+        let rows = Csr::from_rows(features.rows(), &[rows]);
+        Self { sample: Some(Sample { rows, all: Some(features) }), ..model }
     }
 
     /// Opens a saved model.
@@ -46,7 +71,19 @@ impl NearestLabels {
             "{}: the model has a different number of rows of features and of labels",
             directory.display()
         );
-        Ok(Self::new(features, labels, neighbours, weighting))
+        let sample = directory.join(SAMPLE);
+        let sample = match sample.try_exists()? {
+            true => Some(Sample { rows: open_csr(&sample, ArtifactCheck::Deep)?, all: None }),
+            false => None,
+        };
+        ensure!(
+            sample
+                .as_ref()
+                .is_none_or(|sample| sample.rows.rows() == 1 && sample.rows.entries() == features.rows()),
+            "{}: the sample has another number of rows than the model",
+            directory.display()
+        );
+        Ok(Self { sample, ..Self::new(features, labels, neighbours, weighting) })
     }
 
     /// Computes the weighted mean of the labels of the found rows.
@@ -62,8 +99,14 @@ impl NearestLabels {
     /// Computes the scores of a training row as if it were not one.
     pub fn score_left_out(&self, row: usize, into: &mut [f32]) {
         let mut scratch = self.index.scratch();
-        let itself = Some(row as u32);
-        self.mean(self.index.nearest(&self.features, row, self.neighbours, itself, &mut scratch), into);
+        let (features, itself) = match &self.sample {
+            Some(sample) => {
+                let position = sample.rows.row(0).binary_search(&(row as u32)).ok();
+                (sample.all.as_ref().unwrap_or(&self.features), position.map(|position| position as u32))
+            }
+            None => (&self.features, Some(row as u32)),
+        };
+        self.mean(self.index.nearest(features, row, self.neighbours, itself, &mut scratch), into);
     }
 
     /// Creates a directory and writes everything that [`Self::load`] needs into it.
@@ -71,6 +114,9 @@ impl NearestLabels {
         std::fs::create_dir_all(directory)?;
         write_csr(&directory.join(FEATURES), &self.features)?;
         write_csr(&directory.join(LABELS), &self.train_labels)?;
+        if let Some(sample) = &self.sample {
+            write_csr(&directory.join(SAMPLE), &sample.rows)?;
+        }
         Ok(())
     }
 }
@@ -99,6 +145,10 @@ impl Scorer for NearestLabels {
 
     fn evidence(&self, features: &Csr, row: usize, label: u32) -> Evidence {
         let near = self.index.nearest(features, row, self.neighbours, None, &mut self.index.scratch());
-        share::evidence(SCORE, &near, self.weighting, &self.train_labels, label)
+        let row_at = |position: u32| match &self.sample {
+            Some(sample) => sample.rows.row(0)[position as usize],
+            None => position,
+        };
+        share::evidence(SCORE, &near, self.weighting, &self.train_labels, label, row_at)
     }
 }

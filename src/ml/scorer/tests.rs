@@ -9,6 +9,7 @@ use super::*;
 use crate::config::model::{KernelDistance, LabelTreeConfig};
 use crate::config::signal::Weighting;
 use crate::data::random::Random;
+use crate::explanation::CauseSubject;
 
 const FEATURES: usize = 40;
 const LABELS: usize = 9;
@@ -92,6 +93,42 @@ fn the_scores_of_a_row_are_the_same_to_the_bit_in_any_batch_and_with_any_number_
             }
         }
     }
+}
+
+#[test]
+fn neighbours_of_a_sample_are_found_among_its_rows_only_and_keep_their_numbers() {
+    let (features, labels) = (rows(300), train_labels(300));
+    let sample: Vec<u32> = (0..300).filter(|row| row % 3 == 1).collect();
+    let weighting = Weighting::CosineSquared;
+    let mut fitted = NearestLabels::of_a_sample(features.clone(), &labels, sample.clone(), 7, weighting);
+    let mut alone =
+        NearestLabels::new(features.select_rows(&sample), labels.select_rows(&sample), 7, weighting);
+    let all: Vec<u32> = (0..300).collect();
+    let expected = scores(&mut alone, &features, &all);
+    assert_eq!(scores(&mut fitted, &features, &all), expected);
+    let mut left_out = vec![0.0; LABELS];
+    for row in 0..300 {
+        fitted.score_left_out(row, &mut left_out);
+        match sample.binary_search(&(row as u32)) {
+            Ok(position) => {
+                let mut apart = vec![0.0; LABELS];
+                alone.score_left_out(position, &mut apart);
+                assert_eq!(left_out, apart);
+            }
+            Err(_) => assert_eq!(left_out, expected[row * LABELS..][..LABELS]),
+        }
+    }
+    let temp = tempfile::tempdir().unwrap();
+    fitted.save(temp.path()).unwrap();
+    let size = ModelSize { features: FEATURES, labels: LABELS };
+    let mut opened = NearestLabels::load(temp.path(), size, 7, weighting).unwrap();
+    assert_eq!(scores(&mut opened, &features, &all), expected);
+    let evidence = opened.evidence(&features, 0, 0);
+    assert!(!evidence.causes.is_empty());
+    let named = |row: &u32| CauseSubject::training_row(*row);
+    assert!(
+        evidence.causes.iter().all(|cause| sample.iter().map(named).any(|subject| subject == cause.what))
+    );
 }
 
 #[test]

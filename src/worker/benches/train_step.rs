@@ -124,7 +124,7 @@ fn whole_steps(
         let start = Instant::now();
         let work = || engine.step(&next, method.optimiser.lr, step as u64);
         let (loss, following) = rayon::join(work, || batch(step + 1));
-        assert!(loss.is_ok_and(|loss| loss.total.is_finite()));
+        assert!(loss.is_ok() && engine.loss_sum().is_ok_and(|sum| sum.total.is_finite()));
         next = following;
         if step >= WARM_UP {
             times.push(start.elapsed().as_secs_f64() * 1e3);

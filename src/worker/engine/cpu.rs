@@ -30,6 +30,7 @@ pub struct CpuEngine {
     optimiser: CpuOptimiser,
     workspace: Workspace,
     gradients: Gradients,
+    loss_sum: LossValue,
 }
 
 impl CpuEngine {
@@ -41,6 +42,7 @@ impl CpuEngine {
             optimiser: CpuOptimiser::new(method.optimiser.clone()),
             workspace: Workspace::default(),
             gradients: Gradients::new(&state.weights),
+            loss_sum: LossValue::default(),
             method: method.clone(),
             state,
         }
@@ -101,7 +103,7 @@ impl Engine for CpuEngine {
         self.state.weights.labels()
     }
 
-    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError> {
+    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<(), tch::TchError> {
         let inputs = batch.inputs.gathered()?;
         let rows = inputs.rows();
         let groups = inputs.groups();
@@ -110,11 +112,25 @@ impl Engine for CpuEngine {
         let weights = &self.state.weights;
         let pass = LossPass::new(&self.loss, &self.thresholds, parameters(weights), &signals, rows);
         let net = &self.method.net;
-        let value = self.workspace.backward(net, weights, groups, rows, &pass, &mut self.gradients);
+        let loss = self.workspace.backward(net, weights, groups, rows, &pass, &mut self.gradients);
         drop(pass);
+        self.loss_sum = self.loss_sum.plus(rows as f64, loss);
         let learn = self.method.variant.learns();
         self.optimiser.step(lr, &mut self.state, &self.gradients, groups, learn);
-        Ok(value)
+        Ok(())
+    }
+
+    fn loss_sum(&self) -> Result<LossValue, tch::TchError> {
+        Ok(self.loss_sum)
+    }
+
+    fn set_loss_sum(&mut self, sum: LossValue) -> Result<(), tch::TchError> {
+        self.loss_sum = sum;
+        Ok(())
+    }
+
+    fn is_in_host_memory(&self) -> bool {
+        true
     }
 
     fn scores(&mut self, batch: &Batch, scores: &mut BatchScores) -> Result<(), tch::TchError> {

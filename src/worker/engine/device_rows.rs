@@ -3,6 +3,7 @@
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::feature_bags::FeatureBags;
+use super::transfer::upload;
 use crate::net::features::FeatureMap;
 use pipe_ml::data::csr::Csr;
 
@@ -34,10 +35,10 @@ impl DeviceRows {
         }
         let lengths: Vec<i64> = row_lengths.iter().map(|&length| length.into()).collect();
         Ok(Self {
-            inputs: Tensor::f_from_slice(&inputs)?.f_to_device(device)?,
-            values: Tensor::f_from_slice(&values)?.f_to_kind(kind)?.f_to_device(device)?,
-            starts: Tensor::f_from_slice(&starts)?.f_to_device(device)?,
-            lengths: Tensor::f_from_slice(&lengths)?.f_to_device(device)?,
+            inputs: upload(&inputs, Kind::Int, device)?,
+            values: upload(&values, kind, device)?,
+            starts: upload(&starts, Kind::Int64, device)?,
+            lengths: upload(&lengths, Kind::Int64, device)?,
             row_lengths,
         })
     }
@@ -48,7 +49,7 @@ impl DeviceRows {
         let counting = |end: i64| Tensor::f_arange(end, (Kind::Int64, device));
         let entries: i64 = rows.iter().map(|&row| i64::from(self.row_lengths[row as usize])).sum();
         let rows: Vec<i64> = rows.iter().map(|&row| row.into()).collect();
-        let chosen = Tensor::f_from_slice(&rows)?.f_to_device(device)?;
+        let chosen = upload(&rows, Kind::Int64, device)?;
         let lengths = self.lengths.f_index_select(0, &chosen)?;
         let starts = lengths.f_cumsum(0, Kind::Int64)?.f_sub(&lengths)?;
         let row_of_entry =

@@ -2,6 +2,7 @@
 
 use tch::{Device, Kind, TchError, Tensor};
 
+use super::transfer::upload;
 use crate::net::input::BatchInputs;
 
 /// The features of a batch: one bag of entries per row.
@@ -14,25 +15,39 @@ pub struct FeatureBags {
     pub starts: Tensor,
     /// The row of each entry.
     pub rows: Tensor,
-    /// The inputs that occur, ascending.
+    /// The inputs that occur, ascending, as many as there are entries: the last one is repeated. Their number without
+    /// the repetitions is known on the device only.
     pub distinct: Tensor,
-    /// The position of each entry's input in `distinct`.
+    /// The position of each entry's input in `distinct`, at its first occurrence.
     pub positions: Tensor,
+    /// For each element of `distinct`, the position of its first occurrence.
+    pub first: Tensor,
 }
 
 impl FeatureBags {
     /// Completes a batch whose entries are on the device.
     pub fn new(inputs: Tensor, values: Tensor, starts: Tensor, rows: Tensor) -> Result<Self, TchError> {
-        let (distinct, positions, _) = inputs.f_internal_unique2(true, true, false)?;
-        Ok(Self { inputs, values, starts, rows, distinct, positions })
+        let entries = inputs.size1()?;
+        let (sorted, order) = inputs.f_sort_stable(true, 0, false)?;
+        // Rows without features have no entries; then there is no first one either.
+        let is_new = sorted.f_narrow(0, 1.min(entries), (entries - 1).max(0))?;
+        let is_new = is_new.f_ne_tensor(&sorted.f_narrow(0, 0, (entries - 1).max(0))?)?;
+        let rank = sorted.f_zeros_like()?;
+        let _ = rank.f_narrow(0, 1.min(entries), (entries - 1).max(0))?.f_copy_(&is_new)?;
+        let rank = rank.f_cumsum(0, Kind::Int64)?;
+        let positions = rank.f_scatter(0, &order, &rank)?;
+        let counting = Tensor::f_arange(entries, (Kind::Int64, inputs.device()))?;
+        let first = counting.f_minimum(&rank.f_narrow(0, (entries - 1).max(0), 1.min(entries))?)?;
+        let distinct = sorted.f_scatter(0, &rank, &sorted)?.f_index_select(0, &first)?;
+        Ok(Self { inputs, values, starts, rows, distinct, positions, first })
     }
 
     /// Copies the features of a batch to a device.
     pub fn upload(batch: &BatchInputs, kind: Kind, device: Device) -> Result<Self, TchError> {
-        let indices = |values: Vec<i64>| Tensor::f_from_slice(&values)?.f_to_device(device);
+        let indices = |values: Vec<i64>| upload(&values, Kind::Int64, device);
         let entries = batch.entries();
         let values: Vec<f32> = entries.iter().map(|entry| entry.1).collect();
-        let values = Tensor::f_from_slice(&values)?.f_to_kind(kind)?.f_to_device(device)?;
+        let values = upload(&values, kind, device)?;
         let inputs = indices(entries.iter().map(|entry| entry.0.into()).collect())?;
         let starts = indices((0..batch.rows()).map(|row| batch.start(row).into()).collect())?;
         let rows = (0..batch.rows()).flat_map(|row| std::iter::repeat_n(row as i64, batch.row(row).len()));

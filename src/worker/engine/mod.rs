@@ -25,6 +25,7 @@ pub mod pool;
 pub mod predicted_signal;
 pub mod score;
 pub mod torch;
+pub mod transfer;
 
 /// Everything that changes during training.
 #[derive(Clone)]
@@ -206,9 +207,18 @@ pub trait Engine {
         false
     }
 
-    /// Takes one training step and returns the loss before it. `step` counts from 0 over the whole run and
-    /// identifies the dropout draws.
-    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, tch::TchError>;
+    /// Takes one training step and adds the loss before it, times the rows of the batch, to the sum of the losses.
+    /// `step` counts from 0 over the whole run and identifies the dropout draws.
+    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<(), tch::TchError>;
+
+    /// Returns the sum of the losses. On a GPU, this waits until all steps are done.
+    fn loss_sum(&self) -> Result<LossValue, tch::TchError>;
+
+    /// Sets the sum of the losses: to zero for a new epoch, or to that of a checkpoint.
+    fn set_loss_sum(&mut self, sum: LossValue) -> Result<(), tch::TchError>;
+
+    /// Returns whether results can be read after every step without making the device wait for the host.
+    fn is_in_host_memory(&self) -> bool;
 
     /// Computes the scores of a batch.
     fn scores(&mut self, batch: &Batch, scores: &mut BatchScores) -> Result<(), tch::TchError>;

@@ -2,7 +2,7 @@
 //!
 //! This engine runs on CUDA, and it is the reference for the CPU engine, which is faster on the CPU. The features of
 //! the training rows are kept on the device if they fit. Then only row numbers and labels go to the device for a
-//! batch, and only the loss comes back.
+//! batch, and nothing comes back until the trainer asks for the sum of the losses. See [`super::transfer`].
 
 use std::borrow::Cow;
 
@@ -10,6 +10,7 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use super::device_rows::DeviceRows;
 use super::feature_bags::FeatureBags;
+use super::transfer::{Reads, upload};
 use super::{Batch, BatchFeatures, BatchScores, Engine, EngineState, ScoreParts};
 use crate::loss::fused::stride;
 use crate::loss::reference::{self, SignalTensors, ThresholdTensors};
@@ -46,6 +47,9 @@ pub struct TorchEngine {
     idf: Tensor,
     positive_weights: Tensor,
     held: Option<DeviceRows>,
+    /// The sums of cross-entropy, margin loss and total loss.
+    loss_sum: Tensor,
+    reads: Reads,
 }
 
 impl TorchEngine {
@@ -62,7 +66,6 @@ impl TorchEngine {
         device: Device,
         kind: Kind,
     ) -> Result<Self, TchError> {
-        let upload = |values: &[f64]| Tensor::f_from_slice(values)?.f_to_kind(kind)?.f_to_device(device);
         let mut engine = Self {
             method: method.clone(),
             device,
@@ -71,19 +74,27 @@ impl TorchEngine {
             parameters: Vec::new(),
             moments: None,
             steps: 0,
-            idf: upload(&idf.values)?,
-            positive_weights: upload(&idf.positive_weights(method.loss.pos_weight))?,
+            idf: upload(&idf.values, kind, device)?,
+            positive_weights: upload(&idf.positive_weights(method.loss.pos_weight), kind, device)?,
             held: None,
+            loss_sum: upload(&[0.0; 3], Kind::Double, device)?,
+            reads: Reads::default(),
         };
         engine.restore(state)?;
         Ok(engine)
     }
 
+    /// Returns how often the host has read results of the device.
+    #[cfg(test)]
+    pub(crate) fn host_reads(&self) -> u64 {
+        self.reads.count()
+    }
+
     /// Copies parameters to the device.
-    fn upload(&self, weights: &Weights) -> Result<Vec<Tensor>, TchError> {
+    fn tensors_of(&self, weights: &Weights) -> Result<Vec<Tensor>, TchError> {
         let to_tensor = |(_, shape, values): (String, Vec<usize>, &Buffer)| {
             let shape: Vec<i64> = shape.into_iter().map(|side| side as i64).collect();
-            Tensor::f_from_slice(values)?.f_reshape(shape)?.f_to_kind(self.kind)?.f_to_device(self.device)
+            upload(values, self.kind, self.device)?.f_reshape(shape)
         };
         weights.named().into_iter().map(to_tensor).collect()
     }
@@ -92,10 +103,7 @@ impl TorchEngine {
     fn download<'a>(&self, tensors: impl Iterator<Item = &'a Tensor>) -> Result<Weights, TchError> {
         let mut weights = Weights::zeros(&self.widths, self.parameters[self.parameters.len() - 1].numel());
         for (buffer, tensor) in weights.buffers_mut().into_iter().zip(tensors) {
-            let tensor =
-                tensor.f_detach()?.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_reshape([-1])?;
-            let len = buffer.len();
-            tensor.f_copy_data(buffer, len)?;
+            self.reads.read(tensor, buffer)?;
         }
         Ok(weights)
     }
@@ -123,9 +131,9 @@ impl TorchEngine {
         let flat = rows.iter().enumerate().flat_map(|(row, entries)| {
             entries.iter().map(move |&(label, _)| (row * labels) as i64 + i64::from(label))
         });
-        let positions = Tensor::f_from_slice(&flat.collect::<Vec<_>>())?.f_to_device(self.device)?;
+        let positions = upload(&flat.collect::<Vec<_>>(), Kind::Int64, self.device)?;
         let values: Vec<f64> = rows.iter().flatten().map(|entry| entry.1).collect();
-        let values = Tensor::f_from_slice(&values)?.f_to_kind(self.kind)?.f_to_device(self.device)?;
+        let values = upload(&values, self.kind, self.device)?;
         let mut dense = Tensor::f_zeros([(count * labels) as i64], (self.kind, self.device))?;
         let _ = dense.f_index_put_(&[Some(positions)], &values, false)?;
         dense.f_reshape([count as i64, labels as i64])
@@ -165,9 +173,8 @@ impl TorchEngine {
                 let stride = stride(rows);
                 let draw = DropoutDraw { share, seed, step, layer };
                 let mask: Vec<f32> = dropout_mask(draw, width * stride).collect();
-                let mask = Tensor::f_from_slice(&mask)?.f_reshape([width as i64, stride as i64])?;
-                let mask = mask.f_narrow(1, 0, rows as i64)?.f_tr()?.f_to_kind(self.kind)?;
-                x = x.f_mul(&mask.f_to_device(self.device)?)?;
+                let mask = upload(&mask, self.kind, self.device)?.f_reshape([width as i64, stride as i64])?;
+                x = x.f_mul(&mask.f_narrow(1, 0, rows as i64)?.f_tr()?)?;
             }
             let (weight, bias) = (&self.parameters[2 + 2 * layer], &self.parameters[3 + 2 * layer]);
             x = self.product(&x, weight, bias)?;
@@ -214,7 +221,8 @@ impl TorchEngine {
         Ok((z, hat, theta))
     }
 
-    /// Returns the gradient by the table rows that occur.
+    /// Returns the gradient by the table rows that occur, in the order of [`FeatureBags::distinct`]; it is zero for
+    /// repeated ones.
     fn table_gradient(&self, bags: &FeatureBags, sums: &Tensor) -> Result<Tensor, TchError> {
         let by_entry = sums.f_grad()?.f_index_select(0, &bags.rows)?.f_mul(&bags.values.f_unsqueeze(1)?)?;
         let size = [bags.distinct.size1()?, self.widths[1] as i64];
@@ -248,7 +256,8 @@ impl TorchEngine {
                 (0, true) => self.update_rows(lr, bags, &gradient)?,
                 (0, false) => {
                     let mut whole = self.parameters[0].f_zeros_like()?;
-                    let _ = whole.f_index_copy_(0, &bags.distinct, &gradient)?;
+                    let _ =
+                        whole.f_index_copy_(0, &bags.distinct, &gradient.f_index_select(0, &bags.first)?)?;
                     self.update(0, lr, &whole)?;
                 }
                 _ => self.update(number, lr, &gradient)?,
@@ -271,7 +280,9 @@ impl TorchEngine {
         let mut rows = table.f_index_select(0, &bags.distinct)?;
         let mut both = (first.f_index_select(0, &bags.distinct)?, second.f_index_select(0, &bags.distinct)?);
         let config = &self.method.optimiser;
-        descend(config, lr, self.steps, &mut rows, gradient, Some(&mut both))?;
+        // A repeated row gets the same gradient, so that it does not matter which of its copies is written last.
+        let gradient = gradient.f_index_select(0, &bags.first)?;
+        descend(config, lr, self.steps, &mut rows, &gradient, Some(&mut both))?;
         for (whole, part) in [(table, rows), (first, both.0), (second, both.1)] {
             let _ = whole.f_index_copy_(0, &bags.distinct, &part)?;
         }
@@ -315,7 +326,7 @@ impl Engine for TorchEngine {
         self.held.is_some()
     }
 
-    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<LossValue, TchError> {
+    fn step(&mut self, batch: &Batch, lr: f64, step: u64) -> Result<(), TchError> {
         for parameter in &mut self.parameters[1..] {
             *parameter = parameter.f_detach()?.f_set_requires_grad(true)?;
         }
@@ -330,23 +341,35 @@ impl Engine for TorchEngine {
         let _guard = tch::no_grad_guard();
         let table = self.table_gradient(&bags, &sums)?;
         self.optimise(lr, &bags, table)?;
-        Ok(LossValue {
-            bce: loss.bce.f_double_value(&[])?,
-            margin: loss.margin.f_double_value(&[])?,
-            total: loss.total.f_double_value(&[])?,
-        })
+        let losses = Tensor::f_stack(&[loss.bce, loss.margin, loss.total], 0)?.f_to_kind(Kind::Double)?;
+        let _ = self.loss_sum.f_add_(&losses.f_mul_scalar(rows as f64)?)?;
+        Ok(())
+    }
+
+    fn loss_sum(&self) -> Result<LossValue, TchError> {
+        let mut sums = [0f64; 3];
+        self.reads.read(&self.loss_sum, &mut sums)?;
+        let [bce, margin, total] = sums;
+        Ok(LossValue { bce, margin, total })
+    }
+
+    fn set_loss_sum(&mut self, sum: LossValue) -> Result<(), TchError> {
+        self.loss_sum = upload(&[sum.bce, sum.margin, sum.total], Kind::Double, self.device)?;
+        Ok(())
+    }
+
+    fn is_in_host_memory(&self) -> bool {
+        false
     }
 
     fn scores(&mut self, batch: &Batch, scores: &mut BatchScores) -> Result<(), TchError> {
         let _guard = tch::no_grad_guard();
         let rows = batch.inputs.rows();
         let (_, hat, theta) = self.predicted_parts(batch)?;
-        let adjusted = hat.f_sub(&theta)?.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
         scores.rows = rows;
         scores.stride = rows;
         scores.values.resize(rows * self.labels());
-        let len = scores.values.len();
-        adjusted.f_contiguous()?.f_copy_data(&mut scores.values, len)
+        self.reads.read(&hat.f_sub(&theta)?.f_tr()?, &mut scores.values)
     }
 
     fn score_parts(&mut self, batch: &Batch, parts: &mut ScoreParts) -> Result<(), TchError> {
@@ -358,9 +381,7 @@ impl Engine for TorchEngine {
         let ScoreParts { logits, standardised, thresholds, .. } = parts;
         let pairs = [(z, logits), (hat, standardised), (theta, thresholds)];
         for (tensor, buffer) in pairs.into_iter().filter(|pair| !pair.1.is_empty()) {
-            let by_label = tensor.f_tr()?.f_to_kind(Kind::Float)?.f_to_device(Device::Cpu)?;
-            let len = buffer.len();
-            by_label.f_contiguous()?.f_copy_data(buffer, len)?;
+            self.reads.read(&tensor.f_tr()?, buffer)?;
         }
         Ok(())
     }
@@ -379,11 +400,11 @@ impl Engine for TorchEngine {
     }
 
     fn restore(&mut self, state: EngineState) -> Result<(), TchError> {
-        self.parameters = self.upload(&state.weights)?;
+        self.parameters = self.tensors_of(&state.weights)?;
         self.moments = match &state.moments {
             None => None,
             Some(moments) => {
-                let (first, second) = (self.upload(&moments.0)?, self.upload(&moments.1)?);
+                let (first, second) = (self.tensors_of(&moments.0)?, self.tensors_of(&moments.1)?);
                 Some(first.into_iter().zip(second).collect())
             }
         };

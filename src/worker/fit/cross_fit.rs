@@ -13,7 +13,7 @@ use pipe_ml::data::random::Random;
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
 use pipe_ml::scorer::{Scorer, rows_at_once};
 
-use super::{FitContext, TrainingData, fit, select_rows};
+use super::{FitContext, TrainingData, fit};
 
 /// How many rows are searched at a time.
 const SEARCHED_ROWS: usize = 4096;
@@ -94,8 +94,8 @@ fn one_fold(
     context: &mut FitContext,
 ) -> Result<ScoreTable> {
     let others = TrainingData {
-        features: select_rows(&data.features, outside),
-        labels: select_rows(&data.labels, outside),
+        features: data.features.select_rows(outside),
+        labels: data.labels.select_rows(outside),
     };
     let mut part = fit(model, others, context)?;
     // Written under another name first: a directory with the name of the fold is always complete.

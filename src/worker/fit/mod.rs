@@ -14,6 +14,7 @@ use std::path::Path;
 use anyhow::Result;
 use pipe_ml::config::model::ModelConfig;
 use pipe_ml::data::csr::Csr;
+use pipe_ml::data::random::Random;
 use pipe_ml::label_tree::LabelTrees;
 use pipe_ml::scorer::kernel::Kernel;
 use pipe_ml::scorer::nearest_labels::NearestLabels;
@@ -82,8 +83,18 @@ pub fn fit(
             let kernel = Kernel::fit(*gamma, *distance, &data.features, context.seed);
             Box::new(kernel_ridge::FittedKernelRidge::fit(data, blocks, kernel, *ridge, context.device)?)
         }
-        ModelConfig::Neighbours { neighbours, weighting } => {
-            Box::new(NearestLabels::new(data.features, data.labels, *neighbours, *weighting))
+        ModelConfig::Neighbours { neighbours, weighting, searched_rows } => {
+            let TrainingData { features, labels } = data;
+            let all = features.rows();
+            Box::new(match searched_rows.filter(|&count| count < all) {
+                Some(count) => {
+                    let mut rows = Random::new("searched rows", context.seed).permutation(all);
+                    rows.truncate(count);
+                    rows.sort_unstable();
+                    NearestLabels::of_a_sample(features, &labels, rows, *neighbours, *weighting)
+                }
+                None => NearestLabels::new(features, labels, *neighbours, *weighting),
+            })
         }
         ModelConfig::LabelTree(config) => {
             Box::new(LabelTrees::fit(&data.features, &data.labels, config, context.seed))
@@ -140,18 +151,6 @@ impl FittedModel for LabelTrees {
     fn save(&self, directory: &Path) -> Result<()> {
         Ok(self.save(directory)?)
     }
-}
-
-/// Returns a matrix of the given rows.
-pub fn select_rows(matrix: &Csr, rows: &[u32]) -> Csr {
-    let mut indptr = vec![0u64];
-    let (mut indices, mut values) = (Vec::new(), Vec::new());
-    for &row in rows {
-        indices.extend_from_slice(matrix.row(row as usize));
-        values.extend_from_slice(matrix.row_values(row as usize));
-        indptr.push(indices.len() as u64);
-    }
-    Csr { cols: matrix.cols, indptr: indptr.into(), indices: indices.into(), values: values.into() }
 }
 
 #[cfg(test)]

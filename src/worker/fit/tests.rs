@@ -84,8 +84,8 @@ fn leave_one_out_scores_in_closed_form_agree_with_refitting_without_the_row() {
             for row in [0, 7, rows - 1] {
                 let others: Vec<u32> = (0..rows as u32).filter(|&other| other != row as u32).collect();
                 let without = TrainingData {
-                    features: select_rows(&data.features, &others),
-                    labels: select_rows(&data.labels, &others),
+                    features: data.features.select_rows(&others),
+                    labels: data.labels.select_rows(&others),
                 };
                 let expected = scores(fitted(&model, without).scorer(), &data.features, &[row as u32]);
                 close(&left_out(&model, &data, row), &expected, 2e-5);

@@ -39,7 +39,8 @@ fn model(kind: &str) -> ModelConfig {
 
 /// Saves a composite of a ridge model and a neighbours model; `change` edits its card before it is written.
 fn saved(keep: Option<usize>, change: impl FnOnce(&mut Composite)) -> tempfile::TempDir {
-    let neighbours = ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::CosineSquared };
+    let neighbours =
+        ModelConfig::Neighbours { neighbours: 5, weighting: Weighting::CosineSquared, searched_rows: None };
     saved_of([model("ridge"), neighbours], keep, change)
 }
 

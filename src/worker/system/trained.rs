@@ -254,10 +254,9 @@ impl TrainedSystem {
                 let inputs = [("lambda", lambda), ("beta", beta), ("KNN", knn)];
                 let term =
                     ExplanationTerm::new("(1 - lambda) * beta * local", &inputs, (1.0 - lambda) * beta * knn);
-                let evidence = self
-                    .neighbours
-                    .as_ref()
-                    .map(|(_, labels)| share::evidence("KNN", near, method.signal.weighting, labels, label));
+                let evidence = self.neighbours.as_ref().map(|(_, labels)| {
+                    share::evidence("KNN", near, method.signal.weighting, labels, label, |row| row)
+                });
                 terms.push(ExplanationTerm { evidence, ..term });
             }
             terms.push(ExplanationTerm::new("bias", &[], weights.bias[at].into()));

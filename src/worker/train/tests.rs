@@ -24,7 +24,7 @@ use pipe_ml::config::threshold::Variant;
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::data::random::Random;
-use pipe_ml::history::{EpochMetrics, History};
+use pipe_ml::history::{EpochMetrics, History, LossValue};
 use pipe_ml::metric::counts::Counts;
 use pipe_ml::metric::label::LabelCount;
 use pipe_ml::signal::idf::Idf;
@@ -429,8 +429,8 @@ fn the_cpu_engine_and_the_libtorch_engine_take_the_same_steps() {
         for step in 0..4 {
             let positions: Vec<u32> = (0..31).map(|i| (i * 7 + step as u32 * 50) % 240).collect();
             let batch = batch(&data, &map, &supply, &positions);
-            let a = ours.step(&batch, 0.01, step).unwrap();
-            let b = theirs.step(&batch, 0.01, step).unwrap();
+            let a = loss_of_step(&mut ours, &batch, step);
+            let b = loss_of_step(&mut theirs, &batch, step);
             assert!((a.total - b.total).abs() < 1e-4 * b.total.abs(), "{method:?}: {a:?} {b:?}");
         }
         let (a, b) = (ours.state().unwrap(), theirs.state().unwrap());
@@ -450,6 +450,71 @@ fn the_cpu_engine_and_the_libtorch_engine_take_the_same_steps() {
     }
 }
 
+/// Takes a step and returns the loss of its batch, times the number of rows.
+fn loss_of_step(engine: &mut dyn Engine, batch: &Batch, step: u64) -> LossValue {
+    engine.set_loss_sum(LossValue::default()).unwrap();
+    engine.step(batch, 0.01, step).unwrap();
+    engine.loss_sum().unwrap()
+}
+
+#[test]
+fn the_host_reads_nothing_during_the_steps_of_a_device() {
+    let data = data();
+    for kind in [OptimiserKind::Adamw, OptimiserKind::LazyAdamw, OptimiserKind::Sgd] {
+        let mut method = small(Preset::Paper);
+        method.optimiser.kind = kind;
+        method.optimiser.clip = Limit::At(1.0);
+        method.net.dropout = 0.25;
+        let map = FeatureMap::new(&method.net, &data.features, &data.train);
+        let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+        let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), kind);
+        let mut engine = TorchEngine::new(&method, &data.idf(), start, tch::Device::Cpu).unwrap();
+        engine.hold(&map, &data.features);
+        let mut sum = LossValue::default();
+        for step in 0..20 {
+            let positions: Vec<u32> = (0..31).map(|i| (i * 7 + step as u32 * 50) % 240).collect();
+            engine.step(&Batch::of_held(&supply, data.train(), &positions), 0.01, step).unwrap();
+            if step == 9 {
+                sum = engine.loss_sum().unwrap();
+            }
+        }
+        assert_eq!(engine.host_reads(), 1);
+        assert!(engine.loss_sum().unwrap().total > sum.total && sum.total > 0.0);
+        assert_eq!(engine.host_reads(), 2);
+    }
+    // These operations wait for the device to learn the size of their result, or return a number to the host.
+    let sources = [include_str!("../engine/torch.rs"), include_str!("../engine/feature_bags.rs")];
+    let sources = sources
+        .into_iter()
+        .chain([include_str!("../engine/device_rows.rs"), include_str!("../loss/reference.rs")]);
+    for source in sources {
+        for waits in [
+            "unique",
+            "nonzero",
+            "masked_select",
+            "double_value",
+            "int64_value",
+            "f_to_device",
+            "f_copy_data",
+        ] {
+            assert!(!source.contains(waits), "{waits}");
+        }
+    }
+}
+
+#[test]
+fn batches_without_features_do_not_stop_a_device() {
+    let (data, method) = (data(), small(Preset::Paper));
+    let map = FeatureMap::new(&method.net, &data.features, &data.train);
+    let supply = LocalSupply::in_training(method.local_in_training(), &method.signal, data.train());
+    let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
+    let mut engine = TorchEngine::new(&method, &data.idf(), start, tch::Device::Cpu).unwrap();
+    let empty = csr(&vec![vec![]; data.features.rows()], FEATURES, false);
+    let examples = Examples { features: &empty, ..data.train() };
+    let batch = Batch::labelled(&map, &supply, examples, &[0, 1, 2]);
+    assert!(loss_of_step(&mut engine, &batch, 0).total.is_finite());
+}
+
 #[test]
 fn rows_gathered_on_the_device_give_the_same_steps_as_rows_copied_there() {
     let data = data();
@@ -466,8 +531,8 @@ fn rows_gathered_on_the_device_give_the_same_steps_as_rows_copied_there() {
         assert!(held.hold(&map, &data.features));
         for step in 0..3 {
             let positions: Vec<u32> = (0..31).map(|i| (i * 7 + step as u32 * 50) % 240).collect();
-            let whole = sent.step(&batch(&data, &map, &supply, &positions), 0.01, step).unwrap();
-            let listed = held.step(&Batch::of_held(&supply, data.train(), &positions), 0.01, step).unwrap();
+            let whole = loss_of_step(&mut sent, &batch(&data, &map, &supply, &positions), step);
+            let listed = loss_of_step(&mut held, &Batch::of_held(&supply, data.train(), &positions), step);
             assert_eq!(whole, listed);
         }
         let (sent, held) = (sent.state().unwrap(), held.state().unwrap());
@@ -490,7 +555,7 @@ fn bf16_products_change_a_step_by_no_more_than_their_rounding() {
         let start = EngineState::new(Weights::initial(&method, FEATURES, LABELS), method.optimiser.kind);
         let mut engine = TorchEngine::new(&method, &idf, start, tch::Device::Cpu).unwrap();
         let positions: Vec<u32> = (0..32).collect();
-        engine.step(&batch(&data, &map, &supply, &positions), 0.01, 0).unwrap().total
+        loss_of_step(&mut engine, &batch(&data, &map, &supply, &positions), 0).total
     });
     assert!(full != half && (full - half).abs() < 0.01 * full.abs(), "{full} {half}");
 }

@@ -54,8 +54,8 @@ pub enum TrainError {
     Empty { features: usize, labels: usize },
     #[error("the IDF has {idf} labels, but the data has {data}: both must come from the same data set")]
     Idf { idf: usize, data: usize },
-    #[error("the loss became {loss} in epoch {epoch}, batch {batch}: {cause}")]
-    Diverged { loss: f64, epoch: u64, batch: u64, cause: String },
+    #[error("the loss became {loss} in epoch {epoch}, {batches}: {cause}")]
+    Diverged { loss: f64, epoch: u64, batches: String, cause: String },
     #[error("stopped in epoch {epoch}, batch {batch}{}", if *.saved { "; a checkpoint was written" } else { "" })]
     Stopped { epoch: u64, batch: u64, saved: bool },
     #[error(transparent)]
@@ -96,6 +96,8 @@ struct Trainer<'a> {
     checkpoints: Option<Checkpoints<'a>>,
     position: TrainingPosition,
     best: Option<Weights>,
+    /// The training rows since the loss was last read, as indices into `run.train.rows`.
+    unread: Vec<u32>,
     saved_at: Instant,
     /// Whether it was reported that a checkpoint cannot be written.
     warned_of_checkpoints: bool,
@@ -142,6 +144,7 @@ impl<'a> Trainer<'a> {
         });
         let mut engine = engine::device::engine(method, run.idf, found.state)?;
         let held = engine.hold(&map, run.train.features);
+        engine.set_loss_sum(found.position.loss)?;
         Ok(Self {
             run,
             host,
@@ -153,6 +156,7 @@ impl<'a> Trainer<'a> {
             checkpoints,
             position: found.position,
             best: found.best,
+            unread: Vec::new(),
             saved_at: Instant::now(),
             warned_of_checkpoints: false,
         })
@@ -193,7 +197,11 @@ impl<'a> Trainer<'a> {
             let rate = rate_at(self.position.step);
             next = self.step(&batch, positions, remaining.peek().copied(), rate)?;
             self.add_seconds(started);
-            if reported.elapsed() >= PROGRESS_INTERVAL {
+            let report = reported.elapsed() >= PROGRESS_INTERVAL;
+            if report || self.engine.is_in_host_memory() {
+                self.read_loss()?;
+            }
+            if report {
                 reported = Instant::now();
                 self.report_progress(batches);
             }
@@ -204,6 +212,7 @@ impl<'a> Trainer<'a> {
         self.finish_epoch(number, rate_at(self.position.step - 1))?;
         self.add_seconds(started);
         self.position.start_epoch(number);
+        self.engine.set_loss_sum(self.position.loss)?;
         self.report_progress(batches);
         let every = method.checkpoint.epochs.value();
         if every.is_some_and(|every| number.is_multiple_of(every.max(1.0) as u64)) {
@@ -215,8 +224,9 @@ impl<'a> Trainer<'a> {
     /// Validates and records an epoch, and keeps a copy of its weights if it is the best so far.
     fn finish_epoch(&mut self, number: u64, lr: f64) -> Result<(), TrainError> {
         let method = self.run.method;
+        self.read_loss()?;
         let validation = self.validate()?;
-        let loss = scaled(self.position.loss, 1.0 / self.position.rows as f64);
+        let loss = LossValue::default().plus(1.0 / self.position.rows as f64, self.position.loss);
         self.engine.settle();
         let state = self.engine.state()?;
         let record = epoch_record(number, loss, validation, method, &state.weights, self.run.idf, lr);
@@ -244,23 +254,39 @@ impl<'a> Trainer<'a> {
         let train = self.run.train;
         let (engine, step) = (&mut self.engine, self.position.step);
         let (held, map, supply) = (self.held, &self.map, &self.supply);
-        let (loss, next) = rayon::join(
+        let (done, next) = rayon::join(
             || engine.step(batch, lr, step),
             || following.map(|positions| make_batch(held, map, supply, train, positions)),
         );
-        let loss = loss?;
-        let position = &mut self.position;
-        position.batch += 1;
-        position.step += 1;
-        if !loss.total.is_finite() {
-            let (epoch, batch) = (position.epoch + 1, position.batch);
-            let rows: Vec<u32> = positions.iter().map(|&position| train.rows[position as usize]).collect();
-            let cause = likely_cause(self.run.method, train, &rows, &*self.engine.state()?);
-            return Err(TrainError::Diverged { loss: loss.total, epoch, batch, cause });
-        }
-        position.loss = sum(position.loss, scaled(loss, positions.len() as f64));
-        position.rows += positions.len() as u64;
+        done?;
+        self.position.batch += 1;
+        self.position.step += 1;
+        self.position.rows += positions.len() as u64;
+        self.unread.extend_from_slice(positions);
         Ok(next)
+    }
+
+    /// Reads the sum of the losses from the engine and stops if it is not finite, so that no such state is ever saved.
+    fn read_loss(&mut self) -> Result<(), TrainError> {
+        let unread = std::mem::take(&mut self.unread);
+        let loss = self.engine.loss_sum()?;
+        if !loss.total.is_finite() {
+            let (train, last) = (self.run.train, self.position.batch);
+            let rows: Vec<u32> = unread.iter().map(|&position| train.rows[position as usize]).collect();
+            let cause = likely_cause(self.run.method, train, &rows, &*self.engine.state()?);
+            let batches = match unread.len().div_ceil(self.run.method.batch) as u64 {
+                0 | 1 => format!("batch {last}"),
+                count => format!("between batches {} and {last}", last + 1 - count),
+            };
+            return Err(TrainError::Diverged {
+                loss: loss.total,
+                epoch: self.position.epoch + 1,
+                batches,
+                cause,
+            });
+        }
+        self.position.loss = loss;
+        Ok(())
     }
 
     /// Computes the metrics on the validation rows, if there are any.
@@ -300,6 +326,7 @@ impl<'a> Trainer<'a> {
     /// a training that needs no checkpoint.
     fn save(&mut self) -> Result<bool, TrainError> {
         self.saved_at = Instant::now();
+        self.read_loss()?;
         let Some(checkpoints) = &self.checkpoints else { return Ok(false) };
         self.engine.settle();
         match checkpoints.save(&self.position, &*self.engine.state()?, self.best.as_ref()) {
@@ -359,16 +386,6 @@ fn make_batch(
 /// run sees the same batches.
 fn order(seed: u64, epoch: u64, rows: usize) -> Vec<u32> {
     Streams::new("order", seed).get(epoch).permutation(rows)
-}
-
-/// Multiplies a loss by a factor.
-fn scaled(loss: LossValue, factor: f64) -> LossValue {
-    LossValue { bce: loss.bce * factor, margin: loss.margin * factor, total: loss.total * factor }
-}
-
-/// Adds two losses.
-fn sum(a: LossValue, b: LossValue) -> LossValue {
-    LossValue { bce: a.bce + b.bce, margin: a.margin + b.margin, total: a.total + b.total }
 }
 
 /// Returns a digest of what must be the same for a checkpoint to be usable: parameters, rows, label counts. A change of
