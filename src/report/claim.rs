@@ -56,17 +56,22 @@ pub struct ClaimComparison {
 }
 
 impl ClaimVerdict {
-    /// Says how the claimed result compares with another one. An interval beyond zero on the wrong side means that it is
-    /// significantly worse.
+    /// Says how the claimed result compares with another one.
     pub fn words(&self, comparison: &ClaimComparison) -> &'static str {
-        let sign = if self.metric.direction() == Direction::Lower { -1.0 } else { 1.0 };
+        comparison.words(self.metric, self.significant)
+    }
+}
+
+impl ClaimComparison {
+    /// Says how the claimed result compares with the other one. An interval beyond zero on the wrong side means that it is
+    /// significantly worse.
+    fn words(&self, metric: Metric, significant: bool) -> &'static str {
+        let sign = if metric.direction() == Direction::Lower { -1.0 } else { 1.0 };
         let is_all_worse = |bound: Option<f64>| bound.is_some_and(|bound| sign * bound < 0.0);
-        match (comparison.holds, self.significant) {
+        match (self.holds, significant) {
             (true, true) => "significantly better",
             (true, false) => "better",
-            (false, _) if is_all_worse(comparison.low) && is_all_worse(comparison.high) => {
-                "significantly worse"
-            }
+            (false, _) if is_all_worse(self.low) && is_all_worse(self.high) => "significantly worse",
             (false, true) => "not significantly better",
             (false, false) => "not better",
         }
@@ -152,7 +157,6 @@ fn mean(values: &[f64]) -> f64 {
 /// Says whether the claim holds and, if not, where it fails.
 fn sentence(request: &ClaimRequest, better: &ClaimSide, comparisons: &[ClaimComparison]) -> String {
     let (metric, value) = (request.metric, mean(&better.values));
-    let how = if request.significant { "significantly better" } else { "better" };
     let shown = |comparison: &ClaimComparison| {
         let ClaimComparison { than, other, difference, .. } = comparison;
         let interval = match (comparison.low, comparison.high) {
@@ -161,16 +165,18 @@ fn sentence(request: &ClaimRequest, better: &ClaimSide, comparisons: &[ClaimComp
         };
         format!("{than} ({other:.4}; difference {difference:+.4}{interval})")
     };
-    let failed: Vec<String> = comparisons.iter().filter(|comparison| !comparison.holds).map(shown).collect();
-    if failed.is_empty() {
-        let all: Vec<String> = comparisons.iter().map(shown).collect();
-        return format!(
-            "{metric} of {} is {value:.4}, {how} than that of {}",
-            better.name,
-            all.join(" and ")
-        );
+    let has_failed = comparisons.iter().any(|comparison| !comparison.holds);
+    // The others, by how the claimed result compares with them.
+    let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+    for comparison in comparisons.iter().filter(|comparison| comparison.holds != has_failed) {
+        let words = comparison.words(metric, request.significant);
+        match groups.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, others)) => others.push(shown(comparison)),
+            None => groups.push((words, vec![shown(comparison)])),
+        }
     }
-    format!("{metric} of {} is {value:.4}, not {how} than that of {}", better.name, failed.join(" and "))
+    let parts = groups.iter().map(|(words, others)| format!("{words} than that of {}", others.join(" and ")));
+    format!("{metric} of {} is {value:.4}, {}", better.name, parts.collect::<Vec<_>>().join(", and "))
 }
 
 #[cfg(test)]
@@ -221,6 +227,22 @@ mod tests {
         );
         assert_eq!(verdict.comparisons[0].confidence, 0.975, "two comparisons share the allowed error");
         assert!(!checked(&good, &[side("same", Honest, 40)], false).passed, "equal is not better");
+    }
+
+    #[test]
+    fn the_sentence_says_where_the_result_is_significantly_worse() {
+        let [poor, same, good] = [("poor", 2), ("same", 2), ("good", 40)]
+            .map(|(name, wrong_every)| side(name, Protocol::Honest, wrong_every));
+        let others = [same, good];
+        let sentence =
+            |significant| check(&request("macro_f1", significant), &poor, &others).unwrap().sentence;
+        let [asked, not_asked] = [sentence(true), sentence(false)];
+        assert!(asked.contains(", not significantly better than that of same (0.5000;"), "{asked}");
+        assert!(
+            asked.contains("), and significantly worse than that of good (0.9750; difference -0.4750"),
+            "{asked}"
+        );
+        assert!(not_asked.contains(", not better than that of same (0.5000;"), "{not_asked}");
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Claim {
 
 impl StageKind for Claim {
     const NAME: &'static str = "claim";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
     const SUMMARY: &'static str =
         "Checks that one evaluation is better than others, if asked for significantly";
     const PROGRAM: Program = Program::Pipe;
