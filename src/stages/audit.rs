@@ -78,7 +78,7 @@ impl AuditStage {
 
 impl StageKind for AuditStage {
     const NAME: &'static str = "audit";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const SUMMARY: &'static str = "Tests whether a model's decisions depend on the labels they are judged by";
     const PROGRAM: Program = Program::Either;
 

@@ -190,11 +190,11 @@ impl LossSums {
     }
 }
 
-/// How the epoch of the model was chosen, according to its training history.
+/// How the epoch of the model was chosen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EpochSelection {
-    /// False if no history was given.
+    /// False if the epoch may have been chosen by validation, and no history was given.
     pub known: bool,
     /// The epoch with the best metric on the validation rows was chosen.
     pub by_validation: bool,

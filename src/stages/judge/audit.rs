@@ -185,13 +185,16 @@ pub(super) fn label_counts(part: &DatasetPart) -> Vec<u32> {
     counts.into_iter().map(|count| count as u32).collect()
 }
 
-/// Returns how the epoch was chosen, according to the training history.
+/// Returns how the epoch was chosen, according to the training history. Only a model whose epoch was chosen by validation
+/// needs one.
 fn selection(work: &Work, judged: &JudgedModel) -> Result<EpochSelection> {
+    if !judged.system.origin().epoch_by_validation {
+        return Ok(EpochSelection { known: true, ..EpochSelection::default() });
+    }
     let Some(history) = work.open_optional(AuditStage::HISTORY)? else {
         return Ok(EpochSelection::default());
     };
-    let compared = history.epochs.iter().any(|epoch| epoch.validation.is_some());
-    let by_validation = compared && judged.system.origin().epoch_by_validation;
+    let by_validation = history.epochs.iter().any(|epoch| epoch.validation.is_some());
     let validation = (by_validation && judged.part == PartName::Test)
         .then(|| DatasetPart::open(&judged.data, PartName::Validation))
         .transpose()?;
