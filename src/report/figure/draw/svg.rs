@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use pipe_core::escape::xml;
 
-use super::{Anchor, Colour, Drawing, Fill, Shape, Stroke, TextShape, distinct_points, round_to_hundredth};
+use super::{
+    Anchor, Colour, Drawing, Fill, Shape, Stroke, TextShape, distinct_points, font, round_to_hundredth,
+};
 
-/// A viewer takes the first of these that it has. All have the widths that the layout is based on.
+/// A viewer takes the first of these that it has. All but the last have the widths that the layout is based on.
 const FONTS: &str = "'Liberation Sans', Arimo, Arial, Helvetica, sans-serif";
 
 /// Returns a drawing as SVG.
@@ -17,7 +19,7 @@ pub fn svg(drawing: &Drawing) -> String {
          viewBox=\"0 0 {width} {height}\" font-family=\"{FONTS}\" role=\"img\">\n\
          <title>{}</title>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
-        xml(&super::font::clean(&drawing.title))
+        xml(&font::clean(&drawing.title))
     );
     for shape in &drawing.shapes {
         match shape {
@@ -57,8 +59,14 @@ fn text(out: &mut String, text: &TextShape) {
         Colour::BLACK => String::new(),
         colour => format!(" fill=\"{}\"", hexadecimal(colour)),
     };
+    // A viewer that has none of the fonts fits its own into the width that the layout is based on.
+    let width = round_to_hundredth(font::width(text.content.trim(), text.size));
+    let fitted = match width {
+        0.0 => String::new(),
+        width => format!(" textLength=\"{width}\" lengthAdjust=\"spacingAndGlyphs\""),
+    };
     let (size, content) = (round_to_hundredth(text.size), xml(&text.content));
-    _ = writeln!(out, "<text {position} font-size=\"{size}\"{anchor}{fill}>{content}</text>");
+    _ = writeln!(out, "<text {position} font-size=\"{size}\"{anchor}{fitted}{fill}>{content}</text>");
 }
 
 fn stroke_attributes(stroke: Stroke) -> String {
@@ -92,6 +100,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_text_has_the_width_of_the_layout_in_every_font() {
+        let mut drawing = Drawing { width: 10.0, height: 10.0, title: String::new(), shapes: vec![] };
+        drawing.text((1.0, 2.0), Anchor::Start, 10.0, "AA ");
+        drawing.text((1.0, 2.0), Anchor::Start, 10.0, "");
+        let svg = svg(&drawing);
+        assert_eq!(svg.matches("textLength=").count(), 1, "{svg}");
+        assert!(svg.contains("textLength=\"13.34\" lengthAdjust=\"spacingAndGlyphs\">AA "), "{svg}");
+    }
+
+    #[test]
     fn special_characters_are_escaped() {
         let mut drawing = Drawing { width: 10.0, height: 10.0, title: "a<b".to_owned(), shapes: vec![] };
         drawing.text((1.0, 2.0), Anchor::End, 8.0, "<script>\"A&B_%$#~^\\\"\u{0}");
@@ -99,7 +117,7 @@ mod tests {
         <svg xmlns="http://www.w3.org/2000/svg" width="10pt" height="10pt" viewBox="0 0 10 10" font-family="'Liberation Sans', Arimo, Arial, Helvetica, sans-serif" role="img">
         <title>a&lt;b</title>
         <rect width="10" height="10" fill="#ffffff"/>
-        <text x="1" y="2" font-size="8" text-anchor="end">&lt;script&gt;&quot;A&amp;B_%$#~^\&quot; </text>
+        <text x="1" y="2" font-size="8" text-anchor="end" textLength="81.25" lengthAdjust="spacingAndGlyphs">&lt;script&gt;&quot;A&amp;B_%$#~^\&quot; </text>
         </svg>
         "##);
     }
