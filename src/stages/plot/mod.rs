@@ -146,7 +146,7 @@ fn figure_output<T>(figure: &FigureEntry, ending: &str) -> Out<T> {
 
 impl StageKind for Plot {
     const NAME: &'static str = "plot";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
     const SUMMARY: &'static str = "Draws figures for a paper: SVG, PDF, and CSV with their data";
     const PROGRAM: Program = Program::Pipe;
 

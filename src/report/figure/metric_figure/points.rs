@@ -13,11 +13,11 @@ use pipe_ml::metric::spread::SeedSpread;
 /// All points of a figure.
 pub(super) struct Points {
     pub points: Vec<Point>,
-    /// The values of the axis of x: in ascending order if all are numbers, otherwise in the order of the pipeline.
+    /// The values of the axis of x, in the order of [`axis_values`].
     pub x_values: Vec<String>,
-    /// The values of the axis of panels, in the order of the pipeline; one empty text without such an axis.
+    /// The values of the axis of panels, in the same order; one empty text without such an axis.
     pub panels: Vec<String>,
-    /// The names of the groups, in the order of the pipeline.
+    /// The names of the groups, in the order of the values of their axes.
     pub groups: Vec<String>,
     pub mean_note: String,
 }
@@ -63,16 +63,18 @@ impl Points {
         };
         let of_group = |axes: &RunAxes| axes.iter().filter(|(axis, _)| in_group(axis)).cloned().collect();
         let group_axes: Vec<RunAxes> = records.iter().map(|(axes, _)| of_group(axes)).collect();
-        let naming = Naming::new(&group_axes.iter().collect::<Vec<_>>(), context.mean_over, context.names);
+        let in_order = ordered(&group_axes);
+        let naming = Naming::new(&in_order, context.mean_over, context.names);
         let placed_by = x_axis.into_iter().chain(figure.panels.as_deref());
         for axis in placed_by {
             if records.iter().any(|(axes, _)| axes.iter().all(|(name, _)| name != axis)) {
                 return Err(MetricFigureError::NoValue { axis: axis.to_owned() });
             }
         }
-        let x_values = x_axis.map(|axis| axis_values(records, axis)).unwrap_or_default();
+        let values = |axis: &str| axis_values(records.iter().map(|(axes, _)| axes), axis);
+        let x_values = x_axis.map(values).unwrap_or_default();
         let panels = match &figure.panels {
-            Some(axis) => in_order(records, axis),
+            Some(axis) => values(axis),
             None => vec![String::new()],
         };
         let index = |values: &[String], value: &str| values.iter().position(|known| known == value);
@@ -177,25 +179,36 @@ fn value_of<'a>(axes: &'a RunAxes, axis: &str) -> &'a str {
     axes.iter().find(|(name, _)| name == axis).map_or("", |(_, value)| value)
 }
 
-/// Returns the values of an axis in the order of the pipeline.
-fn in_order(records: &[(RunAxes, FigureRecord)], axis: &str) -> Vec<String> {
+/// Returns the values of an axis: in ascending order if all are numbers, otherwise in the order of the pipeline.
+fn axis_values<'a>(runs: impl Iterator<Item = &'a RunAxes>, axis: &str) -> Vec<String> {
     let mut values: Vec<String> = Vec::new();
-    for (axes, _) in records {
+    for axes in runs {
         let value = value_of(axes, axis);
         if !values.iter().any(|known| known == value) {
             values.push(value.to_owned());
         }
     }
-    values
-}
-
-fn axis_values(records: &[(RunAxes, FigureRecord)], axis: &str) -> Vec<String> {
-    let mut values = in_order(records, axis);
     if values.iter().all(|value| value.parse::<f64>().is_ok()) {
         let number = |value: &String| value.parse().unwrap_or(f64::NAN);
         values.sort_by(|a, b| f64::total_cmp(&number(a), &number(b)));
     }
     values
+}
+
+/// Returns runs in the order of the values of their axes, the first axis first.
+fn ordered(runs: &[RunAxes]) -> Vec<&RunAxes> {
+    let mut axes: Vec<(&str, Vec<String>)> = Vec::new();
+    for (axis, _) in runs.iter().flatten() {
+        if axes.iter().all(|(known, _)| known != axis) {
+            axes.push((axis, axis_values(runs.iter(), axis)));
+        }
+    }
+    let place = |run: &RunAxes, (axis, values): &(&str, Vec<String>)| {
+        values.iter().position(|value| value == value_of(run, axis))
+    };
+    let mut in_order: Vec<&RunAxes> = runs.iter().collect();
+    in_order.sort_by_cached_key(|run| axes.iter().map(|axis| place(run, axis)).collect::<Vec<_>>());
+    in_order
 }
 
 /// Checks that the results of a point differ in the axis that they are averaged over, and in no other.

@@ -125,6 +125,23 @@ fn every_kind_marks_oracle_results_and_stays_on_the_page_in_every_format() {
 }
 
 #[test]
+fn groups_and_panels_follow_the_numbers_of_their_axis_and_otherwise_the_pipeline() {
+    let records = sweep(&["10", "1", "200"], &[Protocol::Honest]);
+    let column = |figure: MetricFigure, column: usize| -> Vec<String> {
+        let csv = draw(&figure, &records).unwrap().csv();
+        let mut values: Vec<String> =
+            csv.lines().skip(1).map(|line| line.split(',').nth(column).unwrap().to_owned()).collect();
+        values.dedup();
+        values
+    };
+    let by_variant = || MetricFigure { x: FigureX::Axis("variant".to_owned()), ..figure(ChartKind::Heat) };
+    assert_eq!(column(by_variant(), 3), ["prior=1", "prior=10", "prior=200"]);
+    let panels = MetricFigure { panels: Some("prior".to_owned()), ..by_variant() };
+    assert_eq!(column(panels, 2), ["1", "10", "200"]);
+    assert_eq!(column(figure(ChartKind::Heat), 3), ["adaptive", "Fixed"], "not in alphabetical order");
+}
+
+#[test]
 fn results_that_would_be_one_point_by_accident_are_an_error_that_names_the_axis() {
     let records = sweep(&["1", "10"], &[Protocol::Honest]);
     let grouped = MetricFigure { group: Some(Vec::new()), ..figure(ChartKind::Line) };
