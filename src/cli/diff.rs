@@ -20,7 +20,9 @@ use pipe_engine::lock::Lock;
 use pipe_engine::plan::shorten::shorten;
 use pipe_engine::store::{Store, TemporaryDirectory};
 use pipe_ml::metric::marked::{Marked, Protocol};
-use pipe_report::diff::{Difference, FigurePair, MetricChange, MetricVerdict, page};
+use pipe_report::diff::{
+    CellChange, Difference, FigurePair, MetricChange, MetricVerdict, PrintedChange, page,
+};
 use pipe_report::page::picture::Picture;
 
 /// Runs `pipe diff`.
@@ -63,7 +65,7 @@ fn require_metrics(asked: &[String], sides: [&Side; 2]) -> Result<(), Failure> {
     let stages = || sides.into_iter().flat_map(|side| side.snapshot.stages.values());
     let reported = stages().flat_map(|stage| stage.metrics.keys().map(String::as_str));
     let shown = stages().flat_map(|stage| stage.cells.iter().flat_map(|cells| cells.values()));
-    let known: BTreeSet<&str> = reported.chain(shown.map(|cell| cell.metric.name())).collect();
+    let known: BTreeSet<&str> = reported.chain(shown.map(|cell| cell.metric().name())).collect();
     match asked.iter().find(|name| !known.contains(name.as_str())) {
         None => Ok(()),
         Some(name) => {
@@ -118,7 +120,7 @@ fn render(difference: &Difference, paint: Paint) -> String {
         let metrics = stage.metrics.iter().map(|metric| &metric.name);
         // The files of a table follow from its cells.
         let outputs = if stage.cells.is_empty() { &stage.outputs[..] } else { &[] };
-        let cells = stage.cells.iter().map(|cell| &cell.change.name);
+        let cells = stage.cells.iter().map(|cell| &cell.printed.name);
         let names = params.chain(metrics).chain(cells).chain(outputs.iter().map(|output| &output.name));
         let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
         for param in &stage.params {
@@ -126,14 +128,17 @@ fn render(difference: &Difference, paint: Paint) -> String {
             let (old, new) = shorten(&or_none(&param.old), &or_none(&param.new));
             let _ = writeln!(out, "  {:<width$}  {old} -> {new}", param.name);
         }
-        for metric in stage.metrics.iter().chain(stage.cells.iter().map(|cell| &cell.change)) {
-            let line = metric_line(metric);
-            let line = match metric.verdict {
+        let metrics =
+            stage.metrics.iter().map(|metric| (metric.name.as_str(), metric_line(metric), metric.verdict));
+        let cells = stage.cells.iter();
+        let cells = cells.map(|cell| (cell.printed.name.as_str(), cell_line(cell), cell.change.verdict));
+        for (name, line, verdict) in metrics.chain(cells) {
+            let line = match verdict {
                 MetricVerdict::Better => paint.green(&line),
                 MetricVerdict::Worse => paint.red(&line),
                 MetricVerdict::Other => line,
             };
-            let _ = writeln!(out, "  {:<width$}  {line}", metric.name);
+            let _ = writeln!(out, "  {name:<width$}  {line}");
         }
         for output in outputs {
             let short = |blob: Option<BlobId>| blob.map_or(NONE.to_owned(), BlobId::short);
@@ -159,21 +164,28 @@ fn render(difference: &Difference, paint: Paint) -> String {
 const NONE: &str = "(none)";
 
 fn metric_line(metric: &MetricChange) -> String {
-    let mut line = format!("{} -> {}", value(metric.old), value(metric.new));
-    if let Some(change) = metric.change {
-        let sign = if change > 0.0 { "+" } else { "" };
-        let _ = write!(line, "  {sign}{} {} {}", text::value(change), metric.arrow(), metric.verdict.word());
-    }
-    line.trim_end().to_owned()
+    let value = |value: Option<Marked<f64>>| Some(text::value(value?.reveal().1));
+    let signed = |change: f64| format!("{}{}", if change > 0.0 { "+" } else { "" }, text::value(change));
+    changed_line([value(metric.old), value(metric.new)], metric.change.map(signed).as_deref(), metric)
 }
 
-/// Formats the value of a metric. A value of the oracle protocol is always marked.
-fn value(value: Option<Marked<f64>>) -> String {
-    match value.map(Marked::reveal) {
-        None => NONE.to_owned(),
-        Some((Protocol::Honest, value)) => text::value(value),
-        Some((Protocol::Oracle, value)) => format!("{} (oracle)", text::value(value)),
+fn cell_line(cell: &CellChange) -> String {
+    let PrintedChange { old, new, change, .. } = &cell.printed;
+    changed_line([old.clone(), new.clone()], change.as_deref(), &cell.change)
+}
+
+/// Returns both values of a metric and the change between them. A value of the oracle protocol is always marked.
+fn changed_line([old, new]: [Option<String>; 2], change: Option<&str>, metric: &MetricChange) -> String {
+    let side = |text: Option<String>, value: Option<Marked<f64>>| match (text, value.map(|v| v.protocol())) {
+        (Some(text), Some(Protocol::Oracle)) => format!("{text} (oracle)"),
+        (Some(text), _) => text,
+        (None, _) => NONE.to_owned(),
+    };
+    let mut line = format!("{} -> {}", side(old, metric.old), side(new, metric.new));
+    if let Some(change) = change {
+        let _ = write!(line, "  {change} {} {}", metric.arrow(), metric.verdict.word());
     }
+    line.trim_end().to_owned()
 }
 
 /// Returns the figures among the outputs that changed, also those inside directories.

@@ -149,7 +149,7 @@ impl TableStage {
 
 impl StageKind for TableStage {
     const NAME: &'static str = "table";
-    const VERSION: u32 = 3;
+    const VERSION: u32 = 4;
     const SUMMARY: &'static str =
         "Lays evaluation records out as a table: LaTeX, Markdown, CSV, JSON, macros";
     const PROGRAM: Program = Program::Pipe;

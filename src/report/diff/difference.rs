@@ -30,17 +30,36 @@ pub struct StageDifference {
     pub stage: String,
     pub params: Vec<ParamChange>,
     pub metrics: Vec<MetricChange>,
-    /// The cells of a table whose printed values differ.
+    /// The cells of a table whose stored values differ.
     pub cells: Vec<CellChange>,
     pub outputs: Vec<OutputChange>,
 }
 
-/// A cell of a table that changed; its name is made of the titles of its row and column.
+/// A cell of a table that changed. Its name is made of the titles of its row and column; its values are means as they are
+/// stored.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CellChange {
     pub metric: Metric,
     #[serde(flatten)]
     pub change: MetricChange,
+    /// The numbers of runs.
+    pub old_n: Option<u32>,
+    pub new_n: Option<u32>,
+    /// The change as the table prints values.
+    #[serde(skip)]
+    pub printed: PrintedChange,
+}
+
+/// The change of a cell in print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrintedChange {
+    /// The name, with the unit.
+    pub name: String,
+    /// The value with its interval, and with the number of runs if it changed.
+    pub old: Option<String>,
+    pub new: Option<String>,
+    /// The difference of the means, with its sign.
+    pub change: Option<String>,
 }
 
 /// A parameter that changed.
@@ -159,12 +178,34 @@ impl StageDifference {
 
 impl CellChange {
     fn new(name: &str, old: Option<&Cell>, new: Option<&Cell>) -> Option<Self> {
-        let metric = new.or(old)?.metric;
-        let value = |cell: Option<&Cell>| cell.map(|cell| cell.value);
-        let change = MetricChange::new(name, metric.direction(), value(old), value(new));
-        Some(Self { metric, change })
+        let (one, metric) = (new.or(old)?, new.or(old)?.metric());
+        let change = MetricChange::new(name, metric.direction(), old.map(Cell::mean), new.map(Cell::mean));
+        let (old_n, new_n) = (old.map(Cell::runs), new.map(Cell::runs));
+        // Values that differ are printed with as many decimals as it takes to see it.
+        let text = |cell: Option<&Cell>, digits: u8| cell.map(|cell| cell.text(digits));
+        let differs = |digits: &u8| text(old, *digits) != text(new, *digits);
+        let is_only_n = old_n != new_n && change.change == Some(0.0);
+        let more = (one.digits()..=MOST_DIGITS).find(differs).filter(|_| !is_only_n);
+        let digits = more.unwrap_or(one.digits());
+        let with_n = |cell: Option<&Cell>| {
+            let text = cell?.text(digits);
+            Some(if old_n == new_n { text } else { format!("{text} (n={})", cell?.runs()) })
+        };
+        let printed = PrintedChange {
+            name: if one.is_percent() { format!("{name} (%)") } else { name.to_owned() },
+            old: with_n(old),
+            new: with_n(new),
+            change: change
+                .change
+                .filter(|change| *change != 0.0)
+                .map(|change| one.change_text(change, digits)),
+        };
+        Some(Self { metric, change, old_n, new_n, printed })
     }
 }
+
+/// No value is printed with more decimals.
+const MOST_DIGITS: u8 = 16;
 
 /// Returns which values of a metric are better, as far as it is known.
 fn direction(metric: &str) -> Direction {
@@ -218,6 +259,7 @@ fn pairs<'a, V: PartialEq>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::display::{TableDisplay, TableScale};
     use pipe_core::digest::{Digest, StageKey};
     use pipe_ml::metric::marked::Protocol;
 
@@ -279,9 +321,33 @@ mod tests {
 
     fn table(cells: &[(&str, Metric, f64)]) -> StageSnapshot {
         let cells = cells.iter().map(|&(name, metric, value)| {
-            (name.to_owned(), Cell { metric, value: Marked::new(Protocol::Honest, value) })
+            (name.to_owned(), Cell::test(metric, &[value], TableDisplay::default(), 4))
         });
         StageSnapshot { cells: Some(cells.collect()), ..stage("1", &[], "same") }
+    }
+
+    #[test]
+    fn a_cell_changes_with_its_stored_values_and_is_shown_as_the_table_prints_it() {
+        let f1: Metric = "macro_f1".parse().unwrap();
+        let percent = TableDisplay { scale: TableScale::Percent, ..TableDisplay::default() };
+        let cell = |values: &[f64]| Cell::test(f1, values, percent, 1);
+        let change = |old: &[f64], new: &[f64]| {
+            let change = CellChange::new("a, F1", Some(&cell(old)), Some(&cell(new))).unwrap();
+            let PrintedChange { name, old, new, change: by } = change.printed;
+            assert_eq!(name, "a, F1 (%)");
+            (old.unwrap(), new.unwrap(), by.unwrap_or_default())
+        };
+        let texts = |old: &str, new: &str, by: &str| (old.to_owned(), new.to_owned(), by.to_owned());
+        assert_eq!(change(&[0.25], &[0.5]), texts("25.0", "50.0", "+25.0"));
+        assert_eq!(change(&[0.25, 0.75], &[0.25, 0.5]), texts("50.0 ± 35.4", "37.5 ± 17.7", "-12.5"));
+        assert_eq!(change(&[0.5, 0.5], &[0.5]), texts("50.0 ± 0.0 (n=2)", "50.0 (n=1)", ""));
+        assert_eq!(
+            change(&[0.25], &[0.250_02]),
+            texts("25.000", "25.002", "+0.002"),
+            "more decimals than the table"
+        );
+        let (old, new) = (table(&[("a", f1, 0.25)]), table(&[("a", f1, 0.250_000_01)]));
+        assert!(StageDifference::between("table", &old, &new).is_some(), "they look the same in print");
     }
 
     #[test]

@@ -5,7 +5,8 @@ mod page;
 mod snapshot;
 
 pub use difference::{
-    CellChange, Difference, MetricChange, MetricVerdict, OutputChange, ParamChange, StageDifference,
+    CellChange, Difference, MetricChange, MetricVerdict, OutputChange, ParamChange, PrintedChange,
+    StageDifference,
 };
 pub use page::{FigurePair, page};
 pub use snapshot::{Cell, Snapshot, StageSnapshot, cells};

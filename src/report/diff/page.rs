@@ -1,12 +1,12 @@
 //! Shows a difference as a page, with the figures of both sides next to each other.
 
-use super::difference::{Difference, MetricChange, ParamChange};
+use super::difference::{CellChange, Difference, MetricChange, ParamChange, PrintedChange};
 use crate::page::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use crate::page::html::{Html, el};
 use crate::page::number::decimal;
 use crate::page::picture::Picture;
 use crate::page::{Page, Section, facts};
-use pipe_ml::metric::marked::Marked;
+use pipe_ml::metric::marked::{Marked, Protocol};
 
 /// A figure that changed; `None` on a side that does not have it.
 #[derive(Debug, Clone)]
@@ -77,7 +77,7 @@ fn metrics(difference: &Difference) -> Option<Section> {
 fn tables(difference: &Difference) -> Option<Section> {
     let mut rows = Vec::new();
     for stage in &difference.changed {
-        rows.extend(stage.cells.iter().map(|cell| metric_row(&stage.stage, &cell.change)));
+        rows.extend(stage.cells.iter().map(|cell| cell_row(&stage.stage, cell)));
     }
     let columns = metric_columns("cell");
     section("tables", "Tables", PageGrid { caption: "Cells of tables that differ".into(), columns, rows })
@@ -92,24 +92,40 @@ fn metric_columns(name: &str) -> Vec<GridColumn> {
 
 fn metric_row(stage: &str, metric: &MetricChange) -> GridRow {
     let measured = |value: Option<Marked<f64>>| value.map_or_else(GridCell::none, GridCell::measured);
-    let change = match metric.change {
-        Some(change) => GridCell::number(format!("{} {}", signed(change), metric.arrow()), change),
-        None => GridCell::none(),
+    let change = metric.change.map(signed);
+    let values = [measured(metric.old), measured(metric.new)];
+    changed_row(stage, &metric.name, values, change.as_deref(), metric)
+}
+
+fn cell_row(stage: &str, cell: &CellChange) -> GridRow {
+    let printed = |text: &Option<String>, value: Option<Marked<f64>>| match (text, value.map(Marked::reveal))
+    {
+        (Some(text), Some((Protocol::Honest, value))) => GridCell::number(text, value),
+        (Some(text), Some((Protocol::Oracle, value))) => GridCell::number(text, value).below("oracle"),
+        _ => GridCell::none(),
+    };
+    let PrintedChange { name, old, new, change } = &cell.printed;
+    let values = [printed(old, cell.change.old), printed(new, cell.change.new)];
+    changed_row(stage, name, values, change.as_deref(), &cell.change)
+}
+
+fn changed_row(
+    stage: &str,
+    name: &str,
+    [old, new]: [GridCell; 2],
+    change: Option<&str>,
+    metric: &MetricChange,
+) -> GridRow {
+    let change = match (change, metric.change) {
+        (Some(text), Some(change)) => GridCell::number(format!("{text} {}", metric.arrow()), change),
+        _ => GridCell::none(),
     };
     let verdict = match metric.verdict.word() {
         "better" => GridCell::status("better", "computed"),
         "worse" => GridCell::status("worse", "failed"),
         _ => GridCell::text(""),
     };
-    let cells = vec![
-        GridCell::text(stage),
-        GridCell::text(&metric.name),
-        measured(metric.old),
-        measured(metric.new),
-        change,
-        verdict,
-    ];
-    GridRow::plain(cells)
+    GridRow::plain(vec![GridCell::text(stage), GridCell::text(name), old, new, change, verdict])
 }
 
 /// Formats a difference with its sign.

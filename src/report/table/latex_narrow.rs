@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::Table;
 use super::latex::{caption, cell, head_cell, notes, piece_text, rules};
 use super::latex_text::escape;
-use super::sheet::{Sheet, SheetHead, SheetText, TextPiece};
+use super::sheet::{Sheet, SheetHead, SheetText, TextPiece, needs_axis, value_with_axis};
 
 /// A word that would make a line of a heading longer than this starts the next line.
 const HEAD_WIDTH: usize = 7;
@@ -62,7 +62,8 @@ fn tabular(sheet: &Sheet) -> String {
             out.push_str("\\midrule\n");
         }
         let Some((head, groups)) = row.heads.split_last() else { continue };
-        let groups: Vec<String> = groups.iter().filter(|text| !text.is_empty()).map(cell).collect();
+        let named = groups.iter().zip(&sheet.stub).filter(|(text, _)| !text.is_empty());
+        let groups: Vec<String> = named.map(|(text, axis)| group_head(text, axis)).collect();
         if !groups.is_empty() {
             // The heading of a group of rows takes no column of its own.
             let _ = writeln!(
@@ -78,6 +79,14 @@ fn tabular(sheet: &Sheet) -> String {
     }
     out.push_str("\\bottomrule\n\\end{tabular}");
     out
+}
+
+/// Returns a part of the heading of a group of rows. There is no other place for the name of its axis.
+fn group_head(text: &SheetText, axis: &str) -> String {
+    match text.as_slice() {
+        [TextPiece::Text(value)] if needs_axis(value) => escape(&value_with_axis(axis, value)),
+        _ => cell(text),
+    }
 }
 
 /// Returns a heading. Above a single column, it is broken into short lines.

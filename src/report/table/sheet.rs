@@ -1,7 +1,7 @@
 //! Lays a table out: heads, rows, marks, caption and notes. Every format for people is written from the [`Sheet`], so
 //! that no format can leave out a mark.
 
-use super::display::{ShowN, TableInterval};
+use super::display::{ShowN, TableDisplay, TableInterval};
 use super::note;
 use super::number::{fixed, signed};
 use super::{AxisEntry, Comparison, METRIC, OtherRow, Published, Rank, Table, TableCell};
@@ -112,6 +112,39 @@ struct SheetLayout<'a> {
     /// Columns that are marked at their head.
     oracle_columns: Vec<bool>,
     counts: RunCounts,
+}
+
+/// Returns whether the title of a value says nothing without its axis: a number, true or false.
+pub(super) fn needs_axis(title: &str) -> bool {
+    title.parse::<f64>().is_ok() || title.parse::<bool>().is_ok()
+}
+
+/// Returns the title of a value with that of its axis.
+pub(super) fn value_with_axis(axis: &str, value: &str) -> String {
+    format!("{axis} = {value}")
+}
+
+/// Returns the value of a cell and its interval, without the number of runs and without marks.
+pub(crate) fn value_pieces(cell: &TableCell, display: TableDisplay) -> SheetText {
+    let (_, spread) = cell.value.reveal();
+    let print = |value: f64| cell.print(display.scale, value);
+    let mean = print(spread.mean);
+    let mut text = vec![match cell.rank {
+        Some(Rank::Best) => TextPiece::Best(mean),
+        Some(Rank::Second) => TextPiece::Second(mean),
+        None => TextPiece::Number(mean),
+    }];
+    match (cell.interval, spread.standard_deviation) {
+        (Some((low, high)), _) => {
+            let [low, high] = [low, high].map(|end| TextPiece::Number(print(end)));
+            text.extend([TextPiece::Open, low, TextPiece::Comma, high, TextPiece::Close]);
+        }
+        (None, Some(deviation)) if display.interval == TableInterval::Deviation => {
+            text.extend([TextPiece::PlusMinus, TextPiece::Number(print(deviation))]);
+        }
+        _ => {}
+    }
+    text
 }
 
 /// Lays a table out.
@@ -230,7 +263,7 @@ impl<'a> SheetLayout<'a> {
         | SheetColumn::Published(column, _)
         | SheetColumn::Difference(column, _)) = printed;
         let values = &self.table.columns[column].values;
-        let mut path: Vec<SheetText> = values.iter().map(|value| self.value_head(value)).collect();
+        let mut path: Vec<SheetText> = values.iter().map(|value| self.column_head(value)).collect();
         let compared = self
             .columns
             .iter()
@@ -309,23 +342,7 @@ impl<'a> SheetLayout<'a> {
     fn value(&self, cell: &TableCell, is_marked: bool) -> SheetText {
         let (protocol, spread) = cell.value.reveal();
         let display = self.table.display;
-        let print = |value: f64| cell.print(display.scale, value);
-        let mean = print(spread.mean);
-        let mut text = vec![match cell.rank {
-            Some(Rank::Best) => TextPiece::Best(mean),
-            Some(Rank::Second) => TextPiece::Second(mean),
-            None => TextPiece::Number(mean),
-        }];
-        match (cell.interval, spread.standard_deviation) {
-            (Some((low, high)), _) => {
-                let [low, high] = [low, high].map(|end| TextPiece::Number(print(end)));
-                text.extend([TextPiece::Open, low, TextPiece::Comma, high, TextPiece::Close]);
-            }
-            (None, Some(deviation)) if display.interval == TableInterval::Deviation => {
-                text.extend([TextPiece::PlusMinus, TextPiece::Number(print(deviation))]);
-            }
-            _ => {}
-        }
+        let mut text = value_pieces(cell, display);
         if self.counts.is_shown(spread.seeds, display.show_n) {
             text.push(TextPiece::Text(format!(" (n={})", spread.seeds)));
         }
@@ -385,6 +402,15 @@ impl<'a> SheetLayout<'a> {
         let mut text = if words.is_empty() { SheetText::new() } else { vec![TextPiece::Text(words)] };
         text.push(TextPiece::Number(number));
         marked(text, protocol, is_marked)
+    }
+
+    /// Returns the title of a column. There is no other place for the name of its axis.
+    fn column_head(&self, value: &AxisEntry) -> SheetText {
+        let axis = self.table.column_axes.iter().find(|axis| axis.axis == value.axis);
+        match axis.filter(|_| needs_axis(&value.title)) {
+            Some(axis) => vec![TextPiece::Text(value_with_axis(&axis.title, &value.title))],
+            None => self.value_head(value),
+        }
     }
 
     /// Returns a title, with an arrow behind metrics that shows whether higher or lower values are better.

@@ -285,6 +285,38 @@ fn axes_may_be_in_the_columns_and_metrics_in_the_rows() {
 }
 
 #[test]
+fn numbers_in_headings_come_with_their_axis() {
+    let of = |prior: &str, f1| {
+        record(&[("prior", prior), ("variant", "a")], Protocol::Honest, &[(Metric::MacroF1, f1)])
+    };
+    let measured = [of("10", 0.5), of("20", 0.25)];
+    let mut request = TableRequest {
+        rows: terms(&["variant"]),
+        columns: terms(&["prior", "macro_f1"]),
+        mean_over: Vec::new(),
+        ..request()
+    };
+    let headings = |request: &TableRequest| {
+        let (_, sheet) = made(request, &measured);
+        markdown::markdown(&sheet).lines().find(|line| line.starts_with("| ")).unwrap().to_owned()
+    };
+    assert_eq!(headings(&request), "| Variant | Prior = 10<br>Macro F1 ↑ | Prior = 20<br>Macro F1 ↑ |");
+    request.names.insert("prior=10".to_owned(), "ten".to_owned());
+    assert!(headings(&request).contains("| ten<br>"), "a name of the user is shown as it is");
+
+    let display = TableDisplay { layout: TableLayout::Narrow, ..TableDisplay::default() };
+    let rows = TableRequest {
+        rows: terms(&["prior", "variant"]),
+        columns: terms(&["macro_f1"]),
+        display,
+        ..request
+    };
+    let (table, sheet) = made(&rows, &measured);
+    let tex = latex::table(&table, &sheet);
+    assert!(tex.contains("\\emph{ten}") && tex.contains("\\emph{Prior = 20}"), "{tex}");
+}
+
+#[test]
 fn a_record_without_the_axis_is_named_after_its_stage() {
     let mut measured = vec![record(&[("stage", "logistic")], Protocol::Honest, &[(Metric::MacroF1, 0.2)])];
     let axes = [("stage", "eval"), ("variant", "adaptive")];
