@@ -112,7 +112,7 @@ impl Console {
             Event::Progress { instance, done, total, unit, message } => {
                 self.progress(instance, *done, *total, unit, message);
             }
-            Event::Metric { instance, name, value, protocol } => {
+            Event::Metric { instance, name, value, protocol, .. } => {
                 if self.verbosity == Verbosity::Verbose {
                     let mark = MetricValue { value: *value, protocol: *protocol }.suffix();
                     self.line(&format!("         {instance}: {name} = {}{mark}", text::value(*value)));

@@ -24,6 +24,9 @@ pub enum WorkerEvent {
         /// The protocol under which it was measured; `None` for a value that no protocol applies to (`train_rows`).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         protocol: Option<Protocol>,
+        /// The epoch after which it was measured, for a point of a learning curve; `None` for a result of the stage.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epoch: Option<u64>,
     },
     /// What the result was computed with (`libtorch`, `device`). Kept in the manifest, never part of a key.
     Fact { name: String, value: String },
@@ -52,7 +55,7 @@ mod tests {
 
     #[test]
     fn infinities_and_nan_can_be_written_and_read_back() {
-        let metric = |value| WorkerEvent::Metric { name: "loss".into(), value, protocol: None };
+        let metric = |value| WorkerEvent::Metric { name: "loss".into(), value, protocol: None, epoch: None };
         for value in [0.1, f64::INFINITY, f64::NEG_INFINITY] {
             let event = metric(value);
             let text = serde_json::to_string(&event).unwrap();
@@ -65,8 +68,12 @@ mod tests {
 
     #[test]
     fn the_protocol_of_a_value_is_written_and_read_back() {
-        let event =
-            WorkerEvent::Metric { name: "macro_f1".into(), value: 0.5, protocol: Some(Protocol::Oracle) };
+        let event = WorkerEvent::Metric {
+            name: "macro_f1".into(),
+            value: 0.5,
+            protocol: Some(Protocol::Oracle),
+            epoch: None,
+        };
         let text = serde_json::to_string(&event).unwrap();
         assert_eq!(text, r#"{"event":"metric","name":"macro_f1","value":0.5,"protocol":"oracle"}"#);
         assert_eq!(serde_json::from_str::<WorkerEvent>(&text).unwrap(), event);

@@ -128,13 +128,21 @@ impl<'a> Work<'a> {
 
     /// Reports a value that no protocol applies to, such as a number of rows.
     pub fn metric(&mut self, name: &str, value: f64) {
-        self.events.send(WorkerEvent::Metric { name: name.to_owned(), value, protocol: None });
+        self.send_metric(name, value, None, None);
     }
 
     /// Reports a value with the protocol under which it was measured: what `Marked::reveal` returns.
     pub fn marked_metric(&mut self, name: &str, (protocol, value): (Protocol, f64)) {
-        let protocol = Some(protocol);
-        self.events.send(WorkerEvent::Metric { name: name.to_owned(), value, protocol });
+        self.send_metric(name, value, Some(protocol), None);
+    }
+
+    /// Reports a point of a learning curve. The last one of a name is also a value of the stage.
+    pub fn curve_point(&mut self, name: &str, epoch: u64, (protocol, value): (Option<Protocol>, f64)) {
+        self.send_metric(name, value, protocol, Some(epoch));
+    }
+
+    fn send_metric(&mut self, name: &str, value: f64, protocol: Option<Protocol>, epoch: Option<u64>) {
+        self.events.send(WorkerEvent::Metric { name: name.to_owned(), value, protocol, epoch });
     }
 
     /// Records what the result is computed with, such as the device. It is kept in the manifest and never part of a key.

@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn metric(value: f64) -> Event {
-        Event::Metric { instance: "a".into(), name: "f1".into(), value, protocol: None }
+        Event::Metric { instance: "a".into(), name: "f1".into(), value, protocol: None, epoch: None }
     }
 
     fn lines(reader: &mut FeedReader) -> Vec<String> {

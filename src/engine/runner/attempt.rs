@@ -86,7 +86,7 @@ impl Attempt<'_> {
         let (mut mixed, mut warned) = (None, Vec::new());
         let executed = self.executor.execute(&task, &mut |event| {
             match &event {
-                WorkerEvent::Metric { name, value, protocol } => {
+                WorkerEvent::Metric { name, value, protocol, .. } => {
                     let metric = MetricValue { value: *value, protocol: *protocol };
                     let before = metrics.insert(name.clone(), metric);
                     if before.is_some_and(|before| before.protocol != *protocol) {

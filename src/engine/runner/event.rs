@@ -66,6 +66,9 @@ pub enum Event {
         value: f64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         protocol: Option<Protocol>,
+        /// The epoch, for a point of a learning curve.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epoch: Option<u64>,
     },
     Log {
         instance: Option<String>,

@@ -212,7 +212,7 @@ mod tests {
             assert_eq!(
                 heard,
                 [
-                    WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: None },
+                    WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: None, epoch: None },
                     log("hello from C++"),
                     log("{\"event\":\"unheard of\"}"),
                     WorkerEvent::Done,

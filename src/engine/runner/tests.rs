@@ -571,9 +571,19 @@ fn metrics_and_the_machine_are_recorded_and_events_are_logged() {
             let message = format!("epoch {epoch}");
             report(WorkerEvent::Progress { done: epoch, total: Some(100), unit: "epochs".into(), message });
         }
-        report(WorkerEvent::Metric { name: "f1".into(), value: 0.25, protocol: Some(Protocol::Oracle) });
-        report(WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: Some(Protocol::Oracle) });
-        report(WorkerEvent::Metric { name: "loss".into(), value: f64::NAN, protocol: None });
+        report(WorkerEvent::Metric {
+            name: "f1".into(),
+            value: 0.25,
+            protocol: Some(Protocol::Oracle),
+            epoch: None,
+        });
+        report(WorkerEvent::Metric {
+            name: "f1".into(),
+            value: 0.5,
+            protocol: Some(Protocol::Oracle),
+            epoch: None,
+        });
+        report(WorkerEvent::Metric { name: "loss".into(), value: f64::NAN, protocol: None, epoch: None });
         write_text(task)
     });
     let run = lab.run_with(&double);
@@ -610,7 +620,12 @@ fn a_metric_under_two_protocols_fails_its_stage() {
     let lab = Lab::new(vec![stage("evaluate", &[])]);
     let double = Double::new().with("evaluate", |task, report| {
         for protocol in [Protocol::Honest, Protocol::Oracle] {
-            report(WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: Some(protocol) });
+            report(WorkerEvent::Metric {
+                name: "f1".into(),
+                value: 0.5,
+                protocol: Some(protocol),
+                epoch: None,
+            });
         }
         write_text(task)
     });

@@ -200,7 +200,7 @@ fn other_output_to_standard_output_does_not_disturb_events() {
     let ended = executor(directory.path()).execute(&task, &mut |event| heard.push(event));
     assert!(ended.is_ok(), "{ended:?} {}", std::fs::read_to_string(&task.stderr).unwrap());
     assert!(
-        heard.contains(&WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: None }),
+        heard.contains(&WorkerEvent::Metric { name: "f1".into(), value: 0.5, protocol: None, epoch: None }),
         "{heard:?}"
     );
     let said =

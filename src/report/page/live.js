@@ -86,7 +86,7 @@ addEventListener("DOMContentLoaded", () => {
     cell.replaceChildren(bar, ` ${event.message}`);
   };
 
-  /* One chart per metric that has more than one value, one line per instance. */
+  /* One chart per metric that is reported after epochs, one line per instance. */
   const SVG = "http://www.w3.org/2000/svg";
   const [WIDTH, HEIGHT, LEFT, BASE] = [420, 190, 56, 166];
   const charts = new Map();
@@ -101,7 +101,7 @@ addEventListener("DOMContentLoaded", () => {
   };
   const short = value => Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(+value.toPrecision(3)) : value.toExponential(2);
   const draw = name => {
-    const series = [...charts.get(name)].filter(([, values]) => values.length > 1);
+    const series = [...charts.get(name)].filter(([, points]) => points.length > 1);
     if (series.length === 0) return;
     let chart = [...curves.children].find(child => child.dataset.metric === name);
     if (!chart) {
@@ -112,26 +112,31 @@ addEventListener("DOMContentLoaded", () => {
       curves.insertBefore(chart, after ?? null);
       document.getElementById("curves").hidden = false;
     }
-    const all = series.flatMap(([, values]) => values).filter(Number.isFinite);
-    const [low, high] = [Math.min(...all), Math.max(...all)];
-    const longest = Math.max(...series.map(([, values]) => values.length));
-    const x = index => LEFT + index / (longest - 1) * (WIDTH - LEFT - 10);
+    const points = series.flatMap(([, points]) => points);
+    const values = points.map(({ value }) => value).filter(Number.isFinite);
+    const epochs = points.map(({ epoch }) => epoch);
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const [first, last] = [Math.min(...epochs), Math.max(...epochs)];
+    const x = epoch => LEFT + (epoch - first) / (last - first) * (WIDTH - LEFT - 10);
     const y = value => BASE - (high > low ? (value - low) / (high - low) : 0.5) * (BASE - 12);
-    const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${name} over time` });
+    const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `${name} over epochs` });
     picture.append(
       svg("path", { class: "axis", d: `M${LEFT} 10V${BASE}H${WIDTH - 10}` }),
       svg("text", { x: LEFT - 6, y: 16, "text-anchor": "end" }, short(high)),
       svg("text", { x: LEFT - 6, y: BASE, "text-anchor": "end" }, short(low)),
-      svg("text", { x: WIDTH - 10, y: BASE + 16, "text-anchor": "end" }, String(longest)),
+      svg("text", { x: LEFT, y: BASE + 16, "text-anchor": "middle" }, String(first)),
+      svg("text", { x: (LEFT + WIDTH - 10) / 2, y: BASE + 16, "text-anchor": "middle" }, "epoch"),
+      svg("text", { x: WIDTH - 10, y: BASE + 16, "text-anchor": "end" }, String(last)),
     );
     const legend = document.createElement("ul");
-    for (const [instance, values] of series) {
+    for (const [instance, points] of series) {
       const colour = `line-${lines.get(instance) % 8}`;
-      const points = values.map((value, index) => Number.isFinite(value) ? `${x(index).toFixed(1)},${y(value).toFixed(1)}` : "");
-      picture.append(svg("polyline", { class: colour, points: points.join(" ") }));
+      const drawn = points.filter(({ value }) => Number.isFinite(value));
+      const places = drawn.map(({ epoch, value }) => `${x(epoch).toFixed(1)},${y(value).toFixed(1)}`);
+      picture.append(svg("polyline", { class: colour, points: places.join(" ") }));
       const item = document.createElement("li");
       item.className = colour;
-      item.textContent = `${instance} ${short(values[values.length - 1])}`;
+      item.textContent = `${instance} ${short(points[points.length - 1].value)}`;
       legend.append(item);
     }
     const heading = document.createElement("h3");
@@ -140,13 +145,17 @@ addEventListener("DOMContentLoaded", () => {
   };
   /* The metrics whose charts have to be drawn again. */
   const outdated = new Set();
-  const metric = ({ instance, name: plain, value, protocol }) => {
+  const metric = ({ instance, name: plain, value, protocol, epoch }) => {
+    /* Results of the whole stage are not points of a curve. */
+    if (epoch === undefined) return;
     const name = protocol === "oracle" ? `${plain} (oracle)` : plain;
     if (!lines.has(instance)) lines.set(instance, lines.size);
     if (!charts.has(name)) charts.set(name, new Map());
     const series = charts.get(name);
     if (!series.has(instance)) series.set(instance, []);
-    series.get(instance).push(Number(value));
+    /* A training that continues from a checkpoint repeats epochs, and the training for the next fold starts from the first one. */
+    const before = series.get(instance).filter(point => point.epoch < epoch);
+    series.set(instance, [...before, { epoch, value: Number(value) }]);
     if (outdated.size === 0) requestAnimationFrame(() => { outdated.forEach(draw); outdated.clear(); });
     outdated.add(name);
   };

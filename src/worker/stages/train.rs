@@ -80,9 +80,10 @@ impl TrainingHost for Reporter<'_, '_> {
         self.work.progress(done, Some(total), "batches", message);
         // An epoch has just ended: these are the points of the learning curves.
         if progress.batch == 0 && progress.epoch > 0 {
-            self.work.metric("train_loss", progress.loss);
+            self.work.curve_point("train_loss", progress.epoch, (None, progress.loss));
             if let Some(macro_f1) = progress.macro_f1 {
-                self.work.marked_metric("validation_macro_f1", (self.protocol, macro_f1));
+                let value = (Some(self.protocol), macro_f1);
+                self.work.curve_point("validation_macro_f1", progress.epoch, value);
             }
         }
     }

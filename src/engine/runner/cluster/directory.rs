@@ -294,6 +294,7 @@ mod tests {
             name: "f1".into(),
             value: f64::INFINITY,
             protocol: None,
+            epoch: Some(3),
         });
         let retry = AttemptNote::Retry {
             error: "it failed".into(),

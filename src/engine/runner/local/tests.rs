@@ -154,7 +154,7 @@ fn a_worker_gets_its_job_and_its_events_are_reported() {
     assert_eq!(
         heard,
         [
-            WorkerEvent::Metric { name: "a".into(), value: 1.0, protocol: None },
+            WorkerEvent::Metric { name: "a".into(), value: 1.0, protocol: None, epoch: None },
             WorkerEvent::Log { level: LogLevel::Info, message: "hello".into() },
             WorkerEvent::Done,
         ]

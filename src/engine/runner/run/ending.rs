@@ -55,8 +55,8 @@ impl Coordinator<'_> {
             AttemptNote::Worker(WorkerEvent::Progress { done, total, unit, message }) => {
                 Event::Progress { instance, done, total, unit, message }
             }
-            AttemptNote::Worker(WorkerEvent::Metric { name, value, protocol }) => {
-                Event::Metric { instance, name, value, protocol }
+            AttemptNote::Worker(WorkerEvent::Metric { name, value, protocol, epoch }) => {
+                Event::Metric { instance, name, value, protocol, epoch }
             }
             AttemptNote::Worker(WorkerEvent::Log { level, message }) => {
                 Event::Log { instance: Some(instance), level, message }
