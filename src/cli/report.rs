@@ -86,13 +86,14 @@ impl PipelineReport<'_> {
             0 => format!("all {} fresh", text::count(all, "stage")),
             stale => format!("{fresh} of {} fresh, {stale} to run", text::count(all, "stage")),
         };
+        let written = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC");
+        el("p").text(&format!("{}: {state}, written {written}", self.file().display())).into()
+    }
+
+    /// Returns what was computed and how long it took.
+    fn facts(&self) -> Html {
         let seconds: f64 = self.manifests().map(|(_, manifest)| manifest.seconds).sum();
-        let mut entries = vec![
-            ("pipeline", self.file().display().to_string()),
-            ("state", state),
-            ("computing it took", text::duration(seconds)),
-            ("written", jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string()),
-        ];
+        let mut entries = vec![("computing it took", text::duration(seconds))];
         if let Some(revision) = revision() {
             entries.push(("revision", revision));
         }
@@ -188,6 +189,7 @@ impl PipelineReport<'_> {
             columns.push(GridColumn::text("note"));
         }
         let mut section = Section::new("pipeline", "Pipeline");
+        section.add(self.facts());
         section.add(dag::draw(&nodes));
         section.add(PageGrid { caption: "Stages".into(), columns, rows }.html());
         section

@@ -7,6 +7,7 @@ use pipe_ml::metric::label::LabelRecord;
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::{Direction, Metric};
+use pipe_ml::metric::spread::SeedSpread;
 
 /// One evaluation, with its axes.
 #[derive(Debug, Clone)]
@@ -27,61 +28,210 @@ impl Evaluated {
         Self { axes, record, labels }
     }
 
+    fn part(&self) -> &'static str {
+        self.record.part.name()
+    }
+
+    /// Returns the records of the labels. Whoever shows them marks them with the protocol of the evaluation.
+    fn label_records(&self) -> &[LabelRecord] {
+        self.labels.as_ref().map_or(&[], |labels| labels.as_ref().reveal().1)
+    }
+
+    fn axes_without(&self, left_out: &str) -> Vec<(&str, &str)> {
+        let axes = self.axes.iter().map(|(axis, value)| (axis.as_str(), value.as_str()));
+        axes.filter(|(axis, _)| *axis != left_out).collect()
+    }
+}
+
+/// The axis whose values are repetitions.
+const SEED: &str = "seed";
+
+/// Evaluations that are shown together: one, or several that differ only in their seed.
+struct EvaluationGroup<'a> {
+    axes: Vec<(&'a str, &'a str)>,
+    members: Vec<&'a Evaluated>,
+}
+
+impl<'a> EvaluationGroup<'a> {
+    /// Returns each evaluation by itself.
+    fn singles(evaluated: &'a [Evaluated]) -> Vec<Self> {
+        let single = |one: &'a Evaluated| Self { axes: one.axes_without(""), members: vec![one] };
+        evaluated.iter().map(single).collect()
+    }
+
+    /// Groups the evaluations that differ only in their seed.
+    fn over_seeds(evaluated: impl IntoIterator<Item = &'a Evaluated>) -> Vec<Self> {
+        let mut groups: Vec<Self> = Vec::new();
+        for one in evaluated {
+            let axes = one.axes_without(SEED);
+            let is_its_group = |group: &&mut Self| {
+                group.axes == axes && group.protocol() == one.record.protocol() && group.part() == one.part()
+            };
+            match groups.iter_mut().find(is_its_group) {
+                Some(group) => group.members.push(one),
+                None => groups.push(Self { axes, members: vec![one] }),
+            }
+        }
+        groups
+    }
+
     fn name(&self) -> String {
         match self.axes.as_slice() {
-            [] => self.record.part.name().to_owned(),
-            axes => axes.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", "),
+            [] => self.part().to_owned(),
+            axes => axes.iter().map(|(_, value)| *value).collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    fn part(&self) -> &'static str {
+        self.members[0].part()
+    }
+
+    fn protocol(&self) -> Protocol {
+        self.members[0].record.protocol()
+    }
+
+    /// Returns mean and spread of a metric; `None` if an evaluation does not have it.
+    fn spread(&self, metric: Metric) -> Option<SeedSpread> {
+        // The protocol is that of the group, whose row or column is marked.
+        let value = |one: &&Evaluated| Some(one.record.get(metric)?.reveal().1);
+        SeedSpread::over(&self.members.iter().map(value).collect::<Option<Vec<f64>>>()?)
+    }
+
+    /// Returns the value and, below it, its interval if rows were resampled, or the standard deviation of several seeds.
+    fn cell(&self, metric: Metric, best: Option<f64>) -> GridCell {
+        let Some(spread) = self.spread(metric) else { return GridCell::none() };
+        let is_best = self.protocol() == Protocol::Honest && best == Some(spread.mean);
+        let cell = value_cell(spread.mean).rank(is_best.then_some(Rank::Best));
+        if let Some(deviation) = spread.standard_deviation {
+            return cell.below(format!("± {}", decimal(deviation)));
+        }
+        match self.members[0].record.interval(metric).map(Marked::reveal) {
+            Some((_, interval)) => {
+                cell.below(format!("{} – {}", decimal(interval.low), decimal(interval.high)))
+            }
+            None => cell,
         }
     }
 }
 
 /// Returns a table of the most important metrics, with a row per evaluation.
 pub fn headline(evaluated: &[Evaluated]) -> PageGrid {
-    let axes = axes(evaluated);
-    let has = |metric: &Metric| evaluated.iter().any(|one| one.record.get(*metric).is_some());
-    let metrics: Vec<Metric> = Metric::HEADLINE.into_iter().filter(has).collect();
-    let mut columns: Vec<GridColumn> = axes.iter().map(|axis| GridColumn::text(*axis)).collect();
-    columns.push(GridColumn::text("part").help("the rows that were evaluated"));
-    columns.extend(metrics.iter().map(|&metric| column(metric)));
-    let best: Vec<Option<f64>> = metrics.iter().map(|&metric| best(evaluated, metric)).collect();
-    let row = |one: &Evaluated| {
-        let mut cells: Vec<GridCell> =
-            axes.iter().map(|axis| GridCell::text(value_of(&one.axes, axis))).collect();
-        cells.push(GridCell::text(one.record.part.name()));
-        for (&metric, &best) in metrics.iter().zip(&best) {
-            cells.push(cell(&one.record, metric, best));
-        }
-        GridRow::measured(Marked::new(one.record.protocol(), cells))
-    };
-    PageGrid { caption: "Evaluations".into(), columns, rows: evaluated.iter().map(row).collect() }
+    table("Evaluations", &EvaluationGroup::singles(evaluated))
 }
 
-/// Returns a table of all metrics, with a row per metric and a column per evaluation.
+/// Returns the same with means over seeds; `None` if no two evaluations differ only in their seed.
+pub fn means(evaluated: &[Evaluated]) -> Option<PageGrid> {
+    let groups = EvaluationGroup::over_seeds(evaluated);
+    let most = groups.iter().map(|group| group.members.len()).max()?;
+    let caption = if groups.iter().all(|group| group.members.len() == most) {
+        format!("Means of {most} seeds")
+    } else {
+        format!("Means of up to {most} seeds")
+    };
+    (most > 1).then(|| table(&caption, &groups))
+}
+
+fn table(caption: &str, groups: &[EvaluationGroup]) -> PageGrid {
+    let metrics: Vec<Metric> = Metric::HEADLINE.into_iter().filter(|metric| has(groups, *metric)).collect();
+    // What all rows have in common is not repeated in each of them: a phone shows few columns.
+    let mut headings: Vec<RowHeading> = Vec::new();
+    let mut common = Vec::new();
+    for heading in axes(groups).into_iter().map(RowHeading::Axis).chain([RowHeading::Part]) {
+        let first = groups.first().map(|group| heading.of(group)).unwrap_or_default();
+        let is_shared = groups.len() > 1 && groups.iter().all(|group| heading.of(group) == first);
+        match heading {
+            _ if !is_shared => headings.push(heading),
+            RowHeading::Axis(axis) => common.push(format!("{axis} {first}")),
+            // The rows of two protocols may have nothing else that tells them apart.
+            RowHeading::Part if headings.is_empty() => headings.push(heading),
+            RowHeading::Part => common.push(format!("{first} rows")),
+        }
+    }
+    let caption =
+        if common.is_empty() { caption.to_owned() } else { format!("{caption}: {}", common.join(", ")) };
+    let best: Vec<Option<f64>> = metrics.iter().map(|&metric| best(groups, metric)).collect();
+    let row = |group: &EvaluationGroup| {
+        let mut cells: Vec<GridCell> =
+            headings.iter().map(|heading| GridCell::text(heading.of(group))).collect();
+        cells.extend(metrics.iter().zip(&best).map(|(&metric, &best)| group.cell(metric, best)));
+        GridRow::measured(Marked::new(group.protocol(), cells))
+    };
+    let rows = groups.iter().map(row).collect();
+    let mut columns: Vec<GridColumn> = headings.iter().map(RowHeading::column).collect();
+    columns.extend(metrics.iter().map(|&metric| column(metric)));
+    PageGrid { caption, columns, rows }
+}
+
+/// What stands at the beginning of a row.
+#[derive(Clone, Copy)]
+enum RowHeading<'a> {
+    Axis(&'a str),
+    Part,
+}
+
+impl RowHeading<'_> {
+    fn of(self, group: &EvaluationGroup) -> String {
+        match self {
+            Self::Axis(axis) => value_of(&group.axes, axis),
+            Self::Part => group.part().to_owned(),
+        }
+    }
+
+    fn column(&self) -> GridColumn {
+        match self {
+            Self::Axis(axis) => GridColumn::text(*axis),
+            Self::Part => GridColumn::text("part").help("the rows that were evaluated"),
+        }
+    }
+}
+
+/// Returns a table of all metrics, with a row per metric and a column per evaluation, or per mean over seeds.
 pub fn all(evaluated: &[Evaluated]) -> PageGrid {
+    let groups = EvaluationGroup::over_seeds(evaluated);
     let mut columns =
         vec![GridColumn::text("metric"), GridColumn::text("better").help("which way it improves")];
-    columns.extend(
-        evaluated.iter().map(|one| GridColumn::measured(Marked::new(one.record.protocol(), one.name()))),
-    );
-    let present = |metric: &&Metric| evaluated.iter().any(|one| one.record.get(**metric).is_some());
+    columns.extend(groups.iter().map(|one| GridColumn::measured(Marked::new(one.protocol(), one.name()))));
     let row = |&metric: &Metric| {
         let about = metric.describe();
         let mut cells =
             vec![GridCell::text(about.name).below(about.definition), GridCell::text(arrow(about.direction))];
-        let best = best(evaluated, metric);
-        cells.extend(evaluated.iter().map(|one| cell(&one.record, metric, best)));
+        let best = best(&groups, metric);
+        cells.extend(groups.iter().map(|one| one.cell(metric, best)));
         GridRow::plain(cells)
     };
-    let rows = Metric::ALL.iter().filter(present).map(row).collect();
+    let rows = Metric::ALL.iter().filter(|metric| has(&groups, **metric)).map(row).collect();
     PageGrid { caption: "Every metric".into(), columns, rows }
 }
 
-/// Returns a table with a row per label: all values of a single evaluation, or F1 of several side by side.
+/// A page about more labels than this shows the more frequent half of this number, and some of the others.
+const MOST_LABELS: usize = 2000;
+/// The same for the number of cells.
+const MOST_CELLS: usize = 100_000;
+
+/// Returns the labels to show, of labels that are in the order of their frequency, and a sentence about the others.
+fn shown_labels(order: Vec<usize>, columns: usize) -> (Vec<usize>, String) {
+    let (all, most) = (order.len(), MOST_LABELS.min(MOST_CELLS / columns.max(1)).max(100));
+    if all <= most {
+        return (order, String::new());
+    }
+    let (frequent, others) = order.split_at(most / 2);
+    let step = others.len().div_ceil(most / 2);
+    let shown = frequent.iter().chain(others.iter().step_by(step)).copied().collect();
+    let which = match step {
+        1 => String::new(),
+        2 => " second".to_owned(),
+        3 => " third".to_owned(),
+        step => format!(" {step}th"),
+    };
+    let [all, half] = [all, most / 2].map(|count| grouped(count as u64));
+    (shown, format!(": the {half} most frequent of {all} labels, and every{which} one of the others"))
+}
+
+/// Returns a table with a row per label: all values of a single evaluation, or F1 of several side by side. It has at most
+/// [`MOST_LABELS`] rows.
 pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<PageGrid> {
-    let with: Vec<(&Evaluated, Marked<&Vec<LabelRecord>>)> =
-        evaluated.iter().filter_map(|one| Some((one, one.labels.as_ref()?.as_ref()))).collect();
-    let (_, first) = with.first()?;
-    let (_, first) = first.reveal();
+    let with: Vec<&Evaluated> = evaluated.iter().filter(|one| one.labels.is_some()).collect();
+    let first = with.first()?.label_records();
     let mut order: Vec<usize> = (0..first.len()).collect();
     let frequency = |label: &usize| first[*label].training_positives.unwrap_or(first[*label].support);
     order.sort_by_key(|label| (std::cmp::Reverse(frequency(label)), *label));
@@ -102,43 +252,52 @@ pub fn labels(evaluated: &[Evaluated], names: Option<&[String]>) -> Option<PageG
             count(Some(record.support)),
         ]
     };
+    let mut caption = "Label by label, the most frequent first".to_owned();
     let rows = match with.as_slice() {
-        [(one, records)] => {
+        [one] => {
             let protocol = one.record.protocol();
             let measured = |name: &str| GridColumn::measured(Marked::new(protocol, name.to_owned()));
             columns.extend(["TP", "FP", "FN", "precision", "recall", "F1"].map(measured));
             columns.push(
                 GridColumn::number("threshold").help("the cut that decided, where there is one per label"),
             );
-            let (_, records) = records.reveal();
             let row = |&label: &usize| {
-                let record = &records[label];
+                let record = &first[label];
                 let mut cells = head(record);
                 cells.extend([record.tp, record.fp, record.fn_].map(|n| count(Some(n))));
                 cells.extend([record.precision, record.recall, record.f1].map(value_cell));
                 cells.push(record.threshold.map_or_else(GridCell::none, |cut| value_cell(f64::from(cut))));
                 GridRow::measured(Marked::new(protocol, cells))
             };
-            order.iter().map(row).collect()
+            let (shown, bound) = shown_labels(order, columns.len());
+            caption.push_str(&bound);
+            shown.iter().map(row).collect()
         }
         several => {
-            let heading = |(one, _): &(&Evaluated, _)| {
-                GridColumn::measured(Marked::new(one.record.protocol(), format!("F1 {}", one.name())))
+            let groups = EvaluationGroup::over_seeds(several.iter().copied());
+            let heading = |group: &EvaluationGroup| {
+                GridColumn::measured(Marked::new(group.protocol(), format!("F1 {}", group.name())))
             };
-            columns.extend(several.iter().map(heading));
+            columns.extend(groups.iter().map(heading));
+            if groups.len() < several.len() {
+                caption.push_str(", with means over seeds");
+            }
             let row = |&label: &usize| {
                 let mut cells = head(&first[label]);
-                for (_, records) in several {
-                    let (_, records) = records.reveal();
-                    cells
-                        .push(records.get(label).map_or_else(GridCell::none, |record| value_cell(record.f1)));
+                for group in &groups {
+                    let of_member = |one: &&Evaluated| Some(one.label_records().get(label)?.f1);
+                    let values: Vec<f64> = group.members.iter().filter_map(of_member).collect();
+                    let spread = SeedSpread::over(&values);
+                    cells.push(spread.map_or_else(GridCell::none, |spread| value_cell(spread.mean)));
                 }
                 GridRow::plain(cells)
             };
-            order.iter().map(row).collect()
+            let (shown, bound) = shown_labels(order, columns.len());
+            caption.push_str(&bound);
+            shown.iter().map(row).collect()
         }
     };
-    Some(PageGrid { caption: "Label by label, the most frequent first".into(), columns, rows })
+    Some(PageGrid { caption, columns, rows })
 }
 
 /// Whether any of the evaluations is an oracle one.
@@ -168,21 +327,15 @@ fn arrow(direction: Direction) -> &'static str {
     }
 }
 
-/// Returns the value and, if rows were resampled, the interval below it. The row or the column has the mark.
-fn cell(record: &EvaluationRecord, metric: Metric, best: Option<f64>) -> GridCell {
-    let Some((protocol, value)) = record.get(metric).map(Marked::reveal) else { return GridCell::none() };
-    let is_best = protocol == Protocol::Honest && best == Some(value);
-    let cell = value_cell(value).rank(is_best.then_some(Rank::Best));
-    match record.interval(metric).map(Marked::reveal) {
-        Some((_, interval)) => cell.below(format!("{} – {}", decimal(interval.low), decimal(interval.high))),
-        None => cell,
-    }
+/// Whether one of the groups has a metric.
+fn has(groups: &[EvaluationGroup], metric: Metric) -> bool {
+    groups.iter().any(|group| group.spread(metric).is_some())
 }
 
 /// Returns the best of the honest values, if they differ. Oracle values do not compete.
-fn best(evaluated: &[Evaluated], metric: Metric) -> Option<f64> {
-    let honest = evaluated.iter().filter_map(|one| one.record.get(metric)?.honest());
-    let values: Vec<f64> = honest.collect();
+fn best(groups: &[EvaluationGroup], metric: Metric) -> Option<f64> {
+    let honest = groups.iter().filter(|group| group.protocol() == Protocol::Honest);
+    let values: Vec<f64> = honest.filter_map(|group| Some(group.spread(metric)?.mean)).collect();
     if values.iter().all(|value| *value == values[0]) {
         return None;
     }
@@ -194,24 +347,60 @@ fn best(evaluated: &[Evaluated], metric: Metric) -> Option<f64> {
 }
 
 /// Returns the names of all axes, in order of appearance.
-fn axes(evaluated: &[Evaluated]) -> Vec<&str> {
+fn axes<'a>(groups: &[EvaluationGroup<'a>]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
-    for (axis, _) in evaluated.iter().flat_map(|one| &one.axes) {
-        if !names.contains(&axis.as_str()) {
+    for (axis, _) in groups.iter().flat_map(|group| &group.axes) {
+        if !names.contains(axis) {
             names.push(axis);
         }
     }
     names
 }
 
-fn value_of(axes: &[(String, String)], axis: &str) -> String {
-    axes.iter().find(|(name, _)| name == axis).map_or_else(|| "–".to_owned(), |(_, value)| value.clone())
+fn value_of(axes: &[(&str, &str)], axis: &str) -> String {
+    axes.iter()
+        .find(|(name, _)| *name == axis)
+        .map_or_else(|| "–".to_owned(), |(_, value)| (*value).to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use pipe_ml::metric::label::LabelCount;
+
+    fn seeded(variant: &str, seed: &str, macro_f1: f64) -> Evaluated {
+        let mut one = evaluated(variant, Protocol::Honest, macro_f1);
+        one.axes.push((SEED.to_owned(), seed.to_owned()));
+        one
+    }
+
+    #[test]
+    fn means_over_seeds_come_with_their_deviations() {
+        let all_of = [seeded("a", "0", 0.25), seeded("a", "1", 0.75), seeded("b", "0", 0.375)];
+        let html = means(&all_of).unwrap().html().into_string();
+        assert!(html.contains("<caption>Means of up to 2 seeds: test rows</caption>"), "{html}");
+        assert!(html.contains("<strong>0.5000</strong><small>± 0.3536</small>"), "{html}");
+        assert_eq!(html.matches("<tr>").count(), 3, "a heading, a and b: {html}");
+        let by_label = labels(&all_of, None).unwrap().html().into_string();
+        assert!(by_label.contains("F1 a<") && by_label.contains("with means over seeds"), "{by_label}");
+        assert!(means(&all_of[1..]).is_none(), "there is nothing to average");
+        let singles = headline(&all_of[..2]).html().into_string();
+        assert!(singles.contains("<caption>Evaluations: variant a, test rows</caption>"), "{singles}");
+    }
+
+    #[test]
+    fn a_page_shows_a_bounded_number_of_labels() {
+        let (all, sentence) = shown_labels((0..2000).collect(), 10);
+        assert_eq!((all.len(), sentence.as_str()), (2000, ""));
+        let (shown, sentence) = shown_labels((0..13_330).collect(), 10);
+        assert_eq!(&shown[998..1003], [998, 999, 1000, 1013, 1026]);
+        assert_eq!(shown.len(), 1949);
+        assert!(
+            sentence.ends_with("most frequent of 13\u{202f}330 labels, and every 13th one of the others"),
+            "{sentence}"
+        );
+        assert!(shown_labels((0..13_330).collect(), 500).0.len() <= 200, "200 rows of 500 cells");
+    }
 
     fn evaluated(variant: &str, protocol: Protocol, macro_f1: f64) -> Evaluated {
         let record = serde_json::json!({

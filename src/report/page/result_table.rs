@@ -10,7 +10,7 @@ use pipe_ml::metric::marked::{Marked, Protocol};
 /// Returns a table with its legend and notes as HTML.
 pub fn html(table: &Table) -> Html {
     let sheet = lay_out(table);
-    let mut html = grid(&sheet, &table.name).html();
+    let mut html = Html::from(el("div").class("result").child(grid(&sheet, &table.name).html()));
     for note in sheet.legend.iter().chain(&sheet.notes) {
         html.push(el("p").class("note").text(&plain(note)));
     }
@@ -44,8 +44,15 @@ fn without_mark(text: &SheetText) -> SheetText {
     text.iter().filter(|piece| **piece != TextPiece::Oracle).cloned().collect()
 }
 
-/// Returns a cell. A mark in a cell applies only to that cell, and stays in its text.
+/// Returns a cell. Its interval is small print, which a phone shows below the value. A mark in a cell applies only to that
+/// cell, and stays in its text.
 fn cell(text: &SheetText) -> GridCell {
+    let is_mark =
+        |piece: &&TextPiece| matches!(piece, TextPiece::Oracle | TextPiece::External | TextPiece::Differs);
+    let is_interval = |piece: &TextPiece| matches!(piece, TextPiece::PlusMinus | TextPiece::Open);
+    let (value, rest) = text.split_at(text.iter().position(is_interval).unwrap_or(text.len()));
+    let shown: SheetText = value.iter().chain(rest.iter().filter(is_mark)).cloned().collect();
+    let interval: SheetText = rest.iter().filter(|piece| !is_mark(piece)).cloned().collect();
     let number = text.iter().find_map(|piece| match piece {
         TextPiece::Number(number) | TextPiece::Best(number) | TextPiece::Second(number) => Some(number),
         _ => None,
@@ -57,13 +64,15 @@ fn cell(text: &SheetText) -> GridCell {
         _ => None,
     });
     let cell = match key {
-        Some(key) => GridCell::number(plain(text), key),
-        None => GridCell::text(plain(text)),
+        Some(key) => GridCell::number(plain(&shown), key),
+        None => GridCell::text(plain(&shown)),
     };
-    match protocol([text].into_iter()) {
-        Protocol::Honest => cell.rank(rank),
-        Protocol::Oracle => cell.rank(rank).below("oracle"),
+    let mut below = plain(&interval);
+    if protocol([text].into_iter()) == Protocol::Oracle {
+        below.push_str(" oracle");
     }
+    let cell = cell.rank(rank);
+    if below.is_empty() { cell } else { cell.below(below) }
 }
 
 fn plain(text: &SheetText) -> String {
@@ -92,7 +101,12 @@ mod tests {
                     vec![TextPiece::Text("b".to_owned()), TextPiece::Oracle],
                     vec![
                         vec![TextPiece::Number("0.7".to_owned()), TextPiece::Oracle],
-                        vec![TextPiece::Second("0.3".to_owned())],
+                        vec![
+                            TextPiece::Second("0.3".to_owned()),
+                            TextPiece::PlusMinus,
+                            TextPiece::Number("0.1".to_owned()),
+                            TextPiece::Differs,
+                        ],
                     ],
                 ),
             ],
@@ -104,9 +118,9 @@ mod tests {
         let html = grid(&sheet, "table1").html().into_string();
         assert_eq!(html.matches(">oracle</abbr>").count(), 2, "a row and a column: {html}");
         assert!(
-            html.contains("0.7†<small>oracle</small>")
+            html.contains("0.7†<small> oracle</small>")
                 && html.contains("<strong>0.4</strong>")
-                && html.contains("<u>0.3</u>"),
+                && html.contains("<u>0.3*</u><small> ± 0.1</small>"),
             "{html}"
         );
         assert!(html.contains("<caption>&lt;b&gt;</caption>"), "{html}");

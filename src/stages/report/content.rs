@@ -139,7 +139,7 @@ impl Artifact for AuditFile {
 
 impl ShowOnPage for AuditFile {
     fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
-        content.cards.push(match Audit::deserialize(&self.0) {
+        content.audits.push(match Audit::deserialize(&self.0) {
             Ok(audit) => audit_card::html(shown.name, &audit),
             Err(_) => VerdictCard { name: shown.name.to_owned(), value: self.0 }.html(),
         });
@@ -149,7 +149,7 @@ impl ShowOnPage for AuditFile {
 
 impl ShowOnPage for ClaimVerdict {
     fn show(self, shown: &ShownArtifact, content: &mut Content) -> Result<()> {
-        content.cards.push(claim_card::html(shown.name, &self));
+        content.claims.push(claim_card::html(shown.name, &self));
         Ok(())
     }
 }
@@ -178,7 +178,8 @@ pub struct Content {
     tables: Vec<Html>,
     pictures: Vec<Picture>,
     data: Vec<DescribedData>,
-    cards: Vec<Html>,
+    claims: Vec<Html>,
+    audits: Vec<Html>,
     fusions: Vec<(String, Fusion)>,
     /// Why some files are not shown.
     left_out: Vec<String>,
@@ -234,9 +235,9 @@ impl Content {
     pub fn sections(&self) -> Vec<Section> {
         let sections = [
             self.results(),
-            self.tables(),
+            cards("claims", "Claims", &self.claims),
             self.figures(),
-            self.audits(),
+            cards("audits", "Audits", &self.audits),
             self.fusions(),
             self.labels(),
             self.data(),
@@ -244,27 +245,32 @@ impl Content {
         sections.into_iter().flatten().collect()
     }
 
+    /// Returns the tables, and the evaluations below them. Without tables, the means over seeds come first.
     fn results(&self) -> Option<Section> {
-        if self.evaluations.is_empty() {
-            return None;
-        }
         let mut section = Section::new("results", "Results");
-        if evaluation::any_oracle(&self.evaluations) {
-            section.add(el("p").class("notice").child(mark_legend()).text(oracle_mark::MEANING));
-        }
-        section.add(evaluation::headline(&self.evaluations).html());
-        let all = evaluation::all(&self.evaluations).html();
-        section.add(el("details").child(el("summary").text("Every metric, with its definition")).child(all));
-        Some(section)
-    }
-
-    fn tables(&self) -> Option<Section> {
-        let mut section = Section::new("tables", "Tables");
         for table in &self.tables {
             section.add(table.clone());
         }
         for reason in &self.left_out {
             section.add(el("p").class("notice plain").text(&format!("Not shown: {reason}.")));
+        }
+        if !self.evaluations.is_empty() {
+            let single = evaluation::headline(&self.evaluations).html();
+            let means = evaluation::means(&self.evaluations).filter(|_| self.tables.is_empty());
+            let is_folded = means.is_some() || !self.tables.is_empty();
+            if let Some(means) = means {
+                section.add(means.html());
+            }
+            if !is_folded {
+                section.add(single.clone());
+            }
+            if evaluation::any_oracle(&self.evaluations) {
+                section.add(el("p").class("notice").child(mark_legend()).text(oracle_mark::MEANING));
+            }
+            if is_folded {
+                section.add(fold("Every evaluation by itself", single));
+            }
+            section.add(fold("Every metric, with its definition", evaluation::all(&self.evaluations).html()));
         }
         (!section.content.is_empty()).then_some(section)
     }
@@ -273,12 +279,6 @@ impl Content {
         let mut section = Section::new("figures", "Figures");
         section.add(el("div").class("figures").children(self.pictures.iter().map(Picture::html)));
         (!self.pictures.is_empty()).then_some(section)
-    }
-
-    fn audits(&self) -> Option<Section> {
-        let mut section = Section::new("audits", "Audits");
-        section.add(el("div").class("cards").children(self.cards.iter().cloned()));
-        (!self.cards.is_empty()).then_some(section)
     }
 
     fn fusions(&self) -> Option<Section> {
@@ -325,6 +325,9 @@ impl Content {
         let grid = evaluation::labels(&self.evaluations, names)?;
         let mut section = Section::folded("labels", "Labels");
         section.add(grid.html());
+        section.add(el("p").class("note").text(
+            "The output `labels` of each evaluation has the values of all labels, and `pipe labels` prints them.",
+        ));
         Some(section)
     }
 
@@ -381,6 +384,18 @@ impl DescribedData {
         columns.extend(self.parts.iter().map(|(part, _)| GridColumn::number(part)));
         PageGrid { caption: format!("The parts of {}", self.name), columns, rows }
     }
+}
+
+/// Returns a section with cards; `None` if there are none.
+fn cards(id: &'static str, title: &str, cards: &[Html]) -> Option<Section> {
+    let mut section = Section::new(id, title);
+    section.add(el("div").class("cards").children(cards.iter().cloned()));
+    (!cards.is_empty()).then_some(section)
+}
+
+/// Returns content that is closed until the reader opens it.
+fn fold(title: &str, content: Html) -> Html {
+    el("details").child(el("summary").text(title)).child(content).into()
 }
 
 fn mark_legend() -> Html {

@@ -91,7 +91,7 @@ impl Report {
 
 impl StageKind for Report {
     const NAME: &'static str = "report";
-    const VERSION: u32 = 4;
+    const VERSION: u32 = 5;
     const SUMMARY: &'static str = "Writes results as one self-contained HTML page";
     const PROGRAM: Program = Program::Pipe;
 
