@@ -176,7 +176,8 @@ fn sentence(request: &ClaimRequest, better: &ClaimSide, comparisons: &[ClaimComp
         }
     }
     let parts = groups.iter().map(|(words, others)| format!("{words} than that of {}", others.join(" and ")));
-    format!("{metric} of {} is {value:.4}, {}", better.name, parts.collect::<Vec<_>>().join(", and "))
+    let parts: Vec<String> = parts.collect();
+    format!("{} of {} is {value:.4}, {}", metric.title(), better.name, parts.join(", and "))
 }
 
 #[cfg(test)]

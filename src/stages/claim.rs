@@ -174,11 +174,13 @@ impl Claim {
 
 /// Returns the name of a side. Only its axes are used: they are part of the key, and the names of stages are not.
 fn name(axes: &Axes) -> Option<String> {
-    let pairs: Vec<String> = axes
-        .iter()
-        .map(|(axis, value)| if axis == "stage" { value.clone() } else { format!("{axis}={value}") })
-        .collect();
-    (!pairs.is_empty()).then(|| pairs.join(", "))
+    // A number says nothing without its axis.
+    let part = |(axis, value): &(String, String)| match value.parse::<f64>() {
+        Ok(_) => format!("{axis}={value}"),
+        Err(_) => value.clone(),
+    };
+    let parts: Vec<String> = axes.iter().map(part).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 #[cfg(test)]

@@ -183,7 +183,11 @@ outputs: [page]
         };
         let (results, labels) = (section("results"), section("labels"));
         let (tables, evaluations) = results.split_once("Every evaluation by itself").unwrap();
-        assert!(tables.contains("Oracle protocol: the true labels"), "{tables}");
+        assert!(
+            tables.contains(">oracle</abbr> Oracle protocol: the labels of the evaluated rows"),
+            "{tables}"
+        );
+        assert!(evaluations.contains("Oracle protocol: the true labels"), "{evaluations}");
         assert!(evaluations.contains("<tr class=\"oracle\">"), "{evaluations}");
         assert!(labels.contains("F1 oracle</span> <abbr") && labels.contains("label 4"), "{labels}");
         assert!(tables.contains("0.7000") && tables.contains(">oracle</abbr>"), "{tables}");

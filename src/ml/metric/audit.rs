@@ -329,13 +329,13 @@ impl AuditObservations {
         if self.selection.on_evaluated_rows {
             say(
                 FindingSeverity::Leak,
-                "the epoch was chosen by its figures on the rows that are evaluated here".into(),
+                "the epoch was chosen by its values on the rows that are evaluated here".into(),
             );
         }
         if self.selection.by_oracle {
             say(
                 FindingSeverity::Caution,
-                "epochs were compared by figures that the true labels of the validation rows had entered"
+                "epochs were compared by values that the true labels of the validation rows had entered"
                     .into(),
             );
         }

@@ -3,7 +3,7 @@
 use super::difference::{CellChange, Difference, MetricChange, ParamChange, PrintedChange};
 use crate::page::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use crate::page::html::{Html, el};
-use crate::page::number::decimal;
+use crate::page::number::signed;
 use crate::page::picture::Picture;
 use crate::page::{Page, Section, facts};
 use pipe_ml::metric::marked::{Marked, Protocol};
@@ -126,11 +126,6 @@ fn changed_row(
         _ => GridCell::text(""),
     };
     GridRow::plain(vec![GridCell::text(stage), GridCell::text(name), old, new, change, verdict])
-}
-
-/// Formats a difference with its sign.
-fn signed(change: f64) -> String {
-    if change > 0.0 { format!("+{}", decimal(change)) } else { decimal(change) }
 }
 
 fn outputs(difference: &Difference) -> Option<Section> {

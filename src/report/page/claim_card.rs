@@ -2,7 +2,7 @@
 
 use super::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use super::html::{Html, el};
-use super::number::decimal;
+use super::number::signed;
 use super::verdict;
 use crate::claim::{ClaimComparison, ClaimVerdict};
 use pipe_ml::metric::marked::Marked;
@@ -27,16 +27,23 @@ fn comparisons(claim: &ClaimVerdict) -> PageGrid {
         let difference = comparison.difference;
         GridRow::plain(vec![
             GridCell::text(&comparison.than),
-            GridCell::number(decimal(difference), difference),
+            GridCell::number(signed(difference), difference),
             match (comparison.low, comparison.high) {
-                (Some(low), Some(high)) => GridCell::text(format!("{} to {}", decimal(low), decimal(high))),
+                (Some(low), Some(high)) => GridCell::text(format!("{} to {}", signed(low), signed(high))),
                 _ => GridCell::none(),
             },
             GridCell::text(claim.words(comparison)),
         ])
     };
+    let intervals = match claim.comparisons.first() {
+        Some(first) if first.low.is_some() => {
+            // At most one decimal: 97.5 %.
+            format!(", with {} % intervals", (first.confidence * 1000.0).round() / 10.0)
+        }
+        _ => String::new(),
+    };
     PageGrid {
-        caption: format!("The differences of {}, with their intervals", claim.metric),
+        caption: format!("Differences of {}{intervals}", claim.metric.title()),
         columns,
         rows: claim.comparisons.iter().map(row).collect(),
     }
@@ -68,7 +75,8 @@ mod tests {
             "<article class=\"card passed\">",
             "<p>the value is &lt;high&gt;.</p>",
             "static",
-            "0.1250 to 0.3750",
+            "Differences of Macro F1, with 95 % intervals",
+            "+0.1250 to +0.3750",
             ">significantly better<",
         ] {
             assert!(html.contains(part), "{part}: {html}");

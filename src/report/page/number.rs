@@ -14,6 +14,11 @@ pub fn decimal(value: f64) -> String {
     }
 }
 
+/// Formats a difference with its sign.
+pub fn signed(change: f64) -> String {
+    if change > 0.0 { format!("+{}", decimal(change)) } else { decimal(change) }
+}
+
 /// Formats a count with narrow no-break spaces between thousands: `1 186 239`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();

@@ -5,7 +5,7 @@ use pipe_ml::metric::marked::Protocol;
 
 /// The explanation of the mark.
 pub const MEANING: &str = "Oracle protocol: the true labels of the evaluated rows entered the thresholds. \
-                           No deployed model can reach these figures.";
+                           No deployed model can reach these values.";
 
 /// Returns the mark of a protocol; `None` for the honest one, which a reader expects.
 pub fn badge(protocol: Protocol) -> Option<HtmlElement> {

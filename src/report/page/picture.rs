@@ -43,10 +43,20 @@ impl Picture {
         let source = format!("data:{media};base64,{}", STANDARD.encode(&self.bytes));
         let title = self.title();
         let caption = title.as_deref().unwrap_or(&self.name);
-        el("figure")
+        let figure = el("figure");
+        let figure = if self.is_wide() { figure.class("wide") } else { figure };
+        figure
             .child(el("img").attr("src", source).attr("alt", caption))
             .child(el("figcaption").text(caption))
             .into()
+    }
+
+    /// Returns whether the picture was made for the whole width of a page: an SVG file of at least five inches.
+    fn is_wide(&self) -> bool {
+        let start = String::from_utf8_lossy(&self.bytes[..self.bytes.len().min(1024)]);
+        let width = start.split_once(" width=\"").and_then(|(_, width)| width.split_once("pt\""));
+        let points = width.and_then(|(width, _)| width.parse::<f64>().ok());
+        self.kind == PictureKind::Svg && points.is_some_and(|points| points >= 5.0 * 72.0)
     }
 
     /// Returns the text of the first `title` in an SVG file.
@@ -75,6 +85,19 @@ mod tests {
         let html = Picture::sniff("f1.svg", svg.as_bytes()).unwrap().html().into_string();
         assert!(html.starts_with("<figure><img src=\"data:image/svg+xml;base64,"), "{html}");
         assert!(!html.contains("script") && html.contains("<figcaption>F1 &amp; &lt;!"), "{html}");
+    }
+
+    #[test]
+    fn a_wide_figure_is_shown_wide() {
+        let html = |width: &str| {
+            let svg =
+                format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"90pt\"></svg>");
+            Picture::sniff("f1.svg", svg.as_bytes()).unwrap().html().into_string()
+        };
+        assert!(html("486pt").starts_with("<figure class=\"wide\">"));
+        for narrow in ["237.6pt", "486", "100%"] {
+            assert!(html(narrow).starts_with("<figure><img"), "{narrow}");
+        }
     }
 
     #[test]

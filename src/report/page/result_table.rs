@@ -2,6 +2,7 @@
 
 use super::grid::{GridCell, GridColumn, GridRow, PageGrid};
 use super::html::{Html, el};
+use super::oracle_mark;
 use crate::table::markdown::column_titles;
 use crate::table::sheet::{Sheet, SheetRow, SheetText, TextPiece, lay_out};
 use crate::table::{Rank, Table};
@@ -12,7 +13,7 @@ pub fn html(table: &Table) -> Html {
     let sheet = lay_out(table);
     let mut html = Html::from(el("div").class("result").child(grid(&sheet, &table.name).html()));
     for note in sheet.legend.iter().chain(&sheet.notes) {
-        html.push(el("p").class("note").text(&plain(note)));
+        html.push(el("p").class("note").children(note.iter().map(note_piece)));
     }
     html
 }
@@ -22,7 +23,7 @@ fn grid(sheet: &Sheet, name: &str) -> PageGrid {
     columns.extend(column_titles(sheet).into_iter().map(|path| {
         let protocol = protocol(path.iter().copied());
         let title: Vec<String> = path.iter().map(|part| plain(&without_mark(part))).collect();
-        GridColumn::measured(Marked::new(protocol, title.join(" · ")))
+        GridColumn::measured(Marked::new(protocol, title.join("\n")))
     }));
     let grid_row = |row: &SheetRow| {
         let heads = row.heads.iter().map(|head| GridCell::text(plain(&without_mark(head))));
@@ -31,6 +32,14 @@ fn grid(sheet: &Sheet, name: &str) -> PageGrid {
     };
     let caption = sheet.caption.clone().unwrap_or_else(|| name.to_owned());
     PageGrid { caption, columns, rows: sheet.rows.iter().map(grid_row).collect() }
+}
+
+/// Returns a piece of a note. The mark is the one that rows and columns have.
+fn note_piece(piece: &TextPiece) -> Html {
+    match oracle_mark::badge(Protocol::Oracle).filter(|_| *piece == TextPiece::Oracle) {
+        Some(badge) => badge.into(),
+        None => Html::text(piece.plain()),
+    }
 }
 
 /// Returns the protocol that the marks in some texts name.

@@ -134,7 +134,7 @@ pub(super) fn notes(table: &Table) -> Vec<SheetText> {
             continue;
         }
         let data =
-            reference.data.as_ref().map(|data| format!(" Its figures are for {data}.")).unwrap_or_default();
+            reference.data.as_ref().map(|data| format!(" Its values are for {data}.")).unwrap_or_default();
         let mut text = format!("{}: {}.{data}", reference.heading, reference.citation);
         for other in others() {
             if let Some(citation) = &other.citation {
@@ -147,7 +147,7 @@ pub(super) fn notes(table: &Table) -> Vec<SheetText> {
     if comparisons.peek().is_some() {
         let protocols_differ = comparisons.any(|comparison| comparison.difference.is_none());
         let words = if protocols_differ {
-            ": ours minus theirs; not given between figures of different protocols."
+            ": ours minus theirs; not given between values of different protocols."
         } else {
             ": ours minus theirs."
         };
@@ -168,7 +168,7 @@ fn oracle(table: &Table) -> Option<SheetText> {
             TextPiece::Oracle,
             TextPiece::Text(
                 " Oracle protocol: the labels of the evaluated rows were used to decide on them. \
-                 Such figures say nothing about rows whose labels are unknown."
+                 Such values say nothing about rows whose labels are unknown."
                     .to_owned(),
             ),
         ]

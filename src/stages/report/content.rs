@@ -255,21 +255,16 @@ impl Content {
             section.add(el("p").class("notice plain").text(&format!("Not shown: {reason}.")));
         }
         if !self.evaluations.is_empty() {
-            let single = evaluation::headline(&self.evaluations).html();
+            let mut single = evaluation::headline(&self.evaluations).html();
+            if evaluation::any_oracle(&self.evaluations) {
+                single.push(el("p").class("notice").child(mark_legend()).text(oracle_mark::MEANING));
+            }
             let means = evaluation::means(&self.evaluations).filter(|_| self.tables.is_empty());
             let is_folded = means.is_some() || !self.tables.is_empty();
             if let Some(means) = means {
                 section.add(means.html());
             }
-            if !is_folded {
-                section.add(single.clone());
-            }
-            if evaluation::any_oracle(&self.evaluations) {
-                section.add(el("p").class("notice").child(mark_legend()).text(oracle_mark::MEANING));
-            }
-            if is_folded {
-                section.add(fold("Every evaluation by itself", single));
-            }
+            section.add(if is_folded { fold("Every evaluation by itself", single) } else { single });
             section.add(fold("Every metric, with its definition", evaluation::all(&self.evaluations).html()));
         }
         (!section.content.is_empty()).then_some(section)

@@ -11,6 +11,15 @@ const ROW: f64 = 15.0;
 /// With more columns than this, values have two decimals.
 const MANY_COLUMNS: usize = 6;
 
+/// Returns the title of a row. If the y axis has the name of an axis, it is not repeated in front of its values.
+fn row_title(figure: &MetricFigure, group: &str) -> String {
+    let value = match figure.group.as_deref() {
+        Some([axis]) => group.strip_prefix(axis.as_str()).and_then(|rest| rest.strip_prefix('=')),
+        _ => None,
+    };
+    value.unwrap_or(group).to_owned()
+}
+
 /// Plans a heat map with one panel for each metric, value of the axis of panels and protocol.
 pub(super) fn plan(figure: &MetricFigure, context: MetricFigureContext, points: &Points) -> PlannedFigure {
     let axis = match &figure.x {
@@ -19,7 +28,7 @@ pub(super) fn plan(figure: &MetricFigure, context: MetricFigureContext, points: 
     };
     let x = AxisScale::cells(points.x_values.iter().map(|value| context.value_title(axis, value)));
     // The first group is at the top.
-    let y = AxisScale::cells(points.groups.iter().rev().cloned());
+    let y = AxisScale::cells(points.groups.iter().rev().map(|group| row_title(figure, group)));
     let protocols = points.protocols();
     let mut panels = Vec::new();
     for (at, metric) in figure.y.iter().enumerate() {

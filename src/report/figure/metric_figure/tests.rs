@@ -139,6 +139,9 @@ fn groups_and_panels_follow_the_numbers_of_their_axis_and_otherwise_the_pipeline
     let panels = MetricFigure { panels: Some("prior".to_owned()), ..by_variant() };
     assert_eq!(column(panels, 2), ["1", "10", "200"]);
     assert_eq!(column(figure(ChartKind::Heat), 3), ["adaptive", "Fixed"], "not in alphabetical order");
+    let rows = MetricFigure { group: Some(vec!["prior".to_owned()]), ..by_variant() };
+    let svg = draw(&rows, &records).unwrap().svg();
+    assert!(svg.contains(">Prior<") && svg.contains(">200<") && !svg.contains("prior=200"), "{svg}");
 }
 
 #[test]
