@@ -154,6 +154,14 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
+/// Returns a list in words: `a, b and c`.
+fn listed(items: &[String]) -> String {
+    match items {
+        [before @ .., last] if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        items => items.concat(),
+    }
+}
+
 /// Says whether the claim holds and, if not, where it fails.
 fn sentence(request: &ClaimRequest, better: &ClaimSide, comparisons: &[ClaimComparison]) -> String {
     let (metric, value) = (request.metric, mean(&better.values));
@@ -175,7 +183,7 @@ fn sentence(request: &ClaimRequest, better: &ClaimSide, comparisons: &[ClaimComp
             None => groups.push((words, vec![shown(comparison)])),
         }
     }
-    let parts = groups.iter().map(|(words, others)| format!("{words} than that of {}", others.join(" and ")));
+    let parts = groups.iter().map(|(words, others)| format!("{words} than that of {}", listed(others)));
     let parts: Vec<String> = parts.collect();
     format!("{} of {} is {value:.4}, {}", metric.title(), better.name, parts.join(", and "))
 }

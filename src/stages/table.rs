@@ -25,9 +25,7 @@ use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 use pipe_report::table::Table;
 use pipe_report::table::build::build;
-use pipe_report::table::display::{
-    DEFAULT_DIGITS, ShowN, TableDisplay, TableInterval, TableLayout, TableScale, is_default,
-};
+use pipe_report::table::display::{ShowN, TableDisplay, TableInterval, TableLayout, TableScale, is_default};
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
 use pipe_report::table::measured::{EXTERNAL, MeasuredRecord, PART, PROTOCOL};
 use pipe_report::table::reference::{Reference, shipped_names};
@@ -56,8 +54,9 @@ pub struct TableStage {
     /// Names for axes, values (`adaptive`, or `variant=adaptive` if two axes have it) and metrics.
     #[serde(default)]
     pub names: BTreeMap<String, String>,
-    /// The number of decimals in print; the default is 4, and 2 for values in percent.
-    #[serde(default, serialize_with = "digits_or_default")]
+    /// The number of decimals in print, in a table in percent only of the values in percent. The default is 4, and 2 for values
+    /// in percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digits: Option<u8>,
     /// The number of decimals of individual metrics in print.
     #[serde(default)]
@@ -110,12 +109,6 @@ pub enum ReferenceSource {
     Shipped(String),
     /// A file of the user.
     File(String),
-}
-
-/// Writes the default as the number that it has always been in keys.
-#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
-fn digits_or_default<S: Serializer>(digits: &Option<u8>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u8(digits.unwrap_or(DEFAULT_DIGITS))
 }
 
 fn default_name() -> String {
@@ -470,8 +463,11 @@ mod tests {
             params(&format!("{{ from: e, rows: v, columns: bce, reference: {{ file: {path} }} }}"))
         };
         let plain = params("{ from: e, rows: v, columns: bce }");
-        let defaults = "digits: 4, scale: fraction, interval: deviation, show_n: all, layout: normal";
+        let defaults = "scale: fraction, interval: deviation, show_n: all, layout: normal";
         assert_eq!(plain, params(&format!("{{ from: e, rows: v, columns: bce, {defaults} }}")));
+        let percent =
+            |more: &str| params(&format!("{{ from: e, rows: v, columns: bce, scale: percent{more} }}"));
+        assert_ne!(percent(""), percent(", digits: 4"), "they print two and four decimals");
         assert!(
             plain.get("scale").is_none(),
             "options that came later must not change the keys of older tables"

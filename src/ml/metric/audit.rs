@@ -355,18 +355,19 @@ impl AuditObservations {
         }
         let coverage = &self.coverage;
         if coverage.absent_from_evaluated > 0 || coverage.evaluated_but_unlearnt > 0 {
-            say(
-                FindingSeverity::Caution,
-                format!(
-                    "{} of {} labels are in no evaluated row and {} more in no training row: macro-F1 over all labels can \
-                     reach {:.3} at most, and {:.3} without luck",
-                    coverage.absent_from_evaluated,
-                    coverage.labels,
-                    coverage.evaluated_but_unlearnt,
-                    coverage.cap,
-                    coverage.learnable_cap
-                ),
+            let unlearnt = match coverage.evaluated_but_unlearnt {
+                0 => String::new(),
+                labels => format!(", and {labels} more in no training row"),
+            };
+            let without_luck = match coverage.evaluated_but_unlearnt {
+                0 => String::new(),
+                _ => format!(", and {:.3} without luck", coverage.learnable_cap),
+            };
+            let text = format!(
+                "{} of {} labels are in no evaluated row{unlearnt}: macro-F1 over all labels can reach {:.3} at most{without_luck}",
+                coverage.absent_from_evaluated, coverage.labels, coverage.cap
             );
+            say(FindingSeverity::Caution, text);
         }
         let near =
             |loss: &LossFloor| (loss.bce - loss.bce_without_scores).abs() <= 0.1 * loss.bce_without_scores;

@@ -17,23 +17,15 @@ pub fn html(name: &str, claim: &ClaimVerdict) -> Html {
 
 fn comparisons(claim: &ClaimVerdict) -> PageGrid {
     let measured = |heading: &str| GridColumn::measured(Marked::new(claim.protocol, heading.to_owned()));
-    let columns = vec![
-        GridColumn::text("against"),
-        measured("difference"),
-        GridColumn::text("interval"),
-        GridColumn::text("verdict"),
-    ];
+    let columns = vec![GridColumn::text("against"), measured("difference"), GridColumn::text("verdict")];
     let row = |comparison: &ClaimComparison| {
         let difference = comparison.difference;
-        GridRow::plain(vec![
-            GridCell::text(&comparison.than),
-            GridCell::number(signed(difference), difference),
-            match (comparison.low, comparison.high) {
-                (Some(low), Some(high)) => GridCell::text(format!("{} to {}", signed(low), signed(high))),
-                _ => GridCell::none(),
-            },
-            GridCell::text(claim.words(comparison)),
-        ])
+        let cell = GridCell::number(signed(difference), difference);
+        let cell = match (comparison.low, comparison.high) {
+            (Some(low), Some(high)) => cell.below(format!("{} to {}", signed(low), signed(high))),
+            _ => cell,
+        };
+        GridRow::plain(vec![GridCell::text(&comparison.than), cell, GridCell::text(claim.words(comparison))])
     };
     let intervals = match claim.comparisons.first() {
         Some(first) if first.low.is_some() => {

@@ -78,7 +78,14 @@ impl<'a> EvaluationGroup<'a> {
     fn name(&self) -> String {
         match self.axes.as_slice() {
             [] => self.part().to_owned(),
-            axes => axes.iter().map(|(_, value)| *value).collect::<Vec<_>>().join(", "),
+            axes => {
+                // A number says nothing without its axis.
+                let part = |(axis, value): &(&str, &str)| match value.parse::<f64>() {
+                    Ok(_) => format!("{axis}={value}"),
+                    Err(_) => (*value).to_owned(),
+                };
+                axes.iter().map(part).collect::<Vec<_>>().join(", ")
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::display::TableDisplay;
+use super::display::{TableDisplay, TableScale};
 use super::reference::Reference;
 use super::term::TableTerm;
 use super::title;
@@ -76,8 +76,11 @@ impl TableRequest {
     }
 
     pub(super) fn digits(&self, metric: Metric) -> u8 {
-        let stated = self.digits_of.get(&metric).copied().or(self.digits);
-        stated.unwrap_or_else(|| self.display.scale.default_digits(metric))
+        let scale = self.display.scale;
+        // Digits that are chosen for percentages would print most losses as 0.
+        let stated = self.digits.filter(|_| scale == TableScale::Fraction || scale.is_percent(metric));
+        let stated = self.digits_of.get(&metric).copied().or(stated);
+        stated.unwrap_or_else(|| scale.default_digits(metric))
     }
 
     pub(super) fn axis(&self, name: &str) -> TableAxis {

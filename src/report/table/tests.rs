@@ -145,6 +145,10 @@ fn shares_are_printed_in_percent_and_losses_are_not() {
     );
     assert!(macros::macros(&table).contains("{\\tableOneAdaptiveMacroFOne}{38.71}"));
     assert_eq!(serde_json::from_str::<Table>(&table.json()).unwrap(), table);
+    let short = TableRequest { digits: Some(1), ..percent.clone() };
+    let (_, sheet) = made(&short, &grid(Protocol::Honest));
+    let md = markdown::markdown(&sheet);
+    assert!(md.contains("| adaptive | **38.7** ± 0.7 | **0.3115** ± 0.0014 | 1.0 ± 0.0 |"), "{md}");
     let mut shares = TableRequest { columns: terms(&["macro_f1", "positive_ratio"]), ..percent };
     shares.digits = Some(1);
     let (_, sheet) = made(&shares, &grid(Protocol::Honest));
