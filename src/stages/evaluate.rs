@@ -16,6 +16,7 @@ use pipe_core::work::Work;
 use pipe_ml::artifacts::{LabelRecords, ModelDirectory};
 use pipe_ml::config::device::Device;
 use pipe_ml::config::signal::LocalSignal;
+use pipe_ml::data::csr::Csr;
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::metric::bootstrap::Bootstrap;
 use pipe_ml::metric::curves::Curves;
@@ -25,6 +26,8 @@ use pipe_ml::metric::measure::Measurements;
 use pipe_ml::metric::propensity::Propensity;
 use pipe_ml::metric::record::{EvaluationRecord, Intervals};
 use pipe_ml::metric::registry::Metric;
+use pipe_ml::system::BlockSink;
+use pipe_ml::threshold::ceiling::{Ceiling, CeilingScores};
 
 /// The parameters of `evaluate`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +46,10 @@ pub struct Evaluate {
     pub threshold: Option<f64>,
     #[serde(default)]
     pub protocol: Protocol,
+    /// In place of the decisions of the model: those of the best possible cuts on its scores, one per label, for this
+    /// metric. The labels of the evaluated rows choose the cuts, so the results are marked as those of the oracle protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling: Option<Ceiling>,
     /// The part of the data set that is evaluated.
     #[serde(default)]
     pub part: EvaluatedPart,
@@ -81,6 +88,26 @@ impl Evaluate {
     pub const DECISIONS: Out<Decisions> = Out::new("decisions", "decisions");
     /// The data of the figures.
     pub const CURVES: Out<Curves> = Out::new("curves", "curves.json");
+
+    /// Returns the protocol of the results. A ceiling is an oracle: its cuts are chosen by the labels of the evaluated rows.
+    pub(crate) fn marked_protocol(&self) -> Protocol {
+        if self.ceiling.is_some() { Protocol::Oracle } else { self.protocol }
+    }
+
+    /// Passes the decisions of `decide` to `take`, or, if the stage asks for a ceiling, those of the best possible cuts.
+    pub(crate) fn decide<T>(
+        &self,
+        truth: &Csr,
+        threads: &rayon::ThreadPool,
+        decide: impl FnOnce(BlockSink) -> Result<T>,
+        take: BlockSink,
+    ) -> Result<T> {
+        let Some(ceiling) = self.ceiling else { return decide(take) };
+        let mut scores = CeilingScores::create(truth.cols)?;
+        let decided = decide(&mut |block| scores.add(block))?;
+        scores.decide(ceiling, truth, threads, take)?;
+        Ok(decided)
+    }
 }
 
 impl StageKind for Evaluate {

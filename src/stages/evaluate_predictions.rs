@@ -7,10 +7,12 @@ use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::split_data::{PartName, SplitData};
 use pipe_ml::data::stats::column_counts;
+use pipe_ml::metric::block::DecisionBlock;
 use pipe_ml::metric::decisions::DecisionsWriter;
 use pipe_ml::metric::evaluation::TrainingCounts;
 use pipe_ml::metric::measure::Measure;
 use pipe_ml::predictions::{ExpectedPredictions, PredictionSummary};
+use pipe_ml::system::BlockSink;
 
 /// Evaluates the predictions of a stage.
 pub(crate) fn run(stage: &Evaluate, work: &mut Work) -> Result<()> {
@@ -28,18 +30,22 @@ pub(crate) fn run(stage: &Evaluate, work: &mut Work) -> Result<()> {
     let threads = rayon::ThreadPoolBuilder::new().num_threads(work.job().threads.max(1)).build()?;
     let mut measure = threads.install(|| Measure::new(truth.cols, Some(training)));
     let mut writer = DecisionsWriter::create(work.output_path(Evaluate::DECISIONS)?)?;
-    let read = expected.read(&path, work.job().threads, |block| {
+    let reading = work.job().threads;
+    let mut take = |block: &DecisionBlock| {
         let truth: Vec<&[u32]> = (0..block.rows).map(|row| truth.row(block.first + row)).collect();
         threads.install(|| measure.add(block, &truth))?;
         for (truth, predicted) in truth.iter().zip(&block.predicted) {
             writer.push(truth, predicted)?;
         }
         if work.should_stop() { Err(anyhow::Error::from(Stopped)) } else { Ok(()) }
-    });
-    let summary = read.context("the predictions cannot be evaluated")?;
+    };
+    let read = |take: BlockSink| expected.read(&path, reading, take);
+    let summary =
+        stage.decide(&truth, &threads, read, &mut take).context("the predictions cannot be evaluated")?;
     warn_of_absent_rows(work, &expected, summary);
-    let decisions = writer.finish(stage.protocol, truth.cols)?;
-    conclude(work, stage, &measure.finish(stage.protocol), &decisions, &threads)
+    let protocol = stage.marked_protocol();
+    let decisions = writer.finish(protocol, truth.cols)?;
+    conclude(work, stage, &measure.finish(protocol), &decisions, &threads)
 }
 
 /// Returns the rows and labels that predictions must be about.
@@ -82,6 +88,7 @@ mod tests {
     use pipe_ml::artifacts::LabelRecords;
     use pipe_ml::metric::curves::Curves;
     use pipe_ml::metric::decisions::Decisions;
+    use pipe_ml::metric::marked::Protocol;
     use pipe_ml::metric::record::EvaluationRecord;
     use pipe_ml::metric::registry::Metric;
 
@@ -175,6 +182,29 @@ mod tests {
     }
 
     #[test]
+    fn a_ceiling_has_the_best_cuts_and_the_mark_of_an_oracle_everywhere() {
+        let scores = "row,label,score\n0,0,0.9\n1,0,0.5\n1,1,0.6\n2,0,0.25\n2,1,0.7\n3,1,0.2\n";
+        let (own, mut ceiling) = (evaluated(body(), scores), body());
+        ceiling["ceiling"] = json!("macro");
+        let stage = evaluated(ceiling.clone(), scores);
+        let record = |stage: &StageTest| EvaluationRecord::open(&stage.output("evaluation")).unwrap();
+        let own_f1 = record(&own).get(Metric::MacroF1).unwrap().honest().unwrap();
+        let macro_f1 = record(&stage).get(Metric::MacroF1).unwrap();
+        assert_eq!(macro_f1.honest(), None, "it must not look like an honest result");
+        // Label 0 is separated by a cut between 0.25 and 0.5, label 1 needs two predictions for its row, label 2 has no score.
+        assert_eq!(macro_f1.reveal(), (Protocol::Oracle, (1.0 + 2.0 / 3.0) / 3.0));
+        assert!(own_f1 < macro_f1.reveal().1);
+        assert_eq!(Decisions::open(&stage.output("decisions")).unwrap().protocol, Protocol::Oracle);
+        assert_eq!(Curves::open(&stage.output("curves")).unwrap().protocol, Protocol::Oracle);
+        let marks = [own.protocol("macro_f1"), stage.protocol("macro_f1")];
+        assert_eq!(marks, [Some(Protocol::Honest), Some(Protocol::Oracle)]);
+        let LabelRecords(labels) = LabelRecords::open(&stage.output("labels")).unwrap();
+        assert_eq!((labels[0].threshold, labels[2].threshold), (Some(0.375), None));
+        let error = StageTest::failure::<Evaluate>(ceiling, inputs(&dataset(), "row,label\n0,0\n"));
+        assert!(error.contains("predictions without scores have no ceiling"), "{error}");
+    }
+
+    #[test]
     fn labels_without_names_are_those_of_the_file() {
         let temp = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
@@ -215,6 +245,10 @@ mod tests {
         assert!(
             !params("{ data: d, model: m }").contains("predictions"),
             "the keys of models must not change"
+        );
+        assert!(
+            !params("{ data: d, model: m }").contains("ceiling"),
+            "keys of earlier versions have no ceiling"
         );
         assert_eq!(params("{ data: d, predictions: p }"), params("{ data: x, predictions: { file: q } }"));
     }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use pipe_core::digest::{BlobId, Digest};
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Axes, Job, JobInput};
+use pipe_core::protocol::Protocol;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::{EventSink, Work};
 use pipe_ml::data::split_data::SplitData;
@@ -116,6 +117,14 @@ impl StageTest {
     pub(crate) fn metric(&self, wanted: &str) -> Option<f64> {
         self.events.iter().rev().find_map(|event| match event {
             WorkerEvent::Metric { name, value, .. } if name == wanted => Some(*value),
+            _ => None,
+        })
+    }
+
+    /// Returns the protocol of the last value that the stage reported under a name.
+    pub(crate) fn protocol(&self, wanted: &str) -> Option<Protocol> {
+        self.events.iter().rev().find_map(|event| match event {
+            WorkerEvent::Metric { name, protocol, .. } if name == wanted => *protocol,
             _ => None,
         })
     }

@@ -20,6 +20,8 @@ stages:
   eval: { evaluate: { data: data, model: honest, bootstrap: { replicates: 50 } } }
   oracle: { evaluate: { data: data, model: paper, protocol: oracle, bootstrap: { replicates: 50 } } }
   leak: { audit: { data: data, model: paper, history: paper, protocol: oracle } }
+  ceiling: { evaluate: { data: data, model: honest, ceiling: macro, bootstrap: { replicates: 50 } } }
+  ceiling-micro: { evaluate: { data: data, model: honest, ceiling: micro, bootstrap: { replicates: 50 } } }
   clean: { audit: { data: data, model: honest, history: honest } }
   strict: { audit: { data: data, model: paper, protocol: oracle, require: pass } }
 outputs:
@@ -96,6 +98,28 @@ fn an_audit_finds_the_oracle_and_passes_the_honest_model() {
     assert_eq!(test.run_with(&wanted).ok().computed(), [""; 0]);
     let strict = test.run_with(&["strict"]).exits_with(1);
     strict.says("require: pass").says("the predictions read the labels");
+}
+
+#[test]
+fn a_ceiling_is_the_highest_value_of_its_metric_and_is_marked_as_an_oracle() {
+    worker_program();
+    let test = PipelineTest::new(BOTH_PROTOCOLS);
+    test.run_with(&["eval", "ceiling", "ceiling-micro"]).ok().says("no deployed model");
+    let value = |stage: &str, metric: &str| {
+        let shown = test.pipe(&["show", stage, "--json"]).ok().json();
+        let metrics = &shown[0]["manifest"]["metrics"];
+        assert_eq!(metrics["bce"].is_null(), stage != "eval", "a ceiling has no loss: {metrics}");
+        let protocol = if stage == "eval" { "honest" } else { "oracle" };
+        assert_eq!(metrics[metric]["protocol"], protocol);
+        metrics[metric]["value"].as_f64().unwrap()
+    };
+    assert!(value("ceiling", "macro_f1") > value("eval", "macro_f1"));
+    assert!(value("ceiling", "macro_f1") >= value("ceiling-micro", "macro_f1"));
+    assert!(value("ceiling-micro", "micro_f1") > value("eval", "micro_f1"));
+    assert!(value("ceiling-micro", "micro_f1") >= value("ceiling", "micro_f1"));
+    test.pipe(&["show", "ceiling"]).ok().says(" (oracle)");
+    let runs = test.typed("runs --metric macro_f1 --json").ok().json();
+    assert_eq!(runs[0]["metrics"]["macro_f1"]["protocol"], "honest", "a ceiling is never the best: {runs}");
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub struct DecisionBlock {
     /// The predicted labels of each row, ascending.
     pub predicted: Vec<Vec<u32>>,
     pub thresholds: Thresholds,
+    /// The labels of each row that may be predicted, ascending; `None` if all may be.
+    pub candidates: Option<Vec<Vec<u32>>>,
 }
 
 /// What a score must exceed for its label to be predicted; infinite if the label is never predicted.
@@ -57,6 +59,11 @@ impl DecisionBlock {
     pub fn margins(&self, row: usize) -> Option<impl Iterator<Item = f32> + '_> {
         let thresholds = self.row_thresholds(row)?;
         Some(self.row_scores(row).iter().zip(thresholds).map(|(score, threshold)| score - threshold))
+    }
+
+    /// Returns whether a label of a row may be predicted.
+    pub fn is_candidate(&self, row: usize, label: u32) -> bool {
+        self.candidates.as_ref().is_none_or(|candidates| candidates[row].binary_search(&label).is_ok())
     }
 
     /// Returns the numbers by which the labels of a row are ranked: the scores, or, if each entry has its own

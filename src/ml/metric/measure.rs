@@ -211,6 +211,7 @@ mod tests {
             probabilities: all().map(|entry| 1.0 / (1.0 + (entry.2 - entry.1).exp())).collect(),
             predicted: rows.iter().map(predicted).collect(),
             thresholds: Thresholds::PerEntry(all().map(|entry| entry.2).collect()),
+            candidates: None,
         }
     }
 

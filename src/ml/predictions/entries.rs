@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{ExpectedPredictions, PredictionSummary};
 use crate::data::error::DataError;
-use crate::metric::block::{DecisionBlock, Thresholds};
+use crate::metric::block::DecisionBlock;
 
 /// The columns of a CSV file and the arrays of an npz file.
 pub(super) const COLUMNS: [&str; 4] = ["row", "label", "score", "predicted"];
@@ -141,7 +141,6 @@ impl ListedPredictions {
         for entry in entries.iter().filter(|entry| entry.predicted) {
             predicted[entry.row as usize - first].push(entry.label);
         }
-        let thresholds = Thresholds::None;
-        DecisionBlock { first, rows, labels, scores, probabilities: Vec::new(), predicted, thresholds }
+        DecisionBlock { first, rows, labels, scores, predicted, ..DecisionBlock::default() }
     }
 }

@@ -151,7 +151,8 @@ impl ScoreCut {
             Self::At(_) => Vec::new(),
         };
         let thresholds = Thresholds::PerLabel(vec![threshold; labels]);
-        DecisionBlock { first, rows: predicted.len(), labels, scores, probabilities, predicted, thresholds }
+        let rows = predicted.len();
+        DecisionBlock { first, rows, labels, scores, probabilities, predicted, thresholds, candidates: None }
     }
 }
 

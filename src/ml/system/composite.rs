@@ -138,7 +138,7 @@ impl CompositeSystem {
             Some(Decision::Ranks { .. } | Decision::Shares { .. }) => Thresholds::None,
         };
         let rows = scores.len() / labels;
-        DecisionBlock { first, rows, labels, scores, probabilities, predicted: Vec::new(), thresholds }
+        DecisionBlock { first, rows, labels, scores, probabilities, thresholds, ..DecisionBlock::default() }
     }
 
     /// Returns the cut of a model that has no fitted cuts.
@@ -189,7 +189,8 @@ impl CompositeSystem {
                 }
             }
         }
-        let predicted = cuts.predict(&*writer.finish()?.for_rules()?)?;
+        let kept: ScoreTable = writer.finish()?;
+        let predicted = cuts.predict(&*kept.for_rules()?)?;
         let all: ScoreTable = all.finish()?;
         let size = rows_at_once(labels);
         for first in (0..rows.rows.len()).step_by(size) {
@@ -200,6 +201,7 @@ impl CompositeSystem {
             }
             let mut block = self.block(first, scores);
             block.predicted = (first..end).map(|row| predicted.row(row).to_vec()).collect();
+            block.candidates = (first..end).map(|row| kept.kept(row).map(<[u32]>::to_vec)).collect();
             take(&block)?;
         }
         Ok(())
@@ -258,7 +260,8 @@ impl System for CompositeSystem {
         for (number, chunk) in rows.rows.chunks(size).enumerate() {
             let scored = self.score(Unlabelled { features: rows.features, rows: chunk })?;
             let predicted = self.predicted(&scored)?;
-            let block = DecisionBlock { predicted, ..self.block(number * size, scored.scores) };
+            let candidates = scored.candidates;
+            let block = DecisionBlock { predicted, candidates, ..self.block(number * size, scored.scores) };
             take(&block)?;
         }
         Ok(())

@@ -9,6 +9,7 @@
 //!
 //! The rules with names ending in *Cut* are those of Yang (SIGIR 2001).
 
+pub mod ceiling;
 pub mod cuts;
 pub mod error;
 mod global;

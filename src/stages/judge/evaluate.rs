@@ -13,6 +13,7 @@ use pipe_ml::metric::evaluation::TrainingCounts;
 use pipe_ml::metric::marked::Protocol;
 use pipe_ml::metric::measure::{Measure, Measurements};
 use pipe_ml::metric::registry::Metric;
+use pipe_ml::system::{BlockSink, Losses};
 
 use super::OpenSystem;
 use super::judged_model::{JudgedModel, decide};
@@ -34,7 +35,12 @@ impl<O: OpenSystem> RunStage for RunEvaluate<O> {
         }
         let inputs = (Evaluate::DATA, Evaluate::MODEL);
         let mut judged = JudgedModel::open::<O>(work, inputs, stage.part, stage.device, stage.signal)?;
-        if stage.protocol == Protocol::Oracle {
+        if stage.ceiling.is_some() {
+            work.info(
+                "ceiling: the cuts are the best ones for the true labels of the evaluated rows, so no deployed model can \
+                 be expected to reach these values",
+            );
+        } else if stage.protocol == Protocol::Oracle {
             work.info(
                 "oracle protocol: the thresholds use the true labels of the evaluated rows, so no deployed model can reach \
                  these values",
@@ -60,10 +66,12 @@ fn measure(
     let mut measure = threads.install(|| Measure::new(labels, Some(training)));
     let mut writer = DecisionsWriter::create(work.output_path(Evaluate::DECISIONS)?)?;
     let mut reported = Instant::now();
-    let cost = system.losses();
+    let (cost, is_ceiling) = (system.losses(), stage.ceiling.is_some());
     let mut take = |block: &DecisionBlock| {
         let truth: Vec<&[u32]> = (0..block.rows).map(|row| evaluated.labels.row(block.first + row)).collect();
-        let losses = threads.install(|| measure.add(block, &truth).map(|()| cost(block, &truth)))?;
+        // The losses are those of the model's own thresholds.
+        let losses = |truth: &[&[u32]]| if is_ceiling { Losses::default() } else { cost(block, truth) };
+        let losses = threads.install(|| measure.add(block, &truth).map(|()| losses(&truth)))?;
         if let Some(sum) = losses.bce {
             measure.add_loss(Metric::Bce, sum, (block.rows * labels) as u64)?;
         }
@@ -82,6 +90,8 @@ fn measure(
         }
         Ok(())
     };
-    decide(&mut **system, stage.protocol, evaluated.examples(), &mut take)?;
-    Ok((measure.finish(stage.protocol), writer.finish(stage.protocol, labels)?))
+    let decide = |take: BlockSink| decide(&mut **system, stage.protocol, evaluated.examples(), take);
+    stage.decide(&evaluated.labels, threads, decide, &mut take)?;
+    let protocol = stage.marked_protocol();
+    Ok((measure.finish(protocol), writer.finish(protocol, labels)?))
 }

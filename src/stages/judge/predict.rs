@@ -186,6 +186,7 @@ mod tests {
             probabilities: vec![0.25, 0.75, 0.125],
             predicted: vec![vec![1]],
             thresholds: Thresholds::PerLabel(vec![1.0, 1.5, f32::INFINITY]),
+            candidates: None,
         }
     }
 
