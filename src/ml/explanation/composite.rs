@@ -92,10 +92,10 @@ pub fn explain(
 
 /// Returns the reason why a label is never predicted, if there is one.
 fn never_predicted(card: &Composite, label: u32) -> Option<String> {
+    let no_cut = "the rule found no cut for this label, so it is never predicted";
     match card.cuts.as_ref()?.decision() {
-        Decision::PerLabel { cuts } => cuts[label as usize]
-            .is_none()
-            .then(|| "the rule found no cut for this label, so it is never predicted".to_owned()),
+        Decision::PerLabel { cuts } => cuts[label as usize].is_none().then(|| no_cut.to_owned()),
+        Decision::RankInScore { zones, .. } => zones[label as usize].is_none().then(|| no_cut.to_owned()),
         Decision::Ranks { unseen, .. } => unseen
             .binary_search(&label)
             .is_ok()

@@ -27,6 +27,8 @@ impl CutRule {
             Rule::Rcut { k: None, .. } => "RCut".to_owned(),
             Rule::Pcut { .. } => "PCut".to_owned(),
             Rule::Rtcut { .. } => "RTCut".to_owned(),
+            Rule::MicroMacro {} => return "the micro-macro rule".to_owned(),
+            Rule::Rinscut { .. } => "RinSCut".to_owned(),
             Rule::PlugIn { .. } => "plug-in cuts".to_owned(),
             Rule::Online { epochs, .. } => format!("online cuts, epochs {epochs}"),
         };
@@ -59,7 +61,8 @@ impl CutRule {
             }
             Rule::PlugIn { .. } => "plug-in cut, half of the F1 that is promised",
             Rule::Online { .. } => "online cut, a / b",
-            Rule::Rcut { .. } | Rule::Pcut { .. } | Rule::Rtcut { .. } => "cut",
+            Rule::MicroMacro {} => "micro-macro cut",
+            Rule::Rcut { .. } | Rule::Pcut { .. } | Rule::Rtcut { .. } | Rule::Rinscut { .. } => "cut",
         };
         ExplanationTerm::new(formula, &inputs, cut)
     }

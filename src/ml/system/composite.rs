@@ -135,7 +135,9 @@ impl CompositeSystem {
             Some(Decision::PerLabel { cuts }) => {
                 Thresholds::PerLabel(cuts.iter().map(|cut| cut.unwrap_or(f32::INFINITY)).collect())
             }
-            Some(Decision::Ranks { .. } | Decision::Shares { .. }) => Thresholds::None,
+            Some(Decision::Ranks { .. } | Decision::Shares { .. } | Decision::RankInScore { .. }) => {
+                Thresholds::None
+            }
         };
         let rows = scores.len() / labels;
         DecisionBlock { first, rows, labels, scores, probabilities, thresholds, ..DecisionBlock::default() }

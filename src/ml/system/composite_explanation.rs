@@ -113,6 +113,7 @@ impl CompositeSystem {
         let ruled_out = |label: u32| match self.card.cuts.as_ref().map(Cuts::decision) {
             Some(Decision::Ranks { unseen, .. }) => unseen.contains(&label),
             Some(Decision::Shares { shares }) => shares[label as usize] == 0.0,
+            Some(Decision::RankInScore { zones, .. }) => zones[label as usize].is_none(),
             _ => false,
         };
         for (value, label) in ranking.iter_mut().zip(0..) {
@@ -166,20 +167,18 @@ impl CompositeSystem {
         match self.card.cuts.as_ref()?.decision() {
             Decision::PerLabel { .. } => None,
             Decision::Ranks { sure, cut, unseen } => {
-                let scores = block.row_scores(0);
-                let own = scores[label as usize];
-                let ranked =
-                    |other: &u32| unseen.binary_search(other).is_err() && row.may_be_predicted(*other);
-                let ranks_before = |other: &u32| {
-                    let score = scores[*other as usize];
-                    score > own || (score == own && *other < label)
-                };
-                let rank = 1 + (0..scores.len() as u32).filter(ranked).filter(ranks_before).count();
                 let next = cut.map(|cut| format!(", and the next one if its score is above {cut:.4}"));
                 let next = next.unwrap_or_default();
-                ranked(&label).then(|| {
+                rank(row, block, label, unseen).map(|rank| {
                     format!("its rank is {rank}; the first {sure} labels of a row are predicted{next}")
                 })
+            }
+            Decision::RankInScore { zones, k, unseen } => {
+                let (zone, rank) = (zones[label as usize]?, rank(row, block, label, unseen)?);
+                Some(format!(
+                    "its rank is {rank}; it is predicted above {:.4}, and above {:.4} if it is among the first {k} labels of the row",
+                    zone.top, zone.bottom
+                ))
             }
             Decision::Shares { shares } => Some(format!(
                 "it is predicted for the fraction {:.4} of the {} rows, decided about together, where its score is highest",
@@ -224,4 +223,16 @@ impl CompositeSystem {
         }
         evidence
     }
+}
+
+/// Returns the rank of a label in a row, from 1; `None` if it has none.
+fn rank(row: &ExplainedRow, block: &DecisionBlock, label: u32, unseen: &[u32]) -> Option<usize> {
+    let scores = block.row_scores(0);
+    let own = scores[label as usize];
+    let ranked = |other: &u32| unseen.binary_search(other).is_err() && row.may_be_predicted(*other);
+    let ranks_before = |other: &u32| {
+        let score = scores[*other as usize];
+        score > own || (score == own && *other < label)
+    };
+    ranked(&label).then(|| 1 + (0..scores.len() as u32).filter(ranked).filter(ranks_before).count())
 }

@@ -30,6 +30,17 @@ pub enum Decision {
     Ranks { sure: usize, cut: Option<f32>, unseen: Vec<u32> },
     /// A label is predicted for this share of all rows, those with the highest scores.
     Shares { shares: Vec<f64> },
+    /// A label is predicted if its score is above its zone, and, if its score is within the zone, if it is among the `k` best
+    /// labels of the row. A label without a zone is never predicted. Labels that no fitting row has are left out of the ranking.
+    RankInScore { zones: Vec<Option<ScoreZone>>, k: usize, unseen: Vec<u32> },
+}
+
+/// The scores for which the rank of a label decides: those above `bottom`, up to `top`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoreZone {
+    pub bottom: f32,
+    pub top: f32,
 }
 
 impl Cuts {
@@ -45,6 +56,10 @@ impl Cuts {
         Self { labels: shares.len(), decision: Decision::Shares { shares } }
     }
 
+    pub(super) fn rank_in_score(zones: Vec<Option<ScoreZone>>, k: usize, unseen: Vec<u32>) -> Self {
+        Self { labels: zones.len(), decision: Decision::RankInScore { zones, k, unseen } }
+    }
+
     /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.labels
@@ -56,6 +71,7 @@ impl Cuts {
             Decision::PerLabel { cuts } => cuts.len() == labels,
             Decision::Ranks { sure, .. } => *sure <= labels,
             Decision::Shares { shares } => shares.len() == labels,
+            Decision::RankInScore { zones, .. } => zones.len() == labels,
         };
         self.labels == labels && decision_fits
     }
@@ -69,7 +85,7 @@ impl Cuts {
     pub fn cut(&self, label: usize) -> Option<f32> {
         match &self.decision {
             Decision::PerLabel { cuts } => cuts[label],
-            Decision::Ranks { .. } | Decision::Shares { .. } => None,
+            Decision::Ranks { .. } | Decision::Shares { .. } | Decision::RankInScore { .. } => None,
         }
     }
 
@@ -146,6 +162,7 @@ impl Cuts {
     fn ranking(&self) -> Top {
         match &self.decision {
             Decision::Ranks { sure, cut, .. } => Top::new(sure + usize::from(cut.is_some())),
+            Decision::RankInScore { k, .. } => Top::new(*k),
             Decision::PerLabel { .. } | Decision::Shares { .. } => Top::new(0),
         }
     }
@@ -169,6 +186,14 @@ impl Cuts {
                     chosen.pop();
                 }
                 chosen[start..].sort_unstable();
+            }
+            Decision::RankInScore { zones, unseen, .. } => {
+                let ranked = top.of(rankable(scores, unseen)).unwrap_or_default();
+                let is_chosen = |&(label, zone): &(usize, &Option<ScoreZone>)| {
+                    let (score, is_ranked) = (scores[label], || ranked.contains(&(label as u32)));
+                    zone.is_some_and(|zone| score > zone.top || (score > zone.bottom && is_ranked()))
+                };
+                chosen.extend(zones.iter().enumerate().filter(is_chosen).map(|(label, _)| label as u32));
             }
             Decision::Shares { .. } => {}
         }

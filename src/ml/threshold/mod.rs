@@ -7,17 +7,19 @@
 //! decisions. A label that no fitting row has is never predicted, and neither is a score of minus infinity. A
 //! score that is not a number is an error.
 //!
-//! The rules with names ending in *Cut* are those of Yang (SIGIR 2001).
+//! RCut, PCut, SCut, RTCut and SCutFBR are the rules of Yang (SIGIR 2001).
 
 pub mod ceiling;
 pub mod cuts;
 pub mod error;
 mod global;
+mod micro_macro;
 mod online;
 mod per_label;
 mod plug_in;
 mod proportion;
 mod rank;
+mod rank_in_score;
 pub mod rule;
 mod sample;
 pub mod scores;

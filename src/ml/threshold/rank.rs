@@ -12,15 +12,15 @@ use crate::metric::top::Top;
 
 /// A label at one rank of one row.
 #[derive(Clone, Copy)]
-struct RankedLabel {
-    score: f32,
-    row: u32,
-    label: u32,
-    hit: bool,
+pub(super) struct RankedLabel {
+    pub score: f32,
+    pub row: u32,
+    pub label: u32,
+    pub hit: bool,
 }
 
 /// Returns, for each rank, the labels at this rank, one per row.
-fn labels_by_rank(sample: &Sample, depth: usize) -> Result<Vec<Vec<RankedLabel>>, ThresholdError> {
+pub(super) fn labels_by_rank(sample: &Sample, depth: usize) -> Result<Vec<Vec<RankedLabel>>, ThresholdError> {
     let unseen = sample.unseen();
     let depth = depth.min(sample.labels.cols);
     let blocks = map_row_blocks(sample.scores, |by_rank: &mut Vec<Vec<RankedLabel>>, row, scores| {
@@ -42,7 +42,7 @@ fn labels_by_rank(sample: &Sample, depth: usize) -> Result<Vec<Vec<RankedLabel>>
 }
 
 /// The value of the objective while predictions are added.
-struct RunningObjective {
+pub(super) struct RunningObjective {
     objective: Objective,
     /// One count per label; for the F1 of rows, one per row.
     counts: Vec<LabelCount>,
@@ -52,7 +52,7 @@ struct RunningObjective {
 }
 
 impl RunningObjective {
-    fn new(sample: &Sample, objective: Objective) -> Self {
+    pub(super) fn new(sample: &Sample, objective: Objective) -> Self {
         let count =
             |positives: &[u32]| LabelCount { actual: positives.len() as u32, ..LabelCount::default() };
         let counts = match objective {
@@ -70,7 +70,7 @@ impl RunningObjective {
     }
 
     /// Adds a prediction.
-    fn predict(&mut self, ranked: RankedLabel) {
+    pub(super) fn predict(&mut self, ranked: RankedLabel) {
         let at = if self.objective == Objective::Samples { ranked.row } else { ranked.label };
         let count = &mut self.counts[at as usize];
         let before = ExactSum::from(count.f1());
@@ -81,7 +81,8 @@ impl RunningObjective {
         self.f1 += ExactSum::from(self.counts[at as usize].f1()) - before;
     }
 
-    fn value(&self) -> f64 {
+    /// Returns the value of all predictions so far.
+    pub(super) fn value(&self) -> f64 {
         match self.objective {
             Objective::Micro => self.pooled.f1(),
             _ => self.f1.value(),

@@ -12,7 +12,7 @@ use super::error::ThresholdError;
 use super::sample::Sample;
 use super::scores::{Scores, map_labels};
 use super::sweep::BestCut;
-use super::{global, online, per_label, plug_in, proportion, rank};
+use super::{global, micro_macro, online, per_label, plug_in, proportion, rank, rank_in_score};
 use crate::data::csr::Csr;
 
 /// What a rule achieves on the fitting rows.
@@ -206,6 +206,17 @@ pub enum Rule {
         #[serde(default = "default_max_k")]
         max_k: usize,
     },
+    /// One cut per label, fitted one label after the other, the most frequent one first: the cut with the highest sum of
+    /// the F1 of the label, divided by the number of labels so far, and the pooled F1 of the labels so far. This is the rule
+    /// of LibMultiLabel (Lin et al. 2023). It has its own objective, so that of the stage does not matter.
+    MicroMacro {},
+    /// Two cuts per label and a rank: a label is predicted above the higher cut, and between its two cuts if it is among the
+    /// best labels of the row (after Lee et al. 2002).
+    Rinscut {
+        /// The largest rank that is tried.
+        #[serde(default = "default_max_k")]
+        max_k: usize,
+    },
     /// Labels whose probability is above half of the highest F1 that can be expected.
     PlugIn {
         #[serde(default)]
@@ -276,14 +287,14 @@ impl Rule {
                 must(k != Some(0), "k", "at least 1");
                 must(max_k > 0, "max_k", "at least 1");
             }
-            Self::Rtcut { max_k } => must(max_k > 0, "max_k", "at least 1"),
+            Self::Rtcut { max_k } | Self::Rinscut { max_k } => must(max_k > 0, "max_k", "at least 1"),
             Self::Pcut { factor } => must(factor.is_none_or(not_negative), "factor", "0 or more"),
             Self::Online { epochs, a, b, .. } => {
                 must(epochs > 0, "epochs", "at least 1");
                 must(not_negative(a), "a", "0 or more");
                 must(b.is_finite() && b > 0.0 && a <= b, "b", "above 0 and at least as large as a");
             }
-            Self::Global {} | Self::Scut {} | Self::PlugIn { .. } => {}
+            Self::Global {} | Self::Scut {} | Self::MicroMacro {} | Self::PlugIn { .. } => {}
         }
         issues
     }
@@ -306,6 +317,8 @@ impl Rule {
             | Self::ScutFbr { .. }
             | Self::Shrunk { .. }
             | Self::Pcut { .. }
+            | Self::MicroMacro {}
+            | Self::Rinscut { .. }
             | Self::PlugIn { .. }
             | Self::Online { .. } => matches!(objective, Macro | Micro),
         }
@@ -324,6 +337,8 @@ impl Rule {
             | Self::Shrunk { .. }
             | Self::Rcut { .. }
             | Self::Pcut { .. }
+            | Self::MicroMacro {}
+            | Self::Rinscut { .. }
             | Self::Rtcut { .. } => false,
         }
     }
@@ -376,6 +391,8 @@ impl Rule {
             Self::Rcut { k: None, max_k } => rank::rcut(&sample, objective, max_k)?,
             Self::Rtcut { max_k } => rank::rtcut(&sample, objective, max_k)?,
             Self::Pcut { factor } => proportion::fit(&sample, objective, factor)?,
+            Self::MicroMacro {} => Cuts::per_label(micro_macro::fit(&sample)?),
+            Self::Rinscut { max_k } => rank_in_score::fit(&sample, objective, max_k)?,
             Self::PlugIn { scale } => Cuts::per_label(plug_in::fit(&sample, objective, scale)?),
             Self::Online { epochs, a, b, scale } => {
                 let start = online::OnlineF1 { a, b };

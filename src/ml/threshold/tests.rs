@@ -136,6 +136,8 @@ fn all_rules() -> Vec<Rule> {
         Rule::Pcut { factor: None },
         Rule::Pcut { factor: Some(1.5) },
         Rule::Rtcut { max_k: 20 },
+        Rule::MicroMacro {},
+        Rule::Rinscut { max_k: 20 },
         Rule::PlugIn { scale },
         Rule::Online { epochs: 2, a: 1.0, b: 2.0, scale },
     ]
@@ -394,6 +396,74 @@ proptest! {
     }
 
     #[test]
+    fn the_micro_macro_rule_takes_the_best_cut_of_one_label_after_the_other(case in cases(7, 4)) {
+        let fitted = case.predict(&case.fit(&Rule::MicroMacro {}, Objective::Macro));
+        let mut order: Vec<usize> = (0..case.labels()).filter(|&label| case.positives(label) > 0).collect();
+        order.sort_by_key(|&label| std::cmp::Reverse(case.positives(label)));
+        let f1 = |(hits, predicted, positives): (f64, f64, f64)| 2.0 * hits / (predicted + positives);
+        for (before, &label) in order.iter().enumerate() {
+            // The labels so far as the rule has cut them, and this label with every possible cut.
+            let value = |own: &dyn Fn(usize) -> bool| {
+                let (mut pooled, mut alone) = ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0));
+                for row in 0..case.rows() {
+                    for &other in &order[..=before] {
+                        let predicted = if other == label { own(row) } else { fitted[row][other] };
+                        let truth = case.truth[row][other];
+                        let number = |is: bool| f64::from(u8::from(is));
+                        let one = (number(predicted && truth), number(predicted), number(truth));
+                        let add = |sum: &mut (f64, f64, f64)| *sum = (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2);
+                        add(&mut pooled);
+                        if other == label {
+                            add(&mut alone);
+                        }
+                    }
+                }
+                f1(alone) / (before + 1) as f64 + f1(pooled)
+            };
+            let mut cuts = case.all_cuts();
+            cuts.push(100.0);
+            let best = max(cuts.into_iter().map(|cut| value(&|row| case.scores[row][label] > cut)));
+            assert!(close(value(&|row| fitted[row][label]), best));
+        }
+    }
+
+    #[test]
+    fn rinscut_decides_by_rank_between_the_missed_positives_and_the_wrong_negatives(case in cases(7, 4)) {
+        for objective in BOTH {
+            let scut = case.fit(&Rule::Scut {}, objective);
+            let zones: Vec<Option<(f32, f32)>> = (0..case.labels()).map(|label| {
+                let cut = scut.cut(label)?;
+                let mean = |wanted: &dyn Fn(f32, bool) -> bool| {
+                    let scores = case.scores.iter().zip(&case.truth).map(|(scores, truth)| (scores[label], truth[label]));
+                    let scores: Vec<f32> = scores.filter(|(score, truth)| wanted(*score, *truth)).map(|(score, _)| score).collect();
+                    let sum: f64 = scores.iter().copied().map(f64::from).sum();
+                    if scores.is_empty() { cut } else { (sum / scores.len() as f64) as f32 }
+                };
+                Some((mean(&|score, truth| truth && score <= cut), mean(&|score, truth| !truth && score > cut)))
+            }).collect();
+            let decide = |k: usize| -> Vec<Vec<bool>> {
+                let row = |scores: &Vec<f32>| {
+                    let mut order: Vec<usize> = (0..scores.len()).filter(|&l| case.positives(l) > 0).collect();
+                    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+                    let mut predicted = vec![false; scores.len()];
+                    for (rank, label) in order.into_iter().enumerate() {
+                        predicted[label] = zones[label].is_some_and(|(bottom, top)| {
+                            scores[label] > top || (scores[label] > bottom && rank < k)
+                        });
+                    }
+                    predicted
+                };
+                case.scores.iter().map(row).collect()
+            };
+            let cuts = case.fit(&Rule::Rinscut { max_k: 20 }, objective);
+            let best = max((0..=case.labels()).map(|k| case.value(&decide(k), objective)));
+            assert!(close(case.value(&case.predict(&cuts), objective), best));
+            let Decision::RankInScore { k, .. } = cuts.decision() else { panic!("{cuts:?}") };
+            assert_eq!(case.predict(&cuts), decide(*k));
+        }
+    }
+
+    #[test]
     fn pcut_predicts_labels_as_often_as_they_occur_and_treats_ties_alike(case in cases(8, 3)) {
         let predicted = case.predict(&case.fit(&Rule::Pcut { factor: Some(1.0) }, Objective::Macro));
         for label in 0..case.labels() {
@@ -539,7 +609,8 @@ proptest! {
         }
         let comparing = [
             Rule::Global {}, Rule::Scut {}, Rule::Shrunk { kappa: 3.0 }, Rule::Pcut { factor: None },
-            Rule::Rcut { k: None, max_k: 20 }, Rule::Rtcut { max_k: 20 },
+            Rule::Rcut { k: None, max_k: 20 }, Rule::Rtcut { max_k: 20 }, Rule::MicroMacro {},
+            Rule::Rinscut { max_k: 20 },
         ];
         for rule in comparing {
             for objective in BOTH {
