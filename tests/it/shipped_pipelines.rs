@@ -126,6 +126,22 @@ fn the_grid_runs_on_generated_data_of_the_shape_of_amazoncat() {
 }
 
 #[test]
+fn the_honest_table_compares_all_variants_with_and_without_cuts() {
+    let test = shipped();
+    test.pipe(&["plan", "pipelines/honest-table1.yaml"]).ok().says("network[citeulike-t,variant=adaptive,seed=2]");
+    let short = ["vars.scale=0.01", "vars.rows=400", "vars.test_rows=150", "vars.seeds=[0]"];
+    let short = short.into_iter().chain(["vars.epochs.amazoncat-shape=2"]).flat_map(|set| ["--set", set]);
+    let run = ["run", "pipelines/honest-table1-amazoncat.yaml"];
+    test.pipe(&run.into_iter().chain(short).collect::<Vec<_>>()).ok();
+    let files = test.files_below("results/honest-table1-amazoncat");
+    let table = String::from_utf8_lossy(&files[Path::new("table1.md")]).into_owned();
+    for row in ["Static", "IDF only", "KNN only", "Adaptive", "cut at 0", "cuts per label"] {
+        assert!(table.contains(row), "{row}\n{table}");
+    }
+    assert!(table.contains("Adaptive†"), "the best possible cuts are marked:\n{table}");
+}
+
+#[test]
 fn the_pipeline_of_amazoncat_can_be_planned_for_some_rows_and_for_all() {
     let test = shipped();
     test.pipe(&["plan", "pipelines/amazoncat.yaml"]).ok().says("recipe_audit");

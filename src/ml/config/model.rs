@@ -375,12 +375,11 @@ impl ModelConfig {
             }
             Self::Logistic { method } | Self::Mlp { method } => {
                 let local = [method.local_in_training(), method.local_in_prediction()];
-                let sees_no_labels = |signal| matches!(signal, LocalSignal::None | LocalSignal::Predicted);
                 require(
-                    local.into_iter().all(sees_no_labels),
-                    "variant",
-                    "a network whose thresholds look at labels gives no honest scores: leave `variant` at \
-                     `static`, and fuse a `neighbours` model for the local signal",
+                    !local.contains(&LocalSignal::BatchLabels),
+                    "signal",
+                    "thresholds that look at the labels of the rows themselves give no honest scores: use \
+                     `train-neighbours` for `train` and `predict`, as the preset `honest` does, or `variant: static`",
                 );
                 issues.extend(method.issues());
             }
@@ -431,9 +430,17 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_that_depend_on_labels_are_refused() {
-        let issues = resolved("{ kind: mlp, variant: adaptive }").issues();
-        assert!(issues[0].message.contains("neighbours"), "{issues:?}");
+    fn thresholds_that_depend_on_the_labels_of_their_own_rows_are_refused() {
+        let fields = |yaml: &str| -> Vec<String> {
+            resolved(yaml).issues().into_iter().map(|issue| issue.field).collect()
+        };
+        for variant in ["adaptive", "knn-only", "idf-only", "static"] {
+            assert_eq!(fields(&format!("{{ kind: mlp, variant: {variant} }}")), [""; 0], "{variant}");
+        }
+        assert_eq!(fields("{ kind: mlp, preset: paper, variant: adaptive }"), ["signal"]);
+        let in_training = "{ kind: mlp, variant: knn-only, signal: { train: batch-labels } }";
+        assert_eq!(fields(in_training), ["signal"]);
+        assert_eq!(fields("{ kind: mlp, preset: paper }"), [""; 0], "the variant is static by default");
     }
 
     #[test]

@@ -2,27 +2,51 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use pipe_core::work::Stopped;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::method::Method;
+use pipe_ml::config::signal::LocalSignal;
+use pipe_ml::data::artifact::{ArtifactCheck, open_csr, write_csr};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
 use pipe_ml::scorer::{CAUSES, ModelSize, SCORE, Scorer};
 use pipe_ml::signal::dot_index::entries;
 use pipe_ml::signal::idf::Idf;
+use pipe_ml::signal::neighbours::NeighbourIndex;
+use pipe_ml::signal::supply::LocalSupply;
 
 use super::{FitContext, FittedModel, LeaveOneOut, TrainingData};
+use crate::engine::BatchScores;
 use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
 use crate::model::predict::Predictor;
 use crate::train::trainer::{TrainError, TrainingRun, train};
 
+/// The training rows of a network whose thresholds look at neighbours.
+const FEATURES: &str = "features.csr";
+const LABELS: &str = "labels.csr";
+
 /// A trained network that gives scores.
 pub struct NetworkScorer {
     model: Model,
     predictor: Predictor,
+    /// The training rows, if the thresholds look at neighbours among them.
+    neighbours: Option<TrainingNeighbours>,
+}
+
+/// Training rows among which neighbours are found.
+struct TrainingNeighbours {
+    data: TrainingData,
+    index: NeighbourIndex<'static>,
+}
+
+impl TrainingNeighbours {
+    fn new(data: TrainingData) -> Self {
+        let rows = (0..data.features.rows() as u32).collect();
+        Self { index: NeighbourIndex::owning(data.features.clone(), rows), data }
+    }
 }
 
 impl NetworkScorer {
@@ -46,20 +70,44 @@ impl NetworkScorer {
             Err(TrainError::Stopped { .. }) => return Err(Stopped.into()),
             other => other?,
         };
-        Self::new(trained.model, method.device, context.threads)
+        let neighbours = looks_at_neighbours(method).then(|| TrainingNeighbours::new(data.clone()));
+        Self::new(trained.model, neighbours, method.device, context.threads)
     }
 
     /// Opens a saved model.
     pub fn load(directory: &Path, size: ModelSize, device: Device, threads: usize) -> Result<Self> {
         let model = Model::load(directory)?;
         size.check(directory, model.features(), model.labels())?;
-        Self::new(model, device, threads)
+        let neighbours = if looks_at_neighbours(&model.method) {
+            let features = open_csr(&directory.join(FEATURES), ArtifactCheck::Deep)?;
+            let labels = open_csr(&directory.join(LABELS), ArtifactCheck::Deep)?;
+            size.check(directory, features.cols, labels.cols)?;
+            let same_rows = features.rows() == labels.rows();
+            ensure!(
+                same_rows,
+                "{}: the model has a different number of rows of features and of labels",
+                directory.display()
+            );
+            Some(TrainingNeighbours::new(TrainingData { features, labels }))
+        } else {
+            None
+        };
+        Self::new(model, neighbours, device, threads)
     }
 
     /// Prepares a trained model for scoring.
-    fn new(model: Model, device: Device, threads: usize) -> Result<Self> {
-        Ok(Self { predictor: Predictor::new(model.clone(), device, threads)?, model })
+    fn new(
+        model: Model,
+        neighbours: Option<TrainingNeighbours>,
+        device: Device,
+        threads: usize,
+    ) -> Result<Self> {
+        Ok(Self { predictor: Predictor::new(model.clone(), device, threads)?, model, neighbours })
     }
+}
+
+fn looks_at_neighbours(method: &Method) -> bool {
+    method.local_in_prediction() == LocalSignal::TrainNeighbours
 }
 
 impl Scorer for NetworkScorer {
@@ -73,14 +121,23 @@ impl Scorer for NetworkScorer {
 
     fn score(&mut self, rows: Unlabelled, into: &mut [f32]) -> Result<()> {
         let labels = self.labels();
-        let signal = self.model.method.local_in_prediction();
-        self.predictor.predict(rows, signal, None, |first, scores| {
+        let take = |first: usize, scores: &BatchScores| {
             for label in 0..labels {
                 for (row, &score) in scores.of_label(label).iter().enumerate() {
                     into[(first + row) * labels + label] = score;
                 }
             }
-        })?;
+        };
+        let Method { signal, .. } = &self.model.method;
+        match &self.neighbours {
+            Some(TrainingNeighbours { data, index }) => {
+                let search = || index.of(rows.features, rows.rows, signal.neighbours, signal.weighting);
+                let found = self.predictor.pool.install(search);
+                let supply = LocalSupply::Neighbours { found, labels: &data.labels };
+                self.predictor.predict_with(rows, &supply, take)?;
+            }
+            None => self.predictor.predict(rows, self.model.method.local_in_prediction(), None, take)?,
+        }
         Ok(())
     }
 
@@ -132,6 +189,11 @@ impl FittedModel for NetworkScorer {
     }
 
     fn save(&self, directory: &Path) -> Result<()> {
-        Ok(self.model.save(directory)?)
+        self.model.save(directory)?;
+        if let Some(TrainingNeighbours { data, .. }) = &self.neighbours {
+            write_csr(&directory.join(FEATURES), &data.features)?;
+            write_csr(&directory.join(LABELS), &data.labels)?;
+        }
+        Ok(())
     }
 }

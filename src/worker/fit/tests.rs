@@ -75,6 +75,32 @@ const CLOSED: [&str; 4] = [
 /// A tree with three levels for six labels.
 const TREE: &str = r#"{"kind": "label_tree", "largest_leaf": 2, "beam": 2}"#;
 
+/// A network whose thresholds look at the labels of neighbours.
+const ADAPTIVE: &str = r#"{"kind": "mlp", "variant": "adaptive", "epochs": 2, "net": {"hidden": [3]}, "signal": {"neighbours": 4}, "threshold": {"beta_init": 2}}"#;
+
+#[test]
+fn the_thresholds_of_a_network_use_the_neighbours_among_the_training_rows_of_each_row_alone() {
+    let data = training_data(40, 8, 4);
+    let all: Vec<u32> = (0..40).collect();
+    let (adaptive, plain) = (model(ADAPTIVE), model(&ADAPTIVE.replace("adaptive", "idf-only")));
+    let mut fitted_model = fitted(&adaptive, data.clone());
+    let together = scores(fitted_model.scorer(), &data.features, &all);
+    let alone = |row: u32| scores(fitted_model.scorer(), &data.features, &[row]);
+    let alone: Vec<f32> = all.iter().copied().flat_map(alone).collect();
+    assert_eq!(together, alone);
+    // The same network, with neighbours that have no labels.
+    let temp = tempfile::tempdir().unwrap();
+    fitted_model.save(temp.path()).unwrap();
+    let unlabelled = Csr::from_rows(4, &vec![Vec::<u32>::new(); 40]);
+    pipe_ml::data::artifact::write_csr(&temp.path().join("labels.csr"), &unlabelled).unwrap();
+    let size = ModelSize { features: 8, labels: 4 };
+    let mut without = load(&adaptive, temp.path(), size, Device::Cpu, 1).unwrap();
+    assert_ne!(together, scores(&mut *without, &data.features, &all), "the neighbours count");
+    let other = tempfile::tempdir().unwrap();
+    fitted(&plain, data).save(other.path()).unwrap();
+    assert!(!other.path().join("labels.csr").exists(), "without a local signal no rows are kept");
+}
+
 #[test]
 fn leave_one_out_scores_in_closed_form_agree_with_refitting_without_the_row() {
     for (rows, features) in [(40, 9), (20, 30)] {
@@ -144,7 +170,7 @@ fn out_of_fold_scores_of_all_models_do_not_depend_on_the_labels_of_the_row() {
     let data = training_data(30, 8, 4);
     let other = relabelled(&data, 13);
     let network = r#"{"kind": "mlp", "epochs": 2, "net": {"hidden": [3]}}"#;
-    for yaml in CLOSED.into_iter().chain([r#"{"kind": "logistic", "epochs": 2}"#, network, TREE]) {
+    for yaml in CLOSED.into_iter().chain([r#"{"kind": "logistic", "epochs": 2}"#, network, ADAPTIVE, TREE]) {
         let model = model(yaml);
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
@@ -193,7 +219,7 @@ fn a_loaded_model_gives_the_same_scores_as_the_fitted_one() {
     let data = training_data(50, 10, 4);
     let all: Vec<u32> = (0..50).collect();
     let several = r#"{"kind": "block_kernel_ridge", "rows_per_block": 15, "largest_block": 20}"#;
-    for yaml in CLOSED.into_iter().chain([several, r#"{"kind": "logistic", "epochs": 1}"#, TREE]) {
+    for yaml in CLOSED.into_iter().chain([several, r#"{"kind": "logistic", "epochs": 1}"#, ADAPTIVE, TREE]) {
         let model = model(yaml);
         let temp = tempfile::tempdir().unwrap();
         let mut before = fitted(&model, data.clone());

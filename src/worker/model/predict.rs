@@ -72,19 +72,28 @@ impl Predictor {
         take: impl FnMut(usize, &BatchScores) + Send,
     ) -> Result<(), PredictError> {
         self.check(rows)?;
+        let supply = match (signal, train) {
+            (LocalSignal::BatchLabels, _) => return Err(PredictError::NeedsLabels),
+            (LocalSignal::TrainNeighbours, None) => return Err(PredictError::NeedsTrainingRows),
+            (LocalSignal::TrainNeighbours, Some(train)) => {
+                self.pool.install(|| LocalSupply::neighbours(&self.method.signal, train, rows))
+            }
+            (LocalSignal::Predicted, _) => LocalSupply::Predicted,
+            (LocalSignal::None, _) => LocalSupply::None,
+        };
+        self.predict_with(rows, &supply, take)
+    }
+
+    /// The same as [`Self::predict`] with a local signal that was prepared for these rows.
+    pub fn predict_with(
+        &mut self,
+        rows: Unlabelled,
+        supply: &LocalSupply,
+        take: impl FnMut(usize, &BatchScores) + Send,
+    ) -> Result<(), PredictError> {
+        self.check(rows)?;
         let Self { method, map, engine, pool } = self;
-        pool.install(|| {
-            let supply = match (signal, train) {
-                (LocalSignal::BatchLabels, _) => return Err(PredictError::NeedsLabels),
-                (LocalSignal::TrainNeighbours, None) => return Err(PredictError::NeedsTrainingRows),
-                (LocalSignal::TrainNeighbours, Some(train)) => {
-                    LocalSupply::neighbours(&method.signal, train, rows)
-                }
-                (LocalSignal::Predicted, _) => LocalSupply::Predicted,
-                (LocalSignal::None, _) => LocalSupply::None,
-            };
-            Ok(score::score(&mut **engine, map, &supply, rows, method.batch, take)?)
-        })
+        pool.install(|| Ok(score::score(&mut **engine, map, supply, rows, method.batch, take)?))
     }
 
     /// Returns an error if the rows do not have the features that the model was trained on.
