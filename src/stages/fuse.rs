@@ -42,6 +42,10 @@ pub struct Fuse {
     /// Whether the sum also has the products of two signals, squares included.
     #[serde(default, skip_serializing_if = "is_default")]
     pub products: bool,
+    /// The smallest number of training rows of a label whose pairs the weights are fitted on. By default, the pairs of all
+    /// labels take part.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub min_label_rows: Option<u64>,
     /// The seed of the pairs.
     #[serde(default)]
     pub seed: u64,
@@ -106,6 +110,9 @@ impl StageKind for Fuse {
         if self.pairs == 0 {
             issues.push(Issue::new("pairs", "must be at least 1"));
         }
+        if self.min_label_rows == Some(0) {
+            issues.push(Issue::new("min_label_rows", "must be at least 1"));
+        }
         issues
     }
 }
@@ -150,6 +157,7 @@ impl RunStage for Fuse {
             seed: stage.seed,
             source: stage.pairs_from,
             products: stage.products,
+            min_label_rows: stage.min_label_rows,
         };
         let fusion = Fusion::fit(terms, &tables, &labels, options)?;
         for (term, number) in fusion.terms.iter().zip(1..) {

@@ -27,6 +27,8 @@ const PROBABILITY_FLOOR: f64 = 1e-6;
 pub enum FusionError {
     #[error("the training rows have no labels: there is nothing to fit the fusion on")]
     NoPositives,
+    #[error("no label has {least} training rows (`min_label_rows`): there is nothing to fit the fusion on")]
+    RareLabels { least: u64 },
     #[error("every label is in every training row: there is nothing to fit the fusion on")]
     NoNegatives,
     #[error("the fusion's regression cannot be solved: the scores contain numbers that are not finite")]
@@ -314,6 +316,44 @@ mod tests {
         let predicted: f64 = (0..3000).map(|row| mean(&fusion, row)).sum();
         assert!((predicted / expected - 1.0).abs() < 0.03, "{predicted} {expected}");
         assert_ne!(fusion, fit(PairSource::All));
+    }
+
+    #[test]
+    fn the_pairs_of_rare_labels_can_be_left_out() {
+        for keep in [None, Some(4)] {
+            let (_temps, tables, labels, terms) = drawn(3000, keep);
+            // Label 0 is kept for one row only, so it is rare.
+            let first = (0..3000).find(|&row| labels.row(row).contains(&0)).unwrap();
+            let rare = |row: usize| {
+                labels.row(row).iter().copied().filter(|&label| label > 0 || row == first).collect()
+            };
+            let rows: Vec<Vec<u32>> = (0..3000).map(rare).collect();
+            let rare = Csr::from_rows(LABELS, &rows);
+            let source = if keep.is_some() { PairSource::Candidates } else { PairSource::All };
+            let options = PairOptions { pairs: 40_000, source, ..PairOptions::default() };
+            let fit = |min_label_rows| {
+                let options = PairOptions { min_label_rows, ..options };
+                Fusion::fit(terms.clone(), &tables, &rare, options)
+            };
+            let (all, without) = (fit(None).unwrap(), fit(Some(2)).unwrap());
+            assert_eq!(all, fit(Some(1)).unwrap(), "every label has a row");
+            assert_ne!(all, without);
+            // The false negatives of label 0 would make the probabilities of the other labels too low.
+            if keep.is_none() {
+                let probability = |row: usize, label: u32| {
+                    let score = without.score(label, tables.iter().map(|table| table.score(row, label)));
+                    1.0 / (1.0 + f64::from(-score).exp())
+                };
+                let others = 1..LABELS as u32;
+                let predicted: f64 = (0..3000)
+                    .flat_map(|row| others.clone().map(move |l| (row, l)))
+                    .map(|(r, l)| probability(r, l))
+                    .sum();
+                let expected = (rare.entries() - 1) as f64;
+                assert!((predicted / expected - 1.0).abs() < 0.03, "{predicted} {expected}");
+            }
+            assert_eq!(fit(Some(5000)), Err(FusionError::RareLabels { least: 5000 }));
+        }
     }
 
     #[test]

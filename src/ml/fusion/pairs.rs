@@ -19,6 +19,8 @@ pub struct PairOptions {
     pub source: PairSource,
     /// Whether the products of two columns are columns too.
     pub products: bool,
+    /// The smallest number of rows of a label whose pairs take part; `None` for all labels.
+    pub min_label_rows: Option<u64>,
 }
 
 /// Which pairs the weights are fitted on.
@@ -50,12 +52,19 @@ pub(super) fn sample(
     labels: &Csr,
     options: PairOptions,
 ) -> Result<PairSample, FusionError> {
+    let takes_part =
+        |label: u32| options.min_label_rows.is_none_or(|least| fusion.counts[label as usize] >= least);
     let (mut pairs, all) = match options.source {
         PairSource::Candidates if tables.iter().any(ScoreTable::is_sparse) => {
-            draw_candidates(tables, labels, options)?
+            draw_candidates(tables, labels, options, &takes_part)
         }
-        _ => draw_all(labels, options)?,
+        _ => draw_all(labels, options, &takes_part),
     };
+    match options.min_label_rows {
+        _ if !pairs.true_pairs.is_empty() => {}
+        Some(least) if labels.entries() > 0 => return Err(FusionError::RareLabels { least }),
+        _ => return Err(FusionError::NoPositives),
+    }
     let positives = pairs.true_pairs.len();
     let negatives = pairs.others.len();
     if negatives == 0 {
@@ -85,20 +94,25 @@ struct DrawnPairs {
     others: Vec<Pair>,
 }
 
+/// Returns whether the pairs of a label take part.
+type TakesPart<'a> = &'a (dyn Fn(u32) -> bool + Sync);
+
 /// Draws from every row with every label. Returns the pairs, and how many there are to draw from.
-fn draw_all(labels: &Csr, options: PairOptions) -> Result<(DrawnPairs, usize), FusionError> {
+fn draw_all(labels: &Csr, options: PairOptions, takes_part: TakesPart) -> (DrawnPairs, usize) {
     let rows = 0..labels.rows();
-    let true_pairs: Vec<Pair> =
-        rows.flat_map(|row| labels.row(row).iter().map(move |&label| (row, label))).collect();
-    if true_pairs.is_empty() {
-        return Err(FusionError::NoPositives);
-    }
+    let true_pairs = rows.flat_map(|row| labels.row(row).iter().map(move |&label| (row, label)));
+    let true_pairs: Vec<Pair> = true_pairs.filter(|pair| takes_part(pair.1)).collect();
     let all = labels.rows() * labels.cols;
+    if true_pairs.is_empty() {
+        return (DrawnPairs { true_pairs, others: Vec::new() }, all);
+    }
     let mut random = Random::new("fusion pairs", options.seed);
     let drawn = (0..options.pairs).map(|_| random.below(all));
     let drawn = drawn.map(|place| (place / labels.cols, (place % labels.cols) as u32));
-    let others = drawn.filter(|&(row, label)| labels.row(row).binary_search(&label).is_err()).collect();
-    Ok((DrawnPairs { true_pairs, others }, all))
+    let is_other = |&(row, label): &Pair| takes_part(label) && labels.row(row).binary_search(&label).is_err();
+    let others = drawn.filter(is_other).collect();
+    let taking_part = (0..labels.cols as u32).filter(|&label| takes_part(label)).count();
+    (DrawnPairs { true_pairs, others }, labels.rows() * taking_part)
 }
 
 /// Draws from the candidates of every row. If there are no more of them than pairs to draw, all are taken.
@@ -106,22 +120,25 @@ fn draw_candidates(
     tables: &[ScoreTable],
     labels: &Csr,
     options: PairOptions,
-) -> Result<(DrawnPairs, usize), FusionError> {
-    let mut ends: Vec<usize> =
-        (0..labels.rows()).into_par_iter().map(|row| candidates(tables, row).len()).collect();
+    takes_part: TakesPart,
+) -> (DrawnPairs, usize) {
+    let candidates = |row: usize| -> Vec<u32> {
+        candidates(tables, row).into_iter().filter(|&label| takes_part(label)).collect()
+    };
+    let mut ends: Vec<usize> = (0..labels.rows()).into_par_iter().map(|row| candidates(row).len()).collect();
     let mut all = 0;
     for end in &mut ends {
         all += *end;
         *end = all;
     }
     let is_true = |&(row, label): &Pair| labels.row(row).binary_search(&label).is_ok();
-    let pairs_of = |row: usize| candidates(tables, row).into_iter().map(move |label| (row, label));
+    let pairs_of = |row: usize| candidates(row).into_iter().map(move |label| (row, label));
     let true_pairs: Vec<Pair> = (0..labels.rows())
         .into_par_iter()
         .flat_map_iter(|row| pairs_of(row).filter(is_true).collect::<Vec<_>>())
         .collect();
     if true_pairs.is_empty() {
-        return Err(FusionError::NoPositives);
+        return (DrawnPairs { true_pairs, others: Vec::new() }, all);
     }
     let drawn: Vec<Pair> = if all <= options.pairs {
         (0..labels.rows()).into_par_iter().flat_map_iter(pairs_of).collect()
@@ -130,11 +147,11 @@ fn draw_candidates(
         let places: Vec<usize> = (0..options.pairs).map(|_| random.below(all)).collect();
         let pair_at = |place: usize| {
             let row = ends.partition_point(|&end| end <= place);
-            let found = candidates(tables, row);
+            let found = candidates(row);
             (row, found[found.len() - (ends[row] - place)])
         };
         places.into_par_iter().map(pair_at).collect()
     };
     let others = drawn.into_iter().filter(|pair| !is_true(pair)).collect();
-    Ok((DrawnPairs { true_pairs, others }, all))
+    (DrawnPairs { true_pairs, others }, all)
 }
