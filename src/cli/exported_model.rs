@@ -20,6 +20,7 @@ use super::project::Project;
 use super::survey::Survey;
 use pipe_engine::store::TemporaryDirectory;
 use pipe_ml::composite::copy_tree;
+use pipe_ml::data::text_units::word_characters;
 use pipe_ml::data::training_rows::copy_training_rows;
 use pipe_ml::data::transform::copy_description;
 use pipe_ml::system::needs_libtorch;
@@ -29,6 +30,8 @@ pub(super) const DATA: &str = "data";
 const STAGES: &str = "stages.json";
 const CARD: &str = "README.md";
 const READER: &str = "predict.py";
+/// The characters of words, for [`READER`].
+const LETTERS: &str = "letters.json";
 
 /// Runs `pipe model export`.
 pub(super) fn model(project: &Project, ModelCommand::Export(args): &ModelCommand) -> Outcome {
@@ -58,6 +61,8 @@ pub(super) fn model(project: &Project, ModelCommand::Export(args): &ModelCommand
     std::fs::write(unfinished.join(STAGES), text)?;
     if !needs_libtorch(&place.model)? {
         std::fs::write(unfinished.join(READER), include_str!("predict.py"))?;
+        let letters = serde_json::to_vec(&word_characters()).map_err(anyhow::Error::from)?;
+        std::fs::write(unfinished.join(DATA).join(LETTERS), letters)?;
     }
     std::fs::write(unfinished.join(CARD), model_card(&survey, index, &place, &scratch)?)?;
     project.store_to_read()?.write_checksums(&unfinished)?;

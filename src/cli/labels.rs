@@ -1,5 +1,7 @@
 //! `pipe labels`: precision, recall and F1 of every label of an evaluation.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use super::args::LabelsArgs;
@@ -10,6 +12,7 @@ use super::survey::Survey;
 use super::table::Grid;
 use super::{print_json, print_text};
 use pipe_core::artifact::Artifact;
+use pipe_core::escape::terminal;
 use pipe_core::quote;
 use pipe_core::stage::StageKind;
 use pipe_engine::spec::pipeline::{InputSource, InstanceIndex};
@@ -134,7 +137,8 @@ fn report(lines: &[LabelLine], all: usize, record: &EvaluationRecord) -> String 
     let mut grid = Grid::new(&["label", "precision", "recall", "f1", "test rows", "training rows"])
         .right_aligned(&[1, 2, 3, 4, 5]);
     for line in lines {
-        let name = line.name.clone().unwrap_or_else(|| line.label.to_string());
+        let name = line.name.as_deref().map(terminal);
+        let name = name.map_or_else(|| line.label.to_string(), Cow::into_owned);
         let training = line.training_rows.map(|rows| rows.to_string()).unwrap_or_default();
         let [precision, recall, f1] = [line.precision, line.recall, line.f1].map(cell);
         grid.row([name, precision, recall, f1, line.support.to_string(), training]);

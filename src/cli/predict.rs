@@ -49,14 +49,14 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
     let scratch = TemporaryDirectory::new()?;
     let place = ModelPlace::find(project, &args.model.source, &scratch)?;
     let rows = InputRows::open(&args.input, &scratch)?;
-    let table = rows.table(&args.model, &place, args.id_column.as_deref())?;
+    let read = rows.read(&args.model, &place, args.id_column.as_deref())?;
     let body = Predict {
         format: match args.format {
             PredictFormat::Jsonl | PredictFormat::Labels => PredictionFormat::Jsonl,
             PredictFormat::Csv => PredictionFormat::Csv,
         },
         top: args.top,
-        read: args.model.read(table.text_column),
+        read,
         signal: args.model.signal()?,
         device: args.model.device()?,
     };
@@ -80,7 +80,10 @@ pub(super) fn predict(project: &Project, args: &PredictArgs) -> Outcome {
         &scratch,
     )
     .map_err(|failure| rows.named(failure))
-    .and_then(|()| prediction_rows::rewrite(&written, args.format, table.ids.as_deref(), separator));
+    .and_then(|()| match args.format {
+        PredictFormat::Labels => prediction_rows::one_line_per_row(&written, separator),
+        PredictFormat::Jsonl | PredictFormat::Csv => Ok(()),
+    });
     if let (Err(_), Some(_)) = (&ran, output) {
         let _ = std::fs::remove_file(&written);
     }
@@ -97,13 +100,13 @@ pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
     let scratch = TemporaryDirectory::new()?;
     let place = ModelPlace::find(project, &args.model.source, &scratch)?;
     let rows = args.input.as_deref().map(|input| InputRows::open(input, &scratch)).transpose()?;
-    let table = rows.as_ref().map(|rows| rows.table(&args.model, &place, None)).transpose()?;
+    let read = rows.as_ref().map(|rows| rows.read(&args.model, &place, None)).transpose()?;
     let body = Explain {
         row: args.row,
         part: PartName::Test,
         label: args.label.clone(),
         cut: place.stages.cut.clone(),
-        read: args.model.read(table.and_then(|table| table.text_column)),
+        read: read.unwrap_or_default(),
         signal: args.model.signal()?,
         device: args.model.device()?,
     };
@@ -121,10 +124,6 @@ pub(super) fn explain(project: &Project, args: &ExplainArgs) -> Outcome {
 }
 
 impl ModelArgs {
-    fn read(&self, text_column: Option<String>) -> NewRows {
-        NewRows { input_column: text_column, feature_base: self.feature_base }
-    }
-
     fn device(&self) -> Result<Device, Failure> {
         self.device.parse().map_err(|error| Failure::bad_input(format!("--device: {error}")))
     }
@@ -153,79 +152,95 @@ pub(super) struct StageFacts {
     text_column: Option<String>,
     /// What separated the labels of the data.
     label_separator: Option<String>,
+    /// The column whose values said which texts became one row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    join_column: Option<String>,
+    /// The values that joined rows had to have in other columns.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    only: BTreeMap<String, String>,
 }
 
 /// A file of new rows.
 struct InputRows {
     path: PathBuf,
-    is_standard_input: bool,
-}
-
-/// What is known about the columns of new rows.
-#[derive(Default)]
-struct RowTable {
-    text_column: Option<String>,
-    /// The value of the column that identifies a row, for each row.
-    ids: Option<Vec<String>>,
+    /// What the file is a copy of, if it is one.
+    copied: Option<String>,
 }
 
 impl InputRows {
-    /// Opens a file; `-` is standard input, which is copied to `scratch`.
+    /// Opens a file; `-` is standard input. What can be read only once, such as standard input or a pipe, is copied to `scratch`.
     fn open(input: &Path, scratch: &Path) -> Result<Self, Failure> {
-        if input != Path::new("-") {
-            let failure = |error| Failure::bad_input(format!("{}: {error}", input.display()));
-            std::fs::File::open(input).map_err(failure)?;
-            return Ok(Self { path: input.to_owned(), is_standard_input: false });
-        }
-        let path = scratch.join("standard-input");
-        let failure = |error| Failure::bad_input(format!("cannot read standard input: {error}"));
-        let mut file = std::fs::File::create(&path)?;
-        std::io::copy(&mut std::io::stdin().lock(), &mut file).map_err(failure)?;
-        Ok(Self { path, is_standard_input: true })
+        let is_standard_input = input == Path::new("-");
+        let name = if is_standard_input { "standard input".to_owned() } else { input.display().to_string() };
+        let failure = |error| Failure::bad_input(format!("cannot read {name}: {error}"));
+        let mut reader: Box<dyn std::io::Read> = if is_standard_input {
+            Box::new(std::io::stdin().lock())
+        } else {
+            let file = std::fs::File::open(input).map_err(failure)?;
+            let kind = file.metadata().map_err(failure)?.file_type();
+            if kind.is_file() || kind.is_dir() {
+                return Ok(Self { path: input.to_owned(), copied: None });
+            }
+            Box::new(file)
+        };
+        let path = scratch.join("rows-to-predict");
+        let mut copy = std::fs::File::create(&path)?;
+        std::io::copy(&mut reader, &mut copy).map_err(failure)?;
+        Ok(Self { path, copied: Some(name) })
     }
 
-    /// Replaces the path of the copy of standard input in a message.
+    /// Replaces the path of a copy in a message.
     fn named(&self, mut failure: Failure) -> Failure {
-        if self.is_standard_input {
-            failure.text = failure.text.replace(&*self.path.to_string_lossy(), "standard input");
+        if let Some(name) = &self.copied {
+            failure.text = failure.text.replace(&*self.path.to_string_lossy(), name);
         }
         failure
     }
 
-    /// Finds the columns of the text and of the ids. The column of the training texts is used unless the user names
-    /// another one, or the file has only a column `text`.
-    fn table(&self, args: &ModelArgs, place: &ModelPlace, ids: Option<&str>) -> Result<RowTable, Failure> {
-        let stated = RowTable { text_column: args.text_column.clone(), ids: None };
-        if ids.is_none() && (stated.text_column.is_some() || place.stages.text_column.is_none()) {
-            return Ok(stated);
-        }
-        let columns = match TableColumn::read_all(&self.path) {
-            Ok(columns) => columns,
+    /// Returns how the rows are read: like those of the training data, as far as the user does not say otherwise. Without
+    /// `--id-column`, joined rows are known by what they were joined by.
+    fn read(
+        &self,
+        args: &ModelArgs,
+        place: &ModelPlace,
+        id_column: Option<&str>,
+    ) -> Result<NewRows, Failure> {
+        let StageFacts { text_column: remembered, join_column, only, .. } = &place.stages;
+        let columns = match id_column {
             // The job reads the file again, and says what is wrong with it and what the model needs.
-            Err(_) if ids.is_none() => {
-                return Ok(RowTable {
-                    text_column: stated.text_column.or(place.stages.text_column.clone()),
-                    ids: None,
-                });
+            None => TableColumn::read_all(&self.path).unwrap_or_default(),
+            Some(name) => {
+                let columns = TableColumn::read_all(&self.path);
+                let columns = columns.map_err(|error| self.named(Failure::bad_input(error.to_string())))?;
+                check_id_column(&columns, name)?;
+                columns
             }
-            Err(error) => return Err(self.named(Failure::bad_input(error.to_string()))),
         };
-        let find = |name: &str| columns.iter().find(|column| column.name == name);
-        let remembered =
-            || place.stages.text_column.clone().filter(|name| find(name).is_some() || find("text").is_none());
-        let ids = ids.map(|name| {
-            if columns.iter().filter(|column| column.name == name).count() > 1 {
-                let reason =
-                    format!("--id-column: more than one column is named `{name}`: rename the others");
-                return Err(Failure::bad_input(reason));
-            }
-            find(name).map(TableColumn::texts).ok_or_else(|| {
-                let names = columns.iter().map(|column| column.name.as_str());
-                let hint = suggest::did_you_mean(name, "the columns are", names).unwrap_or_default();
-                Failure::bad_input(format!("--id-column: there is no column `{name}`; {hint}"))
-            })
-        });
-        Ok(RowTable { text_column: stated.text_column.or_else(remembered), ids: ids.transpose()? })
+        let has = |name: &str| columns.iter().any(|column| column.name == name);
+        // A file that has only a column `text` is read, too.
+        let remembered = remembered.clone().filter(|name| has(name) || !has("text"));
+        Ok(NewRows {
+            input_column: args.text_column.clone().or(remembered),
+            feature_base: args.feature_base,
+            id_column: id_column.map(str::to_owned).or_else(|| join_column.clone()),
+            join_column: join_column.clone(),
+            only: only.clone(),
+        })
+    }
+}
+
+fn check_id_column(columns: &[TableColumn], name: &str) -> Result<(), Failure> {
+    match columns.iter().filter(|column| column.name == name).count() {
+        1 => Ok(()),
+        0 => {
+            let names = columns.iter().map(|column| column.name.as_str());
+            let hint = suggest::did_you_mean(name, "the columns are", names).unwrap_or_default();
+            Err(Failure::bad_input(format!("--id-column: there is no column `{name}`; {hint}")))
+        }
+        _ => {
+            let reason = format!("--id-column: more than one column is named `{name}`: rename the others");
+            Err(Failure::bad_input(reason))
+        }
     }
 }
 
@@ -302,8 +317,17 @@ impl ModelPlace {
         let cut = (instance.kind == Threshold::NAME).then(|| Threshold::deserialize(&instance.body.value()));
         let cut = cut.transpose().map_err(anyhow::Error::from)?;
         let cut = cut.map(|stage| CutRule { rule: stage.rule(), objective: stage.objective });
-        let (text_column, label_separator) = (read_option("input_column"), read_option("label_separator"));
-        Ok((index, Self { model, data, stages: StageFacts { cut, text_column, label_separator } }))
+        let only =
+            set.map(|(producer, _)| survey.plan.instance(producer).params.value()["read"]["only"].clone());
+        let only = only.and_then(|only| serde_json::from_value(only).ok()).unwrap_or_default();
+        let stages = StageFacts {
+            cut,
+            text_column: read_option("input_column"),
+            label_separator: read_option("label_separator"),
+            join_column: read_option("join_column"),
+            only,
+        };
+        Ok((index, Self { model, data, stages }))
     }
 }
 

@@ -1,19 +1,19 @@
-//! Rewrites predictions with ids, or with one line per row.
+//! Rewrites predictions with one line per row.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde::Deserialize;
 
-use super::args::PredictFormat;
 use super::exit::Failure;
 use pipe_core::escape::csv_text;
 
 /// A line of predictions, as the job writes it.
 #[derive(Deserialize)]
 struct PredictedRow {
+    id: Option<String>,
     row: usize,
     labels: Vec<PredictedLabel>,
 }
@@ -24,64 +24,23 @@ struct PredictedLabel {
     name: Option<String>,
 }
 
-/// Adds the ids of the rows to a file of predictions, and writes the format `labels`. The job knows neither.
-pub(super) fn rewrite(
-    path: &Path,
-    format: PredictFormat,
-    ids: Option<&[String]>,
-    separator: &str,
-) -> Result<(), Failure> {
-    if ids.is_none() && format != PredictFormat::Labels {
-        return Ok(());
-    }
+/// Turns a file of predictions as JSON lines into CSV with the id or the number of each row, and its labels.
+pub(super) fn one_line_per_row(path: &Path, separator: &str) -> Result<(), Failure> {
     // The old content stays readable through its handle after the file is removed.
     let lines = BufReader::new(File::open(path)?);
     std::fs::remove_file(path)?;
-    let mut out = BufWriter::new(File::create(path)?);
-    match format {
-        PredictFormat::Jsonl => with_ids_as_json(lines, ids.unwrap_or_default(), &mut out)?,
-        PredictFormat::Csv => with_ids_as_csv(lines, ids.unwrap_or_default(), &mut out)?,
-        PredictFormat::Labels => one_line_per_row(lines, ids, separator, &mut out)?,
-    }
-    Ok(out.flush()?)
+    Ok(write_lines(lines, separator, BufWriter::new(File::create(path)?))?)
 }
 
-fn id(ids: &[String], row: usize) -> anyhow::Result<&str> {
-    ids.get(row).map(String::as_str).with_context(|| format!("row {row} has no id"))
-}
-
-fn with_ids_as_json(lines: impl BufRead, ids: &[String], out: &mut impl Write) -> anyhow::Result<()> {
-    for (row, line) in lines.lines().enumerate() {
-        let id = serde_json::Value::from(id(ids, row)?);
-        let line = line?;
-        let fields = line.strip_prefix('{').context("a line of predictions is not an object")?;
-        writeln!(out, "{{\"id\":{id},{fields}")?;
-    }
-    Ok(())
-}
-
-fn with_ids_as_csv(lines: impl BufRead, ids: &[String], out: &mut impl Write) -> anyhow::Result<()> {
-    let mut reader = csv::Reader::from_reader(lines);
+fn write_lines(lines: impl BufRead, separator: &str, out: impl Write) -> anyhow::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
-    writer.write_record(std::iter::once("id").chain(reader.headers()?))?;
-    for record in reader.records() {
-        let record = record?;
-        let row: usize = record[0].parse()?;
-        writer.write_record(std::iter::once(id(ids, row)?).chain(&record))?;
-    }
-    Ok(writer.flush()?)
-}
-
-fn one_line_per_row(
-    lines: impl BufRead,
-    ids: Option<&[String]>,
-    separator: &str,
-    out: &mut impl Write,
-) -> anyhow::Result<()> {
-    let mut writer = csv::Writer::from_writer(out);
-    writer.write_record([if ids.is_some() { "id" } else { "row" }, "labels"])?;
+    let mut is_first = true;
     for line in lines.lines() {
-        let PredictedRow { row, labels } = serde_json::from_str(&line?)?;
+        let PredictedRow { id, row, labels } = serde_json::from_str(&line?)?;
+        if is_first {
+            writer.write_record([if id.is_some() { "id" } else { "row" }, "labels"])?;
+            is_first = false;
+        }
         let name = |label: PredictedLabel| label.name.unwrap_or_else(|| label.label.to_string());
         let names: Vec<String> = labels.into_iter().map(name).collect();
         for name in &names {
@@ -91,13 +50,9 @@ fn one_line_per_row(
                  ambiguous: choose `--format jsonl` or `--format csv`"
             );
         }
-        let number = row.to_string();
-        let first = match ids {
-            // An id is not escaped for spreadsheets: it has to be the one of the input.
-            Some(ids) => id(ids, row)?,
-            None => &number,
-        };
-        writer.write_record([first, &*csv_text(&names.join(separator))])?;
+        // An id is not escaped for spreadsheets: it has to be the one of the input.
+        let first = id.unwrap_or_else(|| row.to_string());
+        writer.write_record([&*first, &*csv_text(&names.join(separator))])?;
     }
     Ok(writer.flush()?)
 }
@@ -108,52 +63,29 @@ mod tests {
 
     const ROWS: &str = "{\"row\":0,\"labels\":[{\"label\":3,\"name\":\"a\"},{\"label\":5,\"name\":\"b, c\"}]}\n{\"row\":1,\"labels\":[]}\n";
 
-    fn rewritten(text: &str, format: PredictFormat, ids: Option<&[&str]>) -> Result<String, String> {
+    fn rewritten(text: &str) -> Result<String, String> {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("p");
         std::fs::write(&path, text).unwrap();
-        let ids: Option<Vec<String>> = ids.map(|ids| ids.iter().map(|&id| id.to_owned()).collect());
-        rewrite(&path, format, ids.as_deref(), ";").map_err(|failure| failure.text)?;
+        one_line_per_row(&path, ";").map_err(|failure| failure.text)?;
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
         Ok(std::fs::read_to_string(path).unwrap())
     }
 
     #[test]
-    fn every_format_starts_with_the_id() {
-        let ids = Some(&["x", "y\"z"][..]);
-        let json = rewritten(ROWS, PredictFormat::Jsonl, ids).unwrap();
-        assert!(
-            json.starts_with("{\"id\":\"x\",\"row\":0,") && json.contains("{\"id\":\"y\\\"z\",\"row\":1"),
-            "{json}"
-        );
-        let csv = "row,label,name\n0,3,a\n0,5,\"b, c\"\n";
-        assert_eq!(
-            rewritten(csv, PredictFormat::Csv, ids).unwrap(),
-            "id,row,label,name\nx,0,3,a\nx,0,5,\"b, c\"\n"
-        );
-        let labels = rewritten(ROWS, PredictFormat::Labels, ids).unwrap();
-        assert_eq!(labels, "id,labels\nx,\"a;b, c\"\n\"y\"\"z\",\n");
-    }
-
-    #[test]
-    fn rows_are_numbered_without_ids() {
-        assert_eq!(rewritten(ROWS, PredictFormat::Labels, None).unwrap(), "row,labels\n0,\"a;b, c\"\n1,\n");
-        assert_eq!(rewritten(ROWS, PredictFormat::Jsonl, None).unwrap(), ROWS);
+    fn a_line_starts_with_the_id_or_the_number_of_the_row() {
+        assert_eq!(rewritten(ROWS).unwrap(), "row,labels\n0,\"a;b, c\"\n1,\n");
+        let with_ids = ROWS.replace("\"row\":0", "\"id\":\"x\",\"row\":0");
+        let with_ids = with_ids.replace("\"row\":1", "\"id\":\"y\\\"z\",\"row\":1");
+        assert_eq!(rewritten(&with_ids).unwrap(), "id,labels\nx,\"a;b, c\"\n\"y\"\"z\",\n");
     }
 
     #[test]
     fn a_label_that_would_look_like_several_is_refused() {
         for name in ["a;b", "a\\nb", "a\\rb"] {
             let row = format!("{{\"row\":0,\"labels\":[{{\"label\":3,\"name\":\"{name}\"}}]}}\n");
-            let error = rewritten(&row, PredictFormat::Labels, None).unwrap_err();
+            let error = rewritten(&row).unwrap_err();
             assert!(error.contains(&format!("the label \"{name}\"")) && error.contains("jsonl"), "{error}");
         }
-    }
-
-    #[test]
-    fn a_row_without_an_id_is_an_error() {
-        assert!(
-            rewritten(ROWS, PredictFormat::Labels, Some(&["x"])).unwrap_err().contains("row 1 has no id")
-        );
     }
 }

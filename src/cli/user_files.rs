@@ -7,7 +7,7 @@ use super::exit::Failure;
 use super::project::Project;
 use pipe_core::suggest;
 use pipe_engine::plan::Plan;
-use pipe_engine::spec::pipeline::UserFileReference;
+use pipe_engine::spec::pipeline::{Pipeline, UserFileReference};
 use pipe_engine::spec::{Diagnostic, Diagnostics};
 
 /// Fails if a file that a selected instance reads does not exist. A file that the pipeline itself places may come later.
@@ -21,7 +21,7 @@ pub(super) fn require<F>(project: &Project, plan: &Plan<F>, selected: &[bool]) -
         let is_read = file.readers.iter().any(|reader| selected[reader.0]);
         let mut exists = |path| *present.entry(path).or_insert_with(|| path.exists());
         if is_read && !exists(file.path.as_path()) && !is_placed(&file.path, &placed) {
-            missing.push(missing_file(file));
+            missing.push(missing_file(file, pipeline));
         }
     }
     match Diagnostics::new(missing) {
@@ -38,16 +38,28 @@ fn is_placed(path: &Path, placed: &BTreeSet<&Path>) -> bool {
     is_below || path.ancestors().any(|above| placed.contains(above))
 }
 
-fn missing_file(file: &UserFileReference) -> Diagnostic {
+fn missing_file<F>(file: &UserFileReference, pipeline: &Pipeline<F>) -> Diagnostic {
     let directories = file.path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
     let because = match directories.filter(|path| !path.exists()).last() {
         Some(directory) => format!(": the directory `{}` is missing", directory.display()),
         None => String::new(),
     };
+    let reference = file.path.to_str().unwrap_or_default();
     let hint = match suggest::similar_file(&file.path, &[]) {
+        _ if is_output(reference, pipeline) => {
+            format!("did you mean the output of a stage? Then write `{{ stage: {reference} }}`")
+        }
         Some(similar) => format!("did you mean `{}`?", similar.display()),
         None => "paths are relative to the project directory: the current one, or the one that -C names"
             .to_owned(),
     };
     file.location.diagnostic(format!("there is no `{}`{because}", file.path.display()), hint)
+}
+
+/// Returns whether a word is a stage of the pipeline or one of its outputs: `embed`, `embed.labels`.
+fn is_output<F>(word: &str, pipeline: &Pipeline<F>) -> bool {
+    let (stage, output) = word.split_once('.').map_or((word, None), |(stage, output)| (stage, Some(output)));
+    pipeline.instances.iter().filter(|instance| instance.id.stage == stage).any(|instance| {
+        output.is_none_or(|output| instance.outputs.iter().any(|declared| declared.name == output))
+    })
 }

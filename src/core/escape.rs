@@ -1,4 +1,4 @@
-//! Escaping of text for XML and HTML, and for spreadsheets.
+//! Escaping of text for XML and HTML, for spreadsheets, and for terminals.
 
 use std::borrow::Cow;
 
@@ -33,6 +33,20 @@ pub fn csv_text(field: &str) -> Cow<'_, str> {
     if is_suspicious { Cow::Owned(format!("'{field}")) } else { Cow::Borrowed(field) }
 }
 
+/// Returns a text in which a terminal finds nothing to obey: characters that control it, or the direction of writing, are escaped.
+pub fn terminal(text: &str) -> Cow<'_, str> {
+    let is_harmless =
+        |c: char| !c.is_control() && !matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if text.chars().all(is_harmless) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_harmless(c) { escaped.push(c) } else { escaped.extend(c.escape_default()) }
+    }
+    Cow::Owned(escaped)
+}
+
 fn is_forbidden(c: char) -> bool {
     c.is_control() && !matches!(c, '\t' | '\n' | '\r')
 }
@@ -47,6 +61,12 @@ mod tests {
             assert_eq!(csv_text(field), format!("'{field}"));
         }
         assert!(matches!(csv_text("a=b, \"c\""), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        assert_eq!(terminal("a\u{1b}[31m\tb\nü\u{202e}"), "a\\u{1b}[31m\\tb\\nü\\u{202e}");
+        assert!(matches!(terminal("größe 中"), Cow::Borrowed(_)));
     }
 
     #[test]

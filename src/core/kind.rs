@@ -149,6 +149,8 @@ pub struct CheckedBody {
     /// The typed parameters with defaults filled in and references left out (they serialise as null). Equal parameters
     /// give equal bytes, however the YAML is written.
     pub params: Value,
+    /// The version of the computation; see [`crate::stage::StageKind::VERSION`].
+    pub version: u32,
     /// The declared inputs.
     pub inputs: Vec<InputDecl>,
     /// The declared outputs.
@@ -175,8 +177,6 @@ pub struct Requirement {
 pub trait Kind: Sync {
     /// Returns the name under which a pipeline uses the kind.
     fn name(&self) -> &'static str;
-    /// Returns the version of the computation; see [`crate::stage::StageKind::VERSION`].
-    fn version(&self) -> u32;
     /// Returns one line for the list of kinds.
     fn summary(&self) -> &'static str;
     /// Returns the program that does the work.

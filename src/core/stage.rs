@@ -25,7 +25,8 @@ use crate::work::Work;
 pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// The name under which a pipeline uses the kind.
     const NAME: &'static str;
-    /// The version of the computation. Increase it whenever the same parameters and inputs give different bytes than before.
+    /// The version of the computation. Increase it whenever the same parameters and inputs give different bytes than before. If only
+    /// some parameters are concerned, increase [`StageKind::version`] for them.
     const VERSION: u32;
     /// One line for the list of kinds.
     const SUMMARY: &'static str;
@@ -33,6 +34,11 @@ pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
     const PROGRAM: Program;
     /// What every result has to meet.
     const REQUIREMENT: Option<Requirement> = None;
+
+    /// Returns the version of the computation with these parameters.
+    fn version(&self) -> u32 {
+        Self::VERSION
+    }
 
     /// Returns the inputs that these parameters declare.
     fn inputs(&self) -> Vec<InputDecl>;
@@ -101,10 +107,6 @@ impl<T: StageKind> Kind for KindOf<T> {
         T::NAME
     }
 
-    fn version(&self) -> u32 {
-        T::VERSION
-    }
-
     fn summary(&self) -> &'static str {
         T::SUMMARY
     }
@@ -131,6 +133,7 @@ impl<T: StageKind> Kind for KindOf<T> {
         })?;
         Ok(CheckedBody {
             params,
+            version: typed.version(),
             inputs: typed.inputs(),
             outputs: typed.outputs(),
             issues: typed.issues(),

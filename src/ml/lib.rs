@@ -53,6 +53,7 @@ pub mod data;
 pub mod explanation;
 pub mod fusion;
 pub mod history;
+pub mod label_finder;
 pub mod label_tree;
 pub mod metric;
 pub mod multiversion;

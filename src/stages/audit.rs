@@ -82,6 +82,11 @@ impl StageKind for AuditStage {
     const SUMMARY: &'static str = "Tests whether a model's decisions depend on the labels they are judged by";
     const PROGRAM: Program = Program::Either;
 
+    /// In version 4, labels of predictions are found as in version 3 of `evaluate`.
+    fn version(&self) -> u32 {
+        if self.predictions.is_some() { 4 } else { Self::VERSION }
+    }
+
     fn inputs(&self) -> Vec<InputDecl> {
         let model = self.model.as_ref().map(|model| Self::MODEL.one(model));
         let predictions = self.predictions.as_ref().map(|source| Self::PREDICTIONS.from(source.declare()));

@@ -117,6 +117,11 @@ impl StageKind for Evaluate {
         "Measures a model's or another program's decisions on rows that it has not seen";
     const PROGRAM: Program = Program::Either;
 
+    /// In version 3, whole numbers in npz files of predictions are names of labels if any name is a whole number.
+    fn version(&self) -> u32 {
+        if self.predictions.is_some() { 3 } else { Self::VERSION }
+    }
+
     fn inputs(&self) -> Vec<InputDecl> {
         let model = self.model.as_ref().map(|model| Self::MODEL.one(model));
         let predictions = self.predictions.as_ref().map(|source| Self::PREDICTIONS.from(source.declare()));

@@ -12,6 +12,7 @@ use pipe_core::slot::Slot;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::filter::Filter;
+use pipe_ml::data::format::Format;
 use pipe_ml::data::prepare::{Preparation, prepare};
 use pipe_ml::data::read::read;
 use pipe_ml::data::registry::{self, FileRole, KnownDataSet};
@@ -92,6 +93,15 @@ impl StageKind for Load {
     const VERSION: u32 = 4;
     const SUMMARY: &'static str = "Reads a data set, splits, filters and weighs it";
     const PROGRAM: Program = Program::Pipe;
+
+    /// In version 5, a data set of ARFF files has the nominal values of their attributes. The registered data sets have none, and
+    /// labels in other files are not for ARFF.
+    fn version(&self) -> u32 {
+        let has_no_label_files = |files: &Files| files.labels.is_none() && files.train_labels.is_none();
+        let may_be_arff = self.read.format.is_none_or(|format| format == Format::Arff)
+            && self.files.as_ref().is_some_and(has_no_label_files);
+        if may_be_arff { 5 } else { Self::VERSION }
+    }
 
     fn inputs(&self) -> Vec<InputDecl> {
         let Some(entry) = self.entry() else {
@@ -220,6 +230,16 @@ mod tests {
         assert_eq!(issues("{dataset: bibtex, split: {holdout: 2}}"), ["split.holdout"]);
         assert_eq!(issues("{dataset: bibtex, validation: {fraction: 0}}"), ["validation.fraction"]);
         assert!(serde_yaml::from_str::<Load>("{dataset: bibtex, splits: {}}").is_err());
+    }
+
+    #[test]
+    fn only_files_that_may_be_arff_have_the_version_with_nominal_values() {
+        let version = |yaml| checked(yaml).0.version();
+        assert_eq!(version("{files: {train: a, test: b}}"), 5);
+        assert_eq!(version("{files: {rows: a}, read: {format: arff}}"), 5);
+        assert_eq!(version("{files: {rows: a}, read: {format: libsvm}}"), 4);
+        assert_eq!(version("{files: {rows: a, labels: b}}"), 4);
+        assert_eq!(version("{dataset: bibtex}"), 4);
     }
 
     #[test]

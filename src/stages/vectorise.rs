@@ -13,6 +13,7 @@ use pipe_core::slot::Out;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
 use pipe_ml::data::artifact::{DataSetDir, DataSetSummary};
+use pipe_ml::data::attributes::NominalValues;
 use pipe_ml::data::csr::Features;
 use pipe_ml::data::dataset_part::FittedRows;
 use pipe_ml::data::filter::Filter;
@@ -83,6 +84,14 @@ impl Vectorise {
             parts.train.iter().chain(others).map(kept_row).collect::<Vec<_>>()
         });
         let vectoriser = Vectoriser::fit(&text.texts, &parts.train, &self.words);
+        if vectoriser.words().is_empty() {
+            bail!(
+                "no word of the {} training texts is left: check the column of the texts (`read: {{ input_column: NAME }}`) and the \
+                 bounds of `words`, such as `min_rows: {}`",
+                parts.train.len(),
+                self.words.min_rows
+            );
+        }
         vectoriser.save(&paths.vocabulary)?;
         let directory = DataSetDir::create(&paths.scratch)?;
         let mut features = directory.sparse_features()?;
@@ -91,6 +100,7 @@ impl Vectorise {
         let summary = DataSetSummary {
             label_names: Some(text.label_names),
             feature_names: Some(vectoriser.words().to_vec()),
+            nominal_values: NominalValues::new(),
             parts: text.parts,
             report: text.report,
         };

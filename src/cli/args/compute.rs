@@ -13,7 +13,7 @@ pub(in crate::cli) struct InitArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
     /// Inspect these files and write a pipeline for them: CSV, JSON lines, LIBSVM, XMC, ARFF or NumPy. A role says what a file
-    /// contains, if its name does not: `train=a.csv test=b.csv`, `rows=x.npy labels=y.npy`.
+    /// contains, if its name does not: `train=a.csv test=b.csv`, `rows=x.npy labels=y.npy`, `rows=notes.csv labels=codes.csv`.
     #[arg(long, num_args = 1.., value_name = "[ROLE=]FILE")]
     pub data: Vec<String>,
     /// The column of the text [default: found by its name and content].
@@ -25,6 +25,9 @@ pub(in crate::cli) struct InitArgs {
     /// What separates the labels of a row [default: found by trying].
     #[arg(long, value_name = "TEXT", requires = "data")]
     pub separator: Option<String>,
+    /// The column of both files by which texts and labels in two CSV files are joined [default: the only common one].
+    #[arg(long, value_name = "COLUMN", requires = "data")]
+    pub join: Option<String>,
     /// Write the paper's grid instead of the recipe; without `--data`, on a small public data set.
     #[arg(long)]
     pub paper: bool,

@@ -118,6 +118,12 @@ impl DataPipeline<'_> {
             .collect();
         let _ = writeln!(text, "  {name}:\n    {kind}:\n      files: {{ {} }}", files.join(", "));
         let read = self.read_options();
+        if found.read.join_column.is_some() {
+            text.push_str(
+                "      # Texts with the same value of `join_column` become one row. `only: { COLUMN: VALUE }` leaves out rows with\n      \
+                 # other values in a column.\n",
+            );
+        }
         if !read.is_empty() {
             let _ = writeln!(text, "      read: {{ {} }}", read.join(", "));
         }
@@ -160,6 +166,7 @@ impl DataPipeline<'_> {
             ("input_column", &read.input_column),
             ("label_column", &read.label_column),
             ("label_separator", &read.label_separator),
+            ("join_column", &read.join_column),
         ];
         let mut options: Vec<String> = Vec::new();
         for (name, value) in named {

@@ -1,6 +1,7 @@
 //! What `pipe init` found in the user's data, in words.
 
 use super::super::text::count;
+use pipe_core::escape::terminal;
 use pipe_ml::data::describe::grouped;
 use pipe_ml::data::format::{Format, FormatContent};
 use pipe_ml::data::inspect::{InputSummary, Inspection};
@@ -46,6 +47,9 @@ pub(super) fn text(found: &Inspection) -> String {
     if !notes.is_empty() {
         lines.push(("rows", notes.join(", ")));
     }
+    if found.label_counts == [found.rows] {
+        lines.push(("warning", "all rows have the same label, so that there is nothing to learn".to_owned()));
+    }
     if let Some(warning) = separator_warning(found) {
         lines.push(("warning", warning));
     }
@@ -55,7 +59,8 @@ pub(super) fn text(found: &Inspection) -> String {
             "--text COLUMN, --labels COLUMN and --separator TEXT decide otherwise".to_owned(),
         ));
     }
-    let lines: Vec<String> = lines.iter().map(|(what, text)| format!("{what:<8} {text}")).collect();
+    let lines: Vec<String> =
+        lines.iter().map(|(what, text)| format!("{what:<8} {}", terminal(text))).collect();
     lines.join("\n")
 }
 
@@ -104,6 +109,9 @@ fn labels(found: &Inspection) -> String {
         return number;
     }
     let column = found.read.label_column.as_deref().unwrap_or("labels");
+    if let Some(key) = &found.read.join_column {
+        return format!("column `{column}` of another file, joined by `{key}`: {number}");
+    }
     let separator = found.read.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR);
     match found.format {
         _ if found.is_single_label() => format!("column `{column}`, at most one per row: {number}"),

@@ -11,6 +11,7 @@ use super::args::InitArgs;
 use super::exit::{Exit, Failure, Outcome};
 use super::print_status;
 use data_pipeline::{DataPipeline, PipelineKind};
+use pipe_core::quote;
 use pipe_ml::data::inspect::{FileRole, GivenFile, Wishes, inspect};
 
 const COMMAND_EXAMPLE: &str = include_str!("command.yaml");
@@ -49,8 +50,18 @@ fn quickstart() -> String {
 /// Inspects the user's data, says what was found, and writes a pipeline for it.
 fn for_data(args: &InitArgs) -> Outcome {
     let given: Vec<GivenFile> = args.data.iter().map(|word| given_file(word)).collect::<Result<_, _>>()?;
-    let wishes =
-        Wishes { text: args.text.clone(), labels: args.labels.clone(), separator: args.separator.clone() };
+    if let Some(file) = args.labels.as_deref().filter(|labels| Path::new(labels).is_file()) {
+        return Err(Failure::bad_input(format!(
+            "`--labels` names a column, but `{file}` is a file: a file of labels is one of the data, \
+             `--data rows=TEXTS labels={file}`"
+        )));
+    }
+    let wishes = Wishes {
+        text: args.text.clone(),
+        labels: args.labels.clone(),
+        separator: args.separator.clone(),
+        join: args.join.clone(),
+    };
     let scratch = tempfile::tempdir()?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let found = inspect(&given, &wishes, &scratch.path().join("rows"), threads)
@@ -80,7 +91,16 @@ fn given_file(word: &str) -> Result<GivenFile, Failure> {
             "`{path}` follows `--data`, so it would be a file of data; write `pipe init {path} --data ...`"
         )));
     }
-    Ok(GivenFile { role, path: PathBuf::from(path) })
+    let path = PathBuf::from(path);
+    let is_pipe = |kind: std::fs::FileType| !kind.is_file() && !kind.is_dir();
+    if path.metadata().is_ok_and(|metadata| is_pipe(metadata.file_type())) {
+        return Err(Failure::bad_input(format!(
+            "`{}` is not a file but a pipe or a device, which can be read only once: write its content to a file, which the \
+             pipeline then reads",
+            path.display()
+        )));
+    }
+    Ok(GivenFile { role, path })
 }
 
 fn default_file(name: &str) -> PathBuf {
@@ -101,6 +121,7 @@ fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
     }
     let mut handle = OpenOptions::new().write(true).create_new(true).open(file).map_err(failure)?;
     handle.write_all(format!("{SCHEMA_COMMENT}{text}").as_bytes()).map_err(failure)?;
-    print_status(&format!("wrote {0}\nnext: pipe run {0}", file.display()));
+    let word = quote::shell(&file.display().to_string());
+    print_status(&format!("wrote {}\nnext: pipe run {word}", file.display()));
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
@@ -195,12 +195,17 @@ impl Api {
 }
 
 async fn read_body(body: Incoming) -> Result<Bytes, Refusal> {
+    let too_large = || {
+        let message = format!("the body is larger than {} MiB", LARGEST_BODY >> 20);
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    // The length that the head announces. Such a body is not waited for.
+    if body.size_hint().lower() > LARGEST_BODY as u64 {
+        return Err(too_large());
+    }
     match timeout(BODY_TIMEOUT, Limited::new(body, LARGEST_BODY).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("the body is larger than {} MiB", LARGEST_BODY >> 20);
-            Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message))
-        }
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => {
             Err(Refusal::new(StatusCode::BAD_REQUEST, format!("the body is not complete: {error}")))
         }
@@ -222,7 +227,16 @@ pub(super) fn labels(name: &str, model: &ReadyModel) -> String {
     let rows = match model.content() {
         RowContent::Texts => json!({ "kind": "texts" }),
         RowContent::Sparse => {
-            json!({ "kind": "sparse", "first_feature": features.start, "features": features.len() })
+            let mut rows =
+                json!({ "kind": "sparse", "first_feature": features.start, "features": features.len() });
+            if let Some(known) = model.attributes() {
+                let attribute = |(name, values): (&str, Option<&[String]>)| match values {
+                    Some(values) => json!({ "name": name, "values": values }),
+                    None => json!({ "name": name }),
+                };
+                rows["attributes"] = known.attributes().map(attribute).collect();
+            }
+            rows
         }
         RowContent::Dense => json!({ "kind": "dense", "features": features.len() }),
     };

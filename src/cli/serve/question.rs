@@ -6,7 +6,7 @@ use hyper::StatusCode;
 use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use pipe_ml::data::row_encoder::{EncodedRow, NewRow};
+use pipe_ml::data::row_encoder::{EncodedRow, NamedValue, NewRow};
 use pipe_stages::judge::{ReadyModel, RowsToPredict};
 
 /// How many rows one request may have.
@@ -57,10 +57,10 @@ struct ExplainBody {
 #[serde(untagged)]
 enum LabelWord {
     Name(String),
-    Number(u32),
+    Number(u64),
 }
 
-/// A row of numbers: an object with numbers of features and their values, or a list of values.
+/// A row: an object with numbers or names of features and their values, or a list of values.
 struct JsonRow(NewRow);
 
 impl<'de> Deserialize<'de> for JsonRow {
@@ -75,11 +75,20 @@ impl<'de> Deserialize<'de> for JsonRow {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonRow, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry::<u32, f32>()? {
-                    entries.push(entry);
+                let (mut numbered, mut named) = (Vec::new(), Vec::new());
+                while let Some(key) = map.next_key::<String>()? {
+                    let is_number = key.bytes().all(|byte| byte.is_ascii_digit());
+                    match key.parse() {
+                        Ok(number) if is_number => numbered.push((number, map.next_value()?)),
+                        _ => named.push((key, map.next_value::<JsonValue>()?.0)),
+                    }
                 }
-                Ok(JsonRow(NewRow::Sparse(entries)))
+                if named.is_empty() {
+                    return Ok(JsonRow(NewRow::Sparse(numbered)));
+                }
+                let numbered = numbered.into_iter();
+                named.extend(numbered.map(|(number, value)| (number.to_string(), NamedValue::Number(value))));
+                Ok(JsonRow(NewRow::Named(named)))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<JsonRow, A::Error> {
@@ -92,6 +101,41 @@ impl<'de> Deserialize<'de> for JsonRow {
         }
 
         deserializer.deserialize_any(RowVisitor)
+    }
+}
+
+/// The value of a feature that is given by its name.
+struct JsonValue(NamedValue);
+
+impl<'de> Deserialize<'de> for JsonValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ValueVisitor;
+
+        impl Visitor<'_> for ValueVisitor {
+            type Value = JsonValue;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or a text for a nominal value")
+            }
+
+            fn visit_f64<E>(self, number: f64) -> Result<JsonValue, E> {
+                Ok(JsonValue(NamedValue::Number(number as f32)))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<JsonValue, E> {
+                self.visit_f64(number as f64)
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<JsonValue, E> {
+                self.visit_f64(number as f64)
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<JsonValue, E> {
+                Ok(JsonValue(NamedValue::Nominal(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_any(ValueVisitor)
     }
 }
 
@@ -144,12 +188,8 @@ pub(super) fn row_to_explain(model: &ReadyModel, body: &[u8]) -> Result<(Encoded
     };
     let row = model.encode(&row).map_err(|reason| Refusal::bad_request(format!("row 0: {reason}")))?;
     let label = label.map(|label| match label {
-        LabelWord::Name(name) => model.label_number(&name),
-        // A name may look like the number of another label.
-        LabelWord::Number(number) if (number as usize) < model.label_count() => Ok(number),
-        LabelWord::Number(number) => {
-            Err(format!("there is no label {number}: the last one is {}", model.label_count() - 1))
-        }
+        LabelWord::Name(name) => model.label_finder().find(&name),
+        LabelWord::Number(number) => model.label_finder().find_number(number),
     });
     Ok((row, label.transpose().map_err(Refusal::bad_request)?))
 }
@@ -178,8 +218,13 @@ mod tests {
         assert_eq!(row(r#"{"12": 0.3, "0": 1}"#), Ok(NewRow::Sparse(vec![(12, 0.3), (0, 1.0)])));
         assert_eq!(row("[0.5, -1e-3]"), Ok(NewRow::Dense(vec![0.5, -0.001])));
         assert_eq!(row("{}"), Ok(NewRow::Sparse(vec![])));
-        for wrong in [r#"{"a": 1}"#, r#"{"-1": 1}"#, r#"{"1": "x"}"#, r#"{"1": null}"#, "[[1]]", "3", "null"]
-        {
+        let named = vec![
+            ("colour".to_owned(), NamedValue::Nominal("red".to_owned())),
+            ("-1".to_owned(), NamedValue::Number(2.0)),
+            ("3".to_owned(), NamedValue::Number(0.5)),
+        ];
+        assert_eq!(row(r#"{"colour": "red", "3": 0.5, "-1": 2}"#), Ok(NewRow::Named(named)));
+        for wrong in [r#"{"1": "x"}"#, r#"{"a": null}"#, r#"{"1": null}"#, "[[1]]", "3", "null"] {
             row(wrong).unwrap_err();
         }
         assert!(row("3").unwrap_err().contains("expected a row: an object such as"));

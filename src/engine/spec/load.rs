@@ -242,7 +242,7 @@ fn instance(
     Some(Instance {
         id: member.draft.id.clone(),
         kind: kind.name(),
-        version: kind.version(),
+        version: content.version,
         program: kind.program(),
         params,
         body,

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use super::artifact::{DataSet, DataSetDir, DataSetPart, DataSetSummary, RowBatch};
+use super::attributes::NominalValues;
 use super::compress::InputFile;
 use super::csr::Features;
 use super::error::{DataError, Fault};
@@ -79,7 +80,11 @@ pub(crate) fn read_citeulike(job: ReadJob) -> Result<DataSet, DataError> {
     let mut report = ReadReport::new(Format::Citeulike);
     report.repairs = repairs;
     let parts = vec![DataSetPart::range(&part.name, 0..rows)];
-    target.complete(features, labels, DataSetSummary { label_names, feature_names, parts, report })
+    target.complete(
+        features,
+        labels,
+        DataSetSummary { label_names, feature_names, nominal_values: NominalValues::new(), parts, report },
+    )
 }
 
 /// Returns the number of tags and the tags of each article.

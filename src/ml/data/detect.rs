@@ -13,6 +13,14 @@ pub(crate) fn detect(head: &[u8], labels_beside: bool) -> Option<Format> {
     Format::DETECTION_ORDER.into_iter().find(|&format| matches(format, head, &text, labels_beside))
 }
 
+/// Returns a sentence about a file that is UTF-16 text, which no reader reads.
+pub(crate) fn utf16(head: &[u8]) -> Option<&'static str> {
+    let is_marked = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
+    is_marked.then_some(
+        "it is UTF-16 text: save it as UTF-8, for example with `iconv -f UTF-16 -t UTF-8 FILE > NEW`",
+    )
+}
+
 /// The first bytes of a file as lines of text.
 struct TextHead<'a> {
     lines: Vec<&'a [u8]>,

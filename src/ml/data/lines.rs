@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::compress::InputFile;
+use super::detect::utf16;
 use super::error::{BadText, DataError, Fault};
 
 const CHUNK: usize = 1 << 20;
@@ -39,9 +40,8 @@ pub(crate) struct TextLines {
 impl TextLines {
     /// Skips a byte-order mark. UTF-16 text is an error.
     pub(crate) fn new(mut input: InputFile) -> Result<Self, DataError> {
-        let wide = [&[0xff, 0xfe][..], &[0xfe, 0xff]].iter().any(|mark| input.head().starts_with(mark));
-        if wide {
-            return Err(DataError::file(input.path(), "it is UTF-16 text; convert it to UTF-8 first"));
+        if let Some(reason) = utf16(input.head()) {
+            return Err(DataError::file(input.path(), reason));
         }
         let byte_order_mark = input.head().starts_with(b"\xef\xbb\xbf");
         if byte_order_mark {

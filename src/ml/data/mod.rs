@@ -2,6 +2,7 @@
 
 mod arff;
 pub mod artifact;
+pub mod attributes;
 pub mod auto_weight;
 mod citeulike;
 pub mod compress;

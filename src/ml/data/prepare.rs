@@ -139,6 +139,7 @@ pub fn prepare(
         duplicates: None,
         label_names: is_named.then(|| labels.select(&names)),
         feature_names: raw.feature_names.as_ref().map(|names| fitted.select(names)),
+        nominal_values: raw.nominal_values.clone(),
     };
     if let Features::Sparse(features) = &raw.features {
         let labelled = |rows| LabelledRows { features, labels: &raw.labels, rows };

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
+use super::attributes::{KnownAttributes, ValueMeaning};
 use super::csr::Csr;
 use super::error::DataError;
 use super::split_data::SplitData;
 use super::transform::{Transform, VOCABULARY};
 use super::vectorise::Vectoriser;
+use crate::label_finder::is_whole_number;
+use pipe_core::suggest::closest;
 
 /// The features of a row and their values, with the features in ascending order.
 pub type EncodedRow = (Vec<u32>, Vec<f32>);
@@ -27,7 +30,17 @@ pub enum NewRow {
     Text(String),
     /// Features, numbered as in the source, and their values, in any order.
     Sparse(Vec<(u32, f32)>),
+    /// Attributes or features, by their names, and their values, in any order.
+    Named(Vec<(String, NamedValue)>),
     Dense(Vec<f32>),
+}
+
+/// The value of an attribute or a feature that is given by its name.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NamedValue {
+    Number(f32),
+    /// A nominal value.
+    Nominal(String),
 }
 
 /// Turns new rows into the features of a data set.
@@ -40,6 +53,8 @@ pub struct RowEncoder {
     features: usize,
     /// The number of the first feature of the source, if the source numbers its features.
     first_feature: Option<u32>,
+    /// The names of the features, if they have names.
+    attributes: Option<KnownAttributes>,
 }
 
 impl RowEncoder {
@@ -53,6 +68,10 @@ impl RowEncoder {
             return Err(DataError::artifact(&vocabulary, "it has not one word for each feature"));
         }
         let numbered = meta.report.format.has_index_base();
+        let attributes = match vectoriser {
+            None => KnownAttributes::open(dataset, data, transform.kept.as_deref())?,
+            Some(_) => None,
+        };
         Ok(Self {
             transform,
             vectoriser,
@@ -60,6 +79,7 @@ impl RowEncoder {
             source_features: meta.features_before as usize,
             features: meta.features as usize,
             first_feature: numbered.then_some(meta.report.feature_base.first),
+            attributes,
         })
     }
 
@@ -82,16 +102,21 @@ impl RowEncoder {
         self.first_feature
     }
 
-    /// Returns the numbers of the features of the source that are kept, if some are left out.
-    pub(super) fn kept(&self) -> Option<&[u32]> {
-        self.transform.kept.as_deref()
+    /// Returns the attributes that are known by name; `None` if features have numbers only, or are words.
+    pub fn attributes(&self) -> Option<&KnownAttributes> {
+        self.attributes.as_ref()
     }
 
     /// Encodes a row whose features are counted from `first`. The error says what is wrong with the row.
     pub fn encode(&self, row: &NewRow, first: u32) -> Result<EncodedRow, String> {
         match (row, self.content()) {
             (NewRow::Text(text), RowContent::Texts) => Ok(self.text(text)),
+            (NewRow::Sparse(entries), RowContent::Sparse) if self.numbers_are_names() => {
+                let named = |&(number, value): &(u32, f32)| (number.to_string(), NamedValue::Number(value));
+                self.named_entries(&entries.iter().map(named).collect::<Vec<_>>(), first)
+            }
             (NewRow::Sparse(entries), RowContent::Sparse) => self.sparse_entries(entries, first),
+            (NewRow::Named(entries), RowContent::Sparse) => self.named_entries(entries, first),
             (NewRow::Dense(values), RowContent::Dense) => {
                 if values.len() != self.source_features {
                     return Err(format!(
@@ -107,7 +132,8 @@ impl RowEncoder {
             }
             (_, RowContent::Texts) => Err("the model needs a text".to_owned()),
             (_, RowContent::Sparse) => {
-                Err("the model needs numbers of features with their values".to_owned())
+                let what = if self.attributes.is_some() { "names" } else { "numbers" };
+                Err(format!("the model needs {what} of features with their values"))
             }
             (_, RowContent::Dense) => {
                 Err(format!("the model needs a list of {} numbers", self.source_features))
@@ -145,6 +171,54 @@ impl RowEncoder {
         self.sparse(columns, values)
     }
 
+    /// Encodes features that are given by name or by number. The rule is that of [`crate::label_finder`].
+    fn named_entries(&self, entries: &[(String, NamedValue)], first: u32) -> Result<EncodedRow, String> {
+        let mut numbered = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
+            numbered.extend(self.named_entry(name, value, first)?);
+        }
+        self.sparse_entries(&numbered, first)
+    }
+
+    /// Returns the number and the value of the feature that an entry is about; `None` if the data set keeps no feature for it.
+    fn named_entry(&self, name: &str, value: &NamedValue, first: u32) -> Result<Option<(u32, f32)>, String> {
+        let known = self.attributes.as_ref();
+        let number = name.parse().ok().filter(|_| is_whole_number(name) && !self.numbers_are_names());
+        match (value, known.and_then(|known| known.feature(name)), known) {
+            (NamedValue::Number(value), Some(feature), _) => Ok(Some((feature + first, *value))),
+            (NamedValue::Nominal(value), _, Some(known)) if known.is_nominal(name) => {
+                match known.nominal(name, value) {
+                    ValueMeaning::Entry(feature, value) => Ok(Some((feature + first, value))),
+                    ValueMeaning::LeftOut => Ok(None),
+                    ValueMeaning::Unknown => Err(format!("the attribute `{name}` has no value `{value}`")),
+                }
+            }
+            (NamedValue::Number(_), None, Some(known)) if known.is_nominal(name) => {
+                Err(format!("the attribute `{name}` needs one of its nominal values, as a text"))
+            }
+            (NamedValue::Number(value), None, _) if number.is_some() => {
+                Ok(number.map(|number| (number, *value)))
+            }
+            (NamedValue::Nominal(_), Some(_), _) => Err(format!("the value of `{name}` is not a number")),
+            (NamedValue::Nominal(_), None, _) if number.is_some() => {
+                Err(format!("the value of feature {name} is not a number"))
+            }
+            (_, None, None) => {
+                Err(format!("there is no feature `{name}`: the features of the model have numbers, no names"))
+            }
+            (_, None, Some(known)) => {
+                let hint = closest(name, known.attributes().map(|(name, _)| name))
+                    .map(|name| format!(": did you mean `{name}`?"));
+                Err(format!("there is no feature `{name}`{}", hint.unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Returns whether a whole number is the name of a feature, and never its number.
+    fn numbers_are_names(&self) -> bool {
+        self.attributes.as_ref().is_some_and(|known| known.numbers_are_names)
+    }
+
     /// Encodes numbered features in any order, with the rules of LIBSVM text: zeros are left out.
     fn sparse_entries(&self, entries: &[(u32, f32)], first: u32) -> Result<EncodedRow, String> {
         let last = self.source_features as u64 + u64::from(first);
@@ -176,7 +250,16 @@ mod tests {
     fn encoder(vectoriser: Option<Vectoriser>, dense: bool) -> RowEncoder {
         let transform = Transform { kept: (!dense).then(|| vec![0, 2]), l2: true, ..Transform::default() };
         let (source_features, features) = if dense { (3, 3) } else { (3, 2) };
-        RowEncoder { transform, vectoriser, dense, source_features, features, first_feature: Some(1) }
+        let first_feature = Some(1);
+        RowEncoder {
+            transform,
+            vectoriser,
+            dense,
+            source_features,
+            features,
+            first_feature,
+            attributes: None,
+        }
     }
 
     fn message(encoder: &RowEncoder, row: NewRow) -> String {

@@ -6,6 +6,7 @@
 //! vocabulary.json           if the source has texts
 //! label_names.jsonl         one JSON string per label, if the source has names
 //! feature_names.jsonl
+//! nominal_values.json       the values of nominal attributes, if the source has any: see [`super::attributes`]
 //! train/features.csr        or features.dense
 //! train/labels.csr
 //! validation/...            if there is a validation part
@@ -21,11 +22,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::artifact::dataset::{read_names, write_json, write_names};
+use super::artifact::dataset::{read_names, write_json, write_names, write_nominal_values};
 use super::artifact::layout::{
     DENSE_FEATURES, FEATURE_NAMES, LABEL_NAMES, LABELS, META, SPARSE_FEATURES, open_features, read_meta,
 };
 use super::artifact::{ArtifactCheck, CsrWriter, DenseWriter, open_csr};
+use super::attributes::NominalValues;
 use super::csr::{Csr, Features};
 use super::duplicates::Duplicates;
 use super::error::DataError;
@@ -197,6 +199,7 @@ pub(crate) struct SplitDataOrigin {
     pub duplicates: Option<Duplicates>,
     pub label_names: Option<Vec<String>>,
     pub feature_names: Option<Vec<String>>,
+    pub nominal_values: NominalValues,
 }
 
 impl SplitDataDir {
@@ -230,6 +233,7 @@ impl SplitDataDir {
     pub(crate) fn complete(self, origin: SplitDataOrigin) -> Result<SplitData, DataError> {
         write_names(&self.directory.join(LABEL_NAMES), origin.label_names.as_deref())?;
         write_names(&self.directory.join(FEATURE_NAMES), origin.feature_names.as_deref())?;
+        write_nominal_values(&self.directory, &origin.nominal_values)?;
         let meta = SplitDataMeta {
             version: VERSION,
             features: origin.features as u64,

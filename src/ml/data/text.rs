@@ -15,6 +15,8 @@ pub struct RawText {
     pub label_names: Vec<String>,
     pub parts: Vec<DataSetPart>,
     pub report: ReadReport,
+    /// Sentences about what was left out of rows that are to be predicted. They are not stored.
+    pub warnings: Vec<String>,
 }
 
 impl RawText {

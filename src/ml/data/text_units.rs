@@ -57,6 +57,24 @@ impl NgramRange {
     }
 }
 
+/// Returns whether a character can be part of a word.
+fn is_of_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+/// Returns the characters that can be part of a word, as ranges from the first to the last, for programs in other languages, whose lists
+/// of letters differ.
+pub fn word_characters() -> Vec<(u32, u32)> {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for code in ('\0'..=char::MAX).filter(|&character| is_of_word(character)).map(u32::from) {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == code => *last = code,
+            _ => ranges.push((code, code)),
+        }
+    }
+    ranges
+}
+
 /// The words of a text that are kept, separated by single blanks. Every word has a blank before and after it.
 pub(super) struct TextUnits {
     text: String,
@@ -69,7 +87,7 @@ impl TextUnits {
     pub(super) fn of(text: &str, options: &VectoriseOptions) -> Self {
         let mut units = Self { text: String::with_capacity(text.len() + 2), words: Vec::new() };
         units.text.push(' ');
-        for word in text.split(|c: char| !(c.is_alphanumeric() || c == '_')) {
+        for word in text.split(|c: char| !is_of_word(c)) {
             if word.chars().nth(1).is_some() {
                 units.push(word, options);
             }
@@ -145,6 +163,19 @@ mod tests {
         assert_eq!(units("A Cat, x_y: ÄRGER 42!", "{}"), ["cat", "x_y", "ärger", "42"]);
         assert_eq!(units("A Cat ÄRGER", "{ lowercase: false }"), ["Cat", "ÄRGER"]);
         assert_eq!(units("", "{ ngrams: [1, 3] }"), [""; 0]);
+    }
+
+    #[test]
+    fn the_ranges_of_word_characters_are_those_of_words() {
+        let ranges = word_characters();
+        assert_eq!(ranges[..4], [(48, 57), (65, 90), (95, 95), (97, 122)]);
+        let is_listed = |c: char| ranges.iter().any(|&(first, last)| (first..=last).contains(&u32::from(c)));
+        for (c, expected) in
+            [('ß', true), ('™', false), ('\u{24b6}', true), ('\u{93f}', true), ('\u{301}', false)]
+        {
+            assert_eq!(is_listed(c), expected, "{c:?}");
+            assert_eq!(units(&format!("a{c}"), "{}").len(), usize::from(expected), "{c:?}");
+        }
     }
 
     #[test]

@@ -3,23 +3,25 @@
 //!
 //! Nothing here is fitted on test rows.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::arff::read_new_arff;
 use super::artifact::CsrWriter;
 use super::artifact::dataset::write_json;
-use super::artifact::layout::{FEATURE_NAMES, LABEL_NAMES, META};
+use super::artifact::layout::{FEATURE_NAMES, LABEL_NAMES, META, NOMINAL_VALUES};
+use super::attributes::unknown_value_warnings;
 use super::compress::InputFile;
 use super::csr::{Csr, Features};
-use super::detect::{detect, first_line};
+use super::detect::{detect, first_line, utf16};
 use super::error::DataError;
 use super::format::{Format, FormatContent};
 use super::read::read;
 use super::row_encoder::{RowContent, RowEncoder};
-use super::source::{DataSource, NominalEncoding, RawData, ReadOptions};
+use super::source::{DataSource, RawData, ReadOptions};
 use super::split_data::{SplitData, SplitDataMeta};
 use super::vectorise::Vectoriser;
 use super::weight::normalise;
@@ -192,7 +194,7 @@ pub fn write_vocabulary(dataset: &Path, vectoriser: &Vectoriser) -> Result<(), D
 /// Copies what new rows need of a data set into a new directory: sizes, transformation, vocabulary and names, but no rows.
 pub fn copy_description(dataset: &Path, to: &Path) -> Result<(), DataError> {
     std::fs::create_dir_all(to).map_err(DataError::io("create", to))?;
-    for name in [META, TRANSFORM, VOCABULARY, LABEL_NAMES, FEATURE_NAMES] {
+    for name in [META, TRANSFORM, VOCABULARY, LABEL_NAMES, FEATURE_NAMES, NOMINAL_VALUES] {
         let path = dataset.join(name);
         if path.is_file() {
             std::fs::copy(&path, to.join(name)).map_err(DataError::io("copy", &path))?;
@@ -209,6 +211,22 @@ pub struct NewRows {
     pub input_column: Option<String>,
     /// 0 or 1; as in the data set by default.
     pub feature_base: Option<u32>,
+    /// The column or field that identifies a row, for texts.
+    pub id_column: Option<String>,
+    /// As in [`ReadOptions::join_column`]: texts with the same value become one row.
+    pub join_column: Option<String>,
+    /// As in [`ReadOptions::only`].
+    pub only: BTreeMap<String, String>,
+}
+
+/// New rows with the features of a data set.
+#[derive(Debug, PartialEq)]
+pub struct EncodedRows {
+    pub features: Csr,
+    /// What identifies each row, if [`NewRows::id_column`] names a column.
+    pub ids: Option<Vec<String>>,
+    /// Sentences about what was left out.
+    pub warnings: Vec<String>,
 }
 
 /// Reads the features of new rows and transforms them like those of the data set. Labels are ignored.
@@ -220,7 +238,7 @@ pub fn read_new_rows(
     new_rows: &NewRows,
     scratch: &Path,
     threads: usize,
-) -> Result<Csr, DataError> {
+) -> Result<EncodedRows, DataError> {
     let data = SplitData::open_unverified(dataset)?;
     let meta = data.meta();
     let encoder = RowEncoder::open(dataset, &data)?;
@@ -228,6 +246,9 @@ pub fn read_new_rows(
     let opened = InputFile::open(file, 1)?;
     let detected = detect(opened.head(), false);
     let expected = ExpectedRows { texts, dense: meta.dense, features: meta.features_before };
+    if let Some(reason) = utf16(opened.head()).filter(|_| detected.is_none()) {
+        return Err(DataError::file(file, reason));
+    }
     if let Some(found) = expected.mismatch(detected, opened.head()) {
         return Err(DataError::file(file, format!("{found}, but the model needs {expected}")));
     }
@@ -244,22 +265,40 @@ pub fn read_new_rows(
              whether the features of this file are counted from 0 or from 1",
         ));
     }
-    let names = if detected == Some(Format::Arff) { data.feature_names()? } else { None };
+    if let Some(name) = new_rows.id_column.as_deref().filter(|_| !texts) {
+        let reason = format!("it contains numbers, so that it has no column `{name}`");
+        return Err(DataError::file(file, reason));
+    }
+    let mut writer = CsrWriter::create(&scratch.join("features.csr"), true)?;
+    let (mut ids, mut warnings) = (None, Vec::new());
+    if detected == Some(Format::Arff) {
+        let known = encoder.attributes().ok_or_else(|| {
+            let reason = "ARFF attributes are matched by name, but the features of the model have no names";
+            DataError::file(file, reason)
+        })?;
+        let columns = encoder.source_features();
+        let (features, unknown) = read_new_arff(opened, known, columns, &scratch.join("rows.csr"), threads)?;
+        write_sparse(&features, &encoder, &mut writer)?;
+        let features = writer.finish(meta.features as usize)?;
+        return Ok(EncodedRows { features, ids, warnings: unknown_value_warnings(&unknown) });
+    }
     let options = ReadOptions {
         // A CSV file with one column has no separator, so it is not detected.
         format: detected.or(texts.then_some(Format::Csv)),
         feature_base: new_rows.feature_base.or(known_base),
         features: Some(meta.features_before as u32),
         label_base: Some(0),
-        nominal: Some(nominal_encoding(names.as_deref())),
         input_column: new_rows.input_column.clone(),
+        id_column: new_rows.id_column.clone(),
+        join_column: new_rows.join_column.clone(),
+        only: new_rows.only.clone(),
         unlabelled: true,
         ..ReadOptions::default()
     };
     let raw = read(&DataSource::file(file), &options, &scratch.join("rows"), threads)?;
-    let mut writer = CsrWriter::create(&scratch.join("features.csr"), true)?;
     match raw {
         RawData::Text(text) if texts => {
+            (ids, warnings) = (text.ids, text.warnings);
             for text in &text.texts {
                 let (columns, values) = encoder.text(text);
                 writer.push(&columns, &values)?;
@@ -269,13 +308,7 @@ pub fn read_new_rows(
             return Err(DataError::file(file, format!("it contains texts, but the model needs {expected}")));
         }
         RawData::Set(set) => match &set.features {
-            Features::Sparse(features) if detected == Some(Format::Arff) => {
-                let found = set.feature_names.as_deref().unwrap_or_default();
-                let numbers = numbers_by_name(names.as_deref(), found, encoder.kept());
-                let numbers = numbers.map_err(|reason| DataError::file(file, reason))?;
-                write_sparse(features, |column| numbers[column as usize], &encoder, &mut writer)?;
-            }
-            Features::Sparse(features) => write_sparse(features, Some, &encoder, &mut writer)?,
+            Features::Sparse(features) => write_sparse(features, &encoder, &mut writer)?,
             Features::Dense(features) if features.cols as u64 == meta.features_before => {
                 for row in 0..features.rows {
                     let (columns, values) = encoder.dense(features.row(row));
@@ -291,7 +324,7 @@ pub fn read_new_rows(
             }
         },
     }
-    writer.finish(meta.features as usize)
+    Ok(EncodedRows { features: writer.finish(meta.features as usize)?, ids, warnings })
 }
 
 /// The kind of rows that a model was trained on.
@@ -337,55 +370,10 @@ impl fmt::Display for ExpectedRows {
     }
 }
 
-/// Returns how the nominal attributes of new rows are encoded, given the names of the features of the data set, where a
-/// feature of one value is named `attribute=value`.
-fn nominal_encoding(names: Option<&[String]>) -> NominalEncoding {
-    let is_one_hot = names.is_some_and(|names| names.iter().any(|name| name.contains('=')));
-    if is_one_hot { NominalEncoding::OneHot } else { NominalEncoding::Ordinal }
-}
-
-/// Returns for each feature of a file the number that the feature of this name has in the source of the data set; `None`
-/// if the data set has no such feature: it may be a label. `known` are the names of the features that the data set keeps.
-fn numbers_by_name(
-    known: Option<&[String]>,
-    found: &[String],
-    kept: Option<&[u32]>,
-) -> Result<Vec<Option<u32>>, String> {
-    let known =
-        known.ok_or("ARFF attributes are matched by name, but the features of the model have no names")?;
-    let numbered = known.iter().zip(0u32..);
-    let number_of: HashMap<&str, u32> =
-        numbered.map(|(name, at)| (name.as_str(), kept.map_or(at, |kept| kept[at as usize]))).collect();
-    // A file may declare fewer values of a nominal attribute, but one with two values is encoded in another way.
-    let attribute = |name: &String| name.split_inclusive('=').next().map(str::to_owned);
-    let attributes: HashSet<Option<String>> = found.iter().map(attribute).collect();
-    if let Some(missing) = known.iter().find(|name| !attributes.contains(&attribute(name))) {
-        let (name, kind) = match missing.split_once('=') {
-            Some((attribute, _)) => (attribute, " with more than two nominal values"),
-            None => (missing.as_str(), ""),
-        };
-        return Err(format!("it has no attribute `{name}`{kind}, which the model needs"));
-    }
-    Ok(found.iter().map(|name| number_of.get(name.as_str()).copied()).collect())
-}
-
-/// Transforms sparse rows. `number` returns the number that a column has in the source of the data set, if it has one.
-fn write_sparse(
-    features: &Csr,
-    number: impl Fn(u32) -> Option<u32>,
-    encoder: &RowEncoder,
-    writer: &mut CsrWriter,
-) -> Result<(), DataError> {
-    let mut numbered = Vec::new();
+/// Transforms sparse rows, whose features are numbered as in the source of the data set. A matrix of ones has no values.
+fn write_sparse(features: &Csr, encoder: &RowEncoder, writer: &mut CsrWriter) -> Result<(), DataError> {
     for row in 0..features.rows() {
-        // A matrix of ones has no values.
-        let values = features.row_values(row).iter().copied().chain(std::iter::repeat(1.0));
-        let entries = features.row(row).iter().zip(values);
-        numbered.clear();
-        numbered.extend(entries.filter_map(|(&column, value)| Some((number(column)?, value))));
-        numbered.sort_unstable_by_key(|&(column, _)| column);
-        let (columns, values) = numbered.iter().copied().unzip();
-        let (columns, values) = encoder.sparse(columns, values);
+        let (columns, values) = encoder.sparse(features.row(row).to_vec(), features.row_values(row).to_vec());
         writer.push(&columns, &values)?;
     }
     Ok(())
@@ -422,7 +410,13 @@ mod tests {
         let features = Features::Sparse(writer.finish(features.cols).unwrap());
         let parts = vec![DataSetPart::range("train", 0..3), DataSetPart::range("test", 3..4)];
         let report = ReadReport { feature_base: raw.report.feature_base, ..ReadReport::new(Format::Libsvm) };
-        let summary = DataSetSummary { label_names: None, feature_names: None, parts, report };
+        let summary = DataSetSummary {
+            label_names: None,
+            feature_names: None,
+            nominal_values: BTreeMap::new(),
+            parts,
+            report,
+        };
         let labels =
             super::super::artifact::write_csr(&directory.join("parted/labels.csr"), &raw.labels).unwrap();
         let raw = target.complete(features, labels, summary).unwrap();
@@ -523,15 +517,34 @@ mod tests {
             read_new_rows(&file, &root.join("dataset"), &NewRows::default(), root, 1)
         };
         let other_order = "@relation x\n@attribute colour {green,pink,red}\n@attribute more numeric\n@attribute size numeric\n";
-        let rows = read(&format!("{other_order}@data\ngreen,7,5\n{{2 4}}\n")).unwrap();
-        assert_eq!((rows.row(0), rows.row_values(0)), (&[0, 2][..], &[5.0, 1.0][..]));
-        assert_eq!(rows.rows(), 2);
+        let EncodedRows { features: rows, warnings, .. } = read(&format!(
+            "{other_order}@data\ngreen,7,5\n{{2 4}}\npink,0,1\nblue,0,1\n"
+                .replace("pink,red", "pink,red,blue")
+        ))
+        .unwrap();
+        let row = |row| (rows.row(row).to_vec(), rows.row_values(row).to_vec());
+        assert_eq!(row(0), (vec![0, 2], vec![5.0, 1.0]));
+        assert_eq!(
+            row(1),
+            (vec![0, 2], vec![4.0, 1.0]),
+            "an omitted value is the first that the file declares"
+        );
+        assert_eq!((row(2), row(3)), ((vec![0], vec![1.0]), (vec![0], vec![1.0])));
+        assert_eq!(warnings.len(), 1, "the value that the filter left out is known: {warnings:?}");
+        assert!(
+            warnings[0].contains("the attribute `colour`") && warnings[0].ends_with("`pink` (1)"),
+            "{warnings:?}"
+        );
+        // A file may declare fewer values.
+        let rows = read("@relation x\n@attribute size numeric\n@attribute id string\n@attribute colour {red,blue}\n@data\n2,'a b',red\n").unwrap().features;
+        assert_eq!((rows.row(0), rows.row_values(0)), (&[0, 1][..], &[2.0, 1.0][..]));
         for (attributes, expected) in [
             ("@attribute colour {red,green,blue}", "it has no attribute `size`, which the model needs"),
             (
-                "@attribute size numeric\n@attribute colour {red,blue}",
-                "the values of the attribute `colour` are not numbers",
+                "@attribute size numeric\n@attribute colour numeric",
+                "the attribute `colour` is numeric, but it has nominal values in the training file",
             ),
+            ("@attribute size date\n@attribute colour {red}", "the attribute `size` has the type `date`"),
             (
                 "@attribute colour {red,green,blue}\n@attribute size numeric\n@attribute size numeric",
                 "more than one attribute is named `size`",
@@ -549,7 +562,7 @@ mod tests {
         let fresh = temp.path().join("fresh.svm");
         std::fs::write(&fresh, "0 1:1\n\n \r\n  # no features\n# not a row\n0 2:1\n").unwrap();
         let rows = read_new_rows(&fresh, &temp.path().join("dataset"), &NewRows::default(), temp.path(), 1);
-        let rows = rows.unwrap();
+        let rows = rows.unwrap().features;
         let lengths: Vec<usize> = (0..rows.rows()).map(|row| rows.row(row).len()).collect();
         assert_eq!(lengths, [1, 0, 0, 0, 1]);
     }

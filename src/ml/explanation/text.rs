@@ -6,6 +6,7 @@ use super::{
     Cause, CauseSubject, Evidence, Explanation, ExplanationTerm, LabelExplanation, PaperForm, TermInput,
 };
 use crate::metric::marked::Protocol;
+use pipe_core::escape::terminal;
 
 /// The number of causes that are shown for a number.
 const MAX_CAUSES: usize = 5;
@@ -39,7 +40,7 @@ impl Explanation {
 /// Writes the explanation of one label.
 fn write_label(out: &mut String, label: &LabelExplanation) {
     let decision = if label.predicted { "predicted" } else { "not predicted" };
-    let name = label.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+    let name = label.name.as_ref().map(|name| format!(" {}", terminal(name))).unwrap_or_default();
     let _ = writeln!(out, "\nlabel {}{name}: {decision}", label.label);
     write_terms(out, "score", label.score, &label.score_terms);
     if let Some(threshold) = label.threshold {
@@ -160,10 +161,11 @@ fn format_subject(subject: &CauseSubject) -> String {
 /// Shortens a text to at most `most` characters, and puts it on one line.
 fn shorten(text: &str, most: usize) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = terminal(&text);
     if text.chars().count() > most {
         text.chars().take(most - 3).chain("...".chars()).collect()
     } else {
-        text
+        text.into_owned()
     }
 }
 

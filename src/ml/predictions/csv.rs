@@ -2,10 +2,11 @@
 
 use csv::{ErrorKind, ReaderBuilder, StringRecord};
 
+use super::ExpectedPredictions;
 use super::entries::{Columns, Entry, ListedPredictions};
-use super::{ExpectedPredictions, LabelFinder};
 use crate::data::compress::InputFile;
 use crate::data::error::DataError;
+use crate::label_finder::LabelFinder;
 
 pub(super) fn read(
     expected: &ExpectedPredictions,
@@ -21,7 +22,7 @@ pub(super) fn read(
         DataError::file(path, reason)
     })?;
     let mut listed = ListedPredictions::new(columns, expected, path)?;
-    let labels = LabelFinder::new(expected);
+    let labels = expected.label_finder();
     let mut record = StringRecord::new();
     while reader.read_record(&mut record).map_err(|error| DataError::file(path, reason(&error)))? {
         let entry = entry(&listed, expected, &labels, columns, &record).map_err(|reason| {

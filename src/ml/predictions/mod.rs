@@ -11,13 +11,11 @@ mod npz;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::path::Path;
-
-use pipe_core::suggest::closest;
 
 use crate::data::compress::InputFile;
 use crate::data::error::DataError;
+use crate::label_finder::LabelFinder;
 use crate::metric::block::{DecisionBlock, Thresholds};
 
 /// The cut of probabilities.
@@ -89,11 +87,8 @@ impl ExpectedPredictions {
         })
     }
 
-    fn check_label(&self, label: u64) -> Result<u32, String> {
-        let is_known = |label: &u32| (*label as usize) < self.labels;
-        u32::try_from(label).ok().filter(is_known).ok_or_else(|| {
-            format!("there is no label {label}: the data set has {} labels, numbered from 0", self.labels)
-        })
+    fn label_finder(&self) -> LabelFinder<'_> {
+        LabelFinder::new(self.label_names.as_deref(), self.labels)
     }
 
     /// Returns how a label is called in messages.
@@ -154,50 +149,4 @@ impl ScoreCut {
         let rows = predicted.len();
         DecisionBlock { first, rows, labels, scores, probabilities, predicted, thresholds, candidates: None }
     }
-}
-
-/// Finds labels by name or index.
-struct LabelFinder<'a> {
-    expected: &'a ExpectedPredictions,
-    /// `None` for a name that several labels have.
-    by_name: HashMap<&'a str, Option<u32>>,
-    /// Whether an index is accepted: not if a name looks like one, because it would mean two labels.
-    by_index: bool,
-}
-
-impl<'a> LabelFinder<'a> {
-    fn new(expected: &'a ExpectedPredictions) -> Self {
-        let names = expected.label_names.as_deref().unwrap_or_default();
-        let mut by_name: HashMap<&str, Option<u32>> = HashMap::with_capacity(names.len());
-        for (label, name) in (0..).zip(names) {
-            by_name.entry(name).and_modify(|known| *known = None).or_insert(Some(label));
-        }
-        let by_index = !names.iter().any(|name| is_index(name));
-        Self { expected, by_name, by_index }
-    }
-
-    fn find(&self, text: &str) -> Result<u32, String> {
-        if let Some(label) = self.by_name.get(text) {
-            return label.ok_or_else(|| format!("several labels are called `{text}`"));
-        }
-        match text.parse() {
-            Ok(index) if is_index(text) && self.by_index => self.expected.check_label(index),
-            Ok(_) if is_index(text) => Err(format!(
-                "no label is called `{text}`, and the labels of this data set cannot be given by index, because some of \
-                 their names are numbers"
-            )),
-            _ if self.by_name.is_empty() => {
-                Err(format!("`{text}` is not the index of a label: the data set has no label names"))
-            }
-            _ => {
-                let hint = closest(text, self.by_name.keys().copied());
-                let hint = hint.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
-                Err(format!("no label is called `{text}`{hint}"))
-            }
-        }
-    }
-}
-
-fn is_index(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -39,6 +39,7 @@ pub(super) fn read(
     }
 
     let mut listed = ListedPredictions::new(columns, expected, path)?;
+    let finder = expected.label_finder();
     for at in 0..rows.len() {
         let entry = || {
             let score = scores.as_ref().map_or(Ok(0.0), |scores| listed.check_score(expected, scores[at]))?;
@@ -47,7 +48,7 @@ pub(super) fn read(
                 Some(0) => false,
                 Some(other) => return Err(format!("`predicted` is {other}, but must be 0 or 1")),
             };
-            let (row, label) = (expected.check_row(rows[at])?, expected.check_label(labels[at])?);
+            let (row, label) = (expected.check_row(rows[at])?, finder.find_number(labels[at])?);
             Ok(Entry { row, label, score, predicted })
         };
         let entry = entry().map_err(|reason| DataError::file(path, format!("entry {at}: {reason}")))?;

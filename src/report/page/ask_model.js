@@ -34,13 +34,16 @@ addEventListener("DOMContentLoaded", () => {
   at("token-field").hidden = token.value !== "";
   history.replaceState(null, "", location.pathname);
 
+  const example = ({ name, values }) => `${JSON.stringify(name)}: ${values ? JSON.stringify(values[0]) : 1}`;
   const describe = async () => {
     const { model, rows, labels: known } = await request("labels");
     document.title = document.querySelector("h1").textContent = model;
     kind = rows.kind;
     const needs = {
       texts: "",
-      sparse: `A row is an object of features ${rows.first_feature} to ${rows.first_feature + rows.features - 1}, such as {"${rows.first_feature}": 1}.`,
+      sparse: rows.attributes
+        ? `A row is an object of features and their values, such as {${rows.attributes.slice(0, 3).map(example).join(", ")}}.`
+        : `A row is an object of features ${rows.first_feature} to ${rows.first_feature + rows.features - 1}, such as {"${rows.first_feature}": 1}.`,
       dense: `A row is a list of ${rows.features} numbers.`,
     }[kind];
     if (kind !== "texts") at("row-field").querySelector("label").textContent = "Row, as JSON";
@@ -71,7 +74,7 @@ addEventListener("DOMContentLoaded", () => {
   const term = ({ value, part, formula }) => [value, make("td", part ? `${part}: ${formula}` : formula)];
 
   const explain = async ({ label, name }) => {
-    const answer = await request("explain", { ...asked, label });
+    const answer = await request("explain", { ...asked, label: name ?? label });
     const found = answer.labels[0];
     const heading = make("h3", name ?? `label ${label}`);
     heading.append(" ", make("span", found.predicted ? "is predicted" : "is not predicted"));

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::Result;
-use pipe_core::suggest;
 use pipe_ml::data::format::FormatContent;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::data::training_rows::{TrainingRow, read_training_rows};
 use pipe_ml::explanation::{CauseSubject, Explanation};
+use pipe_ml::label_finder::LabelFinder;
 
 /// The names in a data set, as far as it has them.
 pub(super) struct DataNames {
@@ -41,21 +41,9 @@ impl DataNames {
         self.label_count
     }
 
-    /// Returns the number of a label that is given by its name or, unless some names are numbers themselves, by its number.
-    /// The error says that there is no such label.
-    pub(super) fn label_number(&self, label: &str) -> Result<u32, String> {
-        let names = self.labels.as_deref().unwrap_or_default();
-        let named = names.iter().position(|name| name == label);
-        let is_number = |name: &String| name.parse::<u64>().is_ok();
-        let numbered = || {
-            let number = label.parse().ok().filter(|&number| number < self.label_count);
-            number.filter(|_| !names.iter().any(is_number))
-        };
-        named.or_else(numbered).map(|number| number as u32).ok_or_else(|| {
-            let hint = suggest::closest(label, names.iter().map(String::as_str));
-            let hint = hint.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-            format!("there is no label `{label}` among the {} labels{hint}", self.label_count)
-        })
+    /// Returns what finds labels by their names or numbers.
+    pub(super) fn label_finder(&self) -> LabelFinder<'_> {
+        LabelFinder::new(self.labels.as_deref(), self.label_count)
     }
 
     /// Adds the names to an explanation.

@@ -8,7 +8,7 @@ use pipe_core::work::Work;
 use pipe_ml::data::dataset_part::sparse;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::split_data::SplitData;
-use pipe_ml::data::transform::read_new_rows;
+use pipe_ml::data::transform::{EncodedRows, read_new_rows};
 use pipe_ml::system::ExplainRequest;
 
 use super::OpenSystem;
@@ -32,7 +32,12 @@ impl<O: OpenSystem> RunStage for RunExplain<O> {
             sparse(data.features(stage.part)?)
         } else {
             let (rows, directory) = (work.input_path(ROWS)?, work.input_path(DATA)?);
-            read_new_rows(rows, directory, &stage.read, &work.job().scratch, work.job().threads)?
+            let EncodedRows { features, warnings, .. } =
+                read_new_rows(rows, directory, &stage.read, &work.job().scratch, work.job().threads)?;
+            for warning in warnings {
+                work.warn(warning);
+            }
+            features
         };
         let count = features.rows();
         ensure!(
@@ -42,7 +47,7 @@ impl<O: OpenSystem> RunStage for RunExplain<O> {
             count.saturating_sub(1)
         );
         let names = DataNames::open(work.input_path(DATA)?, &data)?;
-        let label = stage.label.as_deref().map(|label| names.label_number(label)).transpose();
+        let label = stage.label.as_deref().map(|label| names.label_finder().find(label)).transpose();
         let label = label.map_err(Error::msg)?;
         let model = work.open(MODEL)?.0;
         let mut system = open_system::<O>(&model, &data, stage.device, stage.signal, work.job().threads)?;

@@ -9,7 +9,7 @@ use pipe_core::stage::RunStage;
 use pipe_core::work::{Stopped, Work};
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::split_data::SplitData;
-use pipe_ml::data::transform::read_new_rows;
+use pipe_ml::data::transform::{EncodedRows, read_new_rows};
 use pipe_ml::metric::block::DecisionBlock;
 use pipe_ml::metric::top::Top;
 use serde::Serialize;
@@ -27,15 +27,18 @@ impl<O: OpenSystem> RunStage for RunPredict<O> {
     fn run(stage: &Predict, work: &mut Work) -> Result<()> {
         let data = SplitData::open_unverified(work.input_path(DATA)?)?;
         let (new_rows, directory) = (work.input_path(ROWS)?, work.input_path(DATA)?);
-        let features =
+        let EncodedRows { features, ids, warnings } =
             read_new_rows(new_rows, directory, &stage.read, &work.job().scratch, work.job().threads)?;
+        for warning in warnings {
+            work.warn(warning);
+        }
         let model = work.open(MODEL)?.0;
         let mut system = open_system::<O>(&model, &data, stage.device, stage.signal, work.job().threads)?;
         let rows: Vec<u32> = (0..features.rows() as u32).collect();
         let path = work.output_path(Predict::PREDICTIONS)?;
         let file = std::fs::File::create(path).with_context(|| path.display().to_string())?;
-        let mut writer =
-            PredictionWriter::new(BufWriter::new(file), stage.format, data.label_names()?, stage.top)?;
+        let written = Written { names: data.label_names()?, ids, top: stage.top };
+        let mut writer = PredictionWriter::new(BufWriter::new(file), stage.format, written)?;
         system.decide(Unlabelled { features: &features, rows: &rows }, &mut |block| {
             if work.should_stop() {
                 return Err(Stopped.into());
@@ -52,7 +55,16 @@ const COLUMNS: [&str; 7] = ["row", "label", "name", "score", "threshold", "proba
 
 struct PredictionWriter<W: Write> {
     lines: PredictionLines<W>,
+    written: Written,
+}
+
+/// What is written about the rows.
+#[derive(Default)]
+struct Written {
+    /// The names of the labels.
     names: Option<Vec<String>>,
+    /// What identifies each row.
+    ids: Option<Vec<String>>,
     top: Option<usize>,
 }
 
@@ -64,6 +76,8 @@ enum PredictionLines<W: Write> {
 /// The labels of one row, as they are written.
 #[derive(Serialize)]
 pub(super) struct PredictedRow<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
     row: usize,
     labels: Vec<PredictedLabel<'a>>,
 }
@@ -84,16 +98,16 @@ struct PredictedLabel<'a> {
 }
 
 impl<W: Write> PredictionWriter<W> {
-    fn new(out: W, format: PredictionFormat, names: Option<Vec<String>>, top: Option<usize>) -> Result<Self> {
+    fn new(out: W, format: PredictionFormat, written: Written) -> Result<Self> {
         let lines = match format {
             PredictionFormat::Jsonl => PredictionLines::Jsonl(out),
             PredictionFormat::Csv => {
                 let mut csv = csv::Writer::from_writer(out);
-                csv.write_record(COLUMNS)?;
+                csv.write_record(written.ids.iter().map(|_| "id").chain(COLUMNS))?;
                 PredictionLines::Csv(Box::new(csv))
             }
         };
-        Ok(Self { lines, names, top })
+        Ok(Self { lines, written })
     }
 
     fn finish(self) -> Result<W> {
@@ -107,8 +121,11 @@ impl<W: Write> PredictionWriter<W> {
     }
 
     fn row(&mut self, block: &DecisionBlock, row: usize) -> Result<()> {
-        let names = self.names.as_deref();
-        self.lines.write(&PredictedRow::new(block, row, block.first + row, names, self.top)?)
+        let Written { names, ids, top } = &self.written;
+        let number = block.first + row;
+        let id = ids.as_ref().map(|ids| ids[number].as_str());
+        self.lines
+            .write(&PredictedRow { id, ..PredictedRow::new(block, row, number, names.as_deref(), *top)? })
     }
 }
 
@@ -142,7 +159,7 @@ impl<'a> PredictedRow<'a> {
                 predicted: block.predicted[row].binary_search(&label).is_ok(),
             }
         };
-        Ok(Self { row: number, labels: labels.iter().map(predicted_label).collect() })
+        Ok(Self { id: None, row: number, labels: labels.iter().map(predicted_label).collect() })
     }
 }
 
@@ -156,15 +173,18 @@ impl<W: Write> PredictionLines<W> {
             Self::Csv(csv) => {
                 let text = |value: Option<f32>| value.map(|value| value.to_string()).unwrap_or_default();
                 for label in &predicted.labels {
-                    csv.write_record([
-                        &predicted.row.to_string(),
-                        &label.label.to_string(),
-                        &*csv_text(label.name.unwrap_or_default()),
-                        &label.score.to_string(),
-                        &text(label.threshold),
-                        &text(label.probability),
-                        &label.predicted.to_string(),
-                    ])?;
+                    let columns = [
+                        predicted.row.to_string(),
+                        label.label.to_string(),
+                        csv_text(label.name.unwrap_or_default()).into_owned(),
+                        label.score.to_string(),
+                        text(label.threshold),
+                        text(label.probability),
+                        label.predicted.to_string(),
+                    ];
+                    // An id is not escaped for spreadsheets: it has to be the one of the input.
+                    let id = predicted.id.into_iter();
+                    csv.write_record(id.chain(columns.iter().map(String::as_str)))?;
                 }
             }
         }
@@ -191,8 +211,12 @@ mod tests {
     }
 
     fn written(format: PredictionFormat, top: Option<usize>) -> String {
+        written_with(format, top, None)
+    }
+
+    fn written_with(format: PredictionFormat, top: Option<usize>, ids: Option<Vec<String>>) -> String {
         let names = Some(vec!["a".to_owned(), "b, \"c\"".to_owned(), "d".to_owned()]);
-        let mut writer = PredictionWriter::new(Vec::new(), format, names, top).unwrap();
+        let mut writer = PredictionWriter::new(Vec::new(), format, Written { names, ids, top }).unwrap();
         writer.row(&block(), 0).unwrap();
         String::from_utf8(writer.finish().unwrap()).unwrap()
     }
@@ -203,7 +227,8 @@ mod tests {
         for (format, expected) in
             [(PredictionFormat::Csv, ",'=HYPERLINK(1),"), (PredictionFormat::Jsonl, "\"=HYPERLINK(1)\"")]
         {
-            let mut writer = PredictionWriter::new(Vec::new(), format, Some(names.clone()), None).unwrap();
+            let written = Written { names: Some(names.clone()), ..Written::default() };
+            let mut writer = PredictionWriter::new(Vec::new(), format, written).unwrap();
             writer.row(&block(), 0).unwrap();
             let text = String::from_utf8(writer.finish().unwrap()).unwrap();
             assert!(text.contains(expected), "{text}");
@@ -219,6 +244,16 @@ mod tests {
                 { "label": 1, "name": "b, \"c\"", "score": 2.0, "threshold": 1.5, "probability": 0.75, "predicted": true }
             ]})
         );
+    }
+
+    #[test]
+    fn every_format_starts_with_the_id() {
+        let ids = || Some((0..8).map(|row| format!("=k\"{row}")).collect());
+        let json = written_with(PredictionFormat::Jsonl, None, ids());
+        assert!(json.starts_with("{\"id\":\"=k\\\"7\",\"row\":7,"), "{json}");
+        let csv = written_with(PredictionFormat::Csv, None, ids());
+        assert!(csv.starts_with("id,row,label,name,"), "{csv}");
+        assert!(csv.contains("\n\"=k\"\"7\",7,1,\"b, \"\"c\"\"\",2,"), "{csv}");
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use pipe_ml::config::device::Device;
+use pipe_ml::data::attributes::KnownAttributes;
 use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::data::row_encoder::{EncodedRow, NewRow, RowContent, RowEncoder};
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::explanation::Explanation;
 use pipe_ml::explanation::cut::CutRule;
+use pipe_ml::label_finder::LabelFinder;
 use pipe_ml::system::{ExplainRequest, System};
 
 use super::WithoutNetworks;
@@ -83,9 +85,14 @@ impl ReadyModel {
         self.names.label_count()
     }
 
-    /// Returns the number of a label that is given by its name or its number. The error says that there is no such label.
-    pub fn label_number(&self, label: &str) -> Result<u32, String> {
-        self.names.label_number(label)
+    /// Returns what finds labels by their names or numbers.
+    pub fn label_finder(&self) -> LabelFinder<'_> {
+        self.names.label_finder()
+    }
+
+    /// Returns the attributes that are known by name; `None` if features have numbers only, or are words.
+    pub fn attributes(&self) -> Option<&KnownAttributes> {
+        self.encoder.attributes()
     }
 
     /// Returns one JSON object for each row of each request, as `pipe predict` writes them.

@@ -122,10 +122,14 @@ fn nominal(inside: &[u8]) -> Result<AttributeType, String> {
     for value in ValueList::new(inside) {
         names.push(value.map_err(|_| "the quote of a value is not closed".to_owned())?.1.into_owned());
     }
-    let spelled: Option<Vec<f32>> =
-        names.iter().map(|n| n.parse().ok().filter(|v: &f32| v.is_finite())).collect();
+    let spelled: Option<Vec<f32>> = names.iter().map(|name| spelled_number(name)).collect();
     let numbers = spelled.unwrap_or_else(|| (0..names.len()).map(|place| place as f32).collect());
     Ok(AttributeType::Nominal { names, numbers })
+}
+
+/// Returns the number that a nominal value spells.
+pub(super) fn spelled_number(value: &str) -> Option<f32> {
+    value.parse().ok().filter(|number: &f32| number.is_finite())
 }
 
 /// Splits off a name. Without quotes, the name ends at a blank and a backslash is an ordinary character: real files

@@ -6,13 +6,14 @@
 mod header;
 pub(crate) mod mulan;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
-use self::header::{ArffAttribute, ArffHeader, AttributeType, ValueList, read_header};
+use self::header::{ArffAttribute, ArffHeader, AttributeType, ValueList, read_header, spelled_number};
 use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, DataSetSummary, RowBatch};
+use super::attributes::{KnownAttributes, NominalValues, UnknownValues, ValueMeaning};
 use super::compress::InputFile;
-use super::csr::Features;
+use super::csr::{Csr, Features};
 use super::error::{DataError, Fault};
 use super::format::Format;
 use super::lines::{TextChunk, TextLines};
@@ -27,14 +28,20 @@ enum AttributeTarget {
     Feature(u32),
     /// One feature for each nominal value; the feature of the first value is given.
     OneHot(u32),
+    /// Features of a model, for new rows; the position in [`ArffSchema::known_values`] is given.
+    Known(usize),
+    /// An attribute of new rows that the model does not need, such as a label.
+    Ignored,
 }
 
 /// The attributes of a file with their targets.
 struct ArffSchema {
     attributes: Vec<ArffAttribute>,
     targets: Vec<AttributeTarget>,
-    /// The attributes with one feature for each value, and their first features.
-    one_hot: Vec<(usize, u32)>,
+    /// What the nominal values of new rows become, for each attribute with [`AttributeTarget::Known`].
+    known_values: Vec<Vec<ValueMeaning>>,
+    /// The entries of attributes that a sparse row omits, unless they are zero: attribute, feature and value.
+    omitted: Vec<(usize, u32, f32)>,
 }
 
 /// The rows of one chunk of text, with counts of repairs.
@@ -47,6 +54,8 @@ struct ArffRows {
     zeros: u64,
     blank_lines: u64,
     carriage_returns: u64,
+    /// How many rows have an attribute and a value, by their positions, that a model does not know.
+    unknown: BTreeMap<(usize, usize), u64>,
 }
 
 /// Reads ARFF files, which must declare the same attributes, into a data set.
@@ -67,15 +76,9 @@ pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
             Some(schema) => schema.must_equal(&header, &path)?,
             None => {
                 let is_label = match source.label_xml.as_deref() {
-                    // New rows are matched by name, so any attribute may be a feature.
-                    None if options.unlabelled => vec![false; header.attributes.len()],
                     Some(xml) => labels_by_name(&header, xml, &path)?,
                     None => labels_by_count(&header).map_err(|reason| DataError::file(&path, reason))?,
                 };
-                if options.unlabelled {
-                    refuse_positions(&header, options.nominal)
-                        .map_err(|reason| DataError::file(&path, reason))?;
-                }
                 ArffSchema::new(header, is_label, options.nominal, &path)?
             }
         };
@@ -97,9 +100,46 @@ pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
     let labels = labels.finish(label_names.len())?;
     let mut report = ReadReport::new(Format::Arff);
     report.repairs = repairs;
-    let summary =
-        DataSetSummary { label_names: Some(label_names), feature_names: Some(feature_names), parts, report };
+    let summary = DataSetSummary {
+        label_names: Some(label_names),
+        feature_names: Some(feature_names),
+        nominal_values: schema.nominal_values(),
+        parts,
+        report,
+    };
     target.complete(features, labels, summary)
+}
+
+/// Reads the features of new rows, numbered like the `features` features of the source of a model. Attributes are matched by name.
+/// Also returns how many rows have values that the model does not know.
+pub(crate) fn read_new_arff(
+    input: InputFile,
+    known: &KnownAttributes,
+    features: usize,
+    file: &Path,
+    threads: usize,
+) -> Result<(Csr, UnknownValues), DataError> {
+    let mut lines = TextLines::new(input)?;
+    let path = lines.path().to_owned();
+    let header = read_header(&mut lines)?;
+    let schema = ArffSchema::of_new_rows(header, known).map_err(|reason| DataError::file(&path, reason))?;
+    let mut writer = CsrWriter::create(file, true)?;
+    let mut unknown = UnknownValues::new();
+    lines.parse(
+        threads,
+        |chunk, rows: &mut ArffRows| parse_chunk(chunk, &schema, rows),
+        |rows| {
+            for (&(attribute, value), count) in &rows.unknown {
+                let ArffAttribute { name, kind } = &schema.attributes[attribute];
+                *unknown.entry((name.clone(), kind.names()[value].clone())).or_default() += count;
+            }
+            writer.append(&rows.features)
+        },
+    )?;
+    if writer.rows() == 0 {
+        return Err(DataError::file(&path, "it contains no rows"));
+    }
+    Ok((writer.finish(features)?, unknown))
 }
 
 fn take(
@@ -129,11 +169,7 @@ impl ArffSchema {
         let mut targets = Vec::with_capacity(is_label.len());
         for (attribute, is_label) in header.attributes.iter().zip(is_label) {
             if let AttributeType::Other(kind) = &attribute.kind {
-                let reason = format!(
-                    "the attribute `{}` has the type `{kind}`; only numbers and nominal values can be read",
-                    attribute.name
-                );
-                return Err(DataError::file(path, reason));
+                return Err(DataError::file(path, unusable_type(&attribute.name, kind)));
             }
             match (&attribute.kind, nominal) {
                 _ if is_label => {
@@ -159,11 +195,59 @@ impl ArffSchema {
                 }
             }
         }
-        let one_hot = targets.iter().enumerate().filter_map(|(position, target)| match target {
-            AttributeTarget::OneHot(first) => Some((position, *first)),
-            AttributeTarget::Label(_) | AttributeTarget::Feature(_) => None,
+        let omitted = targets.iter().enumerate().filter_map(|(position, target)| match target {
+            AttributeTarget::OneHot(first) => Some((position, *first, 1.0)),
+            _ => None,
         });
-        Ok(Self { one_hot: one_hot.collect(), attributes: header.attributes, targets })
+        let omitted = omitted.collect();
+        Ok(Self { omitted, attributes: header.attributes, targets, known_values: Vec::new() })
+    }
+
+    /// Returns how new rows become the features of a model. The error says what the model needs instead.
+    fn of_new_rows(header: ArffHeader, known: &KnownAttributes) -> Result<Self, String> {
+        let found: HashSet<&str> =
+            header.attributes.iter().map(|attribute| attribute.name.as_str()).collect();
+        if let Some(missing) = known.missing(&found) {
+            return Err(format!("it has no attribute `{missing}`, which the model needs"));
+        }
+        let (mut targets, mut known_values, mut omitted) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, ArffAttribute { name, kind }) in header.attributes.iter().enumerate() {
+            let (feature, is_nominal) = (known.feature(name), known.is_nominal(name));
+            targets.push(match (kind, feature) {
+                (AttributeType::Nominal { names, .. }, _) if is_nominal => {
+                    let values: Vec<ValueMeaning> =
+                        names.iter().map(|value| known.nominal(name, value)).collect();
+                    if let Some(&ValueMeaning::Entry(feature, value)) = values.first()
+                        && value != 0.0
+                    {
+                        omitted.push((position, feature, value));
+                    }
+                    known_values.push(values);
+                    AttributeTarget::Known(known_values.len() - 1)
+                }
+                (AttributeType::Nominal { names, .. }, Some(feature)) => {
+                    if let Some(word) = names.iter().find(|name| spelled_number(name).is_none()) {
+                        return Err(format!(
+                            "`{word}`, a value of the attribute `{name}`, is not a number, and the model does not know \
+                             which number it stands for: run the stage that made the data set of the model again, which \
+                             then stores it, or write numbers (0 for the first value of the training file, 1 for the second)"
+                        ));
+                    }
+                    AttributeTarget::Feature(feature)
+                }
+                (AttributeType::Numeric, Some(feature)) => AttributeTarget::Feature(feature),
+                (AttributeType::Numeric, None) if known.has_feature_for_a_value(name) => {
+                    return Err(format!(
+                        "the attribute `{name}` is numeric, but it has nominal values in the training file of the model"
+                    ));
+                }
+                (AttributeType::Other(kind), _) if feature.is_some() || is_nominal => {
+                    return Err(unusable_type(name, kind));
+                }
+                _ => AttributeTarget::Ignored,
+            });
+        }
+        Ok(Self { attributes: header.attributes, targets, known_values, omitted })
     }
 
     /// Returns the schema again if a further part declares the same attributes.
@@ -197,10 +281,32 @@ impl ArffSchema {
                     let values = attribute.kind.names().iter();
                     features.extend(values.map(|value| format!("{}={value}", attribute.name)));
                 }
+                AttributeTarget::Known(_) | AttributeTarget::Ignored => {}
             }
         }
         (labels, features)
     }
+
+    /// Returns the values of the nominal attributes that are features, except those that are numbers themselves.
+    fn nominal_values(&self) -> NominalValues {
+        let mut values = NominalValues::new();
+        for (attribute, target) in self.attributes.iter().zip(&self.targets) {
+            let names = attribute.kind.names();
+            let is_stored = match target {
+                AttributeTarget::OneHot(_) => true,
+                AttributeTarget::Feature(_) => names.iter().any(|name| spelled_number(name).is_none()),
+                _ => false,
+            };
+            if is_stored {
+                values.insert(attribute.name.clone(), names.to_vec());
+            }
+        }
+        values
+    }
+}
+
+fn unusable_type(attribute: &str, kind: &str) -> String {
+    format!("the attribute `{attribute}` has the type `{kind}`; only numbers and nominal values can be read")
 }
 
 /// Returns for each attribute whether the XML file lists it as a label. Each label must be exactly one attribute.
@@ -304,7 +410,7 @@ fn dense_row(text: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<()
 /// Parses a row of `index value` entries, where omitted attributes are zero or have their first nominal value: `3 1,17 0.5`.
 fn sparse_row(text: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<(), Fault> {
     let mut at = 0;
-    let mut omitted = schema.one_hot.clone();
+    let mut omitted = schema.omitted.clone();
     while !text[at..].trim_ascii().is_empty() {
         at += text[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
         let (position, end) = super::number::integer(text, at);
@@ -323,31 +429,12 @@ fn sparse_row(text: &[u8], schema: &ArffSchema, rows: &mut ArffRows) -> Result<(
             None => return Err(Fault::new(end, "a value is missing here")),
         };
         store(schema, position, &value, false, rows).map_err(|reason| Fault::new(end + offset, reason))?;
-        omitted.retain(|&(attribute, _)| attribute != position);
+        omitted.retain(|&(attribute, ..)| attribute != position);
         at = values.next_start().map_or(text.len(), |next| end + next);
     }
-    for (_, first_value) in omitted {
-        rows.features.indices.push(first_value);
-        rows.features.values.push(1.0);
-    }
-    Ok(())
-}
-
-/// Refuses new rows with nominal values that would be read as their positions: the order in which a model's training file
-/// declares them is not known.
-fn refuse_positions(header: &ArffHeader, nominal: Option<NominalEncoding>) -> Result<(), String> {
-    let one_hot = nominal == Some(NominalEncoding::OneHot);
-    for attribute in &header.attributes {
-        let names = attribute.kind.names();
-        let is_number = |name: &String| name.parse::<f32>().is_ok_and(f32::is_finite);
-        if (one_hot && names.len() > 2) || names.iter().all(is_number) {
-            continue;
-        }
-        return Err(format!(
-            "the values of the attribute `{}` are not numbers, and the model does not know which of them is which number; \
-             write numbers (0 for the first value of the training file, 1 for the second), or use another format",
-            attribute.name
-        ));
+    for (_, feature, value) in omitted {
+        rows.features.indices.push(feature);
+        rows.features.values.push(value);
     }
     Ok(())
 }
@@ -362,21 +449,37 @@ fn store(
 ) -> Result<(), String> {
     let attribute = &schema.attributes[position];
     let target = schema.targets[position];
-    if value == "?" {
+    if value == "?" && target != AttributeTarget::Ignored {
         return match target {
             AttributeTarget::Label(_) => Err(format!("the label `{}` has no value", attribute.name)),
-            AttributeTarget::Feature(_) | AttributeTarget::OneHot(_) => {
+            _ => {
                 rows.missing += 1;
                 Ok(())
             }
         };
     }
     let undeclared = || format!("`{value}` is not a declared value of the attribute `{}`", attribute.name);
-    if let AttributeTarget::OneHot(first) = target {
-        let place = attribute.kind.names().iter().position(|name| name == value).ok_or_else(undeclared)?;
-        rows.features.indices.push(first + place as u32);
-        rows.features.values.push(1.0);
-        return Ok(());
+    let place = || attribute.kind.names().iter().position(|name| name == value).ok_or_else(undeclared);
+    match target {
+        AttributeTarget::Ignored => return Ok(()),
+        AttributeTarget::OneHot(first) => {
+            rows.features.indices.push(first + place()? as u32);
+            rows.features.values.push(1.0);
+            return Ok(());
+        }
+        AttributeTarget::Known(at) => {
+            let place = place()?;
+            match schema.known_values[at][place] {
+                ValueMeaning::Entry(feature, value) if value != 0.0 => {
+                    rows.features.indices.push(feature);
+                    rows.features.values.push(value);
+                }
+                ValueMeaning::Entry(..) | ValueMeaning::LeftOut => {}
+                ValueMeaning::Unknown => *rows.unknown.entry((position, place)).or_default() += 1,
+            }
+            return Ok(());
+        }
+        AttributeTarget::Label(_) | AttributeTarget::Feature(_) => {}
     }
     let number = match &attribute.kind {
         AttributeType::Nominal { names, numbers } => {
@@ -386,8 +489,7 @@ fn store(
                     "a sparse row without `{name}` would mean its first value, `{first}`; declare 0 as the first value"
                 ));
             }
-            let at = names.iter().position(|name| name == value);
-            at.map(|at| numbers[at]).ok_or_else(undeclared)?
+            numbers[place()?]
         }
         _ => match value.parse::<f32>() {
             Ok(number) if number.is_finite() => number,
@@ -401,13 +503,13 @@ fn store(
             1.0 => rows.labels.indices.push(label),
             _ => return Err(format!("the label `{}` is `{value}`, not 0 or 1", attribute.name)),
         },
-        // Stored above.
-        AttributeTarget::OneHot(_) => {}
         AttributeTarget::Feature(_) if number == 0.0 => rows.zeros += u64::from(!dense),
         AttributeTarget::Feature(feature) => {
             rows.features.indices.push(feature);
             rows.features.values.push(number);
         }
+        // Stored above.
+        AttributeTarget::OneHot(_) | AttributeTarget::Known(_) | AttributeTarget::Ignored => {}
     }
     Ok(())
 }

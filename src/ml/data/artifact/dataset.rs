@@ -7,6 +7,7 @@
 //! labels.csr             a matrix of ones
 //! label_names.jsonl      one JSON string per label, if the format has names
 //! feature_names.jsonl    one JSON string per feature, if the format has names
+//! nominal_values.json    the values of nominal attributes, if there are any
 //! ```
 
 use std::fs::{self, File};
@@ -18,9 +19,11 @@ use serde::{Deserialize, Serialize};
 use super::csr_file::{CsrWriter, open_csr};
 use super::dense_file::DenseWriter;
 use super::layout::{
-    DENSE_FEATURES, FEATURE_NAMES, LABEL_NAMES, LABELS, META, SPARSE_FEATURES, open_features, read_meta,
+    DENSE_FEATURES, FEATURE_NAMES, LABEL_NAMES, LABELS, META, NOMINAL_VALUES, SPARSE_FEATURES, open_features,
+    read_meta,
 };
 use super::{ArtifactCheck, DataError};
+use crate::data::attributes::{NominalValues, read_nominal_values};
 use crate::data::csr::{Csr, Features};
 use crate::data::read_report::ReadReport;
 
@@ -31,6 +34,7 @@ pub struct DataSet {
     pub labels: Csr,
     pub label_names: Option<Vec<String>>,
     pub feature_names: Option<Vec<String>>,
+    pub nominal_values: NominalValues,
     /// Named sets of rows: `train` and `test` if the source has them.
     pub parts: Vec<DataSetPart>,
     pub report: ReadReport,
@@ -84,6 +88,7 @@ impl DataSet {
                 .ok_or_else(|| invalid("a part has rows beyond the end of the data set"))?,
             label_names: read_names(&directory.join(LABEL_NAMES), labels.cols)?,
             feature_names: read_names(&directory.join(FEATURE_NAMES), features.cols())?,
+            nominal_values: read_nominal_values(directory)?,
             report: meta.report,
             features,
             labels,
@@ -140,6 +145,7 @@ impl StoredPart {
 pub struct DataSetSummary {
     pub label_names: Option<Vec<String>>,
     pub feature_names: Option<Vec<String>>,
+    pub nominal_values: NominalValues,
     pub parts: Vec<DataSetPart>,
     pub report: ReadReport,
 }
@@ -185,7 +191,7 @@ impl DataSetDir {
         labels: Csr,
         summary: DataSetSummary,
     ) -> Result<DataSet, DataError> {
-        let DataSetSummary { label_names, feature_names, parts, mut report } = summary;
+        let DataSetSummary { label_names, feature_names, nominal_values, parts, mut report } = summary;
         if features.rows() != labels.rows() {
             let (f, l) = (features.rows(), labels.rows());
             return Err(DataError::Request(format!(
@@ -209,6 +215,7 @@ impl DataSetDir {
         };
         write_names(&self.0.join(LABEL_NAMES), label_names.as_deref())?;
         write_names(&self.0.join(FEATURE_NAMES), feature_names.as_deref())?;
+        write_nominal_values(&self.0, &nominal_values)?;
         let meta = DataSetMeta {
             version: VERSION,
             rows: labels.rows() as u64,
@@ -219,7 +226,7 @@ impl DataSetDir {
             report: report.clone(),
         };
         write_json(&self.0.join(META), &meta)?;
-        Ok(DataSet { features, labels, label_names, feature_names, parts, report })
+        Ok(DataSet { features, labels, label_names, feature_names, nominal_values, parts, report })
     }
 }
 
@@ -232,6 +239,11 @@ pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Data
     let mut text = serde_json::to_vec(value).map_err(|e| DataError::artifact(path, e.to_string()))?;
     text.push(b'\n');
     fs::write(path, text).map_err(DataError::io("write", path))
+}
+
+/// Writes the nominal values of attributes; nothing if there are none.
+pub(crate) fn write_nominal_values(directory: &Path, values: &NominalValues) -> Result<(), DataError> {
+    if values.is_empty() { Ok(()) } else { write_json(&directory.join(NOMINAL_VALUES), values) }
 }
 
 /// Writes one JSON string per line; nothing for `None`.
@@ -285,6 +297,7 @@ mod tests {
         let summary = DataSetSummary {
             label_names: Some(vec!["a\nb".into(), "ü\\\"".into()]),
             feature_names: None,
+            nominal_values: NominalValues::new(),
             parts: vec![
                 DataSetPart { name: "train".into(), rows: vec![2, 0] },
                 DataSetPart::range("test", 1..2),

@@ -22,6 +22,8 @@ pub(crate) const LABELS: &str = "labels.csr";
 pub(crate) const LABEL_NAMES: &str = "label_names.jsonl";
 /// One JSON string per feature.
 pub(crate) const FEATURE_NAMES: &str = "feature_names.jsonl";
+/// The nominal values of attributes, in order: see [`crate::data::attributes`].
+pub(crate) const NOMINAL_VALUES: &str = "nominal_values.json";
 
 #[derive(Deserialize)]
 struct Versioned {

@@ -14,6 +14,7 @@ use std::path::Path;
 
 use self::array::{ArrayLayout, ArrayPosition};
 use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, DataSetSummary, DenseWriter};
+use super::attributes::NominalValues;
 use super::compress::InputFile;
 use super::csr::Features;
 use super::error::DataError;
@@ -220,7 +221,17 @@ impl DenseCollector {
         if let Some(first) = options.label_base {
             report.label_base = Base { first, because: BaseReason::Given };
         }
-        self.target.complete(features, labels, DataSetSummary { label_names, feature_names, parts, report })
+        self.target.complete(
+            features,
+            labels,
+            DataSetSummary {
+                label_names,
+                feature_names,
+                nominal_values: NominalValues::new(),
+                parts,
+                report,
+            },
+        )
     }
 }
 

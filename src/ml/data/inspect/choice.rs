@@ -146,6 +146,68 @@ impl<'a> ColumnSummary<'a> {
     }
 }
 
+/// Chooses the columns of texts in one table and labels in another: those that the user names, or those that are clearly meant.
+pub(super) fn joined(
+    texts: &[TableColumn],
+    labels: &[TableColumn],
+    wishes: &Wishes,
+) -> Result<ReadOptions, String> {
+    if wishes.separator.is_some() {
+        return Err(
+            "`--separator` is for labels in one column: in a file of labels, every row has one label"
+                .to_owned(),
+        );
+    }
+    let of_texts: Vec<ColumnSummary> = texts.iter().map(ColumnSummary::of).collect();
+    let of_labels: Vec<ColumnSummary> = labels.iter().map(ColumnSummary::of).collect();
+    let has = |columns: &[ColumnSummary], name: &str| columns.iter().any(|column| column.name == name);
+    let names = of_texts.iter().map(|column| column.name);
+    let common: Vec<&str> = names.filter(|name| has(&of_labels, name)).collect();
+    let key = match (wishes.join.as_deref(), common.as_slice()) {
+        (_, []) => {
+            return Err(format!(
+                "it has no column in common with the file of labels, by which they could be joined. Its columns are\n{}\nand those of \
+                 the labels are\n{}",
+                listed(&of_texts),
+                listed(&of_labels)
+            ));
+        }
+        (Some(name), common) if common.contains(&name) => name,
+        (None, [only]) => only,
+        (_, several) => {
+            return Err(format!(
+                "the texts and the labels are joined by a column that both files have. Name it with `--join COLUMN`: {}",
+                quoted(several)
+            ));
+        }
+    };
+    for (wish, columns) in [(&wishes.text, &of_texts), (&wishes.labels, &of_labels)] {
+        if let Some(name) = wish.as_deref().filter(|name| !has(columns, name)) {
+            return Err(format!("there is no column `{name}`. The columns are\n{}", listed(columns)));
+        }
+    }
+    let text = match &wishes.text {
+        Some(name) => name.clone(),
+        None => text_column(&of_texts, Some(key))?,
+    };
+    let labels = match &wishes.labels {
+        Some(name) => name.clone(),
+        None => match labels_by_name(&of_labels, Some(key))? {
+            Some(name) => name,
+            None => {
+                let own = of_labels.iter().map(|column| column.name).filter(|name| !common.contains(name));
+                match own.collect::<Vec<_>>().as_slice() {
+                    [only] => (*only).to_owned(),
+                    several => return Err(unclear("labels", several, &of_labels)),
+                }
+            }
+        },
+    };
+    let key = key.to_owned();
+    let choice = TableChoice { text, labels, separator: None };
+    Ok(ReadOptions { join_column: Some(key), ..choice.read_options() })
+}
+
 /// Refuses a first row that seems to be a row of data, because a part of it also occurs in the column below.
 fn refuse_values_as_names(table: &[TableColumn]) -> Result<(), String> {
     for column in table {

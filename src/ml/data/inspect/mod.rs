@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::artifact::{DataSet, DataSetPart};
 use super::compress::InputFile;
 use super::csr::{Csr, Features, bytes_of};
-use super::detect::{detect, first_line};
+use super::detect::{detect, first_line, utf16};
 use super::duplicates::{Duplicates, LabelledRows};
 use super::error::DataError;
 use super::format::{Format, FormatContent};
@@ -32,6 +32,8 @@ pub struct Wishes {
     pub labels: Option<String>,
     /// What separates the labels inside the column.
     pub separator: Option<String>,
+    /// The column by which texts and labels in two files are joined.
+    pub join: Option<String>,
 }
 
 /// What was found in the files of a user.
@@ -109,7 +111,7 @@ pub fn inspect(
     if !is_table && *wishes != Wishes::default() {
         let name = format.name();
         return Err(DataError::Request(format!(
-            "`--text`, `--labels` and `--separator` are for CSV and JSON lines, but the format is {name}"
+            "`--text`, `--labels`, `--separator` and `--join` are for CSV and JSON lines, but the format is {name}"
         )));
     }
     if format == Format::Npy && source.parts.iter().any(|part| part.labels.is_none()) {
@@ -118,22 +120,27 @@ pub fn inspect(
             "a NumPy array has no labels: name the file that has them too, for example `--data rows=X.npy labels=Y.npy`",
         ));
     }
+    if wishes.join.is_some() && source.parts[0].labels.is_none() {
+        return Err(DataError::Request(
+            "`--join` is for texts and labels in two files: `--data rows=TEXTS.csv labels=LABELS.csv`".into(),
+        ));
+    }
     if source.parts.iter().all(|part| part.name == "test") {
         return Err(DataError::Request(
             "there are only test rows: name the training rows too, `--data train=FILE test=FILE`, or all rows, `--data rows=FILE`"
                 .into(),
         ));
     }
-    if let Some(labels) = source.parts[0].labels.as_deref().filter(|_| is_table) {
-        return Err(two_tables(&source.parts[0].data, labels)?);
-    }
     let mut columns = Vec::new();
     let mut options = ReadOptions::default();
     if is_table {
-        let table = TableColumn::read_all(&source.parts[0].data)?;
-        let choice = TableChoice::of(&table, format, wishes)
-            .map_err(|reason| DataError::file(&source.parts[0].data, reason))?;
-        options = choice.read_options();
+        let SourcePart { data, labels, .. } = &source.parts[0];
+        let table = TableColumn::read_all(data)?;
+        let chosen = match labels {
+            Some(labels) => choice::joined(&table, &TableColumn::read_all(labels)?, wishes),
+            None => TableChoice::of(&table, format, wishes).map(TableChoice::read_options),
+        };
+        options = chosen.map_err(|reason| DataError::file(data, reason))?;
         columns = table.into_iter().map(|column| column.name).collect();
     }
     let raw = match read(&source, &options, scratch, threads) {
@@ -175,26 +182,6 @@ pub fn inspect(
         return Err(DataError::file(&source.parts[0].data, reason));
     }
     Ok(inspection)
-}
-
-/// Returns the error for texts and labels in two tables: only the user knows which columns are meant.
-fn two_tables(texts: &Path, labels: &Path) -> Result<DataError, DataError> {
-    let of_labels = TableColumn::read_all(labels)?;
-    let is_common = |column: &TableColumn| of_labels.iter().any(|other| other.name == column.name);
-    let common = TableColumn::read_all(texts)?.into_iter().find(is_common).map(|column| column.name);
-    let reason = match common {
-        Some(key) => format!(
-            "the labels are in another file, with which the texts are joined by a common column, such as `{key}`. \
-             `pipe init` writes no join: name the texts alone, and then add `read: {{ join_column: {key}, label_column: \
-             NAME }}` and `labels: {}` to the stage (docs/data-sets.md)",
-            labels.display()
-        ),
-        None => format!(
-            "it has no column in common with {}, so that the labels cannot be joined with the texts",
-            labels.display()
-        ),
-    };
-    Ok(DataError::file(texts, reason))
 }
 
 /// What is counted differently for texts and for numbers.
@@ -269,12 +256,14 @@ fn format(source: &DataSource) -> Result<Format, DataError> {
         return Err(DataError::file(&first.data, "it is empty"));
     }
     detect(input.head(), first.labels.is_some()).ok_or_else(|| {
-        let reason = format!(
-            "its format is not recognised. `pipe` reads CSV, JSON lines, LIBSVM and XMC text, ARFF, NumPy arrays and \
-             safetensors; this file starts with `{}`",
-            first_line(input.head())
-        );
-        DataError::file(&first.data, reason)
+        let unknown = || {
+            format!(
+                "its format is not recognised. `pipe` reads CSV, JSON lines, LIBSVM and XMC text, ARFF, NumPy arrays and \
+                 safetensors; this file starts with `{}`",
+                first_line(input.head())
+            )
+        };
+        DataError::file(&first.data, utf16(input.head()).map_or_else(unknown, str::to_owned))
     })
 }
 

@@ -222,8 +222,33 @@ fn only_test_rows_and_two_tables_are_refused() {
     let refused = |files: &[(&str, &[u8])]| inspected(files, &Wishes::default()).unwrap_err();
     let error = refused(&[("test=t.csv", b"text,labels\na b,x\n")]);
     assert!(error.contains("there are only test rows"), "{error}");
-    let error = refused(&[("rows=a.csv", b"id,text\n1,a b\n"), ("labels=b.csv", b"id,label\n1,x\n")]);
-    assert!(error.contains("join_column: id"), "{error}");
+}
+
+#[test]
+fn texts_and_labels_in_two_tables_are_joined() {
+    let texts = ("rows=notes.csv", &b"stay,row,text\n1,0,one two three\n2,1,four five six\n1,2,more\n"[..]);
+    let codes = ("labels=codes.csv", &b"stay,code\n1,x\n2,y\n1,z\n"[..]);
+    let found = inspected(&[texts, codes], &Wishes::default()).unwrap();
+    assert_eq!(found.read.join_column.as_deref(), Some("stay"));
+    assert_eq!((columns(&found), found.rows), ((None, Some("code"), None), 2));
+    assert_eq!(found.label_counts, [1, 1, 1]);
+
+    let several = ("labels=codes.csv", &b"row,stay,code,count\n0,1,x,1\n1,2,y,2\n"[..]);
+    let refused = |codes: (&str, &[u8]), wishes: Wishes| inspected(&[texts, codes], &wishes).unwrap_err();
+    let error = refused(several, Wishes::default());
+    assert!(
+        error.contains("`--join COLUMN`: `stay`, `row`") || error.contains("`stay` and `row`"),
+        "{error}"
+    );
+    let join = |name: &str| Wishes { join: Some(name.into()), ..Wishes::default() };
+    let error = refused(several, join("stay"));
+    assert!(error.contains("which column contains the labels") && error.contains("count"), "{error}");
+    let wishes = Wishes { labels: Some("code".into()), ..join("stay") };
+    assert_eq!(inspected(&[texts, several], &wishes).unwrap().read.join_column.as_deref(), Some("stay"));
+    let error = refused(("labels=codes.csv", b"visit,code\n1,x\n"), Wishes::default());
+    assert!(error.contains("no column in common") && error.contains("visit"), "{error}");
+    let error = inspected(&[("a.csv", b"text,labels\na b,x\n")], &join("text")).unwrap_err();
+    assert!(error.contains("`--join` is for texts and labels in two files"), "{error}");
 }
 
 #[test]

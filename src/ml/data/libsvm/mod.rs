@@ -7,6 +7,7 @@
 //! `docs/data.md` lists what is repaired and what is refused.
 
 use super::artifact::{CsrWriter, DataSet, DataSetDir, DataSetPart, DataSetSummary, RowBatch};
+use super::attributes::NominalValues;
 use super::csr::Features;
 use super::error::{DataError, Fault};
 use super::format::Format;
@@ -411,7 +412,8 @@ pub(crate) fn read_libsvm(job: ReadJob) -> Result<DataSet, DataError> {
         features: size("feature", report.feature_base, collector.seen_features, feature_count)?,
     };
     parts = read_splits(source, parts, collector.labels.rows(), &mut collector.repairs)?;
-    let summary = DataSetSummary { label_names, feature_names, parts, report };
+    let summary =
+        DataSetSummary { label_names, feature_names, nominal_values: NominalValues::new(), parts, report };
     collector.complete(target, &rules, sizes, summary)
 }
 
@@ -548,6 +550,7 @@ pub(crate) fn read_xmc(job: ReadJob) -> Result<DataSet, DataError> {
     let summary = DataSetSummary {
         label_names: read_name_list(source.label_names.as_deref())?,
         feature_names: read_name_list(source.feature_names.as_deref())?,
+        nominal_values: NominalValues::new(),
         parts,
         report,
     };

@@ -6,7 +6,7 @@ use super::arff::read_arff;
 use super::citeulike::read_citeulike;
 use super::compress::InputFile;
 use super::dense::{read_npy, read_safetensors};
-use super::detect::{detect, first_line};
+use super::detect::{detect, first_line, utf16};
 use super::error::DataError;
 use super::format::Format;
 use super::libsvm::{read_libsvm, read_xmc};
@@ -64,11 +64,13 @@ fn common_format(source: &DataSource, inputs: &[InputFile]) -> Result<Format, Da
     let mut common: Option<(Format, &Path)> = None;
     for (part, input) in source.parts.iter().zip(inputs) {
         let format = detect(input.head(), part.labels.is_some()).ok_or_else(|| {
-            let reason = format!(
-                "its format is not recognised; if you know the format, set `read: {{ format: ... }}`. It starts with `{}`",
-                first_line(input.head())
-            );
-            DataError::file(input.path(), reason)
+            let unknown = || {
+                format!(
+                    "its format is not recognised; if you know the format, set `read: {{ format: ... }}`. It starts with `{}`",
+                    first_line(input.head())
+                )
+            };
+            DataError::file(input.path(), utf16(input.head()).map_or_else(unknown, str::to_owned))
         })?;
         match common {
             Some((earlier, path)) if earlier != format => {

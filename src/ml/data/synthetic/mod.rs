@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::artifact::RowBatch;
+use super::attributes::NominalValues;
 use super::error::DataError;
 use super::format::Format;
 use super::random::Random;
@@ -301,6 +302,7 @@ pub fn generate(
         duplicates: None,
         label_names: None,
         feature_names: None,
+        nominal_values: NominalValues::new(),
     };
     Transform::default().write(directory)?;
     Ok(target.complete(origin)?)

@@ -183,8 +183,8 @@ impl CsvHeader {
         let names: Vec<&str> = record.iter().map(str::trim).collect();
         let find = |name: &str| find_column(names.iter().copied(), name);
         let text = find(columns.text).map_err(|reason| reason + columns.other_column())?;
-        let has_labels = !columns.labels_are_optional || names.contains(&columns.labels);
-        let labels = has_labels.then(|| find(columns.labels)).transpose()?;
+        // Whatever rows that are to be predicted have there is ignored.
+        let labels = (!columns.labels_are_optional).then(|| find(columns.labels)).transpose()?;
         let id = columns.id.map(find).transpose()?;
         Ok(Self { columns: record.len(), text, labels, id })
     }

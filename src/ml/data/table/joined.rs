@@ -55,29 +55,74 @@ impl Join<'_> {
         labels: JoinedLabels,
     ) -> Result<Vec<TextRow>, DataError> {
         let JoinedLabels { mut by_key, mut checked } = labels;
-        let mut rows: Vec<TextRow> = Vec::new();
-        let mut row_of: HashMap<String, usize> = HashMap::new();
-        let file = for_each_row(text, |row| {
-            let (key, text) = (row.value(self.key)?, row.value(columns.text)?);
-            if !self.is_wanted(row, &mut checked)? {
-                return Ok(());
-            }
-            if let Some(&at) = row_of.get(key) {
-                rows[at].text.push('\n');
-                rows[at].text.push_str(text);
-            } else if let Some(labels) = by_key.remove(key) {
-                row_of.insert(key.to_owned(), rows.len());
-                let id = columns.id.map(|id| row.value(id)).transpose()?.map(str::to_owned);
-                rows.push(TextRow { text: text.to_owned(), labels, id });
-            }
-            Ok(())
-        })?;
+        let (rows, file) = self.join(text, columns, &mut checked, |key| by_key.remove(key))?;
         match self.only.keys().find(|name| !checked.contains(*name)) {
             Some(name) => {
                 Err(file.fault(Fault::new(0, format!("neither file has the column `{name}` of `only`"))))
             }
             None => Ok(rows),
         }
+    }
+
+    /// Returns one row for each key of texts that are to be predicted, and says what was left out or could not be checked.
+    pub(super) fn new_rows(
+        &self,
+        text: TableText,
+        columns: &TextColumns,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<TextRow>, DataError> {
+        let (mut checked, mut without_key) = (BTreeSet::new(), 0);
+        let (rows, file) = self.join(text, columns, &mut checked, |key| {
+            without_key += u64::from(key.is_empty());
+            (!key.is_empty()).then(Vec::new)
+        })?;
+        if rows.is_empty() {
+            let reason = format!("no row has a `{}` and the values of `only` in the training data", self.key);
+            return Err(file.fault(Fault::new(0, reason)));
+        }
+        if without_key > 0 {
+            warnings.push(format!(
+                "rows without a `{}` are left out, as in the training data: {without_key}",
+                self.key
+            ));
+        }
+        for (name, value) in self.only.iter().filter(|(name, _)| !checked.contains(*name)) {
+            warnings.push(format!(
+                "there is no column `{name}`: the training data has only rows with `{value}` in it, and these rows are taken for such \
+                 rows"
+            ));
+        }
+        Ok(rows)
+    }
+
+    /// Joins texts with the same key. `labels` returns the labels of a key when it first occurs; rows without any are left out.
+    fn join(
+        &self,
+        text: TableText,
+        columns: &TextColumns,
+        checked: &mut BTreeSet<String>,
+        mut labels: impl FnMut(&str) -> Option<Vec<String>>,
+    ) -> Result<(Vec<TextRow>, TableText), DataError> {
+        let mut rows: Vec<TextRow> = Vec::new();
+        let mut row_of: HashMap<String, usize> = HashMap::new();
+        let file = for_each_row(text, |row| {
+            let explained =
+                |reason| format!("{reason}; texts with the same value in this column become one row");
+            let (key, text) = (row.value(self.key).map_err(explained)?, row.value(columns.text)?);
+            if !self.is_wanted(row, checked)? {
+                return Ok(());
+            }
+            if let Some(&at) = row_of.get(key) {
+                rows[at].text.push('\n');
+                rows[at].text.push_str(text);
+            } else if let Some(labels) = labels(key) {
+                row_of.insert(key.to_owned(), rows.len());
+                let id = columns.id.map(|id| row.value(id)).transpose()?.map(str::to_owned);
+                rows.push(TextRow { text: text.to_owned(), labels, id });
+            }
+            Ok(())
+        })?;
+        Ok((rows, file))
     }
 
     /// Returns whether a row has the wanted values, and notes the columns that were looked at.

@@ -123,10 +123,8 @@ fn row(line: &str, fields: &TextColumns) -> Result<TextRow, Fault> {
     };
     let text = field(fields.text)?.as_str();
     let text = text.ok_or_else(|| Fault::new(0, format!("the field `{}` is not a string", fields.text)))?;
-    let labels = match field(fields.labels) {
-        Err(_) if fields.labels_are_optional => &Value::Null,
-        found => found?,
-    };
+    // Whatever rows that are to be predicted have there is ignored.
+    let labels = if fields.labels_are_optional { &Value::Null } else { field(fields.labels)? };
     let labels = match labels {
         Value::Null => Some(Vec::new()),
         Value::Array(labels) => labels.iter().map(label_name).collect(),

@@ -75,7 +75,12 @@ fn read_table(
     }
     let join = options.join_column.as_deref().map(|key| Join { key, only: &options.only });
     if join.is_some() && format != Format::Csv {
-        return Err(DataError::Request("`join_column` is for CSV files".into()));
+        let reason = if options.unlabelled {
+            "the texts of this model were joined by a column, so that it needs CSV with this column"
+        } else {
+            "`join_column` is for CSV files"
+        };
+        return Err(DataError::Request(reason.into()));
     }
     if join.is_none() && !options.only.is_empty() {
         return Err(DataError::Request("`only` needs `join_column`".into()));
@@ -86,6 +91,7 @@ fn read_table(
     let mut rows: Vec<Vec<u32>> = Vec::new();
     let mut parts = Vec::new();
     let mut labels = LabelNumbering::default();
+    let mut warnings = Vec::new();
     for (part, input) in source.parts.iter().zip(inputs) {
         let text = TableText::new(input)?;
         report.repairs.add(Repair::ByteOrderMarks, u64::from(text.has_byte_order_mark));
@@ -101,6 +107,7 @@ fn read_table(
                 let labels = join.labels(labels, &columns, threads)?;
                 join.rows(text, &columns, labels)?
             }
+            (Some(join), None) if options.unlabelled => join.new_rows(text, &columns, &mut warnings)?,
             (Some(_), None) => {
                 let reason = "`join_column` needs a file of labels: `labels`, `train_labels` or `test_labels` of `files`";
                 return Err(DataError::Request(reason.into()));
@@ -126,7 +133,7 @@ fn read_table(
         parts.push(DataSetPart::range(&part.name, start..texts.len()));
     }
     let labels_csr = Csr::from_rows(labels.names.len(), &rows);
-    Ok(RawText { texts, ids, labels: labels_csr, label_names: labels.names, parts, report })
+    Ok(RawText { texts, ids, labels: labels_csr, label_names: labels.names, parts, report, warnings })
 }
 
 /// Numbers label names from 0 in the order of their first appearance.

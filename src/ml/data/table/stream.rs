@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 use crate::data::compress::InputFile;
+use crate::data::detect::utf16;
 use crate::data::error::{BadText, DataError, Fault};
 
 /// The largest number of bytes of a row.
@@ -39,6 +40,9 @@ impl TableText {
     }
 
     pub(super) fn with_longest_row(mut input: InputFile, longest_row: usize) -> Result<Self, DataError> {
+        if let Some(reason) = utf16(input.head()) {
+            return Err(DataError::file(input.path(), reason));
+        }
         let has_byte_order_mark = skip_byte_order_mark(&mut input)?;
         Ok(Self {
             input,
