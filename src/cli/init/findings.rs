@@ -56,7 +56,11 @@ pub(super) fn text(found: &Inspection) -> String {
     if found.format.content() == FormatContent::Text {
         lines.push((
             "options",
-            "--text COLUMN, --labels COLUMN and --separator TEXT decide otherwise".to_owned(),
+            match found.read.join_column {
+                Some(_) => "--text COLUMN, --labels COLUMN and --join COLUMN decide otherwise",
+                None => "--text COLUMN, --labels COLUMN and --separator TEXT decide otherwise",
+            }
+            .to_owned(),
         ));
     }
     let lines: Vec<String> =

@@ -245,6 +245,9 @@ impl RowEncoder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::prepare::{Preparation, prepare};
+    use crate::data::read::read;
+    use crate::data::source::{DataSource, NominalEncoding, RawData, ReadOptions};
     use crate::data::vectorise::VectoriseOptions;
 
     fn encoder(vectoriser: Option<Vectoriser>, dense: bool) -> RowEncoder {
@@ -279,6 +282,47 @@ mod tests {
         assert_eq!(refused(&[(4, 1.0)]), "there is no feature 4: the features are 1 to 3");
         assert_eq!(refused(&[(2, 1.0), (1, 1.0), (2, 2.0)]), "the feature 2 occurs twice");
         assert!(refused(&[(1, f32::INFINITY)]).contains("beyond the range"));
+    }
+
+    #[test]
+    fn features_with_names_are_given_by_name() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("x.arff");
+        let text = "@relation 'x: -C 1'\n@attribute l {0,1}\n@attribute size numeric\n@attribute sex {f,m}\n@attribute colour \
+                    {red,green,blue}\n@data\n1,2,m,red\n0,1,f,green\n";
+        std::fs::write(&file, text).unwrap();
+        let options = ReadOptions { nominal: Some(NominalEncoding::OneHot), ..ReadOptions::default() };
+        let raw = read(&DataSource::file(&file), &options, &temp.path().join("raw"), 1).unwrap();
+        let RawData::Set(raw) = raw else { panic!("not numbers") };
+        let dataset = temp.path().join("dataset");
+        let data = prepare(&raw, &Preparation::default(), &dataset).unwrap();
+        let encoder = RowEncoder::open(&dataset, &data).unwrap();
+        let number = |name: &str, value| (name.to_owned(), NamedValue::Number(value));
+        let nominal = |name: &str, value: &str| (name.to_owned(), NamedValue::Nominal(value.to_owned()));
+        let encode = |row: Vec<(String, NamedValue)>| encoder.encode(&NewRow::Named(row), 0);
+        let row = vec![nominal("colour", "blue"), number("size", 3.0), nominal("sex", "m")];
+        assert_eq!(encode(row), Ok((vec![0, 1, 4], vec![3.0, 1.0, 1.0])));
+        assert_eq!(
+            encode(vec![number("colour=red", 1.0), number("0", 2.0)]),
+            Ok((vec![0, 2], vec![2.0, 1.0]))
+        );
+        for (wrong, expected) in [
+            (nominal("sex", "x"), "the attribute `sex` has no value `x`"),
+            (number("colour", 1.0), "the attribute `colour` needs one of its nominal values"),
+            (number("sze", 1.0), "there is no feature `sze`: did you mean `size`?"),
+            (nominal("size", "m"), "the value of `size` is not a number"),
+            (number("9", 1.0), "there is no feature 9: the features are 0 to 4"),
+        ] {
+            let error = encode(vec![wrong]).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        let known: Vec<_> = encoder
+            .attributes()
+            .unwrap()
+            .attributes()
+            .map(|(name, values)| (name, values.map(<[_]>::len)))
+            .collect();
+        assert_eq!(known, [("size", None), ("colour", Some(3)), ("sex", Some(2))]);
     }
 
     #[test]

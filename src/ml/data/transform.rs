@@ -385,6 +385,7 @@ mod tests {
     use super::super::filter::Filter;
     use super::super::prepare::{Preparation, prepare};
     use super::super::read_report::ReadReport;
+    use super::super::source::NominalEncoding;
     use super::super::split_data::PartName;
     use super::super::synthetic::{Synthetic, generate};
     use super::super::weight::{Weight, WeightChoice};
@@ -436,7 +437,7 @@ mod tests {
             let file = root.join("new");
             std::fs::write(&file, text).unwrap();
             let new_rows = NewRows { feature_base: base, ..NewRows::default() };
-            read_new_rows(&file, &root.join("dataset"), &new_rows, root, 1)
+            read_new_rows(&file, &root.join("dataset"), &new_rows, root, 1).map(|rows| rows.features)
         };
         let error = read("0 1:2 3:1\n1 2:1\n", None).unwrap_err().to_string();
         assert!(error.contains("--feature-base"), "{error}");
@@ -464,7 +465,7 @@ mod tests {
             let scratch = temp.path().join("scratch");
             std::fs::create_dir(&scratch).unwrap();
             let dataset = temp.path().join("dataset");
-            let ours = read_new_rows(&fresh, &dataset, &NewRows::default(), &scratch, 1).unwrap();
+            let ours = read_new_rows(&fresh, &dataset, &NewRows::default(), &scratch, 1).unwrap().features;
             let Features::Sparse(theirs) = data.features(PartName::Test).unwrap() else { panic!("sparse") };
             assert_eq!(ours, theirs, "{weight:?} {most:?}");
         }
@@ -516,12 +517,9 @@ mod tests {
             let file = write("new", text);
             read_new_rows(&file, &root.join("dataset"), &NewRows::default(), root, 1)
         };
-        let other_order = "@relation x\n@attribute colour {green,pink,red}\n@attribute more numeric\n@attribute size numeric\n";
-        let EncodedRows { features: rows, warnings, .. } = read(&format!(
-            "{other_order}@data\ngreen,7,5\n{{2 4}}\npink,0,1\nblue,0,1\n"
-                .replace("pink,red", "pink,red,blue")
-        ))
-        .unwrap();
+        let other_order = "@relation x\n@attribute colour {green,pink,red,blue}\n@attribute more numeric\n@attribute size numeric\n";
+        let new = format!("{other_order}@data\ngreen,7,5\n{{2 4}}\npink,0,1\nblue,0,1\n");
+        let EncodedRows { features: rows, warnings, .. } = read(&new).unwrap();
         let row = |row| (rows.row(row).to_vec(), rows.row_values(row).to_vec());
         assert_eq!(row(0), (vec![0, 2], vec![5.0, 1.0]));
         assert_eq!(
@@ -553,6 +551,45 @@ mod tests {
             let error = read(&format!("@relation x\n{attributes}\n@data\n{{}}\n")).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn a_model_predicts_its_own_training_file_with_two_nominal_values() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        let write = |name: &str, text: &str| {
+            std::fs::write(root.join(name), text).unwrap();
+            root.join(name)
+        };
+        let rows = "@data\n1,2,m\n0,3,f\n{1 5}\n{0 1,2 m}\n";
+        let train = write(
+            "train",
+            &format!(
+                "@relation 'x: -C 1'\n@attribute l {{0,1}}\n@attribute size numeric\n@attribute sex {{f,m}}\n{rows}"
+            ),
+        );
+        let options = ReadOptions::default();
+        let RawData::Set(raw) = read(&DataSource::file(&train), &options, &root.join("raw"), 1).unwrap()
+        else {
+            panic!("not numbers")
+        };
+        let dataset = root.join("dataset");
+        let data = prepare(&raw, &Preparation::default(), &dataset).unwrap();
+        let Features::Sparse(trained) = data.features(PartName::Train).unwrap() else { panic!("dense") };
+        let read = |file: &Path| read_new_rows(file, &dataset, &NewRows::default(), root, 1);
+        assert_eq!(read(&train).unwrap().features, trained);
+        // The other order of values, and a value more. An omitted value is then `m`.
+        let new =
+            "@relation x\n@attribute sex {m,f,x}\n@attribute size numeric\n@data\nm,2\nf,3\n{1 5}\nx,1\n";
+        let EncodedRows { features, warnings, .. } = read(&write("new", new)).unwrap();
+        let row = |row| (features.row(row).to_vec(), features.row_values(row).to_vec());
+        assert_eq!([row(0), row(1)], [(vec![0, 1], vec![2.0, 1.0]), (vec![0], vec![3.0])]);
+        assert_eq!([row(2), row(3)], [(vec![0, 1], vec![5.0, 1.0]), (vec![0], vec![1.0])]);
+        assert!(warnings.len() == 1 && warnings[0].contains("`sex`"), "{warnings:?}");
+        // A data set without the values, as older versions wrote it, cannot know them.
+        std::fs::remove_file(dataset.join(NOMINAL_VALUES)).unwrap();
+        let error = read(&train).unwrap_err().to_string();
+        assert!(error.contains("does not know which number it stands for"), "{error}");
     }
 
     #[test]

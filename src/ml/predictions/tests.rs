@@ -154,7 +154,15 @@ fn a_label_is_never_both_a_name_and_an_index() {
     let (block, _) = read(&numbered(&["1", "2", "3"]), b"row,label\n0,2\n").unwrap();
     assert_eq!(block.predicted[0], [1]);
     let error = fault(&numbered(&["1", "2", "x"]), b"row,label\n0,0\n");
-    assert!(error.contains("cannot be given by index"), "{error}");
+    assert!(error.contains("cannot be given by number"), "{error}");
+    // The numbers in an npz file follow the same rule.
+    let archive = |label: u8| {
+        let arrays = [("row", npy("|u1", "1,", &[0])), ("label", npy("|u1", "1,", &[label]))];
+        npz(&arrays, zip::CompressionMethod::Stored)
+    };
+    assert_eq!(read(&numbered(&["1", "2", "3"]), &archive(2)).unwrap().0.predicted[0], [1]);
+    assert!(fault(&numbered(&["1", "2", "3"]), &archive(0)).contains("no label is called `0`"));
+    assert_eq!(read(&expected(), &archive(2)).unwrap().0.predicted[0], [2]);
     let unnamed = ExpectedPredictions { label_names: None, ..expected() };
     assert_eq!(read(&unnamed, b"row,label\n0,2\n").unwrap().0.predicted[0], [2]);
     assert!(fault(&unnamed, b"row,label\n0,cat\n").contains("the data set has no label names"));

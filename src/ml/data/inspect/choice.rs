@@ -146,17 +146,26 @@ impl<'a> ColumnSummary<'a> {
     }
 }
 
-/// Chooses the columns of texts in one table and labels in another: those that the user names, or those that are clearly meant.
+/// One of two tables that are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JoinedFile {
+    Texts,
+    Labels,
+}
+
+/// Chooses the columns of texts in one table and labels in another: those that the user names, or those that are clearly meant. The error
+/// says which of the files is unclear, and why.
 pub(super) fn joined(
     texts: &[TableColumn],
     labels: &[TableColumn],
     wishes: &Wishes,
-) -> Result<ReadOptions, String> {
+) -> Result<ReadOptions, (JoinedFile, String)> {
+    let in_texts = |reason| (JoinedFile::Texts, reason);
+    let in_labels = |reason| (JoinedFile::Labels, reason);
     if wishes.separator.is_some() {
-        return Err(
-            "`--separator` is for labels in one column: in a file of labels, every row has one label"
-                .to_owned(),
-        );
+        let reason =
+            "`--separator` is for labels in one column: in a file of labels, every row has one label";
+        return Err(in_labels(reason.to_owned()));
     }
     let of_texts: Vec<ColumnSummary> = texts.iter().map(ColumnSummary::of).collect();
     let of_labels: Vec<ColumnSummary> = labels.iter().map(ColumnSummary::of).collect();
@@ -165,40 +174,43 @@ pub(super) fn joined(
     let common: Vec<&str> = names.filter(|name| has(&of_labels, name)).collect();
     let key = match (wishes.join.as_deref(), common.as_slice()) {
         (_, []) => {
-            return Err(format!(
+            return Err(in_texts(format!(
                 "it has no column in common with the file of labels, by which they could be joined. Its columns are\n{}\nand those of \
                  the labels are\n{}",
                 listed(&of_texts),
                 listed(&of_labels)
-            ));
+            )));
         }
         (Some(name), common) if common.contains(&name) => name,
         (None, [only]) => only,
         (_, several) => {
-            return Err(format!(
+            return Err(in_texts(format!(
                 "the texts and the labels are joined by a column that both files have. Name it with `--join COLUMN`: {}",
                 quoted(several)
-            ));
+            )));
         }
     };
-    for (wish, columns) in [(&wishes.text, &of_texts), (&wishes.labels, &of_labels)] {
+    let wished =
+        [(JoinedFile::Texts, &wishes.text, &of_texts), (JoinedFile::Labels, &wishes.labels, &of_labels)];
+    for (file, wish, columns) in wished {
         if let Some(name) = wish.as_deref().filter(|name| !has(columns, name)) {
-            return Err(format!("there is no column `{name}`. The columns are\n{}", listed(columns)));
+            let reason = format!("there is no column `{name}`. The columns are\n{}", listed(columns));
+            return Err((file, reason));
         }
     }
     let text = match &wishes.text {
         Some(name) => name.clone(),
-        None => text_column(&of_texts, Some(key))?,
+        None => text_column(&of_texts, Some(key)).map_err(in_texts)?,
     };
     let labels = match &wishes.labels {
         Some(name) => name.clone(),
-        None => match labels_by_name(&of_labels, Some(key))? {
+        None => match labels_by_name(&of_labels, Some(key)).map_err(in_labels)? {
             Some(name) => name,
             None => {
                 let own = of_labels.iter().map(|column| column.name).filter(|name| !common.contains(name));
                 match own.collect::<Vec<_>>().as_slice() {
                     [only] => (*only).to_owned(),
-                    several => return Err(unclear("labels", several, &of_labels)),
+                    several => return Err(in_labels(unclear("labels", several, &of_labels))),
                 }
             }
         },

@@ -20,7 +20,7 @@ use super::stats::column_counts;
 use super::table::columns::TableColumn;
 use super::text::RawText;
 
-use choice::TableChoice;
+use choice::{JoinedFile, TableChoice};
 pub use roles::{FileRole, GivenFile};
 
 /// What a user says about the files instead of leaving it to [`inspect`].
@@ -136,11 +136,19 @@ pub fn inspect(
     if is_table {
         let SourcePart { data, labels, .. } = &source.parts[0];
         let table = TableColumn::read_all(data)?;
-        let chosen = match labels {
-            Some(labels) => choice::joined(&table, &TableColumn::read_all(labels)?, wishes),
-            None => TableChoice::of(&table, format, wishes).map(TableChoice::read_options),
+        options = match labels {
+            Some(labels) => {
+                let chosen = choice::joined(&table, &TableColumn::read_all(labels)?, wishes);
+                chosen.map_err(|(file, reason)| match file {
+                    JoinedFile::Texts => DataError::file(data, reason),
+                    JoinedFile::Labels => DataError::file(labels, reason),
+                })?
+            }
+            None => {
+                let chosen = TableChoice::of(&table, format, wishes);
+                chosen.map_err(|reason| DataError::file(data, reason))?.read_options()
+            }
         };
-        options = chosen.map_err(|reason| DataError::file(data, reason))?;
         columns = table.into_iter().map(|column| column.name).collect();
     }
     let raw = match read(&source, &options, scratch, threads) {

@@ -88,8 +88,8 @@ impl Join<'_> {
         }
         for (name, value) in self.only.iter().filter(|(name, _)| !checked.contains(*name)) {
             warnings.push(format!(
-                "there is no column `{name}`: the training data has only rows with `{value}` in it, and these rows are taken for such \
-                 rows"
+                "there is no column `{name}`, so that rows with other values than `{value}` in it cannot be left out as in the \
+                 training data"
             ));
         }
         Ok(rows)

@@ -33,6 +33,46 @@ fn an_empty_text_in_a_file_with_one_column_is_a_row() {
 }
 
 #[test]
+fn rows_that_are_to_be_predicted_are_joined_and_filtered_like_training_rows() {
+    let options = ReadOptions {
+        unlabelled: true,
+        join_column: Some("stay".into()),
+        id_column: Some("stay".into()),
+        only: [("kind".to_owned(), "summary".to_owned()), ("seq".to_owned(), "1".to_owned())].into(),
+        ..Default::default()
+    };
+    let notes =
+        b"stay,kind,text\n7,summary,one\n9,plan,two\n8,summary,three\n7,summary,four\n,summary,five\n";
+    let text = read_with(notes, &options).unwrap();
+    assert_eq!(
+        (text.texts, text.ids.unwrap()),
+        (vec!["one\nfour".into(), "three".into()], vec!["7".into(), "8".into()])
+    );
+    assert!(text.warnings[0].contains("rows without a `stay`") && text.warnings[0].ends_with(": 1"));
+    assert!(text.warnings[1].contains("there is no column `seq`"), "{:?}", text.warnings);
+    let error = |content: &[u8]| read_with(content, &options).unwrap_err().to_string();
+    assert!(error(b"key,text\n7,one\n").contains("there is no column `stay`; the columns are: key, text"));
+    assert!(error(b"stay,kind,text\n7,plan,one\n").contains("no row has a `stay` and the values of `only`"));
+    assert!(error(b"{\"stay\": 7, \"text\": \"one\"}\n").contains("needs CSV with this column"));
+}
+
+#[test]
+fn labels_of_rows_that_are_to_be_predicted_are_ignored_whatever_they_are() {
+    let options = ReadOptions { unlabelled: true, ..Default::default() };
+    assert_eq!(read_with(b"{\"text\": \"a\", \"labels\": {\"x\": 1}}\n", &options).unwrap().texts, ["a"]);
+    assert_eq!(read_with(b"text,labels,labels\na,b,c\n", &options).unwrap().texts, ["a"]);
+}
+
+#[test]
+fn utf_16_is_called_by_its_name() {
+    let text: Vec<u8> = "\u{feff}text,labels\na,b\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    for options in [ReadOptions::default(), ReadOptions { format: Some(Format::Csv), ..Default::default() }] {
+        let error = read_with(&text, &options).unwrap_err().to_string();
+        assert!(error.contains("UTF-16") && error.contains("iconv"), "{error}");
+    }
+}
+
+#[test]
 fn the_same_rows_as_csv_and_as_json_lines_are_read_the_same() {
     let csv = read_text(
         "id,text,labels\r\n1,\"He said \"\"no\"\",\nthen left\",b; a\r\n2,plain,\r\n\r\n3,x,a;a\r\n",
