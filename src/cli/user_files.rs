@@ -1,6 +1,7 @@
 //! Checks that the user's files are there before anything runs.
 
 use std::collections::{BTreeSet, HashMap};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use super::exit::Failure;
@@ -22,12 +23,20 @@ pub(super) fn require<F>(project: &Project, plan: &Plan<F>, selected: &[bool]) -
         let mut exists = |path| *present.entry(path).or_insert_with(|| path.exists());
         if is_read && !exists(file.path.as_path()) && !is_placed(&file.path, &placed) {
             missing.push(missing_file(file, pipeline));
+        } else if is_read && is_pipe(&file.path) {
+            let problem = format!("`{}` is a pipe, which can be read only once", file.path.display());
+            missing.push(file.location.diagnostic(problem, "write its content to a file".to_owned()));
         }
     }
     match Diagnostics::new(missing) {
         Some(diagnostics) => Err(project.rendered(&diagnostics)),
         None => Ok(()),
     }
+}
+
+/// Returns whether a path is a pipe, whose content is gone once it was read.
+pub(super) fn is_pipe(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
 /// Returns whether a placement is the path, above it, or below it. Paths are ordered by component, so what is below a path

@@ -153,6 +153,20 @@ fn a_csv_file_becomes_results_and_predictions_without_writing_yaml() {
     explained.prints("animal").prints(": predicted");
     elsewhere.pipe(&["explain", &model, "--row", "0"]).exits_with(2).says("`--input FILE`");
     the_python_reader_decides_like(&plain, &model, &rows);
+    // Symbols and marks, some of which are letters; Windows line ends, semicolons, and a byte-order mark.
+    let odd = "\u{feff}key;description\r\n1;\"cat™ dog\nhorse\"\r\n2;Ⓐoak ROSE हिन्दी tre\u{301}e\r\n\r\n3;granite ΣΊΣΥΦΟΣ 中文 x²\r\n";
+    test.write("odd.csv", odd);
+    let odd = test.path().join("odd.csv").display().to_string();
+    let predicted = elsewhere.pipe(&["predict", &model, &odd]).ok().stdout;
+    assert_eq!(predicted.lines().count(), 3);
+    the_python_reader_decides_like(&predicted, &model, &odd);
+    // A pipe can be read only once, which is enough.
+    Command::new("mkfifo").arg(test.file("fifo")).status().unwrap();
+    let (fifo, content) = (test.file("fifo"), test.read("new.csv"));
+    let writer = std::thread::spawn(move || std::fs::write(fifo, content).unwrap());
+    assert_eq!(test.typed("predict model fifo").ok().stdout, plain);
+    writer.join().unwrap();
+    test.typed("init pipelines/fifo.yaml --data fifo").refuses("can be read only once");
     let names = test.read("model/data/label_names.jsonl");
     test.write("model/data/label_names.jsonl", names.replace("stone", "stein"));
     elsewhere.pipe(&["predict", &model, &rows]).exits_with(2).says("label_names.jsonl");
@@ -219,22 +233,14 @@ fn the_written_pipeline_runs_for_every_format() {
         "weights.txt",
         format!("{ROWS} 30 5\n{}", svm(|row| format!("{}:0.5 {}:0.25", row % 3, 3 + row % 2))),
     );
-    let arff = (0..ROWS).map(|row| {
-        let colour = ["red", "green", "blue"][row % 3];
-        format!(
-            "{},{},{colour},{}\n",
-            u8::from(row.is_multiple_of(3)),
-            u8::from(row.is_multiple_of(2)),
-            row % 2
-        )
-    });
-    let header = "@relation 'x: -C 2'\n@attribute a {0,1}\n@attribute b {0,1}\n@attribute c {red,green,blue}\n@attribute d numeric\n@data\n";
-    test.write("nominal.arff", format!("{header}{}", arff.collect::<String>()));
+    test.write("nominal.arff", arff());
     test.write(
         "X.npy",
         npy(4, |row, column| ((row % 3 == column) as u8 as f32) + 0.1 * (row % 2) as f32 + 0.01),
     );
     test.write("y.npy", npy(3, |row, column| (row % 3 == column) as u8 as f32));
+    // New rows may be in another format.
+    test.write("same.txt", format!("{ROWS} 30 5\n{}", svm(counts)));
     for (data, name, kind) in [
         ("lines.jsonl", "lines", "vectorise"),
         ("counts.svm", "counts", "weight: auto"),
@@ -246,7 +252,77 @@ fn the_written_pipeline_runs_for_every_format() {
         let yaml = test.read(&format!("pipelines/{name}.yaml"));
         assert!(yaml.contains(kind), "{yaml}");
         runs(&test, name);
+        // The model predicts its own training file, and so does its program in Python.
+        test.pipe(&["model", "export", "recipe[macro]", name]).ok();
+        let file = data.split(' ').next().unwrap();
+        let path = |name: &str| test.file(name).display().to_string();
+        let predicted = test.pipe(&["predict", name, file]).ok().reports_nothing().stdout;
+        assert_eq!(predicted.lines().count(), ROWS);
+        the_python_reader_decides_like(&predicted, &path(name), &path(file));
+        if name == "counts" {
+            assert_eq!(test.pipe(&["predict", name, "same.txt"]).ok().stdout, predicted);
+            the_python_reader_decides_like(&predicted, &path(name), &path("same.txt"));
+        }
+        if name == "nominal" {
+            let other =
+                arff().replace("{red,green,blue}", "{pink,blue,red,green}").replace("{no,yes}", "{yes,no}");
+            test.write("other.arff", other.replacen(",red,", ",pink,", 2));
+            let other = test.pipe(&["predict", name, "other.arff"]).ok();
+            let other = other.reports("2 rows have values of the attribute `c` that the model does not know");
+            let unchanged = other.stdout.lines().zip(predicted.lines()).skip(4).all(|(new, old)| new == old);
+            assert!(unchanged, "another order of the values changes nothing");
+            the_python_reader_decides_like(&other.stdout, &path(name), &path("other.arff"));
+        }
     }
+}
+
+/// Returns ARFF with attributes of three and of two nominal values.
+pub(crate) fn arff() -> String {
+    let row = |row: usize| {
+        let (colour, size) = (["red", "green", "blue"][row % 3], ["no", "yes"][row / 3 % 2]);
+        let label = |is_set: bool| u8::from(is_set);
+        let (a, b) = (label(row.is_multiple_of(3)), label((row / 3).is_multiple_of(2)));
+        format!("{a},{b},{colour},{},{size}\n", row % 7)
+    };
+    let header = "@relation 'x: -C 2'\n@attribute a {0,1}\n@attribute b {0,1}\n@attribute c {red,green,blue}\n\
+                  @attribute d numeric\n@attribute 'large one' {no,yes}\n@data\n";
+    format!("{header}{}", (0..ROWS).map(row).collect::<String>())
+}
+
+#[test]
+fn texts_and_labels_in_two_files_are_joined_also_for_predictions() {
+    worker_program();
+    let test = PipelineTest::empty();
+    let (mut notes, mut codes) = ("stay,kind,note\n".to_owned(), "stay,code\n".to_owned());
+    for row in 0..ROWS {
+        let (first, second) = (text(row), text(row + 3));
+        notes.push_str(&format!(
+            "s{row},summary,{first}\ns{row},plan,granite oak cat\ns{row},summary,{second}\n"
+        ));
+        codes.extend(labels(row).iter().map(|label| format!("s{row},{label}\n")));
+    }
+    test.write("notes.csv", &notes).write("codes.csv", codes);
+    test.typed("init --data notes.csv --labels codes.csv").refuses("`--data rows=TEXTS labels=codes.csv`");
+    test.typed("init --data rows=notes.csv labels=codes.csv")
+        .ok()
+        .reports("column `code` of another file, joined by `stay`");
+    test.edit("pipelines/notes.yaml", "join_column: stay }", "join_column: stay, only: { kind: summary } }");
+    runs(&test, "notes");
+    let predicted = test.typed("predict recipe[macro] notes.csv").ok().reports_nothing().stdout;
+    assert_eq!(predicted.lines().count(), ROWS);
+    assert!(predicted.starts_with("{\"id\":\"s0\",\"row\":0,"), "{predicted}");
+    test.typed("model export recipe[macro] model").ok();
+    assert_eq!(test.typed("predict model notes.csv").ok().stdout, predicted);
+    let path = |name: &str| test.file(name).display().to_string();
+    the_python_reader_decides_like(&predicted, &path("model"), &path("notes.csv"));
+    test.typed("explain model --row 1 --input notes.csv").ok().prints("plant");
+    test.write("other.csv", notes.replace("stay,", "visit,"));
+    test.typed("predict model other.csv").refuses("there is no column `stay`");
+    test.write("kindless.csv", "stay,note\ns0,cat dog\n");
+    test.typed("predict model kindless.csv --format labels")
+        .ok()
+        .prints("s0,")
+        .reports("there is no column `kind`");
 }
 
 #[test]

@@ -159,6 +159,9 @@ fn data_that_a_command_prepares_is_loaded_in_the_same_pipeline() {
     test.write("labels.txt", "0\n1\n0 1\n2\n");
     assert_eq!(test.run().ok().computed(), ["data", "embed"]);
 
+    test.edit("pipeline.yaml", "{ stage: embed.labels }", "embed.labels");
+    test.typed("plan pipeline.yaml").exits_with(2).says("write `{ stage: embed.labels }`");
+    test.edit("pipeline.yaml", "labels: embed.labels", "labels: { stage: embed.labels }");
     test.edit("pipeline.yaml", "embed.labels", "embed.lables");
     let wrong = test.typed("plan pipeline.yaml");
     wrong.exits_with(2).says("labels");

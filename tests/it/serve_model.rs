@@ -241,6 +241,17 @@ fn a_request_that_cannot_be_answered_is_refused_with_a_sentence_and_the_server_g
     );
     served.refuses(raw("POST", "/predict", b"text=cat"), 400, "the body is not JSON");
     served.refuses(raw("POST", "/predict", &vec![b' '; 17 << 20]), 413, "the body is larger than 16 MiB");
+    // A body that is announced but never sent.
+    let mut stream = TcpStream::connect(("127.0.0.1", served.port())).unwrap();
+    let (token, started) = (&served.token, Instant::now());
+    let head = format!(
+        "POST /predict HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: 99999999999\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    assert!(started.elapsed() < Duration::from_secs(15), "it is not waited for");
     served.refuses(raw("GET", "/predict", b""), 405, "/predict needs the method POST");
     served.refuses(raw("POST", "/labels", b""), 405, "/labels needs the method GET");
     served.refuses(raw("GET", "/nothing", b""), 404, "/openapi.json");
@@ -360,7 +371,54 @@ fn rows_of_numbers_are_served_like_those_of_a_file() {
     let refused = |row: Value| served.post("/predict", &json!({ "row": row }));
     served.refuses(refused(json!({ "0": 1 })), 400, "there is no feature 0: the features are 1 to");
     served.refuses(refused(json!([1, 2])), 400, "numbers of features with their values");
+    served.refuses(
+        refused(json!({ "x": 1 })),
+        400,
+        "row 0: there is no feature `x`: the features of the model have numbers",
+    );
     served.refuses(refused(json!({ "1": 1e39 })), 400, "");
     let huge = served.post("/predict", &json!({ "row": { "1": 3e38, "2": 3e38 } }));
     assert!([200, 422].contains(&huge.0), "{huge:?}");
+}
+
+#[test]
+fn features_with_names_are_served_by_name_and_labels_that_are_numbers_by_name_too() {
+    worker_program();
+    let test = PipelineTest::empty();
+    test.write("rows.arff", crate::own_data::arff().replace("@attribute b {0,1}", "@attribute 0 {0,1}"));
+    test.typed("init --data rows.arff").ok();
+    test.typed("run pipelines/rows.yaml").ok();
+    let expected = test.typed("predict recipe[macro] rows.arff").ok().events();
+    let served = Served::start(&test, &["recipe[macro]"]);
+    let described: Value = serde_json::from_str(&served.get("/labels").1).unwrap();
+    let attributes = json!([
+        { "name": "d" }, { "name": "c", "values": ["red", "green", "blue"] }, { "name": "large one", "values": ["no", "yes"] }
+    ]);
+    assert_eq!(described["rows"]["attributes"], attributes);
+    let rows: Vec<Value> = test
+        .read("rows.arff")
+        .split("@data\n")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .map(|line| {
+            let values: Vec<&str> = line.split(',').collect();
+            json!({ "c": values[2], "d": values[3].parse::<u32>().unwrap(), "large one": values[4] })
+        })
+        .collect();
+    assert_eq!(served.predictions(&json!({ "rows": rows })), expected);
+    let refused = |row: Value| served.post("/predict", &json!({ "row": row }));
+    served.refuses(refused(json!({ "c": "pink" })), 400, "the attribute `c` has no value `pink`");
+    served.refuses(refused(json!({ "large": "no" })), 400, "there is no feature `large`");
+    // The label that is called `0` is the second one.
+    for label in [json!(0), json!("0")] {
+        let (_, answer) = served.post("/explain", &json!({ "row": rows[0], "label": label }));
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!((&answer["labels"][0]["label"], &answer["labels"][0]["name"]), (&json!(1), &json!("0")));
+    }
+    served.refuses(
+        served.post("/explain", &json!({ "row": rows[0], "label": 1 })),
+        400,
+        "cannot be given by number",
+    );
 }

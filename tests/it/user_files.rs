@@ -37,6 +37,17 @@ fn a_missing_file_is_reported_at_its_place_before_anything_runs() {
 }
 
 #[test]
+fn a_pipe_is_refused_before_it_is_read() {
+    let test = PipelineTest::new(READS_FILES);
+    std::fs::create_dir(test.file("data")).unwrap();
+    std::process::Command::new("mkfifo").arg(test.file("data/rows.csv")).status().unwrap();
+    test.pipe(&["run", "pipeline.yaml"])
+        .exits_with(2)
+        .says("is a pipe, which can be read only once")
+        .says("pipeline.yaml:7");
+}
+
+#[test]
 fn a_missing_published_table_is_reported_at_its_place() {
     let test = PipelineTest::new(
         "

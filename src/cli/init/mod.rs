@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use super::args::InitArgs;
 use super::exit::{Exit, Failure, Outcome};
 use super::print_status;
+use super::user_files::is_pipe;
 use data_pipeline::{DataPipeline, PipelineKind};
 use pipe_core::quote;
 use pipe_ml::data::inspect::{FileRole, GivenFile, Wishes, inspect};
@@ -92,11 +93,9 @@ fn given_file(word: &str) -> Result<GivenFile, Failure> {
         )));
     }
     let path = PathBuf::from(path);
-    let is_pipe = |kind: std::fs::FileType| !kind.is_file() && !kind.is_dir();
-    if path.metadata().is_ok_and(|metadata| is_pipe(metadata.file_type())) {
+    if is_pipe(&path) {
         return Err(Failure::bad_input(format!(
-            "`{}` is not a file but a pipe or a device, which can be read only once: write its content to a file, which the \
-             pipeline then reads",
+            "`{}` is a pipe, which can be read only once: write its content to a file, which the pipeline then reads",
             path.display()
         )));
     }
