@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::issue::Issue;
 use crate::packages::PackageRequest;
 use crate::reference::StageRef;
+use crate::suggest::did_you_mean;
 
 pub use crate::artifact::{ANY, ArtifactType, FILE, TIMINGS};
 
@@ -139,8 +140,30 @@ pub struct AxisUse {
 pub struct Vocabulary {
     /// What one of the words is called: `metric`.
     pub noun: &'static str,
-    /// All words.
+    /// All words. A `*` stands for any text: `weight_*`.
     pub words: Vec<&'static str>,
+}
+
+impl Vocabulary {
+    /// Returns the names of metrics.
+    pub fn of_metrics(words: impl IntoIterator<Item = &'static str>) -> Self {
+        Self { noun: "metric", words: words.into_iter().collect() }
+    }
+
+    /// Returns whether a word is one of them.
+    pub fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|known| match known.split_once('*') {
+            Some((start, end)) => {
+                word.strip_prefix(start).is_some_and(|rest| !rest.is_empty() && rest.ends_with(end))
+            }
+            None => *known == word,
+        })
+    }
+
+    /// Returns "did you mean ...?" for a word that is none of them, or a list of them.
+    pub fn hint(&self, word: &str) -> Option<String> {
+        did_you_mean(word, &format!("its {}s are", self.noun), self.words.iter().copied())
+    }
 }
 
 /// The body of a stage whose types have been checked.
@@ -163,6 +186,8 @@ pub struct CheckedBody {
     pub packages: Option<PackageRequest>,
     /// The axes that the parameters mention.
     pub axes: AxisUses,
+    /// The metrics that the stage may record; `None` if only its program knows them.
+    pub metrics: Option<Vocabulary>,
 }
 
 /// A metric that must be 1 in every result of a stage; another result fails the stage.
@@ -191,3 +216,22 @@ pub trait Kind: Sync {
 
 /// The registered kinds.
 pub type Kinds<'a> = &'a [&'a dyn Kind];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        let metrics = Vocabulary::of_metrics(["holds", "p_at_*", "labels_*_rows"]);
+        assert!(["holds", "p_at_5", "labels_test_rows"].iter().all(|word| metrics.has(word)));
+        assert!(
+            !["hold", "p_at_", "labels_rows", "labels_test_row", ""].iter().any(|word| metrics.has(word))
+        );
+        assert_eq!(metrics.hint("hold").as_deref(), Some("did you mean `holds`?"));
+        assert_eq!(
+            metrics.hint("zebra").as_deref(),
+            Some("its metrics are: `holds`, `p_at_*`, `labels_*_rows`")
+        );
+    }
+}

@@ -124,6 +124,7 @@ pub mod bad_file;
 pub mod builtin_part;
 pub mod captured;
 pub mod copy_rest;
+pub mod default_value;
 pub mod digest;
 pub mod escape;
 pub mod event;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::issue::Issue;
-use crate::kind::{AxisUses, CheckedBody, InputDecl, Kind, OutputDecl, Program, Requirement};
+use crate::kind::{AxisUses, CheckedBody, InputDecl, Kind, OutputDecl, Program, Requirement, Vocabulary};
 use crate::packages::PackageRequest;
 use crate::strict_json::StrictJson;
 use crate::work::Work;
@@ -64,6 +64,12 @@ pub trait StageKind: Serialize + DeserializeOwned + JsonSchema + 'static {
     /// Returns the axes that the parameters mention.
     fn axes(&self) -> AxisUses {
         AxisUses::default()
+    }
+
+    /// Returns the names of the metrics that the stage may record, or `None` if only its program knows them. A name with
+    /// `*` stands for several: `weight_*`.
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(Vec::new())
     }
 }
 
@@ -140,6 +146,7 @@ impl<T: StageKind> Kind for KindOf<T> {
             environment: typed.environment(),
             packages: typed.packages(),
             axes: typed.axes(),
+            metrics: typed.metrics().map(Vocabulary::of_metrics),
         })
     }
 

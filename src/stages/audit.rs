@@ -120,4 +120,8 @@ impl StageKind for AuditStage {
         }
         issues
     }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(vec!["passed", "macro_f1", "macro_f1_*", "changed_by_*"])
+    }
 }

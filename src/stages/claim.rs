@@ -110,6 +110,10 @@ impl StageKind for Claim {
         let slots = [Self::BETTER, Self::THAN].map(|slot| slot.name().to_owned()).to_vec();
         AxisUses { slots, uses: uses.collect(), ..AxisUses::default() }
     }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(vec![Self::HOLDS])
+    }
 }
 
 impl RunStage for Claim {

@@ -304,6 +304,10 @@ impl StageKind for Command {
     fn packages(&self) -> Option<PackageRequest> {
         self.env.packages().and_then(CommandPackages::request)
     }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        None
+    }
 }
 
 const NAME_HINT: &str = "use letters, digits, `_` and `-`, and start with a letter";

@@ -146,6 +146,19 @@ pub fn on_threads<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> Re
     Ok(rayon::ThreadPoolBuilder::new().num_threads(threads.max(1)).build()?.install(run))
 }
 
+/// The metrics that [`announce`] records.
+pub const DATASET_METRICS: [&str; 9] = [
+    "features",
+    "labels",
+    "train_rows",
+    "validation_rows",
+    "test_rows",
+    "labels_per_row",
+    "features_per_row",
+    "labels_under_*",
+    "test_rows_in_train",
+];
+
 /// Reports on a new data set: sizes as metrics, repairs and duplicates as warnings.
 pub fn announce(work: &mut Work, data: &SplitData) -> Result<()> {
     let meta = data.meta();

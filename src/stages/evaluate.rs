@@ -146,6 +146,10 @@ impl StageKind for Evaluate {
         issues.extend(judged.issues());
         issues
     }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(Metric::ANNOUNCED.map(Metric::name).to_vec())
+    }
 }
 
 /// The fields of `evaluate` and `audit` that name a model, or the predictions of another program in its place.

@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use pipe_core::default_value::is_default;
 use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
@@ -49,11 +50,6 @@ pub struct Fuse {
     /// The seed of the pairs.
     #[serde(default)]
     pub seed: u64,
-}
-
-/// Values that are not written keep the keys of earlier versions.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 fn default_response_floor() -> f64 {
@@ -114,6 +110,10 @@ impl StageKind for Fuse {
             issues.push(Issue::new("min_label_rows", "must be at least 1"));
         }
         issues
+    }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(vec!["weight_*"])
     }
 }
 

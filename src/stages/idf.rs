@@ -53,6 +53,10 @@ impl StageKind for IdfStage {
         let fine = self.eps > 0.0 && self.eps.is_finite();
         if fine { Vec::new() } else { vec![Issue::new("eps", "must be above 0")] }
     }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(vec!["labels_without_rows"])
+    }
 }
 
 impl RunStage for IdfStage {

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, Files, announce, on_threads, source};
+use super::dataset::{DATASET, DATASET_METRICS, Files, announce, on_threads, source};
 use pipe_core::artifact::PlainFile;
 use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program, SourceDecl};
@@ -135,6 +135,10 @@ impl StageKind for Load {
             _ => issues.push(Issue::new("", "give exactly one of `dataset` and `files`")),
         }
         issues
+    }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(DATASET_METRICS.to_vec())
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use pipe_core::digest::{BlobId, Digest};
 use pipe_core::event::{LogLevel, WorkerEvent};
 use pipe_core::job::{Axes, Job, JobInput};
+use pipe_core::kind::Vocabulary;
 use pipe_core::protocol::Protocol;
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::{EventSink, Work};
@@ -100,6 +101,13 @@ impl StageTest {
         };
         let mut events = CollectedEvents(Vec::new());
         T::run(&stage, &mut Work::new(job, &mut events))?;
+        if let Some(declared) = stage.metrics().map(Vocabulary::of_metrics) {
+            for event in &events.0 {
+                if let WorkerEvent::Metric { name, .. } = event {
+                    assert!(declared.has(name), "`{}` does not declare the metric `{name}`", T::NAME);
+                }
+            }
+        }
         Ok(Self { directory, events: events.0 })
     }
 

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::dataset::{DATASET, announce, on_threads};
+use super::dataset::{DATASET, DATASET_METRICS, announce, on_threads};
 use pipe_core::artifact::PlainFile;
 use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program};
@@ -40,6 +40,10 @@ impl StageKind for SyntheticStage {
 
     fn issues(&self) -> Vec<Issue> {
         self.0.issues()
+    }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(DATASET_METRICS.to_vec())
     }
 }
 

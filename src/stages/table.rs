@@ -10,9 +10,10 @@ use serde_untagged::UntaggedEnumVisitor;
 
 use super::one_or_many::{AxisValue, OneOrMany, UserFile};
 use pipe_core::artifact::{Artifact, FILE, PlainFile};
+use pipe_core::default_value::is_default;
 use pipe_core::issue::Issue;
 use pipe_core::job::JobInput;
-use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program, Vocabulary};
+use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
@@ -25,7 +26,9 @@ use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 use pipe_report::table::Table;
 use pipe_report::table::build::build;
-use pipe_report::table::display::{ShowN, TableDisplay, TableInterval, TableLayout, TableScale, is_default};
+use pipe_report::table::display::{
+    DEFAULT_DIGITS, ShowN, TableDisplay, TableInterval, TableLayout, TableScale,
+};
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
 use pipe_report::table::measured::{EXTERNAL, MeasuredRecord, PART, PROTOCOL};
 use pipe_report::table::reference::{Reference, shipped_names};
@@ -239,10 +242,7 @@ impl StageKind for TableStage {
                 (PROTOCOL, [Protocol::Honest, Protocol::Oracle].map(Protocol::name).to_vec()),
                 (PART, vec![PartName::Test.name(), PartName::Validation.name(), EXTERNAL]),
             ],
-            others: Some(Vocabulary {
-                noun: "metric",
-                words: Metric::ALL.iter().map(|metric| metric.name()).collect(),
-            }),
+            others: Some(Metric::vocabulary()),
             uses: terms.chain(averaged).chain(kept).collect(),
         }
     }

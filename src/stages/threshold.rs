@@ -94,6 +94,10 @@ impl StageKind for Threshold {
         }
         issues
     }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(vec!["labels_with_a_cut"])
+    }
 }
 
 impl RunStage for Threshold {

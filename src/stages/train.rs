@@ -118,6 +118,17 @@ impl Train {
     /// The seconds of each epoch. They are not part of the history, because seconds differ from run to run, and stages
     /// that read the history must not run again for that.
     pub const TIMINGS: Out<EpochSeconds> = Out::new("timings", "timings.json");
+
+    /// The metric with the number of trained parameters.
+    pub const PARAMETERS: &'static str = "parameters";
+    /// The metric with the number of epochs.
+    pub const EPOCHS: &'static str = "epochs";
+    /// The metric with the loss of an epoch.
+    pub const TRAIN_LOSS: &'static str = "train_loss";
+    /// The metric with the macro-F1 of an epoch on validation rows.
+    pub const VALIDATION_MACRO_F1: &'static str = "validation_macro_f1";
+    /// The metric with the best value on validation rows.
+    pub const BEST_VALIDATION: &'static str = "best_validation";
 }
 
 impl StageKind for Train {
@@ -136,6 +147,16 @@ impl StageKind for Train {
 
     fn issues(&self) -> Vec<Issue> {
         self.method.issues()
+    }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(vec![
+            Self::PARAMETERS,
+            Self::EPOCHS,
+            Self::TRAIN_LOSS,
+            Self::VALIDATION_MACRO_F1,
+            Self::BEST_VALIDATION,
+        ])
     }
 }
 

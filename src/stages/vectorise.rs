@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::dataset::{DATASET, Files, announce, on_threads, source};
+use super::dataset::{DATASET, DATASET_METRICS, Files, announce, on_threads, source};
 use pipe_core::artifact::PlainFile;
 use pipe_core::issue::Issue;
 use pipe_core::kind::{InputDecl, OutputDecl, Program};
@@ -140,6 +140,10 @@ impl StageKind for Vectorise {
         issues.extend(self.files.issues());
         issues.extend(self.words.issues().into_iter().map(|issue| issue.within("words")));
         issues
+    }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(DATASET_METRICS.to_vec())
     }
 }
 

@@ -58,7 +58,8 @@ impl Checker<'_> {
         let (resources, cluster) = (asked.resources(), asked.of_cluster());
         let compare = settings.compare.unwrap_or_default();
         let expect = settings.expect.unwrap_or_default();
-        for issue in compare.issues(&checked.outputs).into_iter().chain(expect.issues()) {
+        let metrics = checked.metrics.as_ref();
+        for issue in compare.issues(&checked.outputs, metrics).into_iter().chain(expect.issues(metrics)) {
             let context = settings_context(&content.varying, content.kind_span);
             issues.push(context.issue_at(issue));
         }

@@ -9,7 +9,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_untagged::UntaggedEnumVisitor;
 
-use pipe_core::kind::OutputDecl;
+use super::expect::unknown_metrics;
+use pipe_core::kind::{OutputDecl, Vocabulary};
+use pipe_core::suggest::did_you_mean;
 
 /// The comparison policy of a stage. Without exceptions every output is compared byte by byte.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -47,15 +49,16 @@ impl Tolerance {
 }
 
 impl Compare {
-    /// Returns what cannot be used for a stage with these outputs.
-    pub(super) fn issues(&self, outputs: &[OutputDecl]) -> Vec<Issue> {
-        let mut issues = Vec::new();
+    /// Returns what cannot be used for a stage with these outputs and metrics.
+    pub(super) fn issues(&self, outputs: &[OutputDecl], metrics: Option<&Vocabulary>) -> Vec<Issue> {
+        let mut issues = unknown_metrics("compare.metrics", self.metrics.keys(), metrics);
         let named = self.ignore.iter().map(|name| ("ignore", name));
         for (list, name) in named.chain(self.numbers.keys().map(|name| ("numbers", name))) {
             if !outputs.iter().any(|output| output.name == *name) {
-                let known: Vec<String> = outputs.iter().map(|output| format!("`{}`", output.name)).collect();
-                let message = format!("the stage has no output `{name}`; it has {}", known.join(", "));
-                issues.push(Issue::new(format!("compare.{list}"), message));
+                let known = outputs.iter().map(|output| output.name.as_str());
+                let (field, message) =
+                    (format!("compare.{list}"), format!("the stage has no output `{name}`"));
+                issues.push(Issue { field, message, hint: did_you_mean(name, "its outputs are", known) });
             }
         }
         let tolerances = self.metrics.iter().map(|entry| ("metrics", entry));
@@ -164,7 +167,8 @@ mod tests {
     fn unknown_outputs_and_negative_tolerances_are_reported() {
         let output = OutputDecl { name: "table".into(), artifact: "file", file_name: "t".into() };
         let policy = compare("{ ignore: [tabel], metrics: { f1: { abs: -1 } } }");
-        let fields: Vec<String> = policy.issues(&[output]).into_iter().map(|issue| issue.field).collect();
+        let fields: Vec<String> =
+            policy.issues(&[output], None).into_iter().map(|issue| issue.field).collect();
         assert_eq!(fields, ["compare.ignore", "compare.metrics.f1"]);
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use pipe_core::issue::Issue;
-use pipe_core::kind::Requirement;
+use pipe_core::kind::{Requirement, Vocabulary};
 use pipe_core::protocol::MetricValue;
 use pipe_core::suggest::did_you_mean;
 use schemars::JsonSchema;
@@ -39,8 +39,8 @@ impl Expect {
         Self { requirement, ..self }
     }
 
-    /// Returns what is wrong with the bounds themselves.
-    pub(super) fn issues(&self) -> Vec<Issue> {
+    /// Returns what is wrong with the bounds themselves, and with the names of metrics that a stage never records.
+    pub(super) fn issues(&self, metrics: Option<&Vocabulary>) -> Vec<Issue> {
         let wrong = |bounds: &Bounds| match (bounds.min, bounds.max) {
             (None, None) => Some("give it a bound: `min`, `max` or both"),
             (min, max) if [min, max].iter().flatten().any(|bound| !bound.is_finite()) => {
@@ -50,7 +50,8 @@ impl Expect {
             _ => None,
         };
         let issue = |(name, bounds)| Some(Issue::new(format!("expect.{name}"), wrong(bounds)?));
-        self.bounds.iter().filter_map(issue).collect()
+        let unknown = unknown_metrics("expect", self.bounds.keys(), metrics);
+        unknown.into_iter().chain(self.bounds.iter().filter_map(issue)).collect()
     }
 
     /// Returns the sentences about metrics that are missing or not within their bounds.
@@ -80,6 +81,23 @@ impl Expect {
         let unmet = unmet.map(|required| required.otherwise.to_owned());
         unmet.into_iter().chain(self.bounds.iter().filter_map(violation)).collect()
     }
+}
+
+/// Returns the issues of names under `setting` that are not those of metrics of the stage.
+pub(super) fn unknown_metrics<'n>(
+    setting: &str,
+    names: impl IntoIterator<Item = &'n String>,
+    metrics: Option<&Vocabulary>,
+) -> Vec<Issue> {
+    let Some(metrics) = metrics else { return Vec::new() };
+    let unknown = names.into_iter().filter(|name| !metrics.has(name));
+    unknown
+        .map(|name| Issue {
+            field: format!("{setting}.{name}"),
+            message: format!("the stage records no metric `{name}`"),
+            hint: metrics.hint(name),
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -122,9 +140,22 @@ mod tests {
     }
 
     #[test]
+    fn a_metric_that_the_stage_never_records_is_an_issue() {
+        let metrics = Vocabulary::of_metrics(["macro_f1", "weight_*"]);
+        let issues = |yaml: &str| expect(yaml).issues(Some(&metrics));
+        assert_eq!(issues("{ macro_f1: { min: 0 }, weight_1_knn: { max: 1 } }"), []);
+        let [issue] = &issues("{ macrof1: { min: 0 } }")[..] else { panic!("one issue") };
+        assert_eq!(
+            (issue.field.as_str(), issue.hint.as_deref()),
+            ("expect.macrof1", Some("did you mean `macro_f1`?"))
+        );
+        assert_eq!(expect("{ anything: { min: 0 } }").issues(None), [], "of a program of the user");
+    }
+
+    #[test]
     fn bounds_that_bound_nothing_or_contradict_each_other_are_issues() {
         for yaml in ["{ a: {} }", "{ a: { min: 1, max: 0 } }", "{ a: { min: .nan } }"] {
-            assert_eq!(expect(yaml).issues().len(), 1, "{yaml}");
+            assert_eq!(expect(yaml).issues(None).len(), 1, "{yaml}");
         }
         assert!(serde_yaml::from_str::<Expect>("{ a: { least: 1 } }").is_err());
     }

@@ -158,6 +158,10 @@ impl StageKind for Evaluate {
     fn outputs(&self) -> Vec<OutputDecl> {
         vec![output("scores", "scores", "scores.json")]
     }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(vec!["f1", "recall"])
+    }
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -199,7 +203,7 @@ impl StageKind for Table {
         AxisUses {
             slots: vec!["from".to_owned()],
             given: vec![("part", vec!["test", "validation"])],
-            others: Some(Vocabulary { noun: "metric", words: vec!["f1", "recall"] }),
+            others: Some(Vocabulary::of_metrics(["f1", "recall"])),
             uses: rows.map(row).chain(self.only.iter().flat_map(only)).collect(),
         }
     }
@@ -239,6 +243,10 @@ impl StageKind for Command {
 
     fn environment(&self) -> Vec<String> {
         self.env.clone()
+    }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        None
     }
 }
 

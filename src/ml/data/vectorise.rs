@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use pipe_core::default_value::is_default;
 use pipe_core::issue::Issue;
 use rayon::prelude::*;
 use schemars::JsonSchema;
@@ -47,11 +48,6 @@ pub struct VectoriseOptions {
     /// Keep features that occur in at most this share of the training rows.
     #[serde(skip_serializing_if = "is_default")]
     pub max_share: Option<f64>,
-}
-
-/// Options with their default value are not stored, so that options that are added later change no key and no byte.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl VectoriseOptions {

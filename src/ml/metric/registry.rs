@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use pipe_core::kind::Vocabulary;
 use pipe_core::suggest;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -171,6 +172,11 @@ impl Metric {
         Metric::PspAt5,
     ];
 
+    /// Returns the names of all metrics.
+    pub fn vocabulary() -> Vocabulary {
+        Vocabulary::of_metrics(Self::ALL.iter().map(|metric| metric.name()))
+    }
+
     /// Returns the name in pipelines, artifacts and tables: `macro_f1`.
     pub fn name(self) -> &'static str {
         self.describe().name
@@ -220,7 +226,7 @@ pub struct UnknownMetric {
 }
 
 fn did_you_mean(name: &str) -> String {
-    let closest = suggest::closest(name, Metric::ALL.iter().map(|metric| metric.name()));
+    let closest = suggest::closest(name, Metric::vocabulary().words);
     closest.map(|metric| format!(" (did you mean `{metric}`?)")).unwrap_or_default()
 }
 

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use pipe_core::default_value::is_default;
 use pipe_ml::metric::registry::Metric;
 
 /// How a table prints its values. The defaults are left out of files, so that they do not change older ones.
@@ -68,11 +69,6 @@ pub enum TableLayout {
     /// For one column of a two-column paper: text of 8 or 7 points, never shrunk; headings are broken into lines, groups of
     /// rows have headings of their own, and intervals are printed below their values if there is no room beside them.
     Narrow,
-}
-
-/// Returns whether a value is the default of its type.
-pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// The number of decimals of values that are not in percent.

@@ -37,7 +37,8 @@ pub mod title;
 
 use serde::{Deserialize, Serialize};
 
-use display::{TableDisplay, TableScale, is_default};
+use display::{TableDisplay, TableScale};
+use pipe_core::default_value::is_default;
 use pipe_core::digest::{BlobId, Digest};
 use pipe_ml::metric::bootstrap::Bootstrap;
 use pipe_ml::metric::marked::{Marked, Protocol};

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use pipe_core::artifact::PlainFile;
 use pipe_core::issue::Issue;
-use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program, Vocabulary};
+use pipe_core::kind::{AxisUse, AxisUses, InputDecl, OutputDecl, Program};
 use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
@@ -260,10 +260,7 @@ impl StageKind for Plot {
         AxisUses {
             slots: [Self::HISTORY.name(), Self::EVAL.name(), Self::CURVES.name()].map(str::to_owned).to_vec(),
             uses: stated.into_iter().chain(shown).collect(),
-            others: Some(Vocabulary {
-                noun: "metric",
-                words: Metric::ALL.iter().map(|metric| metric.name()).collect(),
-            }),
+            others: Some(Metric::vocabulary()),
             ..AxisUses::default()
         }
     }

@@ -27,7 +27,7 @@ impl RunStage for RunTrain {
         work.info(format!("training on {chosen}"));
         work.fact("device", chosen);
         let parameters = method.parameters(data.meta().features as usize, data.meta().labels as usize);
-        work.metric("parameters", parameters as f64);
+        work.metric(Train::PARAMETERS, parameters as f64);
 
         let (training, validation) = (DatasetPart::open(&data, PartName::Train)?, PartName::Validation);
         let validation = data.has(validation).then(|| DatasetPart::open(&data, validation)).transpose()?;
@@ -48,12 +48,12 @@ impl RunStage for RunTrain {
         done.model.save(work.output_path(Train::MODEL)?)?;
         work.save(Train::HISTORY, &done.history)?;
         work.save(Train::TIMINGS, &EpochSeconds(done.seconds))?;
-        work.metric("epochs", done.history.epochs.len() as f64);
+        work.metric(Train::EPOCHS, done.history.epochs.len() as f64);
         if let Some(last) = done.history.epochs.last() {
-            work.metric("train_loss", last.loss.total);
+            work.metric(Train::TRAIN_LOSS, last.loss.total);
         }
         if let Some((_, best)) = done.history.best(&method.stopping) {
-            work.marked_metric("best_validation", (done.history.protocol(), best));
+            work.marked_metric(Train::BEST_VALIDATION, (done.history.protocol(), best));
         }
         Ok(())
     }
@@ -80,10 +80,10 @@ impl TrainingHost for Reporter<'_, '_> {
         self.work.progress(done, Some(total), "batches", message);
         // An epoch has just ended: these are the points of the learning curves.
         if progress.batch == 0 && progress.epoch > 0 {
-            self.work.curve_point("train_loss", progress.epoch, (None, progress.loss));
+            self.work.curve_point(Train::TRAIN_LOSS, progress.epoch, (None, progress.loss));
             if let Some(macro_f1) = progress.macro_f1 {
                 let value = (Some(self.protocol), macro_f1);
-                self.work.curve_point("validation_macro_f1", progress.epoch, value);
+                self.work.curve_point(Train::VALIDATION_MACRO_F1, progress.epoch, value);
             }
         }
     }
