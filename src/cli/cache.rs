@@ -74,7 +74,10 @@ fn ls(project: &Project, as_json: bool) -> Outcome {
             .collect();
         return print_json(&shown);
     }
-    let mut grid = Grid::new(&["key", "stage", "kind", "computed", "took", "size"]).right_aligned(&[4, 5]);
+    let mut grid = Grid::new(&["key", "stage", "kind", "computed", "took", "size"])
+        .right_aligned(&[4, 5])
+        .wrapped(&[1])
+        .optional(&[2, 4, 3]);
     for result in &results {
         let manifest = &result.manifest;
         grid.row([

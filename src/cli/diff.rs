@@ -9,13 +9,13 @@ use super::args::DiffArgs;
 use super::cache::warn_of_damage;
 use super::exit::{Failure, Outcome};
 use super::history;
+use super::metrics;
 use super::project::Project;
 use super::snapshot::Side;
 use super::{print_json, print_status, print_text, text, write_result};
 use pipe_core::captured::captured;
 use pipe_core::digest::BlobId;
 use pipe_core::paint::Paint;
-use pipe_core::suggest;
 use pipe_engine::lock::Lock;
 use pipe_engine::plan::shorten::shorten;
 use pipe_engine::store::{Store, TemporaryDirectory};
@@ -66,14 +66,7 @@ fn require_metrics(asked: &[String], sides: [&Side; 2]) -> Result<(), Failure> {
     let reported = stages().flat_map(|stage| stage.metrics.keys().map(String::as_str));
     let shown = stages().flat_map(|stage| stage.cells.iter().flat_map(|cells| cells.values()));
     let known: BTreeSet<&str> = reported.chain(shown.map(|cell| cell.metric().name())).collect();
-    match asked.iter().find(|name| !known.contains(name.as_str())) {
-        None => Ok(()),
-        Some(name) => {
-            let hint = suggest::did_you_mean(name, "there are", known.iter().copied());
-            let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-            Err(Failure::bad_input(format!("no stage of the two has a metric `{name}`{hint}")))
-        }
-    }
+    metrics::require(asked, &known, "no stage of the two has a metric")
 }
 
 /// Where one side of the comparison was read from.

@@ -1,6 +1,7 @@
 //! Past runs, read back from their logs.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Serialize;
@@ -79,12 +80,28 @@ impl PastRun {
         })
     }
 
+    /// Returns the commit that was checked out.
+    pub(super) fn commit(&self) -> Option<&str> {
+        self.events.iter().find_map(|event| match event {
+            Event::RunStarted { commit, .. } => commit.as_deref(),
+            _ => None,
+        })
+    }
+
     /// Returns the best value of a metric among the results of the run. Values under the oracle protocol count only if
     /// there is no other.
-    pub(super) fn best(&self, metric: Metric, store: &Store) -> Option<MetricValue> {
+    pub(super) fn best(&self, metric: &str, store: &Store) -> Option<MetricValue> {
         let keys = self.instances().into_iter().filter_map(|instance| instance.key);
-        let values = keys.filter_map(|key| store.record(key)?.metrics.get(metric.name()).copied());
+        let values = keys.filter_map(|key| store.record(key)?.metrics.get(metric).copied());
         values.filter(|value| value.value.is_finite()).min_by(|a, b| compare(metric, *a, *b))
+    }
+
+    /// Returns the names of the metrics that the results of the run have.
+    pub(super) fn metrics(&self, store: &Store) -> BTreeSet<String> {
+        let keys = self.instances().into_iter().filter_map(|instance| instance.key);
+        keys.filter_map(|key| store.record(key))
+            .flat_map(|record| record.metrics.keys().cloned().collect::<Vec<_>>())
+            .collect()
     }
 
     /// Returns when the run started: `2026-01-31 10:15:00 UTC`.
@@ -162,9 +179,10 @@ impl PastRun {
     }
 }
 
-/// Orders values of a metric, best first: honest before oracle, then by the direction of the metric.
-pub(super) fn compare(metric: Metric, a: MetricValue, b: MetricValue) -> Ordering {
-    let by_value = match metric.direction() {
+/// Orders values of a metric, best first: honest before oracle, then by the direction of the metric. Of a metric whose
+/// direction is not known, the largest value comes first.
+pub(super) fn compare(metric: &str, a: MetricValue, b: MetricValue) -> Ordering {
+    let by_value = match metric.parse::<Metric>().map_or(Direction::Neither, Metric::direction) {
         Direction::Lower => a.value.total_cmp(&b.value),
         Direction::Higher | Direction::Neither => b.value.total_cmp(&a.value),
     };

@@ -9,7 +9,7 @@ use super::args::{LogsArgs, PlanArgs, ShowArgs, StageArgs, StatusArgs};
 use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Project, select};
-use super::survey::{InstanceRecord, Survey, manifest};
+use super::survey::{Cause, InstanceRecord, Survey, manifest};
 use super::table::Grid;
 use super::user_files;
 use super::{print_json, print_status, print_text, text};
@@ -40,7 +40,7 @@ pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
             survey.instances().map(|(index, ..)| survey.record(index)).collect();
         print_json(&records)?;
     } else {
-        let mut grid = Grid::new(&["stage", "outlook", "why"]);
+        let mut grid = Grid::new(&["stage", "outlook", "why"]).wrapped(&[0, 2]);
         for &index in &stale {
             let (state, reason) = survey.state(index);
             grid.row([survey.name(index), state, reason]);
@@ -50,7 +50,7 @@ pub(super) fn plan(project: &Project, args: &PlanArgs) -> Outcome {
             (0, fresh) => format!("{} fresh, nothing to run\n", text::count(fresh, "stage")),
             (stale, fresh) => format!("{} not fresh, {fresh} fresh\n", text::count(stale, "stage")),
         };
-        print_text(&format!("{grid}{count}"))?;
+        print_text(&format!("{grid}{count}{}", survey.verdicts(project)))?;
     }
     Ok(if args.check && (is_unmet || !stale.is_empty()) { Exit::Stale } else { Exit::Done })
 }
@@ -65,7 +65,7 @@ pub(super) fn status(project: &Project, args: &StatusArgs) -> Outcome {
             survey.instances().map(|(index, ..)| survey.record(index)).collect();
         return print_json(&records);
     }
-    let mut grid = Grid::new(&["stage", "kind", "state", "computed", "took"]);
+    let mut grid = Grid::new(&["stage", "kind", "state", "computed", "took"]).wrapped(&[0]).optional(&[1, 3]);
     for (index, instance, outlook) in survey.instances() {
         let (state, _) = survey.state(index);
         let (computed, took) = manifest(outlook)
@@ -73,7 +73,7 @@ pub(super) fn status(project: &Project, args: &StatusArgs) -> Outcome {
             .unwrap_or_default();
         grid.row([survey.name(index), instance.kind.to_owned(), state, computed, took]);
     }
-    print_text(&grid.to_string())
+    print_text(&format!("{grid}{}", survey.verdicts(project)))
 }
 
 /// `pipe why`: explains why instances would run.
@@ -82,8 +82,12 @@ pub(super) fn why(project: &Project, args: &StageArgs) -> Outcome {
     let survey = Survey::of(project, selection.file.as_ref(), &args.pipeline, &[])?;
     let selected = select(survey.plan.pipeline(), &selection.stages)?;
     if args.json {
-        let records: Vec<InstanceRecord> = selected.iter().map(|&index| survey.record(index)).collect();
-        return print_json(&records);
+        let record = |&index: &InstanceIndex| {
+            let mut record = serde_json::to_value(survey.record(index)).map_err(anyhow::Error::from)?;
+            record["causes"] = serde_json::to_value(survey.causes(index)?).map_err(anyhow::Error::from)?;
+            Ok::<Value, Failure>(record)
+        };
+        return print_json(&selected.iter().map(record).collect::<Result<Vec<Value>, _>>()?);
     }
     let mut out = String::new();
     for index in selected {
@@ -105,9 +109,14 @@ pub(super) fn why(project: &Project, args: &StageArgs) -> Outcome {
                 let _ = writeln!(out, "{name}: {state}: {reason}");
             }
         }
-        for cause in survey.root_causes(index) {
-            let (state, reason) = survey.words(&survey.outlooks[cause.0]);
-            let _ = writeln!(out, "  caused by {} ({state}): {reason}", survey.name(cause));
+        if let Some(error) = survey.error_of(index) {
+            let _ = writeln!(out, "  the error was: {error}");
+        }
+        for Cause { instance, state, reason, error } in survey.causes(index)? {
+            let _ = writeln!(out, "  caused by {instance} ({state}): {reason}");
+            if let Some(error) = error {
+                let _ = writeln!(out, "    the error was: {error}");
+            }
         }
     }
     print_text(&out)
@@ -185,11 +194,12 @@ fn shown_text(project: &Project, survey: &Survey, index: InstanceIndex) -> Resul
         instance.kind,
         instance.version
     );
-    let _ = writeln!(out, "{}", paint.bold("parameters"));
-    let yaml =
-        serde_yaml::to_string(&without_references(&instance.params.value())).map_err(anyhow::Error::from)?;
-    for line in yaml.lines() {
-        let _ = writeln!(out, "  {line}");
+    let parameters = without_references(&instance.params.value());
+    if parameters.as_object().is_none_or(|fields| !fields.is_empty()) {
+        let _ = writeln!(out, "{}", paint.bold("parameters"));
+        for line in serde_yaml::to_string(&parameters).map_err(anyhow::Error::from)?.lines() {
+            let _ = writeln!(out, "  {line}");
+        }
     }
     let inputs = sources(survey, instance);
     if !inputs.is_empty() {
@@ -257,15 +267,18 @@ fn recorded(manifest: &Manifest, intervals: &BTreeMap<String, (f64, f64)>, proje
 
 /// Removes references, which serialise as null and are shown as inputs, and what is empty.
 fn without_references(params: &Value) -> Value {
+    let is_empty = |value: &Value| {
+        value.is_null()
+            || value.as_object().is_some_and(serde_json::Map::is_empty)
+            || value.as_array().is_some_and(Vec::is_empty)
+    };
     match params {
         Value::Object(fields) => {
             let kept = fields.iter().map(|(name, value)| (name.clone(), without_references(value)));
-            let is_empty = |value: &Value| {
-                value.is_null()
-                    || value.as_object().is_some_and(serde_json::Map::is_empty)
-                    || value.as_array().is_some_and(Vec::is_empty)
-            };
             Value::Object(kept.filter(|(_, value)| !is_empty(value)).collect())
+        }
+        Value::Array(items) => {
+            Value::Array(items.iter().map(without_references).filter(|value| !is_empty(value)).collect())
         }
         other => other.clone(),
     }

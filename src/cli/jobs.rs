@@ -65,7 +65,7 @@ pub(super) fn jobs(project: &Project, args: &JobsArgs) -> Outcome {
         project.status("no job is in the queue, and none has ended since the last run");
         return Ok(Exit::Done);
     }
-    let mut grid = Grid::new(&["stage", "engine", "job", "state", "note"]);
+    let mut grid = Grid::new(&["stage", "engine", "job", "state", "note"]).wrapped(&[0, 4]).optional(&[1]);
     for JobSummary { instance, engine, job, state, note, .. } in jobs {
         let note = note.lines().next().unwrap_or_default().to_owned();
         grid.row([instance, engine, job.unwrap_or_default(), state.to_owned(), note]);

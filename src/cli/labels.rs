@@ -9,7 +9,7 @@ use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Project, select};
 use super::survey::Survey;
-use super::table::Grid;
+use super::table::{Grid, prose_width, wrap};
 use super::{print_json, print_text};
 use pipe_core::artifact::Artifact;
 use pipe_core::escape::terminal;
@@ -135,7 +135,9 @@ fn wilson(part: u32, whole: u32) -> Option<(f64, f64)> {
 
 fn report(lines: &[LabelLine], all: usize, record: &EvaluationRecord) -> String {
     let mut grid = Grid::new(&["label", "precision", "recall", "f1", "test rows", "training rows"])
-        .right_aligned(&[1, 2, 3, 4, 5]);
+        .right_aligned(&[1, 2, 3, 4, 5])
+        .wrapped(&[0])
+        .optional(&[5, 4]);
     for line in lines {
         let name = line.name.as_deref().map(terminal);
         let name = name.map_or_else(|| line.label.to_string(), Cow::into_owned);
@@ -164,8 +166,9 @@ fn report(lines: &[LabelLine], all: usize, record: &EvaluationRecord) -> String 
     if record.protocol() == Protocol::Oracle {
         notes += "oracle protocol: the labels of the test rows influenced these decisions\n";
     }
-    notes += "in brackets: 95 % intervals, of a label by Wilson's method, of an average by a bootstrap over rows\n";
-    format!("{grid}{notes}")
+    notes +=
+        "in brackets: 95 % intervals, of a label by Wilson's method, of an average by a bootstrap over rows";
+    format!("{grid}{}\n", wrap(&notes, prose_width()))
 }
 
 fn cell(estimate: Estimate) -> String {

@@ -1,7 +1,10 @@
 //! `pipe metrics`: lists metrics with their direction and definition.
 
+use std::collections::BTreeSet;
+
 use super::exit::{Failure, Outcome};
 use super::{print_json, print_text};
+use pipe_core::suggest;
 use pipe_ml::metric::registry::{Description, Direction, UnknownMetric, descriptions};
 
 /// Runs `pipe metrics`.
@@ -19,6 +22,14 @@ fn find(name: Option<&str>) -> Result<Vec<Description>, UnknownMetric> {
         found = vec![found.swap_remove(exact)];
     }
     if found.is_empty() { Err(UnknownMetric { name: name.to_owned() }) } else { Ok(found) }
+}
+
+/// Fails if a metric that was asked for is not among the known ones; `sentence` says about it what that means.
+pub(super) fn require(asked: &[String], known: &BTreeSet<&str>, sentence: &str) -> Result<(), Failure> {
+    let Some(name) = asked.iter().find(|name| !known.contains(name.as_str())) else { return Ok(()) };
+    let hint = suggest::did_you_mean(name, "there are", known.iter().copied());
+    let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+    Err(Failure::bad_input(format!("{sentence} `{name}`{hint}")))
 }
 
 /// Returns name and direction of each metric on one line, and its definition below.

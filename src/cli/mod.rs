@@ -5,6 +5,7 @@
 mod args;
 mod bundle;
 mod cache;
+mod claims;
 mod completion;
 mod console;
 mod data;
@@ -14,6 +15,7 @@ mod engine;
 mod exit;
 mod exported_model;
 mod get;
+mod git_head;
 mod graph;
 mod help;
 mod history;

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::args::PipelineArgs;
 use super::exit::Failure;
+use super::project::pipeline_files;
+use pipe_core::suggest;
 
 /// The pipeline file and the stages that a command names.
 #[derive(Debug, PartialEq, Eq)]
@@ -57,10 +59,13 @@ impl PipelineSelection {
         match (&pipeline.named, file) {
             (Some(named), Some(file)) => Err(named_twice(named, file)),
             (None, Some(word)) if !is_file(word) => {
-                let word = word.display();
-                Err(Failure::bad_input(format!(
-                    "there is no file `{word}`, and this command takes no stage; `pipe show {word}` shows one"
-                )))
+                let shown = word.display();
+                Err(Failure::bad_input(match pipeline_called(&word.to_string_lossy()) {
+                    Some(file) => format!("there is no file `{shown}`; did you mean `{}`?", file.display()),
+                    None => format!(
+                        "there is no file `{shown}`, and this command takes no stage; `pipe show {shown}` shows one"
+                    ),
+                }))
             }
             (named, file) => Ok(Self { file: named.as_ref().or(file).cloned(), stages: Vec::new() }),
         }
@@ -70,6 +75,15 @@ impl PipelineSelection {
 fn named_twice(named: &Path, file: &Path) -> Failure {
     let (named, file) = (named.display(), file.display());
     Failure::bad_input(format!("the pipeline is named twice: `-f {named}` and `{file}`"))
+}
+
+/// Returns the file in `pipelines/` that a word names without its directory and ending: `quickstart`. It may be misspelt.
+pub(super) fn pipeline_called(word: &str) -> Option<PathBuf> {
+    let mut files = pipeline_files();
+    files.sort();
+    let stems: Vec<&str> = files.iter().map(|file| file.file_stem()?.to_str()).collect::<Option<_>>()?;
+    let found = suggest::closest(word, stems.iter().copied())?;
+    files.iter().find(|file| file.file_stem().is_some_and(|stem| stem == found)).cloned()
 }
 
 /// Returns true for a file that exists, and for a word that can only be a file.

@@ -9,7 +9,7 @@ use super::console::Verbosity;
 use super::data_files::{self, MissingDataFiles};
 use super::exit::Failure;
 use super::history;
-use super::pipeline_selection::{PipelineSelection, is_file};
+use super::pipeline_selection::{PipelineSelection, is_file, pipeline_called};
 use super::print_status;
 use super::project_dir;
 use super::variant_files::set_arguments;
@@ -173,13 +173,20 @@ impl Project {
         let mut store = None;
         let file = match &selection.file {
             Some(file) => file.clone(),
-            None => usual_pipeline_file(store.insert(self.store_to_read()?))?,
+            None => usual_pipeline_file(store.insert(self.store_to_read()?))
+                .map_err(|failure| named_pipeline(selection, |_| true).unwrap_or(failure))?,
         };
         let plan = self.load(&file, set)?;
         let targets = if selection.stages.is_empty() {
             None
         } else {
-            Some(select(plan.pipeline(), &selection.stages)?)
+            let found = select(plan.pipeline(), &selection.stages);
+            Some(found.map_err(|failure| {
+                // A similar name is more likely that of a stage.
+                let is_exact =
+                    |file: &PathBuf| file.file_stem().is_some_and(|stem| stem == &*selection.stages[0]);
+                named_pipeline(selection, is_exact).unwrap_or(failure)
+            })?)
         };
         let store = store.map_or_else(|| self.store_to_read(), Ok)?;
         Ok(Opened { plan, store, targets, missing_data: MissingDataFiles::new() })
@@ -219,6 +226,16 @@ impl Project {
     pub(super) fn rendered(&self, diagnostics: &Diagnostics) -> Failure {
         Failure::in_pipeline(diagnostics, self.paint.0)
     }
+}
+
+/// Returns the error for a first word that is no stage but the name of a pipeline.
+fn named_pipeline(selection: &PipelineSelection, counts: impl Fn(&PathBuf) -> bool) -> Option<Failure> {
+    let word = selection.stages.first().filter(|_| selection.file.is_none())?;
+    let file = pipeline_called(word).filter(counts)?;
+    Some(Failure::bad_input(format!(
+        "there is no stage `{word}`; if you mean the pipeline, name its file: `{}`",
+        file.display()
+    )))
 }
 
 fn change_directory(directory: &Path) -> Result<(), Failure> {

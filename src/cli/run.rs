@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use super::args::RunArgs;
+use super::claims;
 use super::console::{Console, Style, Verbosity};
 use super::engine;
 use super::exit::{Exit, Failure, Outcome};
+use super::git_head;
 use super::live::{self, LiveServer};
 use super::lock;
 use super::pipeline_selection::PipelineSelection;
@@ -18,6 +20,7 @@ use super::print_text;
 use super::project::{Opened, Project, select};
 use super::settings::Use;
 use super::show_table;
+use super::survey::manifest;
 use super::text;
 use super::user_files;
 use super::variant_files::normalised_overrides;
@@ -30,6 +33,7 @@ use pipe_engine::runner::cluster::Cluster;
 use pipe_engine::runner::event::Event;
 use pipe_engine::runner::local::{LocalProcess, OnUndeclared, Programs};
 use pipe_engine::runner::{self, Options, Stop, file_trace};
+use pipe_engine::spec::pipeline::InstanceIndex;
 use pipe_engine::store::Store;
 use pipe_stages::judge::WithoutNetworks;
 use pipe_stages::plot::Plot;
@@ -66,6 +70,7 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
         keep_going: args.keep_going,
         set: normalised_overrides(&args.pipeline.set),
         note: args.note.clone(),
+        commit: std::env::current_dir().ok().and_then(|here| git_head::checked_out(&here)),
         targets: opened.targets.clone(),
         until: select(pipeline, &args.until)?,
         force: select(pipeline, &args.force)?,
@@ -138,6 +143,9 @@ pub(super) fn run(project: &Project, args: &RunArgs) -> Outcome {
     if summary.interrupted {
         return Ok(Exit::Interrupted);
     }
+    if !args.json {
+        show_claims(project, &plan, &store, &selected, options.targets.clone());
+    }
     if summary.failed > 0 {
         return Ok(Exit::StageFailed);
     }
@@ -190,6 +198,29 @@ fn show_answer(project: &Project, args: &RunArgs, store: &Store, key: StageKey, 
         ));
     }
     Ok(Exit::Done)
+}
+
+/// Shows what the selected claims say, also if nothing was computed.
+fn show_claims(
+    project: &Project,
+    plan: &Plan,
+    store: &Store,
+    selected: &[bool],
+    targets: Option<Vec<InstanceIndex>>,
+) {
+    let instances = &plan.pipeline().instances;
+    if !instances.iter().zip(selected).any(|(instance, selected)| *selected && claims::is_claim(instance)) {
+        return;
+    }
+    let outlooks = runner::survey(plan, store, &Options { targets, ..Options::default() });
+    let verdicts = instances
+        .iter()
+        .zip(&outlooks)
+        .filter_map(|(instance, outlook)| claims::verdict(instance, manifest(outlook)?));
+    let sentences = claims::sentences(store, verdicts, project.paint);
+    if !sentences.is_empty() {
+        project.status(sentences.trim_end());
+    }
 }
 
 /// Serves the live page and prints its URL to standard error: it is status, not a result.

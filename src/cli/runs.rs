@@ -1,18 +1,21 @@
 //! `pipe runs`: lists past runs, or shows one.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::args::{RunsArgs, RunsCommand};
 use super::cache::warn_of_damage;
-use super::exit::{Exit, Failure, Outcome};
+use super::exit::{Exit, Outcome};
 use super::history::{self, PastRun};
+use super::metrics;
 use super::project::Project;
 use super::table::Grid;
 use super::variant_files::set_arguments;
 use super::{print_json, print_text, text};
 use pipe_core::digest::StageKey;
 use pipe_core::protocol::MetricValue;
-use pipe_ml::metric::registry::{Metric, UnknownMetric};
+use pipe_ml::metric::registry::Metric;
 
 /// Runs `pipe runs`.
 pub(super) fn runs(project: &Project, args: &RunsArgs) -> Outcome {
@@ -23,22 +26,23 @@ pub(super) fn runs(project: &Project, args: &RunsArgs) -> Outcome {
 }
 
 fn list(project: &Project, args: &RunsArgs) -> Outcome {
-    let metrics: Vec<Metric> = args
-        .metric
-        .iter()
-        .map(|name| name.parse().map_err(|unknown: UnknownMetric| Failure::bad_input(unknown.to_string())))
-        .collect::<Result<_, _>>()?;
+    let wanted = &args.metric;
     let store = project.store_to_read()?;
     let mut runs = Vec::new();
     let limit = if args.sort { usize::MAX } else { args.limit };
     for record in store.runs()?.into_iter().take(limit) {
         let past = PastRun::read(&store, record)?;
-        let best: Vec<Option<MetricValue>> =
-            metrics.iter().map(|metric| past.best(*metric, &store)).collect();
+        let best: Vec<Option<MetricValue>> = wanted.iter().map(|metric| past.best(metric, &store)).collect();
         runs.push((past, best));
     }
     warn_of_damage(project, &store);
-    if let Some(&metric) = metrics.first().filter(|_| args.sort) {
+    let has_value = |at: usize| runs.iter().any(|(_, best)| best[at].is_some());
+    if !(0..wanted.len()).all(has_value) {
+        let recorded: BTreeSet<String> = runs.iter().flat_map(|(past, _)| past.metrics(&store)).collect();
+        let known = recorded.iter().map(String::as_str).chain(Metric::vocabulary().words).collect();
+        metrics::require(wanted, &known, "no run here has a metric")?;
+    }
+    if let Some(metric) = wanted.first().filter(|_| args.sort) {
         // Runs without a value come last.
         runs.sort_by(|(_, a), (_, b)| match (a[0], b[0]) {
             (Some(a), Some(b)) => history::compare(metric, a, b),
@@ -49,9 +53,8 @@ fn list(project: &Project, args: &RunsArgs) -> Outcome {
     if args.json {
         let shown = runs.iter().map(|(past, best)| {
             let mut shown = run_json(past);
-            if !metrics.is_empty() {
-                let values =
-                    metrics.iter().zip(best).map(|(metric, value)| (metric.name().to_owned(), json!(value)));
+            if !wanted.is_empty() {
+                let values = wanted.iter().zip(best).map(|(metric, value)| (metric.clone(), json!(value)));
                 shown["metrics"] = Value::Object(values.collect());
             }
             shown
@@ -63,10 +66,14 @@ fn list(project: &Project, args: &RunsArgs) -> Outcome {
         return Ok(Exit::Done);
     }
     let mut heading = vec!["run", "started", "pipeline", "state"];
-    heading.extend(metrics.iter().map(|metric| metric.name()));
+    heading.extend(wanted.iter().map(String::as_str));
     heading.extend(["computed", "cached", "failed", "skipped", "took", "with", "note"]);
     let numbers: Vec<usize> = (4..heading.len() - 2).collect();
-    let mut grid = Grid::new(&heading).right_aligned(&numbers);
+    // The id contains the time, and the state says whether a stage failed.
+    let (counts, last) = (4 + wanted.len(), heading.len() - 1);
+    let optional = [1, counts + 3, counts + 2, counts + 1, counts, counts + 4, 2, last - 1, last];
+    let mut grid =
+        Grid::new(&heading).right_aligned(&numbers).wrapped(&[2, last - 1, last]).optional(&optional);
     for (past, best) in &runs {
         let mut cells =
             vec![past.record.id.clone(), past.started(), past.pipeline().to_owned(), past.state().to_owned()];
@@ -90,6 +97,7 @@ fn run_json(past: &PastRun) -> Value {
         "pipeline": past.pipeline(),
         "set": past.set(),
         "note": past.note(),
+        "commit": past.commit(),
         "state": past.state(),
         "computed": past.count("computed"),
         "cached": past.count("cached"),
@@ -129,7 +137,7 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
         set => format!(", with{}", set_arguments(set)),
     };
     let note = past.note().map(|note| format!("{}\n", text::one_line(note))).unwrap_or_default();
-    let mut grid = Grid::new(&["stage", "outcome", "took", "why"]).right_aligned(&[2]);
+    let mut grid = Grid::new(&["stage", "outcome", "took", "why"]).right_aligned(&[2]).wrapped(&[0, 3]);
     let mut warnings = String::new();
     for end in instances {
         for warning in warnings_of(end.key) {

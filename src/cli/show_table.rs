@@ -2,17 +2,13 @@
 
 use std::fmt::Write as _;
 
-use tabled::builder::Builder;
-use tabled::settings::formatting::AlignmentStrategy;
-use tabled::settings::object::{Columns, Rows};
-use tabled::settings::{Alignment, Padding, Style, Width};
-
 use super::args::{TableArgs, TableFormat};
 use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::print_text;
 use super::project::{Project, select};
 use super::survey::{Survey, manifest};
+use super::table::{Grid, prose_width, terminal_width, wrap};
 use pipe_core::digest::StageKey;
 use pipe_core::paint::Paint;
 use pipe_core::stage::StageKind;
@@ -23,14 +19,9 @@ use pipe_report::table::Table;
 use pipe_report::table::markdown::column_titles;
 use pipe_report::table::sheet::{Sheet, SheetText, TextPiece, lay_out};
 use pipe_stages::table::TableStage;
-use unicode_width::UnicodeWidthStr;
 
-/// Longer row names are wrapped.
-const NAME_WIDTH: usize = 48;
 /// The end of a run shows this many rows of the first table.
 const FIRST_ROWS: usize = 12;
-/// Captions and notes are wrapped at this width.
-const LINE_WIDTH: usize = 80;
 
 /// Runs `pipe table`.
 pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
@@ -78,7 +69,7 @@ pub(super) fn table(project: &Project, args: &TableArgs) -> Outcome {
         }
         if args.format == TableFormat::Text {
             let table: Table = serde_json::from_slice(&content).map_err(anyhow::Error::from)?;
-            out.push_str(&render(&lay_out(&table), project.paint_out));
+            out.push_str(&render(&lay_out(&table), project.paint_out, terminal_width()));
         } else {
             out.push_str(&String::from_utf8_lossy(&content));
         }
@@ -98,7 +89,7 @@ pub(super) fn first_rows(store: &Store, key: StageKey, paint: Paint) -> Result<O
     let mut sheet = lay_out(&table);
     let left_out = sheet.rows.len().saturating_sub(FIRST_ROWS);
     sheet.rows.truncate(FIRST_ROWS);
-    let mut text = rows(&sheet, paint);
+    let mut text = rows(&sheet, paint, terminal_width());
     if left_out > 0 {
         let _ = writeln!(text, "... and {left_out} more rows");
     }
@@ -106,18 +97,18 @@ pub(super) fn first_rows(store: &Store, key: StageKey, paint: Paint) -> Result<O
 }
 
 /// Returns a table for the terminal. With `paint`, the best value is bold and the second best underlined.
-fn render(sheet: &Sheet, paint: Paint) -> String {
+fn render(sheet: &Sheet, paint: Paint, width: Option<usize>) -> String {
     let mut out = String::new();
     let legend =
         sheet.legend.iter().enumerate().filter(|(at, _)| paint.0 || sheet.rank_sentence != Some(*at));
     let mut caption: Vec<String> = sheet.caption.iter().map(|caption| plain(caption)).collect();
-    caption.extend(legend.map(|(_, sentence)| marked(sentence)));
+    caption.extend(legend.map(|(_, sentence)| marked(sentence, paint)));
     if !caption.is_empty() {
-        let _ = writeln!(out, "{}\n", wrapped(&caption.join(" ")));
+        let _ = writeln!(out, "{}\n", wrap(&caption.join(" "), prose_width()));
     }
-    out.push_str(&rows(sheet, paint));
+    out.push_str(&rows(sheet, paint, width));
     for note in &sheet.notes {
-        let _ = write!(out, "\n{}", wrapped(&marked(note)));
+        let _ = write!(out, "\n{}", wrap(&marked(note, paint), prose_width()));
     }
     if !sheet.notes.is_empty() {
         out.push('\n');
@@ -125,73 +116,39 @@ fn render(sheet: &Sheet, paint: Paint) -> String {
     out
 }
 
-/// Returns the heads and the rows of a table.
-fn rows(sheet: &Sheet, paint: Paint) -> String {
-    let mut builder = Builder::default();
-    let titles = column_titles(sheet);
-    let depth = titles.iter().map(Vec::len).max().unwrap_or(1);
-    let mut head: Vec<String> =
-        sheet.stub.iter().map(|title| format!("{}{}", "\n".repeat(depth - 1), plain(title))).collect();
-    head.extend(titles.iter().map(|path| {
-        let lines: Vec<String> = path.iter().map(|title| marked(title)).collect();
-        format!("{}{}", "\n".repeat(depth - lines.len()), lines.join("\n"))
+/// Returns the heads and the rows of a table. The first value column is the most important one.
+fn rows(sheet: &Sheet, paint: Paint, width: Option<usize>) -> String {
+    let mut heading: Vec<String> = sheet.stub.iter().map(|title| plain(title)).collect();
+    heading.extend(column_titles(sheet).iter().map(|path| {
+        let lines: Vec<String> = path.iter().map(|title| marked(title, paint)).collect();
+        lines.join("\n")
     }));
-    builder.push_record(head);
+    let names: Vec<usize> = (0..sheet.stub.len()).collect();
+    let values: Vec<usize> = (sheet.stub.len()..heading.len()).collect();
+    let optional: Vec<usize> = values.iter().skip(1).rev().copied().collect();
+    let mut grid = Grid::new(&heading).right_aligned(&values).wrapped(&names).optional(&optional).gap(2);
     for row in &sheet.rows {
-        builder.push_record(row.heads.iter().chain(&row.cells).map(marked));
+        grid.row(row.heads.iter().chain(&row.cells).map(|cell| marked(cell, paint)));
     }
-    let mut grid = builder.build();
-    grid.with(Style::blank()).with(Padding::new(0, 2, 0, 0));
-    grid.modify(Columns::new(..sheet.stub.len()), Width::wrap(NAME_WIDTH));
-    grid.modify(Columns::new(sheet.stub.len()..), Alignment::right());
-    grid.modify(Rows::first(), AlignmentStrategy::PerLine);
-    let text = grid.to_string().lines().fold(String::new(), |out, line| out + line.trim_end() + "\n");
-    painted(&text, paint)
+    grid.fitted(width)
 }
 
-/// Characters without width that stand for escape codes while `tabled` lines columns up: it would count the codes as
-/// width, unless a feature with five more crates is enabled. No text of the user has them, see [`plain`].
-const BOLD: char = '\u{2061}';
-const UNDERLINED: char = '\u{2062}';
-const PLAIN: char = '\u{2063}';
-
-/// Returns the text of a cell, with characters that [`painted`] replaces.
-fn marked(text: &SheetText) -> String {
+/// Returns the text of a cell.
+fn marked(text: &SheetText, paint: Paint) -> String {
     text.iter()
         .map(|piece| match piece {
             TextPiece::Text(text) => plain(text),
-            TextPiece::Best(number) => format!("{BOLD}{number}{PLAIN}"),
-            TextPiece::Second(number) => format!("{UNDERLINED}{number}{PLAIN}"),
+            TextPiece::Best(number) => paint.bold(number),
+            TextPiece::Second(number) => paint.underlined(number),
             other => other.plain().to_owned(),
         })
         .collect()
 }
 
-/// Replaces the characters that stand for escape codes; without `paint`, removes them.
-fn painted(text: &str, paint: Paint) -> String {
-    let codes = if paint.0 { ["\u{1b}[1m", "\u{1b}[4m", "\u{1b}[0m"] } else { [""; 3] };
-    text.replace(BOLD, codes[0]).replace(UNDERLINED, codes[1]).replace(PLAIN, codes[2])
-}
-
-/// Breaks a paragraph between words, so that lines have at most [`LINE_WIDTH`] characters.
-fn wrapped(paragraph: &str) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for word in paragraph.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.width() + 1 + word.width() <= LINE_WIDTH => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines.join("\n")
-}
-
 /// Replaces control characters, and isolates right-to-left text so that it does not reorder the text next to it.
 fn plain(text: &str) -> String {
     let is_control =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2061}'..='\u{2069}');
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let shown: String = text.chars().map(|c| if is_control(c) { ' ' } else { c }).collect();
     let is_right_to_left =
         |c: char| matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}');
@@ -233,10 +190,10 @@ mod tests {
             rank_sentence: Some(0),
             notes: vec![vec![TextPiece::Oracle, TextPiece::Text(" Oracle.".into())]],
         };
-        let piped = render(&sheet, Paint(false));
+        let piped = render(&sheet, Paint(false), None);
         insta::assert_snapshot!(piped);
 
-        let shown = render(&sheet, Paint(true));
+        let shown = render(&sheet, Paint(true), None);
         assert!(shown.contains("Best in bold, second best underlined."), "{shown}");
         assert!(
             shown.contains("\u{1b}[1m0.38\u{1b}[0m*") && shown.contains("\u{1b}[4m0.3\u{1b}[0m"),

@@ -8,17 +8,19 @@ use serde::Serialize;
 
 use super::args::PipelineArgs;
 use super::cache::warn_of_damage;
+use super::claims;
 use super::data_files::MissingDataFiles;
 use super::exit::Failure;
+use super::history;
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Opened, Project};
 use super::variant_files::{VariantFile, normalised_overrides, variant_files, warnings};
 use pipe_core::digest::StageKey;
-use pipe_engine::plan::{Plan, Why};
+use pipe_engine::plan::{Change, Plan, Why};
 use pipe_engine::runner::{Options, Outlook, key_of, survey};
 use pipe_engine::spec::pipeline::{InputSource, Instance, InstanceIndex};
-use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
+use pipe_engine::store::{Listed, Store};
 
 /// A pipeline and the outlook of each of its instances.
 pub(super) struct Survey {
@@ -80,6 +82,12 @@ impl Survey {
         any
     }
 
+    /// Returns what the claims say that are up to date.
+    pub(super) fn verdicts(&self, project: &Project) -> String {
+        let verdict = |(_, instance, outlook)| claims::verdict(instance, manifest(outlook)?);
+        claims::sentences(&self.store, self.instances().filter_map(verdict), project.paint_out)
+    }
+
     /// Returns the result of an instance that is up to date.
     pub(super) fn fresh(&self, index: InstanceIndex) -> Option<&Manifest> {
         manifest(&self.outlooks[index.0])
@@ -123,6 +131,69 @@ impl Survey {
         causes.into_iter().collect()
     }
 
+    /// Returns everything further up that makes an instance run: stages that run too, and stages whose result is another one
+    /// than when the instance last succeeded, with what changed in them then.
+    pub(super) fn causes(&self, of: InstanceIndex) -> Result<Vec<Cause>, Failure> {
+        let running = self.root_causes(of);
+        let mut causes: Vec<Cause> = running.iter().map(|&index| self.running_cause(index)).collect();
+        let changes = |index: InstanceIndex| {
+            let why = self.outlooks[index.0].why();
+            (index, why.map(|why| why.changes().to_vec()).unwrap_or_default())
+        };
+        let mut open: Vec<(InstanceIndex, Vec<Change>)> =
+            std::iter::once(of).chain(running).map(changes).collect();
+        if !open.iter().any(|(_, changes)| changes.iter().any(Change::is_input)) {
+            return Ok(causes);
+        }
+        let results = self.store.list()?;
+        let mut seen = BTreeSet::new();
+        while let Some((index, changes)) = open.pop() {
+            for (producer, old) in changes.iter().filter_map(|change| self.producer(index, change)) {
+                let Some(now) = self.fresh(producer).filter(|_| seen.insert(producer)) else { continue };
+                let gave = |result: &&Listed| {
+                    let found = &result.manifest;
+                    found.instance == now.instance && gives(found, &old)
+                };
+                let Some(before) = results.iter().find(gave) else { continue };
+                let changes = Why::between(&before.manifest.parts, &now.parts).changes().to_vec();
+                let own = changes.iter().filter(|change| self.producer(producer, change).is_none());
+                let own: Vec<String> = own.map(Change::to_string).collect();
+                if !own.is_empty() {
+                    causes.push(Cause {
+                        instance: self.name(producer),
+                        state: format!("computed {}", now.finished),
+                        reason: own.join(", "),
+                        error: None,
+                    });
+                }
+                open.push((producer, changes));
+            }
+        }
+        Ok(causes)
+    }
+
+    fn running_cause(&self, index: InstanceIndex) -> Cause {
+        let (state, reason) = self.words(&self.outlooks[index.0]);
+        Cause { instance: self.name(index), state: state.to_owned(), reason, error: self.error_of(index) }
+    }
+
+    /// Returns the first line of the error with which an instance failed last, if it runs because of that.
+    pub(super) fn error_of(&self, index: InstanceIndex) -> Option<String> {
+        let Some(Why::Failed { run, .. }) = self.outlooks[index.0].why() else { return None };
+        let past = history::find(&self.store, run).ok()?;
+        let name = self.name(index);
+        let failed =
+            past.instances().into_iter().find(|end| end.instance == name && end.outcome == "failed")?;
+        failed.note.lines().next().map(str::to_owned)
+    }
+
+    /// Returns the up-to-date instance that gives a changed input, and the digest that the input had before.
+    fn producer(&self, of: InstanceIndex, change: &Change) -> Option<(InstanceIndex, String)> {
+        let (old, new) = (change.old.as_ref()?, change.new.as_ref().filter(|_| change.is_input())?);
+        let gives_it = |needed: &InstanceIndex| self.fresh(*needed).is_some_and(|found| gives(found, new));
+        self.plan.dependencies(of).find(gives_it).map(|needed| (needed, old.clone()))
+    }
+
     /// Returns the state of an instance in words and, if there is one, the reason.
     pub(super) fn words(&self, outlook: &Outlook) -> (&'static str, String) {
         match outlook {
@@ -156,10 +227,7 @@ impl Survey {
     pub(super) fn record(&self, index: InstanceIndex) -> InstanceRecord {
         let outlook = &self.outlooks[index.0];
         let (state, reason) = self.words(outlook);
-        let why = match outlook {
-            Outlook::WillRun(why) | Outlook::MayRun { known: Some(why), .. } => Some(why.clone()),
-            _ => None,
-        };
+        let why = outlook.why().cloned();
         let waits_for = match outlook {
             Outlook::MayRun { waits_for, .. } => waits_for.iter().map(|&index| self.name(index)).collect(),
             _ => Vec::new(),
@@ -184,6 +252,21 @@ impl Survey {
     pub(super) fn leftovers(&self, of: InstanceIndex) -> Vec<VariantFile> {
         self.leftovers.iter().filter(|leftover| leftover.instance == of).cloned().collect()
     }
+}
+
+/// A stage further up that explains why an instance runs.
+#[derive(Serialize)]
+pub(super) struct Cause {
+    pub instance: String,
+    pub state: String,
+    pub reason: String,
+    /// The error, if it failed.
+    pub error: Option<String>,
+}
+
+/// Returns whether an output has this digest.
+fn gives(manifest: &Manifest, digest: &str) -> bool {
+    manifest.outputs.values().any(|stored| stored.blob.to_string() == digest)
 }
 
 /// What `--json` prints about one instance.

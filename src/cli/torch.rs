@@ -44,7 +44,7 @@ fn show(as_json: bool) -> Outcome {
     if search.candidates.is_empty() {
         return print_text("this `pipe-worker` needs no libtorch\n");
     }
-    let mut grid = Grid::new(&["libtorch from", "state", "libraries"]);
+    let mut grid = Grid::new(&["libtorch from", "state", "libraries"]).wrapped(&[0, 1, 2]);
     for Candidate { source, libraries, problem, used } in &search.candidates {
         let state = match problem {
             Some(problem) => problem.as_str(),

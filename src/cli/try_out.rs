@@ -1,5 +1,6 @@
 //! `pipe run --try`: computes stages without recording anything.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -13,6 +14,8 @@ use super::project::{Opened, Project};
 use super::run::{programs, require_observation, style};
 use super::sandbox::{Sandbox, SandboxRun};
 use super::{print_text, text};
+use pipe_engine::plan::Why;
+use pipe_engine::runner::event::Event;
 use pipe_engine::runner::local::{LocalProcess, OnUndeclared};
 use pipe_engine::runner::{Options, Outlook, survey};
 use pipe_engine::spec::pipeline::{Instance, InstanceIndex};
@@ -34,15 +37,33 @@ pub(super) fn try_out(project: &Project, args: &RunArgs) -> Outcome {
         Outlook::Fresh(manifest) if !targets.contains(&index) => Some(manifest.key),
         _ => None,
     };
+    let mut console = Console::new(style(project, args), project.verbosity, project.paint);
+    // In the store of the trial everything is new; the reason to run is the one in the store of the project.
+    let reasons: HashMap<String, Why> = (0..outlooks.len())
+        .map(InstanceIndex)
+        .filter_map(|index| {
+            let why = match &outlooks[index.0] {
+                _ if targets.contains(&index) => Why::Tried,
+                Outlook::WillRun(why) | Outlook::MayRun { known: Some(why), .. } => why.clone(),
+                _ => return None,
+            };
+            Some((plan.instance(index).id.to_string(), why))
+        })
+        .collect();
     let sandbox = Sandbox::new(project, plan.without_placements(), &store, &project.cache_dir, args.jobs)?;
     let options = Options { jobs: sandbox.jobs, keep_going: args.keep_going, ..Options::default() };
     let mut executor = LocalProcess::new(programs()?);
     if args.sandbox {
         executor = executor.observing_files(&options.project, OnUndeclared::Fail);
     }
-    let mut console = Console::new(style(project, args), project.verbosity, project.paint);
     let run = sandbox.run_with(&store, "try", &targets, &known, options, &executor, &mut |event| {
-        console.show(event);
+        let mut event = event.clone();
+        if let Event::Started { instance, why, .. } = &mut event
+            && let Some(reason) = reasons.get(instance)
+        {
+            why.clone_from(reason);
+        }
+        console.show(&event);
     })?;
     console.printed()?;
     let outputs = TemporaryDirectory::new()?;

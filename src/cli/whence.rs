@@ -37,12 +37,20 @@ struct Origin {
     /// The run that computed it, if its log is still there.
     run: Option<String>,
     set: Vec<String>,
-    /// The commit in which a lock first recorded this content.
-    commit: Option<String>,
+    commit: Option<OriginCommit>,
     /// Every stage that it depends on, nearest first.
     stages: Vec<Ancestor>,
     /// Inputs of these stages that no result in the cache gave: most often, files of the user.
     files: Vec<UnknownInput>,
+}
+
+/// The commit that a result belongs to.
+#[derive(Debug, Serialize)]
+struct OriginCommit {
+    /// As `git log` shows it: its id, its date and its subject.
+    commit: String,
+    /// What it has to do with the result.
+    role: &'static str,
 }
 
 #[derive(Debug, Serialize)]
@@ -92,8 +100,8 @@ pub(super) fn whence(project: &Project, file: &Path, as_json: bool) -> Outcome {
         computed: manifest.finished.clone(),
         seconds: manifest.seconds,
         set: run.as_ref().map(|run| run.set().to_vec()).unwrap_or_default(),
+        commit: origin_commit(digest, file, run.as_ref()),
         run: run.map(|run| run.record.id),
-        commit: recording_commit(digest),
         stages,
         files,
     };
@@ -191,13 +199,29 @@ fn computing_run(store: &Store, key: StageKey) -> Result<Option<PastRun>, Failur
     Ok(None)
 }
 
-/// Returns the commit in which a lock first recorded this content, as `git log` shows it; `None` without git.
-fn recording_commit(digest: BlobId) -> Option<String> {
-    let needle = format!("-S{digest}");
-    let arguments = ["log", "--reverse", "--format=%h %cs %s", &needle, "--", "*.lock"];
-    let output =
-        captured(Command::new("git").args(arguments)).ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned())
+/// Returns the commit that recorded the content in a lock, or else the one that contains the file, or else the one that was
+/// checked out when the content was computed; `None` without git.
+fn origin_commit(digest: BlobId, file: &Path, run: Option<&PastRun>) -> Option<OriginCommit> {
+    let git = |arguments: &[&str]| {
+        let output = captured(Command::new("git").args(arguments)).ok()?;
+        let text = output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())?;
+        Some(text.lines().next()?.to_owned())
+    };
+    let first = |condition: &str, files: &[&str]| {
+        git(&[&["log", "--reverse", "--format=%h %cs %s", condition], files].concat())
+    };
+    let recorded = || first(&format!("-S{digest}"), &["--", "*.lock"]);
+    let contained = || {
+        let blob = git(&["hash-object", "--", file.to_str()?]).filter(|_| file.is_file())?;
+        first(&format!("--find-object={blob}"), &["--all"])
+    };
+    let checked_out = || git(&["log", "-1", "--format=%h %cs %s", run?.commit()?, "--"]);
+    let found: [(&'static str, &dyn Fn() -> Option<String>); 3] = [
+        ("the first whose lock records it", &recorded),
+        ("the first that contains it", &contained),
+        ("checked out when it was computed; what was not committed then is not in it", &checked_out),
+    ];
+    found.into_iter().find_map(|(role, find)| Some(OriginCommit { commit: find()?, role }))
 }
 
 fn short(digest: &str) -> &str {
@@ -218,18 +242,18 @@ fn described(origin: &Origin) -> String {
     if let Some(run) = &origin.run {
         line("run", &format!("{run}{}", set_arguments(&origin.set)));
     }
-    if let Some(commit) = &origin.commit {
-        line("commit", &format!("{commit} (the first whose lock records it)"));
+    if let Some(OriginCommit { commit, role }) = &origin.commit {
+        line("commit", &format!("{commit} ({role})"));
     }
     if !origin.stages.is_empty() {
-        let mut grid = Grid::new(&["depends on", "kind", "computed", "key"]);
+        let mut grid = Grid::new(&["depends on", "kind", "computed", "key"]).wrapped(&[0]).optional(&[3, 2]);
         for Ancestor { stage, kind, key, computed } in &origin.stages {
             grid.row([stage.clone(), kind.clone(), computed.clone(), short(&key.to_string()).to_owned()]);
         }
         shown.push_str(&format!("\n{grid}"));
     }
     if !origin.files.is_empty() {
-        let mut grid = Grid::new(&["input that no result gave", "read by", "digest"]);
+        let mut grid = Grid::new(&["input that no result gave", "read by", "digest"]).wrapped(&[0, 1]);
         for UnknownInput { stage, input, digest } in &origin.files {
             grid.row([input.clone(), stage.clone(), short(digest).to_owned()]);
         }

@@ -1,6 +1,6 @@
 //! Terminal colours.
 //!
-//! Written by hand because it is only six escape codes; `anstyle`, which clap depends on, would take as many lines.
+//! Written by hand because it is only seven escape codes; `anstyle`, which clap depends on, would take as many lines.
 
 /// Colours text for a terminal, or leaves it alone if the field is false.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +14,11 @@ impl Paint {
     /// Returns the text in bold.
     pub fn bold(self, text: &str) -> String {
         self.wrap("1", text)
+    }
+
+    /// Returns the text underlined.
+    pub fn underlined(self, text: &str) -> String {
+        self.wrap("4", text)
     }
 
     /// Returns the text dimmed.

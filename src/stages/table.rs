@@ -27,7 +27,7 @@ use pipe_ml::metric::registry::Metric;
 use pipe_report::table::Table;
 use pipe_report::table::build::build;
 use pipe_report::table::display::{
-    DEFAULT_DIGITS, ShowN, TableDisplay, TableInterval, TableLayout, TableScale,
+    ShowN, TableDisplay, TableInterval, TableLayout, TableScale,
 };
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
 use pipe_report::table::measured::{EXTERNAL, MeasuredRecord, PART, PROTOCOL};

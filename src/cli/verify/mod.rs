@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use serde_json::json;
 
 use super::args::VerifyArgs;
+use super::claims;
 use super::data_files::MissingDataFiles;
 use super::exit::{Exit, Failure, Outcome};
 use super::lock::{find, input_content, parsed};
@@ -33,6 +34,7 @@ use pipe_engine::runner::libtorch::Worker;
 use pipe_engine::spec::pipeline::{InputSource, Instance};
 use pipe_engine::store::manifest::Stored;
 use pipe_engine::store::{Condition, Store};
+use pipe_stages::claim::Claim;
 
 /// Runs `pipe verify`.
 pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
@@ -96,7 +98,8 @@ pub(super) fn verify(project: &Project, args: &VerifyArgs) -> Outcome {
     if args.json {
         print_json(&json!({ "outcome": report.outcome(), "checks": report.checks }))?;
     } else {
-        print_text(&render(&report, &args.file, project.is_verbose(), project.paint_out))?;
+        let found = render(&report, &args.file, project.is_verbose(), project.paint_out);
+        print_text(&format!("{}{found}", recorded_claims(&plan, &store, project.paint_out)))?;
     }
     Ok(match report.outcome() {
         CheckOutcome::Same | CheckOutcome::NotChecked => Exit::Done,
@@ -170,6 +173,19 @@ pub(super) fn unmet_expectations(plan: &Plan, lock: &Lock) -> Vec<Check> {
         checks.extend(violations.into_iter().map(|violation| Check::drift("metric", &name, violation)));
     }
     checks
+}
+
+/// Returns what the claims say whose verdicts the lock records and the cache has.
+fn recorded_claims(plan: &Plan, store: &Store, paint: Paint) -> String {
+    let Ok(lock) = read_lock(plan) else { return String::new() };
+    let claims = plan.pipeline().instances.iter().filter(|instance| claims::is_claim(instance));
+    let verdicts: Vec<(&Instance, Stored)> = claims
+        .filter_map(|instance| {
+            let record = lock.stages.get(&instance.id.to_string())?;
+            Some((instance, record.outputs.get(Claim::VERDICT.name())?.stored))
+        })
+        .collect();
+    claims::sentences(store, verdicts.iter().map(|(instance, stored)| (*instance, stored)), paint)
 }
 
 /// Checks that placed files have the recorded content. `known` are findings about their lines in the lock.

@@ -15,7 +15,12 @@ pub enum Why {
     /// No earlier run of this pipeline had an instance of this name.
     NeverRun,
     /// It failed in this run, with the same key or before it ever succeeded.
-    Failed { run: String },
+    Failed {
+        run: String,
+        /// The parts of the key that differ from those of its last result; empty if there is none.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        changes: Vec<Change>,
+    },
     /// Parts of the key differ from those of the last run; never empty.
     Changed { changes: Vec<Change> },
     /// The key is that of the last run, but the cache no longer has the result.
@@ -24,6 +29,8 @@ pub enum Why {
     Damaged { problem: String },
     /// Requested with `--force`.
     Forced,
+    /// Requested with `--try`.
+    Tried,
     /// It ran before, but the record of its key parts is gone.
     NoRecord,
 }
@@ -42,6 +49,14 @@ impl Why {
         let changes = changes(old, new);
         if changes.is_empty() { Self::Missing } else { Self::Changed { changes } }
     }
+
+    /// Returns the parts of the key that have changed, as far as they are the reason.
+    pub fn changes(&self) -> &[Change] {
+        match self {
+            Self::Changed { changes } | Self::Failed { changes, .. } => changes,
+            _ => &[],
+        }
+    }
 }
 
 impl Why {
@@ -51,8 +66,7 @@ impl Why {
         match self {
             Self::Changed { changes } if changes.len() > SHOWN => {
                 let (first, more) = changes.split_at(SHOWN);
-                let first = Self::Changed { changes: first.to_vec() };
-                format!("{first} and {} more", more.len())
+                format!("{} and {} more", joined(first), more.len())
             }
             other => other.to_string(),
         }
@@ -85,6 +99,11 @@ fn change(name: &str, old: Option<&str>, new: Option<&str>) -> Change {
 }
 
 impl Change {
+    /// Returns whether an input has another content.
+    pub fn is_input(&self) -> bool {
+        self.name.starts_with("inputs.")
+    }
+
     /// Returns `inputs.from` for a change of a member of that fan-in.
     fn fan_in(&self) -> Option<&str> {
         let (slot, _) = self.name.split_once('[')?;
@@ -122,7 +141,7 @@ impl fmt::Display for Change {
         if let Some(slot) = self.ordered() {
             return write!(f, "{slot} comes in another order");
         }
-        let is_input = name.starts_with("inputs.");
+        let is_input = self.is_input();
         match (&self.old, &self.new) {
             (Some(old), Some(new)) if is_input => {
                 write!(f, "{name} changed ({} -> {})", short_digest(old), short_digest(new))
@@ -141,24 +160,28 @@ impl fmt::Display for Change {
     }
 }
 
+fn joined(changes: &[Change]) -> String {
+    changes.iter().map(Change::to_string).collect::<Vec<_>>().join(", ")
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NeverRun => f.write_str("never run before"),
-            Self::Failed { run } => write!(f, "it failed in run {run}, and nothing is cached for it"),
-            Self::Changed { changes } => {
-                for (position, change) in changes.iter().enumerate() {
-                    if position > 0 {
-                        f.write_str(", ")?;
-                    }
-                    change.fmt(f)?;
+            Self::Failed { run, changes } => {
+                write!(f, "it failed in run {run}, and nothing is cached for it")?;
+                if changes.is_empty() {
+                    Ok(())
+                } else {
+                    write!(f, "; since its last result, {}", joined(changes))
                 }
-                Ok(())
             }
+            Self::Changed { changes } => f.write_str(&joined(changes)),
             Self::Missing => f.write_str("nothing changed, but its result is no longer in the cache"),
             // A separate warning describes the damage.
             Self::Damaged { .. } => f.write_str("its result in the cache is damaged"),
             Self::Forced => f.write_str("forced"),
+            Self::Tried => f.write_str("to try it out"),
             Self::NoRecord => {
                 f.write_str("it ran before, but the record of its inputs and parameters is gone")
             }
@@ -177,6 +200,18 @@ mod tests {
 
     fn why(old: &[(&str, &str)], new: &[(&str, &str)]) -> String {
         Why::between(&parts(old), &parts(new)).to_string()
+    }
+
+    #[test]
+    fn after_a_failure_the_changes_since_the_last_result_are_still_known() {
+        let changes = changes(&parts(&[("params.lr", "1")]), &parts(&[("params.lr", "2")]));
+        let why = Why::Failed { run: "R".to_owned(), changes };
+        assert_eq!(
+            why.to_string(),
+            "it failed in run R, and nothing is cached for it; since its last result, params.lr 1 -> 2"
+        );
+        let old: Why = serde_json::from_str(r#"{"reason":"failed","run":"R"}"#).unwrap();
+        assert_eq!(old.changes(), [], "in the log of an earlier version");
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub enum Event {
         /// What the user wrote about the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
+        /// The commit that was checked out.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        commit: Option<String>,
     },
     /// Found in the cache; `saved` is how long it took to compute, in seconds.
     Hit {

@@ -166,13 +166,21 @@ impl<'a> Inspector<'a> {
 
     fn why(&self, index: InstanceIndex, prepared: &Prepared) -> Why {
         match self.last(index) {
-            _ if self.failed(index).is_some_and(|failed| failed.key == prepared.key) => self.untried(index),
             None => self.untried(index),
-            Some(last) if last == prepared.key => Why::Missing,
-            Some(last) => match self.store.record(last) {
-                Some(record) => Why::between(&record.parts, &prepared.parts(self.plan.instance(index))),
-                None => Why::NoRecord,
-            },
+            Some(last) => {
+                let record = self.store.record(last);
+                let between = record
+                    .map(|record| Why::between(&record.parts, &prepared.parts(self.plan.instance(index))));
+                match (self.failed(index), between) {
+                    (Some(failed), between) if failed.key == prepared.key => {
+                        let changes = between.map(|why| why.changes().to_vec()).unwrap_or_default();
+                        Why::Failed { run: failed.run.clone(), changes }
+                    }
+                    _ if last == prepared.key => Why::Missing,
+                    (_, Some(why)) => why,
+                    (_, None) => Why::NoRecord,
+                }
+            }
         }
     }
 
@@ -192,7 +200,7 @@ impl<'a> Inspector<'a> {
     /// Returns why an instance without any result runs.
     fn untried(&self, index: InstanceIndex) -> Why {
         match self.failed(index) {
-            Some(FailedAttempt { run, .. }) => Why::Failed { run: run.clone() },
+            Some(FailedAttempt { run, .. }) => Why::Failed { run: run.clone(), changes: Vec::new() },
             None => Why::NeverRun,
         }
     }

@@ -25,6 +25,8 @@ pub struct Options {
     pub set: Vec<String>,
     /// What the user wrote about the run.
     pub note: Option<String>,
+    /// The commit that is checked out.
+    pub commit: Option<String>,
     /// Only these and what they need; everything if `None`.
     pub targets: Option<Vec<InstanceIndex>>,
     /// Instances whose dependents do not run.
@@ -87,6 +89,7 @@ impl Default for Options {
             keep_going: false,
             set: Vec::new(),
             note: None,
+            commit: None,
             targets: None,
             until: Vec::new(),
             force: Vec::new(),

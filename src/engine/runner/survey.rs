@@ -30,6 +30,14 @@ pub enum Outlook {
 }
 
 impl Outlook {
+    /// Returns why the instance runs, as far as it is known.
+    pub fn why(&self) -> Option<&Why> {
+        match self {
+            Self::WillRun(why) | Self::MayRun { known: Some(why), .. } => Some(why),
+            _ => None,
+        }
+    }
+
     /// Returns whether the run would not compute the instance.
     pub fn is_fresh(&self) -> bool {
         matches!(self, Self::Fresh(_) | Self::NotSelected)

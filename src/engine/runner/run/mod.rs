@@ -111,6 +111,7 @@ pub fn run(
         jobs: capacity.cpu.max(1),
         set: options.set.clone(),
         note: options.note.clone(),
+        commit: options.commit.clone(),
     });
     let context =
         Context { plan, store, executor, options, stop, run, elsewhere, environment: OnceLock::new() };
