@@ -1,10 +1,14 @@
 //! Plain tables for the terminal, which fit its width.
 //!
-//! Drawn by hand: no crate that draws tables leaves columns out, and `tabled` counts escape codes as width.
+//! `tabled` draws them; which columns are wrapped or left out is decided here, because it has no such choice.
 
 use std::fmt;
 use std::io::IsTerminal;
 
+use tabled::builder::Builder;
+use tabled::settings::formatting::AlignmentStrategy;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Padding, Style};
 use unicode_width::UnicodeWidthChar;
 
 /// A text column is wrapped to no less than this.
@@ -109,39 +113,24 @@ impl Grid {
     }
 
     fn drawn(&self, kept: &[usize], widths: &[usize]) -> String {
-        let mut out = String::new();
         let headings: Vec<String> =
             self.heading.iter().zip(widths).map(|(text, width)| wrap(text, *width)).collect();
         let depth = kept.iter().map(|&at| headings[at].lines().count()).max().unwrap_or(0);
-        let lowered = headings.iter().map(|text| "\n".repeat(depth - text.lines().count().min(depth)) + text);
-        self.draw_row(&lowered.collect::<Vec<_>>(), kept, widths, &mut out);
+        let lowered = |at: usize| "\n".repeat(depth - headings[at].lines().count().min(depth)) + &headings[at];
+        let mut builder = Builder::default();
+        builder.push_record(kept.iter().map(|&at| lowered(at)));
         for row in &self.rows {
-            self.draw_row(row, kept, widths, &mut out);
+            builder.push_record(kept.iter().map(|&at| match self.text.contains(&at) {
+                true => wrap(&row[at], widths[at]),
+                false => row[at].clone(),
+            }));
         }
-        out
-    }
-
-    fn draw_row(&self, cells: &[String], kept: &[usize], widths: &[usize], out: &mut String) {
-        let cells: Vec<Vec<String>> = kept
-            .iter()
-            .map(|&at| {
-                let is_wrapped = self.text.contains(&at);
-                let text = if is_wrapped { wrap(&cells[at], widths[at]) } else { cells[at].clone() };
-                text.split('\n').map(str::to_owned).collect()
-            })
-            .collect();
-        let height = cells.iter().map(Vec::len).max().unwrap_or(0);
-        for line in 0..height {
-            let mut text = String::new();
-            for (cell, &at) in cells.iter().zip(kept) {
-                let part = cell.get(line).map_or("", String::as_str);
-                let blanks = " ".repeat(widths[at].saturating_sub(shown_width(part)));
-                let (before, after) = if self.right.contains(&at) { (&*blanks, "") } else { ("", &*blanks) };
-                text.push_str(&format!("{before}{part}{after}{}", " ".repeat(self.gap)));
-            }
-            out.push_str(text.trim_end());
-            out.push('\n');
+        let mut table = builder.build();
+        table.with(Style::empty()).with(Padding::new(0, self.gap, 0, 0)).with(AlignmentStrategy::PerLine);
+        for (column, _) in kept.iter().enumerate().filter(|(_, at)| self.right.contains(at)) {
+            table.modify(Columns::one(column), Alignment::right());
         }
+        table.to_string().lines().fold(String::new(), |out, line| out + line.trim_end() + "\n")
     }
 }
 
