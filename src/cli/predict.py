@@ -101,7 +101,8 @@ def format_of(data):
         return "JSON lines"
     if re.fullmatch(r"\d+\s+\d+\s+\d+", lines[0].strip()):
         return "XMC"
-    if re.fullmatch(r"\d+|\d+:\S*|(\d+(,\d+)*|\d+:\S*)\s+\d+:.*", filled[0]):
+    row = next((line for line in filled if not line.startswith("#")), "")
+    if re.fullmatch(r"\d+|\d+:\S*|(\d+(,\d+)*|\d+:\S*)\s+\d+:.*", row):
         return "LIBSVM"
     return "CSV"
 

@@ -86,8 +86,8 @@ impl Vectorise {
         let vectoriser = Vectoriser::fit(&text.texts, &parts.train, &self.words);
         if vectoriser.words().is_empty() {
             bail!(
-                "no word of the {} training texts is left: check the column of the texts (`read: {{ input_column: NAME }}`) and the \
-                 bounds of `words`, such as `min_rows: {}`",
+                "no word of the {} training texts is left (a word has at least two letters or digits): check the column of the texts \
+                 (`read: {{ input_column: NAME }}`) and the bounds of `words`, such as `min_rows: {}`",
                 parts.train.len(),
                 self.words.min_rows
             );
@@ -214,6 +214,19 @@ mod tests {
         // Names that contain commas, in rows with several labels.
         let rows = "text,labels\nred apple,\"x, y;z, w\"\nblue sky,\"z, w\"\n";
         assert_eq!(warnings_about(rows, json!({})), [""; 0]);
+    }
+
+    #[test]
+    fn bounds_that_leave_no_word_are_an_error() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("rows.csv");
+        fs::write(&path, "text,labels\nred apple,a\nblue sky,b\n").unwrap();
+        let body = json!({"files": {"rows": "a"}, "words": {"min_rows": 1000}});
+        let error = StageTest::failure::<Vectorise>(body, [("rows", path)]);
+        assert!(
+            error.contains("no word of the 2 training texts is left") && error.contains("min_rows: 1000"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -68,6 +68,10 @@ pub(super) fn text(found: &Inspection) -> String {
     lines.join("\n")
 }
 
+fn labels_of(number: usize) -> String {
+    if number == 1 { "1 label".to_owned() } else { format!("{} labels", grouped(number as u64)) }
+}
+
 fn rows(number: u64) -> String {
     count(number as usize, "row")
 }
@@ -107,8 +111,7 @@ fn separator_warning(found: &Inspection) -> Option<String> {
 }
 
 fn labels(found: &Inspection) -> String {
-    let number =
-        format!("{} labels, {:.1} per row", grouped(found.label_counts.len() as u64), found.labels_per_row());
+    let number = format!("{}, {:.1} per row", labels_of(found.label_counts.len()), found.labels_per_row());
     if found.format.content() != FormatContent::Text {
         return number;
     }

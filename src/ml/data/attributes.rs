@@ -151,7 +151,7 @@ pub(crate) fn unknown_value_warnings(unknown: &UnknownValues) -> Vec<String> {
         let rows =
             if rows == 1 { "1 row has a value".to_owned() } else { format!("{rows} rows have values") };
         sentences.push(format!(
-            "{rows} of the attribute `{attribute}` that the model does not know, which count as missing: {}{more}",
+            "{rows} of the attribute `{attribute}` that the model does not know, which {count} as missing: {}{more}",
             listed.join(", ")
         ));
     }
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(
             unknown_value_warnings(&unknown),
             [
-                "1 row has a value of the attribute `colour` that the model does not know, which count as missing: `pink` (1)"
+                "1 row has a value of the attribute `colour` that the model does not know, which counts as missing: `pink` (1)"
             ]
         );
         for value in 0..6 {

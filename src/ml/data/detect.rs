@@ -13,11 +13,20 @@ pub(crate) fn detect(head: &[u8], labels_beside: bool) -> Option<Format> {
     Format::DETECTION_ORDER.into_iter().find(|&format| matches(format, head, &text, labels_beside))
 }
 
-/// Returns a sentence about a file that is UTF-16 text, which no reader reads.
-pub(crate) fn utf16(head: &[u8]) -> Option<&'static str> {
-    let is_marked = head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]);
-    is_marked.then_some(
-        "it is UTF-16 text: save it as UTF-8, for example with `iconv -f UTF-16 -t UTF-8 FILE > NEW`",
+/// Returns a sentence about a file that no reader reads although users often have such files.
+pub(crate) fn unreadable(head: &[u8]) -> Option<&'static str> {
+    if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
+        return Some(
+            "it is UTF-16 text: save it as UTF-8, for example with `iconv -f UTF-16 -t UTF-8 FILE > NEW`",
+        );
+    }
+    if head.starts_with(b"PK\x03\x04") {
+        return Some("it is a zip archive, as spreadsheets are: unpack it, or save the table as CSV");
+    }
+    let text = head.trim_ascii_start();
+    let is_array = text.strip_prefix(b"[").is_some_and(|rest| rest.trim_ascii_start().starts_with(b"{"));
+    is_array.then_some(
+        "it is a JSON array: write one object per line, for example with `jq -c '.[]' FILE > NEW.jsonl`",
     )
 }
 
@@ -26,6 +35,8 @@ struct TextHead<'a> {
     lines: Vec<&'a [u8]>,
     /// The first line that is not blank; empty if there is none.
     first: &'a [u8],
+    /// The first line that is neither blank nor a comment; empty if there is none.
+    first_row: &'a [u8],
 }
 
 impl<'a> TextHead<'a> {
@@ -33,8 +44,9 @@ impl<'a> TextHead<'a> {
         let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
         let lines: Vec<&[u8]> =
             head.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
-        let first = lines.iter().copied().find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
-        Self { lines, first }
+        let mut filled = lines.iter().copied().filter(|line| !line.trim_ascii().is_empty());
+        let first_row = filled.clone().find(|line| !line.starts_with(b"#")).unwrap_or_default();
+        Self { first: filled.next().unwrap_or_default(), first_row, lines }
     }
 }
 
@@ -48,8 +60,9 @@ fn matches(format: Format, head: &[u8], text: &TextHead, labels_beside: bool) ->
         Format::Jsonl => text.first.trim_ascii().starts_with(b"{"),
         Format::Citeulike => labels_beside && is_counted_line(text.first),
         Format::Xmc => text.lines.first().is_some_and(|line| XmcHeader::parse(line).is_some()),
-        Format::Libsvm => is_libsvm(text.first),
-        Format::Csv => is_csv(text.first.trim_ascii()),
+        Format::Libsvm => is_libsvm(text.first_row),
+        // Some programs end lines with a carriage return alone.
+        Format::Csv => is_csv(text.first.split(|&b| b == b'\r').next().unwrap_or_default().trim_ascii()),
         Format::Generated => false,
     }
 }
@@ -112,6 +125,9 @@ mod tests {
             (&b"3,17 12:0.3 88:0.07\n"[..], Format::Libsvm),
             (b" 12:0.3\n", Format::Libsvm),
             (b"12:0.3\n", Format::Libsvm),
+            (b"# a comment\n\n1 12:0.3\n", Format::Libsvm),
+            (b"#,text\n1,a b\n", Format::Csv),
+            (b"text,labels\rhello,a\r", Format::Csv),
             (b"\xef\xbb\xbf\r\n1 2:3\r\n", Format::Libsvm),
             (b"2 5 3\n0,1 0:1 4:0.5\n", Format::Xmc),
             (b"% a comment\n\n@RELATION x\n", Format::Arff),
@@ -123,6 +139,19 @@ mod tests {
         ] {
             assert_eq!(detect(head, false), Some(format), "{}", String::from_utf8_lossy(head));
         }
+    }
+
+    #[test]
+    fn files_that_users_often_have_but_no_reader_reads_are_called_by_their_names() {
+        for (head, name) in [
+            (&b"\xff\xfet\0e\0"[..], "UTF-16"),
+            (b"PK\x03\x04\x14\0", "zip"),
+            (b"[ {\"text\": 1}, {}]", "JSON array"),
+            (b"\n[\n  {\n", "JSON array"),
+        ] {
+            assert!(unreadable(head).is_some_and(|reason| reason.contains(name)), "{name}");
+        }
+        assert_eq!(unreadable(b"[id],text\n"), None);
     }
 
     #[test]

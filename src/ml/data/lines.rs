@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::compress::InputFile;
-use super::detect::utf16;
+use super::detect::unreadable;
 use super::error::{BadText, DataError, Fault};
 
 const CHUNK: usize = 1 << 20;
@@ -40,7 +40,7 @@ pub(crate) struct TextLines {
 impl TextLines {
     /// Skips a byte-order mark. UTF-16 text is an error.
     pub(crate) fn new(mut input: InputFile) -> Result<Self, DataError> {
-        if let Some(reason) = utf16(input.head()) {
+        if let Some(reason) = unreadable(input.head()) {
             return Err(DataError::file(input.path(), reason));
         }
         let byte_order_mark = input.head().starts_with(b"\xef\xbb\xbf");

@@ -16,7 +16,7 @@ use super::artifact::layout::{FEATURE_NAMES, LABEL_NAMES, META, NOMINAL_VALUES};
 use super::attributes::unknown_value_warnings;
 use super::compress::InputFile;
 use super::csr::{Csr, Features};
-use super::detect::{detect, first_line, utf16};
+use super::detect::{detect, first_line, unreadable};
 use super::error::DataError;
 use super::format::{Format, FormatContent};
 use super::read::read;
@@ -246,7 +246,7 @@ pub fn read_new_rows(
     let opened = InputFile::open(file, 1)?;
     let detected = detect(opened.head(), false);
     let expected = ExpectedRows { texts, dense: meta.dense, features: meta.features_before };
-    if let Some(reason) = utf16(opened.head()).filter(|_| detected.is_none()) {
+    if let Some(reason) = unreadable(opened.head()).filter(|_| detected.is_none()) {
         return Err(DataError::file(file, reason));
     }
     if let Some(found) = expected.mismatch(detected, opened.head()) {

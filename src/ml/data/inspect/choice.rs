@@ -309,6 +309,11 @@ fn text_column(columns: &[ColumnSummary], labels: Option<&str>) -> Result<String
         candidates.iter().map(|column| column.name).filter(|name| is_one_of(TEXT_NAMES, name)).collect();
     match named.as_slice() {
         [name] => Ok((*name).to_owned()),
+        _ if candidates.is_empty() && columns.iter().any(|column| column.is_numeric) => Err(format!(
+            "its columns contain numbers. `pipe` reads texts from CSV; write numbers as LIBSVM text, ARFF or NumPy arrays. The columns \
+             are\n{}",
+            listed(columns)
+        )),
         _ => {
             let names: Vec<&str> = candidates.iter().map(|column| column.name).collect();
             Err(unclear("text", &names, columns))

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::artifact::{DataSet, DataSetPart};
 use super::compress::InputFile;
 use super::csr::{Csr, Features, bytes_of};
-use super::detect::{detect, first_line, utf16};
+use super::detect::{detect, first_line, unreadable};
 use super::duplicates::{Duplicates, LabelledRows};
 use super::error::DataError;
 use super::format::{Format, FormatContent};
@@ -271,7 +271,7 @@ fn format(source: &DataSource) -> Result<Format, DataError> {
                 first_line(input.head())
             )
         };
-        DataError::file(&first.data, utf16(input.head()).map_or_else(unknown, str::to_owned))
+        DataError::file(&first.data, unreadable(input.head()).map_or_else(unknown, str::to_owned))
     })
 }
 

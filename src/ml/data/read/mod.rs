@@ -6,7 +6,7 @@ use super::arff::read_arff;
 use super::citeulike::read_citeulike;
 use super::compress::InputFile;
 use super::dense::{read_npy, read_safetensors};
-use super::detect::{detect, first_line, utf16};
+use super::detect::{detect, first_line, unreadable};
 use super::error::DataError;
 use super::format::Format;
 use super::libsvm::{read_libsvm, read_xmc};
@@ -70,7 +70,7 @@ fn common_format(source: &DataSource, inputs: &[InputFile]) -> Result<Format, Da
                     first_line(input.head())
                 )
             };
-            DataError::file(input.path(), utf16(input.head()).map_or_else(unknown, str::to_owned))
+            DataError::file(input.path(), unreadable(input.head()).map_or_else(unknown, str::to_owned))
         })?;
         match common {
             Some((earlier, path)) if earlier != format => {

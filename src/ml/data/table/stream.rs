@@ -3,13 +3,15 @@
 use std::io::{self, BufRead, BufReader, Read};
 
 use crate::data::compress::InputFile;
-use crate::data::detect::utf16;
+use crate::data::detect::unreadable;
 use crate::data::error::{BadText, DataError, Fault};
 
 /// The largest number of bytes of a row.
 pub(super) const LONGEST_ROW: usize = 64 << 20;
 pub(super) const TOO_LONG: &str = "this row is longer than 64 MB";
 
+const NOT_UTF8: &str =
+    "this is not UTF-8 text: convert the file, for example with `iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW`";
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// How much of a line is read behind a fault, to show it.
 const BEHIND_FAULT: usize = 4096;
@@ -40,7 +42,7 @@ impl TableText {
     }
 
     pub(super) fn with_longest_row(mut input: InputFile, longest_row: usize) -> Result<Self, DataError> {
-        if let Some(reason) = utf16(input.head()) {
+        if let Some(reason) = unreadable(input.head()) {
             return Err(DataError::file(input.path(), reason));
         }
         let has_byte_order_mark = skip_byte_order_mark(&mut input)?;
@@ -79,7 +81,7 @@ impl TableText {
     pub(super) fn read_error(&self, error: io::Error, row_start: usize) -> DataError {
         match self.refusal {
             Some(Refusal::RowTooLong) => self.fault(Fault::new(row_start, TOO_LONG)),
-            Some(Refusal::NotUtf8 { at }) => self.fault(Fault::new(at, "this is not UTF-8 text")),
+            Some(Refusal::NotUtf8 { at }) => self.fault(Fault::new(at, NOT_UTF8)),
             None => self.input.error(error),
         }
     }
