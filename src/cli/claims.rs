@@ -1,6 +1,6 @@
 //! The verdicts of claims, which every command shows that looks at a pipeline, also if they are cached.
 
-use super::table::{prose_width, wrap};
+use super::table::{terminal_width, wrap};
 use pipe_core::paint::Paint;
 use pipe_core::stage::StageKind;
 use pipe_engine::spec::pipeline::Instance;
@@ -28,6 +28,7 @@ pub(super) fn sentences<'r>(
     verdicts: impl IntoIterator<Item = (&'r Instance, &'r Stored)>,
     paint: Paint,
 ) -> String {
+    let width = terminal_width().unwrap_or(usize::MAX);
     let mut out = String::new();
     for (instance, stored) in verdicts {
         // Only these two fields: the others may differ in other versions.
@@ -39,7 +40,7 @@ pub(super) fn sentences<'r>(
             continue;
         };
         let heading = if passed { paint.green("claim holds:") } else { paint.red("claim fails:") };
-        out.push_str(&wrap(&format!("{heading} {}: {sentence}", instance.id), prose_width()));
+        out.push_str(&wrap(&format!("{heading} {}: {sentence}", instance.id), width));
         out.push('\n');
     }
     out

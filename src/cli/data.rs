@@ -8,6 +8,7 @@ use super::args::DataCommand;
 use super::data_files::fetch;
 use super::exit::{Exit, Failure, Outcome};
 use super::project::Project;
+use super::table::Grid;
 use super::{print_json, print_status, print_text};
 use pipe_engine::store::TemporaryDirectory;
 use pipe_ml::data::describe;
@@ -20,7 +21,16 @@ use pipe_ml::data::stats::Stats;
 pub(super) fn data(project: &Project, command: &DataCommand) -> Outcome {
     match command {
         DataCommand::List { json: true } => print_json(&registry::entries()),
-        DataCommand::List { json: false } => print_text(&describe::list(&offline(project))),
+        DataCommand::List { json: false } => {
+            let mut grid = Grid::new(&["name", "train rows", "test rows", "features", "labels", "here", ""])
+                .right_aligned(&[1, 2, 3, 4])
+                .wrapped(&[6])
+                .gap(2);
+            for row in describe::list(&offline(project)) {
+                grid.row(row);
+            }
+            print_text(&grid.to_string())
+        }
         DataCommand::Info { dataset, json } => info(project, dataset, *json),
         DataCommand::Fetch { dataset } => {
             let locator = Locator::new(&project.data_dir, false);

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::exit::Failure;
 use pipe_core::digest::StageKey;
 use pipe_core::protocol::MetricValue;
+use pipe_core::suggest;
 use pipe_engine::runner::event::{Event, Summary};
 use pipe_engine::store::{RunRecord, Store};
 use pipe_ml::metric::registry::{Direction, Metric};
@@ -243,7 +244,13 @@ pub(super) fn find_of(store: &Store, word: &str, file: Option<&Path>) -> Result<
             "`{word}` could be {} or {}; give more of the id",
             one.id, two.id
         ))),
-        (None, _) => Err(Failure::bad_input(format!("there is no run `{word}`; `pipe runs` lists them"))),
+        (None, _) => {
+            let (name, back) = word.split_at(word.find('~').unwrap_or(word.len()));
+            let meant =
+                suggest::closest(name, ["latest"]).map(|name| format!(" (did you mean `{name}{back}`?)"));
+            let meant = meant.unwrap_or_default();
+            Err(Failure::bad_input(format!("there is no run `{word}`{meant}; `pipe runs` lists them")))
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use super::exit::{Exit, Failure, Outcome};
 use super::pipeline_selection::PipelineSelection;
 use super::project::{Project, select};
 use super::survey::Survey;
-use super::table::{Grid, prose_width, wrap};
-use super::{print_json, print_text};
+use super::table::{Grid, terminal_width, wrap};
+use super::{print_json, print_text, text};
 use pipe_core::artifact::Artifact;
 use pipe_core::escape::terminal;
 use pipe_core::quote;
@@ -168,7 +168,7 @@ fn report(lines: &[LabelLine], all: usize, record: &EvaluationRecord) -> String 
     }
     notes +=
         "in brackets: 95 % intervals, of a label by Wilson's method, of an average by a bootstrap over rows";
-    format!("{grid}{}\n", wrap(&notes, prose_width()))
+    format!("{grid}{}\n", wrap(&notes, terminal_width().unwrap_or(usize::MAX)))
 }
 
 fn cell(estimate: Estimate) -> String {

@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::exit::{Failure, Outcome};
+use super::table::{terminal_width, wrap};
 use super::{print_json, print_text};
 use pipe_core::suggest;
 use pipe_ml::metric::registry::{Description, Direction, UnknownMetric, descriptions};
+
+/// Stands before the definition of a metric.
+const INDENT: &str = "    ";
 
 /// Runs `pipe metrics`.
 pub(super) fn metrics(name: Option<&str>, as_json: bool) -> Outcome {
@@ -40,7 +44,9 @@ fn listing(metrics: Vec<Description>) -> String {
             Direction::Lower => "lower is better",
             Direction::Neither => "neither direction is better",
         };
-        format!("{} ({direction})\n    {}\n", metric.name, metric.definition)
+        let width = terminal_width().unwrap_or(usize::MAX).saturating_sub(INDENT.len());
+        let definition = wrap(metric.definition, width).replace('\n', &format!("\n{INDENT}"));
+        format!("{} ({direction})\n{INDENT}{definition}\n", metric.name)
     };
     metrics.into_iter().map(describe).collect()
 }

@@ -185,7 +185,8 @@ impl Project {
                 // A similar name is more likely that of a stage.
                 let is_exact =
                     |file: &PathBuf| file.file_stem().is_some_and(|stem| stem == &*selection.stages[0]);
-                named_pipeline(selection, is_exact).unwrap_or(failure)
+                let has_hint = failure.text.contains("did you mean");
+                named_pipeline(selection, |file| is_exact(file) || !has_hint).unwrap_or(failure)
             })?)
         };
         let store = store.map_or_else(|| self.store_to_read(), Ok)?;

@@ -10,7 +10,7 @@ use super::exit::{Exit, Outcome};
 use super::history::{self, PastRun};
 use super::metrics;
 use super::project::Project;
-use super::table::Grid;
+use super::table::{Grid, terminal_width, wrap};
 use super::variant_files::set_arguments;
 use super::{print_json, print_text, text};
 use pipe_core::digest::StageKey;
@@ -150,9 +150,7 @@ fn show(project: &Project, word: &str, as_json: bool) -> Outcome {
         let note = end.note.lines().next().unwrap_or_default().to_owned();
         grid.row([end.instance, end.outcome.to_owned(), took, note]);
     }
-    print_text(&format!(
-        "{name}  run {}, started {}{with}{took}\n{note}{grid}{warnings}",
-        past.record.id,
-        past.started()
-    ))
+    let heading = format!("{name}  run {}, started {}{with}{took}\n{note}", past.record.id, past.started());
+    let width = terminal_width().unwrap_or(usize::MAX);
+    print_text(&format!("{}{grid}{}", wrap(&heading, width), wrap(&warnings, width)))
 }

@@ -96,7 +96,7 @@ impl Grid {
             .collect();
         if !missing.is_empty() {
             let note =
-                format!("not enough room for {}: add `| less -S` to see all columns", missing.join(", "));
+                format!("not enough room for {}\nadd `| less -S` to see all columns", missing.join(", "));
             out.push_str(&wrap(&note, width.unwrap_or(USUAL_WIDTH)));
             out.push('\n');
         }
@@ -311,8 +311,8 @@ mod tests {
              stage     rows note\n\
              fit      12345 it was computed on\n\
              \u{20}              another machine\n\
-             not enough room for `digest`: add\n\
-             `| less -S` to see all columns\n"
+             not enough room for `digest`\n\
+             add `| less -S` to see all columns\n"
         );
         let narrow = grid.fitted(Some(10));
         assert!(narrow.contains("12345"), "a number is never broken:\n{narrow}");

@@ -54,7 +54,7 @@ fn missing_file<F>(file: &UserFileReference, pipeline: &Pipeline<F>) -> Diagnost
         None => String::new(),
     };
     let reference = file.path.to_str().unwrap_or_default();
-    let hint = match suggest::similar_file(&file.path, &[]) {
+    let hint = match suggest::similar_file(&file.path, &[], &[]) {
         _ if is_output(reference, pipeline) => {
             format!("did you mean the output of a stage? Then write `{{ stage: {reference} }}`")
         }

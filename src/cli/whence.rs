@@ -15,6 +15,7 @@ use super::variant_files::set_arguments;
 use super::{print_json, print_text, text};
 use pipe_core::captured::captured;
 use pipe_core::digest::{BlobId, StageKey};
+use pipe_core::suggest;
 use pipe_engine::store::Store;
 use pipe_engine::store::manifest::Manifest;
 
@@ -71,7 +72,14 @@ struct UnknownInput {
 /// Runs `pipe whence`.
 pub(super) fn whence(project: &Project, file: &Path, as_json: bool) -> Outcome {
     let store = project.store_to_read()?;
-    let digest = store.digest_user_file(file)?.blob;
+    let digest = store.digest_user_file(file).map_err(|error| {
+        let similar = (!file.exists()).then(|| suggest::similar_file(file, &[], &[])).flatten();
+        let hint = similar.map(|similar| format!("; did you mean `{}`?", similar.display()));
+        let mut failure = Failure::from(error);
+        failure.text.push_str(&hint.unwrap_or_default());
+        failure
+    })?;
+    let digest = digest.blob;
     let manifests: Vec<Manifest> = store.list()?.into_iter().map(|listed| listed.manifest).collect();
     warn_of_damage(project, &store);
     let found = producers(&store, &manifests, digest)?;

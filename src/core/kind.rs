@@ -162,6 +162,9 @@ impl Vocabulary {
 
     /// Returns "did you mean ...?" for a word that is none of them, or a list of them.
     pub fn hint(&self, word: &str) -> Option<String> {
+        if self.words.is_empty() {
+            return Some(format!("it has no {}s", self.noun));
+        }
         did_you_mean(word, &format!("its {}s are", self.noun), self.words.iter().copied())
     }
 }

@@ -43,21 +43,41 @@ pub fn did_you_mean<'a>(
     Some(format!("{what}: {list}"))
 }
 
+/// Returns " (did you mean ...?)" with the closest candidate, to follow a name inside a sentence; empty without a close one.
+pub fn in_brackets<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    closest(word, candidates).map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
 /// Returns the file whose name is most similar to that of a missing one, in the same directory or in one of `elsewhere`. A file of
-/// the same name elsewhere, or with another ending, is as good as one of a similar name.
-pub fn similar_file(missing: &Path, elsewhere: &[&Path]) -> Option<PathBuf> {
+/// the same name elsewhere, or with another ending, is as good as one of a similar name. If `endings` is not empty, the file
+/// has one of them; a missing name without an ending is compared with names without theirs.
+pub fn similar_file(missing: &Path, elsewhere: &[&Path], endings: &[&str]) -> Option<PathBuf> {
     let name = missing.file_name()?.to_str()?;
+    let compared = |other: &str| match Path::new(name).extension() {
+        Some(_) => other.to_owned(),
+        None => {
+            Path::new(other).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+        }
+    };
+    let counts = |other: &String| {
+        let ending = Path::new(other).extension().and_then(|ending| ending.to_str());
+        endings.is_empty() || ending.is_some_and(|ending| endings.contains(&ending))
+    };
     let parent = missing.parent().unwrap_or(Path::new(""));
     for directory in std::iter::once(parent).chain(elsewhere.iter().copied()) {
         let listed = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         let entries = std::fs::read_dir(listed).into_iter().flatten().flatten();
         let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(counts).collect();
         names.sort();
         let same_stem = |other: &&String| Path::new(other).file_stem() == Path::new(name).file_stem();
         let same = names.iter().find(|other| other.as_str() == name).or_else(|| names.iter().find(same_stem));
-        let found = same.map(String::as_str).or_else(|| closest(name, names.iter().map(String::as_str)));
-        if let Some(found) = found {
+        let similar = || {
+            let shown: Vec<String> = names.iter().map(|other| compared(other)).collect();
+            let found = closest(name, shown.iter().map(String::as_str))?;
+            names.get(shown.iter().position(|other| other == found)?)
+        };
+        if let Some(found) = same.or_else(similar) {
             return Some(directory.join(found));
         }
     }
@@ -120,9 +140,13 @@ mod tests {
         for name in ["packages.csv", "pipelines/medical.yaml", "pipelines/quickstart.yaml"] {
             std::fs::write(path(name), "").unwrap();
         }
-        let similar = |name: &str| similar_file(&path(name), &[&path("pipelines")]);
+        std::fs::write(path("pipelines/medical.lock"), "").unwrap();
+        let similar = |name: &str| similar_file(&path(name), &[&path("pipelines")], &[]);
+        let pipeline = |name: &str| similar_file(&path(name), &[&path("pipelines")], &["yaml"]);
+        assert_eq!(pipeline("medical"), Some(path("pipelines/medical.yaml")), "not the lock");
+        assert_eq!(pipeline("quikstart"), Some(path("pipelines/quickstart.yaml")));
         assert_eq!(similar("package.csv"), Some(path("packages.csv")));
-        assert_eq!(similar("pipelines/medical.yml"), Some(path("pipelines/medical.yaml")));
+        assert_eq!(pipeline("pipelines/medical.yml"), Some(path("pipelines/medical.yaml")));
         assert_eq!(similar("quickstart.yaml"), Some(path("pipelines/quickstart.yaml")));
         assert_eq!(similar("something.txt"), None);
         assert_eq!(similar("no/such/packages.csv"), None);

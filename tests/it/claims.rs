@@ -15,7 +15,7 @@ outputs: [wins]
 ";
 
 /// Predicts every label of all rows, or only one.
-fn claims() -> PipelineTest {
+pub(crate) fn claims() -> PipelineTest {
     let test = PipelineTest::new(CLAIM);
     for (file, labels) in [("all.csv", 12), ("one.csv", 1)] {
         let lines = (0..100).flat_map(|row| (0..labels).map(move |label| format!("{row},{label}\n")));
@@ -28,7 +28,8 @@ fn claims() -> PipelineTest {
 fn a_claim_that_holds_is_recorded_verified_and_reported() {
     let test = claims();
     test.run().ok();
-    test.typed("show wins").ok().prints("holds: 1");
+    let shown = test.typed("show wins").ok().prints("holds: 1");
+    assert!(!shown.stdout.contains("null"), "references are shown as inputs: {}", shown.stdout);
     let verdict: serde_json::Value = serde_json::from_str(&test.read("results/claims/claim.json")).unwrap();
     assert_eq!(
         (&verdict["passed"], &verdict["comparisons"][0]["holds"]),
@@ -58,4 +59,24 @@ fn a_claim_that_does_not_hold_fails_the_run_and_verify_and_says_why() {
     assert!(test.read("page.html").contains("card failed"), "the claim is not on the page");
     test.edit("pipeline.yaml", "on: micro_f1", "on: bce");
     test.typed("run").exits_with(1).reports("has no `bce`");
+}
+
+#[test]
+fn a_stored_claim_is_shown_by_cached_runs_plan_status_and_verify() {
+    let test = claims();
+    test.typed("run").ok();
+    let verdict: serde_json::Value = serde_json::from_str(&test.read("results/claims/claim.json")).unwrap();
+    let said = format!("claim holds: wins: {}", verdict["sentence"].as_str().unwrap());
+    test.typed("run").ok().reports(&said).reports("4 cached");
+    test.typed("run all").ok();
+    assert!(!test.typed("run all").ok().stderr.contains("claim"), "it was not asked for");
+    test.typed("plan").ok().prints(&said);
+    test.typed("status").ok().prints(&said);
+    test.typed("lock").ok();
+    test.typed("verify").ok().prints(&said);
+    assert!(!test.run().ok().stdout.contains("claim holds"), "events are JSON");
+    test.edit("pipeline.yaml", "better: all, than: [one]", "better: one, than: [all]");
+    for _ in 0..2 {
+        test.typed("run").exits_with(1).reports("claim fails: wins: ");
+    }
 }

@@ -1,9 +1,13 @@
 //! A project in a temporary directory, and the real `pipe` run in it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
 
 /// Returns the path of `pipe-worker`. It is the program of another package, which cargo does not build for these tests.
@@ -110,6 +114,29 @@ impl PipelineTest {
     /// Runs `pipe` with the words of a line: `test.typed("plan pipeline.yaml --check")`.
     pub(crate) fn typed(&self, line: &str) -> Ran {
         self.pipe(&line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    /// Runs `pipe` with the words of a line and standard output on a terminal of this width. Returns what it shows there.
+    pub(crate) fn on_terminal(&self, columns: u16, line: &str) -> String {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let terminal = File::options().read(true).write(true).open(name).unwrap();
+        let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal, size).unwrap();
+        let mut command = self.command(&line.split_whitespace().collect::<Vec<_>>());
+        let mut child = command.stdout(terminal).stderr(Stdio::null()).spawn().unwrap();
+        // The command holds the last copy of the terminal, without which reading ends.
+        drop(command);
+        let mut shown = Vec::new();
+        let mut part = [0; 4096];
+        let mut master = File::from(master);
+        while let Ok(count @ 1..) = master.read(&mut part) {
+            shown.extend_from_slice(&part[..count]);
+        }
+        assert!(child.wait().unwrap().success(), "{line}");
+        String::from_utf8(shown).unwrap().replace("\r\n", "\n")
     }
 
     /// Runs `pipe run pipeline.yaml --json` with further arguments.

@@ -11,7 +11,7 @@ use serde_untagged::UntaggedEnumVisitor;
 
 use super::expect::unknown_metrics;
 use pipe_core::kind::{OutputDecl, Vocabulary};
-use pipe_core::suggest::did_you_mean;
+use pipe_core::suggest::{did_you_mean, in_brackets};
 
 /// The comparison policy of a stage. Without exceptions every output is compared byte by byte.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -117,7 +117,8 @@ impl<'de> Deserialize<'de> for Compare {
             .string(|text| match text {
                 "exact" => Ok(Compare::default()),
                 other => Err(Error::custom(format_args!(
-                    "`{other}` is not a way to compare; write `exact`, or a map with `ignore`, `metrics` or `numbers`"
+                    "`{other}` is not a way to compare{}; write `exact`, or a map with `ignore`, `metrics` or `numbers`",
+                    in_brackets(other, ["exact"])
                 ))),
             })
             .map(|map| {

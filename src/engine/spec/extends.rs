@@ -39,7 +39,7 @@ impl FileReader<'_> {
             Err(error) => {
                 let id = self.sources.add(file, String::new());
                 let issue = SpecIssue::new(Span::whole(id), format!("cannot read this file: {error}"));
-                let hint = || match suggest::similar_file(file, &[Path::new("pipelines")]) {
+                let hint = || match suggest::similar_file(file, &[Path::new("pipelines")], &["yaml", "yml"]) {
                     Some(similar) => format!("did you mean `{}`?", similar.display()),
                     None => {
                         "name an existing pipeline, or let `pipe init` write one to start from".to_owned()
@@ -102,12 +102,28 @@ impl FileReader<'_> {
         } else {
             match (self.read)(&path) {
                 Ok(bytes) => return self.read_bytes(&path, bytes, chain),
-                Err(error) => SpecIssue::new(span, format!("cannot read `{}`: {error}", path.display()))
-                    .hint("`extends` is relative to the file that contains it"),
+                Err(error) => {
+                    let hint = self.misspelt_part(&path).or_else(|| {
+                        let similar = suggest::similar_file(&path, &[], &["yaml", "yml"])?;
+                        Some(format!("did you mean `{}`?", similar.display()))
+                    });
+                    let relative = || "`extends` is relative to the file that contains it".to_owned();
+                    SpecIssue::new(span, format!("cannot read `{}`: {error}", path.display()))
+                        .hint(hint.unwrap_or_else(relative))
+                }
             }
         };
         self.issues.push(issue);
         None
+    }
+
+    /// Returns a hint for a missing file that looks like a built-in part: `builtn/recipe`.
+    fn misspelt_part(&self, path: &Path) -> Option<String> {
+        let name = path.file_name()?.to_str()?;
+        let directory = path.parent()?.file_name()?.to_str()?;
+        let part = self.parts.iter().find(|part| part.name == name)?;
+        suggest::closest(directory, [BUILTIN.trim_end_matches('/')])?;
+        Some(format!("did you mean `{BUILTIN}{}`?", part.name))
     }
 
     fn part(&mut self, name: &str, span: Span, chain: &mut Vec<PathBuf>) -> Option<YamlNode> {

@@ -9,6 +9,7 @@ use super::source_text::Span;
 use super::spec_issue::{SpecIssue, SpecIssues};
 use super::yaml_node::{YamlData, YamlEntry, YamlNode};
 use pipe_core::scalar::{Scalar, canonical_text};
+use pipe_core::suggest::closest;
 
 /// The content of one `${...}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -274,6 +275,10 @@ fn read_placeholder<'t>(written: &'t str, span: Span, issues: &mut SpecIssues) -
         let issue = SpecIssue::new(span, format!("`${{{written}}}` has no meaning here"));
         let hint = if root == "each" && !path.is_empty() {
             format!("write `${{each}}.{}` for an output", path.join("."))
+        } else if let Some(meant) =
+            closest(root, ["vars", "matrix", "env", "each"]).filter(|meant| *meant != root)
+        {
+            format!("did you mean `${{{meant}{}}}`?", &written[root.len()..])
         } else {
             "it is one of `${vars.name}`, `${vars.name[matrix.axis]}`, `${matrix.axis}`, `${env.NAME}` and `${each}`".to_owned()
         };

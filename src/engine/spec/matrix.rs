@@ -9,7 +9,7 @@ use super::spec_issue::{SpecIssue, SpecIssues};
 use super::yaml_node::{PathStep, YamlData, YamlNode};
 use pipe_core::name::{NAME_RULE, is_name};
 use pipe_core::scalar::Scalar;
-use pipe_core::suggest::{did_you_mean, listed};
+use pipe_core::suggest::{closest, did_you_mean, listed};
 
 /// How many instances one stage may have.
 pub(super) const MOST_INSTANCES: usize = 100_000;
@@ -236,7 +236,14 @@ impl MatrixReader<'_> {
         if combinations.len() == before {
             let path = [PathStep::Key("exclude".to_owned()), PathStep::Index(position)];
             let issue = SpecIssue::new(self.span(&path), "no combination matches this entry of `exclude`");
-            self.report(issue.hint("remove it, or correct its values"));
+            let misspelt = wanted.iter().find_map(|(at, value)| {
+                let known: Vec<&str> = combinations.iter().map(|values| &*values[*at].text).collect();
+                let is_known = known.contains(&&*value.text);
+                closest(&value.text, known).filter(|_| !is_known)
+            });
+            let hint = misspelt.map(|value| format!("did you mean `{value}`?"));
+            let issue = issue.hint(hint.unwrap_or_else(|| "remove it, or correct its values".to_owned()));
+            self.report(issue);
         }
     }
 

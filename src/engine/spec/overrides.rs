@@ -22,8 +22,14 @@ pub struct Override {
 pub enum BadOverride {
     #[error("`{0}` has no `=`; write `vars.name=value`")]
     NoValue(String),
-    #[error("`{0}` cannot be set; only variables can: `vars.{name}=value`", name = if is_name(.0) { .0.as_str() } else { "name" })]
+    #[error("`{0}` cannot be set; only variables can: `vars.{name}=value`", name = variable(.0))]
     NotAVariable(String),
+}
+
+/// Returns the variable that was meant: `x` for `x` and for `var.x`.
+fn variable(written: &str) -> &str {
+    let last = written.strip_prefix("var.").unwrap_or(written);
+    if is_name(last) { last } else { "name" }
 }
 
 impl FromStr for Override {

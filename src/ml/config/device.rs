@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use pipe_core::suggest::in_brackets;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -27,7 +28,10 @@ impl FromStr for Device {
             ("cpu", _) => Ok(Self::Cpu),
             ("cuda", _) => Ok(Self::Cuda(0)),
             (_, Some(Ok(number))) => Ok(Self::Cuda(number)),
-            _ => Err(format!("`{text}` is not a device: write `auto`, `cpu`, `cuda` or `cuda:1`")),
+            _ => {
+                let meant = in_brackets(text, ["auto", "cpu", "cuda"]);
+                Err(format!("`{text}` is not a device{meant}: write `auto`, `cpu`, `cuda` or `cuda:1`"))
+            }
         }
     }
 }

@@ -87,14 +87,13 @@ pub fn entries() -> &'static [KnownDataSet] {
 
 /// The error for a name that is not in the registry.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no data set `{name}`{}; the known data sets are {}", did_you_mean(.closest), known())]
+#[error("there is no data set `{name}`{}; the known data sets are {}", did_you_mean(.name), known())]
 pub struct UnknownDataSet {
     name: String,
-    closest: Option<&'static str>,
 }
 
-fn did_you_mean(closest: &Option<&str>) -> String {
-    closest.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
+fn did_you_mean(name: &str) -> String {
+    suggest::in_brackets(name, entries().iter().map(|entry| entry.name.as_str()))
 }
 
 fn known() -> String {
@@ -103,10 +102,8 @@ fn known() -> String {
 
 /// Returns the data set with a name.
 pub fn find(name: &str) -> Result<&'static KnownDataSet, UnknownDataSet> {
-    entries().iter().find(|entry| entry.name == name).ok_or_else(|| {
-        let closest = suggest::closest(name, entries().iter().map(|entry| entry.name.as_str()));
-        UnknownDataSet { name: name.to_owned(), closest }
-    })
+    let found = entries().iter().find(|entry| entry.name == name);
+    found.ok_or_else(|| UnknownDataSet { name: name.to_owned() })
 }
 
 impl KnownDataSet {

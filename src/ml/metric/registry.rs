@@ -220,14 +220,9 @@ impl fmt::Display for Metric {
 
 /// The error for a name that is not in the registry.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("there is no metric `{name}`{}; `pipe metrics` lists them", did_you_mean(.name))]
+#[error("there is no metric `{name}`{}; `pipe metrics` lists them", suggest::in_brackets(.name, Metric::vocabulary().words))]
 pub struct UnknownMetric {
     pub name: String,
-}
-
-fn did_you_mean(name: &str) -> String {
-    let closest = suggest::closest(name, Metric::vocabulary().words);
-    closest.map(|metric| format!(" (did you mean `{metric}`?)")).unwrap_or_default()
 }
 
 impl FromStr for Metric {

@@ -1,6 +1,7 @@
 //! [`Rule`]: the rules as a pipeline names them, and how each is fitted.
 
 use pipe_core::issue::Issue;
+use pipe_core::suggest::in_brackets;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -69,7 +70,8 @@ impl<'de> Deserialize<'de> for Objective {
                 "samples" => Ok(Self::Samples),
                 other => {
                     let expected = "one of `macro`, `micro`, `samples`, or an operating point such as `{ precision: 0.9 }`";
-                    Err(Error::custom(format!("unknown objective `{other}`, expected {expected}")))
+                    let meant = in_brackets(other, ["macro", "micro", "samples"]);
+                    Err(Error::custom(format!("there is no objective `{other}`{meant}; it is {expected}")))
                 }
             })
             .map(|fields| {

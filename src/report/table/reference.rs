@@ -22,6 +22,7 @@ use serde::{Deserialize, Deserializer};
 use super::build::TableError;
 use super::request::TableRequest;
 use super::{AxisEntry, CitedReference, METRIC, OtherRow, Published, TableLine};
+use pipe_core::suggest::in_brackets;
 use pipe_ml::metric::marked::{Marked, Protocol};
 use pipe_ml::metric::registry::Metric;
 
@@ -69,7 +70,9 @@ impl Reference {
             Some((_, text)) => Self::parse(name, text),
             None => {
                 let known: Vec<_> = shipped_names().collect();
-                let message = format!("there is no such reference; {} ship with pipe", known.join(", "));
+                let meant = in_brackets(name, known.iter().copied());
+                let message =
+                    format!("there is no such reference{meant}; {} ship with pipe", known.join(", "));
                 Err(TableError::Reference { file: name.to_owned(), message })
             }
         }

@@ -250,3 +250,92 @@ fn hints_name_what_to_type() {
     let shown = test.typed("show pipeline.yaml a").ok().stdout;
     assert!(!shown.contains("{}") && !shown.contains("[]"), "{shown}");
 }
+
+#[test]
+fn an_unknown_metric_is_reported_before_anything_runs() {
+    let data = "synthetic: { rows: 100, test_rows: 50, features: 20, labels: 5, labels_per_row: 2, features_per_row: 4 }";
+    let evaluate = "evaluate: { data: data, predictions: { file: p.csv } }";
+    let stages = |expect: &str, compare: &str| {
+        format!(
+            "name: m\nstages:\n  data: {{ {data} }}\n  eval: {{ {evaluate}, expect: {{ {expect} }}, compare: {{ {compare} }} }}\n"
+        )
+    };
+    let test = PipelineTest::new(&stages("macrof1: { min: 0.1 }", ""));
+    test.write("p.csv", "row,label\n0,0\n");
+    for command in ["plan", "run"] {
+        test.typed(&format!("{command} pipeline.yaml"))
+            .refuses("the stage records no metric `macrof1`")
+            .reports("did you mean `macro_f1`?");
+    }
+    test.write("pipeline.yaml", stages("", "metrics: { micro_fl: { abs: 0.1 } }, ignore: [curvs]"));
+    test.typed("plan pipeline.yaml").refuses("did you mean `micro_f1`?").reports("did you mean `curves`?");
+    test.write("pipeline.yaml", stages("macro_f1: { min: 0 }", "metrics: { micro_f1: { abs: 0.1 } }"));
+    test.typed("plan pipeline.yaml").ok();
+    test.write(
+        "pipeline.yaml",
+        "name: c\nstages: { c: { command: { run: echo > a, outputs: [a] }, expect: { own: { min: 0 } } } }\n",
+    );
+    test.typed("plan pipeline.yaml").ok();
+}
+
+#[test]
+fn the_name_of_a_pipeline_leads_to_its_file() {
+    let test = PipelineTest::empty();
+    for name in ["fits", "other"] {
+        test.write(&format!("pipelines/{name}.yaml"), FITS.replace("name: fits", &format!("name: {name}")));
+    }
+    for line in
+        ["run fits", "run ftis", "plan fits", "table fits", "status fits", "graph fits", "verify fits"]
+    {
+        test.typed(line).exits_with(2).reports("`pipelines/fits.yaml`");
+    }
+    test.typed("run pipelines/other.yaml").ok();
+    test.typed("run fits").refuses("`pipelines/fits.yaml`");
+    test.typed("run fit").ok();
+    test.typed("run tabel").refuses("did you mean `table`?");
+}
+
+#[test]
+fn misspelt_words_of_a_pipeline_get_a_suggestion() {
+    let data = "data: { synthetic: { rows: 100, test_rows: 50, features: 20, labels: 5, labels_per_row: 2, features_per_row: 4 } }";
+    let fit = "fit: { fit: { data: data, model: { kind: ridge } } }";
+    let test = PipelineTest::empty();
+    for (stage, hint) in [
+        ("threshold: { data: data, model: fit, objective: marco }", "did you mean `macro`?"),
+        ("threshold: { data: data, model: fit, objective: \"${var.x}\" }", "did you mean `${vars.x}`?"),
+        ("threshold: { data: data, model: fit, rule: { kind: scutt } }", "did you mean `scut`?"),
+        ("fit: { data: data, model: { kind: ridge }, device: cpuu }", "did you mean `cpu`?"),
+        ("compare: exct, fit: { data: data, model: { kind: ridge } }", "did you mean `exact`?"),
+        (
+            "matrix: { a: [uno, due], exclude: [{ a: umo }] }, fit: { data: data, model: { kind: ridge } }",
+            "did you mean `uno`?",
+        ),
+        ("load: { dataset: medicla }", "there is no data set `medicla` (did you mean `medical`?); the known"),
+        (
+            "table: { from: [fit], rows: [stage], columns: [macro_f1], reference: paper-tabel-1 }",
+            "did you mean `paper-table-1`?",
+        ),
+        ("plot: { eval: [fit], figures: [label-frequncy] }", "did you mean `label-frequency`?"),
+    ] {
+        test.write("p.yaml", format!("name: x\nstages:\n  {data}\n  {fit}\n  x: {{ {stage} }}\n"));
+        test.typed("plan p.yaml").refuses(hint);
+    }
+    test.write("p.yaml", "extends: builtn/recipe\nname: x\n");
+    test.typed("plan p.yaml").refuses("did you mean `builtin/recipe`?");
+}
+
+#[test]
+fn misspelt_words_of_the_command_line_get_a_suggestion() {
+    let test = fits();
+    for (line, hint) in [
+        ("runs show lates", "did you mean `latest`?"),
+        ("status --run lates~1", "did you mean `latest~1`?"),
+        ("whence results/fits/tabel.txt", "did you mean `results/fits/table.txt`?"),
+        ("run --set var.lr=1", "`vars.lr=value`"),
+        ("get table.tabel", "did you mean `table`?"),
+        ("why fit[adaptve]", "did you mean `adaptive`?"),
+        ("show fit[varaint=static]", "did you mean `variant`?"),
+    ] {
+        test.typed(line).exits_with(2).reports(hint);
+    }
+}

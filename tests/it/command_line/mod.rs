@@ -16,6 +16,7 @@ mod run;
 mod runs;
 mod show;
 mod streams;
+mod terminal;
 mod try_out;
 mod verify;
 mod whence;

@@ -107,3 +107,41 @@ stages:
     test.typed("plan").ok().prints(note);
     assert_eq!(test.typed("plan --json").ok().json()[1]["checkpoint"], true);
 }
+
+/// Three commands, of which the second fails if the first gives 2.
+const CHAIN: &str = "
+name: chain
+vars: { x: 1 }
+stages:
+  a: { command: { run: \"echo ${vars.x} > a\", outputs: [a] } }
+  b: { command: { run: \"grep -v 2 in/a > b\", inputs: { a: a }, outputs: [b] } }
+  c: { command: { run: cat in/b > c, inputs: { b: b }, outputs: [c] } }
+";
+
+#[test]
+fn why_still_knows_the_root_cause_after_a_failed_run() {
+    let test = PipelineTest::new(CHAIN);
+    test.run().ok();
+    test.edit("pipeline.yaml", "x: 1", "x: 2");
+    test.run().exits_with(1);
+    test.typed("why b")
+        .ok()
+        .prints("it failed in run")
+        .prints("inputs.a changed")
+        .prints("the error was: ")
+        .prints("caused by a (computed ")
+        .prints("echo 1 > a -> echo 2 > a");
+    test.typed("why c")
+        .ok()
+        .prints("caused by b (will run)")
+        .prints("the error was: ")
+        .prints("caused by a (computed ");
+    let json = test.typed("why c --json").ok().json();
+    let causes: Vec<&str> = json[0]["causes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cause| cause["instance"].as_str().unwrap())
+        .collect();
+    assert_eq!(causes, ["b", "a"], "{json}");
+}

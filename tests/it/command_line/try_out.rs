@@ -77,6 +77,9 @@ fn trying_a_stage_computes_it_even_if_it_is_cached_and_takes_its_inputs_from_the
     let test = fits();
     let tried = test.pipe(&["run", "table", "--try", "--json"]).ok();
     assert_eq!((tried.computed(), tried.instances("hit").len()), (vec!["table".to_owned()], 2));
+    let said = test.pipe(&["run", "table", "--try"]).ok().reports("to try it out");
+    assert!(!said.stderr.contains("never run before"), "{}", said.stderr);
+    test.pipe(&["run", "table", "--try", "--set", "vars.lr=7"]).ok().reports("params.run");
     test.edit("pipeline.yaml", "cat in/models/*", "false");
     test.pipe(&["run", "table", "--try"]).exits_with(1).reports("nothing was recorded");
     test.pipe(&["run", "--try"]).refuses("`pipe run STAGE --try`");

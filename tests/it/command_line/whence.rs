@@ -66,7 +66,15 @@ fn the_commit_that_recorded_a_result_is_named() {
         .ok();
     };
     git("init|-q|.");
-    git("add|pipeline.yaml|pipeline.lock");
+    git("add|pipeline.yaml");
+    git("commit|-qm|Begin");
+    test.typed("run --set vars.lr=7").ok();
+    test.typed("whence results/fits/table.txt").ok().prints("Begin (checked out when it was computed");
+    git("add|results/fits/table.txt");
+    git("commit|-qm|Publish the table");
+    test.typed("whence results/fits/table.txt").ok().prints("Publish the table (the first that contains it)");
+    test.typed("run --overwrite").ok();
+    git("add|pipeline.lock");
     git("commit|-qm|Record the fits");
     test.typed("whence results/fits/table.txt").ok().prints("Record the fits");
 }

@@ -1,0 +1,57 @@
+//! Tables on a terminal fit its width; elsewhere they are complete.
+
+use crate::claims::claims;
+use crate::support::PipelineTest;
+
+/// Two evaluations, a claim, and a table that is wider than 80 columns.
+fn wide() -> PipelineTest {
+    let test = claims();
+    let columns = "macro_f1, micro_f1, micro_precision, micro_recall, sample_f1, subset_accuracy, hamming_loss, label_coverage";
+    let table = format!(
+        "  table: {{ table: {{ from: [all, one], rows: [stage], columns: [{columns}] }} }}\noutputs:"
+    );
+    test.edit("pipeline.yaml", "outputs:", &table);
+    test.typed("run --note first").ok();
+    test
+}
+
+#[test]
+fn no_command_is_wider_than_the_terminal() {
+    let test = wide();
+    let lines = [
+        "runs --metric micro_f1",
+        "runs show",
+        "table",
+        "labels all",
+        "plan",
+        "status",
+        "cache ls",
+        "whence results/claims/claim.json",
+    ];
+    for line in lines {
+        for columns in [80, 60] {
+            let shown = test.on_terminal(columns, line);
+            let widest = shown.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(widest <= usize::from(columns), "`{line}` is {widest} wide:\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn columns_that_do_not_fit_are_named_and_are_there_when_piped() {
+    let test = wide();
+    let piped = test.typed("table").ok().prints("Label coverage").stdout;
+    let shown = test.on_terminal(80, "table");
+    assert!(shown.contains("not enough room for") && shown.contains("| less -S"), "{shown}");
+    assert!(!piped.contains("not enough room"), "{piped}");
+    // What is shown of a row is what is piped: no number is broken.
+    let values = |text: &str| {
+        let row = text.lines().find(|line| line.starts_with("one")).unwrap();
+        row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(values(&piped).starts_with(&values(&shown)), "{piped}{shown}");
+    let id = test.typed("runs --json").ok().json()[0]["run"].as_str().unwrap().to_owned();
+    let runs = test.on_terminal(80, "runs --metric micro_f1");
+    assert!(runs.contains(&id) && runs.contains("first") && runs.contains("micro_f1"), "{runs}");
+    test.typed("runs --metric micro_f1").ok().prints("started").prints("skipped");
+}
