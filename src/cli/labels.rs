@@ -10,7 +10,7 @@ use super::pipeline_selection::PipelineSelection;
 use super::project::{Project, select};
 use super::survey::Survey;
 use super::table::{Grid, terminal_width, wrap};
-use super::{print_json, print_text, text};
+use super::{print_json, print_text};
 use pipe_core::artifact::Artifact;
 use pipe_core::escape::terminal;
 use pipe_core::quote;
