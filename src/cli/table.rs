@@ -116,7 +116,8 @@ impl Grid {
         let headings: Vec<String> =
             self.heading.iter().zip(widths).map(|(text, width)| wrap(text, *width)).collect();
         let depth = kept.iter().map(|&at| headings[at].lines().count()).max().unwrap_or(0);
-        let lowered = |at: usize| "\n".repeat(depth - headings[at].lines().count().min(depth)) + &headings[at];
+        let lowered =
+            |at: usize| "\n".repeat(depth - headings[at].lines().count().min(depth)) + &headings[at];
         let mut builder = Builder::default();
         builder.push_record(kept.iter().map(|&at| lowered(at)));
         for row in &self.rows {

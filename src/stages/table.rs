@@ -26,9 +26,7 @@ use pipe_ml::metric::record::EvaluationRecord;
 use pipe_ml::metric::registry::Metric;
 use pipe_report::table::Table;
 use pipe_report::table::build::build;
-use pipe_report::table::display::{
-    ShowN, TableDisplay, TableInterval, TableLayout, TableScale,
-};
+use pipe_report::table::display::{ShowN, TableDisplay, TableInterval, TableLayout, TableScale};
 use pipe_report::table::exporter::{EXPORTERS, TableExporter};
 use pipe_report::table::measured::{EXTERNAL, MeasuredRecord, PART, PROTOCOL};
 use pipe_report::table::reference::{Reference, shipped_names};

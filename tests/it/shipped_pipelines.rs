@@ -128,7 +128,9 @@ fn the_grid_runs_on_generated_data_of_the_shape_of_amazoncat() {
 #[test]
 fn the_honest_table_compares_all_variants_with_and_without_cuts() {
     let test = shipped();
-    test.pipe(&["plan", "pipelines/honest-table1.yaml"]).ok().says("network[citeulike-t,variant=adaptive,seed=2]");
+    test.pipe(&["plan", "pipelines/honest-table1.yaml"])
+        .ok()
+        .says("network[citeulike-t,variant=adaptive,seed=2]");
     let short = ["vars.scale=0.01", "vars.rows=400", "vars.test_rows=150", "vars.seeds=[0]"];
     let short = short.into_iter().chain(["vars.epochs.amazoncat-shape=2"]).flat_map(|set| ["--set", set]);
     let run = ["run", "pipelines/honest-table1-amazoncat.yaml"];
