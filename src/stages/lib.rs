@@ -40,6 +40,7 @@ pub mod registry;
 pub mod report;
 #[cfg(test)]
 mod score_fixture;
+pub mod select;
 #[cfg(test)]
 mod stage_test;
 pub mod synthetic;

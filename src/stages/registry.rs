@@ -10,6 +10,7 @@ use super::idf::IdfStage;
 use super::load::Load;
 use super::plot::Plot;
 use super::report::Report;
+use super::select::Select;
 use super::table::TableStage;
 use super::threshold::Threshold;
 use super::train::Train;
@@ -32,6 +33,7 @@ pub fn kinds() -> &'static [&'static dyn Kind] {
             &KindOf::<Load>::new(),
             &KindOf::<Plot>::new(),
             &KindOf::<Report>::new(),
+            &KindOf::<Select>::new(),
             &KindOf::<SyntheticStage>::new(),
             &KindOf::<TableStage>::new(),
             &KindOf::<Threshold>::new(),
@@ -52,6 +54,7 @@ pub fn light_runners() -> &'static [Runner] {
             Runner::of::<Load>(),
             Runner::of::<Plot>(),
             Runner::of::<Report>(),
+            Runner::of::<Select>(),
             Runner::of::<SyntheticStage>(),
             Runner::of::<TableStage>(),
             Runner::of::<Threshold>(),

@@ -1,6 +1,8 @@
 //! `threshold`: chooses the cuts that turn a model's scores into decisions, from scores of training rows that were made
 //! without those rows' labels.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, ensure};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -54,16 +56,29 @@ impl Threshold {
 
     /// Returns the rule: the stated one, or the default of the objective.
     pub fn rule(&self) -> Rule {
-        self.rule.clone().unwrap_or(match self.objective {
-            Objective::Macro | Objective::Precision(_) | Objective::Recall(_) | Objective::Cost(_) => {
-                Rule::Soft { prior: 50.0, scale: Scale::Logit }
-            }
-            Objective::Micro
-            | Objective::Samples
-            | Objective::OverallPrecision(_)
-            | Objective::OverallRecall(_) => Rule::Global {},
-        })
+        self.rule.clone().unwrap_or_else(|| default_rule(self.objective))
     }
+}
+
+/// Returns the rule that is fitted for an objective if none is stated.
+pub(crate) fn default_rule(objective: Objective) -> Rule {
+    match objective {
+        Objective::Macro | Objective::Precision(_) | Objective::Recall(_) | Objective::Cost(_) => {
+            Rule::Soft { prior: 50.0, scale: Scale::Logit }
+        }
+        Objective::Micro
+        | Objective::Samples
+        | Objective::OverallPrecision(_)
+        | Objective::OverallRecall(_) => Rule::Global {},
+    }
+}
+
+/// Writes a model that has got its cuts, with the files of the model at `from`.
+pub(crate) fn save_cut_model(model: &Composite, from: &Path, output: &Path) -> Result<()> {
+    copy_tree(from, output)?;
+    // The files are hard links to those of the input model, so `model.json` is replaced and never changed in place.
+    std::fs::remove_file(output.join("model.json")).context("the old model.json cannot be replaced")?;
+    Ok(model.save(output)?)
 }
 
 impl StageKind for Threshold {
@@ -158,12 +173,7 @@ impl RunStage for Threshold {
         }
         work.save(Self::CUTS, &cuts)?;
         model.cuts = Some(cuts);
-        let output = work.output_path(Self::CUT_MODEL)?;
-        copy_tree(work.input_path(Self::MODEL)?, output)?;
-        // The files are hard links to those of the input model, so `model.json` is replaced and never changed in place.
-        std::fs::remove_file(output.join("model.json")).context("the old model.json cannot be replaced")?;
-        model.save(output)?;
-        Ok(())
+        save_cut_model(&model, work.input_path(Self::MODEL)?, work.output_path(Self::CUT_MODEL)?)
     }
 }
 

@@ -10,6 +10,7 @@
 //! RCut, PCut, SCut, RTCut and SCutFBR are the rules of Yang (SIGIR 2001).
 
 pub mod ceiling;
+pub mod cross_validation;
 pub mod cuts;
 pub mod error;
 mod global;

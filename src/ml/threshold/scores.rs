@@ -129,6 +129,44 @@ impl Scores for CandidateScores {
     }
 }
 
+/// Some rows of a table.
+pub struct ScoresOfRows<'a> {
+    pub scores: &'a dyn Scores,
+    pub rows: &'a [u32],
+}
+
+impl Scores for ScoresOfRows<'_> {
+    fn rows(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn labels(&self) -> usize {
+        self.scores.labels()
+    }
+
+    fn read_labels(&self, labels: Range<usize>, into: &mut [f32]) {
+        let all = self.scores.rows();
+        let mut columns = vec![0.0; labels.len() * all];
+        self.scores.read_labels(labels, &mut columns);
+        if all == 0 || self.rows.is_empty() {
+            return;
+        }
+        for (into, column) in into.chunks_exact_mut(self.rows.len()).zip(columns.chunks_exact(all)) {
+            for (into, &row) in into.iter_mut().zip(self.rows) {
+                *into = column[row as usize];
+            }
+        }
+    }
+
+    fn read_rows(&self, rows: Range<usize>, into: &mut [f32]) {
+        let labels = self.labels();
+        for (at, &row) in self.rows[rows].iter().enumerate() {
+            let row = row as usize;
+            self.scores.read_rows(row..row + 1, &mut into[at * labels..(at + 1) * labels]);
+        }
+    }
+}
+
 /// Transposes a matrix.
 pub fn by_column(matrix: &Csr) -> Csr {
     let mut indptr = vec![0u64; matrix.cols + 1];
