@@ -154,6 +154,10 @@ impl StageKind for Select {
         }
         issues
     }
+
+    fn metrics(&self) -> Option<Vec<&'static str>> {
+        Some(vec!["trials", "cross_validated_*"])
+    }
 }
 
 impl RunStage for Select {
