@@ -151,7 +151,7 @@ pub(crate) fn unknown_value_warnings(unknown: &UnknownValues) -> Vec<String> {
         let rows =
             if rows == 1 { "1 row has a value".to_owned() } else { format!("{rows} rows have values") };
         sentences.push(format!(
-            "{rows} of the attribute `{attribute}` that the model does not know, which {count} as missing: {}{more}",
+            "{rows} of the attribute `{attribute}` that the model does not know: {}{more}; such a value counts as missing",
             listed.join(", ")
         ));
     }
