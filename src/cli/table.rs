@@ -302,8 +302,8 @@ mod tests {
         assert_eq!(
             grid.fitted(Some(45)),
             "      training\n\
-             stage     rows note                digest\n\
-             fit      12345 it was computed on  0123456789\n\
+             stage     rows note               digest\n\
+             fit      12345 it was computed on 0123456789\n\
              \u{20}              another machine\n"
         );
         assert_eq!(
