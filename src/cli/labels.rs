@@ -137,7 +137,7 @@ fn report(lines: &[LabelLine], all: usize, record: &EvaluationRecord) -> String 
     let mut grid = Grid::new(&["label", "precision", "recall", "f1", "test rows", "training rows"])
         .right_aligned(&[1, 2, 3, 4, 5])
         .wrapped(&[0])
-        .optional(&[5, 4]);
+        .optional(&[5, 4, 1, 2]);
     for line in lines {
         let name = line.name.as_deref().map(terminal);
         let name = name.map_or_else(|| line.label.to_string(), Cow::into_owned);

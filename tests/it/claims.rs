@@ -64,7 +64,7 @@ fn a_claim_that_does_not_hold_fails_the_run_and_verify_and_says_why() {
 #[test]
 fn a_stored_claim_is_shown_by_cached_runs_plan_status_and_verify() {
     let test = claims();
-    test.typed("run").ok();
+    test.typed("run pipeline.yaml").ok();
     let verdict: serde_json::Value = serde_json::from_str(&test.read("results/claims/claim.json")).unwrap();
     let said = format!("claim holds: wins: {}", verdict["sentence"].as_str().unwrap());
     test.typed("run").ok().reports(&said).reports("4 cached");

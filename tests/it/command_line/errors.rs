@@ -284,9 +284,7 @@ fn the_name_of_a_pipeline_leads_to_its_file() {
     for name in ["fits", "other"] {
         test.write(&format!("pipelines/{name}.yaml"), FITS.replace("name: fits", &format!("name: {name}")));
     }
-    for line in
-        ["run fits", "run ftis", "plan fits", "table fits", "status fits", "graph fits", "verify fits"]
-    {
+    for line in ["run fits", "run ftis", "plan fits", "status fits", "graph fits", "verify fits"] {
         test.typed(line).exits_with(2).reports("`pipelines/fits.yaml`");
     }
     test.typed("run pipelines/other.yaml").ok();

@@ -130,7 +130,7 @@ fn why_still_knows_the_root_cause_after_a_failed_run() {
         .prints("inputs.a changed")
         .prints("the error was: ")
         .prints("caused by a (computed ")
-        .prints("echo 1 > a -> echo 2 > a");
+        .prints("params.run \"echo 1 > a\" -> \"echo 2 > a\"");
     test.typed("why c")
         .ok()
         .prints("caused by b (will run)")
