@@ -405,9 +405,9 @@ proptest! {
             // The labels so far as the rule has cut them, and this label with every possible cut.
             let value = |own: &dyn Fn(usize) -> bool| {
                 let (mut pooled, mut alone) = ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0));
-                for row in 0..case.rows() {
+                for (row, decided) in fitted.iter().enumerate() {
                     for &other in &order[..=before] {
-                        let predicted = if other == label { own(row) } else { fitted[row][other] };
+                        let predicted = if other == label { own(row) } else { decided[other] };
                         let truth = case.truth[row][other];
                         let number = |is: bool| f64::from(u8::from(is));
                         let one = (number(predicted && truth), number(predicted), number(truth));
