@@ -126,7 +126,7 @@ fn rows(sheet: &Sheet, paint: Paint, width: Option<usize>) -> String {
     let names: Vec<usize> = (0..sheet.stub.len()).collect();
     let values: Vec<usize> = (sheet.stub.len()..heading.len()).collect();
     let optional: Vec<usize> = values.iter().skip(1).rev().copied().collect();
-    let mut grid = Grid::new(&heading).right_aligned(&values).wrapped(&names).optional(&optional).gap(3);
+    let mut grid = Grid::new(&heading).right_aligned(&values).wrapped(&names).optional(&optional).gap(2);
     for row in &sheet.rows {
         grid.row(row.heads.iter().chain(&row.cells).map(|cell| marked(cell, paint)));
     }
