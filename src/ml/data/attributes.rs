@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(
             unknown_value_warnings(&unknown),
             [
-                "1 row has a value of the attribute `colour` that the model does not know, which counts as missing: `pink` (1)"
+                "1 row has a value of the attribute `colour` that the model does not know: `pink` (1); such a value counts as missing"
             ]
         );
         for value in 0..6 {
@@ -207,6 +207,9 @@ mod tests {
         let sentences = unknown_value_warnings(&unknown);
         assert_eq!(sentences.len(), 2);
         assert!(sentences[1].starts_with("75 rows have values of the attribute `size`"), "{sentences:?}");
-        assert!(sentences[1].contains("`v5` (15), `v4` (14)") && sentences[1].ends_with(" and 1 more"));
+        assert!(
+            sentences[1].contains("`v5` (15), `v4` (14)")
+                && sentences[1].contains(" and 1 more; such a value counts")
+        );
     }
 }
