@@ -121,9 +121,8 @@ impl Grid {
         let mut builder = Builder::default();
         builder.push_record(kept.iter().map(|&at| lowered(at)));
         for row in &self.rows {
-            builder.push_record(kept.iter().map(|&at| match self.text.contains(&at) {
-                true => wrap(&row[at], widths[at]),
-                false => row[at].clone(),
+            builder.push_record(kept.iter().map(|&at| {
+                if self.text.contains(&at) { wrap(&row[at], widths[at]) } else { row[at].clone() }
             }));
         }
         let mut table = builder.build();

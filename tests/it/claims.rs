@@ -52,7 +52,7 @@ fn a_claim_that_does_not_hold_fails_the_run_and_verify_and_says_why() {
     for _ in 0..2 {
         test.typed("run").exits_with(1).reports("the claim does not hold");
     }
-    test.typed("show wins").ok().prints("holds: 0").prints("not significantly better than that of");
+    test.typed("show wins").ok().prints("holds: 0").prints("significantly worse than that of");
     test.typed("verify").exits_with(1);
     test.typed("plan --check").exits_with(10).reports("the claim does not hold");
     test.typed("report -o page.html").ok();

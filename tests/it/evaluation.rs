@@ -220,7 +220,9 @@ fn predictions_for_a_file_are_the_decisions_of_its_evaluation() {
     test.pipe(&["explain", "train[seed=0]", "--row", "90"])
         .exits_with(2)
         .says("the rows are numbered from 0 to 89");
-    test.pipe(&["explain", "train[seed=0]", "--row", "0", "--label", "x"]).exits_with(2).says("no label `x`");
+    test.pipe(&["explain", "train[seed=0]", "--row", "0", "--label", "x"])
+        .exits_with(2)
+        .says("`x` is not the number of a label");
     test.write("texts.csv", "text,labels\nhello,a\n");
     test.pipe(&["predict", "train[seed=0]", "texts.csv"]).exits_with(2).says("the model needs numbers");
 }

@@ -265,7 +265,7 @@ fn the_written_pipeline_runs_for_every_format() {
         }
         if name == "nominal" {
             let other =
-                arff().replace("{red,green,blue}", "{pink,blue,red,green}").replace("{no,yes}", "{yes,no}");
+                arff().replace("{red,green,blue}", "{pink,blue,green,red}").replace("{no,yes}", "{yes,no}");
             test.write("other.arff", other.replacen(",red,", ",pink,", 2));
             let other = test.pipe(&["predict", name, "other.arff"]).ok();
             let other = other.reports("2 rows have values of the attribute `c` that the model does not know");

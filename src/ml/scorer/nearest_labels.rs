@@ -72,9 +72,10 @@ impl NearestLabels {
             directory.display()
         );
         let sample = directory.join(SAMPLE);
-        let sample = match sample.try_exists()? {
-            true => Some(Sample { rows: open_csr(&sample, ArtifactCheck::Deep)?, all: None }),
-            false => None,
+        let sample = if sample.try_exists()? {
+            Some(Sample { rows: open_csr(&sample, ArtifactCheck::Deep)?, all: None })
+        } else {
+            None
         };
         ensure!(
             sample

@@ -33,7 +33,7 @@ impl FeatureBags {
         let is_new = sorted.f_narrow(0, 1.min(entries), (entries - 1).max(0))?;
         let is_new = is_new.f_ne_tensor(&sorted.f_narrow(0, 0, (entries - 1).max(0))?)?;
         let rank = sorted.f_zeros_like()?;
-        let _ = rank.f_narrow(0, 1.min(entries), (entries - 1).max(0))?.f_copy_(&is_new)?;
+        rank.f_narrow(0, 1.min(entries), (entries - 1).max(0))?.f_copy_(&is_new)?;
         let rank = rank.f_cumsum(0, Kind::Int64)?;
         let positions = rank.f_scatter(0, &order, &rank)?;
         let counting = Tensor::f_arange(entries, (Kind::Int64, inputs.device()))?;
