@@ -192,9 +192,13 @@ fn show_answer(project: &Project, args: &RunArgs, store: &Store, key: StageKey, 
     }
     if let Some(rows) = show_table::first_rows(store, key, project.paint_out)? {
         let file = plan.pipeline().file.display();
+        // Without the variables of this run, its results would be those of another one.
+        let is_varied = !args.pipeline.set.is_empty() || args.pipeline.run.is_some();
+        let variables = if is_varied { " --run latest" } else { "" };
         print_text(&format!("\n{rows}\n"))?;
         project.status(&format!(
-            "`pipe table {file}` shows whole tables,\n`pipe report {file}` writes a page with everything"
+            "`pipe table {file}{variables}` shows whole tables,\n\
+             `pipe report {file}{variables}` writes a page with everything"
         ));
     }
     Ok(Exit::Done)

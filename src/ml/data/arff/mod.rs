@@ -160,11 +160,25 @@ fn take(
 
 impl ArffSchema {
     fn new(
-        header: ArffHeader,
+        mut header: ArffHeader,
         is_label: Vec<bool>,
         nominal: Option<NominalEncoding>,
         path: &Path,
     ) -> Result<Self, DataError> {
+        for (attribute, _) in header.attributes.iter_mut().zip(&is_label).filter(|(_, is_label)| **is_label) {
+            if let AttributeType::Nominal { names, numbers } = &mut attribute.kind {
+                let found = label_numbers(names).ok_or_else(|| {
+                    let reason = format!(
+                        "it is unknown which value of the label `{}` means that a row has it, of {}: write 0 and 1, no and yes, \
+                         or false and true",
+                        attribute.name,
+                        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+                    );
+                    DataError::file(path, reason)
+                })?;
+                *numbers = found;
+            }
+        }
         let (mut labels, mut features) = (0, 0);
         let mut targets = Vec::with_capacity(is_label.len());
         for (attribute, is_label) in header.attributes.iter().zip(is_label) {
@@ -307,6 +321,16 @@ impl ArffSchema {
 
 fn unusable_type(attribute: &str, kind: &str) -> String {
     format!("the attribute `{attribute}` has the type `{kind}`; only numbers and nominal values can be read")
+}
+
+/// Returns what the values of a label mean, 1 for a row that has it; `None` if their names do not say so.
+fn label_numbers(names: &[String]) -> Option<Vec<f32>> {
+    let number = |name: &String| match name.to_lowercase().as_str() {
+        "no" | "n" | "false" | "f" | "negative" | "neg" | "absent" => Some(0.0),
+        "yes" | "y" | "true" | "t" | "positive" | "pos" | "present" => Some(1.0),
+        other => other.parse().ok(),
+    };
+    names.iter().map(number).collect()
 }
 
 /// Returns for each attribute whether the XML file lists it as a label. Each label must be exactly one attribute.

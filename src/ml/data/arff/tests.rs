@@ -52,6 +52,25 @@ fn dense_and_sparse_rows_are_equivalent() {
 }
 
 #[test]
+fn the_words_of_a_label_say_which_rows_have_it_whatever_their_order() {
+    let labels = |values: &str, has: &str, lacks: &str| {
+        let head = HEAD.replace("a {0,1}", &format!("a {values}"));
+        let rows = format!("{head}{has},0,0.5,yes,0\n{lacks},1,0.5,no,0\n");
+        read_with(rows.as_bytes(), None).map(|set| (set.labels.row(0).to_vec(), set.labels.row(1).to_vec()))
+    };
+    for (values, has, lacks) in [
+        ("{no,yes}", "yes", "no"),
+        ("{yes,no}", "yes", "no"),
+        ("{True,False}", "True", "False"),
+        ("{1,0}", "1", "0"),
+    ] {
+        assert_eq!(labels(values, has, lacks).unwrap(), (vec![0], vec![1]), "{values}");
+    }
+    let refused = labels("{big,small}", "big", "small").unwrap_err().to_string();
+    assert!(refused.contains("label `a`") && refused.contains("`big`, `small`"), "{refused}");
+}
+
+#[test]
 fn nominal_values_become_one_feature_each_or_a_number_and_never_silently() {
     let head = HEAD.replace("{no,yes}", "{red,green,blue}");
     let rows = format!("{head}1,0,0.5,green,0\n0,1,0,?,2\n{{0 1,3 blue}}\n{{0 1}}\n");
