@@ -170,10 +170,11 @@ impl RunStage for Vectorise {
         {
             let separator = stage.read.label_separator.as_deref().unwrap_or(DEFAULT_LABEL_SEPARATOR);
             work.warn(format!(
-                "the labels are never separated by `{separator}`, but most of them contain `{other}`: if that separates \
+                "the labels are never separated by `{separator}`, but some of them contain `{other}`: if that separates \
                  labels, set `read: {{ label_separator: \"{other}\" }}`"
             ));
         }
+        text.warnings.iter().for_each(|warning| work.warn(warning.clone()));
         work.progress(1, Some(2), "steps", "counting words");
         let data = on_threads(threads, || stage.vectorised(text, &paths))??;
         announce(work, &data)?;
@@ -210,7 +211,9 @@ mod tests {
         assert!(warnings[0].contains("label_separator: \",\""), "{warnings:?}");
         assert_eq!(warnings_about(rows, json!({"label_separator": ","})), [""; 0]);
         let rows = "text,labels\nred apple,a|b\nblue sky,b|c\n";
-        assert!(warnings_about(rows, json!({}))[0].contains("most of them contain `|`"));
+        assert!(warnings_about(rows, json!({}))[0].contains("some of them contain `|`"));
+        let rows = "text,labels\nred apple,a\nblue sky,b\ngreen tea,a|b\ngrey cloud,c\n";
+        assert!(warnings_about(rows, json!({}))[0].contains("some of them contain `|`"));
         // Names that contain commas, in rows with several labels.
         let rows = "text,labels\nred apple,\"x, y;z, w\"\nblue sky,\"z, w\"\n";
         assert_eq!(warnings_about(rows, json!({})), [""; 0]);

@@ -103,7 +103,7 @@ fn separator_warning(found: &Inspection) -> Option<String> {
     let separator = given.unwrap_or(DEFAULT_LABEL_SEPARATOR);
     match found.missed_separator {
         Some(other) => Some(format!(
-            "the labels are never separated by `{separator}`, but most of them contain `{other}`: if that separates labels, \
+            "the labels are never separated by `{separator}`, but some of them contain `{other}`: if that separates labels, \
              use `--separator '{other}'`"
         )),
         None => given.map(|given| format!("the labels are never separated by `{given}`")),

@@ -15,18 +15,18 @@ pub struct RawText {
     pub label_names: Vec<String>,
     pub parts: Vec<DataSetPart>,
     pub report: ReadReport,
-    /// Sentences about what was left out of rows that are to be predicted. They are not stored.
+    /// Sentences about what was left out.
     pub warnings: Vec<String>,
 }
 
 impl RawText {
-    /// Returns the character that probably separates labels, if no row has more than one label and most labels contain it.
+    /// Returns the character that may separate labels: if no row has more than one label, the one that most of their names
+    /// contain.
     pub fn missed_separator(&self) -> Option<char> {
         let single = (0..self.labels.rows()).all(|row| self.labels.row(row).len() <= 1);
-        let most_contain = |separator: &char| {
-            let containing = self.label_names.iter().filter(|name| name.contains(*separator)).count();
-            2 * containing > self.label_names.len()
-        };
-        [',', '|', ';'].into_iter().find(most_contain).filter(|_| single)
+        let containing =
+            |separator: char| self.label_names.iter().filter(|name| name.contains(separator)).count();
+        let found = [';', '|', ','].map(|separator| (containing(separator), separator)).into_iter().max();
+        found.filter(|(containing, _)| single && *containing > 0).map(|(_, separator)| separator)
     }
 }

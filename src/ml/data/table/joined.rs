@@ -53,9 +53,22 @@ impl Join<'_> {
         text: TableText,
         columns: &TextColumns,
         labels: JoinedLabels,
+        warnings: &mut Vec<String>,
     ) -> Result<Vec<TextRow>, DataError> {
         let JoinedLabels { mut by_key, mut checked } = labels;
-        let (rows, file) = self.join(text, columns, &mut checked, |key| by_key.remove(key))?;
+        let mut without_labels = 0u64;
+        let (rows, file) = self.join(text, columns, &mut checked, |key| {
+            let labels = by_key.remove(key);
+            without_labels += u64::from(labels.is_none());
+            labels
+        })?;
+        if without_labels > 0 || !by_key.is_empty() {
+            warnings.push(format!(
+                "the join by `{}` leaves out texts without labels ({without_labels}) and keys of labels without a text ({})",
+                self.key,
+                by_key.len()
+            ));
+        }
         match self.only.keys().find(|name| !checked.contains(*name)) {
             Some(name) => {
                 Err(file.fault(Fault::new(0, format!("neither file has the column `{name}` of `only`"))))

@@ -105,7 +105,7 @@ fn read_table(
             }
             (Some(join), Some(labels)) => {
                 let labels = join.labels(labels, &columns, threads)?;
-                join.rows(text, &columns, labels)?
+                join.rows(text, &columns, labels, &mut warnings)?
             }
             (Some(join), None) if options.unlabelled => join.new_rows(text, &columns, &mut warnings)?,
             (Some(_), None) => {

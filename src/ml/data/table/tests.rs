@@ -335,6 +335,9 @@ fn notes_and_codes_of_an_admission_become_one_row() {
     let codes = "subject_id,hadm_id,seq_num,icd_code,icd_version\n1,20,1,I10,10\n1,21,1,4019,9\n";
     let options = mimic("text", "icd_code", "hadm_id", &[("icd_version", "10")]);
     let text = joined(notes, codes, &options).unwrap();
+    let left_out =
+        "the join by `hadm_id` leaves out texts without labels (1) and keys of labels without a text (0)";
+    assert_eq!(text.warnings, [left_out]);
     assert_eq!((text.texts, text.label_names), (vec!["one".to_owned()], vec!["I10".to_owned()]));
 }
 
