@@ -90,7 +90,7 @@ fn slot(role: FileRole) -> Slot<PlainFile> {
 
 impl StageKind for Load {
     const NAME: &'static str = "load";
-    const VERSION: u32 = 5;
+    const VERSION: u32 = 4;
     const SUMMARY: &'static str = "Reads a data set, splits, filters and weighs it";
     const PROGRAM: Program = Program::Pipe;
 
