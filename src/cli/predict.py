@@ -380,7 +380,7 @@ def read_rows(path, base, meta):
         else:
             report = meta["report"]
             if base is None:
-                base = 0 if format == "XMC" else report["feature_base"]["first"] if report["format"] in ("libsvm", "xmc") else None
+                base = 0 if format == "XMC" else report["feature_base"]["first"] if report["format"] == "libsvm" else None
             if base is None:
                 fail("name the number of the first feature, `--feature-base 0` or `--feature-base 1`")
             rows = read_sparse(data.decode("utf-8-sig"), format, base)
