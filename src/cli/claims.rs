@@ -1,4 +1,4 @@
-//! The verdicts of claims, which every command shows that looks at a pipeline, also if they are cached.
+//! The sentences about claims that `run`, `plan`, `status` and `verify` print, also if the claims are cached.
 
 use super::table::{terminal_width, wrap};
 use pipe_core::paint::Paint;

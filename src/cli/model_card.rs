@@ -117,7 +117,7 @@ pub(super) fn model_card(
     Ok(card)
 }
 
-/// Returns the line about labels that the filter left out; nothing if there are none.
+/// Returns a line about the labels that the filter of the data set left out, or an empty text if it left out none.
 fn left_out(labels: u64, before: u64) -> String {
     match before.saturating_sub(labels) {
         0 => String::new(),

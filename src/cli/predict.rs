@@ -152,10 +152,10 @@ pub(super) struct StageFacts {
     text_column: Option<String>,
     /// What separated the labels of the data.
     label_separator: Option<String>,
-    /// The column whose values said which texts became one row.
+    /// The column by which texts were joined: those with the same value became one row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     join_column: Option<String>,
-    /// The values that joined rows had to have in other columns.
+    /// Columns and the values that rows had to have in them to be joined; other rows were left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     only: BTreeMap<String, String>,
 }

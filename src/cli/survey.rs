@@ -177,7 +177,7 @@ impl Survey {
         Cause { instance: self.name(index), state: state.to_owned(), reason, error: self.error_of(index) }
     }
 
-    /// Returns the first line of the error with which an instance failed last, if it runs because of that.
+    /// Returns the first line of the last error of an instance that has to run because it failed.
     pub(super) fn error_of(&self, index: InstanceIndex) -> Option<String> {
         let Some(Why::Failed { run, .. }) = self.outlooks[index.0].why() else { return None };
         let past = history::find(&self.store, run).ok()?;

@@ -114,7 +114,7 @@ impl KnownAttributes {
         }
     }
 
-    /// Returns an attribute that the model needs but that is not among those of a file.
+    /// Returns the first attribute that the model needs and that a file with the attributes `found` does not have.
     pub(crate) fn missing<'a>(&'a self, found: &HashSet<&str>) -> Option<&'a str> {
         let is_found = |name: &&str| {
             let mut attributes = name.match_indices('=').map(|(at, _)| &name[..at]);

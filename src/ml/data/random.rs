@@ -79,6 +79,15 @@ impl Random {
         self.shuffle(&mut order);
         order
     }
+
+    /// Draws the fold of each row. The sizes of the folds differ by at most one.
+    pub fn folds(&mut self, rows: usize, folds: usize) -> Vec<usize> {
+        let mut fold_of = vec![0; rows];
+        for (at, row) in self.permutation(rows).into_iter().enumerate() {
+            fold_of[row as usize] = at % folds;
+        }
+        fold_of
+    }
 }
 
 #[cfg(test)]

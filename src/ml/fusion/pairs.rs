@@ -19,7 +19,7 @@ pub struct PairOptions {
     pub source: PairSource,
     /// Whether the products of two columns are columns too.
     pub products: bool,
-    /// The smallest number of rows of a label whose pairs take part; `None` for all labels.
+    /// Pairs of labels with fewer training rows are left out; `None` leaves out none.
     pub min_label_rows: Option<u64>,
 }
 

@@ -11,6 +11,7 @@ mod label_trees;
 pub mod linear_ridge;
 pub mod nearest_labels;
 mod product;
+pub mod stored_rows;
 
 use std::path::Path;
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use rayon::prelude::*;
 
-use super::{ModelSize, SCORE, Scorer};
+use super::{ModelSize, SCORE, Scorer, stored_rows};
 use crate::config::signal::Weighting;
 use crate::data::artifact::{ArtifactCheck, open_csr, write_csr};
 use crate::data::csr::Csr;
@@ -15,8 +15,6 @@ use crate::explanation::{Evidence, share};
 use crate::signal::dot_index::{DotIndex, Product};
 use crate::signal::neighbours::weigh;
 
-const FEATURES: &str = "features.csr";
-const LABELS: &str = "labels.csr";
 /// If only a sample is searched: one row with the numbers of its rows among all training rows.
 const SAMPLE: &str = "sample.csr";
 
@@ -62,15 +60,7 @@ impl NearestLabels {
 
     /// Opens a saved model.
     pub fn load(directory: &Path, size: ModelSize, neighbours: usize, weighting: Weighting) -> Result<Self> {
-        let features = open_csr(&directory.join(FEATURES), ArtifactCheck::Deep)?;
-        let labels = open_csr(&directory.join(LABELS), ArtifactCheck::Deep)?;
-        size.check(directory, features.cols, labels.cols)?;
-        let same_rows = features.rows() == labels.rows();
-        ensure!(
-            same_rows,
-            "{}: the model has a different number of rows of features and of labels",
-            directory.display()
-        );
+        let (features, labels) = stored_rows::open(directory, size)?;
         let sample = directory.join(SAMPLE);
         let sample = if sample.try_exists()? {
             Some(Sample { rows: open_csr(&sample, ArtifactCheck::Deep)?, all: None })
@@ -113,8 +103,7 @@ impl NearestLabels {
     /// Creates a directory and writes everything that [`Self::load`] needs into it.
     pub fn save(&self, directory: &Path) -> Result<()> {
         std::fs::create_dir_all(directory)?;
-        write_csr(&directory.join(FEATURES), &self.features)?;
-        write_csr(&directory.join(LABELS), &self.train_labels)?;
+        stored_rows::write(directory, &self.features, &self.train_labels)?;
         if let Some(sample) = &self.sample {
             write_csr(&directory.join(SAMPLE), &sample.rows)?;
         }

@@ -6,13 +6,9 @@ use super::scores::{Scores, ScoresOfRows};
 use crate::data::csr::Csr;
 use crate::data::random::Random;
 
-/// Draws the fold of each row at random. The sizes of the folds differ by at most one.
+/// Draws the fold of each row.
 pub fn draw_folds(rows: usize, folds: usize, seed: u64) -> Vec<usize> {
-    let mut fold_of = vec![0; rows];
-    for (at, row) in Random::new("folds of a selection", seed).permutation(rows).into_iter().enumerate() {
-        fold_of[row as usize] = at % folds;
-    }
-    fold_of
+    Random::new("folds of a selection", seed).folds(rows, folds)
 }
 
 /// Decides about the rows of each fold by cuts that are fitted on the rows of the other folds. Returns the predicted labels

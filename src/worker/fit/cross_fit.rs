@@ -18,14 +18,9 @@ use super::{FitContext, TrainingData, fit};
 /// How many rows are searched at a time.
 const SEARCHED_ROWS: usize = 4096;
 
-/// Draws the fold of each row at random. The sizes of the folds differ by at most one.
+/// Draws the fold of each row.
 pub fn folds(rows: usize, folds: usize, seed: u64) -> Vec<usize> {
-    let mut fold_of = vec![0; rows];
-    let order = Random::new("cross-fitting", seed).permutation(rows);
-    for (at, row) in order.into_iter().enumerate() {
-        fold_of[row as usize] = at % folds;
-    }
-    fold_of
+    Random::new("cross-fitting", seed).folds(rows, folds)
 }
 
 /// Writes the out-of-fold scores of all rows into `output`. Finished folds are kept in the directory `keep`, which

@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use pipe_core::work::Stopped;
 use pipe_ml::config::device::Device;
 use pipe_ml::config::method::Method;
 use pipe_ml::config::signal::LocalSignal;
-use pipe_ml::data::artifact::{ArtifactCheck, open_csr, write_csr};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::examples::{Examples, Unlabelled};
 use pipe_ml::explanation::{Cause, CauseSubject, Evidence};
-use pipe_ml::scorer::{CAUSES, ModelSize, SCORE, Scorer};
+use pipe_ml::scorer::{CAUSES, ModelSize, SCORE, Scorer, stored_rows};
 use pipe_ml::signal::dot_index::entries;
 use pipe_ml::signal::idf::Idf;
 use pipe_ml::signal::neighbours::NeighbourIndex;
@@ -23,10 +22,6 @@ use crate::loss::terms::STATIC_THRESHOLD;
 use crate::model::Model;
 use crate::model::predict::Predictor;
 use crate::train::trainer::{TrainError, TrainingRun, train};
-
-/// The training rows of a network whose thresholds look at neighbours.
-const FEATURES: &str = "features.csr";
-const LABELS: &str = "labels.csr";
 
 /// A trained network that gives scores.
 pub struct NetworkScorer {
@@ -79,15 +74,7 @@ impl NetworkScorer {
         let model = Model::load(directory)?;
         size.check(directory, model.features(), model.labels())?;
         let neighbours = if looks_at_neighbours(&model.method) {
-            let features = open_csr(&directory.join(FEATURES), ArtifactCheck::Deep)?;
-            let labels = open_csr(&directory.join(LABELS), ArtifactCheck::Deep)?;
-            size.check(directory, features.cols, labels.cols)?;
-            let same_rows = features.rows() == labels.rows();
-            ensure!(
-                same_rows,
-                "{}: the model has a different number of rows of features and of labels",
-                directory.display()
-            );
+            let (features, labels) = stored_rows::open(directory, size)?;
             Some(TrainingNeighbours::new(TrainingData { features, labels }))
         } else {
             None
@@ -191,8 +178,7 @@ impl FittedModel for NetworkScorer {
     fn save(&self, directory: &Path) -> Result<()> {
         self.model.save(directory)?;
         if let Some(TrainingNeighbours { data, .. }) = &self.neighbours {
-            write_csr(&directory.join(FEATURES), &data.features)?;
-            write_csr(&directory.join(LABELS), &data.labels)?;
+            stored_rows::write(directory, &data.features, &data.labels)?;
         }
         Ok(())
     }

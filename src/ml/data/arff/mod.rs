@@ -54,7 +54,8 @@ struct ArffRows {
     zeros: u64,
     blank_lines: u64,
     carriage_returns: u64,
-    /// How many rows have an attribute and a value, by their positions, that a model does not know.
+    /// The number of rows with a value that the model does not know, by the positions of the attribute and of the value in the
+    /// header of the file.
     unknown: BTreeMap<(usize, usize), u64>,
 }
 
@@ -110,8 +111,8 @@ pub(crate) fn read_arff(job: ReadJob) -> Result<DataSet, DataError> {
     target.complete(features, labels, summary)
 }
 
-/// Reads the features of new rows, numbered like the `features` features of the source of a model. Attributes are matched by name.
-/// Also returns how many rows have values that the model does not know.
+/// Reads new rows for a model. Attributes are matched by name, so that each gets the number of the feature that the model was
+/// trained with; the model was trained with `features` features. Also returns how many rows have values that the model does not know.
 pub(crate) fn read_new_arff(
     input: InputFile,
     known: &KnownAttributes,

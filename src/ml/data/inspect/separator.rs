@@ -31,8 +31,8 @@ pub(super) fn separator(values: &[&str]) -> Option<&'static str> {
     })
 }
 
-/// Returns whether values are lists of labels rather than names with a comma: a label comes first in one list and later in
-/// another one, but the parts of a name, such as `Smith, J`, have their places.
+/// Returns whether values are lists of labels rather than names that contain the separator. The same label comes first in one
+/// list and later in another; in names such as `Smith, J`, a surname always comes first and an initial never does.
 fn are_lists(values: &[&str], separator: &str) -> bool {
     let first: HashSet<&str> = values.iter().filter_map(|value| pieces(value, separator).next()).collect();
     let later: HashSet<&str> = values.iter().flat_map(|value| pieces(value, separator).skip(1)).collect();
