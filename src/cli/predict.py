@@ -472,8 +472,44 @@ def label_tree(rows, directory, config):
     return scores
 
 
+def extra_trees(rows, directory, config):
+    splits, leaves, labels = (read_matrix(f"{directory}/{name}.csr") for name in ("splits", "leaves", "labels"))
+    inner = np.diff(splits.indptr) > 0
+    # Nodes are in preorder. The second child of a node follows the subtree of the first one.
+    second, roots, open_nodes = np.zeros(len(inner), int), [0], []
+    for node, is_inner in enumerate(inner):
+        if is_inner:
+            open_nodes.append(node)
+        elif open_nodes:
+            second[open_nodes.pop()] = node + 1
+        else:
+            roots.append(node + 1)
+    feature, cut = np.zeros(len(inner), int), np.zeros(len(inner))
+    feature[inner], cut[inner] = splits.indices, splits.data
+    leaf_number = np.cumsum(~inner) - 1
+    scores = []
+    for row in rows:
+        values = single(row.toarray().ravel())
+        at = np.array(roots[:-1])
+        while inner[at].any():
+            below = np.where(values[feature[at]] > cut[at], second[at], at + 1)
+            at = np.where(inner[at], below, at)
+        weights = csr_matrix(leaves[leaf_number[at]].sum(axis=0)) / len(at)
+        scores.append(weights @ labels)
+    return vstack(scores).toarray()
+
+
 KINDS = {"ridge": ridge, "kernel_ridge": kernel_ridge, "block_kernel_ridge": kernel_ridge,
-         "neighbours": neighbours, "label_tree": label_tree}  # fmt: skip
+         "neighbours": neighbours, "label_tree": label_tree, "extra_trees": extra_trees}  # fmt: skip
+
+
+def fused(fusion, tables):
+    idf = np.log(fusion["rows"] / np.maximum(np.array(fusion["counts"], float), 0.5))
+    columns = [np.log(np.maximum(s, 0) + t["floor"]) for t, s in zip(fusion["terms"], tables)] + [idf]
+    weights = [t["weight"] for t in fusion["terms"]] + [fusion["idf_weight"]]
+    scores = sum(w * c for w, c in zip(weights, columns)) + fusion["constant"]
+    products = (a * b for at, a in enumerate(columns) for b in columns[at:])
+    return scores + sum(w * p for w, p in zip(fusion.get("products", []), products))
 
 
 def best(scores, count):
@@ -509,13 +545,15 @@ def main():
             candidates = kept if candidates is None else candidates | kept
         tables.append(scores)
     scores, fusion, cut = tables[0], model["fusion"], 0.5
+    if model.get("first_fusion"):
+        probabilities = 1 / (1 + np.exp(-fused(model["first_fusion"], tables)))
+        probabilities[probabilities < 1e-3] = 0
+        if candidates is not None:
+            probabilities[~candidates] = 0
+        weights = read_matrix("label_ridge/weights.dense")
+        tables.append(probabilities @ weights[:-1] + 0.3 * weights[-1])
     if fusion:
-        idf = np.log(fusion["rows"] / np.maximum(np.array(fusion["counts"], float), 0.5))
-        columns = [np.log(np.maximum(s, 0) + t["floor"]) for t, s in zip(fusion["terms"], tables)] + [idf]
-        weights = [t["weight"] for t in fusion["terms"]] + [fusion["idf_weight"]]
-        scores, cut = sum(w * c for w, c in zip(weights, columns)) + fusion["constant"], 0.0
-        products = (a * b for at, a in enumerate(columns) for b in columns[at:])
-        scores = scores + sum(w * p for w, p in zip(fusion.get("products", []), products))
+        scores, cut = fused(fusion, tables), 0.0
     if candidates is not None:
         scores = np.where(candidates, scores, -np.inf)
     decision = (model["cuts"] or {}).get("decision", {"kind": "per_label", "cuts": [cut] * scores.shape[1]})

@@ -5,6 +5,7 @@
 //! model.json            a [`Composite`]
 //! label_names.jsonl     if the labels have names
 //! parts/0/...           the first part, in the format of its kind
+//! label_ridge/...       if the fusion has one
 //! ```
 //!
 //! The stage `fit` creates a model with one part, `fuse` combines several parts, and `threshold` adds cuts.
@@ -28,6 +29,8 @@ use pipe_core::digest::Digest;
 const FORMAT: u32 = 1;
 const INFO: &str = "model.json";
 const NAMES: &str = "label_names.jsonl";
+/// The directory of a label ridge, relative to the directory of the model.
+pub const LABEL_RIDGE: &str = "label_ridge";
 
 /// Distinguishes these directories from those of `train`, which have no kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +55,9 @@ pub struct Composite {
     pub parts: Vec<ModelPart>,
     /// `None` if there is one part, whose scores are those of the model.
     pub fusion: Option<Fusion>,
+    /// The fusion of the parts alone, whose probabilities a label ridge reads. The score of the label ridge is the last one of `fusion`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_fusion: Option<Fusion>,
     pub cuts: Option<Cuts>,
 }
 
@@ -90,6 +96,7 @@ impl Composite {
             fitted_on: FittedRows::Train,
             parts,
             fusion: None,
+            first_fusion: None,
             cuts: None,
         }
     }
@@ -125,11 +132,16 @@ impl Composite {
     fn inconsistency(&self) -> Option<&'static str> {
         let is_inside =
             |part: &ModelPart| part.directory.split('/').all(|name| !matches!(name, "" | "." | ".."));
-        let fusion_fits = |fusion: &Fusion| fusion.fits(self.parts.len(), self.labels);
+        let fusion_fits = |fusion: &Fusion| {
+            fusion.fits(self.parts.len() + usize::from(self.first_fusion.is_some()), self.labels)
+        };
+        let first_fits =
+            |fusion: &Fusion| self.fusion.is_some() && fusion.fits(self.parts.len(), self.labels);
         if self.parts.is_empty() || !self.parts.iter().all(is_inside) {
             return Some("it names no parts, or parts outside of its directory");
         }
-        if !self.fusion.as_ref().map_or(self.parts.len() == 1, fusion_fits) {
+        let first_fits = self.first_fusion.as_ref().is_none_or(first_fits);
+        if !self.fusion.as_ref().map_or(self.parts.len() == 1, fusion_fits) || !first_fits {
             return Some("its fusion does not fit its parts");
         }
         if self.cuts.as_ref().is_some_and(|cuts| !cuts.fits(self.labels)) {

@@ -11,7 +11,9 @@
 //! | [`score`] | tables of out-of-sample scores ([`score::table::ScoreTable`]) |
 //! | [`scorer`] | fitted models that score rows without libtorch ([`scorer::Scorer`]) |
 //! | [`label_tree`] | linear classifiers in trees of similar labels ([`label_tree::LabelTrees`]) |
+//! | [`extra_trees`] | extremely randomised trees for all labels together ([`extra_trees::ExtraTrees`]) |
 //! | [`fusion`] | one score from the scores of several models ([`fusion::Fusion`]) |
+//! | [`label_ridge`] | labels that correct each other ([`label_ridge::LabelRidge`]) |
 //! | [`threshold`] | rules that turn scores into decisions ([`threshold::rule::Rule`], [`threshold::cuts::Cuts`]) |
 //! | [`composite`] | a stored model of parts, fusion and cuts ([`composite::Composite`]) |
 //! | [`system`] | models of any kind behind one trait that turns rows into decisions ([`system::System`]) |
@@ -51,9 +53,11 @@ pub mod composite;
 pub mod config;
 pub mod data;
 pub mod explanation;
+pub mod extra_trees;
 pub mod fusion;
 pub mod history;
 pub mod label_finder;
+pub mod label_ridge;
 pub mod label_tree;
 pub mod metric;
 pub mod multiversion;

@@ -52,7 +52,7 @@ struct FitBody {
     #[serde(default)]
     part: FittedRows,
     /// The number of folds for the scores of the training rows. By default, models with a closed form leave out one row
-    /// at a time, `label_tree` uses 3 folds, and the others use 5.
+    /// at a time, `extra_trees` uses the trees that did not draw the row, `label_tree` uses 3 folds, and the others use 5.
     folds: Option<usize>,
     /// The seed of the folds and of the model.
     #[serde(default)]

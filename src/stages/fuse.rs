@@ -1,6 +1,8 @@
 //! `fuse`: joins the scores of several models, and the rarity of each label, into one score.
 
-use anyhow::{Result, ensure};
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,11 +14,12 @@ use pipe_core::reference::StageRef;
 use pipe_core::slot::{Out, Slot};
 use pipe_core::stage::{RunStage, StageKind};
 use pipe_core::work::Work;
-use pipe_ml::composite::{Composite, mark, save_label_names, take_part};
+use pipe_ml::composite::{Composite, LABEL_RIDGE, mark, save_label_names, take_part};
 use pipe_ml::data::csr::Csr;
 use pipe_ml::data::dataset_part::FittedRows;
 use pipe_ml::data::split_data::SplitData;
 use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors, PairOptions, PairSource, candidates};
+use pipe_ml::label_ridge::{FittedLabelRidge, LabelRidge, MOST_LABELS, Probabilities, probabilities};
 use pipe_ml::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
 use pipe_ml::score::{ScoreOrigin, ScoreScale};
 
@@ -47,6 +50,10 @@ pub struct Fuse {
     /// labels take part.
     #[serde(default, skip_serializing_if = "is_default")]
     pub min_label_rows: Option<u64>,
+    /// The strength of the penalty of a second stage: a ridge regression of each label on the probabilities that the fused models give to all
+    /// labels. Its score is fused with those of the models. By default there is no second stage.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub label_ridge: Option<f64>,
     /// The seed of the pairs.
     #[serde(default)]
     pub seed: u64,
@@ -109,6 +116,9 @@ impl StageKind for Fuse {
         if self.min_label_rows == Some(0) {
             issues.push(Issue::new("min_label_rows", "must be at least 1"));
         }
+        if self.label_ridge.is_some_and(|ridge| !(ridge > 0.0 && ridge.is_finite())) {
+            issues.push(Issue::new("label_ridge", "must be above 0"));
+        }
         issues
     }
 
@@ -151,7 +161,8 @@ impl RunStage for Fuse {
         }
         let floors = LogFloors { response: stage.response_floor, share: stage.share_floor };
         let configs = parts.iter().map(|(_, card)| &card.parts[0].model);
-        let terms = configs.map(|config| FusionTerm::new(config.name(), config.scale(), floors)).collect();
+        let mut terms: Vec<FusionTerm> =
+            configs.map(|config| FusionTerm::new(config.name(), config.scale(), floors)).collect();
         let options = PairOptions {
             pairs: stage.pairs,
             seed: stage.seed,
@@ -159,13 +170,22 @@ impl RunStage for Fuse {
             products: stage.products,
             min_label_rows: stage.min_label_rows,
         };
-        let fusion = Fusion::fit(terms, &tables, &labels, options)?;
+        let output = work.output_path(Self::MODEL)?.to_owned();
+        let mut fusion = Fusion::fit(terms.clone(), &tables, &labels, options)?;
+        let (mut first_fusion, scratch) = (None, tempfile::tempdir()?);
+        if let Some(ridge) = stage.label_ridge {
+            let (label_ridge, table) = fit_label_ridge(ridge, &fusion, &tables, &labels, scratch.path())?;
+            label_ridge.save(&output.join(LABEL_RIDGE))?;
+            tables.push(table);
+            terms.push(FusionTerm::new(LABEL_RIDGE, ScoreScale::Response, floors));
+            let both = Fusion::fit(terms, &tables, &labels, options)?;
+            first_fusion = Some(std::mem::replace(&mut fusion, both));
+        }
         for (term, number) in fusion.terms.iter().zip(1..) {
             work.metric(&format!("weight_{number}_{}", term.model), term.weight);
         }
         work.metric("weight_idf", fusion.idf_weight);
 
-        let output = work.output_path(Self::MODEL)?.to_owned();
         let taken = parts.iter().enumerate();
         let taken = taken.map(|(number, (from, card))| take_part(from, &card.parts[0], &output, number));
         let taken = taken.collect::<Result<Vec<_>, _>>()?;
@@ -175,6 +195,7 @@ impl RunStage for Fuse {
         write_scores(work, &fusion, &tables, mark)?;
         work.save(Self::FUSION, &fusion)?;
         model.fusion = Some(fusion);
+        model.first_fusion = first_fusion;
         model.fitted_on = fitted_on;
         save_label_names(&output, data.label_names()?.as_deref())?;
         model.save(&output)?;
@@ -210,15 +231,65 @@ pub(crate) fn check_same_origin(
     Ok(())
 }
 
+/// Fits a ridge regression on the probabilities of a fusion. Returns it with the table of its leave-one-out scores, which is written into a
+/// directory.
+fn fit_label_ridge(
+    ridge: f64,
+    fusion: &Fusion,
+    tables: &[ScoreTable],
+    labels: &Csr,
+    directory: &Path,
+) -> Result<(LabelRidge, ScoreTable)> {
+    ensure!(
+        labels.cols <= MOST_LABELS,
+        "`label_ridge` is for at most {MOST_LABELS} labels, and there are {}: its time grows with their third power. Leave it out",
+        labels.cols
+    );
+    let of_row = |row: usize| {
+        let (labels, scores) = fused_row(fusion, tables, row);
+        probabilities(labels.into_iter().zip(scores))
+    };
+    let rows: Vec<Probabilities> = (0..labels.rows()).into_par_iter().map(of_row).collect();
+    let fitted = FittedLabelRidge::fit(&rows, labels, ridge)
+        .context("the equations of `label_ridge` cannot be solved: give it a larger value")?;
+    let spec = ScoreTableSpec {
+        mark: String::new(),
+        labels: labels.cols,
+        scale: ScoreScale::Response,
+        made: ScoreOrigin::LeaveOneOut {},
+        keep: keep_of(tables),
+    };
+    let mut writer = ScoreWriter::create(directory, spec)?;
+    for first in (0..labels.rows()).step_by(BLOCK_ROWS) {
+        let block = first..labels.rows().min(first + BLOCK_ROWS);
+        let scores = |row: usize| {
+            let mut scores = vec![0.0; labels.cols];
+            fitted.score_left_out(row, &rows[row], labels.row(row), &mut scores);
+            let found = candidates(tables, row);
+            let kept: Vec<f32> = found.iter().map(|&label| scores[label as usize]).collect();
+            (found, kept)
+        };
+        for (found, scores) in block.into_par_iter().map(scores).collect::<Vec<_>>() {
+            writer.push_kept(&found, &scores)?;
+        }
+    }
+    Ok((fitted.model, writer.finish()?))
+}
+
+/// Returns how many labels per row may be candidates of one of the tables; `None` if all are.
+fn keep_of(tables: &[ScoreTable]) -> Option<usize> {
+    let sparse = tables.iter().any(ScoreTable::is_sparse);
+    // The union of the tables' candidates may be as large as all of them together.
+    sparse.then(|| tables.iter().filter_map(|table| table.card().keep).sum())
+}
+
 /// The number of rows that are fused at a time.
 const BLOCK_ROWS: usize = 256;
 
 /// Writes the fused scores of the training rows.
 fn write_scores(work: &mut Work, fusion: &Fusion, tables: &[ScoreTable], mark: String) -> Result<()> {
     let (rows, labels) = (tables[0].card().rows, fusion.labels());
-    let sparse = tables.iter().any(ScoreTable::is_sparse);
-    // The union of the tables' candidates may be as large as all of them together.
-    let keep = sparse.then(|| tables.iter().filter_map(|table| table.card().keep).sum());
+    let keep = keep_of(tables);
     let spec = ScoreTableSpec { mark, labels, scale: ScoreScale::LogOdds, made: ScoreOrigin::Fused {}, keep };
     let mut writer = ScoreWriter::create(work.output_path(Fuse::SCORES)?, spec)?;
     for first in (0..rows).step_by(BLOCK_ROWS) {
@@ -332,7 +403,37 @@ mod tests {
     fn options_that_are_not_given_are_not_part_of_the_key() {
         let stage: Fuse = serde_json::from_value(body()).unwrap();
         let written = serde_json::to_string(&stage).unwrap();
-        assert!(!written.contains("products") && !written.contains("pairs_from"), "{written}");
+        for option in ["products", "pairs_from", "label_ridge"] {
+            assert!(!written.contains(option), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_label_ridge_is_a_further_signal() {
+        for keep in [None, Some(4)] {
+            let scored = ScoreFixture::new();
+            scored.add("a", ScoreFixture::ridge(), 0.6, keep);
+            scored.add("b", ScoreFixture::ridge(), 0.6, keep);
+            let mut body = body();
+            body["label_ridge"] = 2.0.into();
+            let test = StageTest::of::<Fuse>(body, inputs(&scored, &["a", "b"]));
+            let (fusion, model) = (fusion(&test), Composite::load(&test.output("model")).unwrap());
+            assert_eq!((fusion.terms.len(), fusion.terms[2].model.as_str()), (3, "label_ridge"));
+            assert_eq!((model.parts.len(), model.first_fusion.as_ref().unwrap().terms.len()), (2, 2));
+            let ridge = LabelRidge::load(&test.output("model").join(LABEL_RIDGE), fusion.labels()).unwrap();
+            let row = probabilities((0..12).map(|label| (label, 0.5)));
+            let mut scores = [0.0; 12];
+            ridge.score(&row, &mut scores);
+            assert!(scores.iter().all(|score| score.is_finite()) && scores[0] != scores[1]);
+            let table = ScoreTable::open(&test.output("scores")).unwrap();
+            assert_eq!(
+                (table.is_sparse(), table.card().mark.as_str()),
+                (keep.is_some(), model.mark.as_str())
+            );
+        }
+        let stage: Fuse =
+            serde_json::from_value(json!({"data": "d", "models": ["a"], "label_ridge": 0.0})).unwrap();
+        assert_eq!(stage.issues()[0].field, "label_ridge");
     }
 
     #[test]

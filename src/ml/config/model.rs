@@ -13,7 +13,7 @@ use super::preset::Preset;
 use super::schedule::ScheduleKind;
 use super::signal::{LocalSignal, Weighting};
 use super::threshold::Variant;
-use crate::score::ScoreScale;
+use crate::score::{ScoreOrigin, ScoreScale};
 
 /// A model as a user writes it.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -69,6 +69,8 @@ pub enum ModelBody {
     /// Linear classifiers in trees of similar labels, for thousands of labels. The features should be scaled to rows of
     /// length one.
     LabelTree(LabelTreeConfig),
+    /// Extremely randomised trees for all labels together. A training row is scored by the trees that did not draw it.
+    ExtraTrees(ExtraTreesConfig),
     /// The labels of the nearest training rows by cosine similarity.
     Neighbours {
         /// The number of nearest rows.
@@ -158,6 +160,24 @@ impl Default for LabelTreeConfig {
     }
 }
 
+/// The parameters of `extra_trees`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExtraTreesConfig {
+    /// The number of trees, whose scores are averaged.
+    pub trees: usize,
+    /// The number of features, drawn at random, that a node tries. By default the square root of their number.
+    pub features_per_node: Option<usize>,
+    /// The smallest allowed number of different training rows in a leaf.
+    pub smallest_leaf: usize,
+}
+
+impl Default for ExtraTreesConfig {
+    fn default() -> Self {
+        Self { trees: 150, features_per_node: None, smallest_leaf: 1 }
+    }
+}
+
 pub(super) fn one() -> f64 {
     1.0
 }
@@ -232,6 +252,7 @@ pub enum ModelConfig {
         searched_rows: Option<usize>,
     },
     LabelTree(LabelTreeConfig),
+    ExtraTrees(ExtraTreesConfig),
 }
 
 impl ModelBody {
@@ -265,6 +286,7 @@ impl ModelBody {
                 ModelConfig::Neighbours { neighbours, weighting, searched_rows }
             }
             Self::LabelTree(config) => ModelConfig::LabelTree(config),
+            Self::ExtraTrees(config) => ModelConfig::ExtraTrees(config),
         })
     }
 }
@@ -302,6 +324,7 @@ impl ModelConfig {
             Self::Mlp { .. } => "mlp",
             Self::Neighbours { .. } => "neighbours",
             Self::LabelTree(_) => "label_tree",
+            Self::ExtraTrees(_) => "extra_trees",
         }
     }
 
@@ -325,17 +348,25 @@ impl ModelConfig {
                 ScoreScale::Response
             }
             Self::Logistic { .. } | Self::Mlp { .. } => ScoreScale::LogOdds,
-            Self::Neighbours { .. } => ScoreScale::Share,
+            Self::Neighbours { .. } | Self::ExtraTrees(_) => ScoreScale::Share,
             Self::LabelTree(_) => ScoreScale::Probability,
         }
     }
 
-    /// Returns the default number of folds; `None` if leave-one-out scores have a closed form, so that no folds are needed.
+    /// Returns the default number of folds; `None` if the fitted model itself can score training rows without their labels.
     pub fn default_folds(&self) -> Option<usize> {
         match self {
             Self::Logistic { .. } | Self::Mlp { .. } => Some(5),
             Self::LabelTree(_) => Some(3),
             _ => None,
+        }
+    }
+
+    /// Returns how a model scores its training rows if there are no folds.
+    pub fn left_out(&self) -> ScoreOrigin {
+        match self {
+            Self::ExtraTrees(_) => ScoreOrigin::OutOfBag {},
+            _ => ScoreOrigin::LeaveOneOut {},
         }
     }
 
@@ -398,6 +429,11 @@ impl ModelConfig {
                 require(weight >= 0.0 && weight.is_finite(), "smallest_weight", "must be at least 0");
                 require(tree.beam > 0, "beam", "must be at least 1");
             }
+            Self::ExtraTrees(trees) => {
+                require(trees.trees > 0, "trees", "must be at least 1");
+                require(trees.features_per_node != Some(0), "features_per_node", "must be at least 1");
+                require(trees.smallest_leaf > 0, "smallest_leaf", "must be at least 1");
+            }
         }
         issues
     }
@@ -413,9 +449,8 @@ mod tests {
 
     #[test]
     fn the_defaults_of_every_kind_are_valid_and_survive_json() {
-        for kind in
-            ["ridge", "kernel_ridge", "block_kernel_ridge", "logistic", "mlp", "neighbours", "label_tree"]
-        {
+        let linear = ["ridge", "kernel_ridge", "block_kernel_ridge", "logistic"];
+        for kind in linear.into_iter().chain(["mlp", "neighbours", "label_tree", "extra_trees"]) {
             let model = resolved(&format!("kind: {kind}"));
             assert_eq!((model.name(), model.issues()), (kind, vec![]));
             let back: ModelConfig = serde_json::from_str(&serde_json::to_string(&model).unwrap()).unwrap();

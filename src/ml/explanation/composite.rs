@@ -7,6 +7,9 @@ use crate::fusion::{self, Fusion};
 use crate::score::ScoreScale;
 use crate::threshold::cuts::Decision;
 
+/// The kind of model whose score is the local signal of eq. 1.
+const NEIGHBOURS: &str = "neighbours";
+
 /// The decision about one label of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Decided {
@@ -32,13 +35,14 @@ pub fn model_words(card: &Composite, rule: Option<&CutRule>) -> String {
 
 /// Describes the local signal of a model in words.
 pub fn signal_words(card: &Composite) -> &'static str {
-    let has_neighbours = card.parts.iter().any(|part| part.model.scale() == ScoreScale::Share);
+    let has_neighbours = card.parts.iter().any(|part| part.model.name() == NEIGHBOURS);
     if has_neighbours { "labels of the nearest training rows" } else { "none" }
 }
 
-/// Returns the kind of each part; the second part of a kind is numbered.
+/// Returns the kind of each part, and of the label ridge, if there is one; the second part of a kind is numbered.
 pub fn part_names(card: &Composite) -> Vec<String> {
-    let kinds: Vec<&str> = card.parts.iter().map(|part| part.model.name()).collect();
+    let ridge = card.first_fusion.is_some().then_some("label_ridge");
+    let kinds: Vec<&str> = card.parts.iter().map(|part| part.model.name()).chain(ridge).collect();
     let name = |(at, kind): (usize, &&str)| match kinds[..at].iter().filter(|other| *other == kind).count() {
         0 => (*kind).to_owned(),
         before => format!("{kind} {}", before + 1),
@@ -137,7 +141,7 @@ fn score_terms(fusion: &Fusion, names: &[String], label: u32, scores: &[f32]) ->
 fn paper_form(fusion: &Fusion, label: u32, terms: &[ExplanationTerm], scores: &[f32], cut: f64) -> PaperForm {
     let values = |local: bool| {
         let parts = fusion.terms.iter().zip(terms);
-        parts.filter(move |(term, _)| (term.scale == ScoreScale::Share) == local).map(|(_, term)| term.value)
+        parts.filter(move |(term, _)| (term.model == NEIGHBOURS) == local).map(|(_, term)| term.value)
     };
     let idf = fusion.idf_weight * fusion.idf(label);
     let mut sides = vec![("cut", cut), ("constant", -fusion.constant), ("IDF", -idf)];
@@ -174,8 +178,10 @@ mod tests {
         };
         let parts = vec![part(ridge.clone()), part(near), part(ridge)];
         let floors = LogFloors { response: 0.03, share: 0.005 };
-        let mut terms: Vec<fusion::FusionTerm> =
-            parts.iter().map(|part| fusion::FusionTerm::new("", part.model.scale(), floors)).collect();
+        let mut terms: Vec<fusion::FusionTerm> = parts
+            .iter()
+            .map(|part| fusion::FusionTerm::new(part.model.name(), part.model.scale(), floors))
+            .collect();
         for (term, weight) in terms.iter_mut().zip([1.5, 0.5, 0.25]) {
             term.weight = weight;
         }

@@ -136,6 +136,8 @@ pub enum CauseSubject {
     },
     /// A feature of the data set, counted from 0.
     Feature { feature: u32, name: Option<String> },
+    /// A label of the data set, counted from 0.
+    Label { label: u32, name: Option<String> },
     /// A constant, the same for every row.
     Constant { name: String },
 }

@@ -154,6 +154,10 @@ fn format_subject(subject: &CauseSubject) -> String {
         CauseSubject::Feature { feature, name: Some(name) } => {
             format!("feature {feature} `{}`", shorten(name, MAX_NAME))
         }
+        CauseSubject::Label { label, name: None } => format!("label {label}"),
+        CauseSubject::Label { label, name: Some(name) } => {
+            format!("label {label} `{}`", shorten(name, MAX_NAME))
+        }
         CauseSubject::Constant { name } => name.clone(),
     }
 }

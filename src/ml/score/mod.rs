@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub enum ScoreScale {
     /// A fit of 0 and 1 by least squares, which may lie outside of both.
     Response,
-    /// A share of neighbours, from 0 to 1; most are 0.
+    /// A share of training rows, from 0 to 1; most are 0.
     Share,
     LogOdds,
     /// A probability that is not calibrated; 0 for labels that were not found.
@@ -27,6 +27,8 @@ pub enum ScoreScale {
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ScoreOrigin {
     LeaveOneOut {},
+    /// By the trees that did not draw the row.
+    OutOfBag {},
     OutOfFold {
         folds: usize,
     },

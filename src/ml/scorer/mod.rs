@@ -1,10 +1,11 @@
-//! Fitted models that give scores without libtorch: ridge regression, kernel ridge regression, neighbours and label
-//! trees.
+//! Fitted models that give scores without libtorch: ridge regression, kernel ridge regression, neighbours, label trees and
+//! extremely randomised trees.
 //!
 //! The scores of a row depend on the model and on this row only: not on the other rows of a call, and not on the number
 //! of threads.
 
 pub mod block_centres;
+mod extra_trees;
 pub mod kernel;
 pub mod kernel_ridge;
 mod label_trees;
@@ -22,6 +23,7 @@ use crate::data::artifact::DenseWriter;
 use crate::data::csr::{Csr, DenseMatrix};
 use crate::data::examples::Unlabelled;
 use crate::explanation::Evidence;
+use crate::extra_trees::ExtraTrees;
 use crate::label_tree::LabelTrees;
 
 /// How many causes of a score are kept, if there may be thousands.
@@ -75,6 +77,11 @@ pub fn load(model: &ModelConfig, directory: &Path, size: ModelSize) -> Result<Op
         }
         ModelConfig::LabelTree(config) => {
             let trees = LabelTrees::load(directory, config.beam)?;
+            size.check(directory, trees.features(), trees.labels())?;
+            Box::new(trees)
+        }
+        ModelConfig::ExtraTrees(_) => {
+            let trees = ExtraTrees::load(directory)?;
             size.check(directory, trees.features(), trees.labels())?;
             Box::new(trees)
         }

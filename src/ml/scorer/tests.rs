@@ -6,7 +6,7 @@ use super::linear_ridge::LinearRidge;
 use super::nearest_labels::NearestLabels;
 use super::product::multiply;
 use super::*;
-use crate::config::model::{KernelDistance, LabelTreeConfig};
+use crate::config::model::{ExtraTreesConfig, KernelDistance, LabelTreeConfig};
 use crate::config::signal::Weighting;
 use crate::data::random::Random;
 use crate::explanation::CauseSubject;
@@ -57,6 +57,7 @@ fn kernel_ridge(distance: KernelDistance) -> KernelRidge {
 
 fn every_scorer() -> Vec<(&'static str, Box<dyn Scorer>)> {
     let tree = LabelTreeConfig { largest_leaf: 2, beam: 2, ..LabelTreeConfig::default() };
+    let extra_trees = ExtraTreesConfig { trees: 5, ..ExtraTreesConfig::default() };
     vec![
         ("ridge", Box::new(LinearRidge { constant: 0.3, weights: dense(FEATURES + 1, LABELS) })),
         ("kernel_ridge", Box::new(kernel_ridge(KernelDistance::Cosine))),
@@ -66,6 +67,7 @@ fn every_scorer() -> Vec<(&'static str, Box<dyn Scorer>)> {
             Box::new(NearestLabels::new(rows(300), train_labels(300), 7, Weighting::CosineSquared)),
         ),
         ("label_tree", Box::new(LabelTrees::fit(&rows(300), &train_labels(300), &tree, 0))),
+        ("extra_trees", Box::new(ExtraTrees::fit(&rows(300), &train_labels(300), &extra_trees, 0))),
     ]
 }
 

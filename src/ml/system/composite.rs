@@ -6,10 +6,12 @@ use anyhow::{Result, ensure};
 use rayon::prelude::*;
 
 use super::{BlockSink, ExplainRequest, LoadPart, System, SystemSettings};
-use crate::composite::{Composite, ModelPart};
+use crate::composite::{Composite, LABEL_RIDGE, ModelPart};
 use crate::data::csr::Csr;
 use crate::data::examples::Unlabelled;
 use crate::explanation::Explanation;
+use crate::fusion::Fusion;
+use crate::label_ridge::{LabelRidge, Probabilities, probabilities};
 use crate::metric::block::{DecisionBlock, Thresholds};
 use crate::score::candidates::Candidates;
 use crate::score::table::{ScoreTable, ScoreTableSpec, ScoreWriter};
@@ -22,6 +24,7 @@ pub(super) struct CompositeSystem {
     /// The contents of `model.json`.
     pub(super) card: Composite,
     pub(super) scorers: Vec<Box<dyn Scorer>>,
+    pub(super) label_ridge: Option<LabelRidge>,
     /// The labels of the rows that the model was fitted on. Only explanations read them.
     pub(super) train_labels: Option<Csr>,
     pool: rayon::ThreadPool,
@@ -29,7 +32,7 @@ pub(super) struct CompositeSystem {
 
 /// The scores of some rows by each part, as they enter the fusion.
 pub(super) struct PartScores {
-    /// One row-major table per part.
+    /// One row-major table per part, and one of the label ridge, if there is one.
     pub tables: Vec<Vec<f32>>,
     /// For each part, the candidates of each row; `None` if the part keeps all labels.
     pub kept: Vec<Option<Vec<Vec<u32>>>>,
@@ -61,9 +64,11 @@ impl CompositeSystem {
         let scorers = card.parts.iter().map(load_part).collect::<Result<_>>()?;
         let same_row_count =
             |labels: &Csr| card.fusion.as_ref().is_none_or(|fusion| fusion.rows == labels.rows() as u64);
+        let open_ridge = |_: &Fusion| LabelRidge::load(&directory.join(LABEL_RIDGE), card.labels);
+        let label_ridge = card.first_fusion.as_ref().map(open_ridge).transpose()?;
         let train_labels = settings.train.map(|part| part.labels).filter(same_row_count);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(settings.threads.max(1)).build()?;
-        Ok(Self { scorers, card, train_labels, pool })
+        Ok(Self { scorers, label_ridge, card, train_labels, pool })
     }
 
     /// Returns an error if the rows do not have the features that the model was fitted on.
@@ -97,6 +102,19 @@ impl CompositeSystem {
                     rows.map(|row| keep_candidates(candidates, part.rest, row)).collect()
                 })
             }));
+            tables.push(scores);
+        }
+        if let (Some(first), Some(ridge)) = (&self.card.first_fusion, &self.label_ridge) {
+            let count = rows.rows.len();
+            let found = kept.iter().any(Option::is_some).then(|| union(&kept, count));
+            let mut scores = vec![0f32; count * labels];
+            self.pool.install(|| {
+                scores.par_chunks_mut(labels).enumerate().for_each(|(row, into)| {
+                    let score = |part: usize, label: u32| tables[part][row * labels + label as usize];
+                    let candidates = found.as_ref().map(|found| found[row].as_slice());
+                    ridge.score(&first_probabilities(first, candidates, score), into);
+                });
+            });
             tables.push(scores);
         }
         Ok(PartScores { tables, kept })
@@ -220,6 +238,21 @@ fn keep_candidates(candidates: Candidates, rest: f32, row: &mut [f32]) -> Vec<u3
         row[label as usize] = value;
     }
     chosen
+}
+
+/// Returns the probabilities that the fusion of the parts gives to the candidates of a row, or to all labels. `score` is the score of a
+/// part for a label.
+pub(super) fn first_probabilities(
+    first: &Fusion,
+    candidates: Option<&[u32]>,
+    score: impl Fn(usize, u32) -> f32,
+) -> Probabilities {
+    let log_odds =
+        |label: u32| (label, first.score(label, (0..first.terms.len()).map(|part| score(part, label))));
+    match candidates {
+        Some(labels) => probabilities(labels.iter().copied().map(log_odds)),
+        None => probabilities((0..first.labels() as u32).map(log_odds)),
+    }
 }
 
 /// Returns the labels of each row that are a candidate of at least one part.

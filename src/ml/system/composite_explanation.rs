@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 
-use super::composite::{CompositeSystem, FusedScores};
+use super::composite::{CompositeSystem, FusedScores, first_probabilities};
 use super::explained_labels::labels_to_explain;
 use super::{ExplainRequest, System};
 use crate::data::examples::Unlabelled;
@@ -13,12 +13,12 @@ use crate::explanation::composite::{self, Decided, model_words, signal_words};
 use crate::explanation::{CauseSubject, Evidence, Explanation, LabelExplanation};
 use crate::metric::block::DecisionBlock;
 use crate::metric::marked::Protocol;
-use crate::scorer::rows_at_once;
+use crate::scorer::{CAUSES, SCORE, rows_at_once};
 use crate::threshold::cuts::{Cuts, Decision};
 
 /// The scores of one row by each part, and the labels that may be predicted for it.
 struct ExplainedRow {
-    /// The scores by each part, as they enter the fusion.
+    /// The scores by each part, and by the label ridge, as they enter the fusion.
     scores: Vec<Vec<f32>>,
     /// The candidates of each part; `None` if every label is one.
     kept: Vec<Option<Vec<u32>>>,
@@ -52,6 +52,12 @@ impl CompositeSystem {
             self.add_evidence(&mut explained, &row, |part| {
                 self.scorers[part].evidence(rows.features, data_row, label)
             });
+            if let (Some(first), Some(ridge)) = (&self.card.first_fusion, &self.label_ridge) {
+                let score = |part: usize, label: u32| row.scores[part][label as usize];
+                let probabilities = first_probabilities(first, row.candidates.as_deref(), score);
+                let evidence = ridge.evidence(SCORE, &probabilities, label, CAUSES);
+                explained.score_terms[self.card.parts.len()].evidence = Some(evidence);
+            }
             explained
         };
         Ok(Explanation {

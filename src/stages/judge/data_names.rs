@@ -63,6 +63,9 @@ impl DataNames {
                         None => numbered_rows = true,
                     }
                 }
+                CauseSubject::Label { label, name } => {
+                    *name = self.labels.as_ref().map(|names| names[*label as usize].clone());
+                }
                 CauseSubject::Constant { .. } => {}
             }
         }

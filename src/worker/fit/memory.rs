@@ -39,8 +39,11 @@ pub fn check_memory(model: &ModelConfig, data: &TrainingData, available: u64) ->
     Ok(())
 }
 
+/// About 63 % of the rows are in a tree, at most each in a leaf of its own, and there are as many other nodes as leaves.
+const BYTES_PER_TREE_AND_ROW: u64 = 60;
+
 /// Returns the number of bytes of the largest matrices of a fit: a system of equations, and the coefficients of all labels.
-/// 0 for models that have no such matrix.
+/// 0 for models that have no such matrix. The nodes of trees count too.
 fn memory_needed(model: &ModelConfig, data: &TrainingData) -> u64 {
     let (rows, features, labels) = (data.features.rows(), data.features.cols + 1, data.labels.cols);
     match model {
@@ -53,6 +56,9 @@ fn memory_needed(model: &ModelConfig, data: &TrainingData) -> u64 {
             system(unknowns) + coefficients(features, labels)
         }
         ModelConfig::BlockKernelRidge { largest_block, .. } => system(rows.min(*largest_block)),
+        ModelConfig::ExtraTrees(trees) => {
+            (rows as u64 * BYTES_PER_TREE_AND_ROW).saturating_mul(trees.trees as u64)
+        }
         ModelConfig::Neighbours { .. }
         | ModelConfig::LabelTree(_)
         | ModelConfig::Logistic { .. }

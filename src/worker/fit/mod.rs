@@ -1,7 +1,8 @@
-//! The fits of the stage `fit`. If there is a closed form, a fitted model also scores its training rows as if each had
-//! been left out. Models that need no libtorch to score rows are in [`pipe_ml::scorer`].
+//! The fits of the stage `fit`. If there is a closed form, or if every training row was left out of some trees, a fitted model
+//! also scores its training rows as if each had been left out. Models that need no libtorch to score rows are in [`pipe_ml::scorer`].
 
 pub mod cross_fit;
+mod extra_trees;
 pub mod kernel_ridge;
 pub mod linear_ridge;
 pub mod memory;
@@ -27,14 +28,14 @@ pub trait FittedModel: Send {
     /// Returns the model.
     fn scorer(&mut self) -> &mut dyn Scorer;
 
-    /// Returns the leave-one-out scores of the training rows; `None` if there is no closed form.
+    /// Returns the scores of the training rows without their own labels; `None` if this needs folds.
     fn left_out(&self) -> Option<&dyn LeaveOneOut>;
 
     /// Creates a directory and writes everything that [`load`] needs into it.
     fn save(&self, directory: &Path) -> Result<()>;
 }
 
-/// Leave-one-out scores: the scores of a training row by a model that was fitted without that row.
+/// The scores of a training row by a model that was fitted without that row.
 pub trait LeaveOneOut: Sync {
     /// Computes the scores of a training row for every label.
     fn scores(&self, row: usize, into: &mut [f32]);
@@ -98,6 +99,9 @@ pub fn fit(
         }
         ModelConfig::LabelTree(config) => {
             Box::new(LabelTrees::fit(&data.features, &data.labels, config, context.seed))
+        }
+        ModelConfig::ExtraTrees(config) => {
+            Box::new(extra_trees::FittedTrees::fit(data, config, context.seed))
         }
         ModelConfig::Logistic { method } | ModelConfig::Mlp { method } => {
             Box::new(network::NetworkScorer::fit(&data, method, context)?)

@@ -72,6 +72,9 @@ const CLOSED: [&str; 4] = [
     r#"{"kind": "neighbours", "neighbours": 5}"#,
 ];
 
+/// Trees that score each training row without its labels, but not in closed form.
+const EXTRA: &str = r#"{"kind": "extra_trees", "trees": 20}"#;
+
 /// A tree with three levels for six labels.
 const TREE: &str = r#"{"kind": "label_tree", "largest_leaf": 2, "beam": 2}"#;
 
@@ -135,7 +138,7 @@ fn relabelled(data: &TrainingData, row: usize) -> TrainingData {
 fn leave_one_out_scores_do_not_depend_on_the_labels_of_the_row() {
     let data = training_data(60, 12, 5);
     let several = r#"{"kind": "block_kernel_ridge", "rows_per_block": 20, "largest_block": 30}"#;
-    for yaml in CLOSED.into_iter().chain([several]) {
+    for yaml in CLOSED.into_iter().chain([several, EXTRA]) {
         let model = model(yaml);
         let other = relabelled(&data, 13);
         close(&left_out(&model, &data, 13), &left_out(&model, &other, 13), 2e-5);
@@ -170,7 +173,8 @@ fn out_of_fold_scores_of_all_models_do_not_depend_on_the_labels_of_the_row() {
     let data = training_data(30, 8, 4);
     let other = relabelled(&data, 13);
     let network = r#"{"kind": "mlp", "epochs": 2, "net": {"hidden": [3]}}"#;
-    for yaml in CLOSED.into_iter().chain([r#"{"kind": "logistic", "epochs": 2}"#, network, ADAPTIVE, TREE]) {
+    let logistic = r#"{"kind": "logistic", "epochs": 2}"#;
+    for yaml in CLOSED.into_iter().chain([logistic, network, ADAPTIVE, TREE, EXTRA]) {
         let model = model(yaml);
         let temp = tempfile::tempdir().unwrap();
         let at = |name: &str| temp.path().join(name);
@@ -219,7 +223,8 @@ fn a_loaded_model_gives_the_same_scores_as_the_fitted_one() {
     let data = training_data(50, 10, 4);
     let all: Vec<u32> = (0..50).collect();
     let several = r#"{"kind": "block_kernel_ridge", "rows_per_block": 15, "largest_block": 20}"#;
-    for yaml in CLOSED.into_iter().chain([several, r#"{"kind": "logistic", "epochs": 1}"#, ADAPTIVE, TREE]) {
+    let logistic = r#"{"kind": "logistic", "epochs": 1}"#;
+    for yaml in CLOSED.into_iter().chain([several, logistic, ADAPTIVE, TREE, EXTRA]) {
         let model = model(yaml);
         let temp = tempfile::tempdir().unwrap();
         let mut before = fitted(&model, data.clone());
@@ -268,6 +273,7 @@ fn the_evidence_of_a_score_adds_up_to_the_score() {
     let others = [
         r#"{"kind": "block_kernel_ridge", "rows_per_block": 20, "largest_block": 30}"#,
         r#"{"kind": "logistic", "epochs": 2}"#,
+        EXTRA,
     ];
     for yaml in CLOSED.into_iter().chain(others) {
         let mut fitted = fitted(&model(yaml), data.clone());
@@ -282,6 +288,27 @@ fn the_evidence_of_a_score_adds_up_to_the_score() {
             }
         }
     }
+}
+
+#[test]
+fn a_row_that_every_tree_has_drawn_gets_the_shares_of_the_other_rows() {
+    let data = training_data(30, 8, 4);
+    let one = model(r#"{"kind": "extra_trees", "trees": 1}"#);
+    let shares = |row: usize| -> Vec<f32> {
+        let mut shares = [0.0; 4];
+        for other in (0..30).filter(|&other| other != row) {
+            for &label in data.labels.row(other) {
+                shares[label as usize] += 1.0 / 29.0;
+            }
+        }
+        shares.to_vec()
+    };
+    let close_to_shares = |&row: &usize| {
+        let scores = left_out(&one, &data, row);
+        scores.iter().zip(shares(row)).all(|(score, share)| (score - share).abs() < 1e-5)
+    };
+    let count = (0..30).filter(close_to_shares).count();
+    assert!((12..26).contains(&count), "{count} of 30 rows, about 19 of which are drawn");
 }
 
 #[test]

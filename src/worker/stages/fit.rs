@@ -63,7 +63,7 @@ impl RunStage for RunFit {
         let keep = Candidates::choose(stage.keep, rows, labels, model.scale()).map(|chosen| chosen.keep);
         let made = match folds {
             Some(folds) => ScoreOrigin::OutOfFold { folds },
-            None => ScoreOrigin::LeaveOneOut {},
+            None => model.left_out(),
         };
         let counts = (rows, features, labels, lesson.labels.entries());
         let mark = mark(&(&model, stage.seed, folds, keep, counts));

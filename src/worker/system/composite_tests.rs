@@ -1,6 +1,6 @@
 //! Tests of composite models as systems, compared with their parts.
 
-use pipe_ml::composite::{Composite, ModelPart};
+use pipe_ml::composite::{Composite, LABEL_RIDGE, ModelPart};
 use pipe_ml::config::device::Device;
 use pipe_ml::config::model::{ModelBody, ModelConfig};
 use pipe_ml::config::signal::Weighting;
@@ -11,6 +11,7 @@ use pipe_ml::data::examples::Unlabelled;
 use pipe_ml::explanation::cut::CutRule;
 use pipe_ml::explanation::{CauseSubject, Explanation};
 use pipe_ml::fusion::{Fusion, FusionTerm, LogFloors};
+use pipe_ml::label_ridge::{FittedLabelRidge, probabilities};
 use pipe_ml::metric::block::{DecisionBlock, Thresholds};
 use pipe_ml::score::ScoreScale;
 use pipe_ml::scorer::ModelSize;
@@ -70,8 +71,8 @@ fn saved_of(
 fn fusion() -> Fusion {
     let floors = LogFloors { response: 0.03, share: 0.005 };
     let mut terms = vec![
-        FusionTerm::new("a", ScoreScale::Response, floors),
-        FusionTerm::new("b", ScoreScale::Share, floors),
+        FusionTerm::new("ridge", ScoreScale::Response, floors),
+        FusionTerm::new("neighbours", ScoreScale::Share, floors),
     ];
     (terms[0].weight, terms[1].weight) = (1.5, 0.5);
     Fusion {
@@ -335,6 +336,58 @@ fn rank_and_share_rules_are_described_in_a_note() {
     let explanation = explained(temp.path(), about(5));
     let note = explanation.labels[0].notes.join("");
     assert!(note.contains(&format!("of the {ROWS} rows")), "{note}");
+}
+
+#[test]
+fn a_label_ridge_reads_the_probabilities_of_the_parts_and_is_one_more_term() {
+    for keep in [None, Some(2)] {
+        let plain = decided(saved(keep, |_| {}).path(), 1);
+        let temp = saved(keep, |card| {
+            let mut both = fusion();
+            let floors = LogFloors { response: 0.03, share: 0.005 };
+            both.terms.push(FusionTerm {
+                weight: 0.8,
+                ..FusionTerm::new(LABEL_RIDGE, ScoreScale::Response, floors)
+            });
+            card.first_fusion = card.fusion.replace(both);
+        });
+        let rows: Vec<_> = (0..ROWS)
+            .map(|row| {
+                let score = |label: u32| (label, ((row + 3 * label as usize) % 7) as f32 - 4.0);
+                probabilities((0..LABELS as u32).map(score))
+            })
+            .collect();
+        let ridge = FittedLabelRidge::fit(&rows, &training_data(ROWS, 12, LABELS).labels, 1.0).unwrap().model;
+        ridge.save(&temp.path().join(LABEL_RIDGE)).unwrap();
+        let block = decided(temp.path(), 2);
+        if keep.is_none() {
+            for row in 0..ROWS {
+                let first = &plain.scores[row * LABELS..][..LABELS];
+                let mut scores = [0.0; LABELS];
+                ridge.score(&probabilities((0..).zip(first.iter().copied())), &mut scores);
+                let found = &block.scores[row * LABELS..][..LABELS];
+                for ((found, first), score) in found.iter().zip(first).zip(scores) {
+                    assert!((found - first - 0.8 * (score.max(0.0) + 0.03).ln()).abs() < 1e-4);
+                }
+            }
+        }
+        let explanation = explained(temp.path(), about(3));
+        assert!(
+            explanation.model.starts_with("ridge, neighbours, label_ridge, fused"),
+            "{}",
+            explanation.model
+        );
+        for label in &explanation.labels {
+            let sum: f64 = label.score_terms.iter().map(|term| term.value).sum();
+            assert!((sum - label.score).abs() < 1e-4, "{sum} {}", label.score);
+            let ridge = &label.score_terms[2];
+            let evidence = ridge.evidence.as_ref().unwrap();
+            assert_eq!(ridge.part.as_deref(), Some(LABEL_RIDGE));
+            assert!((evidence.total() - ridge.inputs[1].value).abs() < 1e-5, "{evidence:?}");
+        }
+        std::fs::remove_dir_all(temp.path().join(LABEL_RIDGE)).unwrap();
+        assert!(open(temp.path(), settings(1)).is_err());
+    }
 }
 
 #[test]
